@@ -1,0 +1,76 @@
+"""Durations as Go writes them, because the flags of miniqueue have always been written so.
+
+    duration = ["+" | "-"] ( "0" | part+ )          1s · 1m30s · 1.5h · 500ms · 100ns
+    part     = number unit                          number: 1 · 1.5 · .5 · 1.
+    unit     = "ns" | "us" | "µs" | "ms" | "s" | "m" | "h"
+
+Source: https://pkg.go.dev/time#ParseDuration. Like there, a duration is a count of nanoseconds in 63 bits,
+and what is smaller than a nanosecond is dropped.
+"""
+
+import re
+
+from miniqueue.errors import ConfigError
+
+_WANTED = "want a duration with its unit, such as 500ms, 1s, 1m30s or 1.5h"
+_NANOSECONDS = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,  # U+00B5, the micro sign
+    "μs": 1_000,  # U+03BC, the Greek letter
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}
+_PART = re.compile(rf"([0-9]*)(?:\.([0-9]*))?({'|'.join(_NANOSECONDS)})(?![a-z])")
+_MAX_NANOSECONDS = 2**63 - 1
+_MAX_CHARS = 100  # longer numbers cannot fit; Python is slow with very long ones
+
+
+def parse_duration(text: str) -> float:
+    """Return the duration in seconds.
+
+    Raises:
+      ConfigError: `text` is no duration, or longer than about 292 years.
+    """
+    sign, unsigned = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
+    if unsigned == "0":
+        return 0.0
+    nanoseconds = sum(_parts(unsigned))
+    if nanoseconds > _MAX_NANOSECONDS:
+        raise ConfigError([_WANTED])
+    return sign * nanoseconds / 1e9
+
+
+def parse_positive_duration(text: str) -> float:
+    """Return the duration in seconds, which is more than 0.
+
+    Raises:
+      ConfigError: as `parse_duration`, or the duration is zero or negative.
+    """
+    seconds = parse_duration(text)
+    if seconds <= 0:
+        raise ConfigError(["want a duration of more than zero, such as 500ms or 1s"])
+    return seconds
+
+
+def _parts(text: str) -> list[int]:
+    """Return the nanoseconds of each part of an unsigned duration."""
+    found: list[int] = []
+    position = 0
+    while position < len(text) <= _MAX_CHARS:
+        part = _PART.match(text, position)
+        if part is None or not (part[1] or part[2]):
+            break
+        found.append(_nanoseconds(part[1], part[2] or "", part[3]))
+        position = part.end()
+    if not found or position < len(text):
+        raise ConfigError([_WANTED])
+    return found
+
+
+def _nanoseconds(whole: str, fraction: str, unit: str) -> int:
+    """Return `whole.fraction` units in integer arithmetic: 0.1s is exactly 100000000."""
+    denominator: int = 10 ** len(fraction)
+    return int(whole + fraction) * _NANOSECONDS[unit] // denominator

@@ -1,0 +1,133 @@
+"""The table of settings: the one place that names them.
+
+From a row come the flag, the environment variable, the key of the TOML file, the line of `-h`, the line of
+the option table in the README, and the field of `config.Config`:
+
+    name "resp-port"   flag -resp-port · variable MINIQUEUE_RESP_PORT · key resp-port · field resp_port
+
+Cert, key, db, human, level, period and port are those of the Go program, with its defaults; only the
+directory of the certificates is another. To add a setting, add a row here and a field to `config.Config`; a
+test compares the two.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from miniqueue.server.durations import parse_positive_duration
+from miniqueue.server.values import (
+    one_of,
+    parse_host,
+    parse_level,
+    parse_optional_path,
+    parse_path,
+    parse_port,
+    parse_size,
+    parse_switch,
+)
+
+VARIABLE_PREFIX = "MINIQUEUE_"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One thing an operator can set."""
+
+    name: str
+    field: str
+    """The attribute of `Config`; it carries the unit that the name leaves out."""
+    default: str
+    """The text that the setting has when nobody sets it; parsed like any other."""
+    parse: Callable[[str], object]
+    """From text to value; raises `ConfigError` with what is wanted."""
+    placeholder: str
+    """What stands for the value in `-h`; empty for a switch, which needs none."""
+    help: str
+
+    @property
+    def flag(self) -> str:
+        """The flag as it is written on the command line; a second dash in front does no harm."""
+        return "-" + self.name
+
+    @property
+    def variable(self) -> str:
+        """The name of the environment variable."""
+        return VARIABLE_PREFIX + self.name.upper().replace("-", "_")
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether the flag alone means true, and a value needs `=`."""
+        return not self.placeholder
+
+
+SETTINGS = (
+    Setting(
+        "cert", "cert", "./certs/localhost.pem", parse_path, "file", "TLS certificate of the HTTP port, PEM"
+    ),
+    Setting(
+        "key", "key", "./certs/localhost-key.pem", parse_path, "file", "private key of the certificate, PEM"
+    ),
+    Setting("db", "db", "./data", parse_path, "directory", "where the messages are kept"),
+    Setting("human", "human", "false", parse_switch, "", "log lines for people instead of JSON"),
+    Setting(
+        "level",
+        "level",
+        "debug",
+        parse_level,
+        "level",
+        "what is logged: debug (everything), info, warning, error, disabled (nothing)",
+    ),
+    Setting(
+        "period",
+        "period_seconds",
+        "1s",
+        parse_positive_duration,
+        "duration",
+        "time between checks for delayed messages that are due",
+    ),
+    Setting("host", "host", "127.0.0.1", parse_host, "address", "where the HTTP and RESP ports listen"),
+    Setting("port", "port", "8080", parse_port, "port", "HTTP/2 over TLS; 0 takes any free port"),
+    Setting(
+        "resp-port", "resp_port", "6379", parse_port, "port", "RESP, for Redis clients; 0 takes any free port"
+    ),
+    Setting(
+        "monitor-port",
+        "monitor_port",
+        "8081",
+        parse_port,
+        "port",
+        "plain HTTP for monitoring, always on loopback; 0 takes any free port",
+    ),
+    Setting(
+        "sync",
+        "sync",
+        "always",
+        one_of("always", "interval", "never"),
+        "mode",
+        "when messages reach the disk: always (before the reply), interval or never",
+    ),
+    Setting(
+        "sync-interval",
+        "sync_interval_seconds",
+        "1s",
+        parse_positive_duration,
+        "duration",
+        "time between syncs with -sync interval",
+    ),
+    Setting(
+        "storage",
+        "storage",
+        "leveldb",
+        one_of("leveldb", "memory"),
+        "kind",
+        "leveldb, or memory, which forgets everything at exit",
+    ),
+    Setting(
+        "max-message-size",
+        "max_message_bytes",
+        "1MiB",
+        parse_size,
+        "size",
+        "largest message accepted, such as 65536, 64KiB or 1MB",
+    ),
+    Setting("config", "config_file", "", parse_optional_path, "file", "TOML file with settings"),
+)

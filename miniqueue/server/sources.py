@@ -1,0 +1,152 @@
+"""Where settings come from: command line, environment, TOML file. Each becomes a list of `Given` texts.
+
+Nothing is interpreted here but names; a name that no setting has is a problem, and so is a flag without its
+value.
+
+The command line is read as Go's `flag` package does, since scripts for miniqueue are written for that: one
+dash or two, `-port 8080` or `-port=8080`, a switch alone or with `=`, the last one wins. `argparse` cannot
+do it: it stops at the first mistake, while an operator wants to see all of them at once, and it lets a
+switch take the next word as its value, which Go does not.
+"""
+
+import difflib
+import re
+import tomllib
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from miniqueue.server.escaping import escape, quote
+from miniqueue.server.settings import SETTINGS, VARIABLE_PREFIX, Setting
+
+_FLAG = re.compile(r"--?(?P<name>[^-=][^=]*)(?:=(?P<text>.*))?", re.DOTALL)
+_MAX_TOML_INTEGER = 2**63  # TOML promises no more; Python refuses to print much longer ones
+
+
+class Question(Enum):
+    """What the command line asks for instead of starting a broker."""
+
+    HELP = "help"
+    VERSION = "version"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The text that one source gives for one setting."""
+
+    origin: str
+    """For people: `flag -port`, `variable MINIQUEUE_PORT`, `file x.toml key port`."""
+    setting: Setting
+    text: str
+
+
+@dataclass(slots=True)
+class Reading:
+    """All that one source says."""
+
+    given: list[Given] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    question: Question | None = None
+
+
+_QUESTIONS = {"h": Question.HELP, "help": Question.HELP, "version": Question.VERSION}
+
+
+def read_flags(argv: Sequence[str]) -> Reading:
+    """Read the words of the command line, without the program's name."""
+    reading = Reading()
+    known = {setting.name: setting for setting in SETTINGS}
+    words = deque(argv)
+    while words and reading.question is None:
+        word = words.popleft()
+        flag = _FLAG.fullmatch(word)
+        if flag is None:
+            reading.problems.append(f"argument {quote(word)}: not a flag; miniqueue takes flags only, see -h")
+        elif flag["name"] in _QUESTIONS:
+            reading.question = _QUESTIONS[flag["name"]]
+        elif flag["name"] not in known:
+            reading.problems.append(_unknown("flag", "-" + flag["name"], (s.flag for s in SETTINGS)))
+            _skip_value(flag["text"], words)
+        else:
+            _take_flag(known[flag["name"]], flag["text"], words, reading)
+    return reading
+
+
+def read_variables(environ: Mapping[str, str]) -> Reading:
+    """Read the variables whose names start with `MINIQUEUE_`."""
+    reading = Reading()
+    known = {setting.variable: setting for setting in SETTINGS}
+    for name in sorted(name for name in environ if name.startswith(VARIABLE_PREFIX)):
+        if name in known:
+            reading.given.append(Given(f"variable {name}", known[name], environ[name]))
+        else:
+            reading.problems.append(_unknown("variable", name, known))
+    return reading
+
+
+def read_file(path: Path) -> Reading:
+    """Read a TOML file whose keys are the names of the settings."""
+    reading = Reading()
+    source = f"file {escape(str(path))}"
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, or not TOML
+        reading.problems.append(f"{source}: {escape(_reason(error))}")
+        return reading
+    known = {setting.name: setting for setting in SETTINGS if setting.name != "config"}
+    for name, value in table.items():
+        _take_key(source, name, known, value, reading)
+    return reading
+
+
+def _take_flag(setting: Setting, text: str | None, words: deque[str], reading: Reading) -> None:
+    """Add the flag with the text after `=`, or else with the next word: as in Go, even one with a dash."""
+    if text is None and setting.is_switch:
+        text = "true"
+    elif text is None and words:
+        text = words.popleft()
+    if text is None:
+        reading.problems.append(f"flag {setting.flag}: no value; want {setting.flag} {setting.placeholder}")
+    else:
+        reading.given.append(Given(f"flag {setting.flag}", setting, text))
+
+
+def _skip_value(text: str | None, words: deque[str]) -> None:
+    """Drop what is probably the value of an unknown flag, so that one slip makes one problem."""
+    if text is None and words and not words[0].startswith("-"):
+        words.popleft()
+
+
+def _take_key(source: str, name: str, known: Mapping[str, Setting], value: object, reading: Reading) -> None:
+    text = _text_of(value)
+    if name not in known:
+        reading.problems.append(_unknown(f"{source} key", name, known))
+    elif text is None:
+        reading.problems.append(f"{source} key {name}: want a string, a number, true or false")
+    else:
+        reading.given.append(Given(f"{source} key {name}", known[name], text))
+
+
+def _text_of(value: object) -> str | None:
+    """Return a TOML value as it would be written in a flag; None when it cannot be."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() if abs(value) >= _MAX_TOML_INTEGER:
+            return "an integer of more than 64 bits"
+        case str() | int() | float():
+            return str(value)
+        case _:
+            return None
+
+
+def _unknown(source: str, name: str, known: Iterable[str]) -> str:
+    """Return the problem of a name that no setting has, with the nearest one that exists."""
+    nearest = difflib.get_close_matches(escape(name), list(known), n=1)
+    return f"{source} {escape(name)}: no such setting" + (f"; did you mean {nearest[0]}?" if nearest else "")
+
+
+def _reason(error: Exception) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -1,0 +1,45 @@
+"""The settings as text for people: what `-h` prints, and the option table of the README.
+
+Both are made from `settings.SETTINGS`, so they cannot leave one out or tell an old default.
+"""
+
+from miniqueue.server.settings import SETTINGS, Setting
+
+_HEAD = """\
+Usage: miniqueue [flags]
+
+A durable message queue: HTTP/2 and RESP on one store.
+
+Flags (one dash or two, -name value or -name=value):
+"""
+_FOOT = """\
+  -version
+        print the version and exit
+  -h, -help
+        print this text and exit
+
+Each setting can also be given as a variable (-resp-port: MINIQUEUE_RESP_PORT) and as a key of
+the TOML file that -config names (resp-port = 6379). A flag beats a variable, which beats the file.
+"""
+
+
+def usage() -> str:
+    """Return what `miniqueue -h` prints, newline included."""
+    return _HEAD + "".join(map(_usage_entry, SETTINGS)) + _FOOT
+
+
+def option_table() -> str:
+    """Return the settings as a Markdown table: flag, variable, default, meaning."""
+    rows = ["| flag | variable | default | meaning |", "|---|---|---|---|", *map(_table_row, SETTINGS)]
+    return "\n".join(rows) + "\n"
+
+
+def _usage_entry(setting: Setting) -> str:
+    default = f" (default {setting.default})" if setting.default else ""
+    return f"  {setting.flag} {setting.placeholder}".rstrip() + f"\n        {setting.help}{default}\n"
+
+
+def _table_row(setting: Setting) -> str:
+    flag = f"{setting.flag} {setting.placeholder}".rstrip()
+    default = f"`{setting.default}`" if setting.default else "–"
+    return f"| `{flag}` | `{setting.variable}` | {default} | {setting.help} |"

@@ -1,0 +1,316 @@
+"""The configuration from its three sources, and every problem in them at once."""
+
+import dataclasses
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import pytest
+
+from miniqueue.errors import ConfigError
+from miniqueue.server.config import Config, Question, load
+from miniqueue.server.settings import SETTINGS
+
+DEFAULTS = Config(
+    cert=Path("certs/localhost.pem"),
+    key=Path("certs/localhost-key.pem"),
+    db=Path("data"),
+    human=False,
+    level="debug",
+    period_seconds=1.0,
+    host="127.0.0.1",
+    port=8080,
+    resp_port=6379,
+    monitor_port=8081,
+    sync="always",
+    sync_interval_seconds=1.0,
+    storage="leveldb",
+    max_message_bytes=1024 * 1024,
+    config_file=None,
+)
+
+
+def load_config(argv=(), environ=None):
+    config = load(argv, environ or {})
+    assert isinstance(config, Config)
+    return config
+
+
+def problems_of(argv=(), environ=None):
+    with pytest.raises(ConfigError) as caught:
+        load(argv, environ or {})
+    return caught.value.problems
+
+
+def toml_file(tmp_path, text):
+    path = tmp_path / "x.toml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return str(path)
+
+
+def test_without_settings_the_defaults_of_the_go_program_hold():
+    assert load_config() == DEFAULTS
+
+
+GOOD_FLAGS = [
+    (["-port", "9000"], {"port": 9000}),
+    (["-port=9000"], {"port": 9000}),
+    (["--port=9000"], {"port": 9000}),
+    (["--port", "9000"], {"port": 9000}),
+    (["-port", "1", "-port", "2"], {"port": 2}),
+    (["-port", "0", "-resp-port", "0", "-monitor-port", "0"], {"port": 0, "resp_port": 0, "monitor_port": 0}),
+    (["-human"], {"human": True}),
+    (["--human"], {"human": True}),
+    (["-human=false"], {"human": False}),
+    (["-human=T"], {"human": True}),
+    (["-human", "-human=0"], {"human": False}),
+    (["-human", "-port", "9000"], {"human": True, "port": 9000}),
+    (["-level", "disabled"], {"level": "disabled"}),
+    (["-level=warning"], {"level": "warning"}),
+    (["-period", "1m30s"], {"period_seconds": 90.0}),
+    (["-sync", "interval", "-sync-interval", "50ms"], {"sync": "interval", "sync_interval_seconds": 0.05}),
+    (["-storage", "memory"], {"storage": "memory"}),
+    (["-max-message-size", "64KiB"], {"max_message_bytes": 65536}),
+    (["-max-message-size", "2MB"], {"max_message_bytes": 2_000_000}),
+    (["-max-message-size", "17"], {"max_message_bytes": 17}),
+    (["-max-message-size", "512MiB"], {"max_message_bytes": 512 * 1024 * 1024}),
+    (["-host", "::1"], {"host": "::1"}),
+    (["-db", "a=b"], {"db": Path("a=b")}),
+    (["-db=a=b"], {"db": Path("a=b")}),
+    (["-db", "-odd"], {"db": Path("-odd")}),
+    (["-cert", "a.pem", "-key", "b.pem"], {"cert": Path("a.pem"), "key": Path("b.pem")}),
+    (["-config="], {}),
+]
+
+
+@pytest.mark.parametrize(("argv", "changes"), GOOD_FLAGS)
+def test_flags_are_read_as_in_go(argv, changes):
+    assert load_config(argv) == dataclasses.replace(DEFAULTS, **changes)
+
+
+@pytest.mark.parametrize("word", ["-h", "--h", "-help", "--help"])
+def test_help_is_a_question_even_among_mistakes(word):
+    assert load(["-port", "x", word, "-nonsense"], {"MINIQUEUE_NONSENSE": "1"}) is Question.HELP
+
+
+@pytest.mark.parametrize("word", ["-version", "--version"])
+def test_version_is_a_question(word):
+    assert load([word], {}) is Question.VERSION
+
+
+def test_a_word_that_is_the_value_of_a_flag_is_no_question():
+    assert load_config(["-db", "-h"]).db == Path("-h")
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_every_setting_has_a_field_of_the_type_that_its_parser_gives(setting):
+    hint = get_type_hints(Config)[setting.field]
+    value = setting.parse(setting.default)
+    assert value in get_args(hint) or isinstance(value, hint)
+
+
+def test_every_field_has_a_setting():
+    assert [field.name for field in dataclasses.fields(Config)] == [setting.field for setting in SETTINGS]
+
+
+VARIABLES = {
+    "MINIQUEUE_CERT": "c.pem",
+    "MINIQUEUE_KEY": "k.pem",
+    "MINIQUEUE_DB": "d",
+    "MINIQUEUE_HUMAN": "true",
+    "MINIQUEUE_LEVEL": "error",
+    "MINIQUEUE_PERIOD": "250ms",
+    "MINIQUEUE_HOST": "0.0.0.0",
+    "MINIQUEUE_PORT": "1",
+    "MINIQUEUE_RESP_PORT": "2",
+    "MINIQUEUE_MONITOR_PORT": "3",
+    "MINIQUEUE_SYNC": "never",
+    "MINIQUEUE_SYNC_INTERVAL": "2s",
+    "MINIQUEUE_STORAGE": "memory",
+    "MINIQUEUE_MAX_MESSAGE_SIZE": "3KiB",
+    "MINIQUEUE_CONFIG": "",
+}
+VARIABLES_CONFIG = Config(
+    cert=Path("c.pem"),
+    key=Path("k.pem"),
+    db=Path("d"),
+    human=True,
+    level="error",
+    period_seconds=0.25,
+    host="0.0.0.0",
+    port=1,
+    resp_port=2,
+    monitor_port=3,
+    sync="never",
+    sync_interval_seconds=2.0,
+    storage="memory",
+    max_message_bytes=3072,
+    config_file=None,
+)
+
+
+def test_every_setting_can_come_from_a_variable():
+    assert load_config(environ=VARIABLES) == VARIABLES_CONFIG
+    assert set(VARIABLES) == {setting.variable for setting in SETTINGS}
+
+
+def test_other_variables_do_not_matter():
+    assert load_config(environ={"PORT": "x", "MINIQUEUEPORT": "x", "XMINIQUEUE_PORT": "x"}) == DEFAULTS
+
+
+def test_a_file_gives_settings_under_the_names_of_the_flags(tmp_path):
+    path = toml_file(
+        tmp_path,
+        """
+        port = 9000
+        resp-port = "9001"
+        human = true
+        level = "info"
+        period = "2s"
+        max-message-size = 2048
+        """,
+    )
+    expected = dataclasses.replace(
+        DEFAULTS,
+        port=9000,
+        resp_port=9001,
+        human=True,
+        level="info",
+        period_seconds=2.0,
+        max_message_bytes=2048,
+        config_file=Path(path),
+    )
+    assert load_config(["-config", path]) == expected
+    assert load_config(environ={"MINIQUEUE_CONFIG": path}) == expected
+
+
+def test_a_flag_beats_a_variable_beats_the_file_beats_the_default(tmp_path):
+    path = toml_file(tmp_path, "port = 1\nresp-port = 2\nmonitor-port = 3\n")
+    variables = {"MINIQUEUE_CONFIG": path, "MINIQUEUE_RESP_PORT": "20", "MINIQUEUE_MONITOR_PORT": "30"}
+    config = load_config(["-monitor-port", "300"], variables)
+    assert (config.port, config.resp_port, config.monitor_port, config.host) == (1, 20, 300, "127.0.0.1")
+
+
+def test_the_config_flag_beats_the_config_variable(tmp_path):
+    path = toml_file(tmp_path, "port = 1")
+    assert load_config(["-config", path], {"MINIQUEUE_CONFIG": "/nowhere/at/all"}).port == 1
+
+
+WANT_PORT = "want a port from 0 to 65535 (0: any free port)"
+WANT_SIZE = "want a size from 1 to 512MiB, in bytes or with KB, MB, GB, KiB, MiB or GiB"
+BAD_FLAGS = [
+    (["-port", "65536"], f"flag -port: '65536': {WANT_PORT}"),
+    (["-port", "-1"], f"flag -port: '-1': {WANT_PORT}"),
+    (["-port", "٣"], f"flag -port: '\\u0663': {WANT_PORT}"),
+    (["-port="], f"flag -port: '': {WANT_PORT}"),
+    (["-port", "80\n"], f"flag -port: '80\\n': {WANT_PORT}"),
+    (["-port"], "flag -port: no value; want -port port"),
+    (["-human=yes"], "flag -human: 'yes': want true or false"),
+    (["-human", "yes"], "argument 'yes': not a flag; miniqueue takes flags only, see -h"),
+    (["start"], "argument 'start': not a flag; miniqueue takes flags only, see -h"),
+    (["-"], "argument '-': not a flag; miniqueue takes flags only, see -h"),
+    (["---port"], "argument '---port': not a flag; miniqueue takes flags only, see -h"),
+    (["-prot", "80"], "flag -prot: no such setting; did you mean -port?"),
+    (["-prot=80"], "flag -prot: no such setting; did you mean -port?"),
+    (["-zzz"], "flag -zzz: no such setting"),
+    (["-z\x1b[2J"], "flag -z\\x1b[2J: no such setting"),
+    (
+        ["-level", "loud"],
+        "flag -level: 'loud': invalid log level, see -h; want one of debug, info, warning, error, disabled",
+    ),
+    (["-sync", "Always"], "flag -sync: 'Always': want one of always, interval, never"),
+    (["-storage", "etcd"], "flag -storage: 'etcd': want one of leveldb, memory"),
+    (
+        ["-host", ""],
+        "flag -host: '': want an address to listen on, such as 127.0.0.1, or 0.0.0.0 for all of them",
+    ),
+    (["-period", "0"], "flag -period: '0': want a duration of more than zero, such as 500ms or 1s"),
+    (["-period", "-1s"], "flag -period: '-1s': want a duration of more than zero, such as 500ms or 1s"),
+    (
+        ["-period", "1"],
+        "flag -period: '1': want a duration with its unit, such as 500ms, 1s, 1m30s or 1.5h",
+    ),
+    (["-max-message-size", "0"], f"flag -max-message-size: '0': {WANT_SIZE}"),
+    (["-max-message-size", "1.5MiB"], f"flag -max-message-size: '1.5MiB': {WANT_SIZE}"),
+    (["-max-message-size", "1GiB"], f"flag -max-message-size: '1GiB': {WANT_SIZE}"),
+    (["-max-message-size", "9" * 5000], f"flag -max-message-size: '{'9' * 196}...: {WANT_SIZE}"),
+    (["-db", ""], "flag -db: '': want a path"),
+    (
+        ["-port", "7", "-resp-port", "7"],
+        "settings -port and -resp-port: both 7; want a port of its own for each",
+    ),
+    (["-port", "8081"], "settings -port and -monitor-port: both 8081; want a port of its own for each"),
+]
+
+
+@pytest.mark.parametrize(("argv", "problem"), BAD_FLAGS)
+def test_a_bad_flag_is_one_problem_that_says_what_is_wanted(argv, problem):
+    assert problems_of(argv) == [problem]
+
+
+BAD_FILES = [
+    ("port = 99999", f"port: '99999': {WANT_PORT}"),
+    ("port = true", f"port: 'true': {WANT_PORT}"),
+    ("port = 8080.0", f"port: '8080.0': {WANT_PORT}"),
+    ("port = 0x" + "f" * 5000, f"port: 'an integer of more than 64 bits': {WANT_PORT}"),
+    ("port = [1]", "port: want a string, a number, true or false"),
+    ("[port]", "port: want a string, a number, true or false"),
+    ("port = 2020-01-01", "port: want a string, a number, true or false"),
+    ("prot = 1", "prot: no such setting; did you mean port?"),
+    ("resp_port = 1", "resp_port: no such setting; did you mean resp-port?"),
+    ('config = "y.toml"', "config: no such setting"),
+    ('db = "a\\u0000b"', "db: 'a\\x00b': want a path"),
+    ('"a\\u001b" = 1', "a\\x1b: no such setting"),
+]
+
+
+@pytest.mark.parametrize(("text", "problem"), BAD_FILES)
+def test_a_bad_key_is_a_problem_that_names_file_and_key(tmp_path, text, problem):
+    path = toml_file(tmp_path, text)
+    assert problems_of(["-config", path]) == [f"file {path} key {problem}"]
+
+
+@pytest.mark.parametrize(
+    "text", [b"port = ", b"\xff", b"port = 1\nport = 2", b"a = " + b"[" * 100_000, b"port = " + b"9" * 5000]
+)
+def test_a_file_that_is_no_toml_is_one_problem(tmp_path, text):
+    path = toml_file(tmp_path, text)
+    [problem] = problems_of(["-config", path])
+    assert problem.startswith(f"file {path}: ")
+    assert "\n" not in problem
+
+
+def test_a_file_that_cannot_be_read_is_a_problem(tmp_path):
+    missing = str(tmp_path / "none.toml")
+    assert problems_of(["-config", missing]) == [f"file {missing}: No such file or directory"]
+    assert problems_of(["-config", str(tmp_path)]) == [f"file {tmp_path}: Is a directory"]
+
+
+def test_all_problems_of_all_sources_are_reported_at_once(tmp_path):
+    path = toml_file(tmp_path, "level = 'loud'\nnonsense = 1")
+    variables = {"MINIQUEUE_PROT": "1", "MINIQUEUE_DB": ""}
+    problems = problems_of(["-config", path, "-period=x", "-resp-port", "8081", "-what"], variables)
+    assert [problem.split(": ")[0] for problem in problems] == [
+        f"file {path} key nonsense",
+        "variable MINIQUEUE_PROT",
+        "flag -what",
+        f"file {path} key level",
+        "variable MINIQUEUE_DB",
+        "flag -period",
+        "settings -resp-port and -monitor-port",
+    ]
+
+
+def test_a_bad_text_is_a_problem_even_when_a_better_source_overrides_it():
+    assert len(problems_of(["-port", "1"], {"MINIQUEUE_PORT": "x"})) == 1
+    assert len(problems_of(["-port", "x", "-port", "1"])) == 1
+
+
+def test_a_port_that_is_bad_clashes_with_nothing():
+    assert len(problems_of(["-resp-port", "x", "-port", "6379"])) == 1
+
+
+def test_certificates_are_ours_to_make_only_at_their_default_places():
+    assert load_config().has_default_certificate
+    assert load_config(["-cert", "certs/localhost.pem"]).has_default_certificate
+    assert not load_config(["-cert", "other.pem"]).has_default_certificate
+    assert not load_config(["-key", "other.pem"]).has_default_certificate

@@ -1,0 +1,26 @@
+"""Help text and option table are complete because they come from the table of settings."""
+
+import pytest
+
+from miniqueue.server.settings import SETTINGS
+from miniqueue.server.usage import option_table, usage
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_help_and_table_show_flag_default_and_meaning(setting):
+    for text in (usage(), option_table()):
+        assert setting.help in text
+        assert setting.default in text
+    assert f"\n  {setting.flag}" in usage()
+    assert f"| `{setting.variable}` |" in option_table()
+
+
+def test_help_names_the_flags_that_are_no_settings():
+    assert "-version" in usage()
+    assert "-h, -help" in usage()
+
+
+def test_help_fits_a_terminal_and_ends_its_last_line():
+    assert max(map(len, usage().splitlines())) <= 110
+    assert usage().endswith("\n")
+    assert not usage().endswith("\n\n")
