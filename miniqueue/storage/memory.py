@@ -1,0 +1,86 @@
+"""A store in memory, for tests and for brokers that need not survive a restart.
+
+It keeps nothing on disk and has no thread; every call is done when it returns.
+
+The keys are a sorted list beside a dict. A deleted key leaves the dict at once and the list later, when half
+of the list is stale: removing it from the list each time would make deleting n keys cost n².
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from miniqueue.errors import StoreClosedError
+from miniqueue.storage.port import Batch
+
+
+class MemoryStore:
+    """`Store` without durability: what is written is gone with the process."""
+
+    def __init__(self) -> None:
+        self._values: dict[bytes, bytes] = {}
+        self._sorted_keys: list[bytes] = []  # every key of `_values`, and some that were deleted
+        self._is_closed = False
+
+    async def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`, or None when there is none."""
+        self._refuse_if_closed()
+        return self._values.get(key)
+
+    async def scan(
+        self, start: bytes, stop: bytes, *, max_items: int, max_bytes: int
+    ) -> list[tuple[bytes, bytes]]:
+        """Return the first pairs with `start <= key < stop`, in key order, within the two limits."""
+        self._refuse_if_closed()
+        pairs: list[tuple[bytes, bytes]] = []
+        size_bytes = 0
+        for key, value in self._pairs_between(start, stop):
+            pairs.append((key, value))
+            size_bytes += len(value)
+            if len(pairs) >= max_items or size_bytes >= max_bytes:
+                break
+        return pairs
+
+    async def write(self, batch: Batch) -> None:
+        """Apply all of `batch`; nothing can come between two of its changes."""
+        self._refuse_if_closed()
+        for key, value in batch.items():
+            if value is None:
+                self._values.pop(key, None)
+            else:
+                self._put(key, value)
+        self._drop_stale_keys()
+
+    async def sync(self) -> None:
+        """Do nothing: there is no disk."""
+        self._refuse_if_closed()
+
+    async def reclaim(self, start: bytes, stop: bytes) -> None:
+        """Do nothing: deleted values are free already."""
+        self._refuse_if_closed()
+
+    async def close(self) -> None:
+        """Forget everything; safe to call twice."""
+        self._is_closed = True
+        self._values.clear()
+        self._sorted_keys.clear()
+
+    def _put(self, key: bytes, value: bytes) -> None:
+        if key not in self._values:
+            index = bisect_left(self._sorted_keys, key)
+            if self._sorted_keys[index : index + 1] != [key]:
+                self._sorted_keys.insert(index, key)
+        self._values[key] = value
+
+    def _pairs_between(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+        for index in range(bisect_left(self._sorted_keys, start), bisect_left(self._sorted_keys, stop)):
+            key = self._sorted_keys[index]
+            if (value := self._values.get(key)) is not None:
+                yield key, value
+
+    def _drop_stale_keys(self) -> None:
+        if len(self._sorted_keys) > 2 * len(self._values) + 64:
+            self._sorted_keys = sorted(self._values)
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:
+            raise StoreClosedError
