@@ -1,0 +1,105 @@
+"""LevelDB through plyvel: the calls that the store makes, the options it opens with, its errors in our words.
+
+plyvel carries no types; `Database` states the part of it that is used, and is the seam for fakes in tests.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import plyvel
+
+from miniqueue.errors import CorruptionError, StorageError
+
+MIB = 1 << 20
+
+
+class WriteBatch(Protocol):
+    """Changes that are written together when the context ends without an exception."""
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Store `value`."""
+        ...
+
+    def delete(self, key: bytes) -> None:
+        """Remove `key`, which need not exist."""
+        ...
+
+
+class Database(Protocol):
+    """What the store needs of `plyvel.DB`."""
+
+    def get(self, key: bytes, *, verify_checksums: bool) -> bytes | None:
+        """Return the value of `key` or None."""
+        ...
+
+    def iterator(
+        self, *, start: bytes, stop: bytes, verify_checksums: bool, fill_cache: bool
+    ) -> AbstractContextManager[Iterator[tuple[bytes, bytes]]]:
+        """Return the pairs with `start <= key < stop`, in key order."""
+        ...
+
+    def write_batch(self, *, transaction: bool, sync: bool) -> AbstractContextManager[WriteBatch]:
+        """Return a batch to fill."""
+        ...
+
+    def compact_range(self, *, start: bytes, stop: bytes) -> None:
+        """Rewrite the tables of a range without what was deleted; returns when it is done."""
+        ...
+
+    def close(self) -> None:
+        """Close the files."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseOptions:
+    """How much memory LevelDB may take.
+
+    Attributes:
+      write_buffer_bytes: of each of the two in-memory tables; also about the size of a log, so the most that
+      a start
+        must replay.
+      block_cache_bytes: of decompressed blocks, for `get`; scans pass it by.
+      max_open_files: tables kept mapped into memory, at up to 2 MiB each; 74 is the least LevelDB takes.
+    """
+
+    write_buffer_bytes: int = 16 * MIB
+    block_cache_bytes: int = 8 * MIB
+    max_open_files: int = 74
+
+
+def create_database(path: Path) -> None:
+    """Make an empty database in `path`, which is an empty directory."""
+    plyvel.DB(str(path), create_if_missing=True, error_if_exists=True).close()
+
+
+def open_database(path: Path, options: DatabaseOptions) -> Database:
+    """Open an existing database, refusing any damage that LevelDB sees."""
+    database: Database = plyvel.DB(
+        str(path),
+        create_if_missing=False,
+        paranoid_checks=True,
+        write_buffer_size=options.write_buffer_bytes,
+        lru_cache_size=options.block_cache_bytes,
+        max_open_files=options.max_open_files,
+        compression="snappy",
+    )
+    return database
+
+
+def translated(error: Exception, path: Path) -> StorageError:
+    """Return what to raise for an exception of plyvel, of the operating system, or of ours."""
+    if isinstance(error, StorageError):
+        return error
+    text = f"{path}: {_text(error)}"
+    return CorruptionError(text) if isinstance(error, plyvel.CorruptionError) else StorageError(text)
+
+
+def _text(error: Exception) -> str:
+    """Return the message, which plyvel passes on as LevelDB's bytes."""
+    if error.args and isinstance(error.args[0], bytes):
+        return error.args[0].decode("utf-8", "backslashreplace")
+    return str(error) or type(error).__name__

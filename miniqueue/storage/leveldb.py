@@ -1,0 +1,193 @@
+"""The durable store: one LevelDB directory, opened with care and written by one thread.
+
+Three threads do the blocking calls, so that none waits for another's kind of work:
+
+    write, sync ► writer          get, scan ► reader          reclaim ► maintenance
+
+A write is one LevelDB batch; with `SyncMode.ALWAYS` it returns when the batch is synced, and the directory
+too if LevelDB has begun a new log. After any failed write LevelDB may lose writes that it accepts later (a
+full disk is enough), so the first failure is kept and every later write is refused with it. Reads go on.
+
+What the directory holds, and how it is opened, stands in `store_directory` and `leveldb_start`.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from miniqueue.errors import StorageError, StoreClosedError
+from miniqueue.storage.database import Database, DatabaseOptions, translated
+from miniqueue.storage.directory_sync import DirectorySync
+from miniqueue.storage.leveldb_start import Opened, open_directory
+from miniqueue.storage.port import Batch
+from miniqueue.storage.set_aside import SetAside
+from miniqueue.storage.sync_mode import SyncMode
+from miniqueue.storage.worker import Worker
+
+T = TypeVar("T")
+
+
+class LevelDBStore:
+    """`Store` on a directory of the local disk. Make one with `LevelDBStore.open`.
+
+    Attributes:
+      set_aside: torn tails that were cut off the log when the store was opened; worth a warning.
+    """
+
+    def __init__(self, opened: Opened, *, sync: SyncMode, writer: Worker) -> None:
+        self.set_aside: tuple[SetAside, ...] = opened.set_aside
+        self._opened = opened
+        self._database: Database = opened.database
+        self._directory_sync: DirectorySync = opened.directory_sync
+        self._sync_mode = sync
+        self._failure: StorageError | None = None  # set once, by the writer thread
+        self._owner_pid = os.getpid()
+        self._closing: asyncio.Task[None] | None = None
+        self._writer = writer
+        self._reader = Worker("miniqueue-store-reader")
+        self._maintenance = Worker("miniqueue-store-maintenance")
+
+    @classmethod
+    async def open(
+        cls, path: Path, *, sync: SyncMode = SyncMode.ALWAYS, options: DatabaseOptions | None = None
+    ) -> "LevelDBStore":
+        """Open the store in the directory `path`; make it if the directory is missing or empty.
+
+        Raises:
+          StoreInUseError: the store is open already, here or in another process.
+          NotAStoreError: the directory holds something else.
+          FormatVersionError: the store is in a format that this version does not read.
+          CorruptionError: the store is damaged or incomplete.
+          StorageError: anything else, such as a full disk or missing rights.
+        """
+        writer = Worker("miniqueue-store-writer")
+        try:
+            opened = await _outcome(writer.submit(open_directory, path, options or DatabaseOptions()))
+        except BaseException:
+            await writer.stop()
+            raise
+        return cls(opened, sync=sync, writer=writer)
+
+    async def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`, or None when there is none."""
+        return await self._submit(self._reader, self._get, key)
+
+    async def scan(
+        self, start: bytes, stop: bytes, *, max_items: int, max_bytes: int
+    ) -> list[tuple[bytes, bytes]]:
+        """Return the first pairs with `start <= key < stop`, in key order, within the two limits."""
+        return await self._submit(self._reader, self._scan, start, stop, max_items, max_bytes)
+
+    async def write(self, batch: Batch) -> None:
+        """Apply all of `batch` or nothing; it must not change before this returns.
+
+        A cancelled call is carried out all the same; its outcome is unknown to the caller.
+        """
+        await self._submit(self._writer, self._write, batch, self._sync_mode is SyncMode.ALWAYS)
+
+    async def sync(self) -> None:
+        """Make every earlier write durable, whatever the sync mode."""
+        await self._submit(self._writer, self._write, {}, True)
+
+    async def reclaim(self, start: bytes, stop: bytes) -> None:
+        """Give back the disk space of keys deleted in `start <= key < stop`.
+
+        On a large range this takes a while, and `close` waits for it.
+        """
+        await self._submit(self._maintenance, self._reclaim, start, stop)
+
+    async def close(self) -> None:
+        """End the threads, close the files and give the directory back; safe to call twice.
+
+        Calls under way are finished, those behind them raise `StoreClosedError`. Nothing is synced.
+        """
+        if os.getpid() != self._owner_pid:
+            return
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        if not self._closing.done():
+            await asyncio.shield(self._closing)
+
+    # --- on the loop
+    # ---------------------------------------------------------------------------------------------
+
+    def _submit(self, worker: Worker, function: Callable[..., T], *args: object) -> "asyncio.Future[T]":
+        if self._closing is not None:
+            raise StoreClosedError
+        if os.getpid() != self._owner_pid:
+            raise StorageError(
+                f"the store belongs to process {self._owner_pid}: a fork of it must not use it"
+            )
+        return worker.submit(function, *args)
+
+    async def _close(self) -> None:
+        await self._maintenance.stop()
+        await self._reader.stop()
+        await self._writer.stop(self._opened.close)
+
+    # --- on the threads
+    # ------------------------------------------------------------------------------------------
+
+    def _write(self, batch: Batch, is_synced: bool) -> None:
+        if self._failure is not None:
+            raise StorageError(f"an earlier write failed: {self._failure}") from self._failure
+        try:
+            self._apply(batch, is_synced)
+        except Exception as exc:
+            self._failure = translated(exc, self._opened.path)
+            raise self._failure from exc
+
+    def _apply(self, batch: Batch, is_synced: bool) -> None:
+        with self._database.write_batch(transaction=True, sync=is_synced) as changes:
+            for key, value in batch.items():
+                if value is None:
+                    changes.delete(key)
+                else:
+                    changes.put(key, value)
+        if is_synced or self._sync_mode is SyncMode.INTERVAL:
+            self._directory_sync.sync_if_changed()
+
+    def _get(self, key: bytes) -> bytes | None:
+        try:
+            return self._database.get(key, verify_checksums=True)
+        except Exception as exc:
+            raise translated(exc, self._opened.path) from exc
+
+    def _scan(self, start: bytes, stop: bytes, max_items: int, max_bytes: int) -> list[tuple[bytes, bytes]]:
+        try:
+            return self._first_pairs(start, stop, max_items, max_bytes)
+        except Exception as exc:
+            raise translated(exc, self._opened.path) from exc
+
+    def _first_pairs(
+        self, start: bytes, stop: bytes, max_items: int, max_bytes: int
+    ) -> list[tuple[bytes, bytes]]:
+        pairs: list[tuple[bytes, bytes]] = []
+        size_bytes = 0
+        # Scans are long and read once: in the block cache they would push out what `get` needs.
+        with self._database.iterator(
+            start=start, stop=stop, verify_checksums=True, fill_cache=False
+        ) as found:
+            for pair in found:
+                pairs.append(pair)
+                size_bytes += len(pair[1])
+                if len(pairs) >= max_items or size_bytes >= max_bytes:
+                    break
+        return pairs
+
+    def _reclaim(self, start: bytes, stop: bytes) -> None:
+        try:
+            self._database.compact_range(start=start, stop=stop)
+        except Exception as exc:
+            raise translated(exc, self._opened.path) from exc
+
+
+async def _outcome(opening: "asyncio.Future[Opened]") -> Opened:
+    """Wait for the opening; when cancelled, wait all the same, to give back what it has taken."""
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        (await opening).close()
+        raise

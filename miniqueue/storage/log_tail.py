@@ -1,0 +1,168 @@
+"""Find damage in a LevelDB log, and tell a torn tail from the rest. Works on bytes; touches no file.
+
+A log is a sequence of 32 KiB blocks; a record never begins in the last 6 bytes of a block, which are zero:
+
+    record    masked CRC-32C of type and content (4, little-endian) · length (2) · type (1) · content
+    type      1 full · 2 first · 3 middle · 4 last (a batch that outgrows its block is cut into these)
+    content   of full and first: a write batch, which begins with its 64-bit sequence number
+
+Every batch is synced before the next is written (`SyncMode.ALWAYS`), so a power cut can leave only the last
+one torn. Hence the rule:
+
+    the last record is cut short by the end of the file     normal: it was never acknowledged
+    damage, and no batch begins after it                    a torn tail, never acknowledged
+    damage, and a whole record of a later batch after it    corruption: acknowledged messages are gone
+
+The limit of the rule: bits that rot in the very last batch look like a torn tail. With the other sync modes a
+power cut can also leave whole batches behind torn ones; that counts as corruption, because it cannot be told
+from it.
+
+LevelDB itself is not enough even with `paranoid_checks`: it takes a wrong length in the last block for a
+record cut short, and zeroes anywhere for padding, and silently skips what follows.
+
+Sources: LevelDB `doc/log_format.md`, `db/log_reader.cc`, `db/write_batch.cc`.
+"""
+
+import re
+import struct
+from dataclasses import dataclass
+
+from miniqueue.storage.crc32c import masked_crc32c
+
+BLOCK_BYTES = 32_768
+HEADER = struct.Struct("<IHB")
+_SEQUENCE = struct.Struct("<Q")
+_FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+
+# Where a batch may begin: sequence numbers stay below 2**48 (8 years at a million messages a second), so two
+# zero bytes must stand there. In random bytes this leaves one place in 8 million to compute a checksum for.
+_MAY_BE_BATCH = re.compile(rb"(?s)(?=.{6}[\x01\x02].{6}\x00\x00)")
+
+# A later batch of the same log cannot be further on than this, for want of room for so many changes. It keeps
+# bytes of an older log, which the file system may show in a torn tail or a message may contain, from counting
+# as one.
+_MAX_SEQUENCE_STEP = 2**24
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What is wrong with a log.
+
+    Attributes:
+      offset: where the damaged batch begins, in bytes from the start of the file. next_batch_offset: where
+      the next batch begins; None when there is none, so that the damage is a torn tail.
+    """
+
+    offset: int
+    next_batch_offset: int | None
+
+
+def find_damage(log: bytes, *, verify_checksums: bool) -> Damage | None:
+    """Return the first damage of a log, or None.
+
+    Args:
+      log: the whole file.
+      verify_checksums: compute every record's checksum (10 MB/s), or only follow the chain of lengths.
+    """
+    walk = _Walk(log, verify_checksums)
+    while walk.offset < len(log) and walk.step():
+        pass
+    if walk.offset >= len(log):
+        return None
+    next_batch_offset = _find_batch(log, walk.offset + 1, walk.last_sequence)
+    if next_batch_offset is None and walk.is_at_usual_end():
+        return None
+    return Damage(walk.batch_offset, next_batch_offset)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """A place between two records of a log."""
+
+    log: bytes
+    verify_checksums: bool
+    offset: int = 0
+    batch_offset: int = 0  # where the batch begins that `offset` is in or in front of
+    is_inside_batch: bool = False
+    last_sequence: int | None = None
+
+    def step(self) -> bool:
+        """Go past the record at `offset`; False, without moving, if there is no good one."""
+        if _room_in_block(self.offset) < HEADER.size:
+            return self._skip_trailer()
+        end = _record_end(self.log, self.offset)
+        if end is None or not self._is_in_sequence() or not self._is_sound(end):
+            return False
+        self._pass_record(end)
+        return True
+
+    def is_at_usual_end(self) -> bool:
+        """Whether a log may stop like this without a power cut: cut short, or padded with zeroes."""
+        left_bytes = len(self.log) - self.offset
+        if left_bytes < HEADER.size:
+            return True
+        _, length, kind = _header(self.log, self.offset)
+        if kind == length == 0 and not self.is_inside_batch:
+            return not self.log[self.offset :].strip(b"\0")
+        size_bytes = HEADER.size + length
+        return _FULL <= kind <= _LAST and left_bytes < size_bytes <= _room_in_block(self.offset)
+
+    def _skip_trailer(self) -> bool:
+        self.offset += _room_in_block(self.offset)
+        if not self.is_inside_batch:
+            self.batch_offset = self.offset
+        return True
+
+    def _is_in_sequence(self) -> bool:
+        return self.is_inside_batch is (self.log[self.offset + 6] in (_MIDDLE, _LAST))
+
+    def _is_sound(self, end: int) -> bool:
+        return not self.verify_checksums or _has_good_checksum(self.log, self.offset, end)
+
+    def _pass_record(self, end: int) -> None:
+        kind = self.log[self.offset + 6]
+        if kind in (_FULL, _FIRST) and end - self.offset >= HEADER.size + _SEQUENCE.size:
+            (self.last_sequence,) = _SEQUENCE.unpack_from(self.log, self.offset + HEADER.size)
+        self.is_inside_batch = kind in (_FIRST, _MIDDLE)
+        self.offset = end
+        if not self.is_inside_batch:
+            self.batch_offset = end
+
+
+def _find_batch(log: bytes, start: int, last_sequence: int | None) -> int | None:
+    """Return where, at `start` or later, the first whole record of a later batch's beginning is."""
+    for match in _MAY_BE_BATCH.finditer(log, start):
+        offset = match.start()
+        end = _record_end(log, offset)
+        if end is not None and _is_later(log, offset, last_sequence) and _has_good_checksum(log, offset, end):
+            return offset
+    return None
+
+
+def _is_later(log: bytes, offset: int, last_sequence: int | None) -> bool:
+    (sequence,) = _SEQUENCE.unpack_from(log, offset + HEADER.size)
+    return last_sequence is None or 0 <= sequence - last_sequence <= _MAX_SEQUENCE_STEP
+
+
+def _record_end(log: bytes, offset: int) -> int | None:
+    """Return where the record at `offset` ends, or None if what stands there cannot be a record."""
+    if len(log) - offset < HEADER.size:
+        return None
+    _, length, kind = _header(log, offset)
+    end = offset + HEADER.size + length
+    fits = end <= len(log) and HEADER.size + length <= _room_in_block(offset)
+    return end if fits and _FULL <= kind <= _LAST else None
+
+
+def _has_good_checksum(log: bytes, offset: int, end: int) -> bool:
+    return _header(log, offset)[0] == masked_crc32c(log[offset + 6 : end])
+
+
+def _header(log: bytes, offset: int) -> tuple[int, int, int]:
+    """Return checksum, length and type."""
+    checksum, length, kind = HEADER.unpack_from(log, offset)
+    return checksum, length, kind
+
+
+def _room_in_block(offset: int) -> int:
+    return BLOCK_BYTES - offset % BLOCK_BYTES

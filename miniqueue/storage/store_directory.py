@@ -1,0 +1,106 @@
+"""The directory of a store: whose it is, how it comes to be, and what must be in it.
+
+    miniqueue.lock      held by the process that has the store open      (store_lock)
+    miniqueue.format    the format version: "this is a store"            (store_marker)
+    db/                 LevelDB's files
+    lost/               logs as they were before a torn tail was cut     (set_aside)
+
+A store is made only in a missing or empty directory, and opened only where there is a marker. Making it goes
+so that it can start again after a crash at each step, and so that `db/` never stands there without a marker:
+
+    take the lock ► database in db.unfinished/ ► sync ► marker ► sync ► rename to db/ ► sync
+
+Before the marker there is no message: `db.unfinished/` is thrown away and made anew. Between the marker and
+`db/` only the renaming is missing. `db/` without a marker has lost it: refused, as is every other file.
+"""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from miniqueue.errors import CorruptionError, NotAStoreError
+from miniqueue.storage.directory_sync import sync_path
+from miniqueue.storage.store_lock import LOCK_FILE_NAME, StoreLock
+from miniqueue.storage.store_marker import (
+    MARKER_FILE_NAME,
+    UNFINISHED_MARKER_NAME,
+    check_marker,
+    write_marker,
+)
+
+DATABASE_NAME = "db"
+LOST_NAME = "lost"
+UNFINISHED_DATABASE_NAME = "db.unfinished"
+
+_LEFT_BY_UNFINISHED_CREATION = {LOCK_FILE_NAME, UNFINISHED_MARKER_NAME, UNFINISHED_DATABASE_NAME}
+
+
+def claim(directory: Path) -> StoreLock:
+    """Lock a directory that is a store or may become one; make it if it is missing.
+
+    Raises:
+      NotAStoreError: it is something else; nothing in it was touched.
+      StoreInUseError: somebody has it open.
+    """
+    _refuse_foreign(directory)
+    _make_directory(directory)
+    return StoreLock(directory)
+
+
+def prepare(directory: Path, create_database: Callable[[Path], None]) -> None:
+    """Make a claimed directory a store unless it is one, and check that the parts are there.
+
+    Args:
+      directory: claimed.
+      create_database: makes an empty, closed database at a path that does not exist.
+
+    Raises:
+      FormatVersionError: the store is in a format that this version does not read.
+      CorruptionError: a part of the store is missing; LevelDB would start afresh without it.
+    """
+    if not (directory / MARKER_FILE_NAME).exists():
+        _create(directory, create_database)
+    check_marker(directory)
+    _finish_renaming(directory)
+    current = directory / DATABASE_NAME / "CURRENT"
+    if not current.exists():
+        raise CorruptionError(f"{current} is missing")
+
+
+def _refuse_foreign(directory: Path) -> None:
+    if not directory.exists():
+        return
+    if not directory.is_dir():
+        raise NotAStoreError(f"{directory} is not a directory")
+    names = {path.name for path in directory.iterdir()}
+    is_unfinished = LOCK_FILE_NAME in names and names <= _LEFT_BY_UNFINISHED_CREATION
+    if names and MARKER_FILE_NAME not in names and not is_unfinished:
+        raise NotAStoreError(
+            f"{directory} is neither empty nor a miniqueue store (no {MARKER_FILE_NAME} in it)"
+        )
+
+
+def _make_directory(directory: Path) -> None:
+    if not directory.exists():
+        _make_directory(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)  # another process may be just as far
+        sync_path(directory.parent)
+
+
+def _create(directory: Path, create_database: Callable[[Path], None]) -> None:
+    unfinished = directory / UNFINISHED_DATABASE_NAME
+    if unfinished.exists():
+        shutil.rmtree(unfinished)
+    unfinished.mkdir(mode=0o700)
+    create_database(unfinished)
+    for path in (*unfinished.iterdir(), unfinished):
+        sync_path(path)
+    write_marker(directory)
+    sync_path(directory)
+
+
+def _finish_renaming(directory: Path) -> None:
+    unfinished, database = directory / UNFINISHED_DATABASE_NAME, directory / DATABASE_NAME
+    if unfinished.exists() and not database.exists():
+        unfinished.rename(database)
+        sync_path(directory)

@@ -1,0 +1,54 @@
+"""One opener per store directory: an advisory lock held for life.
+
+The lock is `flock` on a file of our own, `miniqueue.lock`, which names the owner's process id. LevelDB's own
+lock does not do: it is a POSIX record lock, which the owner loses as soon as anything in its process opens
+and closes the file, a second failed `DB(path)` included; another process may then write to the same store.
+`flock` belongs to the open file, so it also keeps out a second opener in the same process.
+
+The file is never removed: whoever held it open would go on holding a lock that nobody else can see.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+from miniqueue.errors import StoreInUseError
+
+LOCK_FILE_NAME = "miniqueue.lock"
+
+
+class StoreLock:
+    """The exclusive right to a store directory, until `release` or the end of the process."""
+
+    def __init__(self, directory: Path) -> None:
+        """Take the lock, at once or not at all.
+
+        Raises:
+          StoreInUseError: somebody else holds it.
+          OSError: the lock file cannot be made or written.
+        """
+        path = directory / LOCK_FILE_NAME
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._lock(directory)
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Give the lock back; safe to call twice."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def _lock(self, directory: Path) -> None:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            raise StoreInUseError(f"{directory} is in use by {self._owner()}") from exc
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
+
+    def _owner(self) -> str:
+        pid = os.pread(self._descriptor, 32, 0).strip()  # empty while the owner is just writing it
+        return f"process {int(pid)}" if pid.isdigit() else "another process"
