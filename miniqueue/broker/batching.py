@@ -1,0 +1,46 @@
+"""Turns what changed in a topic into the keys and values of a commit."""
+
+from miniqueue.broker.topic import Topic
+from miniqueue.core.cursor import Changes, GroupCursor
+from miniqueue.core.message import Chunk
+from miniqueue.core.partition import Partition
+from miniqueue.storage import keys, records
+
+#: The chunks of a commit, with the partition where they become readable.
+Appended = tuple[Topic, Partition, list[Chunk]]
+
+
+def add_topic(batch: dict[bytes, bytes | None], topic: Topic, now_ms: int) -> list[Appended]:
+    """Add to `batch` everything that changed in `topic` since the last commit; return its new chunks."""
+    assert topic.id is not None
+    appended: list[Appended] = []
+    for number, partition in enumerate(topic.partitions):
+        chunks = partition.cut(now_ms)
+        for chunk in chunks:
+            batch[keys.chunk(topic.id, number, chunk.first_seq)] = records.encode_chunk(chunk)
+        if chunks:
+            batch[keys.head(topic.id, number)] = records.encode_number(partition.next_seq)
+            appended.append((topic, partition, chunks))
+        for group, cursor in partition.cursors.items():
+            _add_cursor(batch, (topic.id, number, group), partition, cursor)
+    return appended
+
+
+def _add_cursor(
+    batch: dict[bytes, bytes | None], place: tuple[int, int, int], partition: Partition, cursor: GroupCursor
+) -> None:
+    if not cursor.changes:
+        return
+    changes, cursor.changes = cursor.changes, Changes()
+    batch[keys.cursor(*place)] = records.encode_cursor(cursor.state)
+    for (kind, order), record in changes.records.items():
+        batch[keys.record(*place, kind, order)] = None if record is None else records.encode_record(record)
+    for first_seq, progress in changes.touched.items():
+        batch[keys.bitmap(*place, first_seq)] = records.encode_bitmap(progress.settled)
+        progress.is_stored = True
+    for progress in changes.finished:
+        first_seq = progress.chunk.first_seq
+        if progress.is_stored:
+            batch[keys.bitmap(*place, first_seq)] = None
+        if partition.is_unneeded(progress):
+            batch[keys.chunk(place[0], place[1], first_seq)] = None

@@ -1,0 +1,316 @@
+"""The broker: what both protocols call.
+
+It decides synchronously, in the core, and returns; the store's work follows in group commits. All methods are
+called on one event loop.
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, NamedTuple
+
+import structlog
+
+from miniqueue.broker import opening, purging, reading
+from miniqueue.broker.clock import Clock
+from miniqueue.broker.commit import Commit
+from miniqueue.broker.consumer import Consumer
+from miniqueue.broker.journal import Journal
+from miniqueue.broker.topic import Topic, TopicStats
+from miniqueue.core.budget import Budget
+from miniqueue.core.cursor import CursorState, GroupCursor
+from miniqueue.core.lease import Lease, Range
+from miniqueue.core.names import check_topic
+from miniqueue.core.partition import DEFAULT_GROUP
+from miniqueue.errors import (
+    InvalidDelayError,
+    MiniqueueError,
+    NothingOutstandingError,
+    PayloadTooLargeError,
+    UnavailableError,
+)
+from miniqueue.storage import keys, records
+from miniqueue.storage.port import Store
+
+log = structlog.get_logger()
+
+CACHE_BYTES = 64 << 20
+MAX_TIME_MS = 1 << 62
+
+
+class Published(NamedTuple):
+    """Where messages went: they are durable when `commit` is done, with consecutive numbers from `first_seq`."""
+
+    commit: Commit
+    partition: int
+    first_seq: int
+
+
+class Broker:
+    """Topics on a store.
+
+    Args:
+      open_store: opens the store; called at the start, and again after the store has failed.
+      clock: tells when delayed messages are due.
+      max_message_bytes: the largest payload accepted.
+      period_seconds: how often delayed messages are looked for.
+      sync_interval_seconds: how often to make everything durable, for stores that do not with every commit.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[], Awaitable[Store]],
+        *,
+        clock: Clock,
+        max_message_bytes: int = 1 << 20,
+        period_seconds: float = 1.0,
+        sync_interval_seconds: float | None = None,
+    ) -> None:
+        self.max_message_bytes = max_message_bytes
+        self._clock = clock
+        self._period_seconds = period_seconds
+        self._sync_interval_seconds = sync_interval_seconds
+        self._topics: dict[bytes, Topic] = {}
+        self._journal = Journal(open_store, clock, self._topics, readable=self._readable, reopened=self._install)
+        self._committer = self._journal.committer
+        self._cache = Budget(CACHE_BYTES)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._next_topic_id = 1
+        self._horizon_ms = 0
+
+    # --- life -------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the store, read what it holds, and begin to work; raises StorageError when that is impossible."""
+        self._install(await self._journal.open())
+        self._spawn(self._committer.run())
+        self._spawn(self._every(self._period_seconds, self.tick))
+        if self._sync_interval_seconds is not None:
+            self._spawn(self._every(self._sync_interval_seconds, self._journal.request_sync))
+
+    async def stop(self) -> None:
+        """Refuse new messages, commit what there is, close the store."""
+        await self._journal.drain()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._journal.store.close()
+
+    def tick(self) -> None:
+        """Let the delayed messages through that are due by now."""
+        self._horizon_ms = self._clock.now_ms()
+        for topic in [topic for topic in self._topics.values() if topic.waiters]:
+            self.dispatch(topic)
+
+    @property
+    def refusal(self) -> type[UnavailableError] | None:
+        """Why messages are refused now, or None."""
+        return self._journal.refusal
+
+    @property
+    def failed(self) -> "asyncio.Future[MiniqueueError]":
+        """Done when the store has failed and could not be reopened; the result says why."""
+        return self._journal.failed
+
+    # --- publishing -------------------------------------------------------------------------------------------
+
+    def publish(self, name: bytes, payloads: list[bytes]) -> Published:
+        """Add messages to a topic, which is created when there is none.
+
+        Args:
+          name: of the topic, UTF-8.
+          payloads: at least one; stored as they are, in this order, in one commit.
+
+        Raises:
+          InvalidTopicError, PayloadTooLargeError: nothing was added.
+          ReadOnlyError, DrainingError: nothing can be added now.
+        """
+        self._journal.check()
+        if (size_bytes := max(map(len, payloads))) > self.max_message_bytes:
+            raise PayloadTooLargeError(size_bytes, self.max_message_bytes)
+        topic = self._topics.get(name)
+        if topic is None or topic.id is None:
+            topic = self._create(name)
+        first_seq = topic.partitions[0].append(payloads)
+        self._journal.touch(topic)
+        self._committer.request()
+        return Published(self._committer.open, 0, first_seq)
+
+    def _create(self, name: bytes) -> Topic:
+        topic = self._topic(name)
+        topic.id, self._next_topic_id = self._next_topic_id, self._next_topic_id + 1
+        self._journal.change(
+            {
+                keys.NEXT_TOPIC: records.encode_number(self._next_topic_id),
+                keys.topic(name): records.encode_topic(topic.id, self._clock.now_ms()),
+                keys.cursor(topic.id, 0, DEFAULT_GROUP): records.encode_cursor(CursorState()),
+            }
+        )
+        return topic
+
+    def _topic(self, name: bytes) -> Topic:
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self._topics[name] = Topic(check_topic(name))
+        return topic
+
+    # --- consuming --------------------------------------------------------------------------------------------
+
+    def consumer(
+        self, name: bytes, deliver: Callable[[Lease], None], fail: Callable[[MiniqueueError], None]
+    ) -> Consumer:
+        """Make a consumer of a topic, which need not exist yet; raises InvalidTopicError."""
+        return Consumer(self, self._topic(name), deliver, fail)
+
+    def serve(self, consumer: Consumer) -> None:
+        """Give `consumer` the next message, at once or as soon as there is one; for `Consumer` only."""
+        topic = consumer.topic
+        if topic.fault is not None:
+            raise topic.fault
+        taken = None if topic.waiters else topic.take(self._horizon_ms)
+        if taken is None:
+            topic.waiters[consumer] = None
+        else:
+            consumer.hold(*taken)
+        self._load_ahead(topic)
+
+    def settled(self, topic: Topic, *, is_returned: bool) -> None:
+        """Commit a settle before long, and pass on what it returned; for `Consumer` only."""
+        self._journal.touch(topic)
+        self._committer.request_soon()
+        if is_returned:
+            self.dispatch(topic)
+
+    def left(self, topic: Topic, cursor: GroupCursor | None, lease: Lease | None) -> None:
+        """Return what a consumer held when it left; for `Consumer` only."""
+        if cursor is not None and lease is not None:
+            try:
+                cursor.disconnect(lease)
+            except NothingOutstandingError:
+                return  # the topic was deleted meanwhile, or is read anew
+            self.settled(topic, is_returned=True)
+        if topic.is_idle:
+            self._topics.pop(topic.name, None)
+
+    def due_at_ms(self, delay_seconds: float) -> int:
+        """Return when a message delayed from now on is due: never early, and never before the next tick.
+
+        Raises InvalidDelayError when the delay is negative, not a number or too far away.
+        """
+        if not 0 <= delay_seconds < MAX_TIME_MS / 1000:
+            raise InvalidDelayError
+        return max(self._clock.now_ms() + math.ceil(delay_seconds * 1000), self._horizon_ms + 1)
+
+    def dispatch(self, topic: Topic) -> None:
+        """Hand messages to those who wait, first come, first served."""
+        while topic.waiters and (taken := topic.take(self._horizon_ms)) is not None:
+            consumer, _ = topic.waiters.popitem(last=False)
+            consumer.hold(*taken)
+        if topic.waiters:
+            self._load_ahead(topic)
+
+    def _load_ahead(self, topic: Topic) -> None:
+        """Begin to load what the last `take` lacked, or what the next ones will."""
+        if topic.is_loading:
+            return
+        for number, cursor in enumerate(topic.cursors):
+            place = cursor.blocked_on if topic.waiters else None
+            if place is None and cursor.log.wants_more:
+                place = Range.LOG
+            if place is not None:
+                topic.is_loading = True
+                self._spawn(self._load(topic, number, cursor, place))
+                return
+
+    async def _load(self, topic: Topic, partition: int, cursor: GroupCursor, place: Range) -> None:
+        assert topic.id is not None
+        fault: MiniqueueError | None = None
+        try:
+            await reading.load(self._journal.store, place, cursor, topic.id, partition, self._committer.flush)
+        except MiniqueueError as exc:
+            fault = exc
+        if cursor not in topic.cursors:
+            return  # the topic was deleted meanwhile, or is read anew
+        topic.is_loading = False
+        if fault is not None:
+            self._fail_topic(topic, fault)
+        self._cache.touch(topic)
+        self.dispatch(topic)
+
+    def _fail_topic(self, topic: Topic, fault: MiniqueueError) -> None:
+        log.error("topic cannot be read", topic=topic.name, error=str(fault))
+        topic.fault = fault
+        while topic.waiters:
+            consumer, _ = topic.waiters.popitem(last=False)
+            consumer.fail(fault)
+
+    # --- looking and removing ---------------------------------------------------------------------------------
+
+    def topics(self) -> list[bytes]:
+        """Return the names of the topics that exist, sorted."""
+        return sorted(name for name, topic in self._topics.items() if topic.id is not None)
+
+    def stats(self) -> dict[bytes, TopicStats]:
+        """Return what each topic holds; also those that do not exist yet but are waited for."""
+        return {name: topic.stats() for name, topic in sorted(self._topics.items())}
+
+    def faults(self) -> dict[bytes, MiniqueueError]:
+        """Return the topics that cannot be read, each with the reason."""
+        return {name: topic.fault for name, topic in self._topics.items() if topic.fault is not None}
+
+    async def delete_topic(self, name: bytes) -> bool:
+        """Remove a topic with all its messages; its consumers wait for what is published there next.
+
+        Returns whether it existed. The removal is durable on return; disk space follows in the background.
+
+        Raises:
+          InvalidTopicError: nothing can have this name.
+          UnavailableError: the store failed or the broker is stopping.
+        """
+        self._journal.check()
+        topic = self._topics.get(check_topic(name))
+        if topic is None or topic.id is None:
+            return False
+        topic_id = topic.id
+        self._journal.change({keys.topic(name): None, keys.purge(topic_id): b""})
+        topic.clear()
+        self._cache.touch(topic)
+        if topic.is_idle:
+            del self._topics[name]
+        await self._committer.flush()
+        self._spawn(self._purge(topic_id))
+        return True
+
+    async def _purge(self, topic_id: int) -> None:
+        try:
+            await purging.purge(self._journal.store, topic_id, self._journal.commit)
+        except MiniqueueError as exc:
+            log.warning("purge of a deleted topic was broken off", topic_id=topic_id, error=str(exc))
+
+    # --- from the journal -------------------------------------------------------------------------------------
+
+    def _readable(self, topic: Topic) -> None:
+        self.dispatch(topic)
+        self._cache.touch(topic)
+
+    def _install(self, content: opening.StoreContent) -> None:
+        """Take over what the store holds, at the start and after a fault."""
+        self._next_topic_id = content.next_topic_id
+        self._topics.update({topic.name: topic for topic in content.topics})
+        for name in [name for name, topic in self._topics.items() if topic.is_idle]:
+            del self._topics[name]
+        for topic_id in content.unpurged_topic_ids:
+            self._spawn(self._purge(topic_id))
+        self.tick()
+
+    # --- background work --------------------------------------------------------------------------------------
+
+    async def _every(self, seconds: float, act: Callable[[], None]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            act()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

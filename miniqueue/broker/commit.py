@@ -1,0 +1,89 @@
+"""Group commit: everything that arrives while one commit is under way becomes the next one.
+
+    publish ─┐                       ┌─ listeners: OK to every publisher
+    publish ─┼─▶ open commit ─write─▶┤
+    settle  ─┘                       └─ the new chunks become readable
+
+One commit is in flight at a time. A publish is waited for, so it starts the next commit at once; a settle is not,
+so it may wait `SETTLE_DELAY_SECONDS` for company: one fdatasync then covers many.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from miniqueue.errors import MiniqueueError
+
+SETTLE_DELAY_SECONDS = 0.005
+
+
+class Commit:
+    """One atomic, durable write, and those who wait for it."""
+
+    __slots__ = ("_listeners", "error", "is_done")
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self.error: MiniqueueError | None = None
+        self._listeners: list[Callable[[], None]] = []
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when this commit is done; it must not be done yet."""
+        self._listeners.append(listener)
+
+    async def wait(self) -> None:
+        """Wait until this commit is done; raises its error if it failed."""
+        if not self.is_done:
+            done = asyncio.Event()
+            self.add_listener(done.set)
+            await done.wait()
+        if self.error is not None:
+            raise self.error
+
+    def finish(self, error: MiniqueueError | None = None) -> None:
+        """Tell everybody who waits."""
+        self.is_done = True
+        self.error = error
+        for listener in self._listeners:
+            listener()
+        self._listeners.clear()
+
+
+class Committer:
+    """Runs one commit after the other while any is wanted.
+
+    Args:
+      write: gathers what there is, writes it, and finishes the commit it is given; it does not raise.
+    """
+
+    def __init__(self, write: Callable[[Commit], Awaitable[None]]) -> None:
+        self.open = Commit()
+        self._write = write
+        self._in_flight: Commit | None = None
+        self._wanted = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def request(self) -> None:
+        """Start the next commit as soon as the one in flight is done."""
+        self._wanted.set()
+
+    def request_soon(self) -> None:
+        """Start the next commit within `SETTLE_DELAY_SECONDS`."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(SETTLE_DELAY_SECONDS, self.request)
+
+    async def flush(self) -> None:
+        """Wait until everything done so far is committed; raises the commit's error if it failed."""
+        commit = self.open
+        self.request()
+        await commit.wait()
+
+    async def run(self) -> None:
+        """Commit for ever."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            commit, self.open = self.open, Commit()
+            await self._write(commit)

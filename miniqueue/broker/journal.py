@@ -1,0 +1,183 @@
+"""The broker's line to the store: one commit after the other, and what happens when the store fails.
+
+changes of topics ──┐
+own changes ────────┼─▶ gather ─▶ Store.write ─▶ committed: readable, publishers told
+(registry, purges)  ┘                 │
+                                      └ fault: nothing in memory is trusted any more ─▶ reopen, prove, resume
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from miniqueue.broker import batching, opening
+from miniqueue.broker.clock import Clock
+from miniqueue.broker.commit import Commit, Committer
+from miniqueue.broker.topic import Topic
+from miniqueue.errors import (
+    CorruptionError,
+    DrainingError,
+    MiniqueueError,
+    OutcomeUnknownError,
+    ReadOnlyError,
+    StorageError,
+    UnavailableError,
+)
+from miniqueue.storage import keys, records
+from miniqueue.storage.port import Batch, Store
+
+log = structlog.get_logger()
+
+REOPEN_DELAYS_SECONDS = (0.0, 10.0, 30.0)
+
+
+class Journal:
+    """Commits what changes in `topics`.
+
+    Args:
+      open_store: opens the store; called at the start, and again after the store has failed.
+      clock: tells the commit time of chunks.
+      topics: by name; filled from the store at the start, and again after a fault.
+      readable: called for each topic that has new messages to hand out.
+      reopened: called with what the store holds, after a fault.
+      reopen_delays_seconds: how long to wait before each attempt to reopen a store that has failed.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[], Awaitable[Store]],
+        clock: Clock,
+        topics: dict[bytes, Topic],
+        *,
+        readable: Callable[[Topic], None],
+        reopened: Callable[[opening.StoreContent], None],
+        reopen_delays_seconds: Sequence[float] = REOPEN_DELAYS_SECONDS,
+    ) -> None:
+        self.store: Store
+        self.refusal: type[UnavailableError] | None = None
+        self.failed: asyncio.Future[MiniqueueError] = asyncio.get_running_loop().create_future()
+        self.committer = Committer(self._write)
+        self._open_store = open_store
+        self._clock = clock
+        self._topics = topics
+        self._readable = readable
+        self._reopened = reopened
+        self._reopen_delays_seconds = reopen_delays_seconds
+        self._commit_number = 0
+        self._dirty: dict[Topic, None] = {}
+        self._own_changes: dict[bytes, bytes | None] = {}
+        self._is_sync_due = False
+
+    async def open(self) -> opening.StoreContent:
+        """Open the store and return what it holds; raises StorageError."""
+        self.store = await self._open_store()
+        try:
+            content = await opening.read_content(self.store, self._topics)
+            if content.commit_number < self._commit_number:
+                lost = f"commit {self._commit_number} was acknowledged, the store ends with {content.commit_number}"
+                raise CorruptionError(lost)
+        except BaseException:
+            await self.store.close()
+            raise
+        self._commit_number = content.commit_number
+        return content
+
+    async def drain(self) -> None:
+        """Refuse everything new, and make durable what there is."""
+        if self.refusal is None:
+            self.refusal = DrainingError
+            self._is_sync_due = True
+            await self.committer.flush()
+
+    def check(self) -> None:
+        """Raise why nothing can be changed now, if so."""
+        if self.refusal is not None:
+            raise self.refusal
+
+    def touch(self, topic: Topic) -> None:
+        """Note that the next commit has something to write for `topic`."""
+        self._dirty[topic] = None
+
+    def change(self, batch: Batch) -> None:
+        """Add keys that are no topic's own to the next commit."""
+        self._own_changes.update(batch)
+
+    async def commit(self, batch: Batch) -> None:
+        """Commit `batch`, with whatever else there is; raises UnavailableError."""
+        self.check()
+        self.change(batch)
+        await self.committer.flush()
+
+    def request_sync(self) -> None:
+        """Make everything durable with the next commit, whatever the store's sync mode."""
+        self._is_sync_due = True
+        self.committer.request()
+
+    async def _write(self, commit: Commit) -> None:
+        batch, appended = self._gather()
+        try:
+            await self._write_batch(batch)
+        except StorageError as exc:
+            await self._recover(commit, exc)
+            return
+        for _topic, partition, chunks in appended:
+            partition.commit(chunks)
+        commit.finish()
+        for topic, _partition, _chunks in appended:
+            self._readable(topic)
+
+    def _gather(self) -> tuple[dict[bytes, bytes | None], list[batching.Appended]]:
+        batch, self._own_changes = self._own_changes, {}
+        dirty, self._dirty = self._dirty, {}
+        now_ms = self._clock.now_ms()
+        appended: list[batching.Appended] = []
+        for topic in dirty:
+            if topic.id is not None:
+                appended += batching.add_topic(batch, topic, now_ms)
+        return batch, appended
+
+    async def _write_batch(self, batch: dict[bytes, bytes | None]) -> None:
+        if batch:
+            number = self._commit_number + 1
+            batch[keys.COMMIT] = records.encode_number(number)
+            await self.store.write(batch)
+            self._commit_number = number
+        if self._is_sync_due:
+            await self.store.sync()
+            self._is_sync_due = False
+
+    # --- after a fault ----------------------------------------------------------------------------------------
+
+    async def _recover(self, commit: Commit, fault: StorageError) -> None:
+        log.error("the store failed; messages are refused until it has been reopened", error=str(fault))
+        self.refusal = ReadOnlyError
+        never_written, self.committer.open = self.committer.open, Commit()
+        self._forget()
+        commit.finish(OutcomeUnknownError())
+        never_written.finish(ReadOnlyError())
+        for delay_seconds in self._reopen_delays_seconds:
+            await asyncio.sleep(delay_seconds)
+            if await self._reopen():
+                return
+        if not self.failed.done():
+            self.failed.set_result(fault)
+
+    def _forget(self) -> None:
+        """Drop everything that memory says beyond the last commit: it may or may not be in the store."""
+        self._dirty.clear()
+        self._own_changes.clear()
+        for topic in self._topics.values():
+            topic.clear()
+
+    async def _reopen(self) -> bool:
+        await self.store.close()
+        try:
+            content = await self.open()
+        except MiniqueueError as exc:
+            log.error("the store cannot be reopened", error=str(exc))
+            return False
+        self.refusal = None
+        log.warning("the store was reopened; all that was acknowledged is there")
+        self._reopened(content)
+        return True

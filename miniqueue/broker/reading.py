@@ -1,0 +1,82 @@
+"""Cold reads: brings what a cursor lacks from the store into its window."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.lease import Range
+from miniqueue.core.message import Chunk, Record
+from miniqueue.core.partition import DEFAULT_GROUP
+from miniqueue.errors import CorruptionError
+from miniqueue.storage import keys, records
+from miniqueue.storage.port import Store
+
+PAGE_ITEMS = 4096
+PAGE_BYTES = 1 << 20
+
+
+async def load(
+    store: Store,
+    place: Range,
+    cursor: GroupCursor,
+    topic_id: int,
+    partition: int,
+    flush: Callable[[], Awaitable[None]],
+) -> None:
+    """Load the next page of `place` into the cursor's window.
+
+    Raises StorageError, or what `flush` raises; the window is unchanged then.
+    """
+    if place is Range.LOG:
+        await _load_log(store, cursor, topic_id, partition)
+    else:
+        await _load_returned(store, place, cursor, topic_id, partition, flush)
+
+
+async def _load_log(store: Store, cursor: GroupCursor, topic_id: int, partition: int) -> None:
+    first_seq, tail_seq = cursor.log.begin_load(), cursor.tail_seq
+    pairs = await store.scan(
+        keys.chunk(topic_id, partition, first_seq),
+        keys.chunk(topic_id, partition, tail_seq),
+        max_items=PAGE_ITEMS,
+        max_bytes=PAGE_BYTES,
+    )
+    chunks = [records.decode_chunk(keys.chunk_first_seq(key), value) for key, value in pairs]
+    _check_reaches(chunks, first_seq, tail_seq, f"topic {topic_id}, partition {partition}")
+    end_seq = chunks[-1].end_seq
+    cursor.log.load(((chunk.first_seq, chunk) for chunk in chunks), end_seq if end_seq < tail_seq else None)
+
+
+def _check_reaches(chunks: list[Chunk], first_seq: int, tail_seq: int, where: str) -> None:
+    """Refuse a hole: what is not acknowledged must be there, chunk after chunk."""
+    expected = first_seq
+    for chunk in chunks:
+        if chunk.first_seq != expected:
+            break
+        expected = chunk.end_seq
+    else:
+        if chunks:
+            return
+    raise CorruptionError(f"{where}: messages from {expected} on are missing (the log ends at {tail_seq})")
+
+
+async def _load_returned(
+    store: Store,
+    place: Range,
+    cursor: GroupCursor,
+    topic_id: int,
+    partition: int,
+    flush: Callable[[], Awaitable[None]],
+) -> None:
+    window = cursor.returned[place]
+    start, stop = keys.records(topic_id, partition, DEFAULT_GROUP, place, window.begin_load())
+    await flush()
+    pairs = await store.scan(start, stop, max_items=PAGE_ITEMS, max_bytes=PAGE_BYTES)
+    found: Iterable[tuple[int, Record]] = [
+        (keys.record_order(key), records.decode_record(value)) for key, value in pairs
+    ]
+    window.load(found, keys.record_order(pairs[-1][0]) + 1 if _may_be_cut(pairs) else None)
+
+
+def _may_be_cut(pairs: list[tuple[bytes, Any]]) -> bool:
+    return len(pairs) >= PAGE_ITEMS or sum(len(value) for _, value in pairs) >= PAGE_BYTES

@@ -1,0 +1,96 @@
+"""A topic as the broker holds it: its partitions, and the consumers that wait."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from miniqueue.core.cursor import CursorState, GroupCursor
+from miniqueue.core.lease import Lease
+from miniqueue.core.partition import DEFAULT_GROUP, Partition
+from miniqueue.errors import MiniqueueError
+
+if TYPE_CHECKING:
+    from miniqueue.broker.consumer import Consumer
+
+
+@dataclass(frozen=True)
+class TopicStats:
+    """How much a topic holds; all in messages, but `consumers` and `waiting`, which count consumers."""
+
+    published: int
+    acknowledged: int
+    ready: int
+    leased: int
+    delayed: int
+    consumers: int
+    waiting: int
+
+
+class Topic:
+    """A named topic.
+
+    `id` is None until the first publish, and again after the topic was deleted: consumers may wait on a topic
+    that does not exist yet, and go on waiting when it is deleted. `fault` is what makes it unreadable, if anything.
+    """
+
+    __slots__ = ("consumer_count", "fault", "id", "is_loading", "name", "partitions", "waiters")
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.waiters: OrderedDict[Consumer, None] = OrderedDict()
+        self.consumer_count = 0
+        self.partitions: list[Partition] = []
+        self.clear()
+
+    def clear(self) -> None:
+        """Become a topic that does not exist: end every lease, forget every message, keep who waits."""
+        for cursor in self.cursors:
+            cursor.revoke_all()
+        self.id: int | None = None
+        self.fault: MiniqueueError | None = None
+        self.is_loading = False
+        self.partitions = [Partition(0, {DEFAULT_GROUP: GroupCursor(CursorState(), 0, {}, is_new=True)})]
+
+    @property
+    def cursors(self) -> list[GroupCursor]:
+        """The default group's cursor in every partition."""
+        return [partition.cursors[DEFAULT_GROUP] for partition in self.partitions]
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is lost when this object is dropped."""
+        return self.id is None and not self.consumer_count
+
+    @property
+    def size_bytes(self) -> int:
+        """Roughly what the loaded messages cost in memory."""
+        return sum(cursor.size_bytes for cursor in self.cursors)
+
+    def take(self, horizon_ms: int) -> tuple[GroupCursor, Lease] | None:
+        """Lease the next message for the default group."""
+        for partition in self.partitions:
+            cursor = partition.cursors[DEFAULT_GROUP]
+            lease = cursor.take(1, horizon_ms)
+            if lease is not None:
+                return cursor, lease
+        return None
+
+    def evict(self) -> None:
+        """Give memory back."""
+        for cursor in self.cursors:
+            cursor.evict()
+
+    def stats(self) -> TopicStats:
+        """Count what there is."""
+        cursors = self.cursors
+        depth, leased = sum(c.depth for c in cursors), sum(c.leased_count for c in cursors)
+        delayed = sum(c.parked_count for c in cursors)
+        return TopicStats(
+            published=sum(c.tail_seq for c in cursors),
+            acknowledged=sum(c.acked_count for c in cursors),
+            ready=depth - leased - delayed,
+            leased=leased,
+            delayed=delayed,
+            consumers=self.consumer_count,
+            waiting=len(self.waiters),
+        )

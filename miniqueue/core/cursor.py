@@ -1,0 +1,258 @@
+"""Where one group stands in one partition: what it has been handed, what came back, what comes next.
+
+A message waits in one of four ranges (`lease.Range`). Taking looks at them in this order:
+
+    FRONT      order counts down from FRONT_START, so that the newest return comes first
+    DELAYED    due_at_ms · 2⁶⁴ + serial, eligible up to the horizon, the time of the last tick
+    BACK       tail_seq · 2⁶⁴ + serial, eligible when reading has passed tail_seq
+    LOG        first_seq of a chunk
+
+    LOG ──take──▶ leased ──ack──▶ settled
+     FRONT ─┐     │ nack, disconnect ──▶ FRONT        what comes back leaves its place: a record
+     DELAYED├take▶│ dack ─────────────▶ DELAYED       of its own in the new one, the old one
+     BACK ──┘     │ back ─────────────▶ BACK          settled, in one commit
+                  └ restart ──▶ where it was
+
+Nothing here waits: when the next message is not in memory, `take` returns None and `blocked_on` names the
+range to load. What the next commit must write is collected in `changes`.
+"""
+
+from typing import NamedTuple
+
+from miniqueue.core.lease import ChunkLease, ChunkProgress, Lease, Range, RecordLease
+from miniqueue.core.message import Chunk, Record
+from miniqueue.core.window import Window
+from miniqueue.errors import NothingOutstandingError
+
+FRONT_START = 1 << 127
+LOG_WINDOW_BYTES = 8 << 20
+RECORD_WINDOW_BYTES = 1 << 20
+
+
+class CursorState(NamedTuple):
+    """What a cursor remembers across restarts, beside bitmaps and records.
+
+    `head_seq`: no chunk below it is needed. `serial`: counts returns, so that their orders are never reused.
+    """
+
+    acked_count: int = 0
+    head_seq: int = 0
+    serial: int = 0
+    delayed_count: int = 0
+
+
+class Changes:
+    """What the next commit must write for one cursor."""
+
+    __slots__ = ("finished", "records", "touched")
+
+    def __init__(self) -> None:
+        self.records: dict[tuple[Range, int], Record | None] = {}  # None: delete
+        self.touched: dict[int, ChunkProgress] = {}
+        self.finished: list[ChunkProgress] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.records or self.touched or self.finished)
+
+
+class GroupCursor:
+    """One group in one partition.
+
+    Args:
+      state: as it was last committed.
+      tail_seq: the sequence number after the last committed message.
+      bitmaps: first_seq to settled bits of the chunks that were partly settled.
+      is_new: nothing is stored for the partition yet, so nothing need be loaded.
+    """
+
+    def __init__(self, state: CursorState, tail_seq: int, bitmaps: dict[int, int], *, is_new: bool = False) -> None:
+        start = None if is_new else 0
+        log_start = None if state.head_seq >= tail_seq else state.head_seq
+        self.log: Window[Chunk] = Window(max_bytes=LOG_WINDOW_BYTES, resume_at=log_start)
+        self.returned: dict[Range, Window[Record]] = {
+            place: Window(max_bytes=RECORD_WINDOW_BYTES, resume_at=start)
+            for place in (Range.FRONT, Range.DELAYED, Range.BACK)
+        }
+        self.tail_seq = tail_seq
+        self.read_seq = state.head_seq
+        self.acked_count = state.acked_count
+        self.delayed_count = state.delayed_count
+        self.leased_count = 0
+        self.blocked_on: Range | None = None
+        self.changes = Changes()
+        self._serial = state.serial
+        self._bitmaps = bitmaps
+        self._open: dict[int, ChunkProgress] = {}  # chunks handed out in part and not yet finished, oldest first
+        self._reading: ChunkProgress | None = None
+        self._leases: dict[int, Lease] = {}
+        self._receipt = 0
+
+    # --- looking ----------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> CursorState:
+        """What to persist with the next commit."""
+        head_seq = next(iter(self._open), self.read_seq)
+        return CursorState(self.acked_count, head_seq, self._serial, self.delayed_count)
+
+    @property
+    def depth(self) -> int:
+        """How many messages are not acknowledged: ready, leased and delayed."""
+        return self.tail_seq - self.acked_count
+
+    @property
+    def parked_count(self) -> int:
+        """How many messages wait for their time."""
+        return self.delayed_count - len(self.returned[Range.DELAYED].taken)
+
+    @property
+    def size_bytes(self) -> int:
+        """Roughly what the loaded messages cost in memory."""
+        return self.log.size_bytes + sum(window.size_bytes for window in self.returned.values())
+
+    def has_finished(self, first_seq: int) -> bool:
+        """Whether the chunk that begins at `first_seq` needs no more work in this group."""
+        return first_seq < self.read_seq and first_seq not in self._open
+
+    def evict(self) -> None:
+        """Drop most of what is loaded; it is loaded again when needed."""
+        self.log.evict()
+        for window in self.returned.values():
+            window.evict()
+
+    # --- handing out ------------------------------------------------------------------------------------------
+
+    def append(self, chunk: Chunk) -> None:
+        """Take in a chunk that has just been committed."""
+        self.tail_seq = chunk.end_seq
+        self.log.add(chunk.first_seq, chunk)
+
+    def take(self, max_count: int, horizon_ms: int) -> Lease | None:
+        """Lease the next run of at most `max_count` messages.
+
+        Returns None when there is none now, or when it must be loaded first: then `blocked_on` is set.
+        """
+        self.blocked_on = None
+        for place, limit in (
+            (Range.FRONT, FRONT_START),
+            (Range.DELAYED, (horizon_ms + 1) << 64),
+            (Range.BACK, (self.read_seq + 1) << 64),
+        ):
+            head = self.returned[place].head
+            if head is not None and head < limit:
+                return self._take_record(place)
+        return self._take_from_log(max_count)
+
+    def _take_record(self, place: Range) -> Lease | None:
+        window = self.returned[place]
+        if window.is_lacking:
+            self.blocked_on = place
+            return None
+        order, record = window.take()
+        return self._grant(RecordLease(self._next_receipt(), record, place, order))
+
+    def _take_from_log(self, max_count: int) -> Lease | None:
+        progress = self._reading
+        while progress is None or not progress.runs:
+            progress = self._reading = self._open_next_chunk()
+            if progress is None:
+                return None
+        start, stop = progress.take(max_count)
+        chunk = progress.chunk
+        self.read_seq = chunk.first_seq + stop if progress.runs else chunk.end_seq
+        return self._grant(ChunkLease(self._next_receipt(), progress, start, stop))
+
+    def _open_next_chunk(self) -> ChunkProgress | None:
+        if not len(self.log):
+            self.blocked_on = Range.LOG if self.log.is_lacking else None
+            return None
+        first_seq, chunk = self.log.take()
+        progress = ChunkProgress(chunk, self._bitmaps.pop(first_seq, 0))
+        self._open[first_seq] = progress
+        return progress
+
+    def _next_receipt(self) -> int:
+        self._receipt += 1
+        return self._receipt
+
+    def _grant(self, lease: Lease) -> Lease:
+        self._leases[lease.receipt] = lease
+        self.leased_count += len(lease.payloads)
+        return lease
+
+    # --- settling ---------------------------------------------------------------------------------------------
+
+    def ack(self, lease: Lease) -> None:
+        """Settle the messages: they are done.
+
+        Raises (this and the four below):
+          NothingOutstandingError: the lease was settled before, or ended with its topic.
+        """
+        self._leave(lease)
+        self.acked_count += len(lease.payloads)
+
+    def nack(self, lease: Lease) -> None:
+        """Return the messages to the front."""
+        self._return_to_front(lease, "nacks")
+
+    def disconnect(self, lease: Lease) -> None:
+        """Return the messages of a consumer that is gone to the front."""
+        self._return_to_front(lease, "disconnects")
+
+    def back(self, lease: Lease) -> None:
+        """Return the messages to the back, behind all that has been committed by now."""
+        self._leave(lease)
+        for record in lease.records():
+            self._put(Range.BACK, self.tail_seq << 64 | self._next_serial(), record, "backs")
+
+    def dack(self, lease: Lease, due_at_ms: int) -> None:
+        """Park the messages until `due_at_ms`; then they come to the front, those due first before the others."""
+        self._leave(lease)
+        for record in lease.records():
+            self._put(Range.DELAYED, due_at_ms << 64 | self._next_serial(), record, "dacks")
+        self.delayed_count += len(lease.payloads)
+
+    def revoke_all(self) -> None:
+        """End every lease without touching a message, because the topic is gone or is read anew."""
+        self._leases.clear()
+        self.leased_count = 0
+
+    def _return_to_front(self, lease: Lease, cause: str) -> None:
+        self._leave(lease)
+        for record in reversed(lease.records()):
+            self._put(Range.FRONT, FRONT_START - self._next_serial(), record, cause)
+
+    def _put(self, place: Range, order: int, record: Record, cause: str) -> None:
+        record = record._replace(counts=record.counts.plus(cause))
+        self.changes.records[place, order] = record
+        self.returned[place].add(order, record)
+
+    def _next_serial(self) -> int:
+        self._serial += 1
+        return self._serial
+
+    def _leave(self, lease: Lease) -> None:
+        if self._leases.pop(lease.receipt, None) is not lease:
+            raise NothingOutstandingError
+        self.leased_count -= len(lease.payloads)
+        if isinstance(lease, ChunkLease):
+            self._leave_chunk(lease.progress, lease.start, len(lease.payloads))
+        elif isinstance(lease, RecordLease):
+            self._leave_range(lease.place, lease.order)
+
+    def _leave_chunk(self, progress: ChunkProgress, start: int, count: int) -> None:
+        progress.settle(start, count)
+        first_seq = progress.chunk.first_seq
+        if progress.unsettled_count:
+            self.changes.touched[first_seq] = progress
+            return
+        del self._open[first_seq]
+        self.log.settle(first_seq)
+        self.changes.touched.pop(first_seq, None)
+        self.changes.finished.append(progress)
+
+    def _leave_range(self, place: Range, order: int) -> None:
+        self.returned[place].settle(order)
+        self.changes.records[place, order] = None
+        if place is Range.DELAYED:
+            self.delayed_count -= 1

@@ -1,0 +1,119 @@
+"""Leases: what a consumer was handed, and where it came from."""
+
+from enum import IntEnum
+
+from miniqueue.core.message import NEVER_RETURNED, Chunk, Counts, Record
+
+
+class Range(IntEnum):
+    """Where the messages of a group wait, in the order in which they are looked at; the values are stored."""
+
+    FRONT = 0  # returned to the front: newest return first
+    DELAYED = 1  # returned with a delay: by due time
+    BACK = 2  # returned to the back: by the log's tail at that time
+    LOG = 3  # never handed out, or handed out and not settled before a restart
+
+
+class ChunkProgress:
+    """How far one group is with one chunk.
+
+    `settled` has bit i set when message i needs no more work here: acknowledged, or moved to another range.
+    """
+
+    __slots__ = ("chunk", "is_stored", "runs", "settled", "unsettled_count")
+
+    def __init__(self, chunk: Chunk, settled: int = 0) -> None:
+        self.chunk = chunk
+        self.settled = settled
+        self.unsettled_count = len(chunk.payloads) - settled.bit_count()
+        self.is_stored = settled != 0
+        self.runs = _unset_runs(settled, len(chunk.payloads))
+
+    def take(self, max_count: int) -> tuple[int, int]:
+        """Hand out the next run of at most `max_count` messages, as (start, stop) indexes in the chunk."""
+        start, stop = self.runs.pop()
+        if stop - start > max_count:
+            self.runs.append((start + max_count, stop))
+            stop = start + max_count
+        return start, stop
+
+    def settle(self, start: int, count: int) -> None:
+        """Mark `count` messages from index `start` on."""
+        self.settled |= ((1 << count) - 1) << start
+        self.unsettled_count -= count
+
+
+def _unset_runs(bits: int, size: int) -> list[tuple[int, int]]:
+    """Return the runs of zeros in the lowest `size` bits as (start, stop), last run first."""
+    runs: list[tuple[int, int]] = []
+    start = 0
+    while start < size:
+        skipped = _trailing_ones(bits >> start)
+        start += skipped
+        if start >= size:
+            break
+        rest = bits >> start
+        stop = min(size, start + (rest & -rest).bit_length() - 1) if rest else size
+        runs.append((start, stop))
+        start = stop
+    runs.reverse()
+    return runs
+
+
+def _trailing_ones(bits: int) -> int:
+    return (~bits & (bits + 1)).bit_length() - 1
+
+
+class Lease:
+    """The right to some messages, until it is settled: once, as a whole, by the cursor that gave it.
+
+    `receipt` is new for every delivery of a cursor; `payloads` are the messages; `counts` tell how often they
+    came back before.
+    """
+
+    __slots__ = ("counts", "payloads", "receipt")
+
+    def __init__(self, receipt: int, payloads: list[bytes], counts: Counts) -> None:
+        self.receipt = receipt
+        self.payloads = payloads
+        self.counts = counts
+
+    def records(self) -> list[Record]:
+        """Return the messages as records, for when they come back."""
+        raise NotImplementedError
+
+
+class ChunkLease(Lease):
+    """A run of messages of one chunk, from index `start` on."""
+
+    __slots__ = ("progress", "start")
+
+    def __init__(self, receipt: int, progress: ChunkProgress, start: int, stop: int) -> None:
+        super().__init__(receipt, progress.chunk.payloads[start:stop], NEVER_RETURNED)
+        self.progress = progress
+        self.start = start
+
+    def records(self) -> list[Record]:
+        """Return the messages as records."""
+        chunk = self.progress.chunk
+        first_seq = chunk.first_seq + self.start
+        return [
+            Record(seq, chunk.committed_at_ms, self.counts, payload)
+            for seq, payload in enumerate(self.payloads, first_seq)
+        ]
+
+
+class RecordLease(Lease):
+    """One message that came back before, from its `place` and `order` there."""
+
+    __slots__ = ("order", "place", "record")
+
+    def __init__(self, receipt: int, record: Record, place: Range, order: int) -> None:
+        super().__init__(receipt, [record.payload], record.counts)
+        self.record = record
+        self.place = place
+        self.order = order
+
+    def records(self) -> list[Record]:
+        """Return the message as a record."""
+        return [self.record]

@@ -1,0 +1,58 @@
+"""What a topic holds: messages in chunks, and messages that came back.
+
+A message is known by its sequence number `seq`, its place in the partition's log. Messages stay in the chunk of
+their commit until they are acknowledged, or until they come back and become a `Record` of their own.
+"""
+
+from typing import NamedTuple
+
+#: What one message costs in memory beside its payload: a bytes object's header and the list slot it stands in.
+MESSAGE_OVERHEAD_BYTES = 41
+
+
+class Chunk:
+    """The messages of one commit of one partition, in the order of their sequence numbers."""
+
+    __slots__ = ("committed_at_ms", "first_seq", "payloads", "size_bytes")
+
+    def __init__(self, first_seq: int, committed_at_ms: int, payloads: list[bytes]) -> None:
+        self.first_seq = first_seq
+        self.committed_at_ms = committed_at_ms
+        self.payloads = payloads
+        self.size_bytes = sum(map(len, payloads)) + MESSAGE_OVERHEAD_BYTES * len(payloads)
+
+    @property
+    def end_seq(self) -> int:
+        """The sequence number after the last message."""
+        return self.first_seq + len(self.payloads)
+
+
+class Counts(NamedTuple):
+    """How often a message came back, by cause; all 0 for one that never did."""
+
+    nacks: int = 0
+    backs: int = 0
+    dacks: int = 0
+    timeouts: int = 0
+    disconnects: int = 0
+
+    def plus(self, cause: str) -> "Counts":
+        """Return the counts after one more return for `cause`, the name of a field."""
+        return self._replace(**{cause: getattr(self, cause) + 1})
+
+
+NEVER_RETURNED = Counts()
+
+
+class Record(NamedTuple):
+    """A message that came back and waits outside its chunk."""
+
+    seq: int
+    published_at_ms: int
+    counts: Counts
+    payload: bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """Its cost in memory."""
+        return len(self.payload) + 3 * MESSAGE_OVERHEAD_BYTES

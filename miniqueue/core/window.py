@@ -1,0 +1,125 @@
+"""The loaded head of an ordered range of the store.
+
+A range (the chunks of a log, the records that came back) may be far larger than memory. A window holds its
+first items, knows from which order on the store has more, and which items have been taken and not yet settled:
+
+    store:    x  x  t  l  t  l  l  l | .  .  .  .  .          x settled (deleted)   t taken   l loaded
+    order:  ───────────────────────────────────────────▶      resume_at ─┘   None: everything is loaded
+
+Adding happens in memory first and reaches the store with the next commit. So whoever loads must ask the store
+only after everything added up to `begin_load` has been committed; what is added between `begin_load` and `load`
+is remembered and merged, because the scan may or may not have seen it.
+"""
+
+from bisect import insort
+from collections import deque
+from collections.abc import Iterable
+from operator import itemgetter
+from typing import Generic, Protocol, TypeVar
+
+
+class Sized(Protocol):
+    """An item that knows its cost in memory."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of memory."""
+        ...
+
+
+T = TypeVar("T", bound=Sized)
+_order = itemgetter(0)
+
+
+class Window(Generic[T]):
+    """The first items of a range, by `order`, a number that is unique within the range."""
+
+    __slots__ = ("_early", "_items", "_loading_from", "max_bytes", "resume_at", "size_bytes", "taken")
+
+    def __init__(self, *, max_bytes: int, resume_at: int | None) -> None:
+        self.max_bytes = max_bytes
+        self.resume_at = resume_at
+        self.size_bytes = 0
+        self.taken: set[int] = set()
+        self._items: deque[tuple[int, T]] = deque()
+        self._loading_from: int | None = None
+        self._early: list[tuple[int, T]] = []
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def is_lacking(self) -> bool:
+        """Whether nothing is loaded although the store has, or may have, more."""
+        return self.resume_at is not None and not self._items
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether it is time to load, so that taking need not wait."""
+        return self.resume_at is not None and self._loading_from is None and self.size_bytes < self.max_bytes // 4
+
+    @property
+    def head(self) -> int | None:
+        """The order of the first item, or, while none is loaded, one that it does not come before; None: empty."""
+        return self._items[0][0] if self._items else self.resume_at
+
+    def take(self) -> tuple[int, T]:
+        """Take the first item with its order; it stays in the store, and in `taken`, until `settle`."""
+        first = self._items.popleft()
+        self.taken.add(first[0])
+        self.size_bytes -= first[1].size_bytes
+        return first
+
+    def settle(self, order: int) -> None:
+        """Forget a taken item, which the caller deletes from the store."""
+        self.taken.discard(order)
+
+    def add(self, order: int, item: T) -> None:
+        """Take in an item that the caller also puts into the store with the next commit, or has put there."""
+        if self.resume_at is None or order < self.resume_at:
+            self._insert(order, item)
+            self._trim()
+        elif self._loading_from is not None:
+            self._early.append((order, item))
+
+    def begin_load(self) -> int:
+        """Return the order from which to read the store; everything added so far must be committed first."""
+        assert self.resume_at is not None
+        self._loading_from = self.resume_at
+        return self.resume_at
+
+    def load(self, items: Iterable[tuple[int, T]], resume_at: int | None) -> None:
+        """Merge what the store has from `begin_load` on; `resume_at` is where it has more, None for no more."""
+        early, self._early = dict(self._early), []
+        began_at, self._loading_from = self._loading_from, None
+        if self.resume_at != began_at:
+            return  # something was cut meanwhile: there would be a gap, the next load begins before it
+        self.resume_at = resume_at
+        found = {order: item for order, item in items if order not in self.taken}
+        for order, item in (found | early).items():
+            if resume_at is None or order < resume_at:
+                self._insert(order, item)
+        self._trim()
+
+    def evict(self) -> None:
+        """Drop what is loaded but the first item; it can be loaded again."""
+        while len(self) > 1:
+            self._drop_last()
+
+    def _insert(self, order: int, item: T) -> None:
+        items = self._items
+        if not items or order > items[-1][0]:
+            items.append((order, item))
+        elif order < items[0][0]:
+            items.appendleft((order, item))
+        else:
+            insort(items, (order, item), key=_order)
+        self.size_bytes += item.size_bytes
+
+    def _trim(self) -> None:
+        while self.size_bytes > self.max_bytes and len(self) > 1:
+            self._drop_last()
+
+    def _drop_last(self) -> None:
+        self.resume_at, item = self._items.pop()
+        self.size_bytes -= item.size_bytes

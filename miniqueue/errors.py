@@ -1,0 +1,151 @@
+"""Every error that miniqueue raises on purpose.
+
+A class says whose fault it is; `code` is the stable word that RESP clients see in front of the text; the
+docstring is the default text. HTTP status codes live with the server, which owns that protocol.
+"""
+
+import inspect
+
+
+class MiniqueueError(Exception):
+    """Something went wrong in miniqueue."""
+
+    code = "ERR"
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(text or (inspect.getdoc(type(self)) or "").rstrip("."))
+
+
+# --- the peer's fault: the bytes make no sense, the connection ends -------------------------------------------
+
+
+class ProtocolError(MiniqueueError):
+    """Protocol error."""
+
+
+# --- the caller's fault: this request fails, connection and lease live on ------------------------------------
+
+
+class RequestError(MiniqueueError):
+    """The request cannot be carried out."""
+
+
+class UnknownCommandError(RequestError):
+    """Unrecognised command received."""
+
+
+class InvalidTopicError(RequestError):
+    """A topic name is 1 to 255 bytes of UTF-8 without control characters, white space or '/'."""
+
+    code = "BADTOPIC"
+
+
+class PayloadTooLargeError(RequestError):
+    """The message is larger than this broker accepts."""
+
+    code = "TOOBIG"
+
+    def __init__(self, size_bytes: int, max_bytes: int) -> None:
+        super().__init__(
+            f"message of {size_bytes} bytes is over the limit of {max_bytes} (-max-message-size)"
+        )
+        self.size_bytes = size_bytes
+        self.max_bytes = max_bytes
+
+
+class NothingOutstandingError(RequestError):
+    """No message is outstanding."""
+
+    code = "NOLEASE"
+
+
+class MessageOutstandingError(RequestError):
+    """Error getting next value for consumer."""
+
+    code = "OUTSTANDING"
+
+
+class InvalidDelayError(RequestError):
+    """A delay is a number of seconds, 0 or more."""
+
+    code = "BADDELAY"
+
+
+class InvalidLineError(RequestError):
+    """A line of a JSON-lines body could not be used."""
+
+    code = "BADLINE"
+
+
+# --- the broker cannot do it now -----------------------------------------------------------------------------
+
+
+class UnavailableError(MiniqueueError):
+    """The broker cannot take this request now."""
+
+    code = "UNAVAILABLE"
+
+
+class ReadOnlyError(UnavailableError):
+    """The store failed; publishing is refused until it has been reopened and checked."""
+
+    code = "READONLY"
+
+
+class DrainingError(UnavailableError):
+    """The broker is shutting down."""
+
+    code = "DRAINING"
+
+
+class OutcomeUnknownError(UnavailableError):
+    """The store failed during the commit: the messages may or may not have been kept."""
+
+    code = "UNKNOWN"
+
+
+# --- the store's fault ---------------------------------------------------------------------------------------
+
+
+class StorageError(MiniqueueError):
+    """The store failed."""
+
+
+class StoreInUseError(StorageError):
+    """Another process has the store open."""
+
+
+class StoreClosedError(StorageError):
+    """The store is closed."""
+
+
+class NotAStoreError(StorageError):
+    """The directory is neither empty nor a miniqueue store."""
+
+
+class FormatVersionError(StorageError):
+    """The store was written in a format that this version does not read."""
+
+    def __init__(self, what: str, found: int, expected: int) -> None:
+        super().__init__(f"{what}: format version {found} found, this miniqueue reads {expected}")
+        self.found = found
+        self.expected = expected
+
+
+class CorruptionError(StorageError):
+    """Stored bytes are damaged."""
+
+
+# --- the operator's fault ------------------------------------------------------------------------------------
+
+
+class ConfigError(MiniqueueError):
+    """The configuration cannot be used."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+class CertificateError(ConfigError):
+    """The certificate or its key cannot be used."""

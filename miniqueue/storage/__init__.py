@@ -1,0 +1,1 @@
+"""The ordered key-value port with its adapters, and every encoding that is persisted."""

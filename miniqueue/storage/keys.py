@@ -1,0 +1,137 @@
+"""The one file that makes and parses keys.
+
+    key         = space rest                     one byte, then what follows; integers are big-endian
+    COMMIT      = 0x01                           value: number of the last commit
+    NEXT_TOPIC  = 0x02                           value: the next topic id
+    TOPIC       = 0x03 name                      value: topic id, creation time
+    PURGE       = 0x04 topic:8                   value: empty; the topic is deleted, its keys not yet all
+    HEAD        = 0x10 topic:8 partition:4                              value: next sequence number
+    CURSOR      = 0x11 topic:8 partition:4 group:4                      value: CursorState
+    BITMAP      = 0x12 topic:8 partition:4 group:4 lane:1 first_seq:8   value: settled bits of a chunk
+    CHUNK       = 0x20 topic:8 partition:4 lane:1 first_seq:8           value: messages
+    RECORD      = 0x21 topic:8 partition:4 group:4 range:1 order:16     value: one message that came back
+
+A name is only ever the whole rest of its key, and everything else has a fixed width, so no name can collide with
+another's range or be a prefix of it. Topic ids are never reused: what a deleted topic leaves behind can be
+removed at leisure. `lane` is the priority, 1 for normal.
+
+To change the grammar: raise FORMAT_VERSION in `store_marker.py`, keep the old functions for reading, add the step
+that rewrites an old store, and a golden file of the old format to the tests (docs/storage-format.md).
+"""
+
+import struct
+
+from miniqueue.core.lease import Range
+
+COMMIT = b"\x01"
+NEXT_TOPIC = b"\x02"
+
+LANE_NORMAL = 1
+
+_TOPIC, _PURGE, _HEAD, _CURSOR, _BITMAP, _CHUNK, _RECORD = b"\x03", b"\x04", 0x10, 0x11, 0x12, 0x20, 0x21
+_MAX_128 = (1 << 128) - 1
+
+_purge = struct.Struct(">cQ")
+_head = struct.Struct(">BQI")
+_cursor = struct.Struct(">BQII")
+_bitmap = struct.Struct(">BQIIBQ")
+_chunk = struct.Struct(">BQIBQ")
+_record = struct.Struct(">BQIIBQQ")
+_space = struct.Struct(">BQ")
+
+#: A key range, as (start, stop) with start <= key < stop.
+KeyRange = tuple[bytes, bytes]
+
+
+def topic(name: bytes) -> bytes:
+    """Key of a topic's entry in the registry."""
+    return _TOPIC + name
+
+
+def topic_name(key: bytes) -> bytes:
+    """Parse `topic`."""
+    return key[1:]
+
+
+def topics() -> KeyRange:
+    """Range of the registry."""
+    return _TOPIC, _PURGE
+
+
+def purge(topic_id: int) -> bytes:
+    """Key that says: this topic is deleted, its keys not yet all."""
+    return _purge.pack(_PURGE, topic_id)
+
+
+def purge_topic_id(key: bytes) -> int:
+    """Parse `purge`."""
+    topic_id: int = _purge.unpack(key)[1]
+    return topic_id
+
+
+def purges() -> KeyRange:
+    """Range of the topics still to be purged."""
+    return _PURGE, b"\x05"
+
+
+def head(topic_id: int, partition: int) -> bytes:
+    """Key of a partition's next sequence number."""
+    return _head.pack(_HEAD, topic_id, partition)
+
+
+def cursor(topic_id: int, partition: int, group: int) -> bytes:
+    """Key of a group's state in a partition."""
+    return _cursor.pack(_CURSOR, topic_id, partition, group)
+
+
+def bitmap(topic_id: int, partition: int, group: int, first_seq: int) -> bytes:
+    """Key of the settled bits of a chunk."""
+    return _bitmap.pack(_BITMAP, topic_id, partition, group, LANE_NORMAL, first_seq)
+
+
+def bitmap_first_seq(key: bytes) -> int:
+    """Parse `bitmap`."""
+    first_seq: int = _bitmap.unpack(key)[5]
+    return first_seq
+
+
+def bitmaps(topic_id: int, partition: int, group: int) -> KeyRange:
+    """Range of the bitmaps of a group in a partition."""
+    return bitmap(topic_id, partition, group, 0), _cursor.pack(_BITMAP, topic_id, partition, group + 1)
+
+
+def chunk(topic_id: int, partition: int, first_seq: int) -> bytes:
+    """Key of a chunk."""
+    return _chunk.pack(_CHUNK, topic_id, partition, LANE_NORMAL, first_seq)
+
+
+def chunk_first_seq(key: bytes) -> int:
+    """Parse `chunk`."""
+    first_seq: int = _chunk.unpack(key)[4]
+    return first_seq
+
+
+def record(topic_id: int, partition: int, group: int, place: Range, order: int) -> bytes:
+    """Key of a message that came back."""
+    return _record.pack(_RECORD, topic_id, partition, group, place, order >> 64, order & 0xFFFF_FFFF_FFFF_FFFF)
+
+
+def record_order(key: bytes) -> int:
+    """Parse `record`."""
+    high, low = _record.unpack(key)[5:]
+    order: int = high << 64 | low
+    return order
+
+
+def records(topic_id: int, partition: int, group: int, place: Range, start_order: int) -> KeyRange:
+    """Range of the messages that came back to `place`, from `start_order` on."""
+    return (
+        record(topic_id, partition, group, place, start_order),
+        record(topic_id, partition, group, place, _MAX_128) + b"\x00",
+    )
+
+
+def of_topic(topic_id: int) -> list[KeyRange]:
+    """Every range that holds keys of a topic, beside its entry in the registry."""
+    spaces = (_HEAD, _CURSOR, _BITMAP, _CHUNK, _RECORD)
+    return [(_space.pack(space, topic_id), _space.pack(space, topic_id + 1)) for space in spaces]

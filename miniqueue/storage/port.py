@@ -1,0 +1,51 @@
+"""The ordered key-value port that the broker stands on.
+
+Two adapters implement it, `memory` and `leveldb`; one contract suite (`tests/storage/contract.py`) runs on
+both. Reads and writes are awaitable so that a remote store can implement it as well.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+#: What one atomic write changes: a value to store, or None to delete the key.
+Batch = Mapping[bytes, bytes | None]
+
+
+class Store(Protocol):
+    """An ordered map from bytes to bytes with atomic, durable writes.
+
+    One task writes and one reads at a time per store; a read begun after a write returned sees that write.
+    Every method raises `StoreClosedError` after `close`, `CorruptionError` when stored bytes are damaged, and
+    `StorageError` for every other fault. After a failed `write` the outcome is unknown, and the only calls left
+    are `close` and opening anew: a store that has failed once may lose what it accepts later.
+    """
+
+    async def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`, or None when there is none."""
+        ...
+
+    async def scan(
+        self, start: bytes, stop: bytes, *, max_items: int, max_bytes: int
+    ) -> list[tuple[bytes, bytes]]:
+        """Return the first pairs with `start <= key < stop`, in key order.
+
+        Stops after `max_items` pairs, or with the pair that brings the values to `max_bytes` or more; so a range
+        that is not empty yields at least one pair.
+        """
+        ...
+
+    async def write(self, batch: Batch) -> None:
+        """Apply all of `batch` or nothing; on return it is as durable as the store's sync mode says."""
+        ...
+
+    async def sync(self) -> None:
+        """Make every earlier write durable, whatever the sync mode."""
+        ...
+
+    async def reclaim(self, start: bytes, stop: bytes) -> None:
+        """Give back the disk space of keys deleted in `start <= key < stop`; changes no content."""
+        ...
+
+    async def close(self) -> None:
+        """Release everything; safe to call twice."""
+        ...
