@@ -1,0 +1,145 @@
+r"""The fast RESP command reader: hiredis for what it can be trusted with, the strict parser for the rest.
+
+Knows how to get the same commands and the same error as `resp_parser.StrictParser`, in C. Does not know any
+command or socket.
+
+hiredis parses replies and trusts its peer: `*2147483647\r\n` makes it allocate 16 GB, `$2000000000\r\n` makes
+it buffer for ever, and it takes types that no command has. Hence three rules:
+
+1. It is fed at command boundaries only and keeps nothing from one read to the next: the strict parser ends
+   the command that a read leaves unfinished. So no more than one read is ever in its hands.
+2. Before: no read with anything like the header of a long aggregate in it reaches hiredis. The header may
+   stand anywhere, since the two bytes after a bulk are arbitrary; inside a payload it costs time only.
+3. After: the commands, encoded again, must be the very bytes that were read, up to the unfinished rest. That
+   proves that they are arrays of bulk strings, that nothing was misread, and where the rest begins.
+
+    at a boundary --read--> rule 2 --> hiredis --> rule 3 --> all used: at a boundary
+                              |          |error      |no        |a rest
+                              v          v           v          v
+                        strict parser, the whole read         strict parser, to the end of that command
+
+Sources: read.c of hiredis 1.3 (types, lengths, when it allocates); figures in `benchmarks/`.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, Final
+
+import hiredis
+
+from miniqueue.errors import ProtocolError
+from miniqueue.wire.resp_parser import (
+    MAX_ARGUMENTS,
+    MAX_BULK_BYTES,
+    MAX_COMMAND_BYTES,
+    MAX_INLINE_BYTES,
+    MAX_PAYLOAD_BYTES,
+    Command,
+    StrictParser,
+)
+
+_NOTHING: Final = object()  # for "not enough data": None and False are values that hiredis can produce
+# Of three digits, 1024 arrays inside each other (hiredis follows no more) are 8 MB while one read is parsed.
+_LONG_ARRAY: Final = re.compile(rb"\*\d{4}")  # one literal first byte: sought as fast as memchr
+_LONG_AGGREGATE: Final = re.compile(rb"[%~>|]\d{4}")
+# hiredis keeps the buffer of its last read; after a larger one it is replaced, or silent connections hold it.
+_MAX_KEPT_BYTES: Final = 16 << 10
+# Its own errors; a list as the key of a map, or an argument that is no bytes; an array too large; too deep.
+_FAILURES: Final = (hiredis.HiredisError, TypeError, MemoryError, RecursionError)
+
+
+class CommandReader:
+    """Turns what a client sends, however split, into commands.
+
+    Args:
+      max_arguments: as the other limits, see `StrictParser`.
+      max_payload_bytes: see there.
+      max_bulk_bytes: see there.
+      max_command_bytes: see there.
+      max_inline_bytes: see there.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_arguments: int = MAX_ARGUMENTS,
+        max_payload_bytes: int = MAX_PAYLOAD_BYTES,
+        max_bulk_bytes: int = MAX_BULK_BYTES,
+        max_command_bytes: int = MAX_COMMAND_BYTES,
+        max_inline_bytes: int = MAX_INLINE_BYTES,
+    ) -> None:
+        self._strict = StrictParser(
+            max_arguments=max_arguments,
+            max_payload_bytes=max_payload_bytes,
+            max_bulk_bytes=max_bulk_bytes,
+            max_command_bytes=max_command_bytes,
+            max_inline_bytes=max_inline_bytes,
+        )
+        self._max_arguments = max_arguments
+        self._max_argument_bytes = min(max_payload_bytes, max_bulk_bytes, max_command_bytes)
+        self._max_command_bytes = max_command_bytes
+        self._hiredis = _new_hiredis()
+
+    @property
+    def error(self) -> ProtocolError | None:
+        """What made no sense in the bytes read, after which nothing is read; None as long as all is well."""
+        return self._strict.error
+
+    def read(self, data: bytes) -> list[Command]:
+        """Return the commands that `data` completes, in order; those before an `error` are among them."""
+        if self._strict.is_idle:
+            return self._read_at_boundary(data)
+        self._strict.feed(data)
+        command = self._strict.next_command()
+        if command is None:
+            return []
+        return [command, *self._read_at_boundary(self._strict.take_rest())]
+
+    def _read_at_boundary(self, data: bytes) -> list[Command]:
+        if not data.startswith(b"*") or _may_allocate(data) or len(data) > self._max_command_bytes:
+            return self._read_strictly(data)
+        reader = self._hiredis
+        try:
+            reader.feed(data)
+            commands: list[Command] = list(iter(reader.gets, _NOTHING))
+            encoded = _encode(commands)
+        except _FAILURES:
+            encoded, commands = b"", []
+        if encoded != data or len(data) > _MAX_KEPT_BYTES:
+            self._hiredis = _new_hiredis()
+        if not data.startswith(encoded) or not self._are_within_limits(commands, len(data)):
+            return self._read_strictly(data)
+        if not all(commands):  # `*0` asks for nothing
+            commands = list(filter(None, commands))
+        if len(encoded) < len(data):
+            commands += self._read_strictly(data[len(encoded) :])
+        return commands
+
+    def _read_strictly(self, data: bytes) -> list[Command]:
+        self._strict.feed(data)
+        return self._strict.all_commands()
+
+    def _are_within_limits(self, commands: list[Command], read_bytes: int) -> bool:
+        """Check what a read of this size could exceed; with the usual limits and reads, nothing."""
+        if read_bytes > self._max_argument_bytes:
+            longest = max(map(len, chain.from_iterable(commands)), default=0)
+            if longest > self._max_argument_bytes:
+                return False
+        return self._max_arguments > 999 or max(map(len, commands), default=0) <= self._max_arguments
+
+
+def _new_hiredis() -> hiredis.Reader:
+    return hiredis.Reader(notEnoughData=_NOTHING)
+
+
+def _encode(commands: list[Command]) -> bytes:
+    tuples: Iterator[tuple[Any, ...]] = map(tuple, commands)
+    return b"".join(map(hiredis.pack_command, tuples))
+
+
+def _may_allocate(data: bytes) -> bool:
+    if _LONG_ARRAY.search(data):
+        return True
+    has_other = b"%" in data or b"~" in data or b">" in data or b"|" in data
+    return has_other and _LONG_AGGREGATE.search(data) is not None

@@ -1,0 +1,105 @@
+r"""RESP replies as bytes, in version 2 and, after `HELLO 3`, version 3 of the protocol.
+
+Knows how values are spelled on the wire. Does not know which command asks for them, or any connection.
+
+    simple  "+" text CRLF          error  "-" CODE " " text CRLF      integer ":" n CRLF
+    bulk    "$" size CRLF bytes CRLF                                  array   "*" count CRLF replies
+    version 3 only: null "_" CRLF, map "%" count CRLF replies, push ">" count CRLF replies, "#t", "," number
+
+What version 2 lacks is spelled as Redis spells it there: null "$-1", map as a flat array, push as an array,
+booleans as 1 and 0, other numbers as bulk strings.
+
+Source: https://redis.io/docs/latest/develop/reference/protocol-spec/.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+RESP2: Final = 2
+RESP3: Final = 3
+
+Value: TypeAlias = "str | bytes | int | float | bool | Sequence[Value] | Mapping[Value, Value] | None"
+
+OK: Final = b"+OK\r\n"
+PONG: Final = b"+PONG\r\n"
+
+# A line must stay one line, and a terminal that shows it must not obey it.
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def simple(text: str) -> bytes:
+    """Encode a short status; control characters become spaces."""
+    return b"+" + _line(text)
+
+
+def error(code: str, text: str) -> bytes:
+    """Encode an error: one word for machines, then text for people; control characters become spaces."""
+    return b"-" + _line(f"{code} {text}")
+
+
+def integer(number: int) -> bytes:
+    """Encode a whole number."""
+    return b":%d\r\n" % number
+
+
+def bulk(content: bytes) -> bytes:
+    """Encode any bytes."""
+    return b"$%d\r\n%b\r\n" % (len(content), content)
+
+
+def array(items: Sequence[bytes]) -> bytes:
+    """Encode an array of replies that are encoded already."""
+    return b"*%d\r\n%b" % (len(items), b"".join(items))
+
+
+def null(protocol: int) -> bytes:
+    """Encode the absence of a value."""
+    return b"_\r\n" if protocol == RESP3 else b"$-1\r\n"
+
+
+def map_of(pairs: Iterable[tuple[bytes, bytes]], protocol: int) -> bytes:
+    """Encode pairs of replies that are encoded already."""
+    flat = [item for pair in pairs for item in pair]
+    if protocol != RESP3:
+        return array(flat)
+    return b"%%%d\r\n%b" % (len(flat) // 2, b"".join(flat))
+
+
+def push(items: Sequence[bytes], protocol: int) -> bytes:
+    """Encode what the server says unasked, of replies that are encoded already."""
+    if protocol != RESP3:
+        return array(items)
+    return b">%d\r\n%b" % (len(items), b"".join(items))
+
+
+def encode(value: Value, protocol: int) -> bytes:
+    """Encode a value: text and bytes as bulk strings, lists and dicts with all that is in them."""
+    match value:
+        case None:
+            return null(protocol)
+        case str():
+            return bulk(value.encode("utf-8", "replace"))
+        case bytes():
+            return bulk(value)
+        case bool() | int() | float():
+            return _encode_number(value, protocol)
+        case Mapping():
+            return map_of(((encode(k, protocol), encode(v, protocol)) for k, v in value.items()), protocol)
+        case _:
+            return array([encode(item, protocol) for item in value])
+
+
+def _encode_number(value: float, protocol: int) -> bytes:
+    if isinstance(value, bool):
+        if protocol == RESP3:
+            return b"#t\r\n" if value else b"#f\r\n"
+        return integer(value)
+    if isinstance(value, int):
+        return integer(value)
+    text = repr(value).encode()
+    return b",%b\r\n" % text if protocol == RESP3 else bulk(text)
+
+
+def _line(text: str) -> bytes:
+    return _CONTROL.sub(" ", text).encode("utf-8", "replace") + b"\r\n"
