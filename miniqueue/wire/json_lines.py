@@ -1,0 +1,194 @@
+r"""JSON lines, as HTTP carries them: the commands and deliveries of SUBSCRIBE, and publishing many messages.
+
+Knows how values are written and read in a byte stream that is split anywhere. Does not know HTTP, nor what a
+command does.
+
+    subscribe, in   "INIT" "ACK"\n"DACK 5"      JSON strings, blanks between them as anyone likes, or none
+    subscribe, out  {"msg":"<base64>","dackCount":n}\n     a member that is empty or 0 is left out: {}\n
+    publish, in     "text"\n or {"msg":"<base64>"}\n       one message a line; blank lines are ignored
+    publish, out    {"id":"<partition>-<seq>"}\n           one line for each line that came in
+    both, out       {"error":"text"}\n
+
+Publishing works on lists, since one object per line would cost more than the line: a decoder returns runs of
+payloads, and an error where a bad line interrupts them.
+"""
+
+import binascii
+import re
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from miniqueue.errors import InvalidLineError, PayloadTooLargeError
+
+MAX_COMMAND_BYTES: Final = 4 << 10
+
+# In the order of the lines: payloads of good lines in a row, or what was wrong with one line.
+PublishResult: TypeAlias = list[bytes] | InvalidLineError | PayloadTooLargeError
+
+_BLANKS: Final = b" \t\r\n"
+_STRING: Final = re.compile(rb'[ \t\r\n]*+("(?:[^"\\]|\\.)*+")', re.DOTALL)
+
+
+class CommandDecoder:
+    """Finds the JSON strings in a stream, as Go's `json.Decoder` does.
+
+    Attributes:
+      error: set once, at the first value that is no JSON string or is over 4 KiB; nothing after it is read.
+    """
+
+    def __init__(self) -> None:
+        self.error: InvalidLineError | None = None
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[str]:
+        """Return the strings that `chunk` completes; those in front of an `error` are among them."""
+        commands: list[str] = []
+        if self.error is not None:
+            return commands
+        buffer, position = self._rest + chunk, 0
+        try:
+            while string := _STRING.match(buffer, position):
+                commands.append(_decode_command(string[1]))
+                position = string.end()
+            self._rest = _check_unfinished(buffer[position:].lstrip(_BLANKS))
+        except InvalidLineError as error:
+            self.error = error
+            self._rest = b""
+        return commands
+
+
+def _decode_command(string: bytes) -> str:
+    if len(string) <= MAX_COMMAND_BYTES:
+        try:
+            return str(orjson.loads(string))
+        except orjson.JSONDecodeError as exc:
+            raise InvalidLineError("error decoding command") from exc
+    raise InvalidLineError("error decoding command")
+
+
+def _check_unfinished(rest: bytes) -> bytes:
+    # A string of exactly the limit is complete, so one of that size without its closing quote is over it.
+    if (rest and not rest.startswith(b'"')) or len(rest) >= MAX_COMMAND_BYTES:
+        raise InvalidLineError("error decoding command")
+    return rest
+
+
+def encode_delivery(payload: bytes, dack_count: int) -> bytes:
+    """Encode one delivery as a line; `dack_count` is how often the message was delayed by DACK."""
+    members = []
+    if payload:
+        members.append(b'"msg":"%b"' % binascii.b2a_base64(payload, newline=False))
+    if dack_count:
+        members.append(b'"dackCount":%d' % dack_count)
+    return b"{%b}\n" % b",".join(members)
+
+
+def encode_error(text: str) -> bytes:
+    """Encode an error as a line."""
+    return orjson.dumps({"error": text.encode("utf-8", "replace").decode()}) + b"\n"
+
+
+def encode_ids(partition: int, first_seq: int, count: int) -> bytes:
+    """Encode the ids of `count` messages with consecutive sequence numbers, one line each."""
+    line = b'{"id":"%d-' % partition + b'%d"}\n'
+    return b"".join(map(line.__mod__, range(first_seq, first_seq + count)))
+
+
+class PublishDecoder:
+    """Turns the lines of a publish request, however split, into payloads.
+
+    A line much longer than a payload can be is not kept: it is skipped, and an error stands in its place.
+
+    Args:
+      max_payload_bytes: a longer payload is an error of its line.
+    """
+
+    def __init__(self, max_payload_bytes: int) -> None:
+        self._max_payload_bytes = max_payload_bytes
+        self._max_line_bytes = 2 * max_payload_bytes + 1024
+        self._partial_line = bytearray()
+        self._skipped_bytes = 0  # of a line too long to keep; 0: the line under way is kept
+
+    def feed(self, chunk: bytes) -> list[PublishResult]:
+        """Return what the lines that `chunk` ends hold, in order: runs of payloads, and errors."""
+        end = chunk.rfind(b"\n")
+        if end < 0:
+            self._keep(chunk)
+            return []
+        first_end = chunk.find(b"\n")
+        self._keep(chunk[:first_end])
+        results = self._end_line()
+        results += self._decode_lines(chunk[first_end + 1 : end + 1].split(b"\n")[:-1])
+        self._keep(chunk[end + 1 :])
+        return _join_runs(results)
+
+    def finish(self) -> list[PublishResult]:
+        """Return what the last line holds, if it came without its newline; the request is over."""
+        return self._end_line()
+
+    def _keep(self, part: bytes) -> None:
+        if self._skipped_bytes or len(self._partial_line) + len(part) > self._max_line_bytes:
+            self._skipped_bytes += len(self._partial_line) + len(part)
+            self._partial_line.clear()
+        else:
+            self._partial_line += part
+
+    def _end_line(self) -> list[PublishResult]:
+        if self._skipped_bytes:
+            too_large = PayloadTooLargeError(self._skipped_bytes, self._max_payload_bytes)
+            self._skipped_bytes = 0
+            return [too_large]
+        line = bytes(self._partial_line)
+        self._partial_line.clear()
+        return self._decode_lines([line])
+
+    def _decode_lines(self, lines: list[bytes]) -> list[PublishResult]:
+        try:
+            payloads = list(map(str.encode, map(orjson.loads, lines)))  # a TypeError unless all are strings
+        except (orjson.JSONDecodeError, TypeError):
+            return self._decode_one_by_one(lines)
+        longest_payload, longest_line = max(map(len, payloads), default=0), max(map(len, lines), default=0)
+        if longest_payload > self._max_payload_bytes or longest_line > self._max_line_bytes:
+            return self._decode_one_by_one(lines)
+        return [payloads] if payloads else []
+
+    def _decode_one_by_one(self, lines: list[bytes]) -> list[PublishResult]:
+        return _join_runs([self._decode_line(line) for line in lines if line.strip(_BLANKS)])
+
+    def _decode_line(self, line: bytes) -> PublishResult:
+        try:
+            if len(line) > self._max_line_bytes:
+                raise PayloadTooLargeError(len(line), self._max_payload_bytes)
+            payload = _payload_of(line)
+            if len(payload) > self._max_payload_bytes:
+                raise PayloadTooLargeError(len(payload), self._max_payload_bytes)
+        except (InvalidLineError, PayloadTooLargeError) as error:
+            return error.with_traceback(None)
+        return [payload]
+
+
+def _payload_of(line: bytes) -> bytes:
+    try:
+        value: Any = orjson.loads(line)
+    except orjson.JSONDecodeError as exc:
+        raise InvalidLineError("the line is not JSON") from exc
+    if isinstance(value, str):
+        return value.encode()
+    if not (isinstance(value, dict) and value.keys() == {"msg"} and isinstance(value["msg"], str)):
+        raise InvalidLineError('a line is a JSON string or {"msg": "<base64>"}')
+    try:
+        return binascii.a2b_base64(value["msg"], strict_mode=True)
+    except ValueError as exc:  # binascii.Error is one, and so is text that is not ASCII
+        raise InvalidLineError("msg is not base64") from exc
+
+
+def _join_runs(results: list[PublishResult]) -> list[PublishResult]:
+    """Make one run of the runs that follow each other."""
+    joined: list[PublishResult] = []
+    for result in results:
+        if isinstance(result, list) and joined and isinstance(joined[-1], list):
+            joined[-1] += result
+        else:
+            joined.append(result)
+    return joined
