@@ -60,12 +60,8 @@ class Setting:
 
 
 SETTINGS = (
-    Setting(
-        "cert", "cert", "./certs/localhost.pem", parse_path, "file", "TLS certificate of the HTTP port, PEM"
-    ),
-    Setting(
-        "key", "key", "./certs/localhost-key.pem", parse_path, "file", "private key of the certificate, PEM"
-    ),
+    Setting("cert", "cert", "./certs/localhost.pem", parse_path, "file", "TLS certificate of the HTTP port, PEM"),
+    Setting("key", "key", "./certs/localhost-key.pem", parse_path, "file", "private key of the certificate, PEM"),
     Setting("db", "db", "./data", parse_path, "directory", "where the messages are kept"),
     Setting("human", "human", "false", parse_switch, "", "log lines for people instead of JSON"),
     Setting(
@@ -86,9 +82,7 @@ SETTINGS = (
     ),
     Setting("host", "host", "127.0.0.1", parse_host, "address", "where the HTTP and RESP ports listen"),
     Setting("port", "port", "8080", parse_port, "port", "HTTP/2 over TLS; 0 takes any free port"),
-    Setting(
-        "resp-port", "resp_port", "6379", parse_port, "port", "RESP, for Redis clients; 0 takes any free port"
-    ),
+    Setting("resp-port", "resp_port", "6379", parse_port, "port", "RESP, for Redis clients; 0 takes any free port"),
     Setting(
         "monitor-port",
         "monitor_port",

@@ -225,7 +225,10 @@ def test_an_authority_that_is_there_signs_the_new_certificate(certs):
 
 AUTHORITY_DAMAGE = [
     (lambda certs: (certs / "ca-key.pem").unlink(), "ca.pem is there but"),
-    (lambda certs: (certs / "ca.pem").write_bytes(b"junk"), "the authority's certificate or key cannot be read"),
+    (
+        lambda certs: (certs / "ca.pem").write_bytes(b"junk"),
+        "the authority's certificate or key cannot be read",
+    ),
     (
         lambda certs: (certs / "ca-key.pem").write_bytes((certs.parent / "other/ca-key.pem").read_bytes()),
         "the authority's key does not fit its certificate",
@@ -257,7 +260,11 @@ def damaged(pem):
 
 
 BAD_PAIRS = [
-    ("localhost.pem", lambda pem: b"", "certificate {}/localhost.pem: no certificate in PEM form in this file"),
+    (
+        "localhost.pem",
+        lambda pem: b"",
+        "certificate {}/localhost.pem: no certificate in PEM form in this file",
+    ),
     ("localhost-key.pem", lambda pem: b"\0", "key {}/localhost-key.pem: no key in PEM form in this file"),
     ("localhost.pem", damaged, "certificate {}/localhost.pem: it is damaged ("),
     ("localhost-key.pem", damaged, "key {}/localhost-key.pem: it is damaged ("),
@@ -337,6 +344,10 @@ def test_using_certificates_does_not_load_the_library_that_makes_them(certs):
         " may_create=True, now=datetime.now(UTC))\nprint('cryptography' in sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, str(certs)], capture_output=True, text=True, check=True, env=os.environ
+        [sys.executable, "-c", program, str(certs)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ,
     )
     assert done.stdout == "False\n"
