@@ -180,6 +180,12 @@ def test_oversized_arguments_do_not_count_as_kept(new_parser):
     assert error is None
 
 
+def test_oversized_argument_in_a_read_of_short_lines(new_parser):
+    commands, error = run(new_parser(max_command_bytes=1000), [bulks(b"x" * 21) + PING])
+    assert (commands, error) == ([[b""], [b"PING"]], None)
+    assert commands[0][0].size_bytes == 21
+
+
 def test_argument_of_exactly_the_limit_is_kept(new_parser):
     assert run(new_parser(), [bulks(b"x" * 20)]) == ([[b"x" * 20]], None)
 

@@ -1,0 +1,182 @@
+"""The fast reader against the strict parser: the same commands and the same error for any bytes."""
+
+import random
+import tracemalloc
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from miniqueue.wire.resp_parser import StrictParser
+from miniqueue.wire.resp_reader import CommandReader
+from tests.wire.test_resp_commands import LIMITS, bulks, run
+
+HOSTILE = [
+    b"\n*1000\r\n",
+    b"*2147483647\r\n",
+    b"\r\n$99999999\r\n",
+    b"\r\n",
+    b"\r",
+    b"\n",
+    b"|1\r\n",
+    b"~1\r\n",
+    b">1\r\n",
+    b"%1\r\n",
+    b"+OK\r\n",
+    b"-ERR\r\n",
+    b":1\r\n",
+    b"=5\r\ntxt:a\r\n",
+    b"(1\r\n",
+    b"#t\r\n",
+    b"_\r\n",
+    b",1.5\r\n",
+    b'"',
+    b"'",
+    b"XY",
+    b"*0\r\n",
+    b"*-1\r\n",
+    b"*1\r\n",
+    b"*2\r\n",
+    b"$-1\r\n",
+    b"$0\r\n\r\n",
+    b"$1\r\na\r\n",
+    b"$1\r\naXY",
+    b"$4\r\nPING\r\n",
+    b"PING\r\n",
+    b"GET /\r\n",
+]
+fragments = st.sampled_from(HOSTILE)
+payloads = st.binary(max_size=30) | st.lists(fragments, max_size=4).map(b"".join)
+commands = st.lists(payloads, min_size=1, max_size=5)
+streams = st.lists(commands, max_size=8).map(lambda each: b"".join(bulks(*command) for command in each))
+inline = st.lists(st.sampled_from([b"PING", b" ", b'"', b"'", b"\\x41", b"\\", b"t", b"\r"]), max_size=6)
+
+
+@st.composite
+def mutated(draw):
+    stream = bytearray(draw(streams))
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(stream)))
+        stream[start : start + draw(st.integers(0, 3))] = draw(st.binary(max_size=2) | fragments)
+    return bytes(stream)
+
+
+anything = st.one_of(
+    streams,
+    mutated(),
+    st.binary(max_size=200),
+    st.lists(fragments, max_size=12).map(b"".join),
+    st.lists(streams | inline.map(lambda words: b"P" + b"".join(words) + b"\n"), max_size=4).map(b"".join),
+)
+
+
+def split(stream, cuts):
+    edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
+    return [stream[a:b] for a, b in pairwise(edges)]
+
+
+def sizes(commands_read):
+    return [[getattr(argument, "size_bytes", None) for argument in command] for command in commands_read]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limits", [{}, LIMITS, LIMITS | {"max_arguments": 3}], ids=["usual", "low", "few"])
+def test_both_read_the_same(limits):
+    @settings(max_examples=700, deadline=None, derandomize=True, database=None)
+    @given(anything, st.lists(st.integers(0, 250), max_size=6))
+    def check(stream, cuts):
+        expected = run(StrictParser(**limits), [stream])
+        assert run(StrictParser(**limits), split(stream, cuts)) == expected
+        for pieces in ([stream], split(stream, cuts)):
+            found = run(CommandReader(**limits), pieces)
+            assert found == expected
+            assert sizes(found[0]) == sizes(expected[0])
+
+    check()
+
+
+@given(st.lists(commands, max_size=8), st.lists(st.integers(0, 500), max_size=4))
+def test_what_is_encoded_is_read(sent, cuts):
+    stream = b"".join(bulks(*command) for command in sent)
+    assert run(CommandReader(), split(stream, cuts)) == (sent, None)
+
+
+@pytest.mark.slow
+def test_two_terminators_and_a_type_changed_at_once():
+    """Mistakes that could cancel each other out in a sum of lengths."""
+    chance = random.Random(7)
+    bodies = [b"$1\r\na", b"+a", b"=5\r\ntxt:a", b"=6\r\n\n\n\n:ab", b"(12", b"$2\r\n\r\n", b"$0\r\n"]
+    for _ in range(4000):
+        body = [chance.choice(bodies) + chance.choice([b"\r\n", b"\r\n", b"XY", b"\nX"]) for _ in range(4)]
+        stream = b"*4\r\n" + b"".join(body) + chance.choice([b"", b"*1\r\n$1\r\nx\r\n", b"*2\r\n$1\r\nx\r\n"])
+        assert run(CommandReader(), [stream]) == run(StrictParser(), [stream]), stream
+
+
+def peak_bytes(reader, pieces):
+    tracemalloc.start()
+    for piece in pieces:
+        reader.read(piece)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+@pytest.mark.parametrize(
+    "start",
+    [b"*2\r\n$1\r\nP\r\n$9999999\r\n", b"*2\r\n$1\r\nPXY$500000000\r\n", b"*1\r\n$1048577\r\n", b"P"],
+)
+def test_reader_holds_no_more_than_its_limit(start):
+    piece = b"x" * 65536
+    assert peak_bytes(CommandReader(), [start] + [piece] * 140) < 300_000
+
+
+def test_payload_within_the_limit_is_held_once():
+    pieces = [b"*2\r\n$1\r\nP\r\n$1000000\r\n"] + [b"x" * 50_000] * 19
+    assert peak_bytes(CommandReader(), pieces) < 1_500_000
+
+
+class FedBytes:
+    """A `hiredis.Reader` that notes what it was given."""
+
+    def __init__(self, reader, seen):
+        self._reader, self._seen = reader, seen
+        self.gets = reader.gets
+
+    def feed(self, data):
+        self._seen.append(data)
+        self._reader.feed(data)
+
+
+@pytest.mark.parametrize("kind", [b"*", b"%", b"~", b">", b"|"])
+@pytest.mark.parametrize("before", [b"", b"*1\r\n", b"*2\r\n$1\r\na\r\n", b"*2\r\n$1\r\naXY", b"*1\r\n$0\r\n\r\n"])
+def test_hiredis_never_sees_a_long_aggregate(kind, before):
+    seen = []
+    reader = CommandReader()
+    reader._hiredis = FedBytes(reader._hiredis, seen)
+    reader.read(before + kind + b"2147483647\r\n")
+    assert seen == []
+
+
+@pytest.mark.slow
+def test_a_million_tiny_commands_in_one_read():
+    stream = b"*1\r\n$1\r\na\r\n" * 1_000_000
+    assert len(CommandReader().read(stream)) == 1_000_000
+
+
+@pytest.mark.slow
+def test_large_payload_in_small_pieces_takes_linear_time():
+    payload = b"x" * 10_000_000
+    stream = bulks(b"P", payload)
+    pieces = [stream[i : i + 65536] for i in range(0, len(stream), 65536)]
+    commands_read, error = run(CommandReader(max_payload_bytes=1 << 24), pieces)
+    assert (commands_read, error) == ([[b"P", payload]], None)
+
+
+def test_silent_connection_does_not_keep_the_buffer_of_a_large_read():
+    reader = CommandReader()
+    first = reader._hiredis
+    reader.read(bulks(b"P", b"x" * 100))
+    assert reader._hiredis is first
+    reader.read(bulks(b"P", b"x" * 100) * 1000)
+    assert reader._hiredis is not first
