@@ -180,3 +180,10 @@ def test_silent_connection_does_not_keep_the_buffer_of_a_large_read():
     assert reader._hiredis is first
     reader.read(bulks(b"P", b"x" * 100) * 1000)
     assert reader._hiredis is not first
+
+
+@pytest.mark.parametrize("rest", [b"*1\r\n$4\r\nPI", b"*1\r\n", b"*", b"*1\r\n:1\r\n", b"~0\r\n"])
+def test_hiredis_keeps_nothing_of_an_unfinished_or_bad_command(rest):
+    reader = CommandReader()
+    reader.read(bulks(b"PING") + rest)
+    assert reader._hiredis.len() == 0
