@@ -149,3 +149,38 @@ class ConfigError(MiniqueueError):
 
 class CertificateError(ConfigError):
     """The certificate or its key cannot be used."""
+
+
+class ListenError(MiniqueueError):
+    """The address cannot be listened on."""
+
+    def __init__(self, host: str, port: int, why: str) -> None:
+        super().__init__(f"cannot listen on {host}:{port}: {why}")
+        self.host = host
+        self.port = port
+
+
+# --- what a client of ours met -------------------------------------------------------------------------------
+
+
+class ClientError(MiniqueueError):
+    """A client could not do what it was asked."""
+
+
+class ConnectError(ClientError):
+    """The server cannot be reached."""
+
+
+class DisconnectedError(ClientError):
+    """The connection or the stream ended before it was done."""
+
+
+class ServerError(ClientError):
+    """The server refused the request.
+
+    `status` is the HTTP status, or None when the server said so on a stream that goes on.
+    """
+
+    def __init__(self, text: str, status: int | None = None) -> None:
+        super().__init__(text)
+        self.status = status
