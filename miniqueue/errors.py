@@ -119,6 +119,10 @@ class StoreClosedError(StorageError):
     """The store is closed."""
 
 
+class StoreFailedError(StorageError):
+    """The store failed and could not be reopened."""
+
+
 class NotAStoreError(StorageError):
     """The directory is neither empty nor a miniqueue store."""
 

@@ -1,0 +1,237 @@
+"""The RESP listener: connections of Redis clients and of people with telnet.
+
+Bytes become commands in `wire`, commands become calls of the broker. A run of PUBLISH to one topic in one read is
+one list, added to the commit that is being gathered. Replies leave in the order of their commands: what waits for
+a commit holds back all that comes after it.
+
+    data_received ─▶ commands ─▶ publish run ──▶ broker       _outcomes:  [commit, +OK ×32] [–, +PONG] …
+                              └▶ any other ───▶ resp_commands      └─ on_commit ─▶ write what is ready
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine
+from itertools import count
+from typing import Any, cast
+
+import structlog
+
+from miniqueue.broker import Broker, Commit
+from miniqueue.errors import MiniqueueError, PayloadTooLargeError
+from miniqueue.server import resp_commands
+from miniqueue.server.resp_session import Session
+from miniqueue.server.resp_stream import Stream
+from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.resp_parser import Command, Oversized
+from miniqueue.wire.resp_reader import CommandReader
+
+log = structlog.get_logger()
+
+#: Above this much published and not yet committed, a connection is not read from.
+MAX_UNCOMMITTED_BYTES = 4 << 20
+
+_PUBLISH = (b"PUBLISH", b"publish")
+
+
+class RespServer:
+    """Accepts connections for a broker.
+
+    Args:
+      broker: what they all use.
+      parameters: what CONFIG GET shows.
+    """
+
+    def __init__(self, broker: Broker, parameters: dict[str, str]) -> None:
+        self.broker = broker
+        self.parameters = parameters
+        self.connections: dict[int, RespConnection] = {}
+        self.next_id = count(1)
+
+    def __call__(self) -> "RespConnection":
+        """Make the protocol object of a new connection."""
+        return RespConnection(self)
+
+    def drain(self) -> None:
+        """Return every lease, send what is ready, and close every connection."""
+        for connection in list(self.connections.values()):
+            connection.leave()
+            connection.close_when_sent()
+
+
+class RespConnection(asyncio.Protocol):
+    """One connection: its bytes, its replies in order, and its session."""
+
+    def __init__(self, server: RespServer) -> None:
+        self.server = server
+        self.broker = server.broker
+        self.session: Session = Session(next(server.next_id))
+        self.stream: Stream | None = None
+        self._reader = CommandReader(max_payload_bytes=server.broker.max_message_bytes)
+        self._outcomes: deque[tuple[Commit | None, bytes, int]] = deque()
+        self._awaited: Commit | None = None
+        self._uncommitted_bytes = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_peer_slow = False
+        self._is_closing = False
+
+    # --- the transport ----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Join the server."""
+        self._transport = cast(asyncio.Transport, transport)
+        self.session.peer = transport.get_extra_info("peername")
+        self.server.connections[self.session.id] = self
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Leave the server; what was leased goes to the front of its topic."""
+        del self.server.connections[self.session.id]
+        self._outcomes.clear()
+        self.leave()
+
+    def eof_received(self) -> bool:
+        """Answer what was asked, return what was leased, then close."""
+        self.leave()
+        self.close_when_sent()
+        return True  # the transport is ours to close: there may be replies that wait for a commit
+
+    def data_received(self, data: bytes) -> None:
+        """Carry out every command that is complete."""
+        if self._is_closing:
+            return
+        commands = self._reader.read(data)
+        position = 0
+        while position < len(commands) and not self._is_closing:
+            position += self._execute(commands, position)
+        if self._reader.error is not None and not self._is_closing:
+            self._refuse(self._reader.error)
+        self.flush()
+        self._adjust_reading()
+
+    def pause_writing(self) -> None:
+        """The peer does not read its replies: stop reading from it."""
+        self._is_peer_slow = True
+        self._adjust_reading()
+
+    def resume_writing(self) -> None:
+        """The peer reads again."""
+        self._is_peer_slow = False
+        self._adjust_reading()
+
+    def _adjust_reading(self) -> None:
+        if self._is_peer_slow or self._uncommitted_bytes > MAX_UNCOMMITTED_BYTES:
+            self._transport.pause_reading()
+        elif not self._transport.is_reading() and not self._is_closing:
+            self._transport.resume_reading()
+
+    # --- commands ---------------------------------------------------------------------------------------------
+
+    def _execute(self, commands: list[Command], position: int) -> int:
+        """Carry out the command at `position`, with what belongs to it; return how many that were."""
+        command = commands[position]
+        if command[0] in _PUBLISH and len(command) == 3 and self.stream is None:
+            payloads = _run_of_payloads(commands, position)
+            self.publish(command[1], payloads)
+            return len(payloads)
+        try:
+            reply = self.stream.execute(command) if self.stream else resp_commands.execute(self, command)
+        except MiniqueueError as exc:
+            reply = replies.error(exc.code, str(exc))
+        self.reply(reply)
+        return 1
+
+    def publish(self, topic: bytes, payloads: list[bytes]) -> None:
+        """Publish messages and queue their replies."""
+        try:
+            self.wait_for(self._add(topic, payloads), replies.OK, len(payloads))
+        except PayloadTooLargeError as exc:
+            if len(payloads) == 1:
+                self.reply(replies.error(exc.code, str(exc)))
+                return
+            for payload in payloads:  # one of the run is too large: that one is refused, no other
+                self.publish(topic, [payload])
+        except MiniqueueError as exc:
+            self.reply(replies.error(exc.code, str(exc)) * len(payloads))
+
+    def _add(self, topic: bytes, payloads: list[bytes]) -> Commit:
+        first = payloads[0]
+        if isinstance(first, Oversized):  # its bytes were skipped; it is never part of a longer run
+            raise PayloadTooLargeError(first.size_bytes, self.broker.max_message_bytes)
+        self._uncommitted_bytes += sum(map(len, payloads))
+        return self.broker.publish(topic, payloads).commit
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something beside the connection; what it replies keeps its place."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def describe(self) -> bytes:
+        """Return the line of CLIENT LIST."""
+        return self.session.describe(self.stream.topic if self.stream else None)
+
+    # --- replies ----------------------------------------------------------------------------------------------
+
+    def reply(self, reply: bytes) -> None:
+        """Send `reply` after all replies before it."""
+        self._outcomes.append((None, reply, 1))
+
+    def wait_for(self, commit: Commit, reply: bytes, times: int = 1) -> None:
+        """Send `reply`, `times` over, when `commit` is done, or its error as often."""
+        self._outcomes.append((commit, reply, times))
+        if self._awaited is not commit:
+            self._awaited = commit
+            commit.add_listener(self.flush)
+
+    def flush(self) -> None:
+        """Write the replies that are ready."""
+        outcomes = self._outcomes
+        ready: list[bytes] = []
+        while outcomes:
+            commit, reply, times = outcomes[0]
+            if commit is not None:
+                if not commit.is_done:
+                    break
+                if commit.error is not None:
+                    reply = replies.error(commit.error.code, str(commit.error))
+            ready.append(reply * times)
+            outcomes.popleft()
+        if ready:
+            self._transport.write(b"".join(ready))
+        if not outcomes:
+            self._all_answered()
+
+    def _all_answered(self) -> None:
+        if self._is_closing:
+            self._transport.close()
+        elif self._uncommitted_bytes:
+            self._uncommitted_bytes = 0
+            self._adjust_reading()
+
+    def leave(self) -> None:
+        """End the stream, if there is one: its lease goes back to the front of the topic."""
+        if self.stream is not None:
+            self.stream.close()
+            self.stream = None
+
+    def close_when_sent(self) -> None:
+        """Read no more, and close when the last reply has been sent."""
+        self._is_closing = True
+        self.flush()
+
+    def _refuse(self, error: MiniqueueError) -> None:
+        log.info("connection closed", peer=self.session.peer, reason=str(error))
+        self.reply(replies.error(error.code, str(error)))
+        self.leave()
+        self._is_closing = True
+
+
+def _run_of_payloads(commands: list[Command], start: int) -> list[bytes]:
+    """Return the payloads of the PUBLISH at `start` and of those right after it for the same topic."""
+    head = commands[start][:2]
+    payloads: list[bytes] = []
+    for position in range(start, len(commands)):
+        command = commands[position]
+        if len(command) != 3 or command[:2] != head or type(command[2]) is not bytes:
+            break
+        payloads.append(command[2])
+    return payloads or [commands[start][2]]

@@ -1,0 +1,36 @@
+"""What a RESP connection remembers about its client."""
+
+from dataclasses import dataclass
+
+from miniqueue.wire.resp_replies import RESP2
+
+
+@dataclass(slots=True)
+class Session:
+    """A client, as CLIENT LIST shows it."""
+
+    id: int
+    peer: tuple[str, int] | None = None
+    protocol: int = RESP2
+    name: bytes = b""
+    library: bytes = b""
+    library_version: bytes = b""
+
+    def describe(self, topic: bytes | None) -> bytes:
+        """Return the line of CLIENT LIST."""
+        host, port = (self.peer or ("?", 0))[:2]
+        address = f"id={self.id} addr={host}:{port}".encode()
+        return b"%b name=%b db=0 resp=%d sub=%d lib-name=%b lib-ver=%b topic=%b" % (
+            address,
+            self.name,
+            self.protocol,
+            topic is not None,
+            self.library,
+            self.library_version,
+            topic or b"",
+        )
+
+    def forget(self) -> None:
+        """Be as at the start, for RESET."""
+        self.protocol = RESP2
+        self.name = b""
