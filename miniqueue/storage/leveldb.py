@@ -74,9 +74,7 @@ class LevelDBStore:
         """Return the value of `key`, or None when there is none."""
         return await self._submit(self._reader, self._get, key)
 
-    async def scan(
-        self, start: bytes, stop: bytes, *, max_items: int, max_bytes: int
-    ) -> list[tuple[bytes, bytes]]:
+    async def scan(self, start: bytes, stop: bytes, *, max_items: int, max_bytes: int) -> list[tuple[bytes, bytes]]:
         """Return the first pairs with `start <= key < stop`, in key order, within the two limits."""
         return await self._submit(self._reader, self._scan, start, stop, max_items, max_bytes)
 
@@ -106,6 +104,8 @@ class LevelDBStore:
         if os.getpid() != self._owner_pid:
             return
         if self._closing is None:
+            for worker in (self._maintenance, self._reader, self._writer):
+                worker.refuse()
             self._closing = asyncio.ensure_future(self._close())
         if not self._closing.done():
             await asyncio.shield(self._closing)
@@ -117,9 +117,7 @@ class LevelDBStore:
         if self._closing is not None:
             raise StoreClosedError
         if os.getpid() != self._owner_pid:
-            raise StorageError(
-                f"the store belongs to process {self._owner_pid}: a fork of it must not use it"
-            )
+            raise StorageError(f"the store belongs to process {self._owner_pid}: a fork of it must not use it")
         return worker.submit(function, *args)
 
     async def _close(self) -> None:
@@ -161,15 +159,11 @@ class LevelDBStore:
         except Exception as exc:
             raise translated(exc, self._opened.path) from exc
 
-    def _first_pairs(
-        self, start: bytes, stop: bytes, max_items: int, max_bytes: int
-    ) -> list[tuple[bytes, bytes]]:
+    def _first_pairs(self, start: bytes, stop: bytes, max_items: int, max_bytes: int) -> list[tuple[bytes, bytes]]:
         pairs: list[tuple[bytes, bytes]] = []
         size_bytes = 0
         # Scans are long and read once: in the block cache they would push out what `get` needs.
-        with self._database.iterator(
-            start=start, stop=stop, verify_checksums=True, fill_cache=False
-        ) as found:
+        with self._database.iterator(start=start, stop=stop, verify_checksums=True, fill_cache=False) as found:
             for pair in found:
                 pairs.append(pair)
                 size_bytes += len(pair[1])

@@ -26,9 +26,7 @@ class MemoryStore:
         self._refuse_if_closed()
         return self._values.get(key)
 
-    async def scan(
-        self, start: bytes, stop: bytes, *, max_items: int, max_bytes: int
-    ) -> list[tuple[bytes, bytes]]:
+    async def scan(self, start: bytes, stop: bytes, *, max_items: int, max_bytes: int) -> list[tuple[bytes, bytes]]:
         """Return the first pairs with `start <= key < stop`, in key order, within the two limits."""
         self._refuse_if_closed()
         pairs: list[tuple[bytes, bytes]] = []

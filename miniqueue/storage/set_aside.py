@@ -59,9 +59,7 @@ def _refuse_corruption(log: Path, damage: Damage, *, is_newest: bool) -> None:
         return
     end = damage.next_batch_offset or log.stat().st_size
     damaged_bytes = end - damage.offset
-    raise CorruptionError(
-        f"{log}: damaged at offset {damage.offset}, {damaged_bytes} bytes, in front of sound data"
-    )
+    raise CorruptionError(f"{log}: damaged at offset {damage.offset}, {damaged_bytes} bytes, in front of sound data")
 
 
 def _set_aside(log: Path, offset: int, lost: Path) -> SetAside:

@@ -75,9 +75,7 @@ def _refuse_foreign(directory: Path) -> None:
     names = {path.name for path in directory.iterdir()}
     is_unfinished = LOCK_FILE_NAME in names and names <= _LEFT_BY_UNFINISHED_CREATION
     if names and MARKER_FILE_NAME not in names and not is_unfinished:
-        raise NotAStoreError(
-            f"{directory} is neither empty nor a miniqueue store (no {MARKER_FILE_NAME} in it)"
-        )
+        raise NotAStoreError(f"{directory} is neither empty nor a miniqueue store (no {MARKER_FILE_NAME} in it)")
 
 
 def _make_directory(directory: Path) -> None:

@@ -4,6 +4,11 @@ It knows nothing of what it runs. It replaces `loop.run_in_executor`, whose seco
 cost more than this whole hand-over, and an fdatasync is only some 120 µs:
 
     loop:    submit ──► SimpleQueue ──► thread: function(*args) ──► call_soon_threadsafe ──► loop: set_result
+
+The thread needs the interpreter lock to take a call and to report it. A loop that never rests gives the lock
+up only for moments too short for another thread to wake, and then starves it: at Python's default switch
+interval of 5 ms a write took 3 s, at 0.1 ms it took 1 ms. The process should therefore
+`sys.setswitchinterval(0.0001)`.
 """
 
 import asyncio
@@ -43,9 +48,16 @@ class Worker:
             raise StoreClosedError
         return self._enqueue(function, *args)
 
-    async def stop(self, last: Callable[[], None] | None = None) -> None:
-        """Let the call under way finish, refuse those behind it, make the call `last`, end the thread."""
+    def refuse(self) -> None:
+        """Refuse every call that is not under way, those already queued included."""
         self._is_stopped = True
+
+    async def stop(self, last: Callable[[], None] | None = None) -> None:
+        """Let the call under way finish, refuse those behind it, make the call `last`, end the thread.
+
+        To be called once.
+        """
+        self.refuse()
         await self._enqueue(self._end, last)
         self._thread.join()
 
