@@ -1,0 +1,45 @@
+# `make` lists the targets. Everything runs in .venv, which is made when it is missing or pyproject.toml is newer.
+
+PYTHON ?= python3
+EXTRAS ?= dev,client
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed-$(EXTRAS)
+
+# Where a mistake would lose or mix up messages: the pure parts, and what is written to disk.
+COVERED := miniqueue/core/*,miniqueue/wire/*,miniqueue/storage/keys.py,miniqueue/storage/records.py
+COVERED_PERCENT := 95
+
+.DEFAULT_GOAL := help
+.PHONY: help install run test lint bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(INSTALLED) ## make .venv with miniqueue and its tools in it (EXTRAS=dev,client,spark for all)
+
+$(INSTALLED): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --editable '.[$(EXTRAS)]'
+	touch $@
+
+run: install ## start the broker (ARGS='-port 9000 …')
+	$(BIN)/miniqueue -human $(ARGS)
+
+test: install ## run all tests and check the coverage of core, wire and encodings (ARGS='-k resp …')
+	$(BIN)/python -m pytest --cov --cov-report= $(ARGS)
+	$(BIN)/coverage report --include='$(COVERED)' --fail-under=$(COVERED_PERCENT)
+
+lint: install ## check style and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: install ## measure it (ARGS='--help' tells what can be chosen)
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean: ## remove .venv and everything that was built or cached; keeps data/ and certs/
+	rm -rf $(VENV) build dist miniqueue.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
+	rm -rf tests/acceptance/node_modules
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,39 @@
+"""What holds for all tests: where CI is set, a test that skips itself has failed.
+
+A skip says "this machine lacks something", and the machine of the continuous integration must lack nothing.
+"""
+
+import os
+from collections.abc import Generator
+
+import pytest
+
+#: The start of a test's id, and why it may be skipped even there.
+MAY_SKIP_IN_CI: dict[str, str] = {}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if not hasattr(report, "wasxfail"):
+        _refuse_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    _refuse_skip(report)
+    return report
+
+
+def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    is_strict = os.environ.get("CI", "").lower() in ("1", "true")
+    if is_strict and report.skipped and not report.nodeid.startswith(tuple(MAY_SKIP_IN_CI)):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{report.nodeid}: nothing may be skipped in CI, but: {reason}"
