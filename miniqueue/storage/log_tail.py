@@ -62,7 +62,7 @@ def find_damage(log: bytes, *, verify_checksums: bool) -> Damage | None:
 
     Args:
       log: the whole file.
-      verify_checksums: compute every record's checksum (10 MB/s), or only follow the chain of lengths.
+      verify_checksums: compute every record's checksum (15 MB/s), or only follow the chain of lengths.
     """
     walk = _Walk(log, verify_checksums)
     while walk.offset < len(log) and walk.step():
