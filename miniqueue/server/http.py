@@ -1,0 +1,77 @@
+"""The HTTP side of the queue, as one ASGI application.
+
+    POST   /publish/{topic}      the body is one message, or with application/x-ndjson one message a line
+    POST   /subscribe/{topic}    commands in, deliveries out, on one stream (HTTP/2)
+    DELETE /{topic}              away with it
+
+Knows the broker and ASGI; knows neither sockets nor the server that calls it. The endpoints are raw ASGI: request and
+response objects would cost more than the publish, and would read the command stream to watch for a disconnect.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from miniqueue.broker import Broker
+from miniqueue.errors import MiniqueueError
+from miniqueue.server.http_publish import PublishEndpoint
+from miniqueue.server.http_subscribe import SubscribeEndpoint
+from miniqueue.server.paths import topic_of
+from miniqueue.server.replies import NOT_FOUND, OK, error_reply, not_allowed
+
+
+class HttpApp:
+    """Serves a broker to HTTP clients."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._subscribe = SubscribeEndpoint(broker)
+        self._router = Router(
+            [
+                Route("/publish/{topic}", OneMethod("POST", PublishEndpoint(broker))),
+                Route("/subscribe/{topic}", OneMethod("POST", self._subscribe)),
+                Route("/{topic}", OneMethod("DELETE", DeleteEndpoint(broker))),
+            ],
+            redirect_slashes=False,
+            default=NOT_FOUND,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "http":
+            await self._router(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close"})
+
+    def drain(self) -> None:
+        """End every subscription, its message returned to the topic; refuse new ones."""
+        self._subscribe.drain()
+
+
+class DeleteEndpoint:
+    """`DELETE /{topic}`: 200, also for a topic that does not exist."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        reply = OK
+        try:
+            await self._broker.delete_topic(topic_of(scope))
+        except MiniqueueError as error:
+            reply = error_reply(error)
+        await reply(scope, receive, send)
+
+
+class OneMethod:
+    """Lets one method through to an endpoint, and answers 405 to all others."""
+
+    def __init__(self, method: str, endpoint: ASGIApp) -> None:
+        self._endpoints: Mapping[str, ASGIApp] = MappingProxyType({method: endpoint})
+        self._refusal = not_allowed(method)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        await self._endpoints.get(scope["method"], self._refusal)(scope, receive, send)

@@ -1,0 +1,125 @@
+"""`POST /subscribe/{topic}`: a consumer on one stream, commands up, deliveries and errors down.
+
+    "INIT" "ACK" "NACK" "BACK" "DACK n" ──▶ reader ──▶ Consumer ──▶ lines ──▶ writer ──▶ {"msg":…} {"error":…}
+
+The reader acts on a command at once and never waits for the writer, so it notices at once that the client has gone,
+and the message goes back to the topic even while the writer waits for a client that does not read.
+"""
+
+import asyncio
+
+from starlette.types import Receive, Scope, Send
+
+from miniqueue.broker import Broker
+from miniqueue.core.lease import Lease
+from miniqueue.errors import DrainingError, MiniqueueError
+from miniqueue.server.http_commands import execute
+from miniqueue.server.paths import topic_of
+from miniqueue.server.replies import JSON_LINES, error_reply, start_message
+from miniqueue.wire.json_lines import CommandDecoder, encode_delivery, encode_error
+
+#: A client that causes more than this without reading is cut off; a delivery is one line, and one at a time is out.
+MAX_UNSENT_LINES = 1024
+
+_START = start_message(200, [(b"content-type", JSON_LINES)])
+
+
+class SubscribeEndpoint:
+    """Gives every request a consumer of its own, for as long as the request goes on."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._subscriptions: set[Subscription] = set()
+        self._is_draining = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        try:
+            if self._is_draining:
+                raise DrainingError
+            subscription = Subscription(self._broker, topic_of(scope))
+        except MiniqueueError as error:
+            await error_reply(error)(scope, receive, send)
+            return
+        self._subscriptions.add(subscription)
+        try:
+            await subscription.run(receive, send)
+        finally:
+            self._subscriptions.discard(subscription)
+
+    def drain(self) -> None:
+        """End every subscription now, and refuse new ones."""
+        self._is_draining = True
+        for subscription in self._subscriptions:
+            subscription.end()
+
+
+class Subscription:
+    """One consumer and the two directions of its stream."""
+
+    def __init__(self, broker: Broker, topic: bytes) -> None:
+        self._consumer = broker.consumer(topic, self._deliver, self._fail)
+        self._decoder = CommandDecoder()
+        self._unsent_lines: list[bytes] = []
+        self._is_ended = False
+        self._has_news = asyncio.Event()
+
+    async def run(self, receive: Receive, send: Send) -> None:
+        """Serve the stream until the client or `end` ends it."""
+        async with asyncio.TaskGroup() as tasks:
+            reader = tasks.create_task(self._read(receive))
+            try:
+                await send(_START)
+                await self._write(send)
+            finally:
+                self.end()
+                reader.cancel()
+
+    def end(self) -> None:
+        """Return the message and let the stream end after what is still to be sent."""
+        self._consumer.close()
+        self._is_ended = True
+        self._has_news.set()
+
+    async def _read(self, receive: Receive) -> None:
+        more_body = True
+        try:
+            while more_body:
+                message = await receive()
+                more_body = message.get("more_body", False)
+                self._execute(message.get("body", b""))
+        finally:
+            self.end()
+
+    def _execute(self, chunk: bytes) -> None:
+        for command in self._decoder.feed(chunk):
+            if self._is_ended:
+                return
+            try:
+                execute(self._consumer, command)
+            except MiniqueueError as error:
+                self._fail(error)
+        if self._decoder.error is not None:
+            self._fail(self._decoder.error)
+            self.end()
+
+    async def _write(self, send: Send) -> None:
+        while not self._is_ended or self._unsent_lines:
+            await self._has_news.wait()
+            self._has_news.clear()
+            lines, self._unsent_lines = self._unsent_lines, []
+            if lines:
+                await send({"type": "http.response.body", "body": b"".join(lines), "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    def _deliver(self, lease: Lease) -> None:
+        self._put(encode_delivery(lease.payloads[0], lease.counts.dacks))
+
+    def _fail(self, error: MiniqueueError) -> None:
+        self._put(encode_error(str(error)))
+
+    def _put(self, line: bytes) -> None:
+        self._unsent_lines.append(line)
+        self._has_news.set()
+        if len(self._unsent_lines) > MAX_UNSENT_LINES:
+            self.end()

@@ -1,0 +1,117 @@
+"""Listening sockets, and Hypercorn on them.
+
+We bind, so that a port that is taken is reported by us before anything has started; Hypercorn serves. It is
+configured as its faults demand (`h2guard`): no limit of requests on a connection, because reaching it drops those
+under way, and no read timeout, because it stops reading and leaves the handler running.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import structlog
+from hypercorn.asyncio import serve
+from hypercorn.config import Config
+from hypercorn.logging import Logger
+from starlette.types import ASGIApp
+
+from miniqueue.errors import ListenError
+from miniqueue.server import h2guard
+from miniqueue.server.security import server_tls_context
+
+BACKLOG = 1024
+KEEP_ALIVE_SECONDS = 75.0
+GRACEFUL_SECONDS = 10.0
+TLS_HANDSHAKE_SECONDS = 10.0
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that accepts connections to `host`, an address or a name; port 0 takes any free one.
+
+    Raises ListenError with the host, the port and the reason.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except OSError as exc:
+        raise ListenError(host, port, exc.strerror or str(exc)) from exc
+
+
+async def serve_https(
+    app: ASGIApp,
+    listener: socket.socket,
+    cert: Path,
+    key: Path,
+    shutdown_trigger: Callable[[], Awaitable[object]],
+) -> None:
+    """Serve HTTP/2 and HTTP/1.1 over TLS until `shutdown_trigger` returns; takes the socket over.
+
+    Requests under way then have `GRACEFUL_SECONDS` to end.
+
+    Raises CertificateError.
+    """
+    config = _TlsConfig(server_tls_context(cert, key))
+    config.certfile, config.keyfile = str(cert), str(key)
+    await _serve(app, listener, config, shutdown_trigger)
+
+
+async def serve_plain(app: ASGIApp, listener: socket.socket, shutdown_trigger: Callable[[], Awaitable[object]]) -> None:
+    """Serve HTTP/1.1, and HTTP/2 to those who know, without TLS; otherwise as `serve_https`."""
+    await _serve(app, listener, _QueueConfig(), shutdown_trigger)
+
+
+async def _serve(
+    app: ASGIApp,
+    listener: socket.socket,
+    config: Config,
+    shutdown_trigger: Callable[[], Awaitable[object]],
+) -> None:
+    h2guard.install()
+    config.bind = [f"fd://{listener.detach()}"]
+    try:
+        await serve(app, config, shutdown_trigger=shutdown_trigger, mode="asgi")  # type: ignore[arg-type] # same calls, other type names
+    except asyncio.CancelledError:
+        # Hypercorn raises it of its own accord when it had to break off requests at the end.
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+
+
+class _QueueConfig(Config):
+    accesslog = None
+    backlog = BACKLOG
+    graceful_timeout = GRACEFUL_SECONDS
+    h2_max_concurrent_streams = 100
+    h2_max_header_list_size = 8192
+    include_server_header = False
+    keep_alive_max_requests = 2**31 - 1
+    keep_alive_timeout = KEEP_ALIVE_SECONDS
+    max_app_queue_size = 64
+    ssl_handshake_timeout = TLS_HANDSHAKE_SECONDS
+
+
+class _TlsConfig(_QueueConfig):
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._context = context
+
+    def create_ssl_context(self) -> ssl.SSLContext:
+        return self._context
+
+
+class _StructuredLog(Logger):
+    """Hypercorn's errors, among our own; what it says at a start we say ourselves."""
+
+    def __init__(self, config: Config) -> None:
+        self.access_logger = None
+        self.error_logger = structlog.get_logger("hypercorn")
+
+    async def access(self, *arguments: object) -> None:
+        """Say nothing."""
+
+    async def info(self, message: str, *arguments: object) -> None:
+        """Say nothing."""
+
+
+_QueueConfig.logger_class = _StructuredLog

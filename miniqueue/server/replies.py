@@ -1,0 +1,85 @@
+"""Whole HTTP replies, prepared once, and the one table from errors to HTTP status.
+
+A reply is an ASGI application of its own. Success replies are made at import, so that answering a request
+costs two calls and nothing else.
+"""
+
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import TypeAlias
+
+import orjson
+from starlette.types import Message, Receive, Scope, Send
+
+from miniqueue.errors import MiniqueueError, PayloadTooLargeError, RequestError, UnavailableError
+
+Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
+
+JSON = b"application/json"
+JSON_LINES = b"application/x-ndjson"
+PLAIN_TEXT = b"text/plain; charset=utf-8"
+
+#: The status of an error is that of the first of its classes, most special first, which stands here.
+STATUS: Mapping[type[BaseException], HTTPStatus] = MappingProxyType(
+    {
+        PayloadTooLargeError: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        RequestError: HTTPStatus.BAD_REQUEST,
+        UnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
+        MiniqueueError: HTTPStatus.INTERNAL_SERVER_ERROR,
+    }
+)
+_RETRY_SOON = ((b"retry-after", b"1"),)
+
+
+class Reply:
+    """A status with a whole body; callable as an ASGI application, any number of times."""
+
+    __slots__ = ("_body", "_start")
+
+    def __init__(self, status: int, body: bytes = b"", content_type: bytes = b"", headers: Headers = ()) -> None:
+        self._start: Message = start_message(
+            status, [*_content_type(content_type), (b"content-length", b"%d" % len(body)), *headers]
+        )
+        self._body: Message = {"type": "http.response.body", "body": body}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request with this."""
+        await send(self._start)
+        await send(self._body)
+
+
+def start_message(status: int, headers: list[tuple[bytes, bytes]]) -> Message:
+    """Return the ASGI message that begins a reply."""
+    return {"type": "http.response.start", "status": status, "headers": headers}
+
+
+def _content_type(content_type: bytes) -> Headers:
+    return [(b"content-type", content_type)] if content_type else []
+
+
+CREATED = Reply(HTTPStatus.CREATED)
+OK = Reply(HTTPStatus.OK)
+NOT_FOUND = Reply(HTTPStatus.NOT_FOUND, b"404 page not found\n", PLAIN_TEXT)
+
+
+def not_allowed(allowed_method: str) -> Reply:
+    """Return the reply to a request whose path is known and whose method is not."""
+    return Reply(HTTPStatus.METHOD_NOT_ALLOWED, headers=[(b"allow", allowed_method.encode())])
+
+
+def json_reply(status: int, content: object, headers: Headers = ()) -> Reply:
+    """Return a reply whose body is `content` as JSON."""
+    return Reply(status, orjson.dumps(content), JSON, headers)
+
+
+def error_reply(error: MiniqueueError) -> Reply:
+    """Return the reply that tells a client what went wrong: `{"error": text}`."""
+    status = status_of(error)
+    headers = _RETRY_SOON if status == HTTPStatus.SERVICE_UNAVAILABLE else ()
+    return json_reply(status, {"error": str(error)}, headers)
+
+
+def status_of(error: MiniqueueError) -> HTTPStatus:
+    """Return the HTTP status that fits an error."""
+    return next(STATUS[cls] for cls in type(error).__mro__ if cls in STATUS)
