@@ -1,7 +1,6 @@
 """The LevelDB store: the contract, what survives reopening, what happens after a fault and while closing."""
 
 import asyncio
-import contextlib
 import tempfile
 import threading
 from pathlib import Path
@@ -18,6 +17,7 @@ from miniqueue.storage.store_lock import StoreLock
 from miniqueue.storage.sync_mode import SyncMode
 from miniqueue.storage.worker import Worker
 from tests.storage.contract import END, NO_LIMIT, StoreContract, everything
+from tests.storage.fake_database import FakeDatabase
 
 
 class TestLevelDBStore(StoreContract):
@@ -57,59 +57,6 @@ def test_random_operations_and_reopening_agree_with_a_dict(steps):
 
     with tempfile.TemporaryDirectory() as path:
         asyncio.run(body(Path(path) / "store"))
-
-
-class FakeDatabase:
-    """Counts what reaches it; fails when told to; holds up writes until `may_write` is set."""
-
-    def __init__(self) -> None:
-        self.writes: list[list[bytes]] = []
-        self.failure: Exception | None = None
-        self.may_write = threading.Event()
-        self.may_write.set()
-        self.is_writing = threading.Event()
-        self.is_closed = False
-
-    @contextlib.contextmanager
-    def write_batch(self, *, transaction, sync):
-        assert transaction
-        self.is_writing.set()
-        assert self.may_write.wait(10)
-        batch = FakeBatch()
-        yield batch
-        self._fail_if_told()
-        self.writes.append(batch.keys)
-
-    def get(self, key, *, verify_checksums):
-        assert verify_checksums
-        self._fail_if_told()
-        return b"value"
-
-    def iterator(self, *, start, stop, verify_checksums, fill_cache):
-        assert verify_checksums
-        self._fail_if_told()
-        return contextlib.nullcontext(iter([(start, b"value")]))
-
-    def compact_range(self, *, start, stop):
-        self._fail_if_told()
-
-    def close(self):
-        self.is_closed = True
-
-    def _fail_if_told(self):
-        if self.failure is not None:
-            raise self.failure
-
-
-class FakeBatch:
-    def __init__(self) -> None:
-        self.keys: list[bytes] = []
-
-    def put(self, key, value):
-        self.keys.append(key)
-
-    def delete(self, key):
-        self.keys.append(key)
 
 
 @pytest.fixture

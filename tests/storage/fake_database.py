@@ -1,0 +1,57 @@
+"""A database that fails and waits when a test tells it to."""
+
+import contextlib
+import threading
+
+
+class FakeDatabase:
+    """Counts what reaches it; fails when told to; holds up writes until `may_write` is set."""
+
+    def __init__(self) -> None:
+        self.writes: list[list[bytes]] = []
+        self.failure: Exception | None = None
+        self.may_write = threading.Event()
+        self.may_write.set()
+        self.is_writing = threading.Event()
+        self.is_closed = False
+
+    @contextlib.contextmanager
+    def write_batch(self, *, transaction, sync):
+        assert transaction
+        self.is_writing.set()
+        assert self.may_write.wait(10)
+        batch = FakeBatch()
+        yield batch
+        self._fail_if_told()
+        self.writes.append(batch.keys)
+
+    def get(self, key, *, verify_checksums):
+        assert verify_checksums
+        self._fail_if_told()
+        return b"value"
+
+    def iterator(self, *, start, stop, verify_checksums, fill_cache):
+        assert verify_checksums
+        self._fail_if_told()
+        return contextlib.nullcontext(iter([(start, b"value")]))
+
+    def compact_range(self, *, start, stop):
+        self._fail_if_told()
+
+    def close(self):
+        self.is_closed = True
+
+    def _fail_if_told(self):
+        if self.failure is not None:
+            raise self.failure
+
+
+class FakeBatch:
+    def __init__(self) -> None:
+        self.keys: list[bytes] = []
+
+    def put(self, key, value):
+        self.keys.append(key)
+
+    def delete(self, key):
+        self.keys.append(key)
