@@ -1,0 +1,75 @@
+"""The `miniqueue` command: reads the configuration, runs the broker, and turns failures into exit codes.
+
+    0   stopped by a signal, or only asked for help or the version
+    65  the store is damaged, or something else is in its directory
+    69  a port is in use or cannot be listened on
+    70  the store failed and could not be reopened
+    71  the store cannot be opened for another reason, such as missing rights or a full disk
+    73  another process has the store open
+    77  the certificate or its key cannot be used
+    78  the configuration is wrong
+
+The numbers are those of sysexits.h where one fits.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from miniqueue import __version__
+from miniqueue.errors import (
+    CertificateError,
+    ConfigError,
+    CorruptionError,
+    FormatVersionError,
+    ListenError,
+    MiniqueueError,
+    NotAStoreError,
+    StorageError,
+    StoreFailedError,
+    StoreInUseError,
+)
+from miniqueue.server.config import Config, Question, load
+from miniqueue.server.usage import usage
+
+#: The first class that fits gives the code.
+EXIT_CODES: tuple[tuple[type[MiniqueueError], int], ...] = (
+    (CertificateError, 77),
+    (ConfigError, 78),
+    (ListenError, 69),
+    (StoreFailedError, 70),
+    (StoreInUseError, 73),
+    (CorruptionError, 65),
+    (FormatVersionError, 65),
+    (NotAStoreError, 65),
+    (StorageError, 71),
+)
+
+
+def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    try:
+        config = load(sys.argv[1:] if argv is None else argv, os.environ if environ is None else environ)
+        if isinstance(config, Question):
+            print(
+                usage() if config is Question.HELP else f"miniqueue {__version__}",
+                end="" if config is Question.HELP else "\n",
+            )
+            return 0
+        _serve(config)
+    except MiniqueueError as exc:
+        return _report(exc)
+    return 0
+
+
+def _serve(config: Config) -> None:
+    from miniqueue.server.run import run  # noqa: PLC0415 - help and configuration errors need not wait for it
+
+    run(config)
+
+
+def _report(error: MiniqueueError) -> int:
+    problems = error.problems if isinstance(error, ConfigError) else [str(error)]
+    for problem in problems:
+        print(f"miniqueue: {problem}", file=sys.stderr)
+    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1)

@@ -1,0 +1,166 @@
+"""Composition: one event loop, one store, one broker, three listeners; from the first bind to the last commit.
+
+    start   certificates ─ sockets ─ store ─ broker ─ listeners ─ "ready"
+    stop    no new connections ─ streams end, leases return ─ last commit ─ store closed
+
+Sockets are bound before the store is opened, so a port in use is found out before anything is touched.
+"""
+
+import asyncio
+import signal
+import sys
+from datetime import UTC, datetime
+from functools import partial
+from socket import socket
+
+import structlog
+import uvloop
+
+from miniqueue import __version__
+from miniqueue.broker import Broker, SystemClock
+from miniqueue.errors import StoreFailedError
+from miniqueue.server import logs
+from miniqueue.server.config import Config
+from miniqueue.server.http import HttpApp
+from miniqueue.server.listening import listen, serve_https, serve_plain
+from miniqueue.server.monitor import MonitorApp
+from miniqueue.server.resp import RespServer
+from miniqueue.server.security import Certificates, ensure_certificates
+from miniqueue.storage.leveldb import LevelDBStore
+from miniqueue.storage.memory import MemoryStore
+from miniqueue.storage.port import Store
+from miniqueue.storage.sync_mode import SyncMode
+
+log = structlog.get_logger()
+
+LOOPBACK = "127.0.0.1"
+#: How long a thread that works in Python keeps the others waiting: the store's threads must get their turn soon.
+SWITCH_INTERVAL_SECONDS = 0.0001
+#: How long a stop may take before whatever still hangs is cut off.
+STOP_SECONDS = 8.0
+
+
+def run(config: Config) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+      CertificateError, ListenError, StorageError: it could not start.
+      StoreFailedError: the store failed and could not be reopened.
+    """
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    logs.configure(config.level, config.human)
+    certificates = ensure_certificates(
+        config.cert, config.key, may_create=config.has_default_certificate, now=datetime.now(UTC)
+    )
+    _report_certificates(certificates)
+    uvloop.run(_serve(config, certificates))
+
+
+def _report_certificates(certificates: Certificates) -> None:
+    if certificates.created:
+        log.info("certificates made", files=[str(path) for path in certificates.created], trust=certificates.hint)
+    if certificates.warning:
+        log.warning("certificate", problem=certificates.warning)
+
+
+async def _serve(config: Config, certificates: Certificates) -> None:
+    with (
+        listen(config.host, config.port) as https,
+        listen(config.host, config.resp_port) as resp,
+        listen(LOOPBACK, config.monitor_port) as plain,
+    ):
+        broker = _make_broker(config)
+        await broker.start()
+        try:
+            await _Listeners(config, certificates, broker).run(https, resp, plain)
+        finally:
+            await broker.stop()
+    if broker.failed.done():
+        raise StoreFailedError(str(broker.failed.result()))
+
+
+def _make_broker(config: Config) -> Broker:
+    return Broker(
+        partial(_open_store, config),
+        clock=SystemClock(),
+        max_message_bytes=config.max_message_bytes,
+        period_seconds=config.period_seconds,
+        sync_interval_seconds=config.sync_interval_seconds if config.sync == "interval" else None,
+    )
+
+
+async def _open_store(config: Config) -> Store:
+    if config.storage == "memory":
+        return MemoryStore()
+    store = await LevelDBStore.open(config.db, sync=SyncMode(config.sync))
+    for torn in store.set_aside:
+        log.warning(
+            "the unacknowledged end of a log was damaged and has been set aside",
+            file=str(torn.file),
+            offset=torn.offset,
+            size_bytes=torn.size_bytes,
+            copy=str(torn.copy),
+        )
+    return store
+
+
+class _Listeners:
+    """The three listeners of one broker, from ready to drained."""
+
+    def __init__(self, config: Config, certificates: Certificates, broker: Broker) -> None:
+        self._certificates = certificates
+        self._broker = broker
+        self._http = HttpApp(broker)
+        self._resp = RespServer(broker, _shown_parameters(config))
+        self._stopping = asyncio.Event()
+
+    async def run(self, https: socket, resp: socket, plain: socket) -> None:
+        """Serve until a signal arrives or the store has failed for good."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopping.set)
+        self._broker.failed.add_done_callback(lambda _: self._stopping.set())
+        listener = await loop.create_server(self._resp, sock=resp)
+        serving = [
+            asyncio.create_task(
+                serve_https(self._http, https, self._certificates.cert, self._certificates.key, self._stopping.wait)
+            ),
+            asyncio.create_task(serve_plain(MonitorApp(self._broker), plain, self._stopping.wait)),
+        ]
+        log.info(
+            "ready",
+            version=__version__,
+            https=https.getsockname()[1],
+            resp=resp.getsockname()[1],
+            monitor=plain.getsockname()[1],
+        )
+        await asyncio.wait([asyncio.create_task(self._stopping.wait()), *serving], return_when="FIRST_COMPLETED")
+        listener.close()
+        await self._drain(serving)
+
+    async def _drain(self, serving: list[asyncio.Task[None]]) -> None:
+        """Let every stream end and its lease return, but not for ever."""
+        log.info("stopping")
+        self._stopping.set()
+        self._resp.drain()
+        self._http.drain()
+        _done, hanging = await asyncio.wait(serving, timeout=STOP_SECONDS)
+        for task in hanging:
+            log.warning("a listener did not stop in time", seconds=STOP_SECONDS)
+            task.cancel()
+        for outcome in await asyncio.gather(*serving, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                log.error("a listener failed", error=repr(outcome))
+
+
+def _shown_parameters(config: Config) -> dict[str, str]:
+    """Return what CONFIG GET shows, under the names that Redis tools ask for."""
+    return {
+        "port": str(config.resp_port),
+        "dir": str(config.db.absolute()),
+        "save": "",
+        "appendonly": "no" if config.storage == "memory" else "yes",
+        "appendfsync": {"always": "always", "interval": "everysec", "never": "no"}[config.sync],
+        "proto-max-bulk-len": str(config.max_message_bytes),
+        "databases": "1",
+    }
