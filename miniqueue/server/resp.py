@@ -84,6 +84,7 @@ class RespConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave the server; what was leased goes to the front of its topic."""
+        self._is_closing = True
         del self.server.connections[self.session.id]
         self._outcomes.clear()
         self.leave()

@@ -46,8 +46,12 @@ class Stream:
         self._otherwise = otherwise
 
     def start(self) -> None:
-        """Ask for the first message; raises StorageError when the topic cannot be read."""
-        self._consumer.request()
+        """Ask for the first message; raises StorageError, and is closed then, when the topic cannot be read."""
+        try:
+            self._consumer.request()
+        except MiniqueueError:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Return what is held to the front."""

@@ -1,0 +1,189 @@
+"""The RESP commands that are about the connection: what Redis clients say before they get to work."""
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from miniqueue import __version__
+from miniqueue.errors import RequestError
+from miniqueue.server.resp_errors import ArityError, NoProtocolError, WrongPasswordError, shown, unknown_subcommand
+from miniqueue.server.resp_session import Session
+from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.resp_parser import Command
+
+if TYPE_CHECKING:
+    from miniqueue.server.resp import RespConnection
+
+
+def ping(connection: "RespConnection", command: Command) -> bytes:
+    """Answer PONG, or what was sent."""
+    if len(command) > 2:
+        raise ArityError(1)
+    return replies.bulk(command[1]) if len(command) == 2 else replies.PONG
+
+
+def echo(connection: "RespConnection", command: Command) -> bytes:
+    """Answer what was sent."""
+    return replies.bulk(command[1])
+
+
+def hello(connection: "RespConnection", command: Command) -> bytes:
+    """Choose the protocol version, and answer who this is."""
+    session = connection.session
+    if len(command) > 1:
+        if command[1] not in (b"2", b"3"):
+            raise NoProtocolError
+        _hello_options(session, command[2:])
+        session.protocol = int(command[1])
+    return replies.encode(
+        {
+            "server": "miniqueue",
+            "version": __version__,
+            "proto": session.protocol,
+            "id": session.id,
+            "mode": "standalone",
+            "role": "master",
+            "modules": [],
+        },
+        session.protocol,
+    )
+
+
+def _hello_options(session: Session, options: list[bytes]) -> None:
+    while options:
+        word, *options = options
+        if word.upper() == b"AUTH" and len(options) >= 2:
+            _check_user(options[0])
+            options = options[2:]
+        elif word.upper() == b"SETNAME" and options:
+            session.name = _client_word(options[0])
+            options = options[1:]
+        else:
+            raise RequestError(f"syntax error in HELLO option '{shown(word)}'")
+
+
+def auth(connection: "RespConnection", command: Command) -> bytes:
+    """Let the client in."""
+    if len(command) > 3:
+        raise ArityError(3)
+    if len(command) == 2:
+        raise RequestError("AUTH called without any password configured: this broker has no users")
+    _check_user(command[1])
+    return replies.OK
+
+
+def _check_user(user: bytes) -> None:
+    """Let in the one user that a broker without users has: as in Redis, `default`, with any password."""
+    if user != b"default":
+        raise WrongPasswordError
+
+
+def select(connection: "RespConnection", command: Command) -> bytes:
+    """Choose the only database there is."""
+    if command[1] != b"0":
+        raise RequestError("DB index is out of range")
+    return replies.OK
+
+
+def client(connection: "RespConnection", command: Command) -> bytes:
+    """Carry out a subcommand of CLIENT."""
+    run = _CLIENT_SUBCOMMANDS.get((command[1].upper(), len(command)))
+    if run is None:
+        raise unknown_subcommand(command)
+    return run(connection, command)
+
+
+def _client_getname(connection: "RespConnection", command: Command) -> bytes:
+    return replies.encode(connection.session.name or None, connection.session.protocol)
+
+
+def _client_setname(connection: "RespConnection", command: Command) -> bytes:
+    connection.session.name = _client_word(command[2])
+    return replies.OK
+
+
+def _client_setinfo(connection: "RespConnection", command: Command) -> bytes:
+    session, value = connection.session, _client_word(command[3])
+    match command[2].upper():
+        case b"LIB-NAME":
+            session.library = value
+        case b"LIB-VER":
+            session.library_version = value
+        case _:
+            raise RequestError(f"unrecognized option '{shown(command[2])}'")
+    return replies.OK
+
+
+def _client_list(connection: "RespConnection", command: Command) -> bytes:
+    lines = [other.describe() + b"\n" for other in connection.server.connections.values()]
+    return replies.bulk(b"".join(lines))
+
+
+def _client_word(word: bytes) -> bytes:
+    if not all(33 <= byte <= 126 for byte in word) or len(word) > 255:
+        raise RequestError("client names cannot contain spaces, newlines or special characters")
+    return word
+
+
+_CLIENT_SUBCOMMANDS: "dict[tuple[bytes, int], Callable[[RespConnection, Command], bytes]]" = {
+    (b"ID", 2): lambda connection, _: replies.integer(connection.session.id),
+    (b"GETNAME", 2): _client_getname,
+    (b"SETNAME", 3): _client_setname,
+    (b"SETINFO", 4): _client_setinfo,
+    (b"LIST", 2): _client_list,
+    (b"NO-EVICT", 3): lambda *_: replies.OK,
+    (b"NO-TOUCH", 3): lambda *_: replies.OK,
+}
+
+
+def config(connection: "RespConnection", command: Command) -> bytes:
+    """Answer the settings whose names fit."""
+    if command[1].upper() != b"GET" or len(command) < 3:
+        raise unknown_subcommand(command)
+    patterns = [pattern.decode("utf-8", "replace").lower() for pattern in command[2:]]
+    found: dict[replies.Value, replies.Value] = {
+        name: value
+        for name, value in connection.server.parameters.items()
+        if any(fnmatchcase(name, pattern) for pattern in patterns)
+    }
+    return replies.encode(found, connection.session.protocol)
+
+
+def info(connection: "RespConnection", command: Command) -> bytes:
+    """Answer how the broker is, in the form of Redis."""
+    broker, server = connection.broker, connection.server
+    stats = broker.stats().values()
+    lines = [
+        "# Server",
+        f"redis_version:miniqueue_v{__version__}",
+        "redis_mode:standalone",
+        f"tcp_port:{server.parameters.get('port', '')}",
+        "",
+        "# Clients",
+        f"connected_clients:{len(server.connections)}",
+        "",
+        "# Persistence",
+        "loading:0",
+        f"refusal:{broker.refusal.code if broker.refusal else ''}",
+        "",
+        "# Topics",
+        f"topics:{len(broker.topics())}",
+        f"messages:{sum(topic.ready + topic.leased + topic.delayed for topic in stats)}",
+        "",
+    ]
+    return replies.bulk("\r\n".join(lines).encode())
+
+
+def reset(connection: "RespConnection", command: Command) -> bytes:
+    """Leave the stream, and forget what the client said about itself."""
+    connection.leave()
+    connection.session.forget()
+    return replies.simple("RESET")
+
+
+def quit(connection: "RespConnection", command: Command) -> bytes:
+    """Answer what was asked before, then close."""
+    connection.reply(replies.OK)
+    connection.leave()
+    connection.close_when_sent()
+    return b""
