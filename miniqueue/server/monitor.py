@@ -1,0 +1,87 @@
+"""What operators and their tools ask, over plain HTTP on loopback.
+
+    GET /healthz    200 while the process answers at all
+    GET /readyz     200 when it takes messages; 503 with the reasons otherwise
+    GET /metrics    for Prometheus, in its text format
+    GET /stats      the same counts as JSON
+
+Knows the broker's counts; knows neither the messages nor the queue's own protocols.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
+from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
+
+from miniqueue import __version__
+from miniqueue.broker import Broker
+from miniqueue.server.http import OneMethod
+from miniqueue.server.metrics import BrokerCollector
+from miniqueue.server.replies import NOT_FOUND, Reply, json_reply
+
+
+class MonitorApp:
+    """Tells how a broker is, as an ASGI application."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._started_at_seconds = time.monotonic()
+        self._registry = CollectorRegistry()
+        self._registry.register(BrokerCollector(broker))
+        ProcessCollector(registry=self._registry)
+        pages = {"/healthz": self.health, "/readyz": self.readiness, "/metrics": self.metrics, "/stats": self.stats}
+        self._router = Router(
+            [Route(path, OneMethod("GET", Page(make_reply))) for path, make_reply in pages.items()],
+            redirect_slashes=False,
+            default=NOT_FOUND,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "http":
+            await self._router(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close"})
+
+    def health(self) -> Reply:
+        """Return that the process answers."""
+        return json_reply(200, {"status": "ok"})
+
+    def readiness(self) -> Reply:
+        """Return whether messages are taken and delivered, and if not, why."""
+        reasons = [str(self._broker.refusal())] if self._broker.refusal is not None else []
+        reasons += [f"topic {name.decode()}: {fault}" for name, fault in self._broker.faults().items()]
+        if reasons:
+            return json_reply(503, {"status": "not ready", "reasons": reasons})
+        return json_reply(200, {"status": "ok"})
+
+    def metrics(self) -> Reply:
+        """Return the metrics in Prometheus' text format."""
+        return Reply(200, generate_latest(self._registry), CONTENT_TYPE_LATEST.encode())
+
+    def stats(self) -> Reply:
+        """Return version, uptime and the counts of every topic; counts are of messages, or as their names say."""
+        refusal = self._broker.refusal
+        return json_reply(
+            200,
+            {
+                "version": __version__,
+                "uptime_seconds": round(time.monotonic() - self._started_at_seconds, 3),
+                "refusal": None if refusal is None else refusal.code,
+                "topics": {name.decode(): asdict(stats) for name, stats in self._broker.stats().items()},
+            },
+        )
+
+
+class Page:
+    """An endpoint whose reply is made anew for every request."""
+
+    def __init__(self, make_reply: Callable[[], Reply]) -> None:
+        self._make_reply = make_reply
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        await self._make_reply()(scope, receive, send)
