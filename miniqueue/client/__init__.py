@@ -1,0 +1,24 @@
+"""A client of miniqueue over HTTP/2, for asyncio.
+
+async with await connect("localhost", 8080, cafile="certs/ca.pem") as client:
+await client.publish("orders", b"one")
+async with client.subscribe("orders") as subscription:
+async for delivery in subscription:
+print(delivery.payload)
+subscription.ack()
+"""
+
+from miniqueue.client.duplex import Client, connect
+from miniqueue.client.subscription import Delivery, Subscription
+from miniqueue.errors import ClientError, ConnectError, DisconnectedError, ServerError
+
+__all__ = [
+    "Client",
+    "ClientError",
+    "ConnectError",
+    "Delivery",
+    "DisconnectedError",
+    "ServerError",
+    "Subscription",
+    "connect",
+]

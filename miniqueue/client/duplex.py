@@ -1,0 +1,165 @@
+"""The client: what a program says to a miniqueue server over HTTP/2."""
+
+import asyncio
+import base64
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from itertools import islice
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote
+
+import orjson
+
+from miniqueue.client.connection import Connection
+from miniqueue.client.stream import Stream
+from miniqueue.client.subscription import Subscription
+from miniqueue.errors import ConnectError, ServerError
+
+LINES_PER_WRITE = 1024
+
+
+async def connect(
+    host: str, port: int, *, cafile: str | None = None, ssl_context: ssl.SSLContext | None = None
+) -> "Client":
+    """Connect to a server.
+
+    Args:
+      host: name or address, which the server's certificate must be for.
+      port: of the HTTP listener.
+      cafile: PEM; whom to trust instead of the system's authorities.
+      ssl_context: used as it is, instead of one made with `cafile`; it must offer h2 by ALPN.
+
+    Raises ConnectError.
+    """
+    try:
+        context = ssl_context or _make_context(cafile)
+        _, connection = await asyncio.get_running_loop().create_connection(Connection, host, port, ssl=context)
+    except OSError as exc:  # ssl.SSLError is one
+        raise ConnectError(f"cannot connect to {host}:{port}: {exc}") from exc
+    await connection.ready()
+    return Client(connection, f"{host}:{port}".encode())
+
+
+def _make_context(cafile: str | None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=cafile)
+    context.set_alpn_protocols(["h2"])
+    return context
+
+
+class Client:
+    """One connection to a server; any number of tasks may use it at the same time."""
+
+    def __init__(self, connection: Connection, authority: bytes) -> None:
+        self._connection = connection
+        self._authority = authority
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; what is under way on it fails. Safe to call twice."""
+        self._connection.close()
+
+    async def publish(self, topic: str | bytes, payload: bytes) -> None:
+        """Publish one message; it is durable on return.
+
+        Raises:
+          ServerError: it was refused, or with status 503 its fate may be unknown.
+          DisconnectedError: its fate is unknown.
+        """
+        await self._exchange(b"POST", _path("/publish/", topic), payload)
+
+    async def delete_topic(self, topic: str | bytes) -> None:
+        """Delete a topic, if it exists; raises ServerError, DisconnectedError."""
+        await self._exchange(b"DELETE", _path("/", topic), b"")
+
+    async def publish_lines(self, topic: str | bytes, payloads: Iterable[bytes]) -> AsyncIterator[str | ServerError]:
+        """Publish many messages on one stream; yield for each, in order, its id or why it was refused.
+
+        Raises:
+          ServerError: all of them were refused.
+          DisconnectedError: the fate of those not answered is unknown.
+        """
+        stream = await self._begin(b"POST", _path("/publish/", topic), (b"content-type", b"application/x-ndjson"))
+        sending = asyncio.create_task(_send_lines(stream, payloads))
+        try:
+            await _check(stream)
+            rest = b""
+            while chunk := await stream.read():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for answer in map(orjson.loads, lines):
+                    yield answer["id"] if "id" in answer else ServerError(answer["error"])
+        finally:
+            sending.cancel()
+            stream.close()
+            await asyncio.gather(sending, return_exceptions=True)
+
+    def subscribe(self, topic: str | bytes) -> Subscription:
+        """Return a consumer of a topic, to be used with `async with`."""
+        return Subscription(lambda: self._begin_subscription(topic))
+
+    async def _begin_subscription(self, topic: str | bytes) -> Stream:
+        stream = await self._begin(b"POST", _path("/subscribe/", topic))
+        await _check(stream)
+        return stream
+
+    async def _exchange(self, method: bytes, path: bytes, body: bytes) -> None:
+        stream = await self._begin(method, path)
+        try:
+            stream.write(body, is_last=True)
+            await _check(stream)
+            await stream.read_all()
+        finally:
+            stream.close()
+
+    async def _begin(self, method: bytes, path: bytes, *headers: tuple[bytes, bytes]) -> Stream:
+        return await self._connection.begin(
+            [
+                (b":method", method),
+                (b":scheme", b"https"),
+                (b":authority", self._authority),
+                (b":path", path),
+                *headers,
+            ]
+        )
+
+
+async def _check(stream: Stream) -> None:
+    """Raise ServerError unless the server agrees."""
+    status = await stream.response()
+    if status >= 300:
+        body = await stream.read_all()
+        stream.close()
+        raise ServerError(_error_text(body), status)
+
+
+def _error_text(body: bytes) -> str:
+    try:
+        return str(orjson.loads(body)["error"])
+    except (ValueError, TypeError, KeyError):
+        return body.decode("utf-8", "replace").strip()
+
+
+async def _send_lines(stream: Stream, payloads: Iterable[bytes]) -> None:
+    remaining = iter(payloads)
+    while batch := list(islice(remaining, LINES_PER_WRITE)):
+        stream.write(b"".join(map(_line, batch)))
+        await stream.drain()
+    stream.write(b"", is_last=True)
+
+
+def _line(payload: bytes) -> bytes:
+    try:
+        return orjson.dumps(payload.decode()) + b"\n"
+    except UnicodeDecodeError:
+        return b'{"msg":"%b"}\n' % base64.b64encode(payload)
+
+
+def _path(prefix: str, topic: str | bytes) -> bytes:
+    return (prefix + quote(topic, safe="")).encode()
