@@ -1,0 +1,58 @@
+"""Real brokers for the tests, and the certificate that all of them use."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust
+
+#: Starts a broker; arguments: the directory of its store, then further flags.
+StartBroker = Callable[..., BrokerProcess]
+
+
+@pytest.fixture(scope="session")
+def trust(tmp_path_factory: pytest.TempPathFactory) -> Trust:
+    """The certificates that a first start makes in ./certs."""
+    directory = tmp_path_factory.mktemp("first-start")
+    first = BrokerProcess([*FREE_PORTS, "-storage", "memory"], cwd=directory)
+    try:
+        first.wait_until_ready().stop()
+    finally:
+        first.end()
+    return Trust(directory / "certs")
+
+
+@pytest.fixture(scope="module")
+def broker(trust: Trust, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One broker for the tests of a module; after them it must stop in good order."""
+    directory = tmp_path_factory.mktemp("broker")
+    process = BrokerProcess([*FREE_PORTS, *trust.flags, "-period", "50ms"], cwd=directory)
+    try:
+        yield process.wait_until_ready()
+        assert process.is_alive()
+        process.stop()
+    finally:
+        process.end()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic of its own for each test."""
+    return re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+
+
+@pytest.fixture
+def start_broker(trust: Trust, tmp_path: Path) -> Iterator[StartBroker]:
+    """Start brokers of the test's own, in its own directory; they are ready when this returns."""
+    started: list[BrokerProcess] = []
+
+    def start(db: str = "data", *flags: str) -> BrokerProcess:
+        process = BrokerProcess([*FREE_PORTS, *trust.flags, "-db", db, *flags], cwd=tmp_path)
+        started.append(process)
+        return process.wait_until_ready()
+
+    yield start
+    for process in started:
+        process.end()

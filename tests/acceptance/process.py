@@ -1,0 +1,177 @@
+"""A real broker process: started on free ports, ready when it says so, stopped by its process id."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+START_SECONDS = 30
+#: What the broker promises for a stop with everything open.
+STOP_SECONDS = 10
+FREE_PORTS = ("-port", "0", "-resp-port", "0", "-monitor-port", "0")
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """Return the environment for a broker: that of the tests without settings that a person has made."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MINIQUEUE_")}
+    return inherited | variables
+
+
+def run_to_end(
+    *arguments: str, cwd: Path, variables: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run `miniqueue` with words after which it ends by itself."""
+    return subprocess.run(
+        [sys.executable, "-m", "miniqueue", *arguments],
+        cwd=cwd,
+        env=environment(**(variables or {})),
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+        check=False,
+    )
+
+
+@dataclass(frozen=True)
+class Trust:
+    """The certificate that brokers of this run use, and the authority that clients trust."""
+
+    directory: Path
+
+    @property
+    def ca(self) -> str:
+        return str(self.directory / "ca.pem")
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        cert, key = self.directory / "localhost.pem", self.directory / "localhost-key.pem"
+        return ("-cert", str(cert), "-key", str(key))
+
+
+class BrokerProcess:
+    """One process, from its start to its exit.
+
+    Args:
+      arguments: after the name of the program.
+      cwd: where it runs.
+      command: the program; by default that of this Python.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        cwd: Path,
+        command: Sequence[str] = (sys.executable, "-m", "miniqueue"),
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self._lines: list[str] = []
+        self._news = threading.Condition()
+        self._has_ended = False
+        self.process = subprocess.Popen(
+            [*command, *arguments],
+            cwd=cwd,
+            env=environment() if env is None else env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            with self._news:
+                self._lines.append(line)
+                self._news.notify_all()
+        with self._news:
+            self._has_ended = True
+            self._news.notify_all()
+
+    @property
+    def output(self) -> str:
+        """Everything that it has said so far."""
+        with self._news:
+            return "".join(self._lines)
+
+    def wait_for_event(self, event: str, seconds: float = START_SECONDS) -> dict[str, Any]:
+        """Return the first log line with that event; fails when the process ends without it."""
+        found: list[dict[str, Any]] = []
+
+        def is_settled() -> bool:
+            found.extend(fields for fields in map(_fields, self._lines) if fields.get("event") == event)
+            return bool(found) or self._has_ended
+
+        with self._news:
+            self._news.wait_for(is_settled, seconds)
+        assert found, f"no event {event!r} in {seconds} s, but:\n{self.output}"
+        return found[0]
+
+    def wait_until_ready(self) -> "BrokerProcess":
+        """Learn the ports; returns itself."""
+        ready = self.wait_for_event("ready")
+        self.https_port: int = ready["https"]
+        self.resp_port: int = ready["resp"]
+        self.monitor_port: int = ready["monitor"]
+        return self
+
+    def url(self, path: str) -> str:
+        """Return the address of a path of the HTTPS port."""
+        return f"https://localhost:{self.https_port}{path}"
+
+    def monitor(self, path: str) -> bytes:
+        """Return what the monitoring port answers."""
+        with urlopen(f"http://127.0.0.1:{self.monitor_port}{path}", timeout=10) as answer:
+            body: bytes = answer.read()
+        return body
+
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    def wait(self, seconds: float = STOP_SECONDS) -> int:
+        """Return the exit code; fails when it takes longer."""
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"still running after {seconds} s:\n{self.output}") from None
+        self._reading.join(seconds)
+        return code
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Ask it to stop, and expect that it does so in good order."""
+        self.process.send_signal(number)
+        code = self.wait()
+        assert code == 0, f"exit code {code}:\n{self.output}"
+        assert "Traceback" not in self.output
+
+    def kill(self) -> None:
+        """Do to it what a power cut does to a process."""
+        self.process.kill()
+        self.process.wait()
+        self._reading.join()
+
+    def end(self) -> None:
+        """Leave nothing running, whatever the test did; close the pipe."""
+        if self.is_alive():
+            self.kill()
+        self._reading.join()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
+
+def _fields(line: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(line)
+    except ValueError:
+        return {}
+    return fields if isinstance(fields, dict) else {}

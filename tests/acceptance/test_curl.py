@@ -1,0 +1,122 @@
+"""Every HTTP route with curl, as the README shows it."""
+
+import base64
+import json
+
+import pytest
+
+from tests.acceptance.counts import counts
+from tests.acceptance.curl import Curl
+from tests.acceptance.process import BrokerProcess, Trust
+from tests.acceptance.tools import needs
+
+pytestmark = [pytest.mark.acceptance, needs("curl")]
+
+
+@pytest.fixture
+def curl(broker: BrokerProcess, trust: Trust) -> Curl:
+    return Curl(broker, trust)
+
+
+def test_publish_is_answered_with_201_and_an_empty_body(curl, topic):
+    assert curl(f"/publish/{topic}", body=b"hello") == (201, "2", b"")
+
+
+def test_an_empty_message_is_a_message(curl, topic):
+    assert curl(f"/publish/{topic}", "-X", "POST").status == 201
+    with curl.subscribe(topic) as stream:
+        stream.send("INIT")
+        assert stream.receive() == {}
+
+
+def test_a_message_keeps_every_byte(curl, topic):
+    every_byte = bytes(range(256)) * 100
+    curl.publish(topic, every_byte)
+    with curl.subscribe(topic) as stream:
+        stream.send("INIT")
+        assert stream.receive_message() == every_byte
+
+
+def test_delete_is_answered_with_200_also_for_an_unknown_topic(curl, topic):
+    curl.publish(topic, b"hello")
+    assert curl(f"/{topic}", "-X", "DELETE") == (200, "2", b"")
+    assert curl(f"/{topic}", "-X", "DELETE") == (200, "2", b"")
+
+
+@pytest.mark.parametrize("path", ["/publish/a/b", "/publish/", "/nothing/here", "/"])
+def test_an_unknown_path_is_answered_with_404(curl, path):
+    assert curl(path, body=b"hello") == (404, "2", b"404 page not found\n")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/publish/a"), ("PUT", "/publish/a"), ("GET", "/subscribe/a"), ("POST", "/a")]
+)
+def test_a_wrong_method_is_answered_with_405(curl, method, path):
+    assert curl(path, "-X", method) == (405, "2", b"")
+
+
+def test_a_message_over_the_limit_is_answered_with_413_and_not_published(curl, broker, topic):
+    curl.publish(topic, b"small")
+    answer = curl(f"/publish/{topic}", body=bytes((1 << 20) + 1))
+    assert answer.status == 413
+    assert "-max-message-size" in json.loads(answer.body)["error"]
+    assert counts(broker, topic)["published"] == 1
+
+
+def test_a_bad_topic_is_answered_with_400(curl):
+    answer = curl("/publish/a%20b", body=b"hello")
+    assert answer.status == 400
+    assert "topic name" in json.loads(answer.body)["error"]
+
+
+def test_http_1_1_publishes_too(curl, topic):
+    assert curl(f"/publish/{topic}", "--http1.1", body=b"hello") == (201, "1.1", b"")
+
+
+def test_json_lines_publish_many_messages_with_an_answer_to_each(curl, broker, topic):
+    lines = [json.dumps("first"), json.dumps({"msg": base64.b64encode(b"\xff").decode()}), "oops", '"last"']
+    answer = curl(f"/publish/{topic}", "-H", "Content-Type: application/x-ndjson", body="\n".join(lines).encode())
+    results = [json.loads(line) for line in answer.body.splitlines()]
+    assert answer.status == 200
+    assert [list(result) for result in results] == [["id"], ["id"], ["error"], ["id"]]
+    assert counts(broker, topic)["ready"] == 3
+
+
+def test_a_stream_carries_every_command(curl, topic):
+    for message in (b"1", b"2", b"3"):
+        curl.publish(topic, message)
+    with curl.subscribe(topic) as stream:
+        received = []
+        for command in ("INIT", "ACK", "NACK", "BACK", "ACK", "DACK 0"):
+            stream.send(command)
+            line = stream.receive()
+            received.append((base64.b64decode(line["msg"]), line.get("dackCount", 0)))
+    assert received[:5] == [(b"1", 0), (b"2", 0), (b"2", 0), (b"3", 0), (b"2", 0)]
+    assert received[5:] == [(b"2", 1)]
+
+
+def test_an_error_on_a_stream_leaves_the_message_with_its_consumer(curl, topic):
+    curl.publish(topic, b"mine")
+    with curl.subscribe(topic) as stream:
+        stream.send("INIT")
+        assert stream.receive_message() == b"mine"
+        for command in ("INIT", "DACK", "DACK oops", "ack"):
+            stream.send(command)
+            assert list(stream.receive()) == ["error"]
+        stream.send("NACK")
+        assert stream.receive_message() == b"mine"
+
+
+def test_who_leaves_gives_the_message_back(curl, topic):
+    curl.publish(topic, b"hello")
+    for _ in range(2):
+        with curl.subscribe(topic) as stream:
+            stream.send("INIT")
+            assert stream.receive_message() == b"hello"
+
+
+def test_who_waits_gets_what_is_published_later(curl, topic):
+    with curl.subscribe(topic) as stream:
+        stream.send("INIT")
+        curl.publish(topic, b"later")
+        assert stream.receive_message() == b"later"
