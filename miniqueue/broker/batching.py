@@ -38,6 +38,8 @@ def _add_cursor(
     for first_seq, progress in changes.touched.items():
         batch[keys.bitmap(*place, first_seq)] = records.encode_bitmap(progress.settled)
         progress.is_stored = True
+    for first_seq, stop in changes.gaps.items():
+        batch[keys.gap(*place, first_seq)] = None if stop is None else records.encode_number(stop)
     for progress in changes.finished:
         first_seq = progress.chunk.first_seq
         if progress.is_stored:

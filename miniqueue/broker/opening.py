@@ -63,12 +63,14 @@ async def _read_partition(store: Store, topic_id: int, partition: int) -> Partit
 
 
 async def _read_cursor(store: Store, topic_id: int, partition: int, next_seq: int) -> GroupCursor:
-    value = await store.get(keys.cursor(topic_id, partition, DEFAULT_GROUP))
-    if value is None:
+    cursor = await store.get(keys.cursor(topic_id, partition, DEFAULT_GROUP))
+    if cursor is None:
         raise CorruptionError(f"topic {topic_id}, partition {partition}: the group's cursor is missing")
     stored = keys.bitmaps(topic_id, partition, DEFAULT_GROUP)
     bitmaps = {keys.bitmap_first_seq(key): records.decode_bitmap(value) async for key, value in pages(store, stored)}
-    return GroupCursor(records.decode_cursor(value), next_seq, bitmaps)
+    stored = keys.gaps(topic_id, partition, DEFAULT_GROUP)
+    gaps = {keys.gap_first_seq(key): records.decode_number(value) async for key, value in pages(store, stored)}
+    return GroupCursor(records.decode_cursor(cursor), next_seq, bitmaps, gaps)
 
 
 async def _number(store: Store, key: bytes, default: int) -> int:

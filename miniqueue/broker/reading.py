@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.gaps import Gaps
 from miniqueue.core.lease import Range
 from miniqueue.core.message import Chunk, Record
 from miniqueue.core.partition import DEFAULT_GROUP
@@ -42,22 +43,25 @@ async def _load_log(store: Store, cursor: GroupCursor, topic_id: int, partition:
         max_bytes=PAGE_BYTES,
     )
     chunks = [records.decode_chunk(keys.chunk_first_seq(key), value) for key, value in pairs]
-    _check_reaches(chunks, first_seq, tail_seq, f"topic {topic_id}, partition {partition}")
-    end_seq = chunks[-1].end_seq
-    cursor.log.load(((chunk.first_seq, chunk) for chunk in chunks), end_seq if end_seq < tail_seq else None)
+    where = f"topic {topic_id}, partition {partition}"
+    wanted, end_seq = _wanted(chunks, cursor.gaps, first_seq, where)
+    cursor.log.load(((chunk.first_seq, chunk) for chunk in wanted), end_seq if end_seq < tail_seq else None)
 
 
-def _check_reaches(chunks: list[Chunk], first_seq: int, tail_seq: int, where: str) -> None:
-    """Refuse a hole: what is not acknowledged must be there, chunk after chunk."""
+def _wanted(chunks: list[Chunk], gaps: Gaps, first_seq: int, where: str) -> tuple[list[Chunk], int]:
+    """Return the chunks outside the gaps and where reading goes on; what is not finished must be there."""
+    wanted: list[Chunk] = []
     expected = first_seq
     for chunk in chunks:
-        if chunk.first_seq != expected:
+        if chunk.first_seq < expected:
+            continue  # in a gap of this group; another still needs it
+        if chunk.first_seq > expected:
             break
-        expected = chunk.end_seq
-    else:
-        if chunks:
-            return
-    raise CorruptionError(f"{where}: messages from {expected} on are missing (the log ends at {tail_seq})")
+        wanted.append(chunk)
+        expected = gaps.end_of(chunk.end_seq)
+    if not wanted or chunks[-1].first_seq >= expected:
+        raise CorruptionError(f"{where}: messages from {expected} on are missing")
+    return wanted, expected
 
 
 async def _load_returned(

@@ -19,6 +19,7 @@ range to load. What the next commit must write is collected in `changes`.
 
 from typing import NamedTuple
 
+from miniqueue.core.gaps import Gaps
 from miniqueue.core.lease import ChunkLease, ChunkProgress, Lease, Range, RecordLease
 from miniqueue.core.message import Chunk, Record
 from miniqueue.core.window import Window
@@ -44,12 +45,13 @@ class CursorState(NamedTuple):
 class Changes:
     """What the next commit must write for one cursor."""
 
-    __slots__ = ("finished", "records", "touched")
+    __slots__ = ("finished", "gaps", "records", "touched")
 
     def __init__(self) -> None:
         self.records: dict[tuple[Range, int], Record | None] = {}  # None: delete
         self.touched: dict[int, ChunkProgress] = {}
         self.finished: list[ChunkProgress] = []
+        self.gaps: dict[int, int | None] = {}  # start to stop; None: delete
 
     def __bool__(self) -> bool:
         return bool(self.records or self.touched or self.finished)
@@ -62,10 +64,19 @@ class GroupCursor:
       state: as it was last committed.
       tail_seq: the sequence number after the last committed message.
       bitmaps: first_seq to settled bits of the chunks that were partly settled.
+      gaps: start to stop of what was finished behind a chunk that was not.
       is_new: nothing is stored for the partition yet, so nothing need be loaded.
     """
 
-    def __init__(self, state: CursorState, tail_seq: int, bitmaps: dict[int, int], *, is_new: bool = False) -> None:
+    def __init__(
+        self,
+        state: CursorState,
+        tail_seq: int,
+        bitmaps: dict[int, int],
+        gaps: dict[int, int] | None = None,
+        *,
+        is_new: bool = False,
+    ) -> None:
         start = None if is_new else 0
         log_start = None if state.head_seq >= tail_seq else state.head_seq
         self.log: Window[Chunk] = Window(max_bytes=LOG_WINDOW_BYTES, resume_at=log_start)
@@ -73,6 +84,7 @@ class GroupCursor:
             place: Window(max_bytes=RECORD_WINDOW_BYTES, resume_at=start)
             for place in (Range.FRONT, Range.DELAYED, Range.BACK)
         }
+        self.gaps = Gaps(gaps or {})
         self.tail_seq = tail_seq
         self.read_seq = state.head_seq
         self.acked_count = state.acked_count
@@ -159,7 +171,7 @@ class GroupCursor:
                 return None
         start, stop = progress.take(max_count)
         chunk = progress.chunk
-        self.read_seq = chunk.first_seq + stop if progress.runs else chunk.end_seq
+        self.read_seq = chunk.first_seq + stop if progress.runs else self.gaps.end_of(chunk.end_seq)
         return self._grant(ChunkLease(self._next_receipt(), progress, start, stop))
 
     def _open_next_chunk(self) -> ChunkProgress | None:
@@ -250,6 +262,7 @@ class GroupCursor:
         self.log.settle(first_seq)
         self.changes.touched.pop(first_seq, None)
         self.changes.finished.append(progress)
+        self.changes.gaps |= self.gaps.add(first_seq, progress.chunk.end_seq, self.state.head_seq)
 
     def _leave_range(self, place: Range, order: int) -> None:
         self.returned[place].settle(order)

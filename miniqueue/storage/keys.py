@@ -8,6 +8,7 @@
     HEAD        = 0x10 topic:8 partition:4                              value: next sequence number
     CURSOR      = 0x11 topic:8 partition:4 group:4                      value: CursorState
     BITMAP      = 0x12 topic:8 partition:4 group:4 lane:1 first_seq:8   value: settled bits of a chunk
+    GAP         = 0x13 topic:8 partition:4 group:4 lane:1 first_seq:8   value: the sequence number after the gap
     CHUNK       = 0x20 topic:8 partition:4 lane:1 first_seq:8           value: messages
     RECORD      = 0x21 topic:8 partition:4 group:4 range:1 order:16     value: one message that came back
 
@@ -28,7 +29,8 @@ NEXT_TOPIC = b"\x02"
 
 LANE_NORMAL = 1
 
-_TOPIC, _PURGE, _HEAD, _CURSOR, _BITMAP, _CHUNK, _RECORD = b"\x03", b"\x04", 0x10, 0x11, 0x12, 0x20, 0x21
+_TOPIC, _PURGE = b"\x03", b"\x04"
+_HEAD, _CURSOR, _BITMAP, _GAP, _CHUNK, _RECORD = 0x10, 0x11, 0x12, 0x13, 0x20, 0x21
 _MAX_128 = (1 << 128) - 1
 
 _purge = struct.Struct(">cQ")
@@ -100,6 +102,21 @@ def bitmaps(topic_id: int, partition: int, group: int) -> KeyRange:
     return bitmap(topic_id, partition, group, 0), _cursor.pack(_BITMAP, topic_id, partition, group + 1)
 
 
+def gap(topic_id: int, partition: int, group: int, first_seq: int) -> bytes:
+    """Key of a run of finished messages behind one that is not."""
+    return _bitmap.pack(_GAP, topic_id, partition, group, LANE_NORMAL, first_seq)
+
+
+def gap_first_seq(key: bytes) -> int:
+    """Parse `gap`."""
+    return bitmap_first_seq(key)
+
+
+def gaps(topic_id: int, partition: int, group: int) -> KeyRange:
+    """Range of the gaps of a group in a partition."""
+    return gap(topic_id, partition, group, 0), _cursor.pack(_GAP, topic_id, partition, group + 1)
+
+
 def chunk(topic_id: int, partition: int, first_seq: int) -> bytes:
     """Key of a chunk."""
     return _chunk.pack(_CHUNK, topic_id, partition, LANE_NORMAL, first_seq)
@@ -133,5 +150,5 @@ def records(topic_id: int, partition: int, group: int, place: Range, start_order
 
 def of_topic(topic_id: int) -> list[KeyRange]:
     """Every range that holds keys of a topic, beside its entry in the registry."""
-    spaces = (_HEAD, _CURSOR, _BITMAP, _CHUNK, _RECORD)
+    spaces = (_HEAD, _CURSOR, _BITMAP, _GAP, _CHUNK, _RECORD)
     return [(_space.pack(space, topic_id), _space.pack(space, topic_id + 1)) for space in spaces]

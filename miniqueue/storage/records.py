@@ -1,7 +1,7 @@
 """The one file that makes and parses values.
 
     value   = version:1 body crc:4               crc: CRC-32 (zlib) of all before it; integers are little-endian
-    number  = u64                                COMMIT, NEXT_TOPIC, HEAD
+    number  = u64                                COMMIT, NEXT_TOPIC, HEAD, GAP
     topic   = topic_id:8 created_at_ms:8
     cursor  = acked_count:8 head_seq:8 serial:8 delayed_count:8
     bitmap  = bits, least significant byte first
