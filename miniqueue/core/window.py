@@ -34,7 +34,7 @@ _order = itemgetter(0)
 class Window(Generic[T]):
     """The first items of a range, by `order`, a number that is unique within the range."""
 
-    __slots__ = ("_early", "_items", "_loading_from", "max_bytes", "resume_at", "size_bytes", "taken")
+    __slots__ = ("_early", "_items", "_loading_from", "_settled", "max_bytes", "resume_at", "size_bytes", "taken")
 
     def __init__(self, *, max_bytes: int, resume_at: int | None) -> None:
         self.max_bytes = max_bytes
@@ -44,6 +44,7 @@ class Window(Generic[T]):
         self._items: deque[tuple[int, T]] = deque()
         self._loading_from: int | None = None
         self._early: list[tuple[int, T]] = []
+        self._settled: set[int] = set()  # since `begin_load`: the scan may still see them
 
     def __len__(self) -> int:
         return len(self._items)
@@ -73,6 +74,8 @@ class Window(Generic[T]):
     def settle(self, order: int) -> None:
         """Forget a taken item, which the caller deletes from the store."""
         self.taken.discard(order)
+        if self._loading_from is not None:
+            self._settled.add(order)
 
     def add(self, order: int, item: T) -> None:
         """Take in an item that the caller also puts into the store with the next commit, or has put there."""
@@ -86,6 +89,7 @@ class Window(Generic[T]):
         """Return the order from which to read the store; everything added so far must be committed first."""
         assert self.resume_at is not None
         self._loading_from = self.resume_at
+        self._settled.clear()
         return self.resume_at
 
     def load(self, items: Iterable[tuple[int, T]], resume_at: int | None) -> None:
@@ -95,7 +99,8 @@ class Window(Generic[T]):
         if self.resume_at != began_at:
             return  # something was cut meanwhile: there would be a gap, the next load begins before it
         self.resume_at = resume_at
-        found = {order: item for order, item in items if order not in self.taken}
+        gone = self.taken | self._settled
+        found = {order: item for order, item in items if order not in gone}
         for order, item in (found | early).items():
             if resume_at is None or order < resume_at:
                 self._insert(order, item)
