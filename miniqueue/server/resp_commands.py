@@ -108,9 +108,13 @@ def _command(connection: "RespConnection", command: Command) -> bytes:
 
 
 def _describe(name: bytes) -> list[str | int | list[str]] | None:
-    """Return what COMMAND INFO says: name, arity, flags, and three zeros, for no argument is a Redis key."""
+    """Return what COMMAND INFO says since Redis 7, of which clients that speak RESP3 read all.
+
+    Name, arity, flags; three zeros, for no argument is a Redis key; then no ACL categories, tips, key
+    specifications or subcommands.
+    """
     entry = COMMANDS.get(name)
-    return [name.decode().lower(), entry.arity, ["fast"], 0, 0, 0] if entry else None
+    return [name.decode().lower(), entry.arity, ["fast"], 0, 0, 0, [], [], [], []] if entry else None
 
 
 COMMANDS: dict[bytes, Entry] = {
