@@ -16,6 +16,7 @@ import struct
 import sys
 from array import array
 from itertools import accumulate, pairwise
+from typing import Any
 from zlib import crc32
 
 from miniqueue.core.cursor import CursorState
@@ -47,6 +48,18 @@ def _open(value: bytes, what: str) -> bytes:
     return value[1:-4]
 
 
+def _unpack(layout: struct.Struct, value: bytes, what: str) -> tuple[Any, ...]:
+    """Parse a value of fixed size."""
+    body = _open(value, what)
+    if len(body) != layout.size:
+        raise _malformed(what)
+    return layout.unpack(body)
+
+
+def _malformed(what: str) -> CorruptionError:
+    return CorruptionError(f"{what}: the checksum is right, but the content makes no sense")
+
+
 def encode_number(number: int) -> bytes:
     """Encode a counter."""
     return _seal(_number.pack(number))
@@ -54,7 +67,7 @@ def encode_number(number: int) -> bytes:
 
 def decode_number(value: bytes) -> int:
     """Parse `encode_number`; raises CorruptionError or FormatVersionError, as all parsers here."""
-    number: int = _number.unpack(_open(value, "counter"))[0]
+    number: int = _unpack(_number, value, "counter")[0]
     return number
 
 
@@ -65,7 +78,7 @@ def encode_topic(topic_id: int, created_at_ms: int) -> bytes:
 
 def decode_topic(value: bytes) -> tuple[int, int]:
     """Parse `encode_topic`."""
-    topic_id, created_at_ms = _pair.unpack(_open(value, "topic entry"))
+    topic_id, created_at_ms = _unpack(_pair, value, "topic entry")
     return topic_id, created_at_ms
 
 
@@ -76,7 +89,7 @@ def encode_cursor(state: CursorState) -> bytes:
 
 def decode_cursor(value: bytes) -> CursorState:
     """Parse `encode_cursor`."""
-    return CursorState(*_cursor.unpack(_open(value, "cursor")))
+    return CursorState(*_unpack(_cursor, value, "cursor"))
 
 
 def encode_bitmap(bits: int) -> bytes:
@@ -99,11 +112,18 @@ def encode_chunk(chunk: Chunk) -> bytes:
 def decode_chunk(first_seq: int, value: bytes) -> Chunk:
     """Parse `encode_chunk`; the first sequence number comes from the key."""
     body = _open(value, "chunk")
+    if len(body) < _chunk.size:
+        raise _malformed("chunk")
     flags, count, committed_at_ms = _chunk.unpack_from(body)
     if flags:
         raise FormatVersionError("chunk flags", flags, 0)
-    lengths = array("I", body[_chunk.size : _chunk.size + 4 * count])
-    stops = accumulate(_native_to_little(lengths), initial=_chunk.size + 4 * count)
+    payloads_at = _chunk.size + 4 * count
+    if len(body) < payloads_at:
+        raise _malformed("chunk")
+    lengths = array("I", body[_chunk.size : payloads_at])
+    stops = list(accumulate(_native_to_little(lengths), initial=payloads_at))
+    if stops[-1] != len(body):
+        raise _malformed("chunk")
     return Chunk(first_seq, committed_at_ms, [body[a:b] for a, b in pairwise(stops)])
 
 
@@ -115,6 +135,8 @@ def encode_record(record: Record) -> bytes:
 def decode_record(value: bytes) -> Record:
     """Parse `encode_record`."""
     body = _open(value, "record")
+    if len(body) < _record.size:
+        raise _malformed("record")
     seq, published_at_ms, *counts = _record.unpack_from(body)
     return Record(seq, published_at_ms, Counts(*counts), body[_record.size :])
 

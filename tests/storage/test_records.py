@@ -1,0 +1,160 @@
+"""Values: parsed as they were made, byte for byte those of format version 1, and refused when damaged."""
+
+from zlib import crc32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from miniqueue.core.cursor import CursorState
+from miniqueue.core.message import Chunk, Counts, Record
+from miniqueue.errors import CorruptionError, FormatVersionError
+from miniqueue.storage import records
+
+U64 = st.integers(0, 2**64 - 1)
+U32 = st.integers(0, 2**32 - 1)
+PAYLOADS = st.lists(st.binary(max_size=30), max_size=30)
+
+
+def chunk_fields(chunk: Chunk) -> tuple[int, int, list[bytes]]:
+    return chunk.first_seq, chunk.committed_at_ms, chunk.payloads
+
+
+#: What each value of format version 1 is made of, its bytes, and how it is parsed. Never change a line; add.
+GOLDEN = {
+    "number": (
+        records.encode_number(0x0102030405060708),
+        "010807060504030201a1329c31",
+        records.decode_number,
+        0x0102030405060708,
+    ),
+    "topic": (
+        records.encode_topic(7, 1_700_000_000_000),
+        "0107000000000000000068e5cf8b0100003f6ebf1d",
+        records.decode_topic,
+        (7, 1_700_000_000_000),
+    ),
+    "cursor": (
+        records.encode_cursor(CursorState(1, 2, 3, 4)),
+        "010100000000000000020000000000000003000000000000000400000000000000d3d9edc9",
+        records.decode_cursor,
+        CursorState(1, 2, 3, 4),
+    ),
+    "bitmap": (records.encode_bitmap(0b1_0000_0101), "010501f677f3f4", records.decode_bitmap, 0b1_0000_0101),
+    "chunk": (
+        records.encode_chunk(Chunk(5, 1_700_000_000_000, [b"one", b"", b"\x00\xff"])),
+        "0100030000000068e5cf8b0100000300000000000000020000006f6e6500ff23d99dd1",
+        lambda value: chunk_fields(records.decode_chunk(5, value)),
+        (5, 1_700_000_000_000, [b"one", b"", b"\x00\xff"]),
+    ),
+    "record": (
+        records.encode_record(Record(9, 1_700_000_000_000, Counts(1, 2, 3, 4, 5), b"one")),
+        "0109000000000000000068e5cf8b01000001000000020000000300000004000000050000006f6e650bdda386",
+        records.decode_record,
+        Record(9, 1_700_000_000_000, Counts(1, 2, 3, 4, 5), b"one"),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", GOLDEN)
+def test_bytes_of_format_version_1(kind):
+    encoded, expected, decode, content = GOLDEN[kind]
+    assert encoded.hex() == expected
+    assert decode(bytes.fromhex(expected)) == content
+
+
+@pytest.mark.parametrize("kind", GOLDEN)
+def test_every_flipped_bit_is_refused(kind):
+    _, golden, decode, _ = GOLDEN[kind]
+    value = bytes.fromhex(golden)
+    for bit in range(8 * len(value)):
+        damaged = bytearray(value)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises((CorruptionError, FormatVersionError)):
+            decode(bytes(damaged))
+
+
+@pytest.mark.parametrize("kind", GOLDEN)
+def test_every_cut_is_refused(kind):
+    _, golden, decode, _ = GOLDEN[kind]
+    value = bytes.fromhex(golden)
+    for length in range(len(value)):
+        with pytest.raises(CorruptionError):
+            decode(value[:length])
+
+
+@pytest.mark.parametrize("kind", sorted(GOLDEN.keys() - {"bitmap"}))  # any bits are a bitmap
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"x",
+        b"\x00\xff\xff\xff\xff" + bytes(8),
+        b"\x00\x01\x00\x00\x00" + bytes(8) + b"\x09\0\0\0",
+        bytes(13) + b"rest",
+    ],
+    ids=["nothing", "one byte", "count too large", "length too large", "left over"],
+)
+def test_a_sound_checksum_over_nonsense_is_refused(kind, body):
+    decode = GOLDEN[kind][2]
+    sealed = b"\x01" + body
+    sealed += crc32(sealed).to_bytes(4, "little")
+    with pytest.raises(CorruptionError, match="makes no sense"):
+        decode(sealed)
+
+
+@pytest.mark.parametrize("kind", GOLDEN)
+@pytest.mark.parametrize("version", [0, 2, 255])
+def test_another_version_is_named_in_the_error(kind, version):
+    _, golden, decode, _ = GOLDEN[kind]
+    body = bytes([version]) + bytes.fromhex(golden)[1:-4]
+    with pytest.raises(FormatVersionError, match=f"version {version} found") as caught:
+        decode(body + crc32(body).to_bytes(4, "little"))
+    assert (caught.value.found, caught.value.expected) == (version, 1)
+
+
+def test_unknown_chunk_flags_are_a_version_of_their_own():
+    body = b"\x01\x04" + records.encode_chunk(Chunk(0, 1, [b"x"]))[2:-4]
+    with pytest.raises(FormatVersionError, match="chunk flags"):
+        records.decode_chunk(0, body + crc32(body).to_bytes(4, "little"))
+
+
+@given(U64)
+def test_numbers_round_trip(number):
+    assert records.decode_number(records.encode_number(number)) == number
+
+
+@given(U64, U64)
+def test_topics_round_trip(topic_id, created_at_ms):
+    assert records.decode_topic(records.encode_topic(topic_id, created_at_ms)) == (topic_id, created_at_ms)
+
+
+@given(st.builds(CursorState, U64, U64, U64, U64))
+def test_cursors_round_trip(state):
+    assert records.decode_cursor(records.encode_cursor(state)) == state
+
+
+@given(st.integers(0, 2**300))
+def test_bitmaps_round_trip(bits):
+    assert records.decode_bitmap(records.encode_bitmap(bits)) == bits
+
+
+@given(U64, U64, PAYLOADS)
+def test_chunks_round_trip(first_seq, committed_at_ms, payloads):
+    chunk = Chunk(first_seq, committed_at_ms, payloads)
+    value = records.encode_chunk(chunk)
+    assert chunk_fields(records.decode_chunk(first_seq, value)) == chunk_fields(chunk)
+    assert len(value) == 18 + 4 * len(payloads) + sum(map(len, payloads))
+
+
+@given(st.builds(Record, U64, U64, st.builds(Counts, U32, U32, U32, U32, U32), st.binary(max_size=50)))
+def test_records_round_trip(record):
+    assert records.decode_record(records.encode_record(record)) == record
+
+
+def test_lengths_are_little_endian_on_a_big_endian_machine(monkeypatch):
+    monkeypatch.setattr(records.sys, "byteorder", "big")
+    chunk = Chunk(0, 1, [b"one", b"three"])
+    value = records.encode_chunk(chunk)
+    assert value[14:22] == bytes.fromhex("0000000300000005")  # swapped from this machine's own order
+    assert records.decode_chunk(0, value).payloads == chunk.payloads
