@@ -1,0 +1,146 @@
+"""Keys: parsed as they were made, ordered as what they stand for, and in no other's range."""
+
+import struct
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from miniqueue.core.lease import Range
+from miniqueue.storage import keys
+
+TOPICS = st.integers(0, 3) | st.integers(0, 2**64 - 2)
+NUMBERS = st.integers(0, 3) | st.integers(0, 2**32 - 2)
+SEQS = st.integers(0, 2**64 - 1)
+PLACES = st.sampled_from(Range)
+ORDERS = st.integers(0, 2**128 - 1)
+NAMES = st.binary(min_size=1, max_size=255)
+
+GOLDEN = {
+    "01": keys.COMMIT,
+    "02": keys.NEXT_TOPIC,
+    "03666f6f": keys.topic(b"foo"),
+    "040000000000000102": keys.purge(0x102),
+    "10000000000000010200000003": keys.head(0x102, 3),
+    "1100000000000001020000000300000004": keys.cursor(0x102, 3, 4),
+    "1200000000000001020000000300000004010000000000000506": keys.bitmap(0x102, 3, 4, 0x506),
+    "1300000000000001020000000300000004010000000000000506": keys.gap(0x102, 3, 4, 0x506),
+    "20000000000000010200000003010000000000000506": keys.chunk(0x102, 3, 0x506),
+    "21000000000000010200000003000000040200000000000000070000000000000008": keys.record(
+        0x102, 3, 4, Range.BACK, 7 << 64 | 8
+    ),
+}
+
+
+@pytest.mark.parametrize(("expected", "key"), GOLDEN.items())
+def test_bytes_of_format_version_1(expected, key):
+    assert key.hex() == expected
+
+
+@given(NAMES)
+def test_topic_names_round_trip(name):
+    key = keys.topic(name)
+    assert keys.topic_name(key) == name
+    assert contains(keys.topics(), key)
+
+
+@given(TOPICS, NUMBERS, NUMBERS, SEQS, PLACES, ORDERS)
+def test_numbers_round_trip_and_keys_are_in_their_own_range(topic, partition, group, seq, place, order):
+    assert keys.purge_topic_id(keys.purge(topic)) == topic
+    assert keys.bitmap_first_seq(keys.bitmap(topic, partition, group, seq)) == seq
+    assert keys.gap_first_seq(keys.gap(topic, partition, group, seq)) == seq
+    assert keys.chunk_first_seq(keys.chunk(topic, partition, seq)) == seq
+    assert keys.record_order(keys.record(topic, partition, group, place, order)) == order
+    assert contains(keys.purges(), keys.purge(topic))
+    assert contains(keys.bitmaps(topic, partition, group), keys.bitmap(topic, partition, group, seq))
+    assert contains(keys.gaps(topic, partition, group), keys.gap(topic, partition, group, seq))
+    record = keys.record(topic, partition, group, place, order)
+    assert contains(keys.records(topic, partition, group, place, 0), record)
+
+
+@given(SEQS, SEQS)
+def test_chunks_are_ordered_by_sequence_number(one, other):
+    assert (one < other) == (keys.chunk(1, 0, one) < keys.chunk(1, 0, other))
+    assert (one < other) == (keys.bitmap(1, 0, 0, one) < keys.bitmap(1, 0, 0, other))
+
+
+@given(PLACES, ORDERS, ORDERS)
+def test_records_are_ordered_by_order_and_a_range_begins_where_it_is_told(place, one, other):
+    key = keys.record(1, 0, 0, place, other)
+    assert (one < other) == (keys.record(1, 0, 0, place, one) < key)
+    assert contains(keys.records(1, 0, 0, place, one), key) == (other >= one)
+
+
+#: Makes a key of each kind from the same numbers.
+MAKERS = {
+    "commit": lambda n: keys.COMMIT,
+    "next topic": lambda n: keys.NEXT_TOPIC,
+    "topic": lambda n: keys.topic(n.name),
+    "purge": lambda n: keys.purge(n.topic),
+    "head": lambda n: keys.head(n.topic, n.partition),
+    "cursor": lambda n: keys.cursor(n.topic, n.partition, n.group),
+    "bitmap": lambda n: keys.bitmap(n.topic, n.partition, n.group, n.seq),
+    "gap": lambda n: keys.gap(n.topic, n.partition, n.group, n.seq),
+    "chunk": lambda n: keys.chunk(n.topic, n.partition, n.seq),
+    "record": lambda n: keys.record(n.topic, n.partition, n.group, n.place, n.order),
+}
+#: For each range: how it is made, and which kinds and numbers it is for.
+RANGES = {
+    "topics": (lambda n: [keys.topics()], {"topic"}, ()),
+    "purges": (lambda n: [keys.purges()], {"purge"}, ()),
+    "bitmaps": (lambda n: [keys.bitmaps(n.topic, n.partition, n.group)], {"bitmap"}, ("topic", "partition", "group")),
+    "gaps": (lambda n: [keys.gaps(n.topic, n.partition, n.group)], {"gap"}, ("topic", "partition", "group")),
+    "records": (
+        lambda n: [keys.records(n.topic, n.partition, n.group, n.place, 0)],
+        {"record"},
+        ("topic", "partition", "group", "place"),
+    ),
+    "all of a topic": (
+        lambda n: keys.of_topic(n.topic),
+        {"head", "cursor", "bitmap", "gap", "chunk", "record"},
+        ("topic",),
+    ),
+}
+
+
+class Numbers(NamedTuple):
+    name: bytes
+    topic: int
+    partition: int
+    group: int
+    seq: int
+    place: Range
+    order: int
+
+
+ANY_NUMBERS = st.builds(
+    Numbers,
+    # names made of the bytes of other keys are the ones that could collide
+    NAMES | TOPICS.map(lambda topic: struct.pack(">QI", topic, 0)),
+    TOPICS,
+    NUMBERS,
+    NUMBERS,
+    SEQS,
+    PLACES,
+    ORDERS,
+)
+
+
+def contains(key_range: keys.KeyRange, key: bytes) -> bool:
+    return key_range[0] <= key < key_range[1]
+
+
+@pytest.mark.parametrize("kind", RANGES)
+@given(ANY_NUMBERS, ANY_NUMBERS, st.sampled_from(sorted(MAKERS)))
+def test_a_range_holds_its_own_keys_and_no_other(kind, own, other, key_kind):
+    make_ranges, kinds, fields = RANGES[kind]
+    is_own = key_kind in kinds and all(getattr(own, field) == getattr(other, field) for field in fields)
+    key = MAKERS[key_kind](other)
+    assert any(contains(key_range, key) for key_range in make_ranges(own)) == is_own
+
+
+@given(ANY_NUMBERS, ANY_NUMBERS, st.sampled_from(sorted(MAKERS)), st.sampled_from(sorted(MAKERS)))
+def test_no_key_of_a_kind_is_a_key_of_another(one, other, one_kind, other_kind):
+    if one_kind != other_kind:
+        assert MAKERS[one_kind](one) != MAKERS[other_kind](other)
