@@ -1,0 +1,133 @@
+"""The README is run: what it says to paste is pasted, in order, and what it shows must come out.
+
+A ```sh block is run by bash, a ```python block by this Python, in a fresh directory and in the order of the page. The
+```console block after one shows its output. Three things differ from a reader's terminal: the ports are free ones, not
+8080, 6379 and 8081; redis-cli writes as if to a terminal; and lines that make or Docker would carry out are
+not run as they stand:
+
+    make run        starts a broker on the directory, as the Makefile says; again after it was killed
+    make …          `make -n`: the target exists
+    docker …        only where there is a Docker daemon and MINIQUEUE_TEST_DOCKER is set; else the words are checked
+"""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from .process import BrokerProcess
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+RUN_SECONDS = 30
+
+pytestmark = [pytest.mark.slow, pytest.mark.needs("curl", "redis-cli", "make", "bash")]
+
+
+class Step(NamedTuple):
+    """Something to paste, and what comes out; None when the README does not show it."""
+
+    language: str
+    text: str
+    output: str | None
+
+
+def steps() -> list[Step]:
+    blocks = [(match[1], match[2]) for match in BLOCK.finditer((ROOT / "README.md").read_text())]
+    followers = [*blocks[1:], ("", "")]
+    return [
+        Step(language, text, after if next_language == "console" else None)
+        for (language, text), (next_language, after) in zip(blocks, followers, strict=True)
+        if language != "console"
+    ]
+
+
+class Reader:
+    """Somebody who pastes the README into a terminal."""
+
+    def __init__(self, directory: Path, started: ExitStack) -> None:
+        self._directory = directory
+        self._started = started
+        self._ports = dict(zip(("8080", "6379", "8081"), free_ports(3), strict=True))
+
+    def paste(self, step: Step) -> str:
+        if step.text.startswith("make "):
+            return self._make(step.text)
+        if step.text.startswith("docker "):
+            return check_docker(step.text)
+        program = ["bash", "-u"] if step.language == "sh" else [sys.executable]
+        return self._run(program, self._with_own_ports(step.text))
+
+    def _with_own_ports(self, text: str) -> str:
+        text = re.sub(r"\b(8080|6379|8081)\b", lambda match: self._ports[match[0]], text)
+        return text.replace("redis-cli ", f"redis-cli --no-raw -p {self._ports['6379']} ")
+
+    def _run(self, program: list[str], text: str) -> str:
+        done = subprocess.run(
+            [*program, "-c", text],
+            cwd=self._directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=RUN_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def _make(self, text: str) -> str:
+        for line in text.splitlines():
+            subprocess.run(
+                ["bash", "-c", line.replace("make", "make -n", 1)], cwd=ROOT, check=True, capture_output=True
+            )
+        if text == "make run\n":
+            flags = [*zip(("-port", "-resp-port", "-monitor-port"), self._ports.values(), strict=True)]
+            broker = BrokerProcess([word for pair in flags for word in pair], cwd=self._directory)
+            self._started.callback(broker.end)
+            broker.wait_until_ready()
+        return ""
+
+
+def free_ports(count: int) -> list[str]:
+    """Return ports that nobody listens on; the broker must come back on the same ones."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [str(listener.getsockname()[1]) for listener in sockets]
+
+
+def check_docker(text: str) -> str:
+    """Check, without running it, that what a docker line names is there."""
+    assert (ROOT / "Dockerfile").exists()
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    for volume in re.findall(r"-v [\w-]+:(\S+)", text):
+        assert volume in dockerfile
+    if shutil.which("docker") and os.environ.get("MINIQUEUE_TEST_DOCKER"):
+        subprocess.run(["bash", "-euc", text], cwd=ROOT, check=True)
+    return ""
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    with ExitStack() as started:
+        yield Reader(tmp_path, started)
+
+
+def test_a_reader_who_pastes_it_all_sees_what_the_readme_shows(reader):
+    for step in steps():
+        output = reader.paste(step)
+        if step.output is not None:
+            assert output == step.output, step.text
+
+
+def test_the_readme_has_blocks_of_each_kind():
+    languages = {step.language for step in steps()}
+    assert languages == {"sh", "python"}
+    assert sum(step.output is not None for step in steps()) >= 6
