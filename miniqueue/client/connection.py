@@ -87,16 +87,11 @@ class Connection(asyncio.Protocol):
         """Send of `stream.unsent` what the windows take, and the end when it is due."""
         if stream.is_sent or stream.error is not None:
             return
-        unsent = stream.unsent
-        while unsent and (room_bytes := self._h2.local_flow_control_window(stream.id)) > 0:
-            size_bytes = min(room_bytes, self._h2.max_outbound_frame_size, len(unsent))
-            self._h2.send_data(stream.id, bytes(unsent[:size_bytes]))
-            del unsent[:size_bytes]
-        if not unsent:
-            if stream.is_ending:
-                self._h2.end_stream(stream.id)
-                stream.is_sent = True
-                self._forget_if_over(stream)
+        try:
+            self._send_what_fits(stream)
+        except h2.exceptions.ProtocolError:
+            stream.unsent.clear()  # the server has reset the stream; that event is still to come
+        if not stream.unsent:
             stream.wake_writer()
         self._flush_soon()
 
@@ -186,6 +181,17 @@ class Connection(asyncio.Protocol):
         self._transport.close()
 
     # --- the rest ---------------------------------------------------------------------------------------------
+
+    def _send_what_fits(self, stream: Stream) -> None:
+        unsent = stream.unsent
+        while unsent and (room_bytes := self._h2.local_flow_control_window(stream.id)) > 0:
+            size_bytes = min(room_bytes, self._h2.max_outbound_frame_size, len(unsent))
+            self._h2.send_data(stream.id, bytes(unsent[:size_bytes]))
+            del unsent[:size_bytes]
+        if stream.is_ending and not unsent:
+            self._h2.end_stream(stream.id)
+            stream.is_sent = True
+            self._forget_if_over(stream)
 
     def _forget_if_over(self, stream: Stream) -> None:
         if stream.is_over and self._streams.pop(stream.id, None) is not None:

@@ -8,6 +8,8 @@
     a request that is not read blocks its connection,   bodies wait without limit of frames, and the window opens
       acknowledgements of what it sends included          only as the application reads: the client waits, not we
     a reply broken off leaves the stream open           the stream is reset
+    a connection whose last stream the client reset     it is
+      is not taken for idle, not even at shutdown
 
 It overrides methods and replaces names in modules of Hypercorn, so it refuses every other version. Knows Hypercorn
 and h2; does not know the applications.
@@ -25,7 +27,7 @@ import h2.events
 import h2.exceptions
 from hypercorn import protocol
 from hypercorn.config import Config
-from hypercorn.events import Event, RawData
+from hypercorn.events import Event, RawData, Updated
 from hypercorn.protocol import h2 as hypercorn_h2
 from hypercorn.protocol.events import Body, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
@@ -155,6 +157,8 @@ class GuardedH2(hypercorn_h2.H2Protocol):
                 await self._handle_data(event)
             else:
                 await super()._handle_events([event])
+            if isinstance(event, h2.events.StreamReset) and not self.closed:
+                await self.send(Updated(idle=self.idle))
         await self._flush()
 
     async def _handle_data(self, event: h2.events.DataReceived) -> None:
@@ -184,6 +188,10 @@ class GuardedH2(hypercorn_h2.H2Protocol):
         if stream_id not in self.stream_buffers:  # all is sent; the rest of the request is not wanted
             self._reset(stream_id, h2.errors.ErrorCodes.NO_ERROR)
             await self._flush()
+
+    async def _flush(self) -> None:
+        if not self.closed:  # there may be no transport any more
+            await super()._flush()
 
     def _reset(self, stream_id: int, code: h2.errors.ErrorCodes) -> None:
         stream = self.connection.streams.get(stream_id)

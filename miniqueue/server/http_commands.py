@@ -22,7 +22,7 @@ def execute(consumer: Consumer, command: str) -> None:
     Raises:
       UnknownCommandError: there is no such command.
       MessageOutstandingError: INIT while a message is held or waited for.
-      NothingOutstandingError: no message was held to settle; the consumer now waits for the next one.
+      NothingOutstandingError: no message was held to settle.
       InvalidDelayError: the argument of DACK is missing or no delay; the message is still held.
       StorageError: the topic cannot be read.
     """
@@ -33,9 +33,6 @@ def execute(consumer: Consumer, command: str) -> None:
     try:
         _settle(consumer, name, arguments)
     except NothingOutstandingError as exc:
-        # The topic may have been deleted meanwhile; a client that only ever settles must not be stuck.
-        if not consumer.is_waiting:
-            consumer.request()
         raise NothingOutstandingError("no message is outstanding") from exc
     consumer.request()
 

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from miniqueue.broker import Broker
 from miniqueue.core.lease import Lease
-from miniqueue.errors import DrainingError, MiniqueueError
+from miniqueue.errors import DrainingError, MiniqueueError, NothingOutstandingError
 from miniqueue.server.http_commands import execute
 from miniqueue.server.paths import topic_of
 from miniqueue.server.replies import JSON_LINES, error_reply, start_message
@@ -95,13 +95,19 @@ class Subscription:
         for command in self._decoder.feed(chunk):
             if self._is_ended:
                 return
-            try:
-                execute(self._consumer, command)
-            except MiniqueueError as error:
-                self._fail(error)
+            self._carry_out(command)
         if self._decoder.error is not None:
             self._fail(self._decoder.error)
             self.end()
+
+    def _carry_out(self, command: str) -> None:
+        try:
+            execute(self._consumer, command)
+        except MiniqueueError as error:
+            self._fail(error)
+            # The message may have gone with its topic: a client that only ever settles must not be stuck.
+            if isinstance(error, NothingOutstandingError) and not self._consumer.is_waiting:
+                self._carry_out("INIT")
 
     async def _write(self, send: Send) -> None:
         while not self._is_ended or self._unsent_lines:

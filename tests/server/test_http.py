@@ -1,0 +1,131 @@
+import asyncio
+
+import pytest
+
+from tests.fakes import FakeConsumer
+from tests.serving import NDJSON, serving
+
+TOPIC_RULE = b'{"error":"A topic name is 1 to 255 bytes of UTF-8 without control characters, white space or \'/\'"}'
+TOO_LARGE = b'{"error":"message of 11 bytes is over the limit of 10 (-max-message-size)"}'
+
+REQUESTS = [
+    ("POST", "/publish/t", b"hello", 201, b""),
+    ("POST", "/publish/t", b"", 201, b""),
+    ("POST", "/publish/t", b"\x00\xff\r\n", 201, b""),
+    ("POST", "/publish/t?delay=1", b"x", 201, b""),
+    ("POST", "/publish/%C3%A4", b"x", 201, b""),
+    ("POST", "/publish/t", b"x" * 10, 201, b""),
+    ("POST", "/publish/t", b"x" * 11, 413, TOO_LARGE),
+    ("POST", "/publish/%ff", b"x", 400, TOPIC_RULE),
+    ("POST", "/publish/a%00b", b"x", 400, TOPIC_RULE),
+    ("POST", "/publish/a%20b", b"x", 400, TOPIC_RULE),
+    ("POST", "/publish%2Fa", b"x", 400, TOPIC_RULE),
+    ("POST", "/publish/" + "a" * 256, b"x", 400, TOPIC_RULE),
+    ("POST", "/subscribe/%ff", b"", 400, TOPIC_RULE),
+    ("DELETE", "/%ff", b"", 400, TOPIC_RULE),
+    ("DELETE", "/t", b"", 200, b""),
+    ("DELETE", "/unknown", b"", 200, b""),
+    ("POST", "/publish/a/b", b"", 404, b"404 page not found\n"),
+    ("POST", "/publish/a%2Fb", b"", 404, b"404 page not found\n"),
+    ("POST", "/publish/t/", b"", 404, b"404 page not found\n"),
+    ("GET", "/", b"", 404, b"404 page not found\n"),
+    ("GET", "/publish/t", b"", 405, b""),
+    ("PUT", "/subscribe/t", b"", 405, b""),
+    ("POST", "/t", b"", 405, b""),
+    ("DELETE", "/publish/t", b"", 405, b""),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status", "reply"), REQUESTS)
+def test_request_and_reply(certificates, method, path, body, status, reply):
+    async def scenario():
+        async with serving(certificates, max_message_bytes=10) as served:
+            assert await served.request(method, path, body) == (status, reply)
+
+    asyncio.run(scenario())
+
+
+def test_published_body_is_delivered_unchanged(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            payload = bytes(range(256)) * 1000
+            await served.request("POST", "/publish/t", payload)
+            assert FakeConsumer(served.broker, b"t").drain() == [payload]
+
+    asyncio.run(scenario())
+
+
+def test_topic_is_percent_decoded(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            await served.request("POST", "/publish/%C3%A4%2D%3f", b"x")
+            assert served.broker.topics() == ["ä-?".encode()]
+            await served.request("DELETE", "/%c3%a4-%3F")
+            assert served.broker.topics() == []
+
+    asyncio.run(scenario())
+
+
+def test_created_comes_after_the_commit(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            served.store.may_write.clear()
+            request = asyncio.create_task(served.request("POST", "/publish/t", b"x"))
+            while not served.broker.topics():
+                await asyncio.sleep(0.001)
+            assert not request.done()
+            served.store.may_write.set()
+            assert await request == (201, b"")
+
+    asyncio.run(scenario())
+
+
+def test_failed_commit_is_503_and_says_that_the_outcome_is_unknown(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            served.store.fail_writes = {1}
+            status, body = await served.request("POST", "/publish/t", b"x")
+            assert status == 503
+            assert b"may or may not have been kept" in body
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("path", ["/publish/t", "/t"])
+def test_stopping_broker_is_503(certificates, path):
+    async def scenario():
+        async with serving(certificates) as served:
+            await served.broker.stop()
+            method = "POST" if path.startswith("/publish") else "DELETE"
+            assert await served.request(method, path) == (503, b'{"error":"The broker is shutting down"}')
+            if method == "POST":
+                assert (await served.request(method, path, b'"x"\n', NDJSON))[0] == 503
+
+    asyncio.run(scenario())
+
+
+def test_body_broken_off_publishes_nothing(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            whole, broken = await served.begin("/publish/whole"), await served.begin("/publish/broken")
+            broken.write(b"half")
+            broken.close()
+            whole.write(b"x", is_last=True)
+            assert await whole.response() == 201
+            await served.stop()
+            assert served.broker.topics() == [b"whole"]
+
+    asyncio.run(scenario())
+
+
+def test_reply_to_a_body_without_end_comes_and_the_connection_lives_on(certificates):
+    async def scenario():
+        async with serving(certificates, max_message_bytes=10) as served:
+            client = await served.client()
+            endless = await client._begin(b"POST", b"/publish/t")
+            endless.write(b"x" * (4 << 20))
+            assert await endless.response() == 413
+            assert b"over the limit of 10" in await endless.read_all()
+            await client.publish("t", b"x")
+
+    asyncio.run(scenario())

@@ -1,0 +1,251 @@
+import asyncio
+import base64
+
+import pytest
+
+from miniqueue.core.lease import Lease
+from tests.fakes import FakeConsumer
+from tests.serving import Lines, eventually, serving
+
+INIT_TWICE = {"error": "error getting next value for consumer"}
+UNKNOWN = {"error": "unrecognised command received"}
+UNDECODABLE = {"error": "error decoding command"}
+TOO_FEW = {"error": "too few arguments provided to DACK"}
+BAD_DELAY = {"error": "invalid DACK duration argument at position [1]"}
+NOTHING = {"error": "no message is outstanding"}
+END = "end"
+
+
+def msg(text: str, dack_count: int = 0) -> dict[str, object]:
+    members: dict[str, object] = {"msg": base64.b64encode(text.encode()).decode()} if text else {}
+    return members | ({"dackCount": dack_count} if dack_count else {})
+
+
+# (payloads there, what is said and heard in turn: text is said, a dict is heard, END is the end of the stream)
+SCRIPTS = {
+    "init delivers the first": ("a b", ["INIT", msg("a")]),
+    "ack delivers the next": ("a b c", ["INIT", msg("a"), "ACK", msg("b"), "ACK", msg("c")]),
+    "nack delivers the same": ("a b", ["INIT", msg("a"), "NACK", msg("a"), "ACK", msg("b")]),
+    "back puts it last": ("a b c", ["INIT", msg("a"), "BACK", msg("b"), "ACK", msg("c"), "ACK", msg("a")]),
+    "dack puts it off": ("a b", ["INIT", msg("a"), "DACK 5", msg("b")]),
+    "fraction of a second": ("a b", ["INIT", msg("a"), "DACK 0.25", msg("b")]),
+    "words too many do not matter": ("a b c", ["INIT now", msg("a"), "ACK it", msg("b"), "DACK 1 2", msg("c")]),
+    "dack without delay keeps the message": ("a b", ["INIT", msg("a"), "DACK", TOO_FEW, "ACK", msg("b")]),
+    "dack of a word keeps the message": ("a b", ["INIT", msg("a"), "DACK oops", BAD_DELAY, "ACK", msg("b")]),
+    "negative dack keeps the message": ("a b", ["INIT", msg("a"), "DACK -1", BAD_DELAY, "ACK", msg("b")]),
+    "endless dack keeps the message": ("a b", ["INIT", msg("a"), "DACK inf", BAD_DELAY, "DACK nan", BAD_DELAY]),
+    "second init keeps the message": ("a b", ["INIT", msg("a"), "INIT", INIT_TWICE, "ACK", msg("b")]),
+    "init twice on an empty topic": ("", ["INIT", "INIT", INIT_TWICE]),
+    "ack before init waits": ("a", ["ACK", NOTHING, msg("a")]),
+    "nack while waiting is an error": ("", ["INIT", "NACK", NOTHING, "BACK", NOTHING, "DACK 1", NOTHING]),
+    "unknown command keeps the message": ("a b", ["INIT", msg("a"), "ack", UNKNOWN, "", UNKNOWN, "ACK", msg("b")]),
+}
+
+
+async def play(served, lines: Lines, script: list) -> None:
+    for step in script:
+        if isinstance(step, str):
+            lines.say(step)
+        else:
+            assert await lines.hear() == step
+
+
+async def publish(served, text: str) -> None:
+    if text:
+        await served.broker.publish(b"t", [word.encode() for word in text.split()]).commit.wait()
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_script(certificates, name):
+    payloads, script = SCRIPTS[name]
+
+    async def scenario():
+        async with serving(certificates) as served:
+            await publish(served, payloads)
+            await play(served, Lines(await served.begin("/subscribe/t")), script)
+
+    asyncio.run(scenario())
+
+
+def test_response_begins_before_anything_is_said_or_published(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            assert await (await served.begin("/subscribe/t")).response() == 200
+
+    asyncio.run(scenario())
+
+
+def test_waiting_subscriber_hears_what_is_published(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            lines = Lines(await served.begin("/subscribe/t"))
+            lines.say("INIT")
+            await eventually(lambda: b"t" in served.broker.stats() and served.broker.stats()[b"t"].waiting == 1)
+            await publish(served, "a")
+            assert await lines.hear() == msg("a")
+
+    asyncio.run(scenario())
+
+
+def test_empty_message_is_an_empty_object(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            await served.broker.publish(b"t", [b""]).commit.wait()
+            await play(served, Lines(await served.begin("/subscribe/t")), ["INIT", {}])
+
+    asyncio.run(scenario())
+
+
+def test_delayed_message_comes_back_first_with_its_count(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            await publish(served, "a b c")
+            lines = Lines(await served.begin("/subscribe/t"))
+            await play(served, lines, ["INIT", msg("a"), "DACK 5", msg("b")])
+            served.clock.advance(5.001)
+            served.broker.tick()
+            await play(served, lines, ["ACK", msg("a", 1), "ACK", msg("c")])
+
+    asyncio.run(scenario())
+
+
+def test_commands_split_anywhere_and_not_separated(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            await publish(served, "a b c")
+            stream = await served.begin("/subscribe/t")
+            for byte in b'"INIT""ACK" \r\n\t"ACK"':
+                stream.write(bytes([byte]))
+                await asyncio.sleep(0)
+            lines = Lines(stream)
+            assert [await lines.hear() for _ in range(3)] == [msg("a"), msg("b"), msg("c")]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("garbage", [b"oops", b"5", b"{}", b'"\x00"', b'"' + b"x" * 5000])
+def test_undecodable_command_ends_the_stream_and_returns_the_message(certificates, garbage):
+    async def scenario():
+        async with serving(certificates) as served:
+            await publish(served, "a")
+            stream = await served.begin("/subscribe/t")
+            stream.write(b'"INIT"' + garbage)
+            assert await Lines(stream).hear_all() == [msg("a"), UNDECODABLE]
+            assert FakeConsumer(served.broker, b"t").drain() == [b"a"]
+
+    asyncio.run(scenario())
+
+
+def test_half_close_ends_the_stream_and_returns_the_message(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            await publish(served, "a")
+            stream = await served.begin("/subscribe/t")
+            stream.write(b'"INIT"\n', is_last=True)
+            assert await Lines(stream).hear_all() == [msg("a")]
+            assert FakeConsumer(served.broker, b"t").drain() == [b"a"]
+
+    asyncio.run(scenario())
+
+
+def _reset(client, stream):
+    stream.close()
+
+
+def _goodbye(client, stream):
+    client.close()
+
+
+def _abort(client, stream):
+    client._connection._transport.abort()
+
+
+@pytest.mark.parametrize("leave", [_reset, _goodbye, _abort])
+@pytest.mark.parametrize("payload_bytes", [1, 500_000], ids=["idle", "blocked in send"])
+def test_client_that_leaves_returns_its_message_at_once(certificates, leave, payload_bytes):
+    async def scenario():
+        async with serving(certificates) as served:
+            await served.broker.publish(b"t", [b"x" * payload_bytes]).commit.wait()
+            client = await served.client()
+            stream = await client._begin(b"POST", b"/subscribe/t")
+            stream.write(b'"INIT"\n')
+            await eventually(lambda: len(stream._chunks) >= (4 if payload_bytes > 1 else 1))
+            assert served.broker.stats()[b"t"].leased == 1
+            leave(client, stream)
+            await eventually(lambda: served.broker.stats()[b"t"].consumers == 0)
+            following: list[Lease] = []
+            served.broker.consumer(b"t", following.append, lambda error: None).request()
+            assert following[0].counts.disconnects == 1
+
+    asyncio.run(scenario())
+
+
+def test_waiting_client_that_leaves_takes_no_message(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            stream = await served.begin("/subscribe/t")
+            stream.write(b'"INIT"\n')
+            await eventually(lambda: b"t" in served.broker.stats() and served.broker.stats()[b"t"].waiting == 1)
+            stream.close()
+            await eventually(lambda: b"t" not in served.broker.stats())
+            await publish(served, "a")
+            assert FakeConsumer(served.broker, b"t").drain() == [b"a"]
+
+    asyncio.run(scenario())
+
+
+def test_subscriber_of_a_deleted_topic_is_not_stuck(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            await publish(served, "a")
+            lines = Lines(await served.begin("/subscribe/t"))
+            await play(served, lines, ["INIT", msg("a")])
+            await served.broker.delete_topic(b"t")
+            await play(served, lines, ["ACK", NOTHING])
+            await publish(served, "b")
+            await play(served, lines, [msg("b")])
+
+    asyncio.run(scenario())
+
+
+def test_client_that_never_reads_its_errors_is_cut_off(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            await publish(served, "a")
+            stream = await served.begin("/subscribe/t")
+            stream.write(b'"INIT"' + b'"oops"' * 20_000)
+            await eventually(lambda: served.broker.stats()[b"t"].ready == 1)
+            await asyncio.sleep(0)
+            await eventually(lambda: served.broker.stats()[b"t"].consumers == 0)
+
+    asyncio.run(scenario())
+
+
+def test_drain_ends_every_stream_returns_messages_and_refuses_new_ones(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            await publish(served, "a b")
+            holding, waiting = [Lines(await served.begin(f"/subscribe/{topic}")) for topic in ("t", "u")]
+            await play(served, holding, ["INIT", msg("a")])
+            waiting.say("INIT")
+            await waiting.stream.response()
+            served.app.drain()
+            assert await holding.hear() is None
+            assert await waiting.hear() is None
+            assert FakeConsumer(served.broker, b"t").drain() == [b"a", b"b"]
+            assert (await served.request("POST", "/subscribe/t"))[0] == 503
+
+    asyncio.run(scenario())
+
+
+def test_shutdown_after_drain_is_quick_though_clients_stay(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            lines = Lines(await served.begin("/subscribe/t"))
+            lines.say("INIT")
+            await lines.stream.response()
+            served.app.drain()
+            async with asyncio.timeout(2):
+                await served.stop()
+
+    asyncio.run(scenario())

@@ -1,0 +1,163 @@
+import asyncio
+
+import orjson
+import pytest
+
+from miniqueue import __version__
+from miniqueue.errors import CorruptionError
+from miniqueue.server.listening import listen, serve_plain
+from miniqueue.server.monitor import MonitorApp
+from tests.fakes import FakeConsumer, FaultyStore, ManualClock, broker_on
+
+
+async def ask(app, path, method="GET"):
+    """Return (status, headers, body) as an ASGI server sees them."""
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    await app({"type": "http", "method": method, "path": path, "headers": []}, None, send)
+    start, body = sent
+    return start["status"], dict(start["headers"]), body["body"]
+
+
+def monitored(check, store=None):
+    """Run `check(app, broker)` with a broker that works."""
+
+    async def scenario():
+        broker = broker_on(store or FaultyStore(), ManualClock())
+        await broker.start()
+        try:
+            await check(MonitorApp(broker), broker)
+        finally:
+            await broker.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_all_is_well(path):
+    async def check(app, broker):
+        assert await ask(app, path) == (
+            200,
+            {b"content-type": b"application/json", b"content-length": b"15"},
+            b'{"status":"ok"}',
+        )
+
+    monitored(check)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("GET", "/x", 404),
+        ("GET", "/stats/", 404),
+        ("POST", "/healthz", 405),
+        ("PUT", "/metrics", 405),
+    ],
+)
+def test_other_requests_are_refused(method, path, status):
+    async def check(app, broker):
+        found, headers, _ = await ask(app, path, method)
+        assert found == status
+        assert headers.get(b"allow") == (b"GET" if status == 405 else None)
+
+    monitored(check)
+
+
+def test_draining_broker_is_healthy_and_not_ready():
+    async def check(app, broker):
+        await broker.stop()
+        assert (await ask(app, "/healthz"))[0] == 200
+        status, _, body = await ask(app, "/readyz")
+        assert status == 503
+        assert orjson.loads(body) == {"status": "not ready", "reasons": ["The broker is shutting down"]}
+
+    monitored(check)
+
+
+def test_topic_that_cannot_be_read_is_a_reason():
+    async def check(app, broker):
+        consumer = FakeConsumer(broker, b"t")
+        broker._topics[b"t"].fault = CorruptionError("bytes are missing")
+        assert orjson.loads((await ask(app, "/readyz"))[2])["reasons"] == ["topic t: bytes are missing"]
+        assert b"miniqueue_damaged_topics 1.0" in (await ask(app, "/metrics"))[2]
+        consumer.consumer.close()
+
+    monitored(check)
+
+
+async def leave_one_of_each(broker):
+    """Publish five: one acknowledged, one leased, one delayed, two ready."""
+    await broker.publish(b"t", [b"x"] * 5).commit.wait()
+    first, second = FakeConsumer(broker, b"t"), FakeConsumer(broker, b"t")
+    first.consumer.request()
+    first.consumer.ack()
+    first.consumer.request()
+    first.consumer.dack(60)
+    second.consumer.request()
+
+
+def test_metrics_count_messages_by_state():
+    async def check(app, broker):
+        await leave_one_of_each(broker)
+        status, headers, body = await ask(app, "/metrics")
+        assert status == 200
+        assert headers[b"content-type"].startswith(b"text/plain")
+        lines = body.decode().splitlines()
+        for expected in (
+            'miniqueue_messages_published_total{topic="t"} 5.0',
+            'miniqueue_messages_acknowledged_total{topic="t"} 1.0',
+            'miniqueue_messages{state="ready",topic="t"} 2.0',
+            'miniqueue_messages{state="leased",topic="t"} 1.0',
+            'miniqueue_messages{state="delayed",topic="t"} 1.0',
+            'miniqueue_consumers{topic="t"} 2.0',
+            "miniqueue_topics 1.0",
+            "miniqueue_accepts_messages 1.0",
+            f'miniqueue_build_info{{version="{__version__}"}} 1.0',
+        ):
+            assert expected in lines
+        assert "process_resident_memory_bytes" in body.decode()
+
+    monitored(check)
+
+
+def test_stats_are_the_same_counts_as_json():
+    async def check(app, broker):
+        await leave_one_of_each(broker)
+        stats = orjson.loads((await ask(app, "/stats"))[2])
+        assert stats.pop("uptime_seconds") >= 0
+        counts = {"published": 5, "acknowledged": 1, "ready": 2, "leased": 1, "delayed": 1}
+        assert stats["version"] == __version__
+        assert stats["refusal"] is None
+        assert counts.items() <= stats["topics"]["t"].items()
+
+    monitored(check)
+
+
+def test_stats_name_the_refusal():
+    async def check(app, broker):
+        await broker.stop()
+        assert orjson.loads((await ask(app, "/stats"))[2])["refusal"] == "DRAINING"
+
+    monitored(check)
+
+
+def test_plain_http_1_is_enough():
+    async def check(app, broker):
+        listener = listen("127.0.0.1", 0)
+        port = listener.getsockname()[1]
+        shutdown = asyncio.Event()
+        server = asyncio.create_task(serve_plain(app, listener, shutdown.wait))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        reply = await reader.read()
+        writer.close()
+        shutdown.set()
+        await server
+        assert reply.startswith(b"HTTP/1.1 200")
+        assert reply.endswith(b'{"status":"ok"}')
+
+    monitored(check)

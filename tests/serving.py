@@ -1,0 +1,139 @@
+"""The real HTTP server, in this process, on a broker in memory; and lines to and from a stream of it."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+import structlog.testing
+from starlette.types import ASGIApp
+
+from miniqueue.broker import Broker
+from miniqueue.client import Client, connect
+from miniqueue.client.stream import Stream
+from miniqueue.server.http import HttpApp
+from miniqueue.server.listening import listen, serve_https
+from miniqueue.server.security import Certificates, ensure_certificates
+from tests.fakes import FaultyStore, ManualClock, broker_on
+
+NDJSON = (b"content-type", b"application/x-ndjson")
+PATIENCE_SECONDS = 10
+
+
+@dataclass
+class Served:
+    """A server on loopback and what it stands on."""
+
+    certificates: Certificates
+    app: ASGIApp
+    broker: Broker
+    clock: ManualClock
+    store: FaultyStore
+    port: int = 0
+    clients: list[Client] = field(default_factory=list)
+    shutdown: asyncio.Event = field(default_factory=asyncio.Event)
+    server: "asyncio.Task[None] | None" = None
+
+    @property
+    def cafile(self) -> str:
+        return str(self.certificates.cert.with_name("ca.pem"))
+
+    async def client(self) -> Client:
+        client = await connect("localhost", self.port, cafile=self.cafile)
+        self.clients.append(client)
+        return client
+
+    async def begin(self, path: str, *headers: tuple[bytes, bytes], method: str = "POST") -> Stream:
+        """Begin a request on a connection of its own."""
+        client = await self.client()
+        return await client._begin(method.encode(), path.encode(), *headers)
+
+    async def request(
+        self, method: str, path: str, body: bytes = b"", *headers: tuple[bytes, bytes]
+    ) -> tuple[int, bytes]:
+        """Make one request; return its status and body."""
+        stream = await self.begin(path, *headers, method=method)
+        stream.write(body, is_last=True)
+        return await stream.response(), await stream.read_all()
+
+    async def stop(self) -> None:
+        """Shut down, as on SIGTERM."""
+        assert self.server is not None
+        self.shutdown.set()
+        await asyncio.wait_for(self.server, PATIENCE_SECONDS)
+
+
+def make_certificates(directory: Path) -> Certificates:
+    return ensure_certificates(directory / "cert.pem", directory / "key.pem", may_create=True, now=datetime.now(UTC))
+
+
+@asynccontextmanager
+async def serving(
+    certificates: Certificates, app: ASGIApp | None = None, **broker_options: object
+) -> AsyncIterator[Served]:
+    """Serve `app`, or the real one, while the block runs."""
+    store, clock = FaultyStore(), ManualClock()
+    broker = broker_on(store, clock, **broker_options)
+    await broker.start()
+    served = Served(certificates, app or HttpApp(broker), broker, clock, store)
+    listener = listen("127.0.0.1", 0)
+    served.port = listener.getsockname()[1]
+    served.server = asyncio.create_task(
+        serve_https(served.app, listener, certificates.cert, certificates.key, served.shutdown.wait)
+    )
+    with structlog.testing.capture_logs() as logged:
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                yield served
+        finally:
+            for client in served.clients:
+                client.close()
+            await served.stop()
+            await broker.stop()
+    assert [entry for entry in logged if "ASGI" in entry["event"]] == []
+
+
+class Lines:
+    """A stream as JSON lines."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self._rest = b""
+        self._lines: list[bytes] = []
+
+    def say(self, *lines: str) -> None:
+        """Send each as a JSON string."""
+        self.stream.write(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+
+    async def hear(self) -> dict[str, object] | None:
+        """Return the next line; None at the end."""
+        while not self._lines:
+            chunk = await self.stream.read()
+            if not chunk:
+                return None
+            *lines, self._rest = (self._rest + chunk).split(b"\n")
+            self._lines += lines
+        return orjson.loads(self._lines.pop(0))
+
+    async def hear_all(self) -> list[dict[str, object] | None]:
+        """Return all lines up to the end."""
+        heard = []
+        while (line := await self.hear()) is not None:
+            heard.append(line)
+        return heard
+
+
+async def eventually(is_true: Callable[[], bool]) -> None:
+    """Wait for something that another task brings about; the test's time limit is the limit."""
+    while not is_true():
+        await asyncio.sleep(0.001)
+
+
+def tls_context(cafile: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=cafile)
+    context.set_alpn_protocols(["h2"])
+    return context
