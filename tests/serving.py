@@ -1,7 +1,6 @@
 """The real HTTP server, in this process, on a broker in memory; and lines to and from a stream of it."""
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -127,13 +126,7 @@ class Lines:
         return heard
 
 
-async def eventually(is_true: Callable[[], bool]) -> None:
+async def eventually(is_true: Callable[[], object]) -> None:
     """Wait for something that another task brings about; the test's time limit is the limit."""
-    while not is_true():
+    while not is_true():  # noqa: ASYNC110 - it may be true of anything
         await asyncio.sleep(0.001)
-
-
-def tls_context(cafile: str) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=cafile)
-    context.set_alpn_protocols(["h2"])
-    return context

@@ -15,6 +15,7 @@ It overrides methods and replaces names in modules of Hypercorn, so it refuses e
 and h2; does not know the applications.
 """
 
+import asyncio
 import copy
 from contextlib import suppress
 from dataclasses import dataclass
@@ -53,6 +54,11 @@ def install() -> None:
         (protocol, "H2Protocol", GuardedH2),
     ):
         setattr(module, name, repaired)
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class GuardedBuffer(hypercorn_h2.StreamBuffer):
@@ -144,10 +150,8 @@ class GuardedH2(hypercorn_h2.H2Protocol):
         if isinstance(event, BodyRead):
             self._open_window(event.stream_id, event.size_bytes)
             await self._flush()
-        elif isinstance(event, StreamClosed):
-            # When the connection's tasks are being ended, there can be no new one to watch for idleness.
-            with suppress(RuntimeError):
-                await super().stream_send(event)
+        elif isinstance(event, StreamClosed) and _is_being_cancelled():
+            await self._close_stream(event.stream_id)  # and no new task to watch for idleness: none can begin now
         else:
             await super().stream_send(event)
 

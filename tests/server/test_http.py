@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from tests.fakes import FakeConsumer
-from tests.serving import NDJSON, serving
+from tests.serving import NDJSON, eventually, serving
 
 TOPIC_RULE = b'{"error":"A topic name is 1 to 255 bytes of UTF-8 without control characters, white space or \'/\'"}'
 TOO_LARGE = b'{"error":"message of 11 bytes is over the limit of 10 (-max-message-size)"}'
@@ -71,8 +71,7 @@ def test_created_comes_after_the_commit(certificates):
         async with serving(certificates) as served:
             served.store.may_write.clear()
             request = asyncio.create_task(served.request("POST", "/publish/t", b"x"))
-            while not served.broker.topics():
-                await asyncio.sleep(0.001)
+            await eventually(served.broker.topics)
             assert not request.done()
             served.store.may_write.set()
             assert await request == (201, b"")

@@ -1,0 +1,205 @@
+"""One test for each fault of Hypercorn that the guard repairs; each hangs, leaks or grows without it."""
+
+import asyncio
+
+import pytest
+from hyperframe.frame import DataFrame
+
+from miniqueue.errors import DisconnectedError
+from miniqueue.server import h2guard, listening
+from miniqueue.server.replies import OK, Reply, start_message
+from tests.fakes import settle_down
+from tests.serving import eventually, serving
+
+MEBIBYTE = 1 << 20
+
+
+class Endpoint:
+    """An application whose behaviour is a coroutine function, and which counts who is inside."""
+
+    def __init__(self, behave):
+        self.behave = behave
+        self.inside = 0
+        self.entered = 0
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] != "http":
+            return
+        self.inside += 1
+        self.entered += 1
+        try:
+            await self.behave(scope, receive, send)
+        finally:
+            self.inside -= 1
+
+
+async def never_answer(scope, receive, send):
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def answer_without_end(scope, receive, send):
+    await send(start_message(200, []))
+    for _ in range(1000):
+        await send({"type": "http.response.body", "body": bytes(16_384), "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def answer_early(scope, receive, send):
+    await OK(scope, receive, send)
+
+
+@pytest.mark.parametrize("behave", [never_answer, answer_without_end])
+def test_who_disconnects_leaves_no_task_behind(certificates, behave):
+    async def scenario():
+        app = Endpoint(behave)
+        async with serving(certificates, app) as served:
+            for _ in range(10):
+                await served.begin("/")
+            await eventually(lambda: app.inside == 10)
+            for client in served.clients:
+                client._connection._transport.abort()
+            await eventually(lambda: app.inside == 0)
+            await asyncio.wait_for(served.stop(), 2)
+
+    asyncio.run(scenario())
+
+
+def test_closed_window_makes_the_application_wait(certificates):
+    async def scenario():
+        sent_bytes = 0
+
+        async def send_much(scope, receive, send):
+            nonlocal sent_bytes
+            await send(start_message(200, []))
+            for _ in range(1000):
+                await send({"type": "http.response.body", "body": bytes(16_384), "more_body": True})
+                sent_bytes += 16_384
+                await asyncio.sleep(0)
+
+        async with serving(certificates, Endpoint(send_much)) as served:
+            stream = await served.begin("/")  # nobody reads it: its window closes after 64 KiB
+            assert await stream.response() == 200
+            await settle_down()
+            assert sent_bytes < MEBIBYTE // 4
+
+    asyncio.run(scenario())
+
+
+def test_data_after_an_early_reply_leaves_the_connection_alive(certificates):
+    async def scenario():
+        async with serving(certificates, Endpoint(answer_early)) as served:
+            client = await served.client()
+            stream = await client._begin(b"POST", b"/")
+            assert await stream.response() == 200
+            # As a client sends that has not seen the reply yet.
+            client._connection._transport.write(DataFrame(stream.id, data=bytes(1000)).serialize())
+            await client.publish("another", b"x")
+            await asyncio.wait_for(served.stop(), 2)
+
+    asyncio.run(scenario())
+
+
+def test_request_that_is_not_over_is_reset_without_an_error_after_the_reply(certificates):
+    async def scenario():
+        async with serving(certificates, Endpoint(answer_early)) as served:
+            stream = await served.begin("/")
+            assert await stream.read_all() == b""
+            await eventually(lambda: stream.error is not None)
+            assert "code 0" in str(stream.error)
+
+    asyncio.run(scenario())
+
+
+def test_reply_that_is_broken_off_is_reset(certificates):
+    async def break_off(scope, receive, send):
+        await send(start_message(200, []))
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+
+    async def scenario():
+        async with serving(certificates, Endpoint(break_off)) as served:
+            stream = await served.begin("/")
+            with pytest.raises(DisconnectedError):
+                await stream.read_all()
+
+    asyncio.run(scenario())
+
+
+def test_body_that_is_not_read_holds_up_no_other_request(certificates):
+    async def scenario():
+        may_read = asyncio.Event()
+
+        async def read_late(scope, receive, send):
+            if scope["path"] == "/late":
+                await may_read.wait()
+            size_bytes = 0
+            while (message := await receive()).get("more_body"):
+                size_bytes += len(message["body"])
+            await Reply(200, b"%d" % size_bytes)(scope, receive, send)
+
+        async with serving(certificates, Endpoint(read_late)) as served:
+            client = await served.client()
+            late = await client._begin(b"POST", b"/late")
+            for _ in range(200):  # each a frame of its own, and far more than a window in all
+                late.write(bytes(10_000))
+            late.write(b"", is_last=True)
+            await client.publish("another", bytes(100_000))
+            may_read.set()
+            assert await late.read_all() == b"2000000"
+
+    asyncio.run(scenario())
+
+
+def test_unread_body_gives_its_window_back_when_the_request_ends(certificates):
+    async def scenario():
+        async with serving(certificates, Endpoint(answer_early)) as served:
+            client = await served.client()
+            for _ in range(2 * h2guard.CONNECTION_WINDOW_BYTES // 60_000):
+                await client.publish("t", bytes(60_000))
+
+    asyncio.run(scenario())
+
+
+def test_connection_whose_streams_were_reset_is_idle(certificates):
+    async def scenario():
+        app = Endpoint(never_answer)
+        async with serving(certificates, app) as served:
+            stream = await served.begin("/")
+            await eventually(lambda: app.inside == 1)
+            stream.close()
+            await eventually(lambda: app.inside == 0)
+            await asyncio.wait_for(served.stop(), 2)
+
+    asyncio.run(scenario())
+
+
+def test_more_requests_than_the_usual_limit_on_one_connection(certificates):
+    async def scenario():
+        async with serving(certificates, Endpoint(answer_early)) as served:
+            client = await served.client()
+            for _ in range(21):
+                await asyncio.gather(*(client.delete_topic("t") for _ in range(50)))
+
+    asyncio.run(scenario())
+
+
+def test_requests_that_never_end_are_broken_off_at_shutdown(certificates, monkeypatch):
+    monkeypatch.setattr(listening._QueueConfig, "graceful_timeout", 0.05)
+
+    async def stay(scope, receive, send):
+        await asyncio.Event().wait()
+
+    async def scenario():
+        async with serving(certificates, Endpoint(stay)) as served:
+            await served.begin("/")
+            await eventually(lambda: served.app.inside == 1)
+            await asyncio.wait_for(served.stop(), 2)
+            assert served.app.inside == 0
+
+    asyncio.run(scenario())
+
+
+def test_another_version_of_hypercorn_is_refused(monkeypatch):
+    monkeypatch.setattr(h2guard, "version", lambda name: "0.19.0")
+    with pytest.raises(RuntimeError, match=r"for hypercorn 0\.18\.0, found 0\.19\.0"):
+        h2guard.install()
