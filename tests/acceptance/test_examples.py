@@ -1,0 +1,234 @@
+"""Every example runs against a real broker, does what its docstring says, and ends when asked to."""
+
+import importlib.util
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Timer
+from time import monotonic
+from typing import Any
+
+import pytest
+import redis
+
+from .process import FREE_PORTS, BrokerProcess, Trust
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+RUN_SECONDS = 30
+#: What a shell says of a program that was ended with ctrl-C.
+INTERRUPTED = 130
+
+pytestmark = pytest.mark.slow
+
+
+class Example:
+    """One example under way."""
+
+    def __init__(self, name: str, *options: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, EXAMPLES / name, *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._limit = Timer(RUN_SECONDS, self.process.kill)  # so that no read waits for ever
+        self._limit.start()
+
+    def wait_for(self, pattern: str, count: int = 1) -> list[str]:
+        """Return the first `count` lines of output that match."""
+        found: list[str] = []
+        assert self.process.stdout is not None
+        while len(found) < count:
+            line = self.process.stdout.readline()
+            assert line, f"ended, with {found}"
+            if re.search(pattern, line):
+                found.append(line.rstrip("\n"))
+        return found
+
+    def end(self, *, code: int) -> str:
+        """Wait for its end and return the output that was not read yet."""
+        output, errors = self.process.communicate()
+        assert self.process.returncode == code, errors
+        assert "Traceback" not in errors
+        return output
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+        self.end(code=INTERRUPTED)
+
+    def stop(self) -> None:
+        """Leave nothing running."""
+        self._limit.cancel()
+        self.process.kill()
+        self.process.communicate()
+
+
+Run = Callable[..., Example]
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    """Start examples; whatever still runs at the end is killed."""
+    with ExitStack() as started:
+
+        def start(name: str, *options: str) -> Example:
+            example = Example(name, *options)
+            started.callback(example.stop)
+            return example
+
+        yield start
+
+
+@pytest.fixture
+def https(broker: BrokerProcess, trust: Trust) -> list[str]:
+    return ["--port", str(broker.https_port), "--cafile", trust.ca]
+
+
+@pytest.fixture
+def resp(broker: BrokerProcess) -> list[str]:
+    return ["--port", str(broker.resp_port)]
+
+
+@pytest.fixture
+def client(broker: BrokerProcess) -> Iterator[redis.Redis]:
+    with redis.Redis(port=broker.resp_port) as client:
+        yield client
+
+
+def counts(broker: BrokerProcess, topic: str) -> dict[str, Any]:
+    topics: dict[str, dict[str, Any]] = json.loads(broker.monitor("/stats"))["topics"]
+    return topics[topic]
+
+
+def wait_until_all_acknowledged(broker: BrokerProcess, topic: str, count: int) -> None:
+    """Ask until it is so: what a consumer has printed may not have been acknowledged yet."""
+    ends_at = monotonic() + RUN_SECONDS
+    while (now := counts(broker, topic))["acknowledged"] < count:
+        assert monotonic() < ends_at, now
+    assert now["acknowledged"] == now["published"] == count
+
+
+def consume(broker: BrokerProcess, topic: str, count: int) -> list[bytes]:
+    connection = redis.Connection(port=broker.resp_port, socket_timeout=RUN_SECONDS)
+    connection.send_command("SUBSCRIBE", topic)
+    messages = []
+    for _ in range(count):
+        messages.append(connection.read_response())
+        connection.send_command("ACK")
+        assert connection.read_response() == b"OK"
+    connection.disconnect()
+    return messages
+
+
+def test_echo_prints_what_it_is_given(run, https, broker, topic):
+    example = run("echo.py", *https, "--topic", topic)
+    example.process.stdin.write("one\nzwölf\n\nlast without its newline")
+    assert example.end(code=0) == "one\nzwölf\n\nlast without its newline\n"
+    wait_until_all_acknowledged(broker, topic, 4)
+
+
+def test_echo_ends_when_interrupted_while_it_waits_for_input(run, https, topic):
+    example = run("echo.py", *https, "--topic", topic)
+    example.process.stdin.write("one\n")
+    example.process.stdin.flush()
+    example.wait_for("one")
+    example.interrupt()
+
+
+def test_workers_do_every_job_although_some_fail(run, resp, client, broker, topic):
+    for number in range(40):
+        client.execute_command("PUBLISH", topic, f"job {number}")
+    example = run("workers.py", *resp, "--topic", topic, "--failure-rate", "0.3")
+    done = example.wait_for("did job", 40)
+    wait_until_all_acknowledged(broker, topic, 40)
+    assert {line.partition(": did ")[2] for line in done} == {f"job {number}" for number in range(40)}
+    example.interrupt()
+
+
+def test_workers_come_back_when_the_broker_does(run, trust, tmp_path):
+    with ExitStack() as started:
+
+        def start(*ports: str) -> BrokerProcess:
+            broker = BrokerProcess([*ports, *trust.flags], cwd=tmp_path)
+            started.callback(broker.end)
+            return broker.wait_until_ready()
+
+        broker = start(*FREE_PORTS)
+        example = run("workers.py", "--port", str(broker.resp_port), "--topic", "jobs")
+        redis.Redis(port=broker.resp_port).execute_command("PUBLISH", "jobs", "before")
+        example.wait_for("did before")
+        broker.kill()
+        example.wait_for("again in", 4)
+        broker = start("-port", "0", "-resp-port", str(broker.resp_port), "-monitor-port", "0")
+        redis.Redis(port=broker.resp_port).execute_command("PUBLISH", "jobs", "after")
+        example.wait_for("did after")
+        example.interrupt()
+        broker.stop()
+
+
+def test_backoff_doubles_the_delay_and_gives_up_in_the_end(run, https, client, broker, topic):
+    example = run("exponential_backoff.py", *https, "--topic", topic, "--first-delay", "0.01", "--max-attempts", "4")
+    client.execute_command("PUBLISH", topic, "2")
+    assert example.wait_for("^2: ", 3) == [
+        "2: failed 1 times: again in 0.01 s",
+        "2: failed 2 times: again in 0.02 s",
+        "2: done",
+    ]
+    client.execute_command("PUBLISH", topic, "9")
+    assert example.wait_for("^9: ", 4)[2:] == [
+        "9: failed 3 times: again in 0.04 s",
+        "9: failed 4 times: given up",
+    ]
+    wait_until_all_acknowledged(broker, topic, 2)
+    assert consume(broker, f"{topic}-failed", 1) == [b"9"]
+    example.interrupt()
+
+
+def test_the_benchmark_consumes_all_that_it_published(run, resp, broker, topic):
+    example = run("consume_benchmark.py", *resp, "--topic", topic, "--messages", "1500", "--connections", "3")
+    assert re.fullmatch(r"1500 messages in [\d.]+ s: [\d,]+ a second\n", example.end(code=0))
+    wait_until_all_acknowledged(broker, topic, 1500)
+
+
+def test_the_h2_consumer_prints_and_acknowledges(run, https, client, broker, topic):
+    example = run("h2_consumer.py", *https, "--topic", topic)
+    messages = ["one", "zwölf", "x" * 200_000, ""]  # the third is more than the windows of stream and connection
+    for message in messages:
+        client.execute_command("PUBLISH", topic, message)
+    assert example.wait_for("", len(messages)) == messages
+    wait_until_all_acknowledged(broker, topic, len(messages))
+    example.interrupt()
+
+
+def test_the_h2_consumer_says_why_it_was_refused(run, https):
+    example = run("h2_consumer.py", *https, "--topic", "two words")
+    example.end(code=1)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="pyspark is not installed")
+@pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed")
+@pytest.mark.timeout(180)
+def test_spark_publishes_every_row_once(run, resp, broker, topic):
+    example = run("spark_publish.py", *resp, "--topic", topic, "--rows", "2500")
+    example._limit.cancel()  # a Java process has to start; the test's own limit counts
+    assert f"published 2500 rows to {topic}\n" in example.end(code=0)
+    assert counts(broker, topic)["published"] == 2500
+    rows = [json.loads(message) for message in consume(broker, topic, 2500)]
+    assert sorted(row["id"] for row in rows) == list(range(2500))
+    assert all(row["square"] == row["id"] ** 2 for row in rows)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_every_example_explains_itself_and_is_tested_and_in_the_readme(path):
+    if path.name != "spark_publish.py" or importlib.util.find_spec("pyspark"):
+        helped = subprocess.run([sys.executable, path, "--help"], capture_output=True, text=True, check=True)
+        assert "--host" in helped.stdout
+    assert f'"{path.name}"' in Path(__file__).read_text()
+    assert f"(examples/{path.name})" in (EXAMPLES.parent / "README.md").read_text()
