@@ -1,0 +1,35 @@
+"""What other programs may import: a change here is a change of the interface, and has to be meant."""
+
+import importlib
+import inspect
+
+import pytest
+
+PUBLIC = {
+    "miniqueue": {"__version__"},
+    "miniqueue.broker": {"Broker", "Clock", "Commit", "Consumer", "SystemClock"},
+    "miniqueue.client": {
+        "Client",
+        "ClientError",
+        "ConnectError",
+        "Delivery",
+        "DisconnectedError",
+        "ServerError",
+        "Subscription",
+        "connect",
+    },
+}
+
+
+@pytest.mark.parametrize("package", sorted(PUBLIC))
+def test_a_package_exports_exactly_this(package):
+    module = importlib.import_module(package)
+    assert set(getattr(module, "__all__", {"__version__"})) == PUBLIC[package]
+
+
+@pytest.mark.parametrize("package", sorted(PUBLIC))
+def test_what_is_exported_is_there_and_documented(package):
+    module = importlib.import_module(package)
+    for name in PUBLIC[package]:
+        exported = getattr(module, name)
+        assert isinstance(exported, str) or inspect.getdoc(exported)
