@@ -1,0 +1,1 @@
+"""The process: its configuration, its listeners, and how they are put together."""
