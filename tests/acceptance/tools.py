@@ -1,11 +1,62 @@
 """Programs that tests drive the broker with; a test whose program is missing is skipped, except in CI."""
 
 import shutil
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO
 
 import pytest
+
+#: Longer than anything here takes; a program that hangs is killed then, and its test fails.
+MAX_SECONDS = 20
 
 
 def needs(*programs: str) -> pytest.MarkDecorator:
     """Return a mark that skips a test unless all `programs` are installed."""
     missing = [program for program in programs if shutil.which(program) is None]
     return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
+
+
+def run(command: Sequence[str], given: bytes = b"") -> bytes:
+    """Run a program to its end and return its output."""
+    return subprocess.run(command, input=given, capture_output=True, timeout=MAX_SECONDS, check=True).stdout
+
+
+class Conversation:
+    """A running program, spoken to line by line.
+
+    Args:
+      given: its standard input.
+      said: its standard output.
+    """
+
+    def __init__(self, given: IO[bytes], said: IO[bytes]) -> None:
+        self._given = given
+        self._said = said
+
+    def say(self, line: str) -> None:
+        self._given.write(line.encode() + b"\n")
+        self._given.flush()
+
+    def hear(self) -> str:
+        """Return the next line; fails when the program has ended."""
+        line = self._said.readline()
+        assert line.endswith(b"\n"), f"ended with {line!r}"
+        return line.decode().rstrip("\r\n")
+
+
+@contextmanager
+def conversation(command: Sequence[str]) -> Iterator[Conversation]:
+    """Start a program to talk with; it is killed at the end."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        watchdog = threading.Timer(MAX_SECONDS, process.kill)
+        watchdog.start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield Conversation(process.stdin, process.stdout)
+        finally:
+            watchdog.cancel()
+            process.kill()

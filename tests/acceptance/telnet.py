@@ -1,0 +1,46 @@
+"""A plain socket to the RESP port, for people with telnet and for peers that mean harm."""
+
+import socket
+from types import TracebackType
+
+MAX_SECONDS = 20
+
+
+class Telnet:
+    """A connection that says what it is told and reads as far as it is told."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=MAX_SECONDS)
+        self._unread = b""
+
+    def __enter__(self) -> "Telnet":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.socket.close()
+
+    def say(self, words: bytes) -> None:
+        self.socket.sendall(words + b"\r\n")
+
+    def read_until(self, end: bytes) -> bytes:
+        """Return what comes up to and with `end`; fails when the connection ends before."""
+        while end not in self._unread:
+            chunk = self.socket.recv(65536)
+            assert chunk, f"closed after {self._unread!r}"
+            self._unread += chunk
+        found, _, self._unread = self._unread.partition(end)
+        return found + end
+
+    def read_to_close(self) -> bytes:
+        """Return all that comes until the peer closes."""
+        while chunk := self._recv_or_reset():
+            self._unread += chunk
+        return self._unread
+
+    def _recv_or_reset(self) -> bytes:
+        try:
+            return self.socket.recv(65536)
+        except ConnectionResetError:  # it closed while we were still sending
+            return b""

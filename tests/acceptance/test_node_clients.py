@@ -1,0 +1,55 @@
+"""node-redis and ioredis; `npm ci` in this directory installs them."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.counts import counts
+from tests.acceptance.telnet import Telnet
+from tests.acceptance.tools import needs
+
+HERE = Path(__file__).parent
+
+pytestmark = [
+    pytest.mark.acceptance,
+    needs("node"),
+    pytest.mark.skipif(not (HERE / "node_modules").is_dir(), reason="npm ci has not been run in tests/acceptance"),
+]
+
+
+def run_script(name: str, *arguments: object) -> dict[str, Any]:
+    """Run a script of this directory and return what it prints."""
+    done = subprocess.run(
+        ["node", name, *map(str, arguments)], cwd=HERE, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    printed: dict[str, Any] = json.loads(done.stdout)
+    return printed
+
+
+def check_publishing(printed: dict[str, Any], topic: str) -> None:
+    assert printed["ping"] == "PONG"
+    assert printed["publish"] == "OK"
+    assert printed["published"] == ["OK"] * 100
+    assert topic in printed["topics"]
+    assert printed["refused"] == "ERR unknown command 'NOSUCH'"
+
+
+@pytest.mark.parametrize("protocol", [2, 3], ids=["RESP2", "RESP3"])
+def test_node_redis_publishes_and_takes_a_message(broker, topic, protocol):
+    with Telnet(broker.resp_port) as telnet:
+        telnet.say(f"PUBLISH {topic}-one only".encode())
+        assert telnet.read_until(b"\r\n") == b"+OK\r\n"
+    printed = run_script("node_redis.mjs", broker.resp_port, topic, protocol)
+    check_publishing(printed, topic)
+    assert (printed["first"], printed["settled"], printed["reset"]) == ("only", "OK", "RESET")
+    assert counts(broker, topic)["ready"] == 100
+    assert counts(broker, f"{topic}-one")["acknowledged"] == 1
+
+
+def test_ioredis_publishes(broker, topic):
+    check_publishing(run_script("ioredis.mjs", broker.resp_port, topic), topic)
+    assert counts(broker, topic)["ready"] == 100
