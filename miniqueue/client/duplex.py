@@ -14,7 +14,7 @@ import orjson
 from miniqueue.client.connection import Connection
 from miniqueue.client.stream import Stream
 from miniqueue.client.subscription import Subscription
-from miniqueue.errors import ConnectError, ServerError
+from miniqueue.errors import ConnectError, DisconnectedError, ServerError
 
 LINES_PER_WRITE = 1024
 
@@ -34,11 +34,18 @@ async def connect(
     """
     try:
         context = ssl_context or _make_context(cafile)
-        _, connection = await asyncio.get_running_loop().create_connection(Connection, host, port, ssl=context)
-    except OSError as exc:  # ssl.SSLError is one
+        transport, connection = await asyncio.get_running_loop().create_connection(Connection, host, port, ssl=context)
+        _require_http_2(transport)
+        await connection.ready()
+    except (OSError, DisconnectedError) as exc:  # ssl.SSLError is an OSError
         raise ConnectError(f"cannot connect to {host}:{port}: {exc}") from exc
-    await connection.ready()
     return Client(connection, f"{host}:{port}".encode())
+
+
+def _require_http_2(transport: asyncio.Transport) -> None:
+    if transport.get_extra_info("ssl_object").selected_alpn_protocol() != "h2":
+        transport.abort()
+        raise DisconnectedError("the server does not offer HTTP/2")
 
 
 def _make_context(cafile: str | None) -> ssl.SSLContext:

@@ -1,0 +1,232 @@
+import asyncio
+import socket
+
+import pytest
+
+from miniqueue.client import ConnectError, Delivery, DisconnectedError, ServerError, connect
+from miniqueue.server.security import server_tls_context
+from tests.fakes import FakeConsumer
+from tests.serving import eventually, serving
+
+
+def with_client(certificates, check, **broker_options):
+    """Run `check(client, served)` against a server of its own."""
+
+    async def scenario():
+        async with serving(certificates, **broker_options) as served:
+            await check(await served.client(), served)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("topic", ["t", "a/b?c#d", "ä", "%41", b"\xc3\xa4"])
+def test_topic_is_escaped(certificates, topic):
+    async def check(client, served):
+        expected = topic.encode() if isinstance(topic, str) else topic
+        if b"/" in expected:
+            with pytest.raises(ServerError):
+                await client.publish(topic, b"x")
+            return
+        await client.publish(topic, b"x")
+        assert served.broker.topics() == [expected]
+        await client.delete_topic(topic)
+        assert served.broker.topics() == []
+
+    with_client(certificates, check)
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, 65_535, 65_536, 1_000_000])
+def test_payload_of_any_size_goes_there_and_back(certificates, size_bytes):
+    async def check(client, served):
+        payload = bytes(range(256)) * (size_bytes // 256 + 1)
+        await client.publish("t", payload[:size_bytes])
+        async with client.subscribe("t") as subscription:
+            assert await anext(subscription) == Delivery(payload[:size_bytes], 0)
+
+    with_client(certificates, check)
+
+
+def test_subscription_settles_in_every_way(certificates):
+    async def check(client, served):
+        await served.broker.publish(b"t", [b"a", b"b", b"c"]).commit.wait()
+        async with client.subscribe("t") as subscription:
+            assert (await anext(subscription)).payload == b"a"
+            subscription.nack()
+            assert (await anext(subscription)).payload == b"a"
+            subscription.back()
+            assert (await anext(subscription)).payload == b"b"
+            subscription.dack(1.5)
+            assert (await anext(subscription)).payload == b"c"
+            subscription.ack()
+            assert (await anext(subscription)).payload == b"a"
+            served.clock.advance(2)
+            served.broker.tick()
+            subscription.ack()
+            assert await anext(subscription) == Delivery(b"b", 1)
+
+    with_client(certificates, check)
+
+
+def test_finished_subscription_ends_the_iteration(certificates):
+    async def check(client, served):
+        await served.broker.publish(b"t", [b"a"]).commit.wait()
+        async with client.subscribe("t") as subscription:
+            subscription.finish()
+            assert [delivery.payload async for delivery in subscription] == [b"a"]
+
+    with_client(certificates, check)
+
+
+def test_refused_command_is_raised_and_the_subscription_goes_on(certificates):
+    async def check(client, served):
+        await served.broker.publish(b"t", [b"a", b"b"]).commit.wait()
+        async with client.subscribe("t") as subscription:
+            await anext(subscription)
+            subscription.dack(-1)
+            with pytest.raises(ServerError, match="invalid DACK duration"):
+                await anext(subscription)
+            subscription.ack()
+            assert (await anext(subscription)).payload == b"b"
+
+    with_client(certificates, check)
+
+
+def test_left_subscription_returns_its_message(certificates):
+    async def check(client, served):
+        await served.broker.publish(b"t", [b"a"]).commit.wait()
+        async with client.subscribe("t") as subscription:
+            await anext(subscription)
+        await eventually(lambda: served.broker.stats()[b"t"].ready == 1)
+
+    with_client(certificates, check)
+
+
+def test_lines_are_answered_one_by_one(certificates):
+    async def check(client, served):
+        payloads = [b"a", b"\xff\x00", b"x" * 11, b"", "ä".encode()] * 1000
+        answers = [answer async for answer in client.publish_lines("t", payloads)]
+        errors = [answer for answer in answers if isinstance(answer, ServerError)]
+        ids = [answer for answer in answers if isinstance(answer, str)]
+        assert [isinstance(answer, str) for answer in answers] == [True, True, False, True, True] * 1000
+        assert all("over the limit of 10" in str(error) for error in errors)
+        assert ids == [f"0-{number}" for number in range(4000)]
+        expected = [payload for payload in payloads if len(payload) <= 10]
+        assert FakeConsumer(served.broker, b"t").drain() == expected
+
+    with_client(certificates, check, max_message_bytes=10)
+
+
+def test_lines_to_an_invalid_topic_are_refused_as_a_whole(certificates):
+    async def check(client, served):
+        with pytest.raises(ServerError, match="topic name") as caught:
+            _ = [answer async for answer in client.publish_lines("a b", [b"x"] * 100_000)]
+        assert caught.value.status == 400
+
+    with_client(certificates, check)
+
+
+def test_refusal_has_text_and_status(certificates):
+    async def check(client, served):
+        with pytest.raises(ServerError, match="over the limit of 10") as caught:
+            await client.publish("t", b"x" * (4 << 20))
+        assert caught.value.status == 413
+        with pytest.raises(ServerError, match="404 page not found"):
+            await client.publish("a/b", b"x")
+        await client.publish("t", b"x")
+
+    with_client(certificates, check, max_message_bytes=10)
+
+
+def test_more_requests_at_once_than_the_server_takes(certificates):
+    async def check(client, served):
+        await asyncio.gather(*(client.publish("t", b"%d" % number) for number in range(500)))
+        assert served.broker.stats()[b"t"].published == 500
+
+    with_client(certificates, check)
+
+
+def test_many_subscriptions_share_a_connection(certificates):
+    async def check(client, served):
+        async def take(count):
+            async with client.subscribe("t") as subscription:
+                for _ in range(count):
+                    await anext(subscription)
+                    subscription.ack()
+                subscription.finish()
+                return [delivery async for delivery in subscription]
+
+        await served.broker.publish(b"t", [b"x"] * 1000).commit.wait()
+        await asyncio.gather(*(take(100) for _ in range(10)))
+        await eventually(lambda: served.broker.stats()[b"t"].acknowledged == 1000)
+
+    with_client(certificates, check)
+
+
+def test_lost_connection_fails_what_is_under_way_and_what_follows(certificates):
+    async def check(client, served):
+        async with client.subscribe("t") as subscription:
+            waiting = asyncio.create_task(anext(subscription))
+            await eventually(lambda: b"t" in served.broker.stats())
+            client._connection._transport.abort()
+            with pytest.raises(DisconnectedError, match="connection was lost"):
+                await waiting
+        with pytest.raises(DisconnectedError):
+            await client.publish("t", b"x")
+
+    with_client(certificates, check)
+
+
+def test_closed_client_refuses_to_go_on(certificates):
+    async def check(client, served):
+        async with client:
+            pass
+        client.close()
+        with pytest.raises(DisconnectedError, match="was closed"):
+            await client.publish("t", b"x")
+
+    with_client(certificates, check)
+
+
+def test_server_that_is_not_there():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(ConnectError, match=f"cannot connect to 127.0.0.1:{port}"):
+        asyncio.run(connect("127.0.0.1", port))
+
+
+def test_server_that_is_not_trusted(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            with pytest.raises(ConnectError, match="certificate verify failed"):
+                await connect("localhost", served.port)
+
+    asyncio.run(scenario())
+
+
+def no_server(certificates, alpn, answer):
+    """Connect to something that answers with these bytes; return what that raises."""
+
+    async def handle(reader, writer):
+        writer.write(answer)
+        await reader.read()
+        writer.close()
+
+    async def scenario():
+        context = server_tls_context(certificates.cert, certificates.key)
+        context.set_alpn_protocols([alpn])
+        async with await asyncio.start_server(handle, "localhost", 0, ssl=context) as server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(ConnectError) as caught:
+                await connect("localhost", port, cafile=str(certificates.cert.with_name("ca.pem")))
+            return str(caught.value)
+
+    return asyncio.run(scenario())
+
+
+def test_server_that_offers_no_http_2(certificates):
+    assert "does not offer HTTP/2" in no_server(certificates, "http/1.1", b"")
+
+
+def test_server_that_speaks_http_2_badly(certificates):
+    data_on_stream_0 = bytes(9)
+    assert "does not speak HTTP/2 properly" in no_server(certificates, "h2", data_on_stream_0)

@@ -1,0 +1,45 @@
+import asyncio
+import inspect
+
+import pytest
+
+from miniqueue import errors
+from miniqueue.server.replies import Reply, error_reply, status_of
+
+TEXTS = [
+    (errors.InvalidTopicError(), 400),
+    (errors.InvalidLineError("x"), 400),
+    (errors.PayloadTooLargeError(2, 1), 413),
+    (errors.ReadOnlyError(), 503),
+    (errors.DrainingError(), 503),
+    (errors.OutcomeUnknownError(), 503),
+    (errors.StorageError(), 500),
+    (errors.CorruptionError("x"), 500),
+    (errors.MiniqueueError(), 500),
+]
+
+
+async def sent_by(reply: Reply) -> list:
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    await reply({"type": "http"}, None, send)
+    return sent
+
+
+@pytest.mark.parametrize(("error", "status"), TEXTS, ids=[type(error).__name__ for error, _ in TEXTS])
+def test_error_has_a_status_and_says_whether_to_try_again(error, status):
+    start, body = asyncio.run(sent_by(error_reply(error)))
+    headers = dict(start["headers"])
+    assert start["status"] == status_of(error) == status
+    assert body["body"].startswith(b'{"error":"')
+    assert headers[b"content-type"] == b"application/json"
+    assert headers[b"content-length"] == b"%d" % len(body["body"])
+    assert headers.get(b"retry-after") == (b"1" if status == 503 else None)
+
+
+def test_every_error_class_has_a_status():
+    classes = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if cls.__module__ == errors.__name__]
+    assert {status_of(cls.__new__(cls)) for cls in classes} <= {400, 413, 500, 503}
