@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from miniqueue.broker import Broker
 from miniqueue.errors import MiniqueueError
 from miniqueue.server.http_publish import PublishEndpoint
+from miniqueue.server.http_streams import OpenStreams
 from miniqueue.server.http_subscribe import SubscribeEndpoint
 from miniqueue.server.paths import topic_of
 from miniqueue.server.replies import NOT_FOUND, OK, error_reply, not_allowed
@@ -26,11 +27,11 @@ class HttpApp:
     """Serves a broker to HTTP clients."""
 
     def __init__(self, broker: Broker) -> None:
-        self._subscribe = SubscribeEndpoint(broker)
+        self._streams = OpenStreams()
         self._router = Router(
             [
-                Route("/publish/{topic}", OneMethod("POST", PublishEndpoint(broker))),
-                Route("/subscribe/{topic}", OneMethod("POST", self._subscribe)),
+                Route("/publish/{topic}", OneMethod("POST", PublishEndpoint(broker, self._streams))),
+                Route("/subscribe/{topic}", OneMethod("POST", SubscribeEndpoint(broker, self._streams))),
                 Route("/{topic}", OneMethod("DELETE", DeleteEndpoint(broker))),
             ],
             redirect_slashes=False,
@@ -45,8 +46,8 @@ class HttpApp:
             await send({"type": "websocket.close"})
 
     def drain(self) -> None:
-        """End every subscription, its message returned to the topic; refuse new ones."""
-        self._subscribe.drain()
+        """End every stream: messages go back to their topics, lines that were read are answered. Let none begin."""
+        self._streams.drain()
 
 
 class DeleteEndpoint:

@@ -4,7 +4,8 @@ from starlette.types import Receive, Scope, Send
 
 from miniqueue.broker import Broker
 from miniqueue.errors import MiniqueueError, PayloadTooLargeError
-from miniqueue.server.http_publish_lines import publish_lines
+from miniqueue.server.http_publish_lines import PublishedLines
+from miniqueue.server.http_streams import OpenStreams
 from miniqueue.server.paths import topic_of
 from miniqueue.server.replies import CREATED, JSON_LINES, error_reply
 
@@ -16,15 +17,19 @@ MAX_DISCARDED_BYTES = 1 << 20
 class PublishEndpoint:
     """Publishes the body, as one message or line by line."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, streams: OpenStreams) -> None:
         self._broker = broker
+        self._streams = streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         reply = CREATED
         try:
             if is_json_lines(scope):
-                await publish_lines(self._broker, topic_of(scope), receive, send)
+                self._streams.check()
+                lines = PublishedLines(self._broker, topic_of(scope))
+                with self._streams.holding(lines):
+                    await lines.run(receive, send)
                 return
             payload = await read_body(receive, self._broker.max_message_bytes)
             if payload is None:

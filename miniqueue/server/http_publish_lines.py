@@ -20,55 +20,70 @@ from miniqueue.wire.json_lines import PublishDecoder, PublishResult, encode_erro
 
 MAX_UNANSWERED_RUNS = 64  # a run is what one read from the network held
 
+_START = start_message(200, [(b"content-type", JSON_LINES)])
+
 #: Answers to consecutive lines: ready, or ready when a commit is.
 Answer: TypeAlias = bytes | tuple[Published, int]
 
 
-async def publish_lines(broker: Broker, topic: bytes, receive: Receive, send: Send) -> None:
-    """Publish every line of the request and answer each, in order; the request may never end.
+class PublishedLines:
+    """One request and the answers to its lines.
 
     Raises:
-      InvalidTopicError, UnavailableError: nothing was published or sent.
+      InvalidTopicError, UnavailableError: at once, before anything was published or sent.
     """
-    check_topic(topic)
-    if broker.refusal is not None:
-        raise broker.refusal
-    await send(start_message(200, [(b"content-type", JSON_LINES)]))
-    answers: asyncio.Queue[Answer | None] = asyncio.Queue(MAX_UNANSWERED_RUNS)
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_read(broker, topic, receive, answers))
-        tasks.create_task(_write(answers, send))
 
+    def __init__(self, broker: Broker, topic: bytes) -> None:
+        if broker.refusal is not None:
+            raise broker.refusal
+        self._broker = broker
+        self._topic = check_topic(topic)
+        self._answers: asyncio.Queue[Answer | None] = asyncio.Queue()
+        self._room = asyncio.Semaphore(MAX_UNANSWERED_RUNS)
+        self._reader: asyncio.Task[None] | None = None
 
-async def _read(broker: Broker, topic: bytes, receive: Receive, answers: asyncio.Queue[Answer | None]) -> None:
-    decoder = PublishDecoder(broker.max_message_bytes)
-    more_body = True
-    while more_body:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            break  # a line without its end may be part of one
-        more_body = message.get("more_body", False)
-        results = decoder.feed(message.get("body", b""))
-        if not more_body:
-            results += decoder.finish()
-        for result in results:
-            await answers.put(_publish(broker, topic, result))
-    await answers.put(None)
+    async def run(self, receive: Receive, send: Send) -> None:
+        """Publish every line and answer each, in order, until the client or `end` ends it."""
+        async with asyncio.TaskGroup() as tasks:
+            self._reader = tasks.create_task(self._read(receive))
+            tasks.create_task(self._write(send))
+            await asyncio.wait([self._reader])
+            self._answers.put_nowait(None)
 
+    def end(self) -> None:
+        """Read no more; what was published is still answered."""
+        if self._reader is not None:
+            self._reader.cancel()
 
-def _publish(broker: Broker, topic: bytes, result: PublishResult) -> Answer:
-    if not isinstance(result, list):
-        return encode_error(str(result))
-    try:
-        return broker.publish(topic, result), len(result)
-    except MiniqueueError as error:
-        return encode_error(str(error)) * len(result)
+    async def _read(self, receive: Receive) -> None:
+        decoder = PublishDecoder(self._broker.max_message_bytes)
+        more_body = True
+        while more_body:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                break  # a line without its end may be part of one
+            more_body = message.get("more_body", False)
+            results = decoder.feed(message.get("body", b""))
+            if not more_body:
+                results += decoder.finish()
+            for result in results:
+                await self._room.acquire()  # before it is published: `end` must not come between that and its answer
+                self._answers.put_nowait(self._publish(result))
 
+    def _publish(self, result: PublishResult) -> Answer:
+        if not isinstance(result, list):
+            return encode_error(str(result))
+        try:
+            return self._broker.publish(self._topic, result), len(result)
+        except MiniqueueError as error:
+            return encode_error(str(error)) * len(result)
 
-async def _write(answers: asyncio.Queue[Answer | None], send: Send) -> None:
-    while (answer := await answers.get()) is not None:
-        await send({"type": "http.response.body", "body": await _encode(answer), "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
+    async def _write(self, send: Send) -> None:
+        await send(_START)
+        while (answer := await self._answers.get()) is not None:
+            await send({"type": "http.response.body", "body": await _encode(answer), "more_body": True})
+            self._room.release()
+        await send({"type": "http.response.body", "body": b""})
 
 
 async def _encode(answer: Answer) -> bytes:

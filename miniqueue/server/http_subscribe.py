@@ -12,8 +12,9 @@ from starlette.types import Receive, Scope, Send
 
 from miniqueue.broker import Broker
 from miniqueue.core.lease import Lease
-from miniqueue.errors import DrainingError, MiniqueueError, NothingOutstandingError
+from miniqueue.errors import MiniqueueError, NothingOutstandingError
 from miniqueue.server.http_commands import execute
+from miniqueue.server.http_streams import OpenStreams
 from miniqueue.server.paths import topic_of
 from miniqueue.server.replies import JSON_LINES, error_reply, start_message
 from miniqueue.wire.json_lines import CommandDecoder, encode_delivery, encode_error
@@ -27,31 +28,20 @@ _START = start_message(200, [(b"content-type", JSON_LINES)])
 class SubscribeEndpoint:
     """Gives every request a consumer of its own, for as long as the request goes on."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, streams: OpenStreams) -> None:
         self._broker = broker
-        self._subscriptions: set[Subscription] = set()
-        self._is_draining = False
+        self._streams = streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         try:
-            if self._is_draining:
-                raise DrainingError
+            self._streams.check()
             subscription = Subscription(self._broker, topic_of(scope))
         except MiniqueueError as error:
             await error_reply(error)(scope, receive, send)
             return
-        self._subscriptions.add(subscription)
-        try:
+        with self._streams.holding(subscription):
             await subscription.run(receive, send)
-        finally:
-            self._subscriptions.discard(subscription)
-
-    def drain(self) -> None:
-        """End every subscription now, and refuse new ones."""
-        self._is_draining = True
-        for subscription in self._subscriptions:
-            subscription.end()
 
 
 class Subscription:

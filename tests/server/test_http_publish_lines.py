@@ -146,3 +146,31 @@ def test_much_is_published_by_a_client_that_reads_only_at_the_end(certificates):
             assert [answer["id"] for answer in answers] == [f"0-{number}" for number in range(2000)]
 
     asyncio.run(scenario())
+
+
+def test_drain_answers_what_was_published_and_ends_the_stream(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            served.store.may_write.clear()
+            stream = await served.begin("/publish/t", NDJSON)
+            stream.write(b'"a"\n"b"\n')
+            await eventually(lambda: served.store.write_count == 1)
+            served.app.drain()
+            served.store.may_write.set()
+            assert await Lines(stream).hear_all() == [{"id": "0-0"}, {"id": "0-1"}]
+            assert (await served.request("POST", "/publish/t", b'"c"\n', NDJSON))[0] == 503
+
+    asyncio.run(scenario())
+
+
+def test_drain_answers_all_even_of_a_client_that_does_not_read(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            stream = await served.begin("/publish/t", NDJSON)
+            stream.write(b'"x"\n' * 500_000)
+            await eventually(lambda: len(stream._chunks) > 3)
+            served.app.drain()
+            answers = replies(await stream.read_all())
+            assert len(answers) == served.broker.stats()[b"t"].published < 500_000
+
+    asyncio.run(scenario())
