@@ -25,6 +25,7 @@ from miniqueue.errors import (
     ListenError,
     MiniqueueError,
     NotAStoreError,
+    OutcomeUnknownError,
     StorageError,
     StoreFailedError,
     StoreInUseError,
@@ -43,6 +44,7 @@ EXIT_CODES: tuple[tuple[type[MiniqueueError], int], ...] = (
     (FormatVersionError, 65),
     (NotAStoreError, 65),
     (StorageError, 71),
+    (OutcomeUnknownError, 70),
 )
 
 

@@ -46,9 +46,7 @@ class PayloadTooLargeError(RequestError):
     code = "TOOBIG"
 
     def __init__(self, size_bytes: int, max_bytes: int) -> None:
-        super().__init__(
-            f"message of {size_bytes} bytes is over the limit of {max_bytes} (-max-message-size)"
-        )
+        super().__init__(f"message of {size_bytes} bytes is over the limit of {max_bytes} (-max-message-size)")
         self.size_bytes = size_bytes
         self.max_bytes = max_bytes
 
@@ -188,3 +186,10 @@ class ServerError(ClientError):
     def __init__(self, text: str, status: int | None = None) -> None:
         super().__init__(text)
         self.status = status
+
+
+# --- ours ----------------------------------------------------------------------------------------------------
+
+
+class InternalError(MiniqueueError):
+    """A bug in miniqueue; please report it."""

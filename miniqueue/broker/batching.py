@@ -46,3 +46,4 @@ def _add_cursor(
             batch[keys.bitmap(*place, first_seq)] = None
         if partition.is_unneeded(progress):
             batch[keys.chunk(place[0], place[1], first_seq)] = None
+            partition.consumed_bytes += progress.chunk.size_bytes

@@ -11,18 +11,21 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from miniqueue.broker import opening, purging, reading
+from miniqueue.broker import opening
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.commit import Commit
 from miniqueue.broker.consumer import Consumer
 from miniqueue.broker.journal import Journal
+from miniqueue.broker.loader import Loader
+from miniqueue.broker.purger import Purger
 from miniqueue.broker.topic import Topic, TopicStats
 from miniqueue.core.budget import Budget
 from miniqueue.core.cursor import CursorState, GroupCursor
-from miniqueue.core.lease import Lease, Range
+from miniqueue.core.lease import Lease
 from miniqueue.core.names import check_topic
 from miniqueue.core.partition import DEFAULT_GROUP
 from miniqueue.errors import (
+    InternalError,
     InvalidDelayError,
     MiniqueueError,
     NothingOutstandingError,
@@ -74,6 +77,8 @@ class Broker:
         self._journal = Journal(open_store, clock, self._topics, readable=self._readable, reopened=self._install)
         self._committer = self._journal.committer
         self._cache = Budget(CACHE_BYTES)
+        self._loader = Loader(self._journal, spawn=self._spawn, loaded=self._readable)
+        self._purger = Purger(self._journal, spawn=self._spawn)
         self._tasks: set[asyncio.Task[None]] = set()
         self._next_topic_id = 1
         self._horizon_ms = 0
@@ -89,18 +94,24 @@ class Broker:
             self._spawn(self._every(self._sync_interval_seconds, self._journal.request_sync))
 
     async def stop(self) -> None:
-        """Refuse new messages, commit what there is, close the store."""
-        await self._journal.drain()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._journal.store.close()
+        """Refuse new messages, commit what there is, close the store.
+
+        Raises OutcomeUnknownError when the last commit failed; the store is closed all the same.
+        """
+        try:
+            await self._journal.drain()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._journal.store.close()
 
     def tick(self) -> None:
         """Let the delayed messages through that are due by now."""
         self._horizon_ms = self._clock.now_ms()
         for topic in [topic for topic in self._topics.values() if topic.waiters]:
             self.dispatch(topic)
+        self._purger.reclaim(self._topics.values())
 
     @property
     def refusal(self) -> type[UnavailableError] | None:
@@ -172,7 +183,7 @@ class Broker:
             topic.waiters[consumer] = None
         else:
             consumer.hold(*taken)
-        self._load_ahead(topic)
+        self._loader.load_ahead(topic)
 
     def settled(self, topic: Topic, *, is_returned: bool) -> None:
         """Commit a settle before long, and pass on what it returned; for `Consumer` only."""
@@ -187,8 +198,9 @@ class Broker:
             try:
                 cursor.disconnect(lease)
             except NothingOutstandingError:
-                return  # the topic was deleted meanwhile, or is read anew
-            self.settled(topic, is_returned=True)
+                pass  # the topic was deleted meanwhile, or is read anew
+            else:
+                self.settled(topic, is_returned=True)
         if topic.is_idle:
             self._topics.pop(topic.name, None)
 
@@ -207,42 +219,7 @@ class Broker:
             consumer, _ = topic.waiters.popitem(last=False)
             consumer.hold(*taken)
         if topic.waiters:
-            self._load_ahead(topic)
-
-    def _load_ahead(self, topic: Topic) -> None:
-        """Begin to load what the last `take` lacked, or what the next ones will."""
-        if topic.is_loading:
-            return
-        for number, cursor in enumerate(topic.cursors):
-            place = cursor.blocked_on if topic.waiters else None
-            if place is None and cursor.log.wants_more:
-                place = Range.LOG
-            if place is not None:
-                topic.is_loading = True
-                self._spawn(self._load(topic, number, cursor, place))
-                return
-
-    async def _load(self, topic: Topic, partition: int, cursor: GroupCursor, place: Range) -> None:
-        assert topic.id is not None
-        fault: MiniqueueError | None = None
-        try:
-            await reading.load(self._journal.store, place, cursor, topic.id, partition, self._committer.flush)
-        except MiniqueueError as exc:
-            fault = exc
-        if cursor not in topic.cursors:
-            return  # the topic was deleted meanwhile, or is read anew
-        topic.is_loading = False
-        if fault is not None:
-            self._fail_topic(topic, fault)
-        self._cache.touch(topic)
-        self.dispatch(topic)
-
-    def _fail_topic(self, topic: Topic, fault: MiniqueueError) -> None:
-        log.error("topic cannot be read", topic=topic.name, error=str(fault))
-        topic.fault = fault
-        while topic.waiters:
-            consumer, _ = topic.waiters.popitem(last=False)
-            consumer.fail(fault)
+            self._loader.load_ahead(topic)
 
     # --- looking and removing ---------------------------------------------------------------------------------
 
@@ -278,14 +255,8 @@ class Broker:
         if topic.is_idle:
             del self._topics[name]
         await self._committer.flush()
-        self._spawn(self._purge(topic_id))
+        self._purger.purge(topic_id)
         return True
-
-    async def _purge(self, topic_id: int) -> None:
-        try:
-            await purging.purge(self._journal.store, topic_id, self._journal.commit)
-        except MiniqueueError as exc:
-            log.warning("purge of a deleted topic was broken off", topic_id=topic_id, error=str(exc))
 
     # --- from the journal -------------------------------------------------------------------------------------
 
@@ -300,7 +271,7 @@ class Broker:
         for name in [name for name, topic in self._topics.items() if topic.is_idle]:
             del self._topics[name]
         for topic_id in content.unpurged_topic_ids:
-            self._spawn(self._purge(topic_id))
+            self._purger.purge(topic_id)
         self.tick()
 
     # --- background work --------------------------------------------------------------------------------------
@@ -313,4 +284,11 @@ class Broker:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Stop the broker when a task of its own has died: that is a bug, and what it did would stay undone."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            log.error("a task of the broker has died", error=repr(fault))
+            self._journal.fail(InternalError(repr(fault)))

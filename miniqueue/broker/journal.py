@@ -160,6 +160,10 @@ class Journal:
             await asyncio.sleep(delay_seconds)
             if await self._reopen():
                 return
+        self.fail(fault)
+
+    def fail(self, fault: MiniqueueError) -> None:
+        """Say that this broker cannot go on."""
         if not self.failed.done():
             self.failed.set_result(fault)
 

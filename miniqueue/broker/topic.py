@@ -66,6 +66,11 @@ class Topic:
         """Roughly what the loaded messages cost in memory."""
         return sum(cursor.size_bytes for cursor in self.cursors)
 
+    @property
+    def consumed_bytes(self) -> int:
+        """Roughly what has been deleted on disk since space was last given back."""
+        return sum(partition.consumed_bytes for partition in self.partitions)
+
     def take(self, horizon_ms: int) -> tuple[GroupCursor, Lease] | None:
         """Lease the next message for the default group."""
         for partition in self.partitions:

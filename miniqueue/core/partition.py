@@ -21,11 +21,12 @@ class Partition:
     the moment of `append`, so every message knows its sequence number before it is durable.
     """
 
-    __slots__ = ("_appended", "cursors", "next_seq")
+    __slots__ = ("_appended", "consumed_bytes", "cursors", "next_seq")
 
     def __init__(self, next_seq: int, cursors: dict[int, GroupCursor]) -> None:
         self.next_seq = next_seq
         self.cursors = cursors
+        self.consumed_bytes = 0  # of chunks deleted since disk space was last given back
         self._appended: list[bytes] = []
 
     def append(self, payloads: list[bytes]) -> int:

@@ -1,0 +1,72 @@
+"""Loads what cursors lack, in the background, one page of one topic at a time."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from miniqueue.broker import reading
+from miniqueue.broker.journal import Journal
+from miniqueue.broker.topic import Topic
+from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.lease import Range
+from miniqueue.errors import MiniqueueError
+
+log = structlog.get_logger()
+
+
+class Loader:
+    """Brings messages from the store into memory.
+
+    Args:
+      journal: has the store, and commits what must be there before a range is read.
+      spawn: runs something in the background.
+      loaded: called for each topic that may have new messages to hand out.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        loaded: Callable[[Topic], None],
+    ) -> None:
+        self._journal = journal
+        self._spawn = spawn
+        self._loaded = loaded
+
+    def load_ahead(self, topic: Topic) -> None:
+        """Begin to load what the last `take` lacked, or what the next ones will."""
+        if topic.is_loading:
+            return
+        for number, cursor in enumerate(topic.cursors):
+            place = cursor.blocked_on if topic.waiters else None
+            if place is None and cursor.log.wants_more:
+                place = Range.LOG
+            if place is not None:
+                topic.is_loading = True
+                assert topic.id is not None  # nothing is ever lacking in a topic that does not exist
+                self._spawn(self._load(topic, topic.id, number, cursor, place))
+                return
+
+    async def _load(self, topic: Topic, topic_id: int, partition: int, cursor: GroupCursor, place: Range) -> None:
+        fault: MiniqueueError | None = None
+        try:
+            flush = self._journal.committer.flush
+            await reading.load(self._journal.store, place, cursor, topic_id, partition, flush)
+        except MiniqueueError as exc:
+            fault = exc
+        if cursor not in topic.cursors:
+            return  # the topic was deleted meanwhile, or is read anew
+        topic.is_loading = False
+        if fault is not None:
+            _fail(topic, fault)
+        self._loaded(topic)
+
+
+def _fail(topic: Topic, fault: MiniqueueError) -> None:
+    log.error("topic cannot be read", topic=topic.name, error=str(fault))
+    topic.fault = fault
+    while topic.waiters:
+        consumer, _ = topic.waiters.popitem(last=False)
+        consumer.fail(fault)

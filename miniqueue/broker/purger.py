@@ -1,0 +1,87 @@
+"""Gives back disk space: of deleted topics, and of messages that have been consumed.
+
+LevelDB keeps deleted data until it happens to compact the tables that hold it, which after a large backlog has been
+consumed may be never. So the range in front of the oldest message still needed is compacted now and then.
+"""
+
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+import structlog
+
+from miniqueue.broker.journal import Journal
+from miniqueue.broker.opening import PAGE_BYTES, PAGE_ITEMS
+from miniqueue.broker.topic import Topic
+from miniqueue.errors import MiniqueueError
+from miniqueue.storage import keys
+
+log = structlog.get_logger()
+
+#: How much consumed data a topic may hold on disk: some while it is in use, less when it is empty.
+MAX_CONSUMED_BYTES = 64 << 20
+MAX_CONSUMED_BYTES_WHEN_EMPTY = 4 << 20
+
+
+class Purger:
+    """Works in the background, beside everything else.
+
+    Args:
+      journal: has the store, and commits deletions.
+      spawn: runs something in the background.
+    """
+
+    def __init__(self, journal: Journal, *, spawn: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+        self._journal = journal
+        self._spawn = spawn
+        self._is_reclaiming = False
+
+    def purge(self, topic_id: int) -> None:
+        """Delete every key of a topic that is no longer registered, and give its disk space back.
+
+        It can be broken off anywhere: the topic's purge entry goes last, and a restart begins again.
+        """
+        self._spawn(self._purge(topic_id))
+
+    def reclaim(self, topics: Iterable[Topic]) -> None:
+        """Give disk space back for the first topic of which enough has been consumed, if any."""
+        topic = None if self._is_reclaiming else next(filter(_is_worth_reclaiming, topics), None)
+        if topic is not None:
+            self._is_reclaiming = True
+            self._spawn(self._reclaim(topic))
+
+    async def _purge(self, topic_id: int) -> None:
+        try:
+            for start, stop in keys.of_topic(topic_id):
+                await self._delete(start, stop)
+            await self._journal.commit({keys.purge(topic_id): None})
+            for start, stop in keys.of_topic(topic_id):
+                await self._journal.store.reclaim(start, stop)
+        except MiniqueueError as exc:
+            log.warning("purge of a deleted topic was broken off", topic_id=topic_id, error=str(exc))
+
+    async def _delete(self, start: bytes, stop: bytes) -> None:
+        """Delete a range a page at a time, never scanning over what has just been deleted."""
+        while pairs := await self._journal.store.scan(start, stop, max_items=PAGE_ITEMS, max_bytes=PAGE_BYTES):
+            await self._journal.commit({key: None for key, _ in pairs})
+            start = pairs[-1][0]
+
+    async def _reclaim(self, topic: Topic) -> None:
+        """Compact what lies in front of the oldest message of each partition that is still needed."""
+        assert topic.id is not None
+        try:
+            for number, partition in enumerate(topic.partitions):
+                partition.consumed_bytes = 0
+                head_seq = min(cursor.state.head_seq for cursor in partition.cursors.values())
+                await self._journal.store.reclaim(
+                    keys.chunk(topic.id, number, 0), keys.chunk(topic.id, number, head_seq)
+                )
+        except MiniqueueError as exc:
+            log.warning("disk space of consumed messages was not given back", topic=topic.name, error=str(exc))
+        finally:
+            self._is_reclaiming = False
+
+
+def _is_worth_reclaiming(topic: Topic) -> bool:
+    is_empty = not any(cursor.depth for cursor in topic.cursors)
+    max_bytes = MAX_CONSUMED_BYTES_WHEN_EMPTY if is_empty else MAX_CONSUMED_BYTES
+    return topic.id is not None and topic.consumed_bytes > max_bytes

@@ -1,0 +1,260 @@
+"""Deleting a topic: exactly this one, at once, for good, and with nothing left behind."""
+
+import asyncio
+
+import pytest
+
+from miniqueue.broker import purger
+from miniqueue.errors import InvalidTopicError, NothingOutstandingError, OutcomeUnknownError, UnavailableError
+from miniqueue.storage import keys
+from tests.broker.support import run
+from tests.fakes import settle_down
+
+
+def keys_of(world, topic_id: int) -> list[bytes]:
+    pairs = world.store.pairs()
+    found = [key for start, stop in keys.of_topic(topic_id) for key in pairs if start <= key < stop]
+    return found + [key for key in pairs if key == keys.purge(topic_id)]
+
+
+async def fill(world, name: bytes) -> None:
+    """Leave keys of every kind."""
+    await world.publish_each(name, *(b"%d" % n for n in range(9)))
+    await world.publish(name, b"x", b"y", b"z")
+    holders = [await world.holding(name) for _ in range(10)]
+    for settle in ("nack", "back", "close", "ack"):
+        getattr(holders.pop(2).consumer, settle)()
+    holders.pop().consumer.ack()
+    holders.pop().consumer.dack(10)
+    await world.commit()
+    assert {key[0] for key in keys_of(world, world.broker._topics[name].id)} == {0x10, 0x11, 0x12, 0x13, 0x20, 0x21}
+
+
+def test_a_deleted_topic_is_gone_and_a_new_one_of_its_name_is_empty():
+    async def body(world):
+        await fill(world, b"t")
+        assert await world.broker.delete_topic(b"t") is True
+        assert world.broker.topics() == []
+        await world.publish(b"t", b"new")
+        assert await world.drain(b"t") == [b"new"]
+        await world.restart()
+        assert world.broker.topics() == [b"t"]
+        assert await world.drain(b"t") == []
+
+    run(body)
+
+
+def test_the_purge_leaves_no_key_and_gives_the_space_back():
+    async def body(world):
+        await fill(world, b"t")
+        await fill(world, b"tt")
+        other = keys_of(world, 2)
+        await world.broker.delete_topic(b"t")
+        await settle_down()
+        assert keys_of(world, 1) == []
+        assert keys_of(world, 2) == other
+        assert world.store.reclaimed == keys.of_topic(1)
+
+    run(body)
+
+
+@pytest.mark.parametrize("name", [b"unknown", b"waited-for"])
+def test_deleting_what_does_not_exist_changes_nothing(name):
+    async def body(world):
+        consumer = world.consumer(b"waited-for")
+        consumer.consumer.request()
+        assert await world.broker.delete_topic(name) is False
+        assert world.store.write_count == 0
+        await world.publish(b"waited-for", b"a")
+        assert consumer.payloads == [b"a"]
+
+    run(body)
+
+
+def test_an_invalid_name_is_refused():
+    async def body(world):
+        with pytest.raises(InvalidTopicError):
+            await world.broker.delete_topic(b"a/b")
+
+    run(body)
+
+
+def test_consumers_that_wait_go_on_waiting():
+    async def body(world):
+        await world.publish(b"t", b"a")
+        waiting = world.consumer(b"t")
+        waiting.drain()
+        await world.broker.delete_topic(b"t")
+        assert waiting.consumer.is_waiting
+        await world.publish(b"t", b"new")
+        assert waiting.payloads == [b"a", b"new"]
+
+    run(body)
+
+
+@pytest.mark.parametrize("settle", ["ack", "nack", "back", "dack"])
+def test_settling_a_message_of_a_deleted_topic_never_touches_a_new_one(settle):
+    async def body(world):
+        await world.publish(b"t", b"old")
+        holder = await world.holding(b"t")
+        await world.broker.delete_topic(b"t")
+        await world.publish(b"t", b"new")
+        with pytest.raises(NothingOutstandingError):
+            getattr(holder.consumer, settle)(*([0] if settle == "dack" else []))
+        stats = world.broker.stats()[b"t"]
+        assert (stats.ready, stats.leased, stats.acknowledged) == (1, 0, 0)
+        holder.consumer.request()
+        assert holder.payloads == [b"old", b"new"]
+        await world.commit()
+
+    run(body)
+
+
+def test_leaving_with_a_message_of_a_deleted_topic_returns_nothing_and_leaves_no_topic():
+    async def body(world):
+        await world.publish(b"t", b"old")
+        holder = await world.holding(b"t")
+        await world.broker.delete_topic(b"t")
+        holder.consumer.close()
+        assert world.broker.stats() == {}
+        await world.publish(b"t", b"new")
+        assert await world.drain(b"t") == [b"new"]
+
+    run(body)
+
+
+def test_a_publish_right_after_a_delete_survives_it():
+    async def body(world):
+        await world.publish(b"t", b"old")
+        deleting = asyncio.ensure_future(world.broker.delete_topic(b"t"))
+        await asyncio.sleep(0)
+        commit = world.broker.publish(b"t", [b"new"]).commit
+        assert await deleting
+        await commit.wait()
+        await settle_down()
+        await world.restart()
+        assert await world.drain(b"t") == [b"new"]
+
+    run(body)
+
+
+def test_a_publish_under_way_at_the_delete_is_answered_and_gone():
+    async def body(world):
+        await world.publish(b"t", b"older")
+        world.store.may_write.clear()
+        in_flight = world.broker.publish(b"t", [b"old"]).commit
+        await settle_down()
+        gathered = world.broker.publish(b"t", [b"old too"]).commit
+        deleting = asyncio.ensure_future(world.broker.delete_topic(b"t"))
+        await settle_down()
+        world.store.may_write.set()
+        assert await deleting
+        await in_flight.wait()
+        await gathered.wait()
+        await settle_down()
+        assert (keys_of(world, 1), world.broker.topics()) == ([], [])
+
+    run(body)
+
+
+def test_delete_and_create_and_delete_in_one_commit():
+    async def body(world):
+        await world.publish(b"t", b"1")
+        first = asyncio.ensure_future(world.broker.delete_topic(b"t"))
+        await asyncio.sleep(0)
+        world.broker.publish(b"t", [b"2"])
+        second = asyncio.ensure_future(world.broker.delete_topic(b"t"))
+        assert await asyncio.gather(first, second) == [True, True]
+        await settle_down()
+        assert world.broker.topics() == []
+        assert keys_of(world, 1) + keys_of(world, 2) == []
+        await world.restart()
+        assert world.broker.topics() == []
+
+    run(body)
+
+
+def test_deleting_while_messages_are_loaded_disturbs_nobody():
+    async def body(world):
+        await world.publish(b"t", b"old")
+        await world.restart()
+        consumer = world.consumer(b"t")
+        consumer.consumer.request()  # a load begins ...
+        deleting = asyncio.ensure_future(world.broker.delete_topic(b"t"))  # ... and the topic goes before it has run
+        assert await deleting
+        await world.publish(b"t", b"new")
+        await settle_down()
+        assert (consumer.payloads, consumer.errors) == ([b"new"], [])
+
+    run(body)
+
+
+def test_a_topic_deleted_before_its_load_has_begun_is_no_error_of_the_broker():
+    async def body(world):
+        problems = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context))
+        await world.publish(b"t", b"old")
+        await world.restart()
+        deleting = world.broker.delete_topic(b"t")
+        world.consumer(b"t").consumer.request()
+        await deleting
+        await settle_down()
+        assert problems == []
+
+    run(body)
+
+
+def test_a_purge_that_was_broken_off_goes_on_after_a_restart(monkeypatch):
+    monkeypatch.setattr(purger, "PAGE_ITEMS", 3)
+
+    async def body(world):
+        await fill(world, b"t")
+        store = world.store
+        await world.broker.delete_topic(b"t")
+        before = store.write_count
+        await settle_down()
+        complete = len(store.batches)
+        assert complete > before + 3
+        for count in range(before, complete + 1):  # the store as it was behind every write of the purge
+            world.store = await store.as_of(count)
+            await world.restart()
+            await settle_down()
+            assert keys_of(world, 1) == []
+            assert set(world.store.pairs()) == {keys.COMMIT, keys.NEXT_TOPIC}
+
+    run(body)
+
+
+def test_a_delete_whose_commit_fails_says_so_and_leaves_what_the_store_has():
+    async def body(world):
+        await world.publish(b"t", b"a")
+        world.store.fail_writes = {2}
+        with pytest.raises(OutcomeUnknownError):
+            await world.broker.delete_topic(b"t")
+        await settle_down()
+        assert world.broker.topics() == [b"t"]
+        assert await world.drain(b"t") == [b"a"]
+
+    run(body)
+
+
+def test_a_purge_whose_commit_fails_is_taken_up_again_after_the_reopening():
+    async def body(world):
+        await fill(world, b"t")
+        world.store.fail_writes = {world.store.write_count + 2}
+        await world.broker.delete_topic(b"t")
+        await settle_down()
+        await settle_down()
+        assert keys_of(world, 1) == []
+
+    run(body)
+
+
+def test_a_delete_is_refused_while_the_store_is_unusable():
+    async def body(world):
+        await world.publish(b"t", b"a")
+        await world.broker.stop()
+        with pytest.raises(UnavailableError):
+            await world.broker.delete_topic(b"t")
+
+    run(body)
