@@ -8,6 +8,7 @@
     a request that is not read blocks its connection,   bodies wait without limit of frames, and the window opens
       acknowledgements of what it sends included          only as the application reads: the client waits, not we
     a reply broken off leaves the stream open           the stream is reset
+    every frame is written, and encrypted, on its own   once for all that was ready at the same time
     a connection whose last stream the client reset     it is
       is not taken for idle, not even at shutdown
 
@@ -26,6 +27,7 @@ from typing import Any, cast
 import h2.errors
 import h2.events
 import h2.exceptions
+from h2.connection import ConnectionState
 from hypercorn import protocol
 from hypercorn.config import Config
 from hypercorn.events import Event, RawData, Updated
@@ -34,11 +36,15 @@ from hypercorn.protocol.events import Body, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.typing import AppWrapper, ASGIReceiveCallable, ASGIReceiveEvent, Scope
+from priority.priority import DeadlockError
 
 HYPERCORN_VERSION = "0.18.0"
 
 #: Of a connection: as much as all its streams may send, so that no stream takes the room of another.
 CONNECTION_WINDOW_BYTES = 100 * 65_535
+
+#: So many frames of data make a write, even if there are more.
+MAX_UNWRITTEN_FRAMES = 4
 
 
 def install() -> None:
@@ -123,6 +129,7 @@ class GuardedH2(hypercorn_h2.H2Protocol):
         super().__init__(app, config, *arguments)
         self.config = copy.copy(config)
         self.config.max_app_queue_size = 0  # no limit: the window is the limit
+        self._unwritten_frames = 0
 
     async def initiate(self, headers: list[tuple[bytes, bytes]] | None = None, settings: bytes | None = None) -> None:
         """Begin the connection."""
@@ -139,11 +146,25 @@ class GuardedH2(hypercorn_h2.H2Protocol):
     async def send_task(self) -> None:
         """Send what the windows take, until the connection ends, however it ends."""
         try:
-            await super().send_task()
+            while not self.closed:
+                await self._send_turn()
         finally:
             self.closed = True
             for buffer in self.stream_buffers.values():
                 await buffer.close()
+
+    async def _send_turn(self) -> None:
+        try:
+            stream_id = next(self.priority)
+        except DeadlockError:  # every stream has nothing, or no room
+            await self._write()
+            await self.has_data.wait()
+            await self.has_data.clear()
+        else:
+            await self._send_data(stream_id)
+            self._unwritten_frames += 1
+            if self._unwritten_frames >= MAX_UNWRITTEN_FRAMES:
+                await self._write()
 
     async def stream_send(self, event: StreamEvent) -> None:
         """Take in what came from an application."""
@@ -194,7 +215,15 @@ class GuardedH2(hypercorn_h2.H2Protocol):
             await self._flush()
 
     async def _flush(self) -> None:
-        if not self.closed:  # there may be no transport any more
+        """Leave what there is to the send task, which writes once for many; a goodbye goes at once."""
+        if self.connection.state_machine.state is ConnectionState.CLOSED:
+            await self._write()
+        else:
+            await self.has_data.set()
+
+    async def _write(self) -> None:
+        self._unwritten_frames = 0
+        if not self.closed:  # else there may be no transport any more
             await super()._flush()
 
     def _reset(self, stream_id: int, code: h2.errors.ErrorCodes) -> None:

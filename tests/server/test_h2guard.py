@@ -3,6 +3,8 @@
 import asyncio
 
 import pytest
+from hypercorn.asyncio.tcp_server import TCPServer
+from hypercorn.events import RawData
 from hyperframe.frame import DataFrame
 
 from miniqueue.errors import DisconnectedError
@@ -195,6 +197,38 @@ def test_requests_that_never_end_are_broken_off_at_shutdown(certificates, monkey
             await eventually(lambda: served.app.inside == 1)
             await asyncio.wait_for(served.stop(), 2)
             assert served.app.inside == 0
+
+    asyncio.run(scenario())
+
+
+def test_replies_that_are_ready_together_are_written_together(certificates, monkeypatch):
+    written = []
+    protocol_send = TCPServer.protocol_send
+
+    async def count(server, event):
+        written.append(event)
+        await protocol_send(server, event)
+
+    monkeypatch.setattr(TCPServer, "protocol_send", count)
+
+    async def scenario():
+        async with serving(certificates, Endpoint(answer_early)) as served:
+            client = await served.client()
+            written.clear()
+            await asyncio.gather(*(client.delete_topic("t") for _ in range(50)))
+            assert 0 < sum(isinstance(event, RawData) for event in written) < 25  # there are 100 frames
+
+    asyncio.run(scenario())
+
+
+def test_goodbye_to_a_client_that_breaks_the_protocol_is_sent(certificates):
+    async def scenario():
+        async with serving(certificates, Endpoint(answer_early)) as served:
+            client = await served.client()
+            client._connection._transport.write(DataFrame(1, data=b"of a stream that never began").serialize())
+            await eventually(lambda: client._connection._lost is not None)
+            with pytest.raises(DisconnectedError, match="the server ended the connection"):
+                await client.publish("t", b"x")
 
     asyncio.run(scenario())
 
