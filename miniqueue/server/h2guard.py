@@ -43,8 +43,8 @@ HYPERCORN_VERSION = "0.18.0"
 #: Of a connection: as much as all its streams may send, so that no stream takes the room of another.
 CONNECTION_WINDOW_BYTES = 100 * 65_535
 
-#: So many frames of data make a write, even if there are more.
-MAX_UNWRITTEN_FRAMES = 4
+#: So much data makes a write, even if there is more.
+MAX_UNWRITTEN_BYTES = 1 << 16
 
 
 def install() -> None:
@@ -129,7 +129,7 @@ class GuardedH2(hypercorn_h2.H2Protocol):
         super().__init__(app, config, *arguments)
         self.config = copy.copy(config)
         self.config.max_app_queue_size = 0  # no limit: the window is the limit
-        self._unwritten_frames = 0
+        self._unwritten_bytes = 0
 
     async def initiate(self, headers: list[tuple[bytes, bytes]] | None = None, settings: bytes | None = None) -> None:
         """Begin the connection."""
@@ -161,9 +161,9 @@ class GuardedH2(hypercorn_h2.H2Protocol):
             await self.has_data.wait()
             await self.has_data.clear()
         else:
+            self._unwritten_bytes += len(self.stream_buffers[stream_id].buffer)
             await self._send_data(stream_id)
-            self._unwritten_frames += 1
-            if self._unwritten_frames >= MAX_UNWRITTEN_FRAMES:
+            if self._unwritten_bytes >= MAX_UNWRITTEN_BYTES:
                 await self._write()
 
     async def stream_send(self, event: StreamEvent) -> None:
@@ -222,7 +222,7 @@ class GuardedH2(hypercorn_h2.H2Protocol):
             await self.has_data.set()
 
     async def _write(self) -> None:
-        self._unwritten_frames = 0
+        self._unwritten_bytes = 0
         if not self.closed:  # else there may be no transport any more
             await super()._flush()
 
