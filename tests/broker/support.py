@@ -1,0 +1,74 @@
+"""Runs a test's coroutine on a broker over a store that outlives it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from miniqueue.broker import Broker
+from tests.fakes import FakeConsumer, FaultyStore, ManualClock, broker_on, settle_down
+
+
+class World:
+    """A store, a clock, and the broker that runs on them now."""
+
+    def __init__(self, **options: object) -> None:
+        self.options = options
+        self.store = FaultyStore()
+        self.clock = ManualClock()
+        self.broker: Broker
+
+    async def start(self) -> Broker:
+        self.broker = broker_on(self.store, self.clock, **self.options)
+        await self.broker.start()
+        await settle_down()
+        return self.broker
+
+    async def restart(self) -> Broker:
+        """Stop the broker and start another on the same store."""
+        await self.broker.stop()
+        return await self.start()
+
+    async def publish(self, topic: bytes, *payloads: bytes) -> None:
+        """Publish in one commit."""
+        await self.broker.publish(topic, list(payloads)).commit.wait()
+
+    async def publish_each(self, topic: bytes, *payloads: bytes) -> None:
+        """Publish in one commit each."""
+        for payload in payloads:
+            await self.publish(topic, payload)
+
+    async def commit(self) -> None:
+        """Make durable what was settled."""
+        await self.broker._committer.flush()
+
+    def consumer(self, topic: bytes) -> FakeConsumer:
+        return FakeConsumer(self.broker, topic)
+
+    async def holding(self, topic: bytes) -> FakeConsumer:
+        """Return a consumer that holds the next message."""
+        consumer = self.consumer(topic)
+        consumer.consumer.request()
+        await settle_down()
+        assert consumer.leases, "nothing to hold"
+        return consumer
+
+    async def drain(self, topic: bytes) -> list[bytes]:
+        """Take and acknowledge everything; return the payloads in order."""
+        consumer = self.consumer(topic)
+        payloads = await consumer.drain_all()
+        consumer.consumer.close()
+        return payloads
+
+
+def run(body: Callable[[World], Awaitable[None]], **options: object) -> World:
+    """Run `body` in a fresh world."""
+
+    async def main() -> World:
+        world = World(**options)
+        await world.start()
+        try:
+            await body(world)
+        finally:
+            await world.broker.stop()
+        return world
+
+    return asyncio.run(main())

@@ -1,0 +1,228 @@
+"""When the store fails: nothing is acknowledged from memory, and work goes on once the store has proved itself."""
+
+import asyncio
+
+import pytest
+
+from miniqueue.broker import broker as broker_module
+from miniqueue.broker.journal import Journal
+from miniqueue.errors import (
+    CorruptionError,
+    NothingOutstandingError,
+    OutcomeUnknownError,
+    ReadOnlyError,
+    StorageError,
+)
+from tests.broker.support import World, run
+from tests.fakes import FaultyStore, broker_on, settle_down
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Reopen at once, three times."""
+
+    def journal(*args, **options):
+        return Journal(*args, **options, reopen_delays_seconds=(0, 0, 0))
+
+    monkeypatch.setattr(broker_module, "Journal", journal)
+
+
+class Reopening:
+    """Opens one store after the other; an exception in the list is raised, the last entry stays."""
+
+    def __init__(self, *stores) -> None:
+        self.stores = list(stores)
+        self.open_count = 0
+
+    async def __call__(self):
+        self.open_count += 1
+        store = self.stores.pop(0) if len(self.stores) > 1 else self.stores[0]
+        if isinstance(store, Exception):
+            raise store
+        return store
+
+
+@pytest.mark.parametrize("is_applied", [False, True])
+def test_publishers_hear_that_the_outcome_is_unknown_and_the_broker_goes_on(is_applied):
+    async def body(world):
+        await world.publish(b"t", b"a")
+        world.store.fail_writes, world.store.applies_failed = {2}, is_applied
+        with pytest.raises(OutcomeUnknownError):
+            await world.publish(b"t", b"b")
+        await settle_down()
+        assert world.broker.refusal is None
+        await world.publish(b"t", b"c")
+        assert await world.drain(b"t") == ([b"a", b"b", b"c"] if is_applied else [b"a", b"c"])
+        assert not world.broker.failed.done()
+
+    run(body)
+
+
+def test_publishers_behind_the_failed_commit_hear_that_nothing_was_written():
+    async def body(world):
+        world.store.fail_writes = {1}
+        world.store.may_write.clear()
+        failing = world.broker.publish(b"t", [b"a"]).commit
+        await settle_down()
+        behind = world.broker.publish(b"t", [b"b"]).commit
+        world.store.may_write.set()
+        with pytest.raises(OutcomeUnknownError):
+            await failing.wait()
+        with pytest.raises(ReadOnlyError):
+            await behind.wait()
+        await settle_down()
+        assert await world.drain(b"t") == []
+
+    run(body)
+
+
+def test_publishes_are_refused_until_the_store_is_open_again():
+    async def body(world):
+        world.store.fail_writes = {1}
+        commit = world.broker.publish(b"t", [b"a"]).commit
+        with pytest.raises(OutcomeUnknownError):
+            await commit.wait()
+        assert world.broker.refusal is ReadOnlyError
+        with pytest.raises(ReadOnlyError):
+            world.broker.publish(b"t", [b"b"])
+        await settle_down()
+        await world.publish(b"t", b"c")
+        assert await world.drain(b"t") == [b"c"]
+        assert world.store.close_count == 1
+
+    run(body)
+
+
+def test_leases_end_with_the_fault_and_their_messages_come_again():
+    async def body(world):
+        await world.publish(b"t", b"a", b"b")
+        holder, acked = await world.holding(b"t"), await world.holding(b"t")
+        acked.consumer.ack()
+        world.store.fail_writes = {2}
+        with pytest.raises(OutcomeUnknownError):
+            await world.publish(b"t", b"c")
+        await settle_down()
+        with pytest.raises(NothingOutstandingError):
+            holder.consumer.ack()
+        assert await world.drain(b"t") == [b"a", b"b"]
+
+    run(body)
+
+
+def test_consumers_that_wait_stay_and_are_served_after_the_reopening():
+    async def body(world):
+        waiting, elsewhere = world.consumer(b"t"), world.consumer(b"nowhere")
+        waiting.consumer.request()
+        elsewhere.consumer.request()
+        world.store.fail_writes, world.store.applies_failed = {1}, True
+        with pytest.raises(OutcomeUnknownError):
+            await world.publish(b"t", b"a")
+        await settle_down()
+        assert waiting.payloads == [b"a"]
+        await world.publish(b"nowhere", b"b")
+        assert elsewhere.payloads == [b"b"]
+
+    run(body)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_store_that_lost_an_acknowledged_commit_is_refused():
+    async def body():
+        world, good = World(), FaultyStore()
+        world.store = good
+        opener = Reopening(good)
+        broker = world.broker = broker_on(good, world.clock)
+        broker._journal._open_store = opener
+        await broker.start()
+        for payload in (b"a", b"b"):
+            await world.publish(b"t", payload)
+        lossy = await good.as_of(1)
+        opener.stores = [lossy, lossy, good]
+        good.fail_writes = {3}
+        with pytest.raises(OutcomeUnknownError):
+            await world.publish(b"t", b"c")
+        await asyncio.wait_for(_resumed(broker), 5)
+        assert opener.open_count == 4
+        assert lossy.close_count >= 2
+        assert await world.drain(b"t") == [b"a", b"b"]
+        await broker.stop()
+
+    asyncio.run(body())
+
+
+@pytest.mark.usefixtures("impatient")
+def test_after_the_last_attempt_the_broker_says_that_it_has_failed_and_why():
+    async def body():
+        world = World()
+        opener = Reopening(world.store, StorageError("no"), CorruptionError("no"), StorageError("no"))
+        broker = world.broker = broker_on(world.store, world.clock)
+        broker._journal._open_store = opener
+        await broker.start()
+        world.store.fail_writes = {1}
+        with pytest.raises(OutcomeUnknownError):
+            await world.publish(b"t", b"a")
+        fault = await asyncio.wait_for(broker.failed, 5)
+        assert "write 1 fails" in str(fault)
+        assert opener.open_count == 4
+        with pytest.raises(ReadOnlyError):
+            broker.publish(b"t", [b"b"])
+        await broker.stop()
+
+    asyncio.run(body())
+
+
+async def _resumed(broker) -> None:
+    while broker.refusal is not None:  # noqa: ASYNC110 - the attempts announce themselves nowhere else
+        await asyncio.sleep(0)
+
+
+def test_a_store_that_cannot_be_opened_stops_the_start():
+    async def body():
+        world = World()
+        broker = broker_on(world.store, world.clock)
+        broker._journal._open_store = Reopening(StorageError("in use"))
+        with pytest.raises(StorageError, match="in use"):
+            await broker.start()
+
+    asyncio.run(body())
+
+
+def test_a_store_that_cannot_be_read_is_closed_again():
+    async def body():
+        world = World()
+        world.store.fail_scans = {1}
+        with pytest.raises(StorageError):
+            await world.start()
+        assert world.store.close_count == 1
+
+    asyncio.run(body())
+
+
+def test_a_failing_last_commit_is_told_by_stop_and_the_store_is_closed_all_the_same():
+    async def body():
+        world = World()
+        broker = await world.start()
+        await world.publish(b"t", b"a")
+        (await world.holding(b"t")).consumer.ack()
+        world.store.fail_writes = {2}
+        with pytest.raises(OutcomeUnknownError):
+            await broker.stop()
+        assert broker._tasks == set()
+        assert world.store.close_count >= 1
+
+    asyncio.run(body())
+
+
+def test_stopping_while_the_store_is_unusable_waits_for_nothing():
+    async def body():
+        world = World()
+        broker = await world.start()
+        broker._journal._open_store = Reopening(StorageError("no"))
+        world.store.fail_writes = {1}
+        with pytest.raises(OutcomeUnknownError):
+            await world.publish(b"t", b"a")
+        await settle_down()
+        await broker.stop()
+        assert broker.refusal is ReadOnlyError
+
+    asyncio.run(body())

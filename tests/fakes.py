@@ -1,0 +1,189 @@
+"""Fakes for tests: a clock to set, a store that fails when told to, a broker on it, a transport that keeps bytes."""
+
+import asyncio
+
+from miniqueue.broker import Broker
+from miniqueue.errors import StorageError
+from miniqueue.storage.memory import MemoryStore
+from miniqueue.storage.port import Batch
+
+START_MS = 1_700_000_000_000
+
+
+class ManualClock:
+    """A wall clock that stands still until it is set."""
+
+    def __init__(self, now_ms: int = START_MS) -> None:
+        self.time_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def advance(self, seconds: float) -> None:
+        self.time_ms += round(seconds * 1000)
+
+
+class FaultyStore(MemoryStore):
+    """A memory store that outlives its brokers, counts its calls, and fails or waits when told to.
+
+    `fail_writes` and `fail_scans` hold the numbers (from 1) of the calls that fail; with `applies_failed`, a
+    failing write is carried out all the same. While `may_write` is cleared, writes wait. `batches` keeps every
+    write that was carried out, so that `as_of(n)` is the store after a crash behind the n-th.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[dict[bytes, bytes | None]] = []
+        self.fail_writes: set[int] = set()
+        self.fail_scans: set[int] = set()
+        self.applies_failed = False
+        self.write_count = 0
+        self.scan_count = 0
+        self.scanned_bytes = 0
+        self.close_count = 0
+        self.sync_count = 0
+        self.reclaimed: list[tuple[bytes, bytes]] = []
+        self.may_write = asyncio.Event()
+        self.may_write.set()
+        self.may_scan = asyncio.Event()
+        self.may_scan.set()
+        self.synced = asyncio.Event()
+
+    async def write(self, batch: Batch) -> None:
+        self.write_count += 1
+        number = self.write_count
+        await self.may_write.wait()
+        is_failing = number in self.fail_writes
+        if not is_failing or self.applies_failed:
+            await super().write(batch)
+            self.batches.append(dict(batch))
+        if is_failing:
+            raise StorageError(f"write {number} fails")
+
+    async def scan(self, start: bytes, stop: bytes, *, max_items: int, max_bytes: int) -> list[tuple[bytes, bytes]]:
+        self.scan_count += 1
+        number = self.scan_count
+        pairs = await super().scan(start, stop, max_items=max_items, max_bytes=max_bytes)
+        await self.may_scan.wait()
+        if number in self.fail_scans:
+            raise StorageError(f"scan {number} fails")
+        self.scanned_bytes += sum(len(value) for _, value in pairs)
+        return pairs
+
+    async def sync(self) -> None:
+        self.sync_count += 1
+        self.synced.set()
+
+    async def reclaim(self, start: bytes, stop: bytes) -> None:
+        self.reclaimed.append((start, stop))
+
+    async def close(self) -> None:
+        self.close_count += 1
+
+    async def as_of(self, batch_count: int) -> "FaultyStore":
+        """Return a new store that has only the first `batch_count` writes."""
+        store = FaultyStore()
+        for batch in self.batches[:batch_count]:
+            await MemoryStore.write(store, batch)
+        store.batches = self.batches[:batch_count]
+        return store
+
+    def pairs(self) -> dict[bytes, bytes]:
+        """Return all keys and values."""
+        return dict(self._values)
+
+
+def broker_on(store: MemoryStore, clock: ManualClock, **options: object) -> Broker:
+    """Make a broker whose own ticker never runs: tests call `tick`."""
+
+    async def open_store() -> MemoryStore:
+        return store
+
+    return Broker(open_store, clock=clock, **{"period_seconds": 1e6, **options})
+
+
+async def settle_down() -> None:
+    """Let every task run until none can go on without time passing."""
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
+class FakeConsumer:
+    """A consumer that keeps what it was handed."""
+
+    def __init__(self, broker: Broker, topic: bytes) -> None:
+        self.leases: list = []
+        self.errors: list = []
+        self.consumer = broker.consumer(topic, self.leases.append, self.errors.append)
+
+    @property
+    def payloads(self) -> list[bytes]:
+        return [lease.payloads[0] for lease in self.leases]
+
+    def drain(self) -> list[bytes]:
+        """Take and acknowledge until nothing comes at once; return what came now."""
+        before = len(self.leases)
+        while not self.consumer.is_waiting:
+            self.consumer.request()
+            if not self.consumer.is_waiting:
+                self.consumer.ack()
+        return self.payloads[before:]
+
+    async def drain_all(self) -> list[bytes]:
+        """As `drain`, also what must be loaded first."""
+        before, count = len(self.leases), -1
+        if not self.consumer.is_waiting:
+            self.consumer.request()
+        while count != len(self.leases):
+            count = len(self.leases)
+            await settle_down()
+            while not self.consumer.is_waiting:
+                self.consumer.ack()
+                self.consumer.request()
+        return self.payloads[before:]
+
+
+class FakeTransport:
+    """Keeps what is written; closing is reported to the protocol as asyncio does, a turn later."""
+
+    def __init__(self, protocol: asyncio.Protocol) -> None:
+        self.protocol = protocol
+        self.written = b""
+        self.is_closed = False
+        self.is_lost = False
+        self._is_reading = True
+
+    def get_extra_info(self, name: str) -> object:
+        return ("127.0.0.1", 50_000) if name == "peername" else None
+
+    def write(self, data: bytes) -> None:
+        assert not self.is_lost, "uvloop raises here"
+        self.written += data
+
+    def take(self) -> bytes:
+        """Return what was written since the last call."""
+        written, self.written = self.written, b""
+        return written
+
+    def is_reading(self) -> bool:
+        return self._is_reading and not self.is_closed
+
+    def pause_reading(self) -> None:
+        self._is_reading = False
+
+    def resume_reading(self) -> None:
+        self._is_reading = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            asyncio.get_running_loop().call_soon(self.lose)
+
+    def lose(self) -> None:
+        """End the connection, as when the peer is gone."""
+        if not self.is_lost:
+            self.is_closed = self.is_lost = True
+            self.protocol.connection_lost(None)
