@@ -74,7 +74,7 @@ class Subscription:
     async def _read(self, receive: Receive) -> None:
         more_body = True
         try:
-            while more_body:
+            while more_body and not self._is_ended:
                 message = await receive()
                 more_body = message.get("more_body", False)
                 self._execute(message.get("body", b""))
