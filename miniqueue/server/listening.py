@@ -18,7 +18,7 @@ from hypercorn.logging import Logger
 from starlette.types import ASGIApp
 
 from miniqueue.errors import ListenError
-from miniqueue.server import h2guard
+from miniqueue.server import closing, h2guard
 from miniqueue.server.security import server_tls_context
 
 BACKLOG = 1024
@@ -69,6 +69,7 @@ async def _serve(
     shutdown_trigger: Callable[[], Awaitable[object]],
 ) -> None:
     h2guard.install()
+    closing.install()
     config.bind = [f"fd://{listener.detach()}"]
     try:
         await serve(app, config, shutdown_trigger=shutdown_trigger, mode="asgi")  # type: ignore[arg-type] # same calls, other type names

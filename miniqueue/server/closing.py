@@ -1,0 +1,32 @@
+"""A repair of Hypercorn 0.18.0: a connection that is closed ends within a time, whatever the client does.
+
+TLS says goodbye and waits for the answer, and so does a stop of the whole server: one client that keeps a connection
+and does not read it held the process for half a minute after SIGTERM. Like `h2guard`, which checks the version, this
+replaces a name in a module of Hypercorn. Knows neither HTTP nor the applications.
+"""
+
+from hypercorn.asyncio import run
+from hypercorn.asyncio.tcp_server import TCPServer
+
+#: For the client to take the last bytes and answer the goodbye; a stop waits for it, so it must be well under that.
+CLOSE_SECONDS = 3.0
+
+
+def install() -> None:
+    """Make Hypercorn use the repaired connection; safe to call again."""
+    run.TCPServer = GuardedConnection  # type: ignore[attr-defined] # a repair from outside
+
+
+class GuardedConnection(TCPServer):
+    """A connection that is cut off when closing it takes too long."""
+
+    async def _close(self) -> None:
+        self._cut_off_later()
+        await super()._close()
+
+    async def _initiate_server_close(self) -> None:
+        self._cut_off_later()
+        await super()._initiate_server_close()
+
+    def _cut_off_later(self) -> None:
+        self.loop.call_later(CLOSE_SECONDS, self.writer.transport.abort)
