@@ -116,6 +116,12 @@ class BrokerProcess:
         assert found, f"no event {event!r} in {seconds} s, but:\n{self.output}"
         return found[0]
 
+    def wait_for_line(self, word: str, seconds: float = START_SECONDS) -> None:
+        """Return when a log line holds `word`; fails when the process ends without one."""
+        with self._news:
+            self._news.wait_for(lambda: word in "".join(self._lines) or self._has_ended, seconds)
+        assert word in self.output
+
     def wait_until_ready(self) -> "BrokerProcess":
         """Learn the ports; returns itself."""
         ready = self.wait_for_event("ready")

@@ -3,7 +3,7 @@
 import socket
 from types import TracebackType
 
-MAX_SECONDS = 20
+from tests.acceptance.tools import MAX_SECONDS
 
 
 class Telnet:
@@ -44,3 +44,11 @@ class Telnet:
             return self.socket.recv(65536)
         except ConnectionResetError:  # it closed while we were still sending
             return b""
+
+
+def publish(port: int, topic: str, *messages: str) -> None:
+    """Publish messages without spaces, one after the other."""
+    with Telnet(port) as telnet:
+        for message in messages:
+            telnet.say(f"PUBLISH {topic} {message}".encode())
+            assert telnet.read_until(b"\r\n") == b"+OK\r\n"

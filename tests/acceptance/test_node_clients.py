@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.counts import counts
-from tests.acceptance.telnet import Telnet
+from tests.acceptance.telnet import publish
 from tests.acceptance.tools import needs
 
 HERE = Path(__file__).parent
@@ -40,9 +40,7 @@ def check_publishing(printed: dict[str, Any], topic: str) -> None:
 
 @pytest.mark.parametrize("protocol", [2, 3], ids=["RESP2", "RESP3"])
 def test_node_redis_publishes_and_takes_a_message(broker, topic, protocol):
-    with Telnet(broker.resp_port) as telnet:
-        telnet.say(f"PUBLISH {topic}-one only".encode())
-        assert telnet.read_until(b"\r\n") == b"+OK\r\n"
+    publish(broker.resp_port, f"{topic}-one", "only")
     printed = run_script("node_redis.mjs", broker.resp_port, topic, protocol)
     check_publishing(printed, topic)
     assert (printed["first"], printed["settled"], printed["reset"]) == ("only", "OK", "RESET")
