@@ -210,7 +210,9 @@ class GuardedH2(hypercorn_h2.H2Protocol):
 
     async def _send_data(self, stream_id: int) -> None:
         await super()._send_data(stream_id)
-        if stream_id not in self.stream_buffers:  # all is sent; the rest of the request is not wanted
+        if stream_id not in self.stream_buffers and self._is_open(stream_id):
+            await self._write()  # curl 7.88 forgets a reply that comes in one piece with the reset
+            # All is sent; the rest of the request is not wanted.
             self._reset(stream_id, h2.errors.ErrorCodes.NO_ERROR)
             await self._flush()
 
@@ -227,10 +229,13 @@ class GuardedH2(hypercorn_h2.H2Protocol):
             await super()._flush()
 
     def _reset(self, stream_id: int, code: h2.errors.ErrorCodes) -> None:
-        stream = self.connection.streams.get(stream_id)
-        if stream is not None and not stream.closed:
+        if self._is_open(stream_id):
             with suppress(h2.exceptions.ProtocolError):  # the connection has ended
                 self.connection.reset_stream(stream_id, code)
+
+    def _is_open(self, stream_id: int) -> bool:
+        stream = self.connection.streams.get(stream_id)
+        return stream is not None and not stream.closed
 
     def _open_window(self, stream_id: int, size_bytes: int) -> None:
         with suppress(h2.exceptions.ProtocolError):  # the connection has ended
