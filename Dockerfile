@@ -1,0 +1,32 @@
+# miniqueue in a container:
+#
+#     docker run -p 8080:8080 -p 6379:6379 -v miniqueue:/var/lib/miniqueue miniqueue -human
+#
+# What follows the name of the image are flags. Messages and certificates are in the volume.
+
+FROM python:3.11-slim-bookworm AS build
+WORKDIR /src
+COPY pyproject.toml README.md LICENSE ./
+COPY miniqueue ./miniqueue
+RUN pip wheel --no-cache-dir --wheel-dir /wheels .
+
+FROM python:3.11-slim-bookworm
+RUN --mount=from=build,source=/wheels,target=/wheels \
+    pip install --no-cache-dir --no-index --find-links /wheels miniqueue
+RUN useradd --system --uid 10001 --home-dir /var/lib/miniqueue miniqueue \
+    && install --directory --owner miniqueue --group miniqueue --mode 700 /var/lib/miniqueue
+USER miniqueue
+
+# ./data and ./certs are in the volume; listening outside the container is the matter of `docker run -p`.
+WORKDIR /var/lib/miniqueue
+VOLUME /var/lib/miniqueue
+ENV MINIQUEUE_HOST=0.0.0.0
+
+# HTTP/2 over TLS, RESP, and monitoring, which only listens inside: `docker exec` and the health check reach it.
+EXPOSE 8080 6379 8081
+
+# -monitor-port may be set as a variable; as a flag, it is the health check that has to be told.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s CMD ["python", "-c", "import os, urllib.request as http; http.urlopen(f'http://127.0.0.1:{os.environ.get(\"MINIQUEUE_MONITOR_PORT\", 8081)}/readyz')"]
+
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["miniqueue"]
