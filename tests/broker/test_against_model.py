@@ -66,6 +66,7 @@ class BrokerMachine(RuleBasedStateMachine):
         self.published = 0
         self.waiting: list[Worker] = []  # first come, first served
         self.write_count = 0
+        self.noted_write_count = 0  # those that `committed` is the state behind
         self.is_sound = False  # set when every check of the last step has passed
 
     # --- the store: overridden for LevelDB ---
@@ -78,7 +79,6 @@ class BrokerMachine(RuleBasedStateMachine):
 
     def crash_store(self) -> None:
         self.store = self.loop.run_until_complete(self.store.as_of(len(self.store.batches)))
-        self.write_count = 0
 
     def remove_stores(self) -> None:
         pass
@@ -116,7 +116,6 @@ class BrokerMachine(RuleBasedStateMachine):
 
     def quiesce(self) -> None:
         """Run until nothing is under way; note what is committed by now."""
-        before = self.write_count
 
         async def idle() -> None:
             while len(self.broker._tasks) > BACKGROUND_TASKS:  # noqa: ASYNC110 - loads and purges tell nobody
@@ -125,7 +124,8 @@ class BrokerMachine(RuleBasedStateMachine):
                 await asyncio.sleep(0)
 
         self.loop.run_until_complete(idle())
-        if self.write_count != before or before == 0:
+        if self.write_count != self.noted_write_count:
+            self.noted_write_count = self.write_count
             self.committed = copy.deepcopy(self.topics)
 
     def dispatch(self) -> None:
