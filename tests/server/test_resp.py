@@ -1,0 +1,476 @@
+"""RESP connections: every command, replies in order round a pending commit, streams, back-pressure and closing."""
+
+import pytest
+
+from miniqueue.errors import StorageError
+from miniqueue.server import resp
+from miniqueue.server.resp import RespServer
+from miniqueue.server.resp_commands import COMMANDS
+from tests.broker.support import run
+from tests.fakes import FakeTransport, settle_down
+
+PARAMETERS = {"port": "6379", "period": "1s", "db": "./x"}
+
+
+class Client:
+    """A connection with a fake transport."""
+
+    def __init__(self, server: RespServer) -> None:
+        self.connection = server()
+        self.transport = FakeTransport(self.connection)
+        self.connection.connection_made(self.transport)
+
+    def send(self, *words: bytes) -> None:
+        """Send one command, without running anything else."""
+        self.connection.data_received(command(*words))
+
+    async def say(self, line: bytes) -> bytes:
+        """Send words; return what comes back."""
+        self.send(*line.split())
+        await settle_down()
+        return self.transport.take()
+
+
+def command(*words: bytes) -> bytes:
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+
+
+def serve(body, **options):
+    """Run `body(world, server, client)`."""
+
+    async def with_server(world):
+        server = RespServer(world.broker, PARAMETERS)
+        await body(world, server, Client(server))
+
+    return run(with_server, **options)
+
+
+@pytest.mark.parametrize(
+    ("line", "reply"),
+    [
+        (b"PING", b"+PONG\r\n"),
+        (b"ping hello", b"$5\r\nhello\r\n"),
+        (b"PING a b", b"-ERR invalid number of args, want: 1\r\n"),
+        (b"ECHO x", b"$1\r\nx\r\n"),
+        (b"ECHO", b"-ERR invalid number of args, want: 2\r\n"),
+        (b"PUBLISH t x", b"+OK\r\n"),
+        (b"Publish t x", b"+OK\r\n"),
+        (b"PUBLISH t", b"-ERR invalid number of args, want: 3\r\n"),
+        (b"PUBLISH a/b x", b"-BADTOPIC "),
+        (b"SUBSCRIBE", b"-ERR invalid number of args, want: 2\r\n"),
+        (b"SUBSCRIBE a/b", b"-BADTOPIC "),
+        (b"ACK", b"-NOLEASE No message is outstanding\r\n"),
+        (b"NACK", b"-NOLEASE "),
+        (b"BACK", b"-NOLEASE "),
+        (b"DACK", b"-NOLEASE "),
+        (b"DACK 1", b"-NOLEASE "),
+        (b"ACK x", b"-ERR invalid number of args, want: 1\r\n"),
+        (b"TOPICS", b"*0\r\n"),
+        (b"TOPICS x", b"-ERR invalid number of args, want: 1\r\n"),
+        (b"TOPIC DELETE t", b"+OK\r\n"),
+        (b"TOPIC DELETE", b"-ERR invalid number of args, want: 3\r\n"),
+        (b"TOPIC", b"-ERR invalid number of args, want: at least 2\r\n"),
+        (b"TOPIC DELETE a/b", b"-BADTOPIC "),
+        (b"TOPIC WHAT t", b"-ERR unknown subcommand or wrong number of arguments for TOPIC 'WHAT'\r\n"),
+        (b"INFO", b"$"),
+        (b"INFO server", b"$"),
+        (b"HELLO 4", b"-NOPROTO "),
+        (b"HELLO x", b"-NOPROTO "),
+        (b"HELLO 3 WHAT", b"-ERR syntax error in HELLO option 'WHAT'\r\n"),
+        (b"HELLO 3 AUTH someone x", b"-WRONGPASS "),
+        (b"AUTH default x", b"+OK\r\n"),
+        (b"AUTH someone x", b"-WRONGPASS "),
+        (b"AUTH x", b"-ERR AUTH called without any password configured"),
+        (b"AUTH", b"-ERR invalid number of args, want: at least 2\r\n"),
+        (b"AUTH a b c", b"-ERR invalid number of args, want: 3\r\n"),
+        (b"SELECT 0", b"+OK\r\n"),
+        (b"SELECT 1", b"-ERR DB index is out of range\r\n"),
+        (b"CLIENT ID", b":1\r\n"),
+        (b"CLIENT GETNAME", b"$-1\r\n"),
+        (b"CLIENT SETNAME me", b"+OK\r\n"),
+        (b"CLIENT SETINFO lib-name x", b"+OK\r\n"),
+        (b"CLIENT SETINFO LIB-VER 1", b"+OK\r\n"),
+        (b"CLIENT SETINFO what 1", b"-ERR unrecognized option 'what'\r\n"),
+        (b"CLIENT NO-EVICT on", b"+OK\r\n"),
+        (b"CLIENT NO-TOUCH on", b"+OK\r\n"),
+        (b"CLIENT LIST", b"$"),
+        (b"CLIENT KILL x", b"-ERR unknown subcommand or wrong number of arguments for CLIENT 'KILL'\r\n"),
+        (b"CONFIG GET p*", b"*4\r\n$4\r\nport\r\n$4\r\n6379\r\n$6\r\nperiod\r\n$2\r\n1s\r\n"),
+        (b"CONFIG GET none", b"*0\r\n"),
+        (b"CONFIG GET", b"-ERR unknown subcommand"),
+        (b"CONFIG SET a b", b"-ERR unknown subcommand"),
+        (b"COMMAND COUNT", b":%d\r\n" % len(COMMANDS)),
+        (b"COMMAND INFO ping what", b"*2\r\n*10\r\n$4\r\nping\r\n:-1\r\n*1\r\n$4\r\nfast\r\n" + b":0\r\n" * 3 + b"*0\r\n" * 4 + b"$-1\r\n"),
+        (b"COMMAND DOCS ack what", b"*2\r\n$3\r\nack\r\n*4\r\n$7\r\nsummary\r\n"),
+        (b"COMMAND GETKEYS x", b"-ERR unknown subcommand"),
+        (b"RESET", b"+RESET\r\n"),
+        (b"WHAT x", b"-ERR unknown command 'WHAT'\r\n"),
+        (b"W\x1b[31m", b"-ERR unknown command 'W?[31m'\r\n"),
+    ],
+)  # fmt: skip
+def test_reply_of(line, reply):
+    async def body(world, server, client):
+        assert (await client.say(line))[: len(reply)] == reply
+        assert not client.transport.is_closed
+        assert await client.say(b"PING") == (b"+PONG\r\n" if line != b"SUBSCRIBE t" else b"")
+
+    serve(body)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_checks_its_number_of_words(name):
+    async def body(world, server, client):
+        arity = COMMANDS[name].arity
+        counts = [arity - 1, arity + 1] if arity > 0 else range(1, -arity)
+        for count in filter(None, counts):
+            wanted = arity if arity > 0 else f"at least {-arity}"
+            expected = f"-ERR invalid number of args, want: {wanted}\r\n".encode()
+            assert await client.say(b" ".join([name, *[b"x"] * (count - 1)])) == expected
+
+    serve(body)
+
+
+def test_commands_describe_every_command():
+    async def body(world, server, client):
+        assert (await client.say(b"COMMAND")).startswith(b"*%d\r\n" % len(COMMANDS))
+        assert all(entry.summary for entry in COMMANDS.values())
+
+    serve(body)
+
+
+def test_version_3_has_maps_and_nulls_of_its_own():
+    async def body(world, server, client):
+        assert (await client.say(b"HELLO")).startswith(b"*14\r\n$6\r\nserver\r\n$9\r\nminiqueue\r\n")
+        hello = await client.say(b"HELLO 3 AUTH default x SETNAME me")
+        assert hello.startswith(b"%7\r\n$6\r\nserver\r\n")
+        assert b"$5\r\nproto\r\n:3\r\n" in hello
+        assert await client.say(b"CLIENT GETNAME") == b"$2\r\nme\r\n"
+        assert await client.say(b"CONFIG GET port") == b"%1\r\n$4\r\nport\r\n$4\r\n6379\r\n"
+        assert await client.say(b"COMMAND INFO what") == b"*1\r\n_\r\n"
+        assert (await client.say(b"COMMAND DOCS ack")).startswith(b"%1\r\n$3\r\nack\r\n%2\r\n")
+        assert await client.say(b"RESET") == b"+RESET\r\n"
+        assert await client.say(b"CLIENT GETNAME") == b"$-1\r\n"
+
+    serve(body)
+
+
+def test_client_list_shows_every_connection():
+    async def body(world, server, client):
+        other = Client(server)
+        await other.say(b"SUBSCRIBE t")
+        await client.say(b"CLIENT SETNAME me")
+        listed = await client.say(b"CLIENT LIST")
+        assert b"id=1 addr=127.0.0.1:50000 name=me db=0 resp=2 sub=0" in listed
+        assert b"id=2 addr=127.0.0.1:50000 name= db=0 resp=2 sub=1 lib-name= lib-ver= topic=t\n" in listed
+
+    serve(body)
+
+
+@pytest.mark.parametrize("name", [b"a b", b"a\nb", b"\xff", b"x" * 256])
+def test_a_client_name_is_one_printable_word(name):
+    async def body(world, server, client):
+        client.send(b"CLIENT", b"SETNAME", name)
+        assert client.transport.take().startswith(b"-ERR client names cannot contain")
+
+    serve(body)
+
+
+def test_info_counts():
+    async def body(world, server, client):
+        await world.publish(b"t", b"a", b"b")
+        info = await client.say(b"INFO")
+        for line in (b"connected_clients:1", b"topics:1", b"messages:2", b"refusal:\r\n", b"tcp_port:6379"):
+            assert line in info
+
+    serve(body)
+
+
+# --- publishing -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_of_publishes_is_one_commit_and_as_many_replies():
+    async def body(world, server, client):
+        client.connection.data_received(b"".join(command(b"PUBLISH", b"t", b"%d" % n) for n in range(100)))
+        await settle_down()
+        assert client.transport.take() == b"+OK\r\n" * 100
+        assert world.store.write_count == 1
+        assert await world.drain(b"t") == [b"%d" % n for n in range(100)]
+
+    serve(body)
+
+
+def test_replies_keep_the_order_of_their_commands_round_a_commit():
+    async def body(world, server, client):
+        world.store.may_write.clear()
+        lines = [b"ECHO 1", b"PUBLISH t a", b"PUBLISH u b", b"ECHO 2", b"PUBLISH a/b c", b"TOPIC DELETE t", b"ECHO 3"]
+        client.connection.data_received(b"".join(command(*line.split()) for line in lines))
+        await settle_down()
+        assert client.transport.take() == b"$1\r\n1\r\n"
+        world.store.may_write.set()
+        await settle_down()
+        start, end = b"+OK\r\n+OK\r\n$1\r\n2\r\n-BADTOPIC ", b"\r\n+OK\r\n$1\r\n3\r\n"
+        replies = client.transport.take()
+        assert (replies.startswith(start), replies.endswith(end)) == (True, True)
+        assert world.broker.topics() == [b"u"]
+
+    serve(body)
+
+
+def test_a_failed_commit_is_an_error_for_each_of_its_publishes():
+    async def body(world, server, client):
+        world.store.fail_writes = {1}
+        client.connection.data_received(command(b"PUBLISH", b"t", b"x") * 3)
+        await settle_down()
+        replies = client.transport.take().splitlines()
+        assert [reply[:9] for reply in replies] == [b"-UNKNOWN "] * 3
+        assert await client.say(b"PUBLISH t x") == b"+OK\r\n"
+
+    serve(body)
+
+
+def test_a_message_that_is_too_large_is_refused_alone():
+    async def body(world, server, client):
+        payloads = [b"1", b"much too large", b"2"]
+        client.connection.data_received(b"".join(command(b"PUBLISH", b"t", payload) for payload in payloads))
+        await settle_down()
+        first, second, third = client.transport.take().splitlines()
+        assert (first, third) == (b"+OK", b"+OK")
+        assert second.startswith(b"-TOOBIG message of 14 bytes is over the limit of 10")
+        assert await world.drain(b"t") == [b"1", b"2"]
+
+    serve(body, max_message_bytes=10)
+
+
+def test_a_lowered_limit_refuses_only_what_is_over_it_in_a_run():
+    async def body(world, server, client):
+        world.broker.max_message_bytes = 2  # the connection's own limit is higher
+        client.connection.data_received(b"".join(command(b"PUBLISH", b"t", p) for p in (b"1", b"333", b"22")))
+        await settle_down()
+        assert [line[:4] for line in client.transport.take().splitlines()] == [b"+OK", b"-TOO", b"+OK"]
+
+    serve(body)
+
+
+# --- the stream -------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_gives_a_message_for_every_settle():
+    async def body(world, server, client):
+        await world.publish(b"t", b"a", b"b", b"c")
+        assert await client.say(b"SUBSCRIBE t") == b"$1\r\na\r\n"
+        assert await client.say(b"ack") == b"+OK\r\n$1\r\nb\r\n"
+        assert await client.say(b"BACK") == b"+OK\r\n$1\r\nc\r\n"
+        assert await client.say(b"NACK") == b"+OK\r\n$1\r\nc\r\n"
+        assert await client.say(b"DACK 60") == b"+OK\r\n$1\r\nb\r\n"
+        assert await client.say(b"ACK") == b"+OK\r\n"
+        await world.publish(b"t", b"later")
+        assert client.transport.take() == b"$5\r\nlater\r\n"
+
+    serve(body)
+
+
+@pytest.mark.parametrize(
+    ("line", "reply"),
+    [
+        (b"PING", b"+PONG\r\n"),
+        (b"WHAT", b"-ERR invalid ack command\r\n"),
+        (b"TOPICS", b"-ERR invalid ack command\r\n"),
+        (b"ACK 1", b"-ERR invalid command\r\n"),
+        (b"PUBLISH t x", b"-ERR invalid command\r\n"),
+        (b"DACK 1 2", b"-ERR invalid command\r\n"),
+        (b"DACK x", b"-BADDELAY "),
+    ],
+)
+def test_anything_else_in_a_stream_leaves_the_message_held(line, reply):
+    async def body(world, server, client):
+        await world.publish(b"t", b"a")
+        await client.say(b"SUBSCRIBE t")
+        assert (await client.say(line)).startswith(reply)
+        assert await client.say(b"ACK") == b"+OK\r\n"
+
+    serve(body)
+
+
+def test_reset_ends_the_stream_and_returns_the_message():
+    async def body(world, server, client):
+        await world.publish(b"t", b"a")
+        await client.say(b"SUBSCRIBE t")
+        assert await client.say(b"RESET") == b"+RESET\r\n"
+        assert await client.say(b"TOPICS") == b"*1\r\n$1\r\nt\r\n"
+        assert await world.drain(b"t") == [b"a"]
+
+    serve(body)
+
+
+def test_a_message_that_ended_with_its_topic_is_an_error_and_the_stream_goes_on():
+    async def body(world, server, client):
+        await world.publish(b"t", b"old")
+        await client.say(b"SUBSCRIBE t")
+        await world.broker.delete_topic(b"t")
+        await world.publish(b"t", b"new")
+        reply = await client.say(b"ACK")
+        assert (reply[:9], reply[-9:]) == (b"-NOLEASE ", b"$3\r\nnew\r\n")
+
+    serve(body)
+
+
+def test_a_topic_that_cannot_be_read_is_told_and_leaves_the_connection_unsubscribed():
+    async def body(world, server, client):
+        await world.publish(b"t", b"a")
+        world.broker._topics[b"t"].fault = StorageError("broken")
+        assert await client.say(b"SUBSCRIBE t") == b"-ERR broken\r\n"
+        assert world.broker.stats()[b"t"].consumers == 0
+        assert await client.say(b"TOPICS") == b"*1\r\n$1\r\nt\r\n"
+
+    serve(body)
+
+
+def test_a_topic_that_turns_out_to_be_unreadable_is_told_to_who_waits():
+    async def body(world, server, client):
+        await world.publish(b"t", b"a")
+        await world.restart()
+        world.store.fail_scans = set(range(world.store.scan_count, world.store.scan_count + 9))
+        client = Client(RespServer(world.broker, {}))
+        assert (await client.say(b"SUBSCRIBE t")).startswith(b"-ERR scan ")
+
+    serve(body)
+
+
+def test_a_pipelined_subscribe_and_settles_work_like_one_by_one():
+    async def body(world, server, client):
+        await world.publish(b"t", b"a", b"b")
+        client.connection.data_received(
+            b"".join(command(word) for word in (b"ACK", b"ACK", b"ACK")).join([command(b"SUBSCRIBE", b"t"), b""])
+        )
+        replies = client.transport.take()
+        assert replies.startswith(b"$1\r\na\r\n+OK\r\n$1\r\nb\r\n+OK\r\n-NOLEASE ")
+
+    serve(body)
+
+
+# --- ends --------------------------------------------------------------------------------------------------------
+
+
+def test_a_protocol_error_is_told_in_one_line_behind_the_replies_before_it_and_closes():
+    async def body(world, server, client):
+        client.connection.data_received(command(b"PUBLISH", b"t", b"a") + b"*1\r\n:5\r\n" + command(b"PING"))
+        assert not client.transport.is_closed
+        await settle_down()
+        assert client.transport.take() == b"+OK\r\n-ERR Protocol error: expected '$', got ':'\r\n"
+        assert client.transport.is_lost
+        assert server.connections == {}
+        client.connection.data_received(command(b"PING"))
+
+    serve(body)
+
+
+def test_quit_answers_what_was_asked_before_and_nothing_after():
+    async def body(world, server, client):
+        client.connection.data_received(command(b"PUBLISH", b"t", b"a") + command(b"QUIT") + command(b"PING"))
+        await settle_down()
+        assert client.transport.take() == b"+OK\r\n+OK\r\n"
+        assert client.transport.is_lost
+
+    serve(body)
+
+
+def test_quit_in_a_stream_returns_the_message():
+    async def body(world, server, client):
+        await world.publish(b"t", b"a")
+        await client.say(b"SUBSCRIBE t")
+        assert await client.say(b"QUIT") == b"+OK\r\n"
+        assert await world.drain(b"t") == [b"a"]
+
+    serve(body)
+
+
+def test_a_half_closed_connection_gets_its_replies_and_then_ends():
+    async def body(world, server, client):
+        world.store.may_write.clear()
+        client.send(b"PUBLISH", b"t", b"a")
+        assert client.connection.eof_received() is True
+        await settle_down()
+        assert not client.transport.is_closed
+        world.store.may_write.set()
+        await settle_down()
+        assert client.transport.take() == b"+OK\r\n"
+        assert client.transport.is_lost
+
+    serve(body)
+
+
+def test_a_half_closed_stream_returns_its_message_and_ends():
+    async def body(world, server, client):
+        await world.publish(b"t", b"a")
+        await client.say(b"SUBSCRIBE t")
+        client.connection.eof_received()
+        assert client.transport.is_closed
+        assert await world.drain(b"t") == [b"a"]
+
+    serve(body)
+
+
+def test_a_lost_connection_with_a_pending_commit_disturbs_nobody():
+    async def body(world, server, client):
+        world.store.may_write.clear()
+        client.send(b"PUBLISH", b"t", b"a")
+        client.send(b"TOPIC", b"DELETE", b"u")
+        client.transport.lose()
+        world.store.may_write.set()
+        await settle_down()
+        assert client.transport.take() == b""
+        assert await Client(server).say(b"PUBLISH t b") == b"+OK\r\n"
+        assert await world.drain(b"t") == [b"a", b"b"]
+
+    serve(body)
+
+
+def test_draining_returns_every_message_and_closes_when_replies_are_sent():
+    async def body(world, server, client):
+        await world.publish(b"t", b"a")
+        await client.say(b"SUBSCRIBE t")
+        publisher = Client(server)
+        world.store.may_write.clear()
+        publisher.send(b"PUBLISH", b"u", b"x")
+        server.drain()
+        assert (client.transport.is_closed, publisher.transport.is_closed) == (True, False)
+        assert world.broker.stats()[b"t"].leased == 0
+        world.store.may_write.set()
+        await settle_down()
+        assert publisher.transport.take() == b"+OK\r\n"
+        assert server.connections == {}
+
+    serve(body)
+
+
+# --- back-pressure -----------------------------------------------------------------------------------------------
+
+
+def test_a_peer_that_does_not_read_is_not_read_from():
+    async def body(world, server, client):
+        client.connection.pause_writing()
+        assert not client.transport.is_reading()
+        client.send(b"PING")
+        assert not client.transport.is_reading()
+        client.connection.resume_writing()
+        assert client.transport.is_reading()
+
+    serve(body)
+
+
+def test_a_peer_that_has_much_uncommitted_is_not_read_from_until_it_is_committed(monkeypatch):
+    monkeypatch.setattr(resp, "MAX_UNCOMMITTED_BYTES", 10)
+
+    async def body(world, server, client):
+        world.store.may_write.clear()
+        client.send(b"PUBLISH", b"t", b"x" * 10)
+        assert client.transport.is_reading()
+        client.send(b"PUBLISH", b"t", b"x")
+        assert not client.transport.is_reading()
+        client.connection.resume_writing()
+        assert not client.transport.is_reading()
+        world.store.may_write.set()
+        await settle_down()
+        assert client.transport.is_reading()
+
+    serve(body)
