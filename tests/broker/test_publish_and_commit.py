@@ -101,6 +101,7 @@ def test_a_commit_without_changes_writes_nothing():
     run(body)
 
 
+@pytest.mark.slow
 def test_a_commit_larger_than_a_chunk_is_several_chunks_in_one_write():
     async def body(world):
         payloads = [b"%d" % n for n in range(20_000)]

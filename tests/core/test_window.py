@@ -244,4 +244,4 @@ class WindowMachine(RuleBasedStateMachine):
 
 
 WindowMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
-TestWindowAgreesWithASortedList = WindowMachine.TestCase
+TestWindowAgreesWithASortedList = pytest.mark.slow(WindowMachine.TestCase)

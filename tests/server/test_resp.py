@@ -11,6 +11,8 @@ from tests.fakes import FakeTransport, settle_down
 
 PARAMETERS = {"port": "6379", "period": "1s", "db": "./x"}
 
+PING_DESCRIBED = b"*10\r\n$4\r\nping\r\n:-1\r\n*1\r\n$4\r\nfast\r\n" + b":0\r\n" * 3 + b"*0\r\n" * 4
+
 
 class Client:
     """A connection with a fake transport."""
@@ -100,7 +102,7 @@ def serve(body, **options):
         (b"CONFIG GET", b"-ERR unknown subcommand"),
         (b"CONFIG SET a b", b"-ERR unknown subcommand"),
         (b"COMMAND COUNT", b":%d\r\n" % len(COMMANDS)),
-        (b"COMMAND INFO ping what", b"*2\r\n*10\r\n$4\r\nping\r\n:-1\r\n*1\r\n$4\r\nfast\r\n" + b":0\r\n" * 3 + b"*0\r\n" * 4 + b"$-1\r\n"),
+        (b"COMMAND INFO ping what", b"*2\r\n" + PING_DESCRIBED + b"$-1\r\n"),
         (b"COMMAND DOCS ack what", b"*2\r\n$3\r\nack\r\n*4\r\n$7\r\nsummary\r\n"),
         (b"COMMAND GETKEYS x", b"-ERR unknown subcommand"),
         (b"RESET", b"+RESET\r\n"),
