@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 import redis
 
-from .process import FREE_PORTS, BrokerProcess, Trust
+from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RUN_SECONDS = 30
 #: What a shell says of a program that was ended with ctrl-C.
 INTERRUPTED = 130
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 
 
 class Example:
