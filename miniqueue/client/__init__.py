@@ -1,11 +1,11 @@
 """A client of miniqueue over HTTP/2, for asyncio.
 
-async with await connect("localhost", 8080, cafile="certs/ca.pem") as client:
-await client.publish("orders", b"one")
-async with client.subscribe("orders") as subscription:
-async for delivery in subscription:
-print(delivery.payload)
-subscription.ack()
+    async with await connect("localhost", 8080, cafile="certs/ca.pem") as client:
+        await client.publish("orders", b"one")
+        async with client.subscribe("orders") as subscription:
+            async for delivery in subscription:
+                print(delivery.payload)
+                subscription.ack()
 """
 
 from miniqueue.client.duplex import Client, connect
