@@ -1,5 +1,7 @@
 """A client of miniqueue over HTTP/2, for asyncio.
 
+Publish, and consume what there is:
+
     async with await connect("localhost", 8080, cafile="certs/ca.pem") as client:
         await client.publish("orders", b"one")
         async with client.subscribe("orders") as subscription:
