@@ -6,6 +6,7 @@ under way, and no read timeout, because it stops reading and leaves the handler 
 """
 
 import asyncio
+import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -36,7 +37,14 @@ def listen(host: str, port: int) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as exc:
-        raise ListenError(host, port, exc.strerror or str(exc)) from exc
+        raise ListenError(host, port, _reason(exc)) from exc
+
+
+def _reason(error: OSError) -> str:
+    """Return why, without the address, which `create_server` puts into its text."""
+    if isinstance(error, socket.gaierror) or error.errno is None:
+        return error.strerror or str(error)
+    return os.strerror(error.errno)
 
 
 async def serve_https(
