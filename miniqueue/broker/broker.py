@@ -268,8 +268,10 @@ class Broker:
         """Take over what the store holds, at the start and after a fault."""
         self._next_topic_id = content.next_topic_id
         self._topics.update({topic.name: topic for topic in content.topics})
-        for name in [name for name, topic in self._topics.items() if topic.is_idle]:
-            del self._topics[name]
+        for topic in list(self._topics.values()):
+            self._cache.touch(topic)
+            if topic.is_idle:
+                del self._topics[topic.name]
         for topic_id in content.unpurged_topic_ids:
             self._purger.purge(topic_id)
         self.tick()

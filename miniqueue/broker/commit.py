@@ -58,7 +58,6 @@ class Committer:
     def __init__(self, write: Callable[[Commit], Awaitable[None]]) -> None:
         self.open = Commit()
         self._write = write
-        self._in_flight: Commit | None = None
         self._wanted = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
 

@@ -10,7 +10,7 @@ from miniqueue.broker.journal import Journal
 from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.lease import Range
-from miniqueue.errors import MiniqueueError
+from miniqueue.errors import CorruptionError, FormatVersionError, MiniqueueError
 
 log = structlog.get_logger()
 
@@ -65,8 +65,10 @@ class Loader:
 
 
 def _fail(topic: Topic, fault: MiniqueueError) -> None:
+    """Tell those who wait; damage stays, any other fault may be gone when somebody asks again."""
     log.error("topic cannot be read", topic=topic.name, error=str(fault))
-    topic.fault = fault
+    if isinstance(fault, CorruptionError | FormatVersionError):
+        topic.fault = fault
     while topic.waiters:
         consumer, _ = topic.waiters.popitem(last=False)
         consumer.fail(fault)

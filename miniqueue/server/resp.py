@@ -19,16 +19,20 @@ import structlog
 from miniqueue.broker import Broker, Commit
 from miniqueue.errors import MiniqueueError, PayloadTooLargeError
 from miniqueue.server import resp_commands
+from miniqueue.server.resp_errors import refuse_oversized
 from miniqueue.server.resp_session import Session
 from miniqueue.server.resp_stream import Stream
 from miniqueue.wire import resp_replies as replies
-from miniqueue.wire.resp_parser import Command, Oversized
+from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_reader import CommandReader
 
 log = structlog.get_logger()
 
 #: Above this much published and not yet committed, a connection is not read from.
 MAX_UNCOMMITTED_BYTES = 4 << 20
+
+#: Arguments up to this size are read whatever the limit for messages is: there must be room for words and names.
+MIN_ARGUMENT_BYTES = 1024
 
 _PUBLISH = (b"PUBLISH", b"publish")
 
@@ -66,7 +70,7 @@ class RespConnection(asyncio.Protocol):
         self.broker = server.broker
         self.session: Session = Session(next(server.next_id))
         self.stream: Stream | None = None
-        self._reader = CommandReader(max_payload_bytes=server.broker.max_message_bytes)
+        self._reader = CommandReader(max_payload_bytes=max(server.broker.max_message_bytes, MIN_ARGUMENT_BYTES))
         self._outcomes: deque[tuple[Commit | None, bytes, int]] = deque()
         self._awaited: Commit | None = None
         self._uncommitted_bytes = 0
@@ -134,6 +138,7 @@ class RespConnection(asyncio.Protocol):
             self.publish(command[1], payloads)
             return len(payloads)
         try:
+            refuse_oversized(command, self.broker.max_message_bytes)
             reply = self.stream.execute(command) if self.stream else resp_commands.execute(self, command)
         except MiniqueueError as exc:
             reply = replies.error(exc.code, str(exc))
@@ -154,9 +159,7 @@ class RespConnection(asyncio.Protocol):
             self.reply(replies.error(exc.code, str(exc)) * len(payloads))
 
     def _add(self, topic: bytes, payloads: list[bytes]) -> Commit:
-        first = payloads[0]
-        if isinstance(first, Oversized):  # its bytes were skipped; it is never part of a longer run
-            raise PayloadTooLargeError(first.size_bytes, self.broker.max_message_bytes)
+        refuse_oversized(payloads[:1], self.broker.max_message_bytes)  # one is never part of a longer run
         self._uncommitted_bytes += sum(map(len, payloads))
         return self.broker.publish(topic, payloads).commit
 

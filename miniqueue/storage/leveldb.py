@@ -93,8 +93,19 @@ class LevelDBStore:
         """Give back the disk space of keys deleted in `start <= key < stop`.
 
         On a large range this takes a while, and `close` waits for it.
+
+        LevelDB compacts a range level by level, but leaves its lowest table alone, and that is where the first flush
+        of a range goes, deleted values included. Deletions at both ends of the range make a table above that one, so
+        that the second compaction has to rewrite it.
         """
-        await self._submit(self._maintenance, self._reclaim, start, stop)
+        await self._submit(self._maintenance, self._compact, start, stop)
+        await self._submit(self._writer, self._write, await self._span(start, stop), False)
+        await self._submit(self._maintenance, self._compact, start, stop)
+
+    async def _span(self, start: bytes, stop: bytes) -> Batch:
+        """Return deletions near both ends of a range, of keys that do not exist."""
+        candidates = (start + b"\x00", _just_below(stop))
+        return {key: None for key in candidates if start <= key < stop and await self.get(key) is None}
 
     async def close(self) -> None:
         """End the threads, close the files and give the directory back; safe to call twice.
@@ -110,8 +121,7 @@ class LevelDBStore:
         if not self._closing.done():
             await asyncio.shield(self._closing)
 
-    # --- on the loop
-    # ---------------------------------------------------------------------------------------------
+    # --- on the loop ----------------------------------------------------------------------------------------------
 
     def _submit(self, worker: Worker, function: Callable[..., T], *args: object) -> "asyncio.Future[T]":
         if self._closing is not None:
@@ -125,8 +135,7 @@ class LevelDBStore:
         await self._reader.stop()
         await self._writer.stop(self._opened.close)
 
-    # --- on the threads
-    # ------------------------------------------------------------------------------------------
+    # --- on the threads -------------------------------------------------------------------------------------------
 
     def _write(self, batch: Batch, is_synced: bool) -> None:
         if self._failure is not None:
@@ -171,11 +180,16 @@ class LevelDBStore:
                     break
         return pairs
 
-    def _reclaim(self, start: bytes, stop: bytes) -> None:
+    def _compact(self, start: bytes, stop: bytes) -> None:
         try:
             self._database.compact_range(start=start, stop=stop)
         except Exception as exc:
             raise translated(exc, self._opened.path) from exc
+
+
+def _just_below(key: bytes) -> bytes:
+    """Return a key that sorts before `key`, with hardly any between them."""
+    return key[:-1] + bytes([key[-1] - 1]) + b"\xff" * 8 if key[-1:] > b"\x00" else key[:-1]
 
 
 async def _outcome(opening: "asyncio.Future[Opened]") -> Opened:

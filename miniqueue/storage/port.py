@@ -24,9 +24,7 @@ class Store(Protocol):
         """Return the value of `key`, or None when there is none."""
         ...
 
-    async def scan(
-        self, start: bytes, stop: bytes, *, max_items: int, max_bytes: int
-    ) -> list[tuple[bytes, bytes]]:
+    async def scan(self, start: bytes, stop: bytes, *, max_items: int, max_bytes: int) -> list[tuple[bytes, bytes]]:
         """Return the first pairs with `start <= key < stop`, in key order.
 
         Stops after `max_items` pairs, or with the pair that brings the values to `max_bytes` or more; so a range

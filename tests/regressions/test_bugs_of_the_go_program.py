@@ -238,20 +238,7 @@ MIB = 1 << 20
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "write_buffer_bytes",
-    [
-        1 * MIB,
-        pytest.param(
-            16 * MIB,
-            marks=pytest.mark.xfail(
-                strict=True,
-                reason="values that were deleted before LevelDB's first flush go to its lowest level, which "
-                "compact_range does not rewrite: up to one write buffer of them stays",
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("write_buffer_bytes", [1 * MIB, 16 * MIB])
 def test_13_the_space_of_acknowledged_messages_is_given_back(tmp_path, write_buffer_bytes):
     """Values were never deleted: 10,000 messages of 1 KB, all acknowledged, left 12 MB."""
     noise = random.Random(13)  # not compressible
