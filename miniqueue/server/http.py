@@ -8,19 +8,17 @@ Knows the broker and ASGI; knows neither sockets nor the server that calls it. T
 response objects would cost more than the publish, and would read the command stream to watch for a disconnect.
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 from starlette.routing import Route, Router
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from miniqueue.broker import Broker
 from miniqueue.errors import MiniqueueError
 from miniqueue.server.http_publish import PublishEndpoint
 from miniqueue.server.http_streams import OpenStreams
 from miniqueue.server.http_subscribe import SubscribeEndpoint
+from miniqueue.server.one_method import OneMethod
 from miniqueue.server.paths import topic_of
-from miniqueue.server.replies import NOT_FOUND, OK, error_reply, not_allowed
+from miniqueue.server.replies import NOT_FOUND, OK, error_reply
 
 
 class HttpApp:
@@ -64,15 +62,3 @@ class DeleteEndpoint:
         except MiniqueueError as error:
             reply = error_reply(error)
         await reply(scope, receive, send)
-
-
-class OneMethod:
-    """Lets one method through to an endpoint, and answers 405 to all others."""
-
-    def __init__(self, method: str, endpoint: ASGIApp) -> None:
-        self._endpoints: Mapping[str, ASGIApp] = MappingProxyType({method: endpoint})
-        self._refusal = not_allowed(method)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        await self._endpoints.get(scope["method"], self._refusal)(scope, receive, send)

@@ -8,6 +8,7 @@ A command that fails raises, and the consumer keeps what it holds. The error tex
 """
 
 from miniqueue.broker import Consumer
+from miniqueue.core.delay import parse_delay
 from miniqueue.errors import (
     InvalidDelayError,
     MessageOutstandingError,
@@ -61,6 +62,6 @@ def _dack(consumer: Consumer, arguments: list[str]) -> None:
     if not arguments:
         raise InvalidDelayError("too few arguments provided to DACK")
     try:
-        consumer.dack(float(arguments[0]))
-    except (ValueError, InvalidDelayError) as exc:
+        consumer.dack(parse_delay(arguments[0]))
+    except InvalidDelayError as exc:
         raise InvalidDelayError("invalid DACK duration argument at position [1]") from exc

@@ -24,7 +24,8 @@ from miniqueue.server.security import server_tls_context
 
 BACKLOG = 1024
 KEEP_ALIVE_SECONDS = 75.0
-GRACEFUL_SECONDS = 10.0
+#: With `closing.CLOSE_SECONDS` after it, still well under what a supervisor waits before it kills.
+GRACEFUL_SECONDS = 4.0
 TLS_HANDSHAKE_SECONDS = 10.0
 
 

@@ -18,8 +18,8 @@ from starlette.types import Receive, Scope, Send
 
 from miniqueue import __version__
 from miniqueue.broker import Broker
-from miniqueue.server.http import OneMethod
 from miniqueue.server.metrics import BrokerCollector
+from miniqueue.server.one_method import OneMethod
 from miniqueue.server.replies import NOT_FOUND, Reply, json_reply
 
 

@@ -23,7 +23,7 @@ from miniqueue.server.resp_errors import refuse_oversized
 from miniqueue.server.resp_session import Session
 from miniqueue.server.resp_stream import Stream
 from miniqueue.wire import resp_replies as replies
-from miniqueue.wire.resp_parser import Command
+from miniqueue.wire.resp_parser import MAX_COMMAND_BYTES, Command
 from miniqueue.wire.resp_reader import CommandReader
 
 log = structlog.get_logger()
@@ -70,7 +70,11 @@ class RespConnection(asyncio.Protocol):
         self.broker = server.broker
         self.session: Session = Session(next(server.next_id))
         self.stream: Stream | None = None
-        self._reader = CommandReader(max_payload_bytes=max(server.broker.max_message_bytes, MIN_ARGUMENT_BYTES))
+        max_argument_bytes = max(server.broker.max_message_bytes, MIN_ARGUMENT_BYTES)
+        self._reader = CommandReader(
+            max_payload_bytes=max_argument_bytes,
+            max_command_bytes=max(MAX_COMMAND_BYTES, 2 * max_argument_bytes),
+        )
         self._outcomes: deque[tuple[Commit | None, bytes, int]] = deque()
         self._awaited: Commit | None = None
         self._uncommitted_bytes = 0
@@ -223,7 +227,7 @@ class RespConnection(asyncio.Protocol):
         self.flush()
 
     def _refuse(self, error: MiniqueueError) -> None:
-        log.info("connection closed", peer=self.session.peer, reason=str(error))
+        log.info("connection closed", peer=self.session.address, reason=str(error))
         self.reply(replies.error(error.code, str(error)))
         self.leave()
         self._is_closing = True

@@ -16,12 +16,17 @@ class Session:
     library: bytes = b""
     library_version: bytes = b""
 
+    @property
+    def address(self) -> str:
+        """Where the client is, as host:port."""
+        host, port = (self.peer or ("?", 0))[:2]
+        return f"{host}:{port}"
+
     def describe(self, topic: bytes | None) -> bytes:
         """Return the line of CLIENT LIST."""
-        host, port = (self.peer or ("?", 0))[:2]
-        address = f"id={self.id} addr={host}:{port}".encode()
-        return b"%b name=%b db=0 resp=%d sub=%d lib-name=%b lib-ver=%b topic=%b" % (
-            address,
+        return b"id=%d addr=%b name=%b db=0 resp=%d sub=%d lib-name=%b lib-ver=%b topic=%b" % (
+            self.id,
+            self.address.encode(),
             self.name,
             self.protocol,
             topic is not None,

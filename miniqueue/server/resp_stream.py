@@ -12,8 +12,9 @@ An error leaves the message where it is: it can still be settled. PING, QUIT and
 from collections.abc import Callable
 
 from miniqueue.broker import Broker, Consumer
+from miniqueue.core.delay import parse_delay
 from miniqueue.core.lease import Lease
-from miniqueue.errors import InvalidDelayError, MiniqueueError, NothingOutstandingError, UnknownCommandError
+from miniqueue.errors import MiniqueueError, NothingOutstandingError, UnknownCommandError
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
 
@@ -90,14 +91,7 @@ class Stream:
 
 
 def _dack(consumer: Consumer, command: Command) -> None:
-    consumer.dack(_seconds(command[1]) if len(command) > 1 else DEFAULT_DELAY_SECONDS)
-
-
-def _seconds(argument: bytes) -> float:
-    try:
-        return float(argument)
-    except ValueError as exc:
-        raise InvalidDelayError from exc
+    consumer.dack(parse_delay(command[1].decode("utf-8", "replace")) if len(command) > 1 else DEFAULT_DELAY_SECONDS)
 
 
 _SETTLES: dict[bytes, Callable[[Consumer, Command], None]] = {

@@ -75,6 +75,7 @@ async def _serve(config: Config, certificates: Certificates) -> None:
             await _Listeners(config, certificates, broker).run(https, resp, plain)
         finally:
             await broker.stop()
+            log.info("stopped")
     if broker.failed.done():
         raise StoreFailedError(str(broker.failed.result()))
 
