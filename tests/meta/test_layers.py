@@ -95,7 +95,7 @@ def test_in_the_server_only_run_knows_the_store():
     assert shown(wrong) == []
 
 
-@pytest.mark.parametrize(("one", "other"), [("http", "resp"), ("resp", "http"), ("monitor", "resp")])
+@pytest.mark.parametrize(("one", "other"), [("http", "resp"), ("resp", "http"), ("monitor", "(resp|http)")])
 def test_protocols_do_not_know_each_other(one, other):
     wrong = [
         found
