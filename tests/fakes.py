@@ -104,7 +104,7 @@ def broker_on(store: MemoryStore, clock: ManualClock, **options: object) -> Brok
 
 async def settle_down() -> None:
     """Let every task run until none can go on without time passing."""
-    for _ in range(30):
+    for _ in range(200):
         await asyncio.sleep(0)
 
 

@@ -15,6 +15,12 @@ from miniqueue.errors import MiniqueueError
 
 SETTLE_DELAY_SECONDS = 0.005
 
+#: How many turns of the loop a commit waits for company. A turn takes a few microseconds when nothing happens, so a
+#: lone publisher does not notice; under load it takes in what is just arriving. Four turns against none: a third more
+#: messages a second over RESP at pipeline 32, a tenth at pipeline 1, and 15 % less processor time per HTTP publish;
+#: eight and sixteen turns brought no more.
+GATHER_TURNS = 4
+
 
 class Commit:
     """One atomic, durable write, and those who wait for it."""
@@ -80,6 +86,8 @@ class Committer:
         """Commit for ever."""
         while True:
             await self._wanted.wait()
+            for _ in range(GATHER_TURNS):
+                await asyncio.sleep(0)
             self._wanted.clear()
             if self._timer is not None:
                 self._timer.cancel()
