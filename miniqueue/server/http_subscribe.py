@@ -96,7 +96,7 @@ class Subscription:
         except MiniqueueError as error:
             self._fail(error)
             # The message may have gone with its topic: a client that only ever settles must not be stuck.
-            if isinstance(error, NothingOutstandingError) and not self._consumer.is_waiting:
+            if isinstance(error, NothingOutstandingError) and not (self._is_ended or self._consumer.is_waiting):
                 self._carry_out("INIT")
 
     async def _write(self, send: Send) -> None:

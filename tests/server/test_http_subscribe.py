@@ -221,6 +221,22 @@ def test_client_that_never_reads_its_errors_is_cut_off(certificates):
     asyncio.run(scenario())
 
 
+def test_client_that_was_cut_off_takes_no_message(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            await publish(served, "a")
+            waiting = FakeConsumer(served.broker, b"t")  # so that no other gets a message at once
+            waiting.drain()
+            stream = await served.begin("/subscribe/t")
+            stream.write(b'"ACK"' * 3000)  # each is an error, and all are in one read
+            await stream.read_all()
+            waiting.consumer.close()
+            await publish(served, "b")
+            assert FakeConsumer(served.broker, b"t").drain() == [b"b"]
+
+    asyncio.run(scenario())
+
+
 def test_drain_ends_every_stream_returns_messages_and_refuses_new_ones(certificates):
     async def scenario():
         async with serving(certificates) as served:
