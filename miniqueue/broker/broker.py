@@ -235,28 +235,31 @@ class Broker:
         """Return the topics that cannot be read, each with the reason."""
         return {name: topic.fault for name, topic in self._topics.items() if topic.fault is not None}
 
-    async def delete_topic(self, name: bytes) -> bool:
+    def delete_topic(self, name: bytes) -> Coroutine[Any, Any, bool]:
         """Remove a topic with all its messages; its consumers wait for what is published there next.
 
-        Returns whether it existed. The removal is durable on return; disk space follows in the background.
+        It is gone on return. The coroutine returned waits until that is durable, and tells whether it existed.
 
         Raises:
           InvalidTopicError: nothing can have this name.
-          UnavailableError: the store failed or the broker is stopping.
+          UnavailableError, the coroutine too: the store failed or the broker is stopping.
         """
         self._journal.check()
-        topic = self._topics.get(check_topic(name))
-        if topic is None or topic.id is None:
-            return False
-        topic_id = topic.id
-        self._journal.change({keys.topic(name): None, keys.purge(topic_id): b""})
-        topic.clear()
-        self._cache.touch(topic)
-        if topic.is_idle:
-            del self._topics[name]
-        await self._committer.flush()
-        self._purger.purge(topic_id)
-        return True
+        topic = self._topics.get(check_topic(name)) or Topic(name)
+        if (topic_id := topic.id) is not None:
+            self._journal.change({keys.topic(name): None, keys.purge(topic_id): b""})
+            topic.clear()
+            self._cache.touch(topic)
+            if topic.is_idle:
+                del self._topics[name]
+        self._committer.request()
+        return self._removed(topic_id, self._committer.open)
+
+    async def _removed(self, topic_id: int | None, commit: Commit) -> bool:
+        await commit.wait()
+        if topic_id is not None:
+            self._purger.purge(topic_id)
+        return topic_id is not None
 
     # --- from the journal -------------------------------------------------------------------------------------
 

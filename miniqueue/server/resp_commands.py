@@ -3,7 +3,7 @@
 To add a command, write its function and put it into `COMMANDS`; docs/protocol.md must describe it (a test looks).
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from miniqueue.broker import Commit
@@ -74,15 +74,16 @@ def _topic(connection: "RespConnection", command: Command) -> bytes:
         raise unknown_subcommand(command)
     if len(command) != 3:
         raise ArityError(3)
+    removal = connection.broker.delete_topic(command[2])
     outcome = Commit()
     connection.wait_for(outcome, replies.OK)
-    connection.spawn(_delete(connection, command[2], outcome))
+    connection.spawn(_report(removal, outcome))
     return b""
 
 
-async def _delete(connection: "RespConnection", topic: bytes, outcome: Commit) -> None:
+async def _report(removal: Awaitable[bool], outcome: Commit) -> None:
     try:
-        await connection.broker.delete_topic(topic)
+        await removal
     except MiniqueueError as exc:
         outcome.finish(exc)
     else:

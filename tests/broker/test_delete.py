@@ -138,6 +138,21 @@ def test_a_publish_right_after_a_delete_survives_it():
     run(body)
 
 
+def test_a_second_delete_is_answered_after_the_first_is_durable():
+    async def body(world):
+        await world.publish(b"t", b"old")
+        world.store.may_write.clear()
+        first = asyncio.ensure_future(world.broker.delete_topic(b"t"))
+        await settle_down()
+        second = asyncio.ensure_future(world.broker.delete_topic(b"t"))
+        await settle_down()
+        assert (first.done(), second.done()) == (False, False)
+        world.store.may_write.set()
+        assert await asyncio.gather(first, second) == [True, False]
+
+    run(body)
+
+
 def test_a_publish_under_way_at_the_delete_is_answered_and_gone():
     async def body(world):
         await world.publish(b"t", b"older")
@@ -195,9 +210,8 @@ def test_a_topic_deleted_before_its_load_has_begun_is_no_error_of_the_broker():
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context))
         await world.publish(b"t", b"old")
         await world.restart()
-        deleting = world.broker.delete_topic(b"t")
         world.consumer(b"t").consumer.request()
-        await deleting
+        await world.broker.delete_topic(b"t")
         await settle_down()
         assert problems == []
 

@@ -218,6 +218,18 @@ def test_replies_keep_the_order_of_their_commands_round_a_commit():
     serve(body)
 
 
+def test_a_delete_takes_effect_before_the_commands_after_it():
+    async def body(world, server, client):
+        await world.publish(b"t", b"old")
+        lines = [b"TOPIC DELETE t", b"TOPICS", b"PUBLISH t new"]
+        client.connection.data_received(b"".join(command(*line.split()) for line in lines))
+        await settle_down()
+        assert client.transport.take() == b"+OK\r\n*0\r\n+OK\r\n"
+        assert await world.drain(b"t") == [b"new"]
+
+    serve(body)
+
+
 def test_a_failed_commit_is_an_error_for_each_of_its_publishes():
     async def body(world, server, client):
         world.store.fail_writes = {1}
