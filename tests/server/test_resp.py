@@ -99,6 +99,9 @@ def serve(body, **options):
         (b"CLIENT KILL x", b"-ERR unknown subcommand or wrong number of arguments for CLIENT 'KILL'\r\n"),
         (b"CONFIG GET p*", b"*4\r\n$4\r\nport\r\n$4\r\n6379\r\n$6\r\nperiod\r\n$2\r\n1s\r\n"),
         (b"CONFIG GET none", b"*0\r\n"),
+        (b"CONFIG GET *or* PERIOD", b"*4\r\n$4\r\nport\r\n$4\r\n6379\r\n$6\r\nperiod\r\n$2\r\n1s\r\n"),
+        (b"CONFIG GET p*o*o*t port*t *x* po", b"*0\r\n"),
+        (b"CONFIG GET *p*d*", b"*2\r\n$6\r\nperiod\r\n$2\r\n1s\r\n"),
         (b"CONFIG GET", b"-ERR unknown subcommand"),
         (b"CONFIG SET a b", b"-ERR unknown subcommand"),
         (b"COMMAND COUNT", b":%d\r\n" % len(COMMANDS)),
@@ -115,6 +118,14 @@ def test_reply_of(line, reply):
         assert (await client.say(line))[: len(reply)] == reply
         assert not client.transport.is_closed
         assert await client.say(b"PING") == (b"+PONG\r\n" if line != b"SUBSCRIBE t" else b"")
+
+    serve(body)
+
+
+@pytest.mark.parametrize("character", [b"[", b"*", b"?"])
+def test_a_long_pattern_costs_no_time(character):
+    async def body(world, server, client):
+        assert await client.say(b"CONFIG GET " + character * 60_000) == b"*0\r\n"
 
     serve(body)
 
