@@ -46,8 +46,9 @@ class Purger:
         """Give disk space back for the first topic of which enough has been consumed, if any."""
         topic = None if self._is_reclaiming else next(filter(_is_worth_reclaiming, topics), None)
         if topic is not None:
+            assert topic.id is not None  # or it would not be worth it
             self._is_reclaiming = True
-            self._spawn(self._reclaim(topic))
+            self._spawn(self._reclaim(topic.id, topic))
 
     async def _purge(self, topic_id: int) -> None:
         try:
@@ -65,16 +66,17 @@ class Purger:
             await self._journal.commit({key: None for key, _ in pairs})
             start = pairs[-1][0]
 
-    async def _reclaim(self, topic: Topic) -> None:
-        """Compact what lies in front of the oldest message of each partition that is still needed."""
-        assert topic.id is not None
+    async def _reclaim(self, topic_id: int, topic: Topic) -> None:
+        """Compact what lies in front of the oldest message of each partition that is still needed.
+
+        `topic` may be deleted meanwhile, even before this begins; compacting what it had does no harm.
+        """
         try:
             for number, partition in enumerate(topic.partitions):
                 partition.consumed_bytes = 0
                 head_seq = min(cursor.state.head_seq for cursor in partition.cursors.values())
-                await self._journal.store.reclaim(
-                    keys.chunk(topic.id, number, 0), keys.chunk(topic.id, number, head_seq)
-                )
+                start, stop = keys.chunk(topic_id, number, 0), keys.chunk(topic_id, number, head_seq)
+                await self._journal.store.reclaim(start, stop)
         except MiniqueueError as exc:
             log.warning("disk space of consumed messages was not given back", topic=topic.name, error=str(exc))
         finally:

@@ -218,6 +218,19 @@ def test_a_topic_deleted_before_its_load_has_begun_is_no_error_of_the_broker():
     run(body)
 
 
+def test_a_topic_deleted_before_its_disk_space_is_given_back_is_no_error_of_the_broker():
+    async def body(world):
+        await world.publish(b"t", b"a")
+        world.broker._topics[b"t"].partitions[0].consumed_bytes = purger.MAX_CONSUMED_BYTES + 1
+        world.broker.tick()
+        await world.broker.delete_topic(b"t")
+        await settle_down()
+        assert world.store.reclaimed[0] == (keys.chunk(1, 0, 0), keys.chunk(1, 0, 0))
+        assert not world.broker.failed.done()
+
+    run(body)
+
+
 def test_a_purge_that_was_broken_off_goes_on_after_a_restart(monkeypatch):
     monkeypatch.setattr(purger, "PAGE_ITEMS", 3)
 
