@@ -107,8 +107,8 @@ class Window(Generic[T]):
         self._trim()
 
     def evict(self) -> None:
-        """Drop what is loaded but the first item; it can be loaded again."""
-        while len(self) > 1:
+        """Drop what is loaded; it can be loaded again."""
+        while self._items:
             self._drop_last()
 
     def _insert(self, order: int, item: T) -> None:

@@ -212,6 +212,18 @@ def test_eviction_between_topics_loses_and_doubles_nothing(monkeypatch):
     run(body)
 
 
+def test_the_latest_messages_of_many_topics_do_not_add_up_in_memory(monkeypatch):
+    monkeypatch.setattr(broker_module, "CACHE_BYTES", 2000)
+
+    async def body(world):
+        for number in range(20):
+            await world.publish(b"%d" % number, bytes(500))
+        assert sum(topic.size_bytes for topic in world.broker._topics.values()) <= 2000
+        assert [await world.drain(b"%d" % number) for number in range(20)] == [[bytes(500)]] * 20
+
+    run(body)
+
+
 def test_a_missing_chunk_is_reported_and_nothing_of_the_topic_is_delivered_past_it():
     async def body(world):
         await world.publish_each(b"t", b"a", b"b", b"c")
