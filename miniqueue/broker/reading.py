@@ -28,10 +28,15 @@ async def load(
 
     Raises StorageError, or what `flush` raises; the window is unchanged then.
     """
-    if place is Range.LOG:
-        await _load_log(store, cursor, topic_id, partition)
-    else:
-        await _load_returned(store, place, cursor, topic_id, partition, flush)
+    try:
+        if place is Range.LOG:
+            await _load_log(store, cursor, topic_id, partition)
+        else:
+            await _load_returned(store, place, cursor, topic_id, partition, flush)
+    except BaseException:
+        window = cursor.log if place is Range.LOG else cursor.returned[place]
+        window.abandon_load()
+        raise
 
 
 async def _load_log(store: Store, cursor: GroupCursor, topic_id: int, partition: int) -> None:

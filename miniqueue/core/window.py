@@ -106,6 +106,12 @@ class Window(Generic[T]):
                 self._insert(order, item)
         self._trim()
 
+    def abandon_load(self) -> None:
+        """Forget a load that has begun and failed; the next one begins at the same place."""
+        self._loading_from = None
+        self._early.clear()
+        self._settled.clear()
+
     def evict(self) -> None:
         """Drop what is loaded; it can be loaded again."""
         while self._items:

@@ -136,6 +136,18 @@ def test_eviction_drops_everything_and_remembers_where():
     window().evict()
 
 
+def test_an_abandoned_load_leaves_the_window_as_it_was():
+    some = window(1, resume_at=5)
+    some.begin_load()
+    some.add(7, ITEM)
+    some.abandon_load()
+    some.add(8, ITEM)
+    assert some.wants_more
+    assert some.begin_load() == 5
+    some.load([], 6)
+    assert taken_orders(some) == [1]
+
+
 def test_a_taken_item_does_not_reappear_when_the_store_still_has_it():
     some = window(5)
     some.take()
@@ -227,6 +239,12 @@ class WindowMachine(RuleBasedStateMachine):
         page = self.seen[:count]
         is_cut = len(page) == count
         self.window.load([(order, ITEM) for order in page], page[-1] + 1 if is_cut else None)
+        self.load_start = self.seen = None
+
+    @precondition(lambda self: self.load_start is not None)
+    @rule()
+    def abandon_load(self):
+        self.window.abandon_load()
         self.load_start = self.seen = None
 
     @rule()
