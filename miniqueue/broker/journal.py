@@ -16,7 +16,6 @@ from miniqueue.broker.clock import Clock
 from miniqueue.broker.commit import Commit, Committer
 from miniqueue.broker.topic import Topic
 from miniqueue.errors import (
-    CorruptionError,
     DrainingError,
     MiniqueueError,
     OutcomeUnknownError,
@@ -73,10 +72,7 @@ class Journal:
         """Open the store and return what it holds; raises StorageError."""
         self.store = await self._open_store()
         try:
-            content = await opening.read_content(self.store, self._topics)
-            if content.commit_number < self._commit_number:
-                lost = f"commit {self._commit_number} was acknowledged, the store ends with {content.commit_number}"
-                raise CorruptionError(lost)
+            content = await opening.read_content(self.store, self._topics, self._commit_number)
         except BaseException:
             await self.store.close()
             raise

@@ -26,18 +26,38 @@ class StoreContent(NamedTuple):
     unpurged_topic_ids: list[int]
 
 
-async def read_content(store: Store, known: dict[bytes, Topic]) -> StoreContent:
+class _StoredTopic(NamedTuple):
+    name: bytes
+    id: int
+    partitions: list[Partition]
+
+
+async def read_content(store: Store, known: dict[bytes, Topic], acknowledged: int) -> StoreContent:
     """Read every topic; objects in `known` are filled again, so that those who wait there stay.
+
+    They are filled at the end, all at once: nobody may be served from a store that has not proved itself.
+
+    Args:
+      store: open.
+      known: topics by name.
+      acknowledged: the number of the last commit that anybody was told of.
 
     Raises CorruptionError when something that must be there is not.
     """
-    topics = [await _read_topic(store, known, key, value) async for key, value in pages(store, keys.topics())]
-    return StoreContent(
-        topics,
-        next_topic_id=await _number(store, keys.NEXT_TOPIC, default=1),
-        commit_number=await _number(store, keys.COMMIT, default=0),
-        unpurged_topic_ids=[keys.purge_topic_id(key) async for key, _ in pages(store, keys.purges())],
-    )
+    stored = [await _read_topic(store, key, value) async for key, value in pages(store, keys.topics())]
+    next_topic_id = await _number(store, keys.NEXT_TOPIC, default=1)
+    commit_number = await _number(store, keys.COMMIT, default=0)
+    unpurged_topic_ids = [keys.purge_topic_id(key) async for key, _ in pages(store, keys.purges())]
+    if commit_number < acknowledged:
+        raise CorruptionError(f"commit {acknowledged} was acknowledged, the store ends with {commit_number}")
+    topics = [_filled(known.get(topic.name) or Topic(topic.name), topic) for topic in stored]
+    return StoreContent(topics, next_topic_id, commit_number, unpurged_topic_ids)
+
+
+def _filled(topic: Topic, stored: _StoredTopic) -> Topic:
+    topic.id = stored.id
+    topic.partitions = stored.partitions
+    return topic
 
 
 async def pages(store: Store, key_range: keys.KeyRange) -> AsyncIterator[tuple[bytes, bytes]]:
@@ -49,12 +69,9 @@ async def pages(store: Store, key_range: keys.KeyRange) -> AsyncIterator[tuple[b
         start = pairs[-1][0] + b"\x00"
 
 
-async def _read_topic(store: Store, known: dict[bytes, Topic], key: bytes, value: bytes) -> Topic:
-    name = keys.topic_name(key)
-    topic = known.get(name) or Topic(name)
-    topic.id, _created_at_ms = records.decode_topic(value)
-    topic.partitions = [await _read_partition(store, topic.id, 0)]
-    return topic
+async def _read_topic(store: Store, key: bytes, value: bytes) -> _StoredTopic:
+    topic_id, _created_at_ms = records.decode_topic(value)
+    return _StoredTopic(keys.topic_name(key), topic_id, [await _read_partition(store, topic_id, 0)])
 
 
 async def _read_partition(store: Store, topic_id: int, partition: int) -> Partition:

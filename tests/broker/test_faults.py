@@ -13,6 +13,7 @@ from miniqueue.errors import (
     ReadOnlyError,
     StorageError,
 )
+from miniqueue.storage import keys
 from tests.broker.support import World, run
 from tests.fakes import FaultyStore, broker_on, settle_down
 
@@ -147,6 +148,43 @@ def test_a_store_that_lost_an_acknowledged_commit_is_refused():
         assert await world.drain(b"t") == [b"a", b"b"]
         await broker.stop()
 
+    asyncio.run(body())
+
+
+@pytest.mark.usefixtures("impatient")
+def test_nobody_is_served_from_a_store_that_may_yet_be_refused():
+    class Torn(FaultyStore):
+        """Lacks the cursor of the second topic, and lets a consumer ask before it says so."""
+
+        async def get(self, key):
+            if key != keys.cursor(2, 0, 0):
+                return await super().get(key)
+            consumer.consumer.request()
+            await settle_down()
+            served_early.extend(consumer.leases)
+            return None
+
+    async def body():
+        nonlocal consumer
+        world = World()
+        broker = world.broker = broker_on(world.store, world.clock)
+        await broker.start()
+        await world.publish(b"t", b"a")
+        await world.publish(b"u", b"b")
+        torn = Torn()
+        torn._values, torn._sorted_keys = world.store._values, world.store._sorted_keys
+        broker._journal._open_store = Reopening(torn, world.store)
+        consumer = world.consumer(b"t")
+        world.store.fail_writes = {3}
+        with pytest.raises(OutcomeUnknownError):
+            await world.publish(b"u", b"c")
+        await asyncio.wait_for(_resumed(broker), 5)
+        await settle_down()
+        assert served_early == []
+        assert consumer.payloads == [b"a"]
+        await broker.stop()
+
+    consumer, served_early = None, []
     asyncio.run(body())
 
 
