@@ -64,6 +64,7 @@ class Journal:
         self._reopened = reopened
         self._reopen_delays_seconds = reopen_delays_seconds
         self._commit_number = 0
+        self._synced_number = 0
         self._dirty: dict[Topic, None] = {}
         self._own_changes: dict[bytes, bytes | None] = {}
         self._is_sync_due = False
@@ -106,9 +107,13 @@ class Journal:
         await self.committer.flush()
 
     def request_sync(self) -> None:
-        """Make everything durable with the next commit, whatever the store's sync mode."""
-        self._is_sync_due = True
-        self.committer.request()
+        """Make durable what has been committed since the last sync, whatever the store's sync mode.
+
+        Nothing, when there is nothing: every sync makes LevelDB's log longer, also of a broker that is idle.
+        """
+        if self._commit_number != self._synced_number:
+            self._is_sync_due = True
+            self.committer.request()
 
     async def _write(self, commit: Commit) -> None:
         batch, appended = self._gather()
@@ -142,6 +147,7 @@ class Journal:
         if self._is_sync_due:
             await self.store.sync()
             self._is_sync_due = False
+            self._synced_number = self._commit_number
 
     # --- after a fault ----------------------------------------------------------------------------------------
 

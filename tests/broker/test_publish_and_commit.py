@@ -217,10 +217,22 @@ def test_stop_makes_everything_durable_whatever_the_sync_mode():
 def test_an_interval_syncs_again_and_again():
     async def body(world):
         for _ in range(3):
+            await world.publish(b"t", b"a")
             await world.store.synced.wait()
             world.store.synced.clear()
 
     run(body, sync_interval_seconds=0.001)
+
+
+def test_an_interval_without_a_commit_syncs_nothing():
+    async def body(world):
+        await world.publish(b"t", b"a")
+        for _ in range(3):
+            world.broker._journal.request_sync()
+            await settle_down()
+        assert world.store.sync_count == 1
+
+    run(body)
 
 
 def test_a_commit_tells_all_who_wait_once():
