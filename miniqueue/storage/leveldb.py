@@ -96,10 +96,11 @@ class LevelDBStore:
 
         LevelDB compacts a range level by level, but leaves its lowest table alone, and that is where the first flush
         of a range goes, deleted values included. Deletions at both ends of the range make a table above that one, so
-        that the second compaction has to rewrite it.
+        that the second compaction has to rewrite it. They are written like any batch: one that is not synced before
+        the next would look like damage in the middle of the log after a power cut (`log_tail`).
         """
         await self._submit(self._maintenance, self._compact, start, stop)
-        await self._submit(self._writer, self._write, await self._span(start, stop), False)
+        await self.write(await self._span(start, stop))
         await self._submit(self._maintenance, self._compact, start, stop)
 
     async def _span(self, start: bytes, stop: bytes) -> Batch:

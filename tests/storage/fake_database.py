@@ -9,6 +9,7 @@ class FakeDatabase:
 
     def __init__(self) -> None:
         self.writes: list[list[bytes]] = []
+        self.unsynced_count = 0
         self.failure: Exception | None = None
         self.may_write = threading.Event()
         self.may_write.set()
@@ -24,6 +25,7 @@ class FakeDatabase:
         yield batch
         self._fail_if_told()
         self.writes.append(batch.keys)
+        self.unsynced_count += not sync
 
     def get(self, key, *, verify_checksums):
         assert verify_checksums

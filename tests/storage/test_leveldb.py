@@ -124,6 +124,16 @@ def test_a_failed_sync_refuses_later_writes_too(run_on_fake):
     run_on_fake(body, sync=SyncMode.INTERVAL)
 
 
+@pytest.mark.parametrize(("sync", "unsynced_count"), [(SyncMode.ALWAYS, 0), (SyncMode.INTERVAL, 2), (SyncMode.NEVER, 2)])
+def test_every_batch_is_synced_before_the_next_or_none_is(run_on_fake, sync, unsynced_count):
+    async def body(store, database):
+        await store.reclaim(b"", END)
+        await store.write({b"k": b"v"})
+        assert (len(database.writes), database.unsynced_count) == (2, unsynced_count)
+
+    run_on_fake(body, sync=sync)
+
+
 def test_a_failed_read_or_reclaim_does_not_stop_writes(run_on_fake):
     async def body(store, database):
         database.failure = OSError(5, "Input/output error")
