@@ -49,8 +49,8 @@ class Damage:
     """What is wrong with a log.
 
     Attributes:
-      offset: where the damaged batch begins, in bytes from the start of the file. next_batch_offset: where
-      the next batch begins; None when there is none, so that the damage is a torn tail.
+      offset: where the damaged batch begins, in bytes from the start of the file.
+      next_batch_offset: where the next batch begins; None when there is none: then the damage is a torn tail.
     """
 
     offset: int

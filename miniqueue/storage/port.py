@@ -14,7 +14,8 @@ Batch = Mapping[bytes, bytes | None]
 class Store(Protocol):
     """An ordered map from bytes to bytes with atomic, durable writes.
 
-    One task writes and one reads at a time per store; a read begun after a write returned sees that write.
+    One write is under way at a time; reads and `reclaim` overlap with it and with each other. A read begun after a
+    write returned sees that write.
     Every method raises `StoreClosedError` after `close`, `CorruptionError` when stored bytes are damaged, and
     `StorageError` for every other fault. After a failed `write` the outcome is unknown, and the only calls left
     are `close` and opening anew: a store that has failed once may lose what it accepts later.
