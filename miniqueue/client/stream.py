@@ -95,10 +95,7 @@ class Stream:
                 return b""
             self._raise_error()
             await self._wait_for_news()
-        chunks, self._chunks = self._chunks, []
-        self._owner.give_back(self.id, self._unread_bytes)
-        self._unread_bytes = 0
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        return self._take_all()
 
     async def read_all(self) -> bytes:
         """Return all of the body that has not been read; raises DisconnectedError."""
@@ -108,9 +105,10 @@ class Stream:
         return b"".join(parts)
 
     def close(self) -> None:
-        """Break off what is not over; safe to call twice."""
+        """Break off what is not over, and drop what was not read; safe to call twice."""
         if not self.is_over:
             self._owner.abandon(self)
+        self._take_all()  # or its part of the connection's window would be gone for all streams
 
     # --- for the connection -----------------------------------------------------------------------------------
 
@@ -144,6 +142,12 @@ class Stream:
     def _wake_reader(self) -> None:
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
+
+    def _take_all(self) -> bytes:
+        chunks, self._chunks = self._chunks, []
+        self._owner.give_back(self.id, self._unread_bytes)
+        self._unread_bytes = 0
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     async def _wait_for_news(self) -> None:
         self._reader = asyncio.get_running_loop().create_future()
