@@ -92,6 +92,7 @@ class Client:
         Raises:
           ServerError: all of them were refused.
           DisconnectedError: the fate of those not answered is unknown.
+          Exception: as `payloads` does; those before it were sent, and their fate is unknown.
         """
         stream = await self._begin(b"POST", _path("/publish/", topic), (b"content-type", b"application/x-ndjson"))
         sending = asyncio.create_task(_send_lines(stream, payloads))
@@ -105,7 +106,8 @@ class Client:
         finally:
             sending.cancel()
             stream.close()
-            await asyncio.gather(sending, return_exceptions=True)
+            await asyncio.wait([sending])
+            _raise_what_payloads_raised(sending)
 
     def subscribe(self, topic: str | bytes) -> Subscription:
         """Return a consumer of a topic, to be used with `async with`."""
@@ -154,11 +156,21 @@ def _error_text(body: bytes) -> str:
 
 
 async def _send_lines(stream: Stream, payloads: Iterable[bytes]) -> None:
-    remaining = iter(payloads)
-    while batch := list(islice(remaining, LINES_PER_WRITE)):
-        stream.write(b"".join(map(_line, batch)))
-        await stream.drain()
-    stream.write(b"", is_last=True)
+    try:
+        remaining = iter(payloads)
+        while batch := list(islice(remaining, LINES_PER_WRITE)):
+            stream.write(b"".join(map(_line, batch)))
+            await stream.drain()
+        stream.write(b"", is_last=True)
+    except BaseException:
+        stream.close()  # or the server would wait for the rest for ever, and the reader for the server
+        raise
+
+
+def _raise_what_payloads_raised(sending: "asyncio.Task[None]") -> None:
+    error = None if sending.cancelled() else sending.exception()
+    if error is not None and not isinstance(error, DisconnectedError):
+        raise error
 
 
 def _line(payload: bytes) -> bytes:

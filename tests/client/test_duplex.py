@@ -116,6 +116,19 @@ def test_lines_are_answered_one_by_one(certificates):
     with_client(certificates, check, max_message_bytes=10)
 
 
+def test_an_error_of_the_payloads_is_raised_and_nobody_waits(certificates):
+    def payloads():
+        yield b"one"
+        raise LookupError("no more")
+
+    async def check(client, served):
+        with pytest.raises(LookupError, match="no more"):
+            [answer async for answer in client.publish_lines("t", payloads())]
+        await client.publish("t", b"two")
+
+    with_client(certificates, check)
+
+
 def test_lines_to_an_invalid_topic_are_refused_as_a_whole(certificates):
     async def check(client, served):
         with pytest.raises(ServerError, match="topic name") as caught:
