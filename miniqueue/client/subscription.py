@@ -78,8 +78,8 @@ class Subscription:
         self._stream.write(b'"BACK"\n')
 
     def dack(self, delay_seconds: float) -> None:
-        """The message comes again after a time."""
-        self._stream.write(b'"DACK %r"\n' % delay_seconds)
+        """The message comes again after a time; fractions below a microsecond do not count."""
+        self._stream.write(b'"DACK %b"\n' % f"{delay_seconds:f}".encode())  # never 1e-05, which is no decimal number
 
     def finish(self) -> None:
         """Send no more; the server returns the message, and the iteration ends."""

@@ -129,6 +129,17 @@ def test_an_error_of_the_payloads_is_raised_and_nobody_waits(certificates):
     with_client(certificates, check)
 
 
+def test_a_tiny_delay_is_a_decimal_number_too(certificates):
+    async def check(client, served):
+        await served.broker.publish(b"t", [b"a", b"b"]).commit.wait()
+        async with client.subscribe("t") as subscription:
+            await anext(subscription)
+            subscription.dack(0.00001)
+            assert (await anext(subscription)).payload == b"b"
+
+    with_client(certificates, check)
+
+
 def test_lines_to_an_invalid_topic_are_refused_as_a_whole(certificates):
     async def check(client, served):
         with pytest.raises(ServerError, match="topic name") as caught:
