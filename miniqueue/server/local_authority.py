@@ -95,10 +95,10 @@ class LocalAuthority:
 
     def renew(self, certificate_pem: bytes, now: datetime) -> bytes | None:
         """Return a new certificate for the key of an old one; None when this authority did not issue that."""
-        certificate = x509.load_pem_x509_certificate(certificate_pem)
         try:
+            certificate = x509.load_pem_x509_certificate(certificate_pem)
             certificate.verify_directly_issued_by(self._certificate)
-        except (ValueError, TypeError, InvalidSignature):
+        except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
             return None
         return self._sign(certificate.public_key(), now)
 

@@ -12,6 +12,7 @@ import pytest
 
 from miniqueue.errors import CertificateError, ConfigError
 from miniqueue.server.expiry import ends_at
+from miniqueue.server.local_authority import LocalAuthority
 from miniqueue.server.security import ensure_certificates, server_tls_context
 
 # The real time: OpenSSL compares with its own clock when it shakes hands.
@@ -177,6 +178,11 @@ def test_a_certificate_of_another_authority_is_never_overwritten(certs, tmp_path
     before = contents(certs)
     assert ensure(certs, NOW + timedelta(days=395)).warning
     assert contents(certs) == before
+
+
+def test_what_cannot_be_read_as_a_certificate_is_not_renewed():
+    pem = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    assert LocalAuthority.make(NOW).renew(pem, NOW) is None
 
 
 def test_a_damaged_authority_leaves_a_warning_when_renewing(certs):
