@@ -36,7 +36,8 @@ lint: install ## check style and types
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-bench: install ## measure it (ARGS='--help' tells what can be chosen)
+bench: ## measure it (ARGS='--quick' for two minutes, ARGS='--help' tells what can be chosen)
+	$(MAKE) install EXTRAS=$(EXTRAS),bench
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean: ## remove .venv and everything that was built or cached; keeps data/ and certs/

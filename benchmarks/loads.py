@@ -1,70 +1,103 @@
-"""The loads: each runs a tool or a client in a process of its own and returns a rate in operations per second."""
+"""The loads: each runs a tool or a client of ours in a process of its own and returns what it measured.
+
+Rates are in messages, or requests, per second.
+"""
 
 import json
-import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-PAYLOAD = "x" * 10
+from benchmarks.bench import Bench, MeasurementError
+from benchmarks.servers import TOPIC, Server
+from benchmarks.tool_output import h2load_rate, redis_benchmark_rate
 
 
-def resp_benchmark(port: int, words: list[str], *, count: int, pipeline: int, connections: int = 50) -> float:
-    """Send one command over and over with redis-benchmark."""
-    options = ["-p", str(port), "-c", str(connections), "-P", str(pipeline), "-n", str(count), "--csv"]
-    output = _run(["redis-benchmark", *options, *words])
-    last = output.strip().splitlines()[-1]
-    return float(last.split('","')[1].strip('"'))
+def resp(
+    bench: Bench, server: Server, words: list[str], *, count: int, payload: bytes, pipeline: int, connections: int
+) -> float:
+    """Send one command over and over with redis-benchmark; the payload is its last word."""
+    port = str(server.ports["resp"])
+    spread = ["-r", "10000"] if any("__rand_int__" in word for word in words) else []
+    options = ["-p", port, "-c", str(connections), "-P", str(pipeline), "-n", str(count), *spread, "--csv"]
+    return redis_benchmark_rate(bench.run(["redis-benchmark", *options, "-x", *words], port, stdin=payload))
 
 
-def stream(port: int, topic: str, word: str, *, count: int, connections: int = 50) -> float:
-    """Settle messages of a SUBSCRIBE stream, one at a time on every connection."""
-    options = [f"--port={port}", f"--topic={topic}", f"--word={word}", f"--count={count}"]
-    return _python("benchmarks.stream_client", *options, f"--connections={connections}")["rate"]
+def publish(
+    bench: Bench, server: Server, dialect: str, *, count: int, payload: bytes, pipeline: int, connections: int
+) -> float:
+    """Publish to NATS or beanstalkd in the same way with a client of ours."""
+    amounts = [f"--count={count}", f"--bytes={len(payload)}", f"--pipeline={pipeline}", f"--connections={connections}"]
+    return client(bench, server, "publish", dialect, *amounts)["rate"]
 
 
-def http_publish(port: int, path: str, *, count: int, connections: int = 4, streams: int = 10) -> float:
-    """Send POST requests over HTTP/2 with h2load; every one must succeed."""
-    with tempfile.NamedTemporaryFile() as body:
-        body.write(PAYLOAD.encode())
-        body.flush()
-        options = ["-n", str(count), "-c", str(connections), "-m", str(streams), "-d", body.name]
-        output = _run(["h2load", *options, f"https://127.0.0.1:{port}{path}"])
-    if f"{count} succeeded" not in output:
-        raise SystemExit(f"h2load reported failures:\n{output}")
-    return float(_found(r"finished in .*?, ([\d.]+) req/s", output))
+def consume(bench: Bench, server: Server, consumer: str, *, count: int, **options: int | str) -> dict[str, float]:
+    """Consume messages that are there; return the rate and the server's CPU time for each, in microseconds."""
+    flags = [f"--{name}={value}" for name, value in options.items()]
+    before = server.cpu_seconds()
+    rate = client(bench, server, "consume", consumer, f"--count={count}", *flags)["rate"]
+    return {"messages/s": rate, "server CPU µs/message": (server.cpu_seconds() - before) / count * 1e6}
 
 
-def json_lines(port: int, ca: Path, topic: str, *, count: int) -> float:
-    """Publish many messages in one request of JSON lines with curl; every line must be answered with an id."""
-    with tempfile.TemporaryDirectory() as folder:
-        lines, answers = Path(folder, "lines"), Path(folder, "answers")
-        lines.write_text(f'"{PAYLOAD}"\n' * count)
-        url = f"https://localhost:{port}/publish/{topic}"
-        options = ["-sS", "--http2", "--cacert", str(ca), "-o", str(answers), "-w", "%{time_total}", "-X", "POST"]
-        header = ["-H", "content-type: application/x-ndjson"]
-        seconds = float(_run(["curl", *options, *header, "-T", str(lines), url]))
-        ids = answers.read_bytes().count(b'{"id":')
-    if ids != count:
-        raise SystemExit(f"{count} lines sent, {ids} ids came back")
-    return count / seconds
-
-
-def _python(module: str, *options: str) -> dict[str, float]:
-    answer: dict[str, float] = json.loads(_run([sys.executable, "-m", module, *options]))
+def client(bench: Bench, server: Server, module: str, *options: str) -> dict[str, float]:
+    """Run a client of ours against the first port of a server and return the object that it prints."""
+    port = str(server.port)
+    command = [sys.executable, "-m", f"benchmarks.clients.{module}", *options, f"--port={port}"]
+    answer: dict[str, float] = json.loads(bench.run(command, port))
     return answer
 
 
-def _run(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
-    return done.stdout
+def http_publish(bench: Bench, server: Server, path: str, *, count: int, connections: int, streams: int) -> float:
+    """Send POST requests with 10 bytes each over HTTP/2 with h2load."""
+    port = str(server.ports["https"])
+    with tempfile.NamedTemporaryFile() as body:
+        body.write(b"x" * 10)
+        body.flush()
+        options = ["-n", str(count), "-c", str(connections), "-m", str(streams), "-d", body.name]
+        output = bench.run(["h2load", *options, f"https://127.0.0.1:{port}{path}"], port, body.name)
+    return h2load_rate(output, count)
 
 
-def _found(pattern: str, text: str) -> str:
-    match = re.search(pattern, text)
-    if match is None:
-        raise SystemExit(f"no {pattern!r} in:\n{text}")
-    return match[1]
+def json_lines(bench: Bench, server: Server, *, count: int) -> float:
+    """Publish many messages in one request of JSON lines with curl; every line must be answered with an id."""
+    url = f"https://localhost:{server.ports['https']}/publish/{TOPIC}"
+    with tempfile.TemporaryDirectory() as folder:
+        lines, answers = Path(folder, "lines"), Path(folder, "answers")
+        lines.write_text('"xxxxxxxxxx"\n' * count)
+        options = ["-sS", "--http2", "--cacert", str(server.ca), "-o", str(answers), "-w", "%{time_total}"]
+        header = ["-X", "POST", "-H", "content-type: application/x-ndjson"]
+        private = (str(server.ca.parent), folder, str(server.ports["https"]))
+        seconds = float(bench.run(["curl", *options, *header, "-T", str(lines), url], *private))
+        ids = answers.read_bytes().count(b'{"id":')
+    if ids != count:
+        raise MeasurementError(f"{count} lines sent, {ids} ids came back")
+    return count / seconds
+
+
+def duplex(bench: Bench, server: Server, *, count: int, prefetch: int) -> dict[str, float]:
+    """Consume messages that are there over one stream of HTTP/2."""
+    port = str(server.ports["https"])
+    options = [f"--port={port}", f"--topic={TOPIC}", f"--ca={server.ca}", f"--count={count}", f"--prefetch={prefetch}"]
+    command = [sys.executable, "-m", "benchmarks.clients.duplex", *options]
+    before = server.cpu_seconds()
+    rate = json.loads(bench.run(command, port, str(server.ca.parent)))["rate"]
+    return {"messages/s": rate, "server CPU µs/message": (server.cpu_seconds() - before) / count * 1e6}
+
+
+@contextmanager
+def idle_connections(bench: Bench, server: Server, count: int) -> Iterator[None]:
+    """Hold connections open that say nothing."""
+    port = str(server.port)
+    command = [sys.executable, "-m", "benchmarks.clients.idle", f"--port={port}", f"--connections={count}"]
+    bench.note(command, port)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:  # type: ignore[call-overload]  # two pipes, no text
+        try:
+            if process.stdout.readline() != b"ready\n":
+                raise MeasurementError(f"{count} connections could not be opened")
+            yield
+        finally:
+            process.stdin.close()

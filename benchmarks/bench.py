@@ -1,0 +1,72 @@
+"""What a measurement has at hand: how much to do, where, and a note of the commands that it ran."""
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+#: Nothing here is faster; a rate above it comes from a first load that was too short to be timed.
+MAX_RATE = 4_000_000.0
+#: Longer than any load takes on a slow machine.
+LOAD_SECONDS = 600
+
+
+class MeasurementError(Exception):
+    """A figure cannot be had here; the text says why. The run goes on without it."""
+
+
+@dataclass
+class Bench:
+    """How one contender of one scenario is measured.
+
+    Attributes:
+      folder: where stores are made.
+      seconds: for how long a rate is measured.
+      scale: factor of the counts that stand in the scenarios.
+      commands: the latest command of each program, for the report; ports and folders are left out.
+    """
+
+    folder: Path
+    seconds: float = 1.0
+    scale: float = 1.0
+    commands: dict[str, str] = field(default_factory=dict)
+
+    def count(self, full: int, least: int = 1000) -> int:
+        """Return how many of something to do: `full` in a full run."""
+        return max(least, int(full * self.scale))
+
+    def note(self, command: Sequence[str], *private: str, suffix: str = "") -> None:
+        """Remember a command without the words in `private`, which differ from run to run."""
+        words = ["python" if word == sys.executable else word for word in command]
+        key = " ".join(words[:3]) if words[0] == "python" else words[0]
+        text = shlex.join(words)
+        for word in private:
+            text = text.replace(word, "…")
+        self.commands[key] = text + suffix
+
+    def run(self, command: Sequence[str], *private: str, stdin: bytes | None = None) -> str:
+        """Run a load to its end and return what it printed; raise MeasurementError when it failed."""
+        self.note(command, *private, suffix="" if stdin is None else f" <<< {len(stdin)} bytes")
+        try:
+            done = subprocess.run(command, input=stdin, capture_output=True, timeout=LOAD_SECONDS, check=False)
+        except subprocess.TimeoutExpired as exc:
+            raise MeasurementError(f"{command[0]} took longer than {LOAD_SECONDS} s") from exc
+        if done.returncode:
+            raise MeasurementError(last_line(done.stderr) or last_line(done.stdout) or f"{command[0]} failed")
+        return done.stdout.decode()
+
+    def rate(self, load: Callable[[int], float], first: int) -> float:
+        """Return the rate of a load that takes a count, as long as `seconds`.
+
+        A load of `first` operations goes before: it warms up the server and tells how many will take that long.
+        """
+        rate = min(load(first), MAX_RATE)
+        return load(max(first, int(rate * self.seconds)))
+
+
+def last_line(output: bytes) -> str:
+    """Return the last line that is not blank: in it, most programs say what was wrong."""
+    lines = output.decode(errors="replace").strip().splitlines()
+    return lines[-1].strip()[:200] if lines else ""

@@ -1,0 +1,221 @@
+"""One consuming connection for each protocol: it takes messages, settles them, and asks for more.
+
+Each is lock-step: it settles what is in hand before it gets more; `batch` tells how many that are.
+"""
+
+import asyncio
+from typing import Any, Protocol, cast
+
+import hiredis
+
+from benchmarks.clients.dialects import INBOX, NATS_HELLO, TOPIC, pack
+
+GROUP = b"group"
+
+#: A RESP reply: the stream clients know what they asked for, and so what is in it.
+Reply = list[Any] | bytes | int | None
+
+
+class Sink(Protocol):
+    """Where payloads go."""
+
+    def received(self, payloads: list[bytes]) -> bool:
+        """Take payloads; return whether the consumer shall go on."""
+        ...
+
+    def fail(self, error: Exception) -> None:
+        """Take the reason why a consumer gives up."""
+        ...
+
+
+class Consumer(asyncio.Protocol):
+    """What all have in common. `word` is how messages are settled, where there is a choice."""
+
+    def __init__(self, sink: Sink, number: int, batch: int, word: bytes) -> None:
+        self._sink = sink
+        self._number = number
+        self._batch = batch
+        self._word = word
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ask for the first messages."""
+        self._transport = cast(asyncio.Transport, transport)
+        self.begin()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell that the server has closed the connection."""
+        self._sink.fail(RuntimeError(f"the server closed the connection: {exc}"))
+
+    def begin(self) -> None:
+        """Ask for the first messages."""
+
+
+class RespConsumer(Consumer):
+    """A consumer of a server that speaks RESP."""
+
+    def begin(self) -> None:
+        """Ask for the first messages."""
+        self._reader = hiredis.Reader()
+
+    def data_received(self, data: bytes) -> None:
+        """Hand each reply on; an error ends the load."""
+        self._reader.feed(data)
+        while (reply := self._reader.gets()) is not False:
+            if isinstance(reply, Exception):
+                self._sink.fail(reply)
+            else:
+                self.replied(reply)
+
+    def replied(self, reply: Reply) -> None:
+        """Take one reply."""
+        raise NotImplementedError
+
+    def send(self, *words: bytes) -> None:
+        """Send one command."""
+        self._transport.write(pack(*words))
+
+
+class Subscriber(RespConsumer):
+    """miniqueue's SUBSCRIBE: one message at a time, settled by a word."""
+
+    def begin(self) -> None:
+        """Subscribe."""
+        super().begin()
+        self._settle = pack(*self._word.split())
+        self.send(b"SUBSCRIBE", TOPIC)
+
+    def replied(self, reply: Reply) -> None:
+        """Settle every message; `OK` is no message."""
+        if isinstance(reply, bytes) and reply != b"OK" and self._sink.received([reply]):
+            self._transport.write(self._settle)
+
+
+class Prefetcher(RespConsumer):
+    """miniqueue's SUBSCRIBE … PREFETCH: up to a batch of messages at a time, settled together by their receipts.
+
+    It settles a whole batch at a time; but a message alone is not held back for company, if `is_eager`.
+    """
+
+    is_eager = False
+
+    def begin(self) -> None:
+        """Subscribe."""
+        super().begin()
+        self._receipts: list[bytes] = []
+        self.send(b"SUBSCRIBE", TOPIC, b"PREFETCH", b"%d" % self._batch)
+
+    def data_received(self, data: bytes) -> None:
+        """Take all messages of a read, then settle."""
+        self._payloads: list[bytes] = []
+        super().data_received(data)
+        goes_on = self._sink.received(self._payloads)
+        if goes_on and self._receipts and (self.is_eager or len(self._receipts) >= self._batch):
+            self.send(*self._word.split(), *self._receipts)
+            self._receipts = []
+
+    def replied(self, reply: Reply) -> None:
+        """Keep the receipt of a message; `OK` is no message."""
+        if isinstance(reply, list):
+            self._receipts.append(reply[0])
+            self._payloads.append(reply[1])
+
+
+class EagerPrefetcher(Prefetcher):
+    """Settles what came in one read, as a consumer does that must not wait."""
+
+    is_eager = True
+
+
+class GroupReader(RespConsumer):
+    """Redis: XREADGROUP COUNT batch BLOCK, then XACK and the next XREADGROUP in one write."""
+
+    def begin(self) -> None:
+        """Ask for the first messages."""
+        super().begin()
+        name, count = b"consumer%d" % self._number, b"%d" % self._batch
+        words = (b"XREADGROUP", b"GROUP", GROUP, name, b"COUNT", count, b"BLOCK", b"0", b"STREAMS", TOPIC, b">")
+        self._read = pack(*words)
+        self._transport.write(self._read)
+
+    def replied(self, reply: Reply) -> None:
+        """Acknowledge the entries; a number is the reply to XACK."""
+        if isinstance(reply, list):
+            entries = reply[0][1]
+            acknowledge = pack(b"XACK", TOPIC, GROUP, *[entry[0] for entry in entries])
+            if self._sink.received([entry[1][1] for entry in entries]):
+                self._transport.write(acknowledge + self._read)
+
+
+class LineConsumer(Consumer):
+    """A consumer of a protocol of lines, with payloads that have no line ends in them."""
+
+    _rest = b""
+
+    def data_received(self, data: bytes) -> None:
+        """Hand all whole lines on."""
+        *lines, self._rest = (self._rest + data).split(b"\r\n")
+        self.lines_received(lines)
+
+    def lines_received(self, lines: list[bytes]) -> None:
+        """Take lines."""
+        raise NotImplementedError
+
+
+class Reserver(LineConsumer):
+    """beanstalkd: reserve one job, then delete or release it; the next reserve goes in the same write."""
+
+    def begin(self) -> None:
+        """Ask for the first job."""
+        self._settle = b"release %b 0 0\r\nreserve\r\n" if self._word == b"release" else b"delete %b\r\nreserve\r\n"
+        self._id = b""
+        self._transport.write(b"reserve\r\n")
+
+    def lines_received(self, lines: list[bytes]) -> None:
+        """Settle a job when its payload is there."""
+        for line in lines:
+            if line.startswith(b"RESERVED "):
+                self._id = line.split()[1]
+            elif self._id:
+                if self._sink.received([line]):
+                    self._transport.write(self._settle % self._id)
+                self._id = b""
+
+
+class Puller(LineConsumer):
+    """JetStream: ask for a batch, acknowledge each message of it, ask for the next; acknowledgements get no reply."""
+
+    def begin(self) -> None:
+        """Ask for the first batch."""
+        inbox, request = b"%b.%d" % (INBOX, self._number), b'{"batch":%d}' % self._batch
+        to = b"$JS.API.CONSUMER.MSG.NEXT.%b.%b" % (TOPIC, GROUP)
+        self._next = b"PUB %b %b %d\r\n%b\r\n" % (to, inbox, len(request), request)
+        self._replies: list[bytes] = []
+        self._is_payload = False
+        self._transport.write(NATS_HELLO % self._number + self._next)
+
+    def lines_received(self, lines: list[bytes]) -> None:
+        """Acknowledge a batch when all of it is there."""
+        payloads = []
+        for line in lines:
+            if self._is_payload:
+                payloads.append(line)
+                self._is_payload = False
+            elif line.startswith(b"MSG "):
+                self._replies.append(line.split()[3])
+                self._is_payload = True
+            elif line == b"PING":
+                self._transport.write(b"PONG\r\n")
+        if self._sink.received(payloads) and len(self._replies) >= self._batch:
+            acknowledgements = b"".join(b"PUB %b 4\r\n+ACK\r\n" % reply for reply in self._replies)
+            self._transport.write(acknowledgements + self._next)
+            self._replies = []
+
+
+CONSUMERS: dict[str, type[Consumer]] = {
+    "subscribe": Subscriber,
+    "prefetch": Prefetcher,
+    "prefetch-eager": EagerPrefetcher,
+    "redis": GroupReader,
+    "beanstalk": Reserver,
+    "nats": Puller,
+}

@@ -1,0 +1,119 @@
+"""The plots of docs/benchmarks.md: throughput by pipeline depth, by payload size and by backlog size, as SVG."""
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import queues
+from benchmarks.queues import MINIQUEUE, REDIS, Shape, size_name
+from benchmarks.results import Results
+from benchmarks.scenarios import backlog, publish
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point: its label on the x axis, and where its value is found."""
+
+    label: str
+    scenario: str
+    contender: str
+    figure: str
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A plot: the name of its file, its titles, and its lines by name."""
+
+    name: str
+    title: str
+    x_title: str
+    lines: dict[str, list[Point]]
+
+
+def _published(name: str, title: str, x_title: str, shapes: dict[str, Shape]) -> Plot:
+    lines = {
+        queue.name: [Point(label, publish.title(shape), queue.name, publish.RATE) for label, shape in shapes.items()]
+        for queue in queues.ALL
+    }
+    return Plot(name, title, x_title, lines)
+
+
+def _stored() -> Plot:
+    scenario = backlog.SCENARIOS[0].name
+    lines = {
+        f"{queue.name}, {figure}": [
+            Point(f"{size:,}", scenario, backlog.title(queue, size), figure) for size in backlog.SIZES
+        ]
+        for queue in (MINIQUEUE, REDIS)
+        for figure in (backlog.PUBLISH, backlog.CONSUME)
+    }
+    return Plot("backlog", "Throughput by backlog size", "messages stored", lines)
+
+
+PLOTS = (
+    _published(
+        "pipeline",
+        "Publishing 10 B on 50 connections, by pipeline depth",
+        "pipeline depth",
+        {str(depth): Shape(10, depth) for depth in publish.PIPELINES},
+    ),
+    _published(
+        "payload",
+        "Publishing at pipeline 32 on 50 connections, by payload size",
+        "payload",
+        {size_name(size): Shape(size, 32) for size in publish.PAYLOADS},
+    ),
+    _stored(),
+)
+
+
+def require() -> None:
+    """Stop now, and not after half an hour, when matplotlib is missing."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise SystemExit("--write needs matplotlib: pip install -e '.[bench]'")
+
+
+def draw(results: Results, folder: Path) -> list[tuple[str, str]]:
+    """Write the plots there is something for; return their titles and file names. Needs matplotlib."""
+    drawn = []
+    for plot in PLOTS:
+        lines = {name: found for name, points in plot.lines.items() if (found := _found(points, results))}
+        if lines:
+            folder.mkdir(parents=True, exist_ok=True)
+            _draw(plot, lines, folder / f"{plot.name}.svg")
+            drawn.append((plot.title, f"{plot.name}.svg"))
+    return drawn
+
+
+def _found(points: list[Point], results: Results) -> list[tuple[str, float, float, float]]:
+    """Return label, median, least and most of the points that were measured."""
+    found = []
+    for point in points:
+        measured = results.scenarios.get(point.scenario)
+        values = measured.values(point.contender, point.figure) if measured else []
+        middle = measured.median(point.contender, point.figure) if measured else None
+        if middle is not None:
+            found.append((point.label, middle, min(values), max(values)))
+    return found
+
+
+def _draw(plot: Plot, lines: dict[str, list[tuple[str, float, float, float]]], path: Path) -> None:
+    import matplotlib  # type: ignore[import-not-found]  # noqa: PLC0415 - only `--write` needs it
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "miniqueue"  # the same figures make the same file
+    from matplotlib import pyplot  # noqa: PLC0415
+
+    labels = list(dict.fromkeys(point.label for points in plot.lines.values() for point in points))
+    figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
+    for name, found in lines.items():
+        at = [labels.index(label) for label, *_ in found]
+        middles = [middle for _, middle, _, _ in found]
+        errors = [[middle - least for _, middle, least, _ in found], [most - middle for _, middle, _, most in found]]
+        axes.errorbar(at, middles, yerr=errors, marker="o", markersize=4, capsize=3, label=name)
+    axes.set(title=plot.title, xlabel=plot.x_title, ylabel="messages/s", yscale="log")
+    axes.set_xticks(range(len(labels)), labels)
+    axes.grid(visible=True, axis="y", which="both", alpha=0.3)
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize="small", frameon=False)
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)

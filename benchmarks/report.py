@@ -1,0 +1,130 @@
+"""The results as text for a terminal, and as the page docs/benchmarks.md. Pure."""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from benchmarks.results import Measured, Results, Verdict, verdicts
+from benchmarks.scenario import Scenario
+
+HEAD = """\
+# Benchmarks
+
+Written by `make bench ARGS=--write`; do not edit. Every figure is the median of {rounds}, measured in one run in
+which the contenders took turns, so that what slows the machine down for a while slows all of them. Beside it
+stand the least and the most. A ratio is the median of the ratios within each round. The load comes from other
+processes on the same machine: redis-benchmark, h2load, curl, and clients of ours in `benchmarks/clients`.
+
+Durability differs. miniqueue by default, Redis with `AOF always` and beanstalkd with `-f 0` reply when a
+message is on the disk. JetStream in files syncs every two minutes on its own settings; `interval`, `everysec`,
+`never`, off and in memory give up some or all of it.
+"""
+
+
+def number(value: float) -> str:
+    """Return a figure with as many digits as it deserves."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def text(scenario: Scenario, measured: Measured) -> str:
+    """Return a scenario for a terminal."""
+    lines = [scenario.name]
+    for contender, figure, middle, spread, ratio in rows(scenario, measured):
+        lines.append(f"  {contender:<36} {figure:<24} {middle:>12}  {spread:<24} {ratio}".rstrip())
+    lines += [f"  {name:<36} not available: {reason}" for name, reason in measured.absent.items()]
+    lines += [f"  goal: {goal_text(verdict)}" for verdict in verdicts(scenario, measured)]
+    return "\n".join(lines) + "\n"
+
+
+def rows(scenario: Scenario, measured: Measured) -> list[tuple[str, str, str, str, str]]:
+    """Return for each contender and figure: both names, median, spread, and the first contender's ratio to it."""
+    first = scenario.contenders[0].name
+    found = []
+    for contender in (one.name for one in scenario.contenders if one.name in measured.rounds):
+        for figure, values in measured.rounds[contender].items():
+            middle, ratio = measured.median(contender, figure), measured.compared(first, contender, figure)
+            assert middle is not None
+            spread = f"({number(min(values))} – {number(max(values))})"
+            shown = "" if contender == first or ratio is None else f"× {ratio:.2f}"
+            found.append((contender, figure, number(middle), spread, shown))
+    return found
+
+
+def goal_text(verdict: Verdict) -> str:
+    """Return a goal and what became of it, in one line."""
+    goal = verdict.goal
+    what = f"{goal.of}, {goal.figure}"
+    if goal.against:
+        what += f", {'against' if goal.by == 'ratio' else 'over'} {goal.against}"
+    return f"{what}: {_found(verdict)}, wanted {goal.wants} {number(goal.bound)}: {verdict.word}"
+
+
+def _found(verdict: Verdict) -> str:
+    return "–" if verdict.value is None else number(verdict.value)
+
+
+def page(scenarios: Sequence[Scenario], results: Results, plots: Iterable[tuple[str, str]]) -> str:
+    """Return docs/benchmarks.md; `plots` are titles and paths, as seen from docs/."""
+    measured = [scenario for scenario in scenarios if scenario.name in results.scenarios]
+    rounds = "1 round" if results.rounds == 1 else f"{results.rounds} rounds"
+    parts = [HEAD.format(rounds=rounds)]
+    if results.is_quick:
+        parts.append("**This was a quick run, with small counts: it shows that things work, not how fast.**\n")
+    parts += ["## Machine\n", _machine(results), "## Goals\n", _goals(measured, results), "## Plots\n"]
+    parts += [f"![{title}]({path})\n" for title, path in plots]
+    for group, members in groupby(measured, key=lambda scenario: scenario.group):
+        listed = list(members)
+        parts += [f"## {group}\n", _table(listed, results), _absent(listed, results)]
+    parts += ["## Commands\n", _commands(measured, results)]
+    return "\n".join(part for part in parts if part)
+
+
+def _machine(results: Results) -> str:
+    lines = [f"| {name} | {value} |" for name, value in results.machine.items()]
+    return _markdown("| | |", [*lines, f"| took | {results.seconds / 60:.0f} minutes |"])
+
+
+def _goals(scenarios: Sequence[Scenario], results: Results) -> str:
+    lines = []
+    for scenario in scenarios:
+        for verdict in verdicts(scenario, results.scenarios[scenario.name]):
+            goal = verdict.goal
+            against = f"{'ratio to' if goal.by == 'ratio' else 'more than'} {goal.against}" if goal.against else ""
+            cells = [scenario.name, goal.of, goal.figure, against, f"{goal.wants} {number(goal.bound)}"]
+            lines.append(f"| {' | '.join([*cells, _found(verdict), verdict.word])} |")
+    return _markdown("| scenario | contender | figure | against | wanted | found | |", lines)
+
+
+def _table(scenarios: Sequence[Scenario], results: Results) -> str:
+    lines = []
+    for scenario in scenarios:
+        name = scenario.name
+        for cells in rows(scenario, results.scenarios[name]):
+            lines.append(f"| {' | '.join([name, *cells])} |")
+            name = ""
+    return _markdown("| scenario | contender | figure | median | least – most | first ÷ this |", lines)
+
+
+def _absent(scenarios: Sequence[Scenario], results: Results) -> str:
+    absent = [
+        f"| {scenario.name} | {contender} | {reason} |"
+        for scenario in scenarios
+        for contender, reason in results.scenarios[scenario.name].absent.items()
+    ]
+    return _markdown("| not available | contender | because |", absent) if absent else ""
+
+
+def _commands(scenarios: Sequence[Scenario], results: Results) -> str:
+    parts = ["Ports, folders and certificates are left out (…); `<<<` is the last word, from the standard input.\n"]
+    for scenario in scenarios:
+        lines = [
+            f"# {contender}\n" + "\n".join(commands)
+            for contender, commands in results.scenarios[scenario.name].commands.items()
+        ]
+        parts += [f"### {scenario.name}\n", "```sh\n" + "\n".join(lines) + "\n```\n"]
+    return "\n".join(parts)
+
+
+def _markdown(header: str, lines: Sequence[str]) -> str:
+    return "\n".join([header, "|---" * (header.count("|") - 1) + "|", *lines]) + "\n"

@@ -1,0 +1,14 @@
+"""The table of everything that is measured."""
+
+from benchmarks.scenario import Scenario
+from benchmarks.scenarios import backlog, consume, delayed, http, latency, many, publish
+
+SCENARIOS: tuple[Scenario, ...] = (
+    *publish.SCENARIOS,
+    *consume.SCENARIOS,
+    *latency.SCENARIOS,
+    *http.SCENARIOS,
+    *backlog.SCENARIOS,
+    *delayed.SCENARIOS,
+    *many.SCENARIOS,
+)

@@ -1,0 +1,72 @@
+"""What stored messages cost: the same work on an empty store, and on one with up to 10 million that nobody has read.
+
+Each store is filled once, then its server is started again; in each round the same number of messages is published
+and consumed, so the backlog keeps its size. All servers run at the same time, and one is under load.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks import loads
+from benchmarks.bench import Bench
+from benchmarks.queues import MINIQUEUE, REDIS, Queue, Shape
+from benchmarks.scenario import Contender, Figures, Goal, Measure, Scenario, started
+from benchmarks.scenarios.consume import make_group
+from benchmarks.servers import Server
+
+SIZES = (0, 100_000, 1_000_000, 10_000_000)
+PAYLOAD_BYTES = 100
+PUBLISHED = 100_000
+CONSUMED = 40_000
+CONSUMERS = {"miniqueue": "subscribe", "redis": "redis"}
+PUBLISH, CONSUME = "published/s", "consumed/s"
+START, MEMORY = "start-up s", "memory MB"
+
+
+def title(queue: Queue, size: int) -> str:
+    """Return the name of a contender."""
+    return f"{queue.name}, {size:,} stored" if size else f"{queue.name}, empty"
+
+
+def _stored(queue: Queue, size: int) -> Contender:
+    @contextmanager
+    def prepare(bench: Bench) -> Iterator[Measure]:
+        with TemporaryDirectory(dir=bench.folder, ignore_cleanup_errors=True) as folder:
+            with started(bench, queue, Path(folder)) as server:
+                make_group(queue, server)
+                if size:
+                    queue.publish(bench, server, Shape(PAYLOAD_BYTES, 256), bench.count(size))
+            with started(bench, queue, Path(folder)) as server:
+                yield lambda: _work(bench, queue, server)
+
+    return Contender(title(queue, size), prepare, queue.program)
+
+
+def _work(bench: Bench, queue: Queue, server: Server) -> Figures:
+    shape, consumed = Shape(PAYLOAD_BYTES, 32), bench.count(CONSUMED)
+    published = queue.publish(bench, server, shape, bench.count(PUBLISHED))
+    time.sleep(0.5)  # let what the load left behind settle; all get the same pause
+    rate = loads.consume(bench, server, CONSUMERS[queue.dialect], count=consumed, connections=50)["messages/s"]
+    rest = bench.count(PUBLISHED) - consumed
+    loads.consume(bench, server, CONSUMERS[queue.dialect], count=rest - 50, connections=50)
+    return {PUBLISH: published, CONSUME: rate, START: server.start_seconds, MEMORY: server.memory_mb()}
+
+
+EMPTY, FULL = title(MINIQUEUE, 0), title(MINIQUEUE, SIZES[-1])
+
+SCENARIOS = (
+    Scenario(
+        "Backlog",
+        "publish (pipeline 32) and consume (one at a time) beside a backlog of 100 B messages, 50 connections",
+        tuple(_stored(queue, size) for queue in (MINIQUEUE, REDIS) for size in reversed(SIZES)),
+        (
+            Goal(PUBLISH, FULL, "at least", 0.9, EMPTY),
+            Goal(CONSUME, FULL, "at least", 0.9, EMPTY),
+            Goal(START, FULL, "at most", 1),
+            Goal(MEMORY, FULL, "at most", 300),
+        ),
+    ),
+)

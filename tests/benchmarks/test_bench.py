@@ -1,0 +1,69 @@
+"""How much is done, what is noted, and what becomes of a load that fails."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.bench import MAX_RATE, Bench, MeasurementError, last_line
+
+
+def test_counts_follow_the_scale_down_to_the_least():
+    bench = Bench(Path(), scale=0.05)
+    assert bench.count(1_000_000) == 50_000
+    assert bench.count(100, least=20) == 20
+
+
+def test_a_rate_is_measured_for_as_long_as_wanted():
+    asked = []
+
+    def load(count: int) -> float:
+        asked.append(count)
+        return 2_000.0
+
+    assert Bench(Path(), seconds=1.5).rate(load, first=100) == 2_000
+    assert asked == [100, 3_000]
+
+
+def test_a_slow_load_is_measured_with_no_less_than_its_first_count():
+    asked = []
+    Bench(Path(), seconds=0.1).rate(lambda count: asked.append(count) or 10.0, first=500)
+    assert asked == [500, 500]
+
+
+def test_a_first_load_too_short_to_be_timed_does_not_make_the_second_endless():
+    asked = []
+    Bench(Path()).rate(lambda count: asked.append(count) or float("inf"), first=1)
+    assert asked == [1, int(MAX_RATE)]
+
+
+def test_commands_are_noted_without_what_differs_from_run_to_run():
+    bench = Bench(Path())
+    bench.note([sys.executable, "-m", "benchmarks.clients.consume", "--port=4711"], "4711")
+    bench.note(["redis-benchmark", "-p", "4711", "XADD", "t", "*"], "4711", suffix=" <<< 10 bytes")
+    assert list(bench.commands.values()) == [
+        "python -m benchmarks.clients.consume --port=…",
+        "redis-benchmark -p … XADD t '*' <<< 10 bytes",
+    ]
+
+
+def test_the_latest_command_of_a_program_is_kept():
+    bench = Bench(Path())
+    bench.note(["h2load", "-n", "500"])
+    bench.note(["h2load", "-n", "4500"])
+    assert list(bench.commands.values()) == ["h2load -n 4500"]
+
+
+def test_a_load_that_fails_says_why():
+    failing = [sys.executable, "-c", "raise RuntimeError('no such command')"]
+    with pytest.raises(MeasurementError, match=r"^RuntimeError: no such command$"):
+        Bench(Path()).run(failing)
+
+
+def test_the_output_of_a_load_comes_back():
+    assert Bench(Path()).run([sys.executable, "-c", "print(input())"], stdin=b"fine") == "fine\n"
+
+
+def test_the_last_line_is_the_last_with_something_in_it():
+    assert last_line(b"one\n two \n\n") == "two"
+    assert last_line(b"\n") == ""

@@ -1,0 +1,72 @@
+"""The report, as text and as a page."""
+
+import pytest
+
+from benchmarks.report import number, page, text
+from benchmarks.results import Measured, Results
+from benchmarks.scenario import Contender, Goal, Scenario
+
+RATE = "messages/s"
+SCENARIO = Scenario(
+    "Publish",
+    "publish 10 B",
+    tuple(Contender(name, pytest.fail) for name in ("ours", "theirs", "gone")),
+    (Goal(RATE, "ours", "at least", 1.2, "theirs"), Goal(RATE, "ours", "at least", 3, "gone")),
+)
+
+
+def measured() -> Measured:
+    found = Measured(absent={"gone": "gone-server is not installed"}, commands={"ours": ["load -n 5"]})
+    for ours, theirs in ((1500.4, 1000), (1000, 800), (2000, 1000)):
+        found.add("ours", {RATE: ours})
+        found.add("theirs", {RATE: theirs})
+    return found
+
+
+def results(*, is_quick: bool = False) -> Results:
+    return Results({"memory": "1 GB"}, 3, is_quick, 600, {SCENARIO.name: measured()})
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(1234567.8, "1,234,568"), (100, "100"), (99.96, "100.0"), (12.34, "12.3"), (0.126, "0.13")]
+)
+def test_figures_have_the_digits_they_deserve(value, shown):
+    assert number(value) == shown
+
+
+def test_the_text_has_medians_spreads_ratios_goals_and_who_is_missing():
+    lines = [" ".join(line.split()) for line in text(SCENARIO, measured()).splitlines()]
+    assert lines == [
+        "publish 10 B",
+        "ours messages/s 1,500 (1,000 – 2,000)",
+        "theirs messages/s 1,000 (800 – 1,000) × 1.50",
+        "gone not available: gone-server is not installed",
+        "goal: ours, messages/s, against theirs: 1.50, wanted at least 1.20: met",
+        "goal: ours, messages/s, against gone: –, wanted at least 3.00: not available",
+    ]
+
+
+def test_the_page_has_the_same_and_the_machine_the_plots_and_the_commands():
+    shown = page([SCENARIO], results(), [("By depth", "benchmarks/depth.svg")])
+    for expected in (
+        "median of 3 rounds",
+        "| memory | 1 GB |",
+        "| took | 10 minutes |",
+        "| publish 10 B | ours | messages/s | ratio to theirs | at least 1.20 | 1.50 | met |",
+        "![By depth](benchmarks/depth.svg)",
+        "| publish 10 B | ours | messages/s | 1,500 | (1,000 – 2,000) |  |",
+        "|  | theirs | messages/s | 1,000 | (800 – 1,000) | × 1.50 |",
+        "| publish 10 B | gone | gone-server is not installed |",
+        "# ours\nload -n 5\n",
+    ):
+        assert expected in shown
+    assert "quick" not in shown
+
+
+def test_the_page_of_a_quick_run_says_so():
+    assert "This was a quick run" in page([SCENARIO], results(is_quick=True), [])
+
+
+def test_scenarios_that_did_not_run_are_not_on_the_page():
+    other = Scenario("Consume", "another", ())
+    assert "another" not in page([SCENARIO, other], results(), [])

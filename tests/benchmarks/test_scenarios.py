@@ -1,0 +1,30 @@
+"""The table of scenarios: its names, and the goals that refer to them."""
+
+import pytest
+
+from benchmarks.plots import PLOTS
+from benchmarks.scenarios import SCENARIOS
+
+BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
+
+
+def test_names_of_scenarios_are_unique():
+    assert len(BY_NAME) == len(SCENARIOS)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_goals_are_about_contenders_that_take_part(scenario):
+    names = [contender.name for contender in scenario.contenders]
+    assert len(set(names)) == len(names)
+    assert {goal.of for goal in scenario.goals} | {goal.against for goal in scenario.goals} <= {*names, ""}
+
+
+def test_groups_stand_together():
+    groups = [scenario.group for scenario in SCENARIOS]
+    assert groups == sorted(groups, key=groups.index)
+
+
+@pytest.mark.parametrize("plot", PLOTS, ids=lambda plot: plot.name)
+def test_plots_show_what_is_measured(plot):
+    for point in [point for points in plot.lines.values() for point in points]:
+        assert point.contender in [contender.name for contender in BY_NAME[point.scenario].contenders]
