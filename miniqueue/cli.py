@@ -3,7 +3,7 @@
     0   stopped by a signal, or only asked for help or the version
     65  the store is damaged, or something else is in its directory
     69  a port is in use or cannot be listened on
-    70  the store failed and could not be reopened
+    70  the store failed and could not be reopened, or miniqueue has a bug
     71  the store cannot be opened for another reason, such as missing rights or a full disk
     73  another process has the store open
     77  the certificate or its key cannot be used
@@ -22,6 +22,7 @@ from miniqueue.errors import (
     ConfigError,
     CorruptionError,
     FormatVersionError,
+    InternalError,
     ListenError,
     MiniqueueError,
     NotAStoreError,
@@ -45,6 +46,7 @@ EXIT_CODES: tuple[tuple[type[MiniqueueError], int], ...] = (
     (NotAStoreError, 65),
     (StorageError, 71),
     (OutcomeUnknownError, 70),
+    (InternalError, 70),
 )
 
 

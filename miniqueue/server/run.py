@@ -18,7 +18,7 @@ import uvloop
 
 from miniqueue import __version__
 from miniqueue.broker import Broker, SystemClock
-from miniqueue.errors import StoreFailedError
+from miniqueue.errors import InternalError, StoreFailedError
 from miniqueue.server import logs
 from miniqueue.server.config import Config
 from miniqueue.server.http import HttpApp
@@ -46,6 +46,7 @@ def run(config: Config) -> None:
     Raises:
       CertificateError, ListenError, StorageError: it could not start.
       StoreFailedError: the store failed and could not be reopened.
+      InternalError: a listener ended although nobody had asked it to.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     logs.configure(config.level, config.human)
@@ -116,7 +117,7 @@ class _Listeners:
         self._stopping = asyncio.Event()
 
     async def run(self, https: socket, resp: socket, plain: socket) -> None:
-        """Serve until a signal arrives or the store has failed for good."""
+        """Serve until a signal arrives or the store has failed for good; raises InternalError if a listener fails."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
@@ -136,8 +137,11 @@ class _Listeners:
             monitor=plain.getsockname()[1],
         )
         await asyncio.wait([asyncio.create_task(self._stopping.wait()), *serving], return_when="FIRST_COMPLETED")
+        was_asked = self._stopping.is_set()
         listener.close()
         await self._drain(serving)
+        if not was_asked:
+            raise InternalError("a listener ended by itself; the log says why")
 
     async def _drain(self, serving: list[asyncio.Task[None]]) -> None:
         """Let every stream end and its lease return, but not for ever."""

@@ -1,0 +1,19 @@
+"""Composition: what ends the whole when a part of it ends."""
+
+import asyncio
+
+import pytest
+
+from miniqueue.errors import InternalError
+from miniqueue.server import run
+from miniqueue.server.config import load
+
+
+def test_a_listener_that_ends_by_itself_is_a_failure_and_not_a_stop(certificates, monkeypatch):
+    async def serve(*_arguments):
+        raise OSError("no more descriptors")
+
+    monkeypatch.setattr(run, "serve_plain", serve)
+    ports = ["-port=0", "-resp-port=0", "-monitor-port=0"]
+    with pytest.raises(InternalError, match="ended by itself"):
+        asyncio.run(run._serve(load([*ports, "-storage=memory"], {}), certificates))
