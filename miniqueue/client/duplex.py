@@ -35,17 +35,20 @@ async def connect(
     try:
         context = ssl_context or _make_context(cafile)
         transport, connection = await asyncio.get_running_loop().create_connection(Connection, host, port, ssl=context)
-        _require_http_2(transport)
-        await connection.ready()
+        await _make_ready(transport, connection)
     except (OSError, DisconnectedError) as exc:  # ssl.SSLError is an OSError
         raise ConnectError(f"cannot connect to {host}:{port}: {exc}") from exc
     return Client(connection, f"{host}:{port}".encode())
 
 
-def _require_http_2(transport: asyncio.Transport) -> None:
-    if transport.get_extra_info("ssl_object").selected_alpn_protocol() != "h2":
+async def _make_ready(transport: asyncio.Transport, connection: Connection) -> None:
+    try:
+        if transport.get_extra_info("ssl_object").selected_alpn_protocol() != "h2":
+            raise DisconnectedError("the server does not offer HTTP/2")
+        await connection.ready()
+    except BaseException:  # also when nobody waits any more: a server may never say what it takes
         transport.abort()
-        raise DisconnectedError("the server does not offer HTTP/2")
+        raise
 
 
 def _make_context(cafile: str | None) -> ssl.SSLContext:

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import socket
 
 import pytest
@@ -245,6 +246,31 @@ def no_server(certificates, alpn, answer):
             return str(caught.value)
 
     return asyncio.run(scenario())
+
+
+def test_giving_up_a_server_that_says_nothing_closes_the_connection(certificates):
+    async def scenario():
+        spoken, closed = asyncio.Event(), asyncio.Event()
+
+        async def handle(reader, writer):
+            with contextlib.suppress(ConnectionError):
+                while await reader.read(4096):
+                    spoken.set()  # the client is connected, and waits for the server's settings
+            closed.set()
+            writer.close()
+
+        context = server_tls_context(certificates.cert, certificates.key)
+        async with await asyncio.start_server(handle, "localhost", 0, ssl=context) as server:
+            port = server.sockets[0].getsockname()[1]
+            cafile = str(certificates.cert.with_name("ca.pem"))
+            connecting = asyncio.create_task(connect("localhost", port, cafile=cafile))
+            await spoken.wait()
+            connecting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await connecting
+            await asyncio.wait_for(closed.wait(), 5)
+
+    asyncio.run(scenario())
 
 
 def test_server_that_offers_no_http_2(certificates):
