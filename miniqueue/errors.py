@@ -57,6 +57,17 @@ class NothingOutstandingError(RequestError):
     code = "NOLEASE"
 
 
+class UnknownReceiptError(RequestError):
+    """A receipt belongs to no message that is outstanding here."""
+
+    code = "NOLEASE"
+
+    def __init__(self, unknown_count: int, count: int) -> None:
+        super().__init__(f"{unknown_count} of {count} receipts belong to no message outstanding here")
+        self.unknown_count = unknown_count
+        self.count = count
+
+
 class MessageOutstandingError(RequestError):
     """Error getting next value for consumer."""
 
@@ -67,6 +78,12 @@ class InvalidDelayError(RequestError):
     """A delay is a number of seconds, 0 or more."""
 
     code = "BADDELAY"
+
+
+class InvalidPrefetchError(RequestError):
+    """A prefetch is a whole number from 1 to 10000."""
+
+    code = "BADPREFETCH"
 
 
 class InvalidLineError(RequestError):

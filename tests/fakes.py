@@ -114,7 +114,7 @@ class FakeConsumer:
     def __init__(self, broker: Broker, topic: bytes) -> None:
         self.leases: list = []
         self.errors: list = []
-        self.consumer = broker.consumer(topic, self.leases.append, self.errors.append)
+        self.consumer = broker.consumer(topic, self.leases.extend, self.errors.append)
 
     @property
     def payloads(self) -> list[bytes]:

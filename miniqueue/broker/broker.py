@@ -5,7 +5,6 @@ called on one event loop.
 """
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple
 
@@ -15,20 +14,20 @@ from miniqueue.broker import opening
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.commit import Commit
 from miniqueue.broker.consumer import Consumer
+from miniqueue.broker.dispatcher import Dispatcher
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.loader import Loader
 from miniqueue.broker.purger import Purger
 from miniqueue.broker.topic import Topic, TopicStats
 from miniqueue.core.budget import Budget
-from miniqueue.core.cursor import CursorState, GroupCursor
+from miniqueue.core.cursor import CursorState
 from miniqueue.core.lease import Lease
 from miniqueue.core.names import check_topic
 from miniqueue.core.partition import DEFAULT_GROUP
 from miniqueue.errors import (
     InternalError,
-    InvalidDelayError,
+    InvalidPrefetchError,
     MiniqueueError,
-    NothingOutstandingError,
     PayloadTooLargeError,
     UnavailableError,
 )
@@ -38,7 +37,7 @@ from miniqueue.storage.port import Store
 log = structlog.get_logger()
 
 CACHE_BYTES = 64 << 20
-MAX_TIME_MS = 1 << 62
+MAX_PREFETCH = 10_000
 
 
 class Published(NamedTuple):
@@ -79,9 +78,9 @@ class Broker:
         self._cache = Budget(CACHE_BYTES)
         self._loader = Loader(self._journal, spawn=self._spawn, loaded=self._readable)
         self._purger = Purger(self._journal, spawn=self._spawn)
+        self._dispatcher = Dispatcher(self._topics, clock, self._journal, self._loader)
         self._tasks: set[asyncio.Task[None]] = set()
         self._next_topic_id = 1
-        self._horizon_ms = 0
 
     # --- life -------------------------------------------------------------------------------------------------
 
@@ -107,10 +106,8 @@ class Broker:
             await self._journal.store.close()
 
     def tick(self) -> None:
-        """Let the delayed messages through that are due by now."""
-        self._horizon_ms = self._clock.now_ms()
-        for topic in [topic for topic in self._topics.values() if topic.waiters]:
-            self.dispatch(topic)
+        """Let the delayed messages through that are due by now, and see to the disk."""
+        self._dispatcher.tick()
         self._purger.reclaim(self._topics.values())
 
     @property
@@ -168,58 +165,19 @@ class Broker:
     # --- consuming --------------------------------------------------------------------------------------------
 
     def consumer(
-        self, name: bytes, deliver: Callable[[Lease], None], fail: Callable[[MiniqueueError], None]
+        self,
+        name: bytes,
+        deliver: Callable[[list[Lease]], None],
+        fail: Callable[[MiniqueueError], None],
+        prefetch: int = 1,
     ) -> Consumer:
-        """Make a consumer of a topic, which need not exist yet; raises InvalidTopicError."""
-        return Consumer(self, self._topic(name), deliver, fail)
+        """Make a consumer of a topic, which need not exist yet, that holds up to `prefetch` messages.
 
-    def serve(self, consumer: Consumer) -> None:
-        """Give `consumer` the next message, at once or as soon as there is one; for `Consumer` only."""
-        topic = consumer.topic
-        if topic.fault is not None:
-            raise topic.fault
-        taken = None if topic.waiters else topic.take(self._horizon_ms)
-        if taken is None:
-            topic.waiters[consumer] = None
-        else:
-            consumer.hold(*taken)
-        self._loader.load_ahead(topic)
-
-    def settled(self, topic: Topic, *, is_returned: bool) -> None:
-        """Commit a settle before long, and pass on what it returned; for `Consumer` only."""
-        self._journal.touch(topic)
-        self._committer.request_soon()
-        if is_returned:
-            self.dispatch(topic)
-
-    def left(self, topic: Topic, cursor: GroupCursor | None, lease: Lease | None) -> None:
-        """Return what a consumer held when it left; for `Consumer` only."""
-        if cursor is not None and lease is not None:
-            try:
-                cursor.disconnect(lease)
-            except NothingOutstandingError:
-                pass  # the topic was deleted meanwhile, or is read anew
-            else:
-                self.settled(topic, is_returned=True)
-        if topic.is_idle:
-            self._topics.pop(topic.name, None)
-
-    def due_at_ms(self, delay_seconds: float) -> int:
-        """Return when a message delayed from now on is due: never early, and never before the next tick.
-
-        Raises InvalidDelayError when the delay is negative, not a number or too far away.
+        Raises InvalidTopicError or InvalidPrefetchError.
         """
-        if not 0 <= delay_seconds < MAX_TIME_MS / 1000:
-            raise InvalidDelayError
-        return max(self._clock.now_ms() + math.ceil(delay_seconds * 1000), self._horizon_ms + 1)
-
-    def dispatch(self, topic: Topic) -> None:
-        """Hand messages to those who wait, first come, first served."""
-        while topic.waiters and (taken := topic.take(self._horizon_ms)) is not None:
-            consumer, _ = topic.waiters.popitem(last=False)
-            consumer.hold(*taken)
-        if topic.waiters:
-            self._loader.load_ahead(topic)
+        if not 0 < prefetch <= MAX_PREFETCH:
+            raise InvalidPrefetchError
+        return Consumer(self._dispatcher, self._topic(name), deliver, fail, prefetch)
 
     # --- looking and removing ---------------------------------------------------------------------------------
 
@@ -264,7 +222,7 @@ class Broker:
     # --- from the journal -------------------------------------------------------------------------------------
 
     def _readable(self, topic: Topic) -> None:
-        self.dispatch(topic)
+        self._dispatcher.dispatch(topic)
         self._cache.touch(topic)
 
     def _install(self, content: opening.StoreContent) -> None:

@@ -1,45 +1,52 @@
-"""A consumer of a topic's default group: one message at a time, over whatever protocol."""
+"""A consumer of a topic's default group, over whatever protocol."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.lease import Lease
-from miniqueue.errors import MessageOutstandingError, MiniqueueError, NothingOutstandingError
+from miniqueue.core.receipts import runs
+from miniqueue.errors import MessageOutstandingError, MiniqueueError, NothingOutstandingError, UnknownReceiptError
 
 if TYPE_CHECKING:
-    from miniqueue.broker.broker import Broker
+    from miniqueue.broker.dispatcher import Dispatcher
+
+Held: TypeAlias = tuple[GroupCursor, Lease]
 
 
 class Consumer:
     """Asks for messages and settles them.
 
-                  request()                      deliver(lease)
-        IDLE ─────────────────▶ WAITING ────────────────────────▶ HOLDING
-          ▲                                                          │
-          └────────────── ack() nack() back() dack() ────────────────┘
+                  request()                       deliver(leases)
+        IDLE ─────────────────▶ WAITING ─────────────────────────▶ HOLDING one, or up to `prefetch`
+          ▲                        ▲ refill()                          │
+          └────────────────────────┴── ack() nack() back() dack() ─────┘
 
-    `request` may call `deliver` before it returns. `fail` is called when the topic turns out to be unreadable;
-    the consumer is idle then. `close` returns what is held to the front of the topic.
+    With a prefetch of 1 the one message held is settled without naming it. With more, `receipts` name what is
+    settled, and the consumer waits for more while it has room. `request` and `refill` may call `deliver` before
+    they return. `fail` is called when the topic turns out to be unreadable; the consumer waits no longer then.
+    `close` returns what is held to the front of the topic.
     """
 
-    __slots__ = ("_broker", "_cursor", "_is_closed", "_lease", "deliver", "fail", "topic")
+    __slots__ = ("_dispatcher", "_held", "_is_closed", "deliver", "fail", "room", "topic")
 
     def __init__(
         self,
-        broker: "Broker",
+        dispatcher: "Dispatcher",
         topic: Topic,
-        deliver: Callable[[Lease], None],
+        deliver: Callable[[list[Lease]], None],
         fail: Callable[[MiniqueueError], None],
+        prefetch: int,
     ) -> None:
-        self._broker = broker
-        self._cursor: GroupCursor | None = None
-        self._lease: Lease | None = None
+        self._dispatcher = dispatcher
+        self._held: dict[int, Held] = {}  # by first receipt
         self._is_closed = False
         self.topic = topic
         self.deliver = deliver
         self.fail = fail
+        self.room = prefetch
         topic.consumer_count += 1
 
     @property
@@ -48,48 +55,49 @@ class Consumer:
         return self in self.topic.waiters
 
     def request(self) -> None:
-        """Ask for the next message.
+        """Ask for the first messages.
 
         Raises:
-          MessageOutstandingError: one is held, or has been asked for.
+          MessageOutstandingError: some are held, or have been asked for.
           StorageError: the topic cannot be read.
         """
-        if self._lease is not None or self.is_waiting:
+        if self._held or self.is_waiting:
             raise MessageOutstandingError
-        self._broker.serve(self)
+        self._dispatcher.serve(self)
 
-    def ack(self) -> None:
-        """Settle the message: it is done.
+    def refill(self) -> None:
+        """Ask for as many messages as there is room for, after some were settled; raises StorageError."""
+        if self.room and not self.is_waiting:
+            self._dispatcher.serve(self)
+
+    def ack(self, receipts: Sequence[int] | None = None) -> None:
+        """Settle messages: they are done.
+
+        Args (of this and the three below):
+          receipts: of the messages; None means the one message held.
 
         Raises (this and the three below):
           NothingOutstandingError: no message is held, or it ended with its topic.
+          UnknownReceiptError: the same of some receipts; the others are settled.
         """
-        cursor, lease = self._release()
-        cursor.ack(lease)
-        self._broker.settled(self.topic, is_returned=False)
+        self._settle(GroupCursor.ack, receipts, is_returned=False)
 
-    def nack(self) -> None:
-        """Return the message to the front of the topic."""
-        cursor, lease = self._release()
-        cursor.nack(lease)
-        self._broker.settled(self.topic, is_returned=True)
+    def nack(self, receipts: Sequence[int] | None = None) -> None:
+        """Return messages to the front of the topic, in the order of `receipts`."""
+        self._settle(GroupCursor.nack, receipts, is_to_front=True)
 
-    def back(self) -> None:
-        """Return the message to the back of the topic."""
-        cursor, lease = self._release()
-        cursor.back(lease)
-        self._broker.settled(self.topic, is_returned=True)
+    def back(self, receipts: Sequence[int] | None = None) -> None:
+        """Return messages to the back of the topic."""
+        self._settle(GroupCursor.back, receipts)
 
-    def dack(self, delay_seconds: float) -> None:
-        """Return the message to the front on the first tick after `delay_seconds`.
+    def dack(self, delay_seconds: float, receipts: Sequence[int] | None = None) -> None:
+        """Return messages to the front on the first tick after `delay_seconds`.
 
         Raises:
-          InvalidDelayError: the delay is negative, not a number or too far away; the message is still held.
+          InvalidDelayError: the delay is negative, not a number or too far away; the messages are still held.
         """
-        due_at_ms = self._broker.due_at_ms(delay_seconds)
-        cursor, lease = self._release()
-        cursor.dack(lease, due_at_ms)
-        self._broker.settled(self.topic, is_returned=True)
+        due_at_ms = self._dispatcher.due_at_ms(delay_seconds)
+        self._settle(partial(GroupCursor.dack, due_at_ms=due_at_ms), receipts)
 
     def close(self) -> None:
         """Stop waiting, and return what is held to the front; safe to call twice."""
@@ -98,18 +106,77 @@ class Consumer:
         self._is_closed = True
         self.topic.waiters.pop(self, None)
         self.topic.consumer_count -= 1
-        self._broker.left(self.topic, self._cursor, self._lease)
-        self._lease = self._cursor = None
+        held, self._held = self._held, {}
+        self._dispatcher.left(self.topic, [held[receipt] for receipt in sorted(held, reverse=True)])
 
     def hold(self, cursor: GroupCursor, lease: Lease) -> None:
-        """Take over a lease and pass it on; the broker calls this."""
-        self._cursor = cursor
-        self._lease = lease
-        self.deliver(lease)
+        """Take over a lease; the dispatcher calls this, and `deliver` after it."""
+        self._held[lease.receipt] = cursor, lease
+        self.room -= lease.count
 
-    def _release(self) -> tuple[GroupCursor, Lease]:
-        cursor, lease = self._cursor, self._lease
-        if cursor is None or lease is None:
+    def _settle(
+        self,
+        act: Callable[[GroupCursor, Lease], None],
+        receipts: Sequence[int] | None,
+        *,
+        is_returned: bool = True,
+        is_to_front: bool = False,
+    ) -> None:
+        held = [self._release_one()] if receipts is None else list(self._release(receipts))
+        settled_count = 0
+        for cursor, lease in reversed(held) if is_to_front else held:
+            try:
+                act(cursor, lease)
+            except NothingOutstandingError:
+                continue  # it ended with its topic
+            settled_count += lease.count
+        if settled_count:
+            self._dispatcher.settled(self.topic, is_returned=is_returned)
+        if receipts is None and not settled_count:
             raise NothingOutstandingError
-        self._cursor = self._lease = None
-        return cursor, lease
+        if receipts is not None and settled_count < len(receipts):
+            raise UnknownReceiptError(len(receipts) - settled_count, len(receipts))
+
+    def _release_one(self) -> Held:
+        if not self._held:
+            raise NothingOutstandingError
+        _, held = self._held.popitem()
+        self.room += held[1].count
+        return held
+
+    def _release(self, receipts: Sequence[int]) -> Iterator[Held]:
+        """Yield leases of exactly the messages named, as far as they are held."""
+        for start, stop in runs(receipts):
+            receipt = start
+            while receipt < stop:
+                found = self._find(receipt)
+                if found is None:
+                    receipt += 1
+                    continue
+                end = min(stop, found[1].receipt + found[1].count)
+                yield self._cut_out(found, receipt, end)
+                receipt = end
+
+    def _find(self, receipt: int) -> Held | None:
+        """Return the lease that a receipt belongs to: mostly its first, for messages are settled in order."""
+        held = self._held.get(receipt)
+        if held is not None:
+            return held
+        for held in self._held.values():
+            if held[1].receipt <= receipt < held[1].receipt + held[1].count:
+                return held
+        return None
+
+    def _cut_out(self, held: Held, receipt: int, end_receipt: int) -> Held:
+        cursor, lease = held
+        del self._held[lease.receipt]
+        self.room += end_receipt - receipt
+        if (receipt, end_receipt) == (lease.receipt, lease.receipt + lease.count):
+            return held
+        try:
+            wanted, others = cursor.split(lease, receipt, end_receipt)
+        except NothingOutstandingError:
+            self.room += lease.count - (end_receipt - receipt)  # it ended with its topic, all of it
+            return held
+        self._held |= {other.receipt: (cursor, other) for other in others}
+        return cursor, wanted

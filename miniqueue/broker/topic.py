@@ -71,11 +71,11 @@ class Topic:
         """Roughly what has been deleted on disk since space was last given back."""
         return sum(partition.consumed_bytes for partition in self.partitions)
 
-    def take(self, horizon_ms: int) -> tuple[GroupCursor, Lease] | None:
-        """Lease the next message for the default group."""
+    def take(self, max_count: int, horizon_ms: int) -> tuple[GroupCursor, Lease] | None:
+        """Lease the next run of at most `max_count` messages for the default group."""
         for partition in self.partitions:
             cursor = partition.cursors[DEFAULT_GROUP]
-            lease = cursor.take(1, horizon_ms)
+            lease = cursor.take(max_count, horizon_ms)
             if lease is not None:
                 return cursor, lease
         return None

@@ -97,7 +97,7 @@ class GroupCursor:
         self._open: dict[int, ChunkProgress] = {}  # chunks handed out in part and not yet finished, oldest first
         self._reading: ChunkProgress | None = None
         self._leases: dict[int, Lease] = {}
-        self._receipt = 0
+        self._next_receipt = 1
 
     # --- looking ----------------------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class GroupCursor:
             self.blocked_on = place
             return None
         order, record = window.take()
-        return self._grant(RecordLease(self._next_receipt(), record, place, order))
+        return self._grant(RecordLease(self._next_receipt, record, place, order))
 
     def _take_from_log(self, max_count: int) -> Lease | None:
         progress = self._reading
@@ -172,7 +172,7 @@ class GroupCursor:
         start, stop = progress.take(max_count)
         chunk = progress.chunk
         self.read_seq = chunk.first_seq + stop if progress.runs else self.gaps.end_of(chunk.end_seq)
-        return self._grant(ChunkLease(self._next_receipt(), progress, start, stop))
+        return self._grant(ChunkLease(self._next_receipt, progress, start, stop - start))
 
     def _open_next_chunk(self) -> ChunkProgress | None:
         if not len(self.log):
@@ -183,14 +183,27 @@ class GroupCursor:
         self._open[first_seq] = progress
         return progress
 
-    def _next_receipt(self) -> int:
-        self._receipt += 1
-        return self._receipt
-
     def _grant(self, lease: Lease) -> Lease:
         self._leases[lease.receipt] = lease
-        self.leased_count += len(lease.payloads)
+        self._next_receipt += lease.count
+        self.leased_count += lease.count
         return lease
+
+    def split(self, lease: Lease, receipt: int, end_receipt: int) -> tuple[Lease, list[Lease]]:
+        """Cut a lease in up to three, so that the messages from `receipt` to before `end_receipt` stand alone.
+
+        Returns the lease of those, and the leases of the others; together they take the place of `lease`.
+
+        Raises:
+          NothingOutstandingError: the lease was settled before, or ended with its topic.
+        """
+        self._revoke(lease)
+        assert isinstance(lease, ChunkLease)  # the only kind with more than one message
+        end = lease.receipt + lease.count
+        others: list[Lease] = [lease.part(a, b) for a, b in ((lease.receipt, receipt), (end_receipt, end)) if a < b]
+        wanted = lease.part(receipt, end_receipt)
+        self._leases |= {part.receipt: part for part in (wanted, *others)}
+        return wanted, others
 
     # --- settling ---------------------------------------------------------------------------------------------
 
@@ -201,7 +214,7 @@ class GroupCursor:
           NothingOutstandingError: the lease was settled before, or ended with its topic.
         """
         self._leave(lease)
-        self.acked_count += len(lease.payloads)
+        self.acked_count += lease.count
 
     def nack(self, lease: Lease) -> None:
         """Return the messages to the front."""
@@ -222,7 +235,7 @@ class GroupCursor:
         self._leave(lease)
         for record in lease.records():
             self._put(Range.DELAYED, due_at_ms << 64 | self._next_serial(), record, "dacks")
-        self.delayed_count += len(lease.payloads)
+        self.delayed_count += lease.count
 
     def revoke_all(self) -> None:
         """End every lease without touching a message, because the topic is gone or is read anew."""
@@ -244,13 +257,17 @@ class GroupCursor:
         return self._serial
 
     def _leave(self, lease: Lease) -> None:
-        if self._leases.pop(lease.receipt, None) is not lease:
-            raise NothingOutstandingError
-        self.leased_count -= len(lease.payloads)
+        self._revoke(lease)
+        self.leased_count -= lease.count
         if isinstance(lease, ChunkLease):
-            self._leave_chunk(lease.progress, lease.start, len(lease.payloads))
+            self._leave_chunk(lease.progress, lease.start, lease.count)
         elif isinstance(lease, RecordLease):
             self._leave_range(lease.place, lease.order)
+
+    def _revoke(self, lease: Lease) -> None:
+        if self._leases.get(lease.receipt) is not lease:
+            raise NothingOutstandingError
+        del self._leases[lease.receipt]
 
     def _leave_chunk(self, progress: ChunkProgress, start: int, count: int) -> None:
         progress.settle(start, count)

@@ -67,16 +67,21 @@ def _trailing_ones(bits: int) -> int:
 class Lease:
     """The right to some messages, until it is settled: once, as a whole, by the cursor that gave it.
 
-    `receipt` is new for every delivery of a cursor; `payloads` are the messages; `counts` tell how often they
-    came back before.
+    Every delivery of a message has a receipt of its own; those of a lease are `count` numbers from `receipt` on.
+    `counts` tell how often the messages came back before.
     """
 
-    __slots__ = ("counts", "payloads", "receipt")
+    __slots__ = ("count", "counts", "receipt")
 
-    def __init__(self, receipt: int, payloads: list[bytes], counts: Counts) -> None:
+    def __init__(self, receipt: int, count: int, counts: Counts) -> None:
         self.receipt = receipt
-        self.payloads = payloads
+        self.count = count
         self.counts = counts
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """The messages, in the order of their receipts."""
+        raise NotImplementedError
 
     def records(self) -> list[Record]:
         """Return the messages as records, for when they come back."""
@@ -88,10 +93,15 @@ class ChunkLease(Lease):
 
     __slots__ = ("progress", "start")
 
-    def __init__(self, receipt: int, progress: ChunkProgress, start: int, stop: int) -> None:
-        super().__init__(receipt, progress.chunk.payloads[start:stop], NEVER_RETURNED)
+    def __init__(self, receipt: int, progress: ChunkProgress, start: int, count: int) -> None:
+        super().__init__(receipt, count, NEVER_RETURNED)
         self.progress = progress
         self.start = start
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """The messages, in the order of their receipts."""
+        return self.progress.chunk.payloads[self.start : self.start + self.count]
 
     def records(self) -> list[Record]:
         """Return the messages as records."""
@@ -102,6 +112,10 @@ class ChunkLease(Lease):
             for seq, payload in enumerate(self.payloads, first_seq)
         ]
 
+    def part(self, receipt: int, end_receipt: int) -> "ChunkLease":
+        """Return a lease of the messages from `receipt` to before `end_receipt`, which must not be none."""
+        return ChunkLease(receipt, self.progress, self.start + receipt - self.receipt, end_receipt - receipt)
+
 
 class RecordLease(Lease):
     """One message that came back before, from its `place` and `order` there."""
@@ -109,10 +123,15 @@ class RecordLease(Lease):
     __slots__ = ("order", "place", "record")
 
     def __init__(self, receipt: int, record: Record, place: Range, order: int) -> None:
-        super().__init__(receipt, [record.payload], record.counts)
+        super().__init__(receipt, 1, record.counts)
         self.record = record
         self.place = place
         self.order = order
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """The message."""
+        return [self.record.payload]
 
     def records(self) -> list[Record]:
         """Return the message as a record."""

@@ -40,6 +40,10 @@ class Counts(NamedTuple):
         """Return the counts after one more return for `cause`, the name of a field."""
         return self._replace(**{cause: getattr(self, cause) + 1})
 
+    def nonzero(self) -> list[str | int]:
+        """Return causes and how often each happened, one after the other, without those that never did."""
+        return [word for cause, count in self._asdict().items() if count for word in (cause, count)]
+
 
 NEVER_RETURNED = Counts()
 

@@ -1,14 +1,18 @@
 """The commands of a subscription: what each does to a consumer.
 
-    INIT                  ask for the first message
-    ACK, NACK, BACK       settle the message, ask for the next
-    DACK seconds          return the message after a time, ask for the next
+    INIT                                       ask for the first messages
+    ACK, NACK, BACK       [receipt …]          settle the message, or those named; ask for more
+    DACK seconds          [receipt …]          return them after a time, ask for more
 
-A command that fails raises, and the consumer keeps what it holds. The error texts are those of the Go program.
+With a prefetch the receipts must be there, without they do not matter. A command that fails raises, and the consumer
+keeps what it holds. The error texts are those of the Go program.
 """
+
+from collections.abc import Sequence
 
 from miniqueue.broker import Consumer
 from miniqueue.core.delay import parse_delay
+from miniqueue.core.receipts import parse_receipts
 from miniqueue.errors import (
     InvalidDelayError,
     MessageOutstandingError,
@@ -17,14 +21,15 @@ from miniqueue.errors import (
 )
 
 
-def execute(consumer: Consumer, command: str) -> None:
+def execute(consumer: Consumer, command: str, *, has_receipts: bool = False) -> None:
     """Carry out one command; words after those it needs do not matter.
 
     Raises:
       UnknownCommandError: there is no such command.
       MessageOutstandingError: INIT while a message is held or waited for.
       NothingOutstandingError: no message was held to settle.
-      InvalidDelayError: the argument of DACK is missing or no delay; the message is still held.
+      UnknownReceiptError: the same of some of those named; the others are settled.
+      InvalidDelayError: the argument of DACK is missing or no delay; the messages are still held.
       StorageError: the topic cannot be read.
     """
     name, *arguments = command.split(" ")
@@ -32,10 +37,10 @@ def execute(consumer: Consumer, command: str) -> None:
         _init(consumer)
         return
     try:
-        _settle(consumer, name, arguments)
+        _settle(consumer, name, arguments, has_receipts)
     except NothingOutstandingError as exc:
         raise NothingOutstandingError("no message is outstanding") from exc
-    consumer.request()
+    consumer.refill()
 
 
 def _init(consumer: Consumer) -> None:
@@ -45,23 +50,28 @@ def _init(consumer: Consumer) -> None:
         raise MessageOutstandingError("error getting next value for consumer") from exc
 
 
-def _settle(consumer: Consumer, name: str, arguments: list[str]) -> None:
+def _settle(consumer: Consumer, name: str, arguments: list[str], has_receipts: bool) -> None:
     if name == "ACK":
-        consumer.ack()
+        consumer.ack(_receipts(arguments, has_receipts))
     elif name == "NACK":
-        consumer.nack()
+        consumer.nack(_receipts(arguments, has_receipts))
     elif name == "BACK":
-        consumer.back()
+        consumer.back(_receipts(arguments, has_receipts))
     elif name == "DACK":
-        _dack(consumer, arguments)
+        _dack(consumer, arguments, has_receipts)
     else:
         raise UnknownCommandError("unrecognised command received")
 
 
-def _dack(consumer: Consumer, arguments: list[str]) -> None:
+def _dack(consumer: Consumer, arguments: list[str], has_receipts: bool) -> None:
     if not arguments:
         raise InvalidDelayError("too few arguments provided to DACK")
+    receipts = _receipts(arguments[1:], has_receipts)
     try:
-        consumer.dack(parse_delay(arguments[0]))
+        consumer.dack(parse_delay(arguments[0]), receipts)
     except InvalidDelayError as exc:
         raise InvalidDelayError("invalid DACK duration argument at position [1]") from exc
+
+
+def _receipts(arguments: list[str], has_receipts: bool) -> Sequence[int] | None:
+    return parse_receipts([word.encode() for word in arguments]) if has_receipts else None

@@ -11,16 +11,13 @@ from typing import TypeAlias
 
 from starlette.types import Receive, Send
 
-from miniqueue.broker import Broker
-from miniqueue.broker.broker import Published
+from miniqueue.broker import Broker, Published
 from miniqueue.core.names import check_topic
 from miniqueue.errors import MiniqueueError
-from miniqueue.server.replies import JSON_LINES, start_message
+from miniqueue.server.replies import begin_json_lines
 from miniqueue.wire.json_lines import PublishDecoder, PublishResult, encode_error, encode_ids
 
 MAX_UNANSWERED_RUNS = 64  # a run is what one read from the network held
-
-_START = start_message(200, [(b"content-type", JSON_LINES)])
 
 #: Answers to consecutive lines: ready, or ready when a commit is.
 Answer: TypeAlias = bytes | tuple[Published, int]
@@ -79,7 +76,7 @@ class PublishedLines:
             return encode_error(str(error)) * len(result)
 
     async def _write(self, send: Send) -> None:
-        await send(_START)
+        await begin_json_lines(send)
         while (answer := await self._answers.get()) is not None:
             await send({"type": "http.response.body", "body": await _encode(answer), "more_body": True})
             self._room.release()

@@ -7,22 +7,21 @@ and the message goes back to the topic even while the writer waits for a client 
 """
 
 import asyncio
+from urllib.parse import parse_qs
 
 from starlette.types import Receive, Scope, Send
 
 from miniqueue.broker import Broker
 from miniqueue.core.lease import Lease
-from miniqueue.errors import MiniqueueError, NothingOutstandingError
+from miniqueue.errors import InvalidPrefetchError, MiniqueueError, NothingOutstandingError, UnknownReceiptError
 from miniqueue.server.http_commands import execute
 from miniqueue.server.http_streams import OpenStreams
 from miniqueue.server.paths import topic_of
-from miniqueue.server.replies import JSON_LINES, error_reply, start_message
-from miniqueue.wire.json_lines import CommandDecoder, encode_delivery, encode_error
+from miniqueue.server.replies import begin_json_lines, error_reply
+from miniqueue.wire.json_lines import CommandDecoder, encode_deliveries, encode_delivery, encode_error
 
 #: A client that causes more than this without reading is cut off; a delivery is one line, and one at a time is out.
 MAX_UNSENT_LINES = 1024
-
-_START = start_message(200, [(b"content-type", JSON_LINES)])
 
 
 class SubscribeEndpoint:
@@ -36,7 +35,7 @@ class SubscribeEndpoint:
         """Answer one request."""
         try:
             self._streams.check()
-            subscription = Subscription(self._broker, topic_of(scope))
+            subscription = Subscription(self._broker, topic_of(scope), _prefetch_of(scope))
         except MiniqueueError as error:
             await error_reply(error)(scope, receive, send)
             return
@@ -45,10 +44,17 @@ class SubscribeEndpoint:
 
 
 class Subscription:
-    """One consumer and the two directions of its stream."""
+    """One consumer and the two directions of its stream.
 
-    def __init__(self, broker: Broker, topic: bytes) -> None:
-        self._consumer = broker.consumer(topic, self._deliver, self._fail)
+    Args:
+      broker: gives the messages.
+      topic: to consume from; need not exist.
+      prefetch: how many messages may be out at a time; None for the plain form, one at a time and without receipts.
+    """
+
+    def __init__(self, broker: Broker, topic: bytes, prefetch: int | None) -> None:
+        self._has_receipts = prefetch is not None
+        self._consumer = broker.consumer(topic, self._deliver, self._fail, 1 if prefetch is None else prefetch)
         self._decoder = CommandDecoder()
         self._unsent_lines: list[bytes] = []
         self._is_ended = False
@@ -59,7 +65,7 @@ class Subscription:
         async with asyncio.TaskGroup() as tasks:
             reader = tasks.create_task(self._read(receive))
             try:
-                await send(_START)
+                await begin_json_lines(send)
                 await self._write(send)
             finally:
                 self.end()
@@ -92,12 +98,12 @@ class Subscription:
 
     def _carry_out(self, command: str) -> None:
         try:
-            execute(self._consumer, command)
+            execute(self._consumer, command, has_receipts=self._has_receipts)
         except MiniqueueError as error:
             self._fail(error)
-            # The message may have gone with its topic: a client that only ever settles must not be stuck.
-            if isinstance(error, NothingOutstandingError) and not (self._is_ended or self._consumer.is_waiting):
-                self._carry_out("INIT")
+            # A message may have gone with its topic: a client that only ever settles must not be stuck.
+            if isinstance(error, NothingOutstandingError | UnknownReceiptError) and not self._is_ended:
+                self._consumer.refill()
 
     async def _write(self, send: Send) -> None:
         while not self._is_ended or self._unsent_lines:
@@ -108,8 +114,11 @@ class Subscription:
                 await send({"type": "http.response.body", "body": b"".join(lines), "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
-    def _deliver(self, lease: Lease) -> None:
-        self._put(encode_delivery(lease.payloads[0], lease.counts.dacks))
+    def _deliver(self, leases: list[Lease]) -> None:
+        if self._has_receipts:
+            self._put(b"".join(_encode_with_receipts(lease) for lease in leases))
+        else:
+            self._put(encode_delivery(leases[0].payloads[0], leases[0].counts.dacks))
 
     def _fail(self, error: MiniqueueError) -> None:
         self._put(encode_error(str(error)))
@@ -119,3 +128,17 @@ class Subscription:
         self._has_news.set()
         if len(self._unsent_lines) > MAX_UNSENT_LINES:
             self.end()
+
+
+def _encode_with_receipts(lease: Lease) -> bytes:
+    return encode_deliveries(lease.payloads, lease.counts.dacks, lease.receipt)
+
+
+def _prefetch_of(scope: Scope) -> int | None:
+    """Return what the query says, or None; raises InvalidPrefetchError."""
+    given: list[bytes] | None = parse_qs(scope["query_string"], keep_blank_values=True).get(b"prefetch")
+    if given is None:
+        return None
+    if not given[-1].isdigit() or len(given[-1]) > 9:
+        raise InvalidPrefetchError
+    return int(given[-1])

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import structlog
 
-from miniqueue.broker import Broker, Commit
+from miniqueue.broker import Broker, Commit, Published
 from miniqueue.errors import MiniqueueError, PayloadTooLargeError
 from miniqueue.server import resp_commands
 from miniqueue.server.resp_errors import refuse_oversized
@@ -152,7 +152,7 @@ class RespConnection(asyncio.Protocol):
     def publish(self, topic: bytes, payloads: list[bytes]) -> None:
         """Publish messages and queue their replies."""
         try:
-            self.wait_for(self._add(topic, payloads), replies.OK, len(payloads))
+            self.wait_for(self._add(topic, payloads).commit, replies.OK, len(payloads))
         except PayloadTooLargeError as exc:
             if len(payloads) == 1:
                 self.reply(replies.error(exc.code, str(exc)))
@@ -162,10 +162,17 @@ class RespConnection(asyncio.Protocol):
         except MiniqueueError as exc:
             self.reply(replies.error(exc.code, str(exc)) * len(payloads))
 
-    def _add(self, topic: bytes, payloads: list[bytes]) -> Commit:
+    def publish_together(self, topic: bytes, payloads: list[bytes]) -> None:
+        """Publish messages in one commit and queue the reply with their ids; raises MiniqueueError."""
+        published = self._add(topic, payloads)
+        numbers = range(published.first_seq, published.first_seq + len(payloads))
+        ids = [replies.bulk(b"%d-%d" % (published.partition, number)) for number in numbers]
+        self.wait_for(published.commit, replies.array(ids))
+
+    def _add(self, topic: bytes, payloads: list[bytes]) -> Published:
         refuse_oversized(payloads[:1], self.broker.max_message_bytes)  # one is never part of a longer run
         self._uncommitted_bytes += sum(map(len, payloads))
-        return self.broker.publish(topic, payloads).commit
+        return self.broker.publish(topic, payloads)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something beside the connection; what it replies keeps its place."""

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from miniqueue.broker import Commit
-from miniqueue.errors import MiniqueueError, NothingOutstandingError, UnknownCommandError
+from miniqueue.errors import InvalidPrefetchError, MiniqueueError, NothingOutstandingError, UnknownCommandError
 from miniqueue.server import resp_connecting
 from miniqueue.server.resp_errors import ArityError, shown, unknown_subcommand
 from miniqueue.server.resp_stream import Stream
@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """A command: how many words it has with its name (negative: at least), what it does, what carries it out."""
+    """A command: how many words it has with its name (negative: at least), what it does, what carries it out.
+
+    `plain_arity` is what the error about a wrong number says, where the Go program knew no more words.
+    """
 
     arity: int
     summary: str
     run: "Callable[[RespConnection, Command], bytes]"
+    plain_arity: int | None = None
 
 
 def execute(connection: "RespConnection", command: Command) -> bytes:
@@ -32,7 +36,7 @@ def execute(connection: "RespConnection", command: Command) -> bytes:
     if entry is None:
         raise UnknownCommandError(f"unknown command '{shown(command[0])}'")
     if len(command) != entry.arity and not 0 < -entry.arity <= len(command):
-        raise ArityError(entry.arity)
+        raise ArityError(entry.plain_arity or entry.arity)
     return entry.run(connection, command)
 
 
@@ -44,21 +48,33 @@ def _publish(connection: "RespConnection", command: Command) -> bytes:
     return b""
 
 
+def _mpublish(connection: "RespConnection", command: Command) -> bytes:
+    connection.publish_together(command[1], command[2:])
+    return b""
+
+
 def _subscribe(connection: "RespConnection", command: Command) -> bytes:
     stream = Stream(
         connection.broker,
         command[1],
-        connection.reply,
-        connection.flush,
-        {word: lambda command: execute(connection, command) for word in (b"PING", b"QUIT", b"RESET")},
+        _prefetch(command),
+        reply=connection.reply,
+        flush=connection.flush,
+        otherwise={word: lambda command: execute(connection, command) for word in (b"PING", b"QUIT", b"RESET")},
     )
-    try:
-        stream.start()
-    except MiniqueueError:
-        stream.close()  # the topic cannot be read: the connection is not subscribed
-        raise
+    stream.start()
     connection.stream = stream
     return b""
+
+
+def _prefetch(command: Command) -> int | None:
+    if len(command) == 2:
+        return None
+    if len(command) != 4 or command[2].upper() != b"PREFETCH":
+        raise ArityError(2)
+    if not command[3].isdigit() or len(command[3]) > 9:
+        raise InvalidPrefetchError
+    return int(command[3])
 
 
 def _settle(connection: "RespConnection", command: Command) -> bytes:
@@ -120,7 +136,10 @@ def _describe(name: bytes) -> list[str | int | list[str]] | None:
 
 COMMANDS: dict[bytes, Entry] = {
     b"PUBLISH": Entry(3, "Add a message to a topic.", _publish),
-    b"SUBSCRIBE": Entry(2, "Receive the messages of a topic, one after the other.", _subscribe),
+    b"MPUBLISH": Entry(-3, "Add several messages to a topic, all or none; answers their ids.", _mpublish),
+    b"SUBSCRIBE": Entry(
+        -2, "Receive the messages of a topic, one after the other or PREFETCH n at a time.", _subscribe, plain_arity=2
+    ),
     b"ACK": Entry(1, "Settle the message received: it is done.", _settle),
     b"NACK": Entry(1, "Return the message received to the front of its topic.", _settle),
     b"BACK": Entry(1, "Return the message received to the back of its topic.", _settle),

@@ -1,22 +1,27 @@
-"""A RESP connection after SUBSCRIBE: messages out as bulk strings, one word in for each.
+"""A RESP connection after SUBSCRIBE: messages out, settles in.
 
-    C: SUBSCRIBE topic
-    S: $5 first
-    C: ACK                      or NACK, BACK, DACK [seconds]
-    S: +OK
-    S: $6 second
+    C: SUBSCRIBE topic                    C: SUBSCRIBE topic PREFETCH 2
+    S: first                              S: ["1", first, []]
+    C: ACK                                S: ["2", second, []]
+    S: +OK                                C: ACK 1 2
+    S: second                             S: +OK
+                                          S: ["3", third, ["nacks", 1]]
 
-An error leaves the message where it is: it can still be settled. PING, QUIT and RESET work as always.
+NACK, BACK and DACK [seconds] are used like ACK; with PREFETCH the receipts of the messages follow, and the array holds
+the receipt, the message, and how often it came back, by cause. An error leaves the messages where they are: they can
+still be settled. PING, QUIT and RESET work as always.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from miniqueue.broker import Broker, Consumer
 from miniqueue.core.delay import parse_delay
 from miniqueue.core.lease import Lease
-from miniqueue.errors import MiniqueueError, NothingOutstandingError, UnknownCommandError
+from miniqueue.core.receipts import parse_receipts
+from miniqueue.errors import MiniqueueError, NothingOutstandingError, UnknownCommandError, UnknownReceiptError
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
+from miniqueue.wire.resp_replies import RESP2
 
 DEFAULT_DELAY_SECONDS = 1.0
 
@@ -27,6 +32,7 @@ class Stream:
     Args:
       broker: gives the messages.
       topic: to consume from; need not exist.
+      prefetch: how many messages may be out at a time; None for the plain form, one at a time and without receipts.
       reply: queues bytes behind all replies before them.
       flush: writes them.
       otherwise: carries out the words that are not about messages.
@@ -36,12 +42,17 @@ class Stream:
         self,
         broker: Broker,
         topic: bytes,
+        prefetch: int | None,
+        *,
         reply: Callable[[bytes], None],
         flush: Callable[[], None],
         otherwise: dict[bytes, Callable[[Command], bytes]],
     ) -> None:
         self.topic = topic
-        self._consumer: Consumer = broker.consumer(topic, self._deliver, self._fail)
+        self._has_receipts = prefetch is not None
+        self._consumer: Consumer = broker.consumer(
+            topic, self._deliver, self._fail, 1 if prefetch is None else prefetch
+        )
         self._reply = reply
         self._flush = flush
         self._otherwise = otherwise
@@ -65,24 +76,25 @@ class Stream:
             return self._otherwise[word](command)
         if word not in _SETTLES:
             raise UnknownCommandError("invalid command" if len(command) > 1 else "invalid ack command")
-        if len(command) > 1 and (word != b"DACK" or len(command) > 2):
-            raise UnknownCommandError("invalid command")
-        return self._settle(word, command)
+        return self._settle(word, command[1:])
 
-    def _settle(self, word: bytes, command: Command) -> bytes:
+    def _settle(self, word: bytes, arguments: list[bytes]) -> bytes:
         try:
-            _SETTLES[word](self._consumer, command)
-        except NothingOutstandingError as exc:
+            _SETTLES[word](self._consumer, arguments, self._has_receipts)
+        except (NothingOutstandingError, UnknownReceiptError) as exc:
             if self._consumer.is_waiting:
                 raise
-            self._reply(replies.error(exc.code, str(exc)))  # the message ended with its topic: on to the next
+            self._reply(replies.error(exc.code, str(exc)))  # a message may have ended with its topic: on to the next
         else:
             self._reply(replies.OK)
-        self._consumer.request()
+        self._consumer.refill()
         return b""
 
-    def _deliver(self, lease: Lease) -> None:
-        self._reply(replies.bulk(lease.payloads[0]))
+    def _deliver(self, leases: list[Lease]) -> None:
+        if self._has_receipts:
+            self._reply(b"".join(map(encode_lease, leases)))
+        else:
+            self._reply(replies.bulk(leases[0].payloads[0]))
         self._flush()
 
     def _fail(self, error: MiniqueueError) -> None:
@@ -90,13 +102,35 @@ class Stream:
         self._flush()
 
 
-def _dack(consumer: Consumer, command: Command) -> None:
-    consumer.dack(parse_delay(command[1].decode("utf-8", "replace")) if len(command) > 1 else DEFAULT_DELAY_SECONDS)
+def encode_lease(lease: Lease) -> bytes:
+    """Encode every message of a lease as an array of receipt, payload and attributes."""
+    attributes = replies.encode(lease.counts.nonzero(), RESP2)
+    return b"".join(
+        b"*3\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n%b" % (len(receipt), receipt, len(payload), payload, attributes)
+        for receipt, payload in zip(_numerals(lease), lease.payloads, strict=True)
+    )
 
 
-_SETTLES: dict[bytes, Callable[[Consumer, Command], None]] = {
-    b"ACK": lambda consumer, _: consumer.ack(),
-    b"NACK": lambda consumer, _: consumer.nack(),
-    b"BACK": lambda consumer, _: consumer.back(),
+def _numerals(lease: Lease) -> Iterator[bytes]:
+    return (b"%d" % receipt for receipt in range(lease.receipt, lease.receipt + lease.count))
+
+
+def _receipts(arguments: list[bytes], has_receipts: bool) -> list[int] | None:
+    if has_receipts:
+        return parse_receipts(arguments)
+    if arguments:
+        raise UnknownCommandError("invalid command")
+    return None
+
+
+def _dack(consumer: Consumer, arguments: list[bytes], has_receipts: bool) -> None:
+    delay_seconds = parse_delay(arguments[0].decode("utf-8", "replace")) if arguments else DEFAULT_DELAY_SECONDS
+    consumer.dack(delay_seconds, _receipts(arguments[1:], has_receipts))
+
+
+_SETTLES: dict[bytes, Callable[[Consumer, list[bytes], bool], None]] = {
+    b"ACK": lambda consumer, *arguments: consumer.ack(_receipts(*arguments)),
+    b"NACK": lambda consumer, *arguments: consumer.nack(_receipts(*arguments)),
+    b"BACK": lambda consumer, *arguments: consumer.back(_receipts(*arguments)),
     b"DACK": _dack,
 }

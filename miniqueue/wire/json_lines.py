@@ -21,7 +21,7 @@ import orjson
 
 from miniqueue.errors import InvalidLineError, PayloadTooLargeError
 
-MAX_COMMAND_BYTES: Final = 4 << 10
+MAX_COMMAND_BYTES: Final = 16 << 10  # room for two thousand receipts
 
 # In the order of the lines: payloads of good lines in a row, or what was wrong with one line.
 PublishResult: TypeAlias = list[bytes] | InvalidLineError | PayloadTooLargeError
@@ -76,12 +76,24 @@ def _check_unfinished(rest: bytes) -> bytes:
 
 def encode_delivery(payload: bytes, dack_count: int) -> bytes:
     """Encode one delivery as a line; `dack_count` is how often the message was delayed by DACK."""
+    return b"{%b}\n" % b",".join(_members(payload, dack_count))
+
+
+def encode_deliveries(payloads: list[bytes], dack_count: int, first_receipt: int) -> bytes:
+    """Encode deliveries with consecutive receipts, one line each."""
+    return b"".join(
+        b"{%b}\n" % b",".join([b'"receipt":"%d"' % receipt, *_members(payload, dack_count)])
+        for receipt, payload in enumerate(payloads, first_receipt)
+    )
+
+
+def _members(payload: bytes, dack_count: int) -> list[bytes]:
     members = []
     if payload:
         members.append(b'"msg":"%b"' % binascii.b2a_base64(payload, newline=False))
     if dack_count:
         members.append(b'"dackCount":%d' % dack_count)
-    return b"{%b}\n" % b",".join(members)
+    return members
 
 
 def encode_error(text: str) -> bytes:

@@ -108,7 +108,7 @@ def test_messages_go_to_who_has_waited_longest():
     async def body(world):
         events = []
         consumers = [
-            world.broker.consumer(b"t", lambda lease, n=n: events.append((n, lease.payloads[0])), events.append)
+            world.broker.consumer(b"t", lambda leases, n=n: events.append((n, leases[0].payloads[0])), events.append)
             for n in range(4)
         ]
         for number in (2, 0, 3, 1):

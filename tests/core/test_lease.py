@@ -53,7 +53,7 @@ def test_settling_sets_bits():
 
 
 def test_a_chunk_lease_becomes_records_with_their_sequence_numbers():
-    lease = ChunkLease(1, ChunkProgress(chunk_of(5)), 2, 4)
+    lease = ChunkLease(1, ChunkProgress(chunk_of(5)), 2, count=2)
     assert lease.payloads == [b"2", b"3"]
     assert lease.counts == NEVER_RETURNED
     assert lease.records() == [Record(102, 5, NEVER_RETURNED, b"2"), Record(103, 5, NEVER_RETURNED, b"3")]
@@ -67,7 +67,15 @@ def test_a_record_lease_keeps_its_counts():
 
 def test_a_plain_lease_does_not_know_where_its_messages_are():
     with pytest.raises(NotImplementedError):
-        Lease(1, [b"x"], NEVER_RETURNED).records()
+        Lease(1, 1, NEVER_RETURNED).records()
+    with pytest.raises(NotImplementedError):
+        _ = Lease(1, 1, NEVER_RETURNED).payloads
+
+
+def test_a_part_of_a_lease_has_the_same_messages_under_the_same_receipts():
+    lease = ChunkLease(10, ChunkProgress(chunk_of(9)), 2, count=6)
+    part = lease.part(12, 15)
+    assert (part.receipt, part.count, part.payloads) == (12, 3, [b"4", b"5", b"6"])
 
 
 def test_counts_grow_by_cause():

@@ -123,7 +123,7 @@ def test_commands_split_anywhere_and_not_separated(certificates):
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("garbage", [b"oops", b"5", b"{}", b'"\x00"', b'"' + b"x" * 5000])
+@pytest.mark.parametrize("garbage", [b"oops", b"5", b"{}", b'"\x00"', b'"' + b"x" * 20_000])
 def test_undecodable_command_ends_the_stream_and_returns_the_message(certificates, garbage):
     async def scenario():
         async with serving(certificates) as served:
@@ -174,7 +174,7 @@ def test_client_that_leaves_returns_its_message_at_once(certificates, leave, pay
             leave(client, stream)
             await eventually(lambda: served.broker.stats()[b"t"].consumers == 0)
             following: list[Lease] = []
-            served.broker.consumer(b"t", following.append, lambda error: None).request()
+            served.broker.consumer(b"t", following.extend, lambda error: None).request()
             assert following[0].counts.disconnects == 1
 
     asyncio.run(scenario())
@@ -263,5 +263,35 @@ def test_shutdown_after_drain_is_quick_though_clients_stay(certificates):
             served.app.drain()
             async with asyncio.timeout(2):
                 await served.stop()
+
+    asyncio.run(scenario())
+
+
+def test_prefetch_names_messages_by_receipts(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            await publish(served, "a b c")
+            stream = await served.begin("/subscribe/t?prefetch=2")
+            lines = Lines(stream)
+            stream.write(b'"INIT"')
+            assert [await lines.hear() for _ in range(2)] == [{"receipt": "1"} | msg("a"), {"receipt": "2"} | msg("b")]
+            stream.write(b'"ACK 2" "NACK 1"')
+            assert [await lines.hear() for _ in range(2)] == [{"receipt": "3"} | msg("c"), {"receipt": "4"} | msg("a")]
+            stream.write(b'"ACK 9 3" "DACK 0.5 4" "ACK"')
+            assert [await lines.hear() for _ in range(2)] == [
+                {"error": "1 of 2 receipts belong to no message outstanding here"},
+                {"error": "0 of 0 receipts belong to no message outstanding here"},
+            ]
+            assert served.broker.stats()[b"t"].delayed == 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("prefetch", ["0", "10001", "x", "", "-1", "9999999999"])
+def test_bad_prefetch_is_refused(certificates, prefetch):
+    async def scenario():
+        async with serving(certificates) as served:
+            status, _ = await served.request("POST", f"/subscribe/t?prefetch={prefetch}")
+            assert status == 400
 
     asyncio.run(scenario())

@@ -136,7 +136,7 @@ def test_every_command_checks_its_number_of_words(name):
         arity = COMMANDS[name].arity
         counts = [arity - 1, arity + 1] if arity > 0 else range(1, -arity)
         for count in filter(None, counts):
-            wanted = arity if arity > 0 else f"at least {-arity}"
+            wanted = COMMANDS[name].plain_arity or (arity if arity > 0 else f"at least {-arity}")
             expected = f"-ERR invalid number of args, want: {wanted}\r\n".encode()
             assert await client.say(b" ".join([name, *[b"x"] * (count - 1)])) == expected
 
@@ -515,3 +515,77 @@ def test_a_peer_that_has_much_uncommitted_is_not_read_from_until_it_is_committed
         assert client.transport.is_reading()
 
     serve(body)
+
+
+# --- prefetch ---------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_with_prefetch_names_its_messages():
+    async def body(world, server, client):
+        await world.publish(b"t", b"a", b"b", b"c")
+        first, second = b"*3\r\n$1\r\n1\r\n$1\r\na\r\n*0\r\n", b"*3\r\n$1\r\n2\r\n$1\r\nb\r\n*0\r\n"
+        assert await client.say(b"SUBSCRIBE t PREFETCH 2") == first + second
+        third = b"*3\r\n$1\r\n3\r\n$1\r\nc\r\n*0\r\n"
+        assert await client.say(b"ACK 2") == b"+OK\r\n" + third
+        again = b"*3\r\n$1\r\n4\r\n$1\r\na\r\n*2\r\n$5\r\nnacks\r\n:1\r\n"
+        assert await client.say(b"NACK 1") == b"+OK\r\n" + again
+        assert await client.say(b"DACK 60 3 4") == b"+OK\r\n"
+        assert world.broker.stats()[b"t"].delayed == 2
+
+    serve(body)
+
+
+@pytest.mark.parametrize(
+    ("line", "start"),
+    [
+        (b"ACK", b"-NOLEASE 0 of 0 receipts"),
+        (b"ACK x", b"-NOLEASE 1 of 1 receipts"),
+        (b"ACK 1 9", b"-NOLEASE 1 of 2 receipts"),
+        (b"DACK 5", b"-NOLEASE 0 of 0 receipts"),
+        (b"DACK x 1", b"-BADDELAY "),
+        (b"FETCH 1", b"-ERR invalid command"),
+    ],
+)
+def test_a_bad_word_to_a_stream_with_prefetch_is_an_error_and_the_stream_goes_on(line, start):
+    async def body(world, server, client):
+        await world.publish(b"t", b"a", b"b")
+        await client.say(b"SUBSCRIBE t PREFETCH 2")
+        assert (await client.say(line)).startswith(start)
+        assert await client.say(b"ACK 2") == b"+OK\r\n"
+
+    serve(body)
+
+
+@pytest.mark.parametrize(
+    ("words", "start"),
+    [
+        (b"PREFETCH 0", b"-BADPREFETCH "),
+        (b"PREFETCH 10001", b"-BADPREFETCH "),
+        (b"PREFETCH x", b"-BADPREFETCH "),
+        (b"PREFETCH", b"-ERR invalid number of args"),
+        (b"GROUP 1", b"-ERR invalid number of args"),
+    ],
+)
+def test_a_bad_prefetch_leaves_no_stream(words, start):
+    async def body(world, server, client):
+        assert (await client.say(b"SUBSCRIBE t " + words)).startswith(start)
+        assert await client.say(b"TOPICS") == b"*0\r\n"
+
+    serve(body)
+
+
+def test_several_messages_are_published_together():
+    async def body(world, server, client):
+        ids = b"*3\r\n$3\r\n0-0\r\n$3\r\n0-1\r\n$3\r\n0-2\r\n"
+        assert await client.say(b"MPUBLISH t a b c") == ids
+        assert await world.drain(b"t") == [b"a", b"b", b"c"]
+
+    serve(body)
+
+
+def test_one_message_that_is_too_large_keeps_all_from_being_published():
+    async def body(world, server, client):
+        assert (await client.say(b"MPUBLISH t a bbbbbbbbbbbb")).startswith(b"-TOOBIG ")
+        assert world.broker.topics() == []
+
+    serve(body, max_message_bytes=10)

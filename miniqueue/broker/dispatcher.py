@@ -1,0 +1,103 @@
+"""Hands messages to the consumers that wait, and takes back what they return."""
+
+import math
+from contextlib import suppress
+
+from miniqueue.broker.clock import Clock
+from miniqueue.broker.consumer import Consumer
+from miniqueue.broker.journal import Journal
+from miniqueue.broker.loader import Loader
+from miniqueue.broker.topic import Topic
+from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.lease import Lease
+from miniqueue.errors import InvalidDelayError, NothingOutstandingError
+
+MAX_TIME_MS = 1 << 62
+
+
+class Dispatcher:
+    """Serves consumers, first come, first served.
+
+    Args:
+      topics: by name; those that nobody needs any more are dropped.
+      clock: tells when delayed messages are due.
+      journal: commits what is settled.
+      loader: brings messages into memory.
+    """
+
+    def __init__(self, topics: dict[bytes, Topic], clock: Clock, journal: Journal, loader: Loader) -> None:
+        self._topics = topics
+        self._clock = clock
+        self._journal = journal
+        self._loader = loader
+        self._horizon_ms = 0
+
+    def tick(self) -> None:
+        """Let the delayed messages through that are due by now."""
+        self._horizon_ms = self._clock.now_ms()
+        for topic in [topic for topic in self._topics.values() if topic.waiters]:
+            self.dispatch(topic)
+
+    def serve(self, consumer: Consumer) -> None:
+        """Give `consumer` what it has room for, at once or as soon as there is some."""
+        topic = consumer.topic
+        if topic.fault is not None:
+            raise topic.fault
+        leases = [] if topic.waiters else self._fill(consumer)
+        if consumer.room:
+            topic.waiters[consumer] = None
+        if leases:
+            consumer.deliver(leases)
+        self._loader.load_ahead(topic)
+
+    def _fill(self, consumer: Consumer) -> list[Lease]:
+        """Let `consumer` hold what there is, as far as it has room; return that."""
+        leases: list[Lease] = []
+        while consumer.room and (taken := consumer.topic.take(consumer.room, self._horizon_ms)) is not None:
+            consumer.hold(*taken)
+            leases.append(taken[1])
+        return leases
+
+    def settled(self, topic: Topic, *, is_returned: bool) -> None:
+        """Commit a settle before long, and pass on what it returned."""
+        self._journal.touch(topic)
+        self._journal.committer.request_soon()
+        if is_returned:
+            self.dispatch(topic)
+
+    def left(self, topic: Topic, held: list[tuple[GroupCursor, Lease]]) -> None:
+        """Return what a consumer held when it left, the last first."""
+        is_returned = False
+        for cursor, lease in held:
+            # The topic may have been deleted meanwhile, or is read anew.
+            with suppress(NothingOutstandingError):
+                cursor.disconnect(lease)
+                is_returned = True
+        if is_returned:
+            self.settled(topic, is_returned=True)
+        if topic.is_idle:
+            self._topics.pop(topic.name, None)
+
+    def due_at_ms(self, delay_seconds: float) -> int:
+        """Return when a message delayed from now on is due: never early, and never before the next tick.
+
+        Raises InvalidDelayError when the delay is negative, not a number or too far away.
+        """
+        if not 0 <= delay_seconds < MAX_TIME_MS / 1000:
+            raise InvalidDelayError
+        return max(self._clock.now_ms() + math.ceil(delay_seconds * 1000), self._horizon_ms + 1)
+
+    def dispatch(self, topic: Topic) -> None:
+        """Hand messages to those who wait, first come, first served; who has room left waits behind the others."""
+        while topic.waiters:
+            consumer = next(iter(topic.waiters))
+            leases = self._fill(consumer)
+            if not leases:
+                break
+            if consumer.room:
+                topic.waiters.move_to_end(consumer)
+            else:
+                del topic.waiters[consumer]
+            consumer.deliver(leases)
+        if topic.waiters:
+            self._loader.load_ahead(topic)

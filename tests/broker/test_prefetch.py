@@ -1,0 +1,209 @@
+"""Consumers that hold several messages and name them by receipts."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from miniqueue.errors import InvalidPrefetchError, MessageOutstandingError, NothingOutstandingError, UnknownReceiptError
+from tests.broker.support import run
+from tests.fakes import settle_down
+
+
+class Prefetching:
+    """A consumer with a prefetch that keeps what it was handed, by receipt."""
+
+    def __init__(self, world, topic=b"t", prefetch=3):
+        self.got = {}
+        self.consumer = world.broker.consumer(topic, self._deliver, lambda error: None, prefetch)
+
+    def _deliver(self, leases):
+        for lease in leases:
+            self.got |= dict(enumerate(lease.payloads, lease.receipt))
+
+    def start(self):
+        self.consumer.request()
+        return self
+
+    def settle(self, act, *receipts):
+        getattr(self.consumer, act)(list(receipts))
+        self.consumer.refill()
+
+
+def test_it_holds_as_many_as_it_may_and_no_more():
+    async def body(world):
+        await world.publish(b"t", b"a", b"b", b"c", b"d", b"e")
+        consumer = Prefetching(world).start()
+        assert consumer.got == {1: b"a", 2: b"b", 3: b"c"}
+        consumer.settle("ack", 1, 2)
+        assert consumer.got == {1: b"a", 2: b"b", 3: b"c", 4: b"d", 5: b"e"}
+        assert world.broker.stats()[b"t"].leased == 3
+
+    run(body)
+
+
+def test_messages_of_several_commits_fill_one_prefetch():
+    async def body(world):
+        for payload in (b"a", b"b", b"c", b"d"):
+            await world.publish(b"t", payload)
+        assert list(Prefetching(world).start().got.values()) == [b"a", b"b", b"c"]
+
+    run(body)
+
+
+def test_it_waits_while_it_has_room():
+    async def body(world):
+        consumer = Prefetching(world).start()
+        await world.publish(b"t", b"a")
+        assert consumer.consumer.is_waiting
+        await world.publish(b"t", b"b", b"c", b"d")
+        assert (list(consumer.got.values()), consumer.consumer.is_waiting) == ([b"a", b"b", b"c"], False)
+
+    run(body)
+
+
+def test_messages_that_trickle_in_go_round():
+    async def body(world):
+        consumers = [Prefetching(world).start() for _ in range(2)]
+        for payload in (b"a", b"b", b"c", b"d"):
+            await world.publish(b"t", payload)
+        assert [list(consumer.got.values()) for consumer in consumers] == [[b"a", b"c"], [b"b", b"d"]]
+
+    run(body)
+
+
+def test_messages_may_be_settled_in_any_order():
+    async def body(world):
+        await world.publish(b"t", *(b"%d" % n for n in range(10)))
+        consumer = Prefetching(world, prefetch=10).start()
+        for receipts in ([5], [1, 2], [9, 7], [10, 3, 4, 6], [8]):
+            consumer.settle("ack", *receipts)
+        assert (await world.drain(b"t"), world.broker.stats()[b"t"].acknowledged) == ([], 10)
+
+    run(body)
+
+
+def test_returned_messages_keep_their_order_at_the_front():
+    async def body(world):
+        await world.publish(b"t", b"a", b"b", b"c", b"d", b"e")
+        consumer = Prefetching(world, prefetch=4).start()
+        consumer.consumer.nack([2, 3, 4])
+        consumer.consumer.close()
+        assert await world.drain(b"t") == [b"a", b"b", b"c", b"d", b"e"]
+
+    run(body)
+
+
+def test_leaving_returns_everything_in_order():
+    async def body(world):
+        for payload in (b"a", b"b", b"c", b"d"):
+            await world.publish(b"t", payload)
+        Prefetching(world).start().consumer.close()
+        assert await world.drain(b"t") == [b"a", b"b", b"c", b"d"]
+
+    run(body)
+
+
+def test_an_unknown_receipt_is_an_error_and_the_others_are_settled():
+    async def body(world):
+        await world.publish(b"t", b"a", b"b", b"c")
+        consumer = Prefetching(world).start()
+        with pytest.raises(UnknownReceiptError, match="2 of 4 receipts"):
+            consumer.consumer.ack([1, 99, 3, 3])
+        consumer.consumer.close()
+        assert await world.drain(b"t") == [b"b"]
+
+    run(body)
+
+
+def test_a_receipt_of_another_consumer_is_unknown():
+    async def body(world):
+        await world.publish(b"t", b"a", b"b")
+        one, other = Prefetching(world, prefetch=1).start(), Prefetching(world, prefetch=1).start()
+        with pytest.raises(UnknownReceiptError):
+            one.consumer.ack(list(other.got))
+        other.consumer.ack(list(other.got))
+        one.consumer.ack(list(one.got))
+
+    run(body)
+
+
+@pytest.mark.parametrize("receipts", [[1, 2, 3], [2], [1, 3]])
+def test_receipts_of_a_deleted_topic_never_settle_new_messages(receipts):
+    async def body(world):
+        await world.publish(b"t", b"a", b"b", b"c")
+        consumer = Prefetching(world).start()
+        await world.broker.delete_topic(b"t")
+        await world.publish(b"t", b"x", b"y", b"z")
+        with pytest.raises(UnknownReceiptError):
+            consumer.consumer.ack(receipts)
+        consumer.consumer.close()
+        await settle_down()
+        assert await world.drain(b"t") == [b"x", b"y", b"z"]
+
+    run(body)
+
+
+def test_room_comes_back_after_the_topic_was_deleted():
+    async def body(world):
+        await world.publish(b"t", b"a", b"b", b"c")
+        consumer = Prefetching(world).start()
+        await world.broker.delete_topic(b"t")
+        for receipts in ([2], [1], [3]):
+            with pytest.raises(UnknownReceiptError):
+                consumer.consumer.ack(receipts)
+        assert consumer.consumer.room == 3
+
+    run(body)
+
+
+def test_a_second_request_is_refused():
+    async def body(world):
+        consumer = Prefetching(world).start()
+        with pytest.raises(MessageOutstandingError):
+            consumer.consumer.request()
+
+    run(body)
+
+
+@pytest.mark.parametrize("prefetch", [0, -1, 10_001])
+def test_a_prefetch_out_of_range_is_refused(prefetch):
+    async def body(world):
+        with pytest.raises(InvalidPrefetchError):
+            Prefetching(world, prefetch=prefetch)
+
+    run(body)
+
+
+def test_settling_without_receipts_and_without_messages_is_an_error():
+    async def body(world):
+        with pytest.raises(NothingOutstandingError):
+            Prefetching(world).start().consumer.ack()
+
+    run(body)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_whatever_is_settled_how_every_message_is_done_once(data):
+    async def body(world):
+        for size in (1, 4, 2, 5):
+            await world.publish(b"t", *(b"%d-%d" % (size, n) for n in range(size)))
+        consumer = Prefetching(world, prefetch=7).start()
+        held = dict(consumer.got)
+        acked = []
+        for _ in range(40):
+            receipts = data.draw(st.lists(st.sampled_from(sorted(held)), unique=True)) if held else []
+            act = data.draw(st.sampled_from(["ack", "nack", "back", "ack"]))
+            if not receipts:
+                continue
+            payloads = [held.pop(receipt) for receipt in receipts]
+            acked += payloads if act == "ack" else []
+            before = set(consumer.got)
+            consumer.settle(act, *receipts)
+            held |= {receipt: consumer.got[receipt] for receipt in set(consumer.got) - before}
+        consumer.consumer.close()
+        assert sorted(acked + await world.drain(b"t")) == sorted(
+            b"%d-%d" % (size, n) for size in (1, 4, 2, 5) for n in range(size)
+        )
+
+    run(body)
