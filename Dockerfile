@@ -1,8 +1,9 @@
 # miniqueue in a container:
 #
-#     docker run -p 8080:8080 -p 6379:6379 -v miniqueue:/var/lib/miniqueue miniqueue -human
+#     docker run -p 127.0.0.1:8080:8080 -p 127.0.0.1:6379:6379 -v miniqueue:/var/lib/miniqueue miniqueue -human
 #
-# What follows the name of the image are flags. Messages and certificates are in the volume.
+# What follows the name of the image are flags. Messages and certificates are in the volume. Without the addresses
+# `-p` would let everybody in who reaches the machine: there are no users yet.
 
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /src
