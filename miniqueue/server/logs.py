@@ -1,9 +1,9 @@
 """The log: one line for each event, JSON for programs or columns for people, on standard error.
 
-    {"time":"2025-01-31T12:00:00.000000Z","level":"info","event":"listening","port":8080}
+    {"time":"2025-01-31T12:00:00.000000Z","level":"info","event":"ready","https":8080}
 
 A call names the event in fixed words and puts everything variable into fields:
-`structlog.get_logger().info("topic purged", topic=name)`. Before a line is written every value is made
+`structlog.get_logger().error("topic cannot be read", topic=name)`. Before a line is written every value is made
 harmless: one line, printable, at most `MAX_SHOWN_CHARS` characters, so peers can neither steer a terminal nor
 forge a line nor fill the disk. Payloads are nobody's business: a call may log their size at any level, but
 their bytes at `debug` only, if at all.
