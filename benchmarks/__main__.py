@@ -22,23 +22,19 @@ from benchmarks.scenarios import SCENARIOS
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "benchmarks.md"
 FIGURES = DOCS / "benchmarks"
+RAW = FIGURES / "results.json"
 
 
 def main() -> None:
     args = _arguments()
-    chosen = [scenario for scenario in SCENARIOS if re.search(args.only, scenario.name) or args.only == scenario.group]
-    if args.quick:
-        chosen = [scenario for scenario in chosen if scenario.is_quick or args.only]
+    chosen = _chosen(args.only, is_quick=args.quick)
     if args.list:
         print("\n".join(f"{scenario.group}: {scenario.name}" for scenario in chosen))
         return
-    if args.write:
+    if args.write or args.rewrite:
         plots.require()
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # for the idle connections; inherited by all servers
-    with tempfile.TemporaryDirectory(dir=args.folder, prefix="miniqueue-bench-") as folder:
-        results = _run(chosen, Path(folder), rounds=args.rounds or (1 if args.quick else 3), is_quick=args.quick)
-    if args.write:
+    results = _read() if args.rewrite else _run(chosen, args)
+    if args.write or args.rewrite:
         _write(results)
 
 
@@ -48,23 +44,44 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="", metavar="REGEX", help="scenarios whose name matches, or of that group")
     parser.add_argument("--rounds", type=int, help="how often to measure everything (3, or 1 with --quick)")
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md, its plots and its figures")
+    parser.add_argument("--rewrite", action="store_true", help="measure nothing; write the page from its figures")
     parser.add_argument("--folder", help="where stores are made; by default the system's folder for temporary files")
     parser.add_argument("--list", action="store_true", help="name the scenarios and do nothing")
     return parser.parse_args()
 
 
-def _run(chosen: Sequence[Scenario], folder: Path, *, rounds: int, is_quick: bool) -> Results:
-    results = Results(machine.described(folder), rounds, is_quick)
-    print("\n".join(f"{name}: {value}" for name, value in results.machine.items()), end="\n\n")
-    bench = Bench(folder, seconds=0.2, scale=0.05) if is_quick else Bench(folder)
-    began_at = time.perf_counter()
-    for scenario in chosen:
-        results.scenarios[scenario.name] = running.run(scenario, bench, rounds, _progress)
-        _progress("")
-        print(report.text(scenario, results.scenarios[scenario.name]), flush=True)
-    results.seconds = time.perf_counter() - began_at
+def _chosen(only: str, *, is_quick: bool) -> list[Scenario]:
+    """Return the scenarios to run; what is asked for by name is also run quickly."""
+    matching = [scenario for scenario in SCENARIOS if re.search(only, scenario.name) or only == scenario.group]
+    return [scenario for scenario in matching if scenario.is_quick or only or not is_quick]
+
+
+def _run(chosen: Sequence[Scenario], args: argparse.Namespace) -> Results:
+    rounds = args.rounds or (1 if args.quick else 3)
+    _allow_many_connections()
+    with tempfile.TemporaryDirectory(dir=args.folder, prefix="miniqueue-bench-") as folder:
+        results = Results(machine.described(Path(folder)), rounds, args.quick)
+        print("\n".join(f"{name}: {value}" for name, value in results.machine.items()), end="\n\n")
+        bench = Bench(Path(folder), seconds=0.2, scale=0.05) if args.quick else Bench(Path(folder))
+        _measure(chosen, bench, results)
     print(f"{results.seconds:.0f} s in all")
     return results
+
+
+def _allow_many_connections() -> None:
+    """Raise the limit of open files as far as it goes; the servers inherit it."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _measure(chosen: Sequence[Scenario], bench: Bench, results: Results) -> None:
+    began_at = time.perf_counter()
+    for scenario in chosen:
+        measured = running.run(scenario, bench, results.rounds, _progress)
+        _progress("")
+        print(report.text(scenario, measured), flush=True)
+        results.scenarios[scenario.name] = measured
+        results.seconds = time.perf_counter() - began_at
 
 
 def _progress(text: str) -> None:
@@ -72,9 +89,13 @@ def _progress(text: str) -> None:
         print(f"\r\x1b[K{text[:110]}", end="", file=sys.stderr, flush=True)
 
 
+def _read() -> Results:
+    return Results.from_json(json.loads(RAW.read_text()))
+
+
 def _write(results: Results) -> None:
     FIGURES.mkdir(exist_ok=True)
-    (FIGURES / "results.json").write_text(json.dumps(results.to_json(), indent=1, ensure_ascii=False) + "\n")
+    RAW.write_text(json.dumps(results.to_json(), indent=1, ensure_ascii=False) + "\n")
     drawn = [(title, f"{FIGURES.name}/{name}") for title, name in plots.draw(results, FIGURES)]
     PAGE.write_text(report.page(SCENARIOS, results, drawn))
     print(f"wrote {PAGE} and {FIGURES}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import queues
-from benchmarks.queues import MINIQUEUE, REDIS, Shape, size_name
+from benchmarks.queues import JETSTREAM, MINIQUEUE, REDIS, Shape, size_name
 from benchmarks.results import Results
 from benchmarks.scenarios import backlog, publish
 
@@ -42,9 +42,9 @@ def _stored() -> Plot:
     scenario = backlog.SCENARIOS[0].name
     lines = {
         f"{queue.name}, {figure}": [
-            Point(f"{size:,}", scenario, backlog.title(queue, size), figure) for size in backlog.SIZES
+            Point(f"{size:,}", scenario, backlog.title(queue, size), figure) for size in backlog.SIZES[queue]
         ]
-        for queue in (MINIQUEUE, REDIS)
+        for queue in (MINIQUEUE, REDIS, JETSTREAM)
         for figure in (backlog.PUBLISH, backlog.CONSUME)
     }
     return Plot("backlog", "Throughput by backlog size", "messages stored", lines)
@@ -98,10 +98,11 @@ def _found(points: list[Point], results: Results) -> list[tuple[str, float, floa
 
 
 def _draw(plot: Plot, lines: dict[str, list[tuple[str, float, float, float]]], path: Path) -> None:
-    import matplotlib  # type: ignore[import-not-found]  # noqa: PLC0415 - only `--write` needs it
+    import matplotlib  # noqa: PLC0415 - only `--write` needs it
 
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "miniqueue"  # the same figures make the same file
+    matplotlib.rcParams["svg.fonttype"] = "none"  # text, not outlines
     from matplotlib import pyplot  # noqa: PLC0415
 
     labels = list(dict.fromkeys(point.label for points in plot.lines.values() for point in points))
@@ -110,9 +111,11 @@ def _draw(plot: Plot, lines: dict[str, list[tuple[str, float, float, float]]], p
         at = [labels.index(label) for label, *_ in found]
         middles = [middle for _, middle, _, _ in found]
         errors = [[middle - least for _, middle, least, _ in found], [most - middle for _, middle, _, most in found]]
-        axes.errorbar(at, middles, yerr=errors, marker="o", markersize=4, capsize=3, label=name)
+        style = {"linestyle": "-", "linewidth": 2} if name.startswith(MINIQUEUE.name) else {"linestyle": "--"}
+        axes.errorbar(at, middles, yerr=errors, marker="o", markersize=4, capsize=3, label=name, **style)
     axes.set(title=plot.title, xlabel=plot.x_title, ylabel="messages/s", yscale="log")
     axes.set_xticks(range(len(labels)), labels)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.grid(visible=True, axis="y", which="both", alpha=0.3)
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize="small", frameon=False)
     figure.savefig(path, metadata={"Date": None})

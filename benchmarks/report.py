@@ -14,9 +14,24 @@ which the contenders took turns, so that what slows the machine down for a while
 stand the least and the most. A ratio is the median of the ratios within each round. The load comes from other
 processes on the same machine: redis-benchmark, h2load, curl, and clients of ours in `benchmarks/clients`.
 
+```sh
+apt-get install redis-server redis-tools beanstalkd nats-server nghttp2-client curl
+make bench ARGS=--quick    # the scenarios with goals, small counts: two minutes
+make bench                 # everything
+make bench ARGS=--write    # everything, and this page
+```
+
+A peer that is not installed is left out and named. Those that are measured run on free ports and on
+empty stores; stop the services that the packages may have started, for they take time from them.
+
 Durability differs. miniqueue by default, Redis with `AOF always` and beanstalkd with `-f 0` reply when a
 message is on the disk. JetStream in files syncs every two minutes on its own settings; `interval`, `everysec`,
 `never`, off and in memory give up some or all of it.
+
+A publishing connection sends a run of messages (the pipeline), waits for all replies, and sends the next. One
+that consumes settles what it has in hand before it gets more. For latency, publishers send at a fixed rate and
+do not wait for replies; the time counts from the write of a message to its arrival at a consumer. CPU time is
+that of all threads of the server.
 """
 
 

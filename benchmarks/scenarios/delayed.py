@@ -1,7 +1,8 @@
 """What delayed messages cost that are not due yet: the server's time while nothing happens, memory, publish rate.
 
 miniqueue delays a message that a consumer returns with DACK; the store is made once. In each round the server is
-started on it twice: with 100 times as many ticks as usual, to weigh a tick, and as it is, to publish.
+started on it twice: with 100 times as many ticks as usual, to weigh a tick, and as it is, to publish. beanstalkd, which
+delays on publishing, keeps them in memory and is left running.
 """
 
 import time
@@ -12,11 +13,13 @@ from tempfile import TemporaryDirectory
 
 from benchmarks import loads
 from benchmarks.bench import Bench
-from benchmarks.queues import MINIQUEUE, Shape, miniqueue
+from benchmarks.queues import BEANSTALKD_MEMORY, MINIQUEUE, Queue, Shape, miniqueue
 from benchmarks.scenario import Contender, Figures, Goal, Measure, Scenario, started
+from benchmarks.servers import Server
 
 DELAYED = 1_000_000
 PAYLOAD_BYTES = 100
+PUBLISHED = 400_000
 TICKS_PER_SECOND = 100
 TICKING = miniqueue("miniqueue", "-period", f"{1000 // TICKS_PER_SECOND}ms")
 FULL, EMPTY = f"miniqueue, {DELAYED:,} delayed", "miniqueue, none delayed"
@@ -48,15 +51,37 @@ def _work(bench: Bench, folder: Path) -> Figures:
         time.sleep(seconds)
         tick_ms = (server.cpu_seconds() - before) * 1000 / (seconds * TICKS_PER_SECOND)
     with started(bench, MINIQUEUE, folder) as server:
-        rate = MINIQUEUE.publish(bench, server, Shape(PAYLOAD_BYTES, 32), bench.count(400_000))
-        return {TICK: tick_ms, MEMORY: server.memory_mb(), PUBLISH: rate}
+        return {TICK: tick_ms, **_published(bench, MINIQUEUE, server)}
+
+
+def _put_delayed(name: str, count: int) -> Contender:
+    @contextmanager
+    def prepare(bench: Bench) -> Iterator[Measure]:
+        with started(bench, BEANSTALKD_MEMORY) as server:
+            if count:
+                amounts = {"count": bench.count(count), "pipeline": 256, "connections": 50}
+                loads.publish(bench, server, "beanstalk-delayed", payload=b"x" * PAYLOAD_BYTES, **amounts)
+            yield lambda: _published(bench, BEANSTALKD_MEMORY, server)
+
+    return Contender(name, prepare, BEANSTALKD_MEMORY.program)
+
+
+def _published(bench: Bench, queue: Queue, server: Server) -> Figures:
+    memory = server.memory_mb()
+    rate = queue.publish(bench, server, Shape(PAYLOAD_BYTES, 32), bench.count(PUBLISHED))
+    return {MEMORY: memory, PUBLISH: rate}
 
 
 SCENARIOS = (
     Scenario(
         "Many",
         "delayed messages of 100 B, none of them due",
-        (_delayed(FULL, DELAYED), _delayed(EMPTY, 0)),
+        (
+            _delayed(FULL, DELAYED),
+            _delayed(EMPTY, 0),
+            _put_delayed(f"{BEANSTALKD_MEMORY.name}, {DELAYED:,} delayed", DELAYED),
+            _put_delayed(f"{BEANSTALKD_MEMORY.name}, none delayed", 0),
+        ),
         (
             Goal(TICK, FULL, "at most", 2),
             Goal(MEMORY, FULL, "at most", 30, EMPTY, by="difference"),
