@@ -118,10 +118,11 @@ class Stream:
         self._wake_reader()
 
     def receive(self, part: bytes, flow_bytes: int) -> None:
-        """Take in a part of the body, which took `flow_bytes` of the window."""
-        self._chunks.append(part)
+        """Take in a part of the body, which took `flow_bytes` of the window; it may be empty."""
         self._unread_bytes += flow_bytes
-        self._wake_reader()
+        if part:  # nothing would look like the end
+            self._chunks.append(part)
+            self._wake_reader()
 
     def end_response(self) -> None:
         """Take in the end of the body."""

@@ -1,39 +1,33 @@
-"""One stream of the client, without a connection."""
+import asyncio
 
 from miniqueue.client.stream import Stream
-from miniqueue.errors import DisconnectedError
 
 
 class FakeOwner:
-    """Notes what a stream asks of its connection."""
+    """Counts what is given back."""
 
     def __init__(self) -> None:
         self.given_back_bytes = 0
 
-    def send(self, stream):
-        pass
+    def send(self, stream: Stream) -> None:
+        """Send nothing."""
 
-    def give_back(self, stream_id, size_bytes):
+    def give_back(self, stream_id: int, size_bytes: int) -> None:
         self.given_back_bytes += size_bytes
 
-    def abandon(self, stream):
-        stream.fail(DisconnectedError())
+    def abandon(self, stream: Stream) -> None:
+        """Tell nobody."""
 
 
-def test_what_nobody_has_read_leaves_its_room_to_other_streams():
-    owner = FakeOwner()
-    stream = Stream(owner, 1)
-    stream.receive(b"payload", 9)
-    stream.close()
-    stream.close()
-    assert owner.given_back_bytes == 9
+def test_an_empty_part_is_not_the_end():
+    async def scenario():
+        owner = FakeOwner()
+        stream = Stream(owner, 1)
+        stream.receive(b"", 10)  # all padding
+        stream.receive(b"x", 1)
+        assert await stream.read() == b"x"
+        assert owner.given_back_bytes == 11
+        stream.end_response()
+        assert await stream.read() == b""
 
-
-def test_an_answer_that_is_over_and_not_read_leaves_its_room_too():
-    owner = FakeOwner()
-    stream = Stream(owner, 1)
-    stream.receive(b"payload", 9)
-    stream.end_response()
-    stream.is_sent = True
-    stream.close()
-    assert owner.given_back_bytes == 9
+    asyncio.run(scenario())
