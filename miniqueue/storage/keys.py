@@ -45,6 +45,11 @@ _space = struct.Struct(">BQ")
 KeyRange = tuple[bytes, bytes]
 
 
+def state() -> KeyRange:
+    """Range of everything but the messages: what a start reads."""
+    return COMMIT, bytes([_CHUNK])
+
+
 def topic(name: bytes) -> bytes:
     """Key of a topic's entry in the registry."""
     return _TOPIC + name

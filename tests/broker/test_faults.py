@@ -126,6 +126,40 @@ def test_consumers_that_wait_stay_and_are_served_after_the_reopening():
     run(body)
 
 
+class SlowStore(FaultyStore):
+    """Lets others have a turn in every read."""
+
+    async def get(self, key: bytes) -> bytes | None:
+        await asyncio.sleep(0)
+        return await super().get(key)
+
+    async def scan(self, start: bytes, stop: bytes, *, max_items: int, max_bytes: int) -> list[tuple[bytes, bytes]]:
+        await asyncio.sleep(0)
+        return await super().scan(start, stop, max_items=max_items, max_bytes=max_bytes)
+
+
+@pytest.mark.parametrize("turns", range(12))
+def test_who_begins_to_wait_while_the_store_is_read_anew_is_served(turns):
+    async def body():
+        world = World()
+        world.store = SlowStore()
+        await world.start()
+        await world.publish(b"t", b"a")
+        world.store.fail_writes = {2}
+        with pytest.raises(OutcomeUnknownError):
+            await world.publish(b"u", b"b")
+        world.consumer(b"t").consumer.close()  # nobody is left on the topic
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        late = world.consumer(b"t")
+        late.consumer.request()
+        await settle_down()
+        assert late.payloads == [b"a"]
+        await world.broker.stop()
+
+    asyncio.run(body())
+
+
 @pytest.mark.usefixtures("impatient")
 def test_a_store_that_lost_an_acknowledged_commit_is_refused():
     async def body():
@@ -156,13 +190,13 @@ def test_nobody_is_served_from_a_store_that_may_yet_be_refused():
     class Torn(FaultyStore):
         """Lacks the cursor of the second topic, and lets a consumer ask before it says so."""
 
-        async def get(self, key):
-            if key != keys.cursor(2, 0, 0):
-                return await super().get(key)
-            consumer.consumer.request()
+        async def scan(self, start, stop, *, max_items, max_bytes):
+            pairs = await super().scan(start, stop, max_items=max_items, max_bytes=max_bytes)
+            if not consumer.consumer.is_waiting:
+                consumer.consumer.request()
             await settle_down()
             served_early.extend(consumer.leases)
-            return None
+            return [pair for pair in pairs if pair[0] != keys.cursor(2, 0, 0)]
 
     async def body():
         nonlocal consumer

@@ -313,3 +313,16 @@ def test_a_crash_behind_any_commit_gives_exactly_what_was_committed():
             assert len(await world.drain(b"t")) == left
 
     run(body)
+
+
+def test_a_start_reads_many_topics_at_once():
+    async def body(world):
+        for n in range(200):
+            world.broker.publish(b"topic-%d" % n, [b"a"])
+        await world.commit()
+        scans_before = world.store.scan_count
+        await world.restart()
+        assert len(world.broker.topics()) == 200
+        assert world.store.scan_count - scans_before <= 3
+
+    run(body)
