@@ -106,6 +106,7 @@ class Consumer:
         self._is_closed = True
         self.topic.waiters.pop(self, None)
         self.topic.consumer_count -= 1
+        self.room = 0  # who closes it may be in the middle of a command, and ask once more
         held, self._held = self._held, {}
         self._dispatcher.left(self.topic, [held[receipt] for receipt in sorted(held, reverse=True)])
 

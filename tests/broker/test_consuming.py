@@ -190,6 +190,24 @@ def test_a_consumer_that_leaves_while_waiting_swallows_no_message():
     run(body)
 
 
+def test_a_consumer_that_asks_after_it_has_left_swallows_no_message():
+    async def body(world):
+        await world.publish(b"t", b"a", b"b")
+        gone, other = world.consumer(b"t"), world.consumer(b"t")
+        gone.consumer.close()
+        gone.consumer.request()
+        gone.consumer.refill()
+        other.consumer.request()
+        assert (gone.payloads, other.payloads) == ([], [b"a"])
+        other.consumer.ack()
+        assert await world.drain(b"t") == [b"b"]
+        gone.consumer.request()
+        await world.publish(b"t", b"c")
+        assert await world.drain(b"t") == [b"c"]
+
+    run(body)
+
+
 def test_a_topic_that_nobody_published_to_goes_with_its_last_consumer():
     async def body(world):
         one, other = world.consumer(b"t"), world.consumer(b"t")

@@ -237,6 +237,18 @@ def test_client_that_was_cut_off_takes_no_message(certificates):
     asyncio.run(scenario())
 
 
+def test_client_that_is_cut_off_by_its_own_returns_takes_no_message(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            await publish(served, "a")
+            stream = await served.begin("/subscribe/t?prefetch=2")
+            stream.write(b'"INIT"' + b"".join(b'"NACK %d"' % receipt for receipt in range(1, 3000)))
+            await stream.read_all()
+            assert FakeConsumer(served.broker, b"t").drain() == [b"a"]
+
+    asyncio.run(scenario())
+
+
 def test_drain_ends_every_stream_returns_messages_and_refuses_new_ones(certificates):
     async def scenario():
         async with serving(certificates) as served:
