@@ -60,7 +60,7 @@ def test_the_page_has_the_same_and_the_machine_the_plots_and_the_commands():
         "# ours\nload -n 5\n",
     ):
         assert expected in shown
-    assert "quick" not in shown
+    assert "quick run" not in shown
 
 
 def test_the_page_of_a_quick_run_says_so():
