@@ -5,11 +5,14 @@
     DELETE /{topic}              away with it
 
 Knows the broker and ASGI; knows neither sockets nor the server that calls it. The endpoints are raw ASGI: request and
-response objects would cost more than the publish, and would read the command stream to watch for a disconnect.
+response objects would cost more than the publish, and would read the command stream to watch for a disconnect. The
+same goes for a router: all routes end with a topic, so finding the endpoint is a look-up.
 """
 
-from starlette.routing import Route, Router
-from starlette.types import Receive, Scope, Send
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from miniqueue.broker import Broker
 from miniqueue.errors import MiniqueueError
@@ -26,22 +29,25 @@ class HttpApp:
 
     def __init__(self, broker: Broker) -> None:
         self._streams = OpenStreams()
-        self._router = Router(
-            [
-                Route("/publish/{topic}", OneMethod("POST", PublishEndpoint(broker, self._streams))),
-                Route("/subscribe/{topic}", OneMethod("POST", SubscribeEndpoint(broker, self._streams))),
-                Route("/{topic}", OneMethod("DELETE", DeleteEndpoint(broker))),
-            ],
-            redirect_slashes=False,
-            default=NOT_FOUND,
+        self._routes: Mapping[str, ASGIApp] = MappingProxyType(
+            {
+                "/publish/{topic}": OneMethod("POST", PublishEndpoint(broker, self._streams)),
+                "/subscribe/{topic}": OneMethod("POST", SubscribeEndpoint(broker, self._streams)),
+                "/{topic}": OneMethod("DELETE", DeleteEndpoint(broker)),
+            }
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] == "http":
-            await self._router(scope, receive, send)
+            await self._endpoint(scope["path"])(scope, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close"})
+
+    def _endpoint(self, path: str) -> ASGIApp:
+        """Return what answers a path: every route ends with the name of a topic, so that is left out of the look-up."""
+        parent, slash, topic = path.rpartition("/")
+        return self._routes.get(parent + "/{topic}", NOT_FOUND) if slash and topic else NOT_FOUND
 
     def drain(self) -> None:
         """End every stream: messages go back to their topics, lines that were read are answered. Let none begin."""
