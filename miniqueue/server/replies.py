@@ -54,9 +54,21 @@ def start_message(status: int, headers: list[tuple[bytes, bytes]]) -> Message:
     return {"type": "http.response.start", "status": status, "headers": headers}
 
 
+async def begin_json_lines(send: Send) -> None:
+    """Begin a reply that goes on, and let its headers go at once.
+
+    ASGI allows a server to keep them until the body begins, so the body begins, with nothing.
+    """
+    await send(_JSON_LINES_START)
+    await send(_NOTHING_YET)
+
+
 def _content_type(content_type: bytes) -> Headers:
     return [(b"content-type", content_type)] if content_type else []
 
+
+_JSON_LINES_START = start_message(HTTPStatus.OK, [(b"content-type", JSON_LINES)])
+_NOTHING_YET: Message = {"type": "http.response.body", "body": b"", "more_body": True}
 
 CREATED = Reply(HTTPStatus.CREATED)
 OK = Reply(HTTPStatus.OK)
