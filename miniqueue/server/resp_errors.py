@@ -36,6 +36,6 @@ def unknown_subcommand(command: Command) -> UnknownCommandError:
 
 def refuse_oversized(arguments: list[bytes], max_bytes: int) -> None:
     """Raise PayloadTooLargeError if the bytes of an argument were skipped because there were too many."""
-    for argument in arguments:
-        if isinstance(argument, Oversized):
-            raise PayloadTooLargeError(argument.size_bytes, max_bytes)
+    if Oversized in map(type, arguments):  # in C: there may be thousands of receipts
+        first = next(argument for argument in arguments if isinstance(argument, Oversized))
+        raise PayloadTooLargeError(first.size_bytes, max_bytes)

@@ -12,7 +12,7 @@ the receipt, the message, and how often it came back, by cause. An error leaves 
 still be settled. PING, QUIT and RESET work as always.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from miniqueue.broker import Broker, Consumer
 from miniqueue.core.delay import parse_delay
@@ -104,15 +104,13 @@ class Stream:
 
 def encode_lease(lease: Lease) -> bytes:
     """Encode every message of a lease as an array of receipt, payload and attributes."""
-    attributes = replies.encode(lease.counts.nonzero(), RESP2)
+    receipts, payloads = range(lease.receipt, lease.receipt + lease.count), lease.payloads
+    attributes = replies.encode(lease.counts.nonzero(), RESP2).replace(b"%", b"%%")
+    # One format for all, filled in by C: a third of the time of a step of Python for each message.
+    fill_in = (b"*3\r\n$%d\r\n%d\r\n$%d\r\n%b\r\n" + attributes).__mod__
     return b"".join(
-        b"*3\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n%b" % (len(receipt), receipt, len(payload), payload, attributes)
-        for receipt, payload in zip(_numerals(lease), lease.payloads, strict=True)
+        map(fill_in, zip(map(len, map(str, receipts)), receipts, map(len, payloads), payloads, strict=True))
     )
-
-
-def _numerals(lease: Lease) -> Iterator[bytes]:
-    return (b"%d" % receipt for receipt in range(lease.receipt, lease.receipt + lease.count))
 
 
 def _receipts(arguments: list[bytes], has_receipts: bool) -> list[int] | None:

@@ -12,6 +12,7 @@ from miniqueue.wire.json_lines import (
     MAX_COMMAND_BYTES,
     CommandDecoder,
     PublishDecoder,
+    encode_deliveries,
     encode_delivery,
     encode_error,
     encode_ids,
@@ -174,3 +175,14 @@ def test_publishes_encoded_are_decoded(messages, size):
     payloads = [m.encode() if isinstance(m, str) else m for m in messages]
     pieces = [stream[i : i + size] for i in range(0, len(stream), size)]
     assert decode_publishes(pieces, 100) == ([payloads] if payloads else [])
+
+
+@pytest.mark.parametrize("dack_count", [0, 3])
+@pytest.mark.parametrize("payloads", [[], [b"a"], [b"a", b"", b"%d"], [b"x" * 100] * 20])
+def test_deliveries_with_receipts_are_those_without_plus_their_receipts(payloads, dack_count):
+    lines = encode_deliveries(payloads, dack_count, 95).splitlines()
+    expected = [
+        {"receipt": str(receipt)} | json.loads(encode_delivery(payload, dack_count))
+        for receipt, payload in enumerate(payloads, 95)
+    ]
+    assert [json.loads(line) for line in lines] == expected

@@ -1,0 +1,154 @@
+"""What the hot paths may cost, in bytecode instructions for each message: a guard against getting slower unawares.
+
+A path that costs more than its budget and 10 % has lost something: win it back, or raise the budget in a commit that
+says what was bought. One that costs much less has a budget that guards nothing: lower it.
+"""
+
+import sys
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from miniqueue.broker import commit
+from miniqueue.server.resp import RespServer
+from miniqueue.wire.json_lines import PublishDecoder, encode_ids
+from tests.broker.support import World, run
+from tests.budget.counting import counting
+from tests.fakes import FakeTransport, settle_down
+
+SLACK = 0.10
+MAY_BE_BELOW = 0.20
+
+#: Instructions for each message, CPython 3.11: other versions compile to others.
+BUDGETS = {
+    "publish, one in a read": 1705,
+    "publish, 32 in a read": 54,
+    "publish, 1000 in a read": 1.7,
+    "stream, acknowledged one by one": 1142,
+    "stream, returned to the front": 1267,
+    "stream with a prefetch of 100, acknowledged together": 14.8,
+    "JSON lines, 1000 in a read": 1.5,
+}
+
+pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the budgets are for CPython 3.11")
+
+
+def command(*words: bytes) -> bytes:
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+
+
+class Connection:
+    """A RESP connection to a broker in memory."""
+
+    def __init__(self, world) -> None:
+        self._protocol = RespServer(world.broker, {})()
+        self.transport = FakeTransport(self._protocol)
+        self._protocol.connection_made(self.transport)
+
+    async def send(self, data: bytes) -> bytes:
+        self._protocol.data_received(data)
+        await settle_down()
+        return self.transport.take()
+
+
+def measured(body: Callable[[World], Awaitable[float]]) -> float:
+    """Run `body` with a broker in memory; return what it returns."""
+    costs: list[float] = []
+
+    async def keep(world: World) -> None:
+        costs.append(await body(world))
+
+    run(keep)
+    return costs[0]
+
+
+def cost_of_publishing(messages: int, rounds: int) -> float:
+    async def body(world):
+        connection = Connection(world)
+        read = command(b"PUBLISH", b"t", b"x" * 10) * messages
+        await connection.send(read)  # makes the topic
+        with counting() as counter:
+            for _ in range(rounds):
+                assert await connection.send(read) == b"+OK\r\n" * messages
+        return counter.count / (messages * rounds)
+
+    return measured(body)
+
+
+def cost_of_settling(word: bytes, rounds: int = 100) -> float:
+    async def body(world):
+        connection = Connection(world)
+        await world.publish(b"t", *[b"x" * 10] * (rounds + 1))
+        await connection.send(command(b"SUBSCRIBE", b"t"))
+        with counting() as counter:
+            for _ in range(rounds):
+                assert (await connection.send(command(word))).startswith(b"+OK\r\n$10\r\n")
+        return counter.count / rounds
+
+    return measured(body)
+
+
+def cost_of_settling_together(prefetch: int = 100, rounds: int = 10) -> float:
+    async def body(world):
+        connection = Connection(world)
+        await world.publish(b"t", *[b"x" * 10] * (prefetch * (rounds + 1)))
+        await connection.send(command(b"SUBSCRIBE", b"t", b"PREFETCH", b"%d" % prefetch))
+        with counting() as counter:
+            for number in range(rounds):
+                receipts = [b"%d" % (number * prefetch + n + 1) for n in range(prefetch)]
+                assert (await connection.send(command(b"ACK", *receipts))).count(b"*3\r\n") == prefetch
+        return counter.count / (prefetch * rounds)
+
+    return measured(body)
+
+
+def cost_of_json_lines(lines: int = 1000, rounds: int = 10) -> float:
+    async def body(world):
+        decoder = PublishDecoder(world.broker.max_message_bytes)
+        await world.publish(b"t", b"x")
+        with counting() as counter:
+            for _ in range(rounds):
+                (payloads,) = decoder.feed(b'"xxxxxxxxxx"\n' * lines)
+                published = world.broker.publish(b"t", payloads)
+                await published.commit.wait()
+                encode_ids(published.partition, published.first_seq, len(payloads))
+        return counter.count / (lines * rounds)
+
+    return measured(body)
+
+
+PATHS = {
+    "publish, one in a read": lambda: cost_of_publishing(1, 100),
+    "publish, 32 in a read": lambda: cost_of_publishing(32, 20),
+    "publish, 1000 in a read": lambda: cost_of_publishing(1000, 5),
+    "stream, acknowledged one by one": lambda: cost_of_settling(b"ACK"),
+    "stream, returned to the front": lambda: cost_of_settling(b"NACK"),
+    "stream with a prefetch of 100, acknowledged together": cost_of_settling_together,
+    "JSON lines, 1000 in a read": cost_of_json_lines,
+}
+
+
+@pytest.fixture(autouse=True)
+def no_commit_by_the_clock(monkeypatch):
+    """Settles are committed within some milliseconds: when that falls would depend on the machine."""
+    monkeypatch.setattr(commit, "SETTLE_DELAY_SECONDS", 3600)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", BUDGETS)
+def test_the_cost_is_within_its_budget(path):
+    cost, budget = PATHS[path](), BUDGETS[path]
+    assert cost <= budget * (1 + SLACK), f"{cost:.1f} instructions for each message, the budget is {budget}"
+    assert cost >= budget * (1 - MAY_BE_BELOW), (
+        f"{cost:.1f} instructions for each message: lower the budget of {budget}"
+    )
+
+
+def test_the_same_work_costs_the_same_each_time():
+    assert cost_of_publishing(32, 3) == cost_of_publishing(32, 3)
+
+
+def test_code_outside_the_package_costs_nothing():
+    with counting() as counter:
+        sum(n * n for n in range(1000))
+    assert counter.count == 0
