@@ -59,8 +59,7 @@ async def read_content(store: Store, known: dict[bytes, Topic], acknowledged: in
 
 
 def _filled(topic: Topic, stored: _StoredTopic) -> Topic:
-    topic.id = stored.id
-    topic.partitions = stored.partitions
+    topic.fill(stored.id, stored.partitions)
     return topic
 
 

@@ -49,7 +49,19 @@ class Topic:
         self.id: int | None = None
         self.fault: MiniqueueError | None = None
         self.is_loading = False
-        self.partitions = [Partition(0, {DEFAULT_GROUP: GroupCursor(CursorState(), 0, {}, is_new=True)})]
+        self._replace([Partition(0, {DEFAULT_GROUP: GroupCursor(CursorState(), 0, {}, is_new=True)})])
+
+    def fill(self, topic_id: int, partitions: list[Partition]) -> None:
+        """Become the topic that a store holds, after `clear`; keep who waits."""
+        self.id = topic_id
+        self._replace(partitions)
+
+    def _replace(self, partitions: list[Partition]) -> None:
+        """Count receipts on: one of a lease that has ended must not name a message that is handed out later."""
+        next_receipt = max((cursor.next_receipt for cursor in self.cursors), default=1)
+        self.partitions = partitions
+        for cursor in self.cursors:
+            cursor.next_receipt = next_receipt
 
     @property
     def cursors(self) -> list[GroupCursor]:

@@ -92,12 +92,12 @@ class GroupCursor:
         self.leased_count = 0
         self.blocked_on: Range | None = None
         self.changes = Changes()
+        self.next_receipt = 1
         self._serial = state.serial
         self._bitmaps = bitmaps
         self._open: dict[int, ChunkProgress] = {}  # chunks handed out in part and not yet finished, oldest first
         self._reading: ChunkProgress | None = None
         self._leases: dict[int, Lease] = {}
-        self._next_receipt = 1
 
     # --- looking ----------------------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class GroupCursor:
             self.blocked_on = place
             return None
         order, record = window.take()
-        return self._grant(RecordLease(self._next_receipt, record, place, order))
+        return self._grant(RecordLease(self.next_receipt, record, place, order))
 
     def _take_from_log(self, max_count: int) -> Lease | None:
         progress = self._reading
@@ -172,7 +172,7 @@ class GroupCursor:
         start, stop = progress.take(max_count)
         chunk = progress.chunk
         self.read_seq = chunk.first_seq + stop if progress.runs else self.gaps.end_of(chunk.end_seq)
-        return self._grant(ChunkLease(self._next_receipt, progress, start, stop - start))
+        return self._grant(ChunkLease(self.next_receipt, progress, start, stop - start))
 
     def _open_next_chunk(self) -> ChunkProgress | None:
         if not len(self.log):
@@ -185,7 +185,7 @@ class GroupCursor:
 
     def _grant(self, lease: Lease) -> Lease:
         self._leases[lease.receipt] = lease
-        self._next_receipt += lease.count
+        self.next_receipt += lease.count
         self.leased_count += lease.count
         return lease
 

@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from miniqueue.errors import InvalidPrefetchError, MessageOutstandingError, NothingOutstandingError, UnknownReceiptError
+from miniqueue.errors import (
+    InvalidPrefetchError,
+    MessageOutstandingError,
+    NothingOutstandingError,
+    OutcomeUnknownError,
+    UnknownReceiptError,
+)
 from tests.broker.support import run
 from tests.fakes import settle_down
 
@@ -139,6 +145,39 @@ def test_receipts_of_a_deleted_topic_never_settle_new_messages(receipts):
         consumer.consumer.close()
         await settle_down()
         assert await world.drain(b"t") == [b"x", b"y", b"z"]
+
+    run(body)
+
+
+def test_a_late_receipt_of_a_deleted_topic_names_no_message_that_came_after_it():
+    async def body(world):
+        await world.publish(b"t", b"old")
+        consumer = Prefetching(world).start()
+        await world.broker.delete_topic(b"t")
+        await world.publish(b"t", b"new")
+        assert consumer.got == {1: b"old", 2: b"new"}
+        with pytest.raises(UnknownReceiptError):
+            consumer.consumer.ack([1])
+        assert consumer.consumer.room == 2
+        consumer.consumer.close()
+        assert await world.drain(b"t") == [b"new"]
+
+    run(body)
+
+
+def test_a_late_receipt_from_before_a_fault_names_no_message_that_came_after_it():
+    async def body(world):
+        await world.publish(b"t", b"a", b"b")
+        consumer = Prefetching(world).start()
+        world.store.fail_writes = {2}
+        with pytest.raises(OutcomeUnknownError):
+            await world.publish(b"t", b"c")
+        await settle_down()
+        assert consumer.got == {1: b"a", 2: b"b", 3: b"a"}
+        with pytest.raises(UnknownReceiptError):
+            consumer.consumer.ack([1, 2])
+        consumer.consumer.close()
+        assert await world.drain(b"t") == [b"a", b"b"]
 
     run(body)
 
