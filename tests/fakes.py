@@ -151,6 +151,7 @@ class FakeTransport:
         self.written = b""
         self.is_closed = False
         self.is_lost = False
+        self.high_water_bytes: int | None = None  # of what was written and not taken, where the peer counts as slow
         self._is_reading = True
 
     def get_extra_info(self, name: str) -> object:
@@ -159,6 +160,8 @@ class FakeTransport:
     def write(self, data: bytes) -> None:
         assert not self.is_lost, "uvloop raises here"
         self.written += data
+        if self.high_water_bytes is not None and len(self.written) > self.high_water_bytes:
+            self.protocol.pause_writing()
 
     def take(self) -> bytes:
         """Return what was written since the last call."""

@@ -1,19 +1,20 @@
 """A consumer of a topic's default group, over whatever protocol."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.holding import Holding
 from miniqueue.core.lease import Lease
-from miniqueue.core.receipts import runs
 from miniqueue.errors import MessageOutstandingError, MiniqueueError, NothingOutstandingError, UnknownReceiptError
 
 if TYPE_CHECKING:
     from miniqueue.broker.dispatcher import Dispatcher
 
-Held: TypeAlias = tuple[GroupCursor, Lease]
+#: A consumer that holds this much is given no more: what it has not read yet waits in our memory.
+MAX_HELD_BYTES = 4 << 20
 
 
 class Consumer:
@@ -30,7 +31,7 @@ class Consumer:
     `close` returns what is held to the front of the topic.
     """
 
-    __slots__ = ("_dispatcher", "_held", "_is_closed", "deliver", "fail", "room", "topic")
+    __slots__ = ("_dispatcher", "_holding", "_is_closed", "_prefetch", "deliver", "fail", "topic")
 
     def __init__(
         self,
@@ -41,18 +42,23 @@ class Consumer:
         prefetch: int,
     ) -> None:
         self._dispatcher = dispatcher
-        self._held: dict[int, Held] = {}  # by first receipt
+        self._holding = Holding()
+        self._prefetch = prefetch
         self._is_closed = False
         self.topic = topic
         self.deliver = deliver
         self.fail = fail
-        self.room = prefetch
         topic.consumer_count += 1
 
     @property
     def is_waiting(self) -> bool:
         """Whether the next message of the topic may go to this consumer."""
         return self in self.topic.waiters
+
+    @property
+    def room(self) -> int:
+        """How many more messages this consumer may hold."""
+        return self._prefetch - self._holding.count if self._holding.size_bytes < MAX_HELD_BYTES else 0
 
     def request(self) -> None:
         """Ask for the first messages.
@@ -61,7 +67,7 @@ class Consumer:
           MessageOutstandingError: some are held, or have been asked for.
           StorageError: the topic cannot be read.
         """
-        if self._held or self.is_waiting:
+        if self._holding.count or self.is_waiting:
             raise MessageOutstandingError
         self._dispatcher.serve(self)
 
@@ -106,14 +112,12 @@ class Consumer:
         self._is_closed = True
         self.topic.waiters.pop(self, None)
         self.topic.consumer_count -= 1
-        self.room = 0  # who closes it may be in the middle of a command, and ask once more
-        held, self._held = self._held, {}
-        self._dispatcher.left(self.topic, [held[receipt] for receipt in sorted(held, reverse=True)])
+        self._prefetch = 0  # who closes it may be in the middle of a command, and ask once more
+        self._dispatcher.left(self.topic, self._holding.take_all()[::-1])
 
     def hold(self, cursor: GroupCursor, lease: Lease) -> None:
         """Take over a lease; the dispatcher calls this, and `deliver` after it."""
-        self._held[lease.receipt] = cursor, lease
-        self.room -= lease.count
+        self._holding.add(cursor, lease)
 
     def _settle(
         self,
@@ -123,7 +127,7 @@ class Consumer:
         is_returned: bool = True,
         is_to_front: bool = False,
     ) -> None:
-        held = [self._release_one()] if receipts is None else list(self._release(receipts))
+        held = [self._holding.take_only()] if receipts is None else list(self._holding.take(receipts))
         settled_count = 0
         for cursor, lease in reversed(held) if is_to_front else held:
             try:
@@ -137,47 +141,3 @@ class Consumer:
             raise NothingOutstandingError
         if receipts is not None and settled_count < len(receipts):
             raise UnknownReceiptError(len(receipts) - settled_count, len(receipts))
-
-    def _release_one(self) -> Held:
-        if not self._held:
-            raise NothingOutstandingError
-        _, held = self._held.popitem()
-        self.room += held[1].count
-        return held
-
-    def _release(self, receipts: Sequence[int]) -> Iterator[Held]:
-        """Yield leases of exactly the messages named, as far as they are held."""
-        for start, stop in runs(receipts):
-            receipt = start
-            while receipt < stop:
-                found = self._find(receipt)
-                if found is None:
-                    receipt += 1
-                    continue
-                end = min(stop, found[1].receipt + found[1].count)
-                yield self._cut_out(found, receipt, end)
-                receipt = end
-
-    def _find(self, receipt: int) -> Held | None:
-        """Return the lease that a receipt belongs to: mostly its first, for messages are settled in order."""
-        held = self._held.get(receipt)
-        if held is not None:
-            return held
-        for held in self._held.values():
-            if held[1].receipt <= receipt < held[1].receipt + held[1].count:
-                return held
-        return None
-
-    def _cut_out(self, held: Held, receipt: int, end_receipt: int) -> Held:
-        cursor, lease = held
-        del self._held[lease.receipt]
-        self.room += end_receipt - receipt
-        if (receipt, end_receipt) == (lease.receipt, lease.receipt + lease.count):
-            return held
-        try:
-            wanted, others = cursor.split(lease, receipt, end_receipt)
-        except NothingOutstandingError:
-            self.room += lease.count - (end_receipt - receipt)  # it ended with its topic, all of it
-            return held
-        self._held |= {other.receipt: (cursor, other) for other in others}
-        return cursor, wanted

@@ -53,7 +53,7 @@ class Dispatcher:
     def _fill(self, consumer: Consumer) -> list[Lease]:
         """Let `consumer` hold what there is, as far as it has room; return that."""
         leases: list[Lease] = []
-        while consumer.room and (taken := consumer.topic.take(consumer.room, self._horizon_ms)) is not None:
+        while (room := consumer.room) and (taken := consumer.topic.take(room, self._horizon_ms)) is not None:
             consumer.hold(*taken)
             leases.append(taken[1])
         return leases

@@ -83,6 +83,11 @@ class Lease:
         """The messages, in the order of their receipts."""
         raise NotImplementedError
 
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the messages."""
+        return sum(map(len, self.payloads))
+
     def records(self) -> list[Record]:
         """Return the messages as records, for when they come back."""
         raise NotImplementedError

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from miniqueue.broker.consumer import MAX_HELD_BYTES
 from miniqueue.errors import (
     InvalidPrefetchError,
     MessageOutstandingError,
@@ -191,6 +192,45 @@ def test_room_comes_back_after_the_topic_was_deleted():
             with pytest.raises(UnknownReceiptError):
                 consumer.consumer.ack(receipts)
         assert consumer.consumer.room == 3
+
+    run(body)
+
+
+def test_an_old_receipt_never_names_a_message_of_the_next_topic_of_that_name():
+    async def body(world):
+        await world.publish(b"t", b"a")
+        consumer = Prefetching(world).start()  # holds one, has room for more
+        await world.broker.delete_topic(b"t")
+        await world.publish(b"t", b"x")
+        with pytest.raises(UnknownReceiptError):
+            consumer.consumer.ack([1])
+        assert consumer.got == {1: b"a", 2: b"x"}
+        consumer.consumer.ack([2])
+
+    run(body)
+
+
+def test_what_a_consumer_holds_is_bounded_in_bytes():
+    async def body(world):
+        payload = bytes(MAX_HELD_BYTES // 2)
+        for _ in range(4):
+            await world.publish(b"t", payload)
+        consumer = Prefetching(world, prefetch=100).start()
+        assert (sorted(consumer.got), consumer.consumer.room) == ([1, 2], 0)
+        consumer.settle("ack", 1)
+        assert sorted(consumer.got) == [1, 2, 3]
+
+    run(body, max_message_bytes=MAX_HELD_BYTES)
+
+
+def test_unknown_receipts_are_told_without_looking_at_each_lease():
+    async def body(world):
+        for n in range(50):
+            await world.publish(b"t", b"%d" % n)
+        consumer = Prefetching(world, prefetch=50).start()
+        with pytest.raises(UnknownReceiptError, match="99950 of 100000"):
+            consumer.consumer.ack(list(range(1, 100_001)))
+        assert consumer.consumer.room == 50
 
     run(body)
 

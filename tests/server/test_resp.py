@@ -1,5 +1,7 @@
 """RESP connections: every command, replies in order round a pending commit, streams, back-pressure and closing."""
 
+import asyncio
+
 import pytest
 
 from miniqueue.errors import StorageError
@@ -589,3 +591,55 @@ def test_one_message_that_is_too_large_keeps_all_from_being_published():
         assert world.broker.topics() == []
 
     serve(body, max_message_bytes=10)
+
+
+# --- a peer that does not read its replies ----------------------------------------------------------------------
+
+
+def test_replies_wait_for_a_peer_that_does_not_read_and_none_is_lost():
+    async def body(world, server, client):
+        for n in range(100):
+            await world.publish(b"topic-%03d" % n + b"x" * 200, b"x")
+        client.transport.high_water_bytes = 1
+        client.connection.data_received(command(b"TOPICS") * 500 + command(b"ECHO", b"last"))
+        await settle_down()
+        written = client.transport.take()
+        assert len(written) < 2 * resp.MAX_UNSENT_BYTES
+        assert not client.transport.is_reading()
+        client.transport.high_water_bytes = None
+        client.connection.resume_writing()
+        await settle_down()
+        written += client.transport.take()
+        assert (written.count(b"*100\r\n"), written[-10:]) == (500, b"$4\r\nlast\r\n")
+        assert client.transport.is_reading()
+
+    serve(body)
+
+
+def test_bytes_that_are_no_command_are_refused_only_after_what_was_postponed():
+    async def body(world, server, client):
+        client.transport.high_water_bytes = 1
+        client.connection.data_received(command(b"ECHO", b"x" * 10_000) * 200 + b"%1\r\n")
+        await settle_down()
+        assert b"-ERR" not in client.transport.take()
+        client.transport.high_water_bytes = None
+        client.connection.resume_writing()
+        await settle_down()
+        assert client.transport.take().splitlines()[-1].startswith(b"-ERR Protocol error")
+
+    serve(body)
+
+
+def test_replies_behind_a_commit_are_bounded_too():
+    async def body(world, server, client):
+        world.store.may_write = asyncio.Event()
+        client.connection.data_received(command(b"PUBLISH", b"t", b"x") + command(b"ECHO", b"x" * 10_000) * 500)
+        await settle_down()
+        assert (client.transport.take(), client.transport.is_reading()) == (b"", False)
+        assert client.connection._unsent_bytes < 2 * resp.MAX_UNSENT_BYTES
+        world.store.may_write.set()
+        await settle_down()
+        assert client.transport.take().count(b"$10000\r\n") == 500
+        assert client.transport.is_reading()
+
+    serve(body)

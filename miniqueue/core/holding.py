@@ -1,0 +1,85 @@
+"""What one consumer holds: leases, found by the receipts of their messages."""
+
+from bisect import bisect_right, insort
+from collections.abc import Iterator, Sequence
+
+from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.lease import Lease
+from miniqueue.core.receipts import runs
+from miniqueue.errors import NothingOutstandingError
+
+#: A lease with the cursor that gave it.
+Held = tuple[GroupCursor, Lease]
+
+
+class Holding:
+    """Leases with receipts that do not overlap.
+
+    Attributes:
+      count: messages held.
+      size_bytes: of their payloads.
+    """
+
+    __slots__ = ("_held", "_starts", "count", "size_bytes")
+
+    def __init__(self) -> None:
+        self._held: dict[int, Held] = {}  # by first receipt
+        self._starts: list[int] = []  # the same first receipts, sorted
+        self.count = 0
+        self.size_bytes = 0
+
+    def add(self, cursor: GroupCursor, lease: Lease) -> None:
+        """Hold a lease."""
+        self._held[lease.receipt] = cursor, lease
+        insort(self._starts, lease.receipt)
+        self.count += lease.count
+        self.size_bytes += lease.size_bytes
+
+    def take_only(self) -> Held:
+        """Give up the one lease held; raises NothingOutstandingError when there is none."""
+        if not self._starts:
+            raise NothingOutstandingError
+        return self._remove(0)
+
+    def take_all(self) -> list[Held]:
+        """Give up every lease, in the order of their receipts."""
+        return [self._remove(0) for _ in range(len(self._starts))]
+
+    def take(self, receipts: Sequence[int]) -> Iterator[Held]:
+        """Give up leases of exactly the messages named, in their order, as far as they are held."""
+        for start, stop in runs(receipts):
+            receipt = start
+            while receipt < stop:
+                index = bisect_right(self._starts, receipt) - 1
+                end = self._end(index)
+                if receipt < end:
+                    end = min(end, stop)
+                    yield self._cut_out(index, receipt, end)
+                    receipt = end
+                else:  # nobody's, like all up to the next lease
+                    following = self._starts[index + 1] if index + 1 < len(self._starts) else stop
+                    receipt = min(following, stop)
+
+    def _end(self, index: int) -> int:
+        if index < 0:
+            return 0
+        lease = self._held[self._starts[index]][1]
+        return lease.receipt + lease.count
+
+    def _remove(self, index: int) -> Held:
+        held = self._held.pop(self._starts.pop(index))
+        self.count -= held[1].count
+        self.size_bytes -= held[1].size_bytes
+        return held
+
+    def _cut_out(self, index: int, receipt: int, end_receipt: int) -> Held:
+        cursor, lease = self._remove(index)
+        if (receipt, end_receipt) == (lease.receipt, lease.receipt + lease.count):
+            return cursor, lease
+        try:
+            wanted, others = cursor.split(lease, receipt, end_receipt)
+        except NothingOutstandingError:
+            return cursor, lease  # it ended with its topic, all of it; whoever settles it finds out
+        for other in others:
+            self.add(cursor, other)
+        return cursor, wanted
