@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from miniqueue.core.cursor import CursorState, GroupCursor
 from miniqueue.core.lease import Lease
 from miniqueue.core.partition import DEFAULT_GROUP, Partition
-from miniqueue.core.receipts import Receipts
 from miniqueue.errors import MiniqueueError
 
 if TYPE_CHECKING:
@@ -34,14 +33,13 @@ class Topic:
     that does not exist yet, and go on waiting when it is deleted. `fault` is what makes it unreadable, if anything.
     """
 
-    __slots__ = ("_receipts", "consumer_count", "fault", "id", "is_loading", "name", "partitions", "waiters")
+    __slots__ = ("consumer_count", "fault", "id", "is_loading", "name", "partitions", "waiters")
 
     def __init__(self, name: bytes) -> None:
         self.name = name
         self.waiters: OrderedDict[Consumer, None] = OrderedDict()
         self.consumer_count = 0
         self.partitions: list[Partition] = []
-        self._receipts = Receipts()
         self.clear()
 
     def clear(self) -> None:

@@ -7,21 +7,6 @@ from miniqueue.errors import UnknownReceiptError
 _MAX_DIGITS = 19
 
 
-class Receipts:
-    """Hands out receipts, each number once; what is named by an old one is never something new."""
-
-    __slots__ = ("_next",)
-
-    def __init__(self) -> None:
-        self._next = 1
-
-    def take(self, count: int) -> int:
-        """Return the first of `count` consecutive numbers."""
-        first = self._next
-        self._next = first + count
-        return first
-
-
 def parse_receipts(words: Sequence[bytes]) -> list[int]:
     """Return the numbers that `words` say; raises UnknownReceiptError when one is no number."""
     if not words or not all(map(bytes.isdigit, words)) or max(map(len, words)) > _MAX_DIGITS:

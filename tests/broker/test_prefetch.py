@@ -196,20 +196,6 @@ def test_room_comes_back_after_the_topic_was_deleted():
     run(body)
 
 
-def test_an_old_receipt_never_names_a_message_of_the_next_topic_of_that_name():
-    async def body(world):
-        await world.publish(b"t", b"a")
-        consumer = Prefetching(world).start()  # holds one, has room for more
-        await world.broker.delete_topic(b"t")
-        await world.publish(b"t", b"x")
-        with pytest.raises(UnknownReceiptError):
-            consumer.consumer.ack([1])
-        assert consumer.got == {1: b"a", 2: b"x"}
-        consumer.consumer.ack([2])
-
-    run(body)
-
-
 def test_what_a_consumer_holds_is_bounded_in_bytes():
     async def body(world):
         payload = bytes(MAX_HELD_BYTES // 2)
