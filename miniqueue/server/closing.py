@@ -5,6 +5,9 @@ and does not read it held the process for half a minute after SIGTERM. Like `h2g
 replaces a name in a module of Hypercorn. Knows neither HTTP nor the applications.
 """
 
+import asyncio
+from contextlib import suppress
+
 from hypercorn.asyncio import run
 from hypercorn.asyncio.tcp_server import TCPServer
 
@@ -19,6 +22,15 @@ def install() -> None:
 
 class GuardedConnection(TCPServer):
     """A connection that is cut off when closing it takes too long."""
+
+    async def run(self) -> None:
+        """Serve it to its end.
+
+        A stop that has waited long enough cancels this. It ends in good order then: Python 3.11 would log a
+        connection that was cancelled as an error.
+        """
+        with suppress(asyncio.CancelledError):
+            await super().run()
 
     async def _close(self) -> None:
         self._cut_off_later()

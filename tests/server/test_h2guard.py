@@ -201,6 +201,23 @@ def test_requests_that_never_end_are_broken_off_at_shutdown(certificates, monkey
     asyncio.run(scenario())
 
 
+def test_requests_that_are_broken_off_at_shutdown_are_no_errors(certificates, monkeypatch):
+    monkeypatch.setattr(listening._QueueConfig, "graceful_timeout", 0.05)
+    problems = []
+
+    async def scenario():
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context))
+        async with serving(certificates, Endpoint(never_answer)) as served:
+            stream = await served.begin("/")
+            stream.write(b"the first part")
+            await eventually(lambda: served.app.inside == 1)
+            await served.stop()
+        await settle_down()
+
+    asyncio.run(scenario())
+    assert problems == []
+
+
 def test_replies_that_are_ready_together_are_written_together(certificates, monkeypatch):
     written = []
     protocol_send = TCPServer.protocol_send
