@@ -122,6 +122,20 @@ def test_an_unknown_receipt_is_an_error_and_the_others_are_settled():
     run(body)
 
 
+@pytest.mark.timeout(10)
+def test_many_unknown_receipts_do_not_look_at_every_lease():
+    async def body(world):
+        await world.publish(b"t", *(b"%d" % n for n in range(8000)))
+        consumer = Prefetching(world, prefetch=8000).start()
+        consumer.consumer.ack(list(range(1, 8001, 2)))  # leaves 4000 leases
+        with pytest.raises(UnknownReceiptError, match="100000 of 100000 receipts"):
+            consumer.consumer.ack(list(range(10**9, 10**9 + 200_000, 2)))
+        consumer.consumer.ack(list(range(8000, 0, -2)))
+        assert consumer.consumer.room == 8000
+
+    run(body)
+
+
 def test_a_receipt_of_another_consumer_is_unknown():
     async def body(world):
         await world.publish(b"t", b"a", b"b")
