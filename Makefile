@@ -1,7 +1,7 @@
 # `make` lists the targets. Everything runs in .venv, which is made when it is missing or pyproject.toml is newer.
 
 PYTHON ?= python3
-EXTRAS ?= dev,client
+EXTRAS ?= dev,client,granian
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,7 +17,7 @@ COVERED_PERCENT := 95
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-install: $(INSTALLED) ## make .venv with miniqueue and its tools in it (EXTRAS=dev,client,spark for all)
+install: $(INSTALLED) ## make .venv with miniqueue and its tools in it (EXTRAS=dev,client,granian,spark for all)
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -15,7 +15,7 @@ from miniqueue.broker import Broker
 from miniqueue.client import Client, connect
 from miniqueue.client.stream import Stream
 from miniqueue.server.http import HttpApp
-from miniqueue.server.listening import listen, serve_https
+from miniqueue.server.listening import ServeHttps, listen, serve_https
 from miniqueue.server.security import Certificates, ensure_certificates
 from tests.fakes import FaultyStore, ManualClock, broker_on
 
@@ -72,7 +72,7 @@ def make_certificates(directory: Path) -> Certificates:
 
 @asynccontextmanager
 async def serving(
-    certificates: Certificates, app: ASGIApp | None = None, **broker_options: object
+    certificates: Certificates, app: ASGIApp | None = None, *, serve: ServeHttps = serve_https, **broker_options: object
 ) -> AsyncIterator[Served]:
     """Serve `app`, or the real one, while the block runs."""
     store, clock = FaultyStore(), ManualClock()
@@ -82,7 +82,7 @@ async def serving(
     listener = listen("127.0.0.1", 0)
     served.port = listener.getsockname()[1]
     served.server = asyncio.create_task(
-        serve_https(served.app, listener, certificates.cert, certificates.key, served.shutdown.wait)
+        serve(served.app, listener, certificates.cert, certificates.key, served.shutdown.wait)
     )
     with structlog.testing.capture_logs() as logged:
         try:

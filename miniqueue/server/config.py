@@ -39,6 +39,7 @@ class Config:
     sync_interval_seconds: float
     storage: Literal["leveldb", "memory"]
     max_message_bytes: int
+    http_server: Literal["hypercorn", "granian"]
     config_file: Path | None
 
     @property

@@ -9,8 +9,9 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
+from typing import TypeAlias
 
 import structlog
 from hypercorn.asyncio import serve
@@ -21,6 +22,11 @@ from starlette.types import ASGIApp
 from miniqueue.errors import ListenError
 from miniqueue.server import closing, h2guard
 from miniqueue.server.security import server_tls_context
+
+#: `serve_https` here, and its like for another server.
+ServeHttps: TypeAlias = Callable[
+    [ASGIApp, socket.socket, Path, Path, Callable[[], Awaitable[object]]], Coroutine[None, None, None]
+]
 
 BACKLOG = 1024
 KEEP_ALIVE_SECONDS = 75.0

@@ -18,11 +18,11 @@ import uvloop
 
 from miniqueue import __version__
 from miniqueue.broker import Broker, SystemClock
-from miniqueue.errors import InternalError, StoreFailedError
+from miniqueue.errors import InternalError, MiniqueueError, StoreFailedError
 from miniqueue.server import logs
 from miniqueue.server.config import Config
 from miniqueue.server.http import HttpApp
-from miniqueue.server.listening import listen, serve_https, serve_plain
+from miniqueue.server.listening import ServeHttps, listen, serve_https, serve_plain
 from miniqueue.server.monitor import MonitorApp
 from miniqueue.server.resp import RespServer
 from miniqueue.server.security import Certificates, ensure_certificates
@@ -111,6 +111,7 @@ class _Listeners:
 
     def __init__(self, config: Config, certificates: Certificates, broker: Broker) -> None:
         self._certificates = certificates
+        self._serve_https = _http_server(config)
         self._broker = broker
         self._http = HttpApp(broker)
         self._resp = RespServer(broker, _shown_parameters(config))
@@ -125,7 +126,9 @@ class _Listeners:
         listener = await loop.create_server(self._resp, sock=resp)
         serving = [
             asyncio.create_task(
-                serve_https(self._http, https, self._certificates.cert, self._certificates.key, self._stopping.wait)
+                self._serve_https(
+                    self._http, https, self._certificates.cert, self._certificates.key, self._stopping.wait
+                )
             ),
             asyncio.create_task(serve_plain(MonitorApp(self._broker), plain, self._stopping.wait)),
         ]
@@ -144,7 +147,7 @@ class _Listeners:
             raise InternalError("a listener ended by itself; the log says why")
 
     async def _drain(self, serving: list[asyncio.Task[None]]) -> None:
-        """Let every stream end and its lease return, but not for ever."""
+        """Let every stream end and its lease return, but not for ever; raises why a listener could not serve."""
         log.info("stopping")
         self._stopping.set()
         self._resp.drain()
@@ -153,9 +156,21 @@ class _Listeners:
         for task in hanging:
             log.warning("a listener did not stop in time", seconds=STOP_SECONDS)
             task.cancel()
-        for outcome in await asyncio.gather(*serving, return_exceptions=True):
+        outcomes = await asyncio.gather(*serving, return_exceptions=True)
+        for outcome in outcomes:
             if isinstance(outcome, Exception):
                 log.error("a listener failed", error=repr(outcome))
+        for outcome in outcomes:
+            if isinstance(outcome, MiniqueueError):
+                raise outcome
+
+
+def _http_server(config: Config) -> ServeHttps:
+    if config.http_server == "hypercorn":
+        return serve_https
+    from miniqueue.server import granian_server  # noqa: PLC0415 - an extra, which may be missing
+
+    return granian_server.serve_https
 
 
 def _shown_parameters(config: Config) -> dict[str, str]:

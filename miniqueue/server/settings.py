@@ -17,6 +17,7 @@ from miniqueue.server.durations import parse_positive_duration
 from miniqueue.server.values import (
     one_of,
     parse_host,
+    parse_http_server,
     parse_level,
     parse_optional_path,
     parse_path,
@@ -122,6 +123,14 @@ SETTINGS = (
         parse_size,
         "size",
         "largest message accepted, such as 65536, 64KiB or 1MB",
+    ),
+    Setting(
+        "http-server",
+        "http_server",
+        "hypercorn",
+        parse_http_server,
+        "name",
+        "what serves the HTTP port: hypercorn, or granian, which is faster and an extra",
     ),
     Setting("config", "config_file", "", parse_optional_path, "file", "TOML file with settings"),
 )

@@ -6,9 +6,12 @@ says what is wanted. It knows neither the setting nor where the text came from; 
 
 import re
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from miniqueue.errors import ConfigError
+
+GRANIAN_VERSION = "2.8.7"
 
 _SIZE = re.compile(r"([0-9]{1,12})(|KB|MB|GB|KiB|MiB|GiB)")
 _BYTES = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -68,6 +71,25 @@ def parse_level(text: str) -> str:
     if text not in levels:
         raise ConfigError([f"invalid log level, see -h; want one of {', '.join(levels)}"])
     return text
+
+
+def parse_http_server(text: str) -> str:
+    """Return the name of an HTTP server that is installed.
+
+    Granian is an extra, and is embedded by means that it does not promise, so it must be the version of the extra.
+    """
+    name = one_of("hypercorn", "granian")(text)
+    if name == "granian" and (found := _installed("granian")) != GRANIAN_VERSION:
+        hint = "install the extra: pip install 'miniqueue[granian]'"
+        raise ConfigError([f"want version {GRANIAN_VERSION} of granian, found {found or 'none'}; {hint}"])
+    return name
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def one_of(*choices: str) -> Callable[[str], str]:

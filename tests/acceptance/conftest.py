@@ -25,10 +25,17 @@ def trust(tmp_path_factory: pytest.TempPathFactory) -> Trust:
 
 
 @pytest.fixture(scope="module")
-def broker(trust: Trust, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def http_server(request: pytest.FixtureRequest) -> str:
+    """What serves HTTP; see `on_both_http_servers`."""
+    return getattr(request, "param", "hypercorn")
+
+
+@pytest.fixture(scope="module")
+def broker(trust: Trust, tmp_path_factory: pytest.TempPathFactory, http_server: str) -> Iterator[BrokerProcess]:
     """One broker for the tests of a module; after them it must stop in good order."""
     directory = tmp_path_factory.mktemp("broker")
-    process = BrokerProcess([*FREE_PORTS, *trust.flags, "-period", "50ms"], cwd=directory)
+    flags = ["-period", "50ms", "-http-server", http_server]
+    process = BrokerProcess([*FREE_PORTS, *trust.flags, *flags], cwd=directory)
     try:
         yield process.wait_until_ready()
         assert process.is_alive()

@@ -15,6 +15,7 @@ from urllib.request import urlopen
 START_SECONDS = 30
 #: What the broker promises for a stop with everything open.
 STOP_SECONDS = 10
+HTTP_SERVERS = ("hypercorn", "granian")
 FREE_PORTS = ("-port", "0", "-resp-port", "0", "-monitor-port", "0")
 
 

@@ -8,9 +8,9 @@ import pytest
 from tests.acceptance.counts import counts
 from tests.acceptance.curl import Curl
 from tests.acceptance.process import BrokerProcess, Trust
-from tests.acceptance.tools import needs
+from tests.acceptance.tools import needs, on_both_http_servers
 
-pytestmark = [pytest.mark.acceptance, needs("curl")]
+pytestmark = [pytest.mark.acceptance, needs("curl"), on_both_http_servers]
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 
 from tests.acceptance.counts import counts
 from tests.acceptance.process import BrokerProcess
-from tests.acceptance.tools import needs
+from tests.acceptance.tools import needs, on_both_http_servers
 
-pytestmark = [pytest.mark.acceptance, needs("h2load")]
+pytestmark = [pytest.mark.acceptance, needs("h2load"), on_both_http_servers]
 
 
 def test_every_publish_is_answered_and_counted(broker: BrokerProcess, topic: str, tmp_path: Path):

@@ -9,6 +9,8 @@ from typing import IO
 
 import pytest
 
+from tests.acceptance.process import HTTP_SERVERS
+
 #: Longer than anything here takes; a program that hangs is killed then, and its test fails.
 MAX_SECONDS = 20
 
@@ -17,6 +19,10 @@ def needs(*programs: str) -> pytest.MarkDecorator:
     """Return a mark that skips a test unless all `programs` are installed."""
     missing = [program for program in programs if shutil.which(program) is None]
     return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
+
+
+#: Marks tests of a broker that are to hold whatever serves HTTP.
+on_both_http_servers = pytest.mark.parametrize("http_server", HTTP_SERVERS, indirect=True, scope="module")
 
 
 def run(command: Sequence[str], given: bytes = b"") -> bytes:

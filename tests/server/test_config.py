@@ -1,12 +1,15 @@
 """The configuration from its three sources, and every problem in them at once."""
 
 import dataclasses
+import tomllib
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import get_args, get_type_hints
 
 import pytest
 
 from miniqueue.errors import ConfigError
+from miniqueue.server import values
 from miniqueue.server.config import Config, Question, load
 from miniqueue.server.settings import SETTINGS
 
@@ -25,6 +28,7 @@ DEFAULTS = Config(
     sync_interval_seconds=1.0,
     storage="leveldb",
     max_message_bytes=1024 * 1024,
+    http_server="hypercorn",
     config_file=None,
 )
 
@@ -127,6 +131,7 @@ VARIABLES = {
     "MINIQUEUE_SYNC_INTERVAL": "2s",
     "MINIQUEUE_STORAGE": "memory",
     "MINIQUEUE_MAX_MESSAGE_SIZE": "3KiB",
+    "MINIQUEUE_HTTP_SERVER": "granian",
     "MINIQUEUE_CONFIG": "",
 }
 VARIABLES_CONFIG = Config(
@@ -144,6 +149,7 @@ VARIABLES_CONFIG = Config(
     sync_interval_seconds=2.0,
     storage="memory",
     max_message_bytes=3072,
+    http_server="granian",
     config_file=None,
 )
 
@@ -234,6 +240,7 @@ BAD_FLAGS = [
     (["-max-message-size", "1GiB"], f"flag -max-message-size: '1GiB': {WANT_SIZE}"),
     (["-max-message-size", "9" * 5000], f"flag -max-message-size: '{'9' * 196}...: {WANT_SIZE}"),
     (["-db", ""], "flag -db: '': want a path"),
+    (["-http-server", "nginx"], "flag -http-server: 'nginx': want one of hypercorn, granian"),
     (
         ["-port", "7", "-resp-port", "7"],
         "settings -port and -resp-port: both 7; want a port of its own for each",
@@ -307,6 +314,27 @@ def test_a_bad_text_is_a_problem_even_when_a_better_source_overrides_it():
 
 def test_a_port_that_is_bad_clashes_with_nothing():
     assert len(problems_of(["-resp-port", "x", "-port", "6379"])) == 1
+
+
+@pytest.mark.parametrize("found", ["none", "0.1.0"])
+def test_an_http_server_that_is_not_installed_is_a_problem_among_others(monkeypatch, found):
+    def version(package):
+        if found == "none":
+            raise PackageNotFoundError(package)
+        return found
+
+    monkeypatch.setattr(values, "version", version)
+    problems = problems_of(["-http-server", "granian", "-port", "x"])
+    assert problems == [
+        f"flag -http-server: 'granian': want version {values.GRANIAN_VERSION} of granian, found {found}; "
+        "install the extra: pip install 'miniqueue[granian]'",
+        f"flag -port: 'x': {WANT_PORT}",
+    ]
+
+
+def test_the_extra_installs_the_version_that_the_server_wants():
+    extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert extras["optional-dependencies"]["granian"] == [f"granian=={values.GRANIAN_VERSION}"]
 
 
 def test_certificates_are_ours_to_make_only_at_their_default_places():
