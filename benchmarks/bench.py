@@ -25,26 +25,29 @@ class Bench:
       folder: where stores are made.
       seconds: for how long a rate is measured.
       scale: factor of the counts that stand in the scenarios.
-      commands: the latest command of each program, for the report; ports and folders are left out.
+      commands: the latest command of each load program, for the report; ports and folders are left out.
+      servers: the same of the servers.
     """
 
     folder: Path
     seconds: float = 1.0
     scale: float = 1.0
     commands: dict[str, str] = field(default_factory=dict)
+    servers: dict[str, str] = field(default_factory=dict)
 
     def count(self, full: int, least: int = 1000) -> int:
         """Return how many of something to do: `full` in a full run."""
         return max(least, int(full * self.scale))
 
     def note(self, command: Sequence[str], *private: str, suffix: str = "") -> None:
-        """Remember a command without the words in `private`, which differ from run to run."""
-        words = ["python" if word == sys.executable else word for word in command]
-        key = " ".join(words[:3]) if words[0] == "python" else words[0]
-        text = shlex.join(words)
-        for word in private:
-            text = text.replace(word, "…")
-        self.commands[key] = text + suffix
+        """Remember the command of a load without the words in `private`, which differ from run to run."""
+        program, text = _shown(command, private)
+        self.commands[program] = text + suffix
+
+    def note_server(self, command: Sequence[str], *private: str) -> None:
+        """Remember the command of a server in the same way."""
+        program, text = _shown(command, private)
+        self.servers[program] = text
 
     def run(self, command: Sequence[str], *private: str, stdin: bytes | None = None) -> str:
         """Run a load to its end and return what it printed; raise MeasurementError when it failed."""
@@ -60,10 +63,21 @@ class Bench:
     def rate(self, load: Callable[[int], float], first: int) -> float:
         """Return the rate of a load that takes a count, as long as `seconds`.
 
-        A load of `first` operations goes before: it warms up the server and tells how many will take that long.
+        A load of `first` operations goes before: it warms up the server and tells how many will take that long. If it
+        has already taken that long itself, it is the one that counts.
         """
         rate = min(load(first), MAX_RATE)
-        return load(max(first, int(rate * self.seconds)))
+        count = int(rate * self.seconds)
+        return load(count) if count > first else rate
+
+
+def _shown(command: Sequence[str], private: Sequence[str]) -> tuple[str, str]:
+    """Return the program, or module, and the whole command as a shell takes it."""
+    words = ["python" if word == sys.executable else word for word in command]
+    text = shlex.join(words)
+    for word in private:
+        text = text.replace(word, "…")
+    return " ".join(words[:3]) if words[0] == "python" else words[0], text
 
 
 def last_line(output: bytes) -> str:

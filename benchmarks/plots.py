@@ -41,7 +41,7 @@ def _published(name: str, title: str, x_title: str, shapes: dict[str, Shape]) ->
 def _stored() -> Plot:
     scenario = backlog.SCENARIOS[0].name
     lines = {
-        f"{queue.name}, {figure}": [
+        f"{queue.name}: {figure}": [
             Point(f"{size:,}", scenario, backlog.title(queue, size), figure) for size in backlog.SIZES[queue]
         ]
         for queue in (MINIQUEUE, REDIS, JETSTREAM)
@@ -97,6 +97,12 @@ def _found(points: list[Point], results: Results) -> list[tuple[str, float, floa
     return found
 
 
+def _is_flat(lines: dict[str, list[tuple[str, float, float, float]]]) -> bool:
+    """Whether all values are so close that powers of ten alone would be few marks on the axis."""
+    values = [middle for found in lines.values() for _, middle, _, _ in found]
+    return max(values) < 20 * min(values)
+
+
 def _draw(plot: Plot, lines: dict[str, list[tuple[str, float, float, float]]], path: Path) -> None:
     import matplotlib  # noqa: PLC0415 - only `--write` needs it
 
@@ -116,6 +122,7 @@ def _draw(plot: Plot, lines: dict[str, list[tuple[str, float, float, float]]], p
     axes.set(title=plot.title, xlabel=plot.x_title, ylabel="messages/s", yscale="log")
     axes.set_xticks(range(len(labels)), labels)
     axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_minor_formatter("{x:,.0f}" if _is_flat(lines) else "")
     axes.grid(visible=True, axis="y", which="both", alpha=0.3)
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize="small", frameon=False)
     figure.savefig(path, metadata={"Date": None})

@@ -85,7 +85,9 @@ def page(scenarios: Sequence[Scenario], results: Results, plots: Iterable[tuple[
     rounds = "1 round" if results.rounds == 1 else f"{results.rounds} rounds"
     parts = [HEAD.format(rounds=rounds)]
     if results.is_quick:
-        parts.append("**This was a quick run, with small counts: it shows that things work, not how fast.**\n")
+        parts.append(
+            "**This was a quick run: counts, also those in names, are a twentieth. The figures say little.**\n"
+        )
     parts += ["## Machine\n", _machine(results), "## Goals\n", _goals(measured, results), "## Plots\n"]
     parts += [f"![{title}]({path})\n" for title, path in plots]
     for group, members in groupby(measured, key=lambda scenario: scenario.group):
@@ -131,14 +133,19 @@ def _absent(scenarios: Sequence[Scenario], results: Results) -> str:
 
 
 def _commands(scenarios: Sequence[Scenario], results: Results) -> str:
-    parts = ["Ports, folders and certificates are left out (…); `<<<` is the last word, from the standard input.\n"]
-    for scenario in scenarios:
-        lines = [
-            f"# {contender}\n" + "\n".join(commands)
-            for contender, commands in results.scenarios[scenario.name].commands.items()
-        ]
-        parts += [f"### {scenario.name}\n", "```sh\n" + "\n".join(lines) + "\n```\n"]
+    measured = [results.scenarios[scenario.name] for scenario in scenarios]
+    servers = dict.fromkeys(line for one in measured for lines in one.servers.values() for line in lines)
+    parts = ["Ports, folders and certificates are left out (…). The servers:\n", _shell(servers)]
+    parts.append("The loads; `<<<` is the last word of the command, from the standard input:\n")
+    for scenario, one in zip(scenarios, measured, strict=True):
+        lines = [f"{line}  # {contender}" for contender, found in one.commands.items() for line in found]
+        summary = f"<details><summary>{scenario.name}</summary>\n"
+        parts.append(f"{summary}\n{_shell(lines)}\n</details>\n")
     return "\n".join(parts)
+
+
+def _shell(lines: Iterable[str]) -> str:
+    return "\n".join(["```sh", *lines, "```"]) + "\n"
 
 
 def _markdown(header: str, lines: Sequence[str]) -> str:

@@ -15,12 +15,14 @@ class Measured:
     Attributes:
       rounds: for each contender and figure, the values of all rounds.
       absent: contenders that could not be measured, and why.
-      commands: what was run for each contender.
+      commands: the loads that were run for each contender.
+      servers: the servers that were run for it.
     """
 
     rounds: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
     commands: dict[str, list[str]] = field(default_factory=dict)
+    servers: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, contender: str, figures: Mapping[str, float]) -> None:
         """Add the figures of one round."""

@@ -27,6 +27,7 @@ def run(scenario: Scenario, bench: Bench, rounds: int, tell: Tell) -> Measured:
                     del ready[contender]
                 else:
                     measured.commands[contender] = list(its_bench.commands.values())
+                    measured.servers[contender] = list(its_bench.servers.values())
     return measured
 
 
@@ -35,7 +36,7 @@ def _prepared(
 ) -> dict[str, tuple[Bench, Measure]]:
     ready = {}
     for contender in scenario.contenders:
-        its_bench = replace(bench, commands={})
+        its_bench = replace(bench, commands={}, servers={})
         tell(f"{scenario.name}: {contender.name}")
         try:
             ready[contender.name] = its_bench, stack.enter_context(_entered(contender, its_bench))

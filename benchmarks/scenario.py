@@ -92,5 +92,5 @@ def started(bench: Bench, queue: Queue, folder: Path | None = None) -> Iterator[
     with TemporaryDirectory(dir=bench.folder, ignore_cleanup_errors=True) as temporary:
         place = folder or Path(temporary)
         with queue.start(place) as server:
-            bench.note(server.command, str(place), *map(str, server.ports.values()))
+            bench.note_server(server.command, str(place), *map(str, server.ports.values()))
             yield server

@@ -25,10 +25,12 @@ SIZES = {
     JETSTREAM: (0, 100_000, 1_000_000),
 }
 PAYLOAD_BYTES = 100
-PUBLISHED = 100_000
+PUBLISHED = 200_000
 CONSUMED = 40_000
-CONSUMERS = {"miniqueue": "subscribe", "redis": "redis", "nats": "nats"}
-PUBLISH, CONSUME = "published/s", "consumed/s"
+ONE_BY_ONE = {"miniqueue": "subscribe", "redis": "redis", "nats": "nats"}
+IN_BATCHES = {"miniqueue": "prefetch", "redis": "redis", "nats": "nats"}
+BATCH = 20
+PUBLISH, CONSUME = "published/s, pipeline 32", "consumed/s, one at a time"
 START, MEMORY = "start-up s", "memory MB"
 
 
@@ -55,9 +57,9 @@ def _work(bench: Bench, queue: Queue, server: Server) -> Figures:
     shape, consumed = Shape(PAYLOAD_BYTES, 32), bench.count(CONSUMED)
     published = queue.publish(bench, server, shape, bench.count(PUBLISHED))
     time.sleep(0.5)  # let what the load left behind settle; all get the same pause
-    rate = loads.consume(bench, server, CONSUMERS[queue.dialect], count=consumed, connections=50)["messages/s"]
-    rest = bench.count(PUBLISHED) - consumed
-    loads.consume(bench, server, CONSUMERS[queue.dialect], count=rest - 50, connections=50)
+    rate = loads.consume(bench, server, ONE_BY_ONE[queue.dialect], count=consumed, connections=50)["messages/s"]
+    rest = bench.count(PUBLISHED) - consumed - 50 * (BATCH + 1)  # what is out when a load ends comes back
+    loads.consume(bench, server, IN_BATCHES[queue.dialect], count=rest, batch=BATCH, connections=50)
     return {PUBLISH: published, CONSUME: rate, START: server.start_seconds, MEMORY: server.memory_mb()}
 
 
@@ -66,7 +68,7 @@ EMPTY, FULL = title(MINIQUEUE, 0), title(MINIQUEUE, SIZES[MINIQUEUE][-1])
 SCENARIOS = (
     Scenario(
         "Backlog",
-        "publish (pipeline 32) and consume (one at a time) beside a backlog of 100 B messages, 50 connections",
+        "backlog of messages of 100 B, 50 connections",
         tuple(_stored(queue, size) for queue, sizes in SIZES.items() for size in reversed(sizes)),
         (
             Goal(PUBLISH, FULL, "at least", 0.9, EMPTY),

@@ -31,7 +31,7 @@ def _noop(connections: int, streams: int) -> Contender:
     def prepare(bench: Bench) -> Iterator[Measure]:
         def measure() -> Figures:
             with servers.noop(certificates.ca.parent) as server:
-                bench.note(server.command, str(server.port), str(certificates.ca.parent))
+                bench.note_server(server.command, str(server.port), str(certificates.ca.parent))
                 return {RATE: _rate(bench, server, "/", connections, streams)}
 
         with started(bench, MINIQUEUE) as certificates:

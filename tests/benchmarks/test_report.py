@@ -16,7 +16,11 @@ SCENARIO = Scenario(
 
 
 def measured() -> Measured:
-    found = Measured(absent={"gone": "gone-server is not installed"}, commands={"ours": ["load -n 5"]})
+    found = Measured(
+        absent={"gone": "gone-server is not installed"},
+        commands={"ours": ["load -n 5"]},
+        servers={"ours": ["serve -p …"]},
+    )
     for ours, theirs in ((1500.4, 1000), (1000, 800), (2000, 1000)):
         found.add("ours", {RATE: ours})
         found.add("theirs", {RATE: theirs})
@@ -57,7 +61,8 @@ def test_the_page_has_the_same_and_the_machine_the_plots_and_the_commands():
         "| publish 10 B | ours | messages/s | 1,500 | (1,000 – 2,000) |  |",
         "|  | theirs | messages/s | 1,000 | (800 – 1,000) | × 1.50 |",
         "| publish 10 B | gone | gone-server is not installed |",
-        "# ours\nload -n 5\n",
+        "```sh\nserve -p …\n```",
+        "```sh\nload -n 5  # ours\n```",
     ):
         assert expected in shown
     assert "quick run" not in shown
