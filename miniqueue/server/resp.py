@@ -201,7 +201,8 @@ class RespConnection(asyncio.Protocol):
         self.wait_for(published.commit, replies.array(ids))
 
     def _add(self, topic: bytes, payloads: list[bytes]) -> Published:
-        refuse_oversized(payloads[:1], self.broker.max_message_bytes)  # one is never part of a longer run
+        if not payloads[0]:  # what was skipped is empty, and never part of a longer run
+            refuse_oversized(payloads, self.broker.max_message_bytes)
         self._uncommitted_bytes += sum(map(len, payloads))
         return self.broker.publish(topic, payloads)
 

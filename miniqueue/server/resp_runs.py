@@ -7,7 +7,9 @@ from miniqueue.wire.resp_parser import Command
 
 def run_of_payloads(commands: list[Command], start: int) -> list[bytes]:
     """Return the payloads of the PUBLISH at `start` and of those right after it for the same topic."""
-    if start == 0 and len(commands) > 1 and (payloads := _payloads_if_all_alike(commands)):
+    if start == len(commands) - 1:
+        return [commands[start][2]]
+    if start == 0 and (payloads := _payloads_if_all_alike(commands)):
         return payloads
     return _payloads_while_alike(commands, start)
 
