@@ -88,8 +88,9 @@ def page(scenarios: Sequence[Scenario], results: Results, plots: Iterable[tuple[
         parts.append(
             "**This was a quick run: counts, also those in names, are a twentieth. The figures say little.**\n"
         )
-    parts += ["## Machine\n", _machine(results), "## Goals\n", _goals(measured, results), "## Plots\n"]
-    parts += [f"![{title}]({path})\n" for title, path in plots]
+    parts += ["## Machine\n", _machine(results), "## Goals\n", _goals(measured, results)]
+    shown = [f"![{title}]({path})\n" for title, path in plots]
+    parts += ["## Plots\n", *shown] if shown else []
     for group, members in groupby(measured, key=lambda scenario: scenario.group):
         listed = list(members)
         parts += [f"## {group}\n", _table(listed, results), _absent(listed, results)]
