@@ -123,19 +123,12 @@ class _Requests:
         self._tasks: set[asyncio.Task[object] | None] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_read = False
-
-        async def receive_and_note() -> Message:
-            nonlocal is_read
-            message = await receive()
-            is_read = not message.get("more_body", False)
-            return message
-
+        body = _Body(scope, receive)
         task = asyncio.current_task()
         self._tasks.add(task)
         try:
-            await self._app(scope, receive_and_note, send)
-            if not is_read:
+            await self._app(scope, body.receive, send)
+            if not body.is_read:
                 await _discard(receive)
         finally:
             self._tasks.discard(task)
@@ -144,6 +137,38 @@ class _Requests:
         """Wait until those are answered who are under way now."""
         if tasks := [task for task in self._tasks if task is not None]:
             await asyncio.wait(tasks, timeout=timeout_seconds)
+
+
+class _Body:
+    """The body of a request, and whether all of it was read.
+
+    Granian tells the end of a body only when it is asked once more, and every answer goes from thread to thread. A
+    request that has told its length needs no such question.
+    """
+
+    __slots__ = ("_receive", "_unread_bytes", "is_read")
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._receive = receive
+        self._unread_bytes = _content_length(scope)
+        self.is_read = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._unread_bytes -= len(message["body"])
+            if self._unread_bytes == 0:
+                message["more_body"] = False
+        self.is_read = not message.get("more_body", False)
+        return message
+
+
+def _content_length(scope: Scope) -> int:
+    """Return how long the body is to be, or -1."""
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            return int(value)
+    return -1
 
 
 async def _discard(receive: Receive) -> None:
