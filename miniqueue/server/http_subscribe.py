@@ -22,6 +22,8 @@ from miniqueue.wire.json_lines import CommandDecoder, encode_deliveries, encode_
 
 #: A client that causes more than this without reading is cut off; a delivery is one line, and one at a time is out.
 MAX_UNSENT_LINES = 1024
+#: The same in bytes: much more than a prefetch holds, and never one line alone, however long.
+MAX_UNSENT_BYTES = 16 << 20
 
 
 class SubscribeEndpoint:
@@ -57,6 +59,7 @@ class Subscription:
         self._consumer = broker.consumer(topic, self._deliver, self._fail, 1 if prefetch is None else prefetch)
         self._decoder = CommandDecoder()
         self._unsent_lines: list[bytes] = []
+        self._unsent_bytes = 0
         self._is_ended = False
         self._has_news = asyncio.Event()
 
@@ -109,7 +112,7 @@ class Subscription:
         while not self._is_ended or self._unsent_lines:
             await self._has_news.wait()
             self._has_news.clear()
-            lines, self._unsent_lines = self._unsent_lines, []
+            lines, self._unsent_lines, self._unsent_bytes = self._unsent_lines, [], 0
             if lines:
                 await send({"type": "http.response.body", "body": b"".join(lines), "more_body": True})
         await send({"type": "http.response.body", "body": b""})
@@ -124,10 +127,11 @@ class Subscription:
         self._put(encode_error(str(error)))
 
     def _put(self, line: bytes) -> None:
-        self._unsent_lines.append(line)
-        self._has_news.set()
-        if len(self._unsent_lines) > MAX_UNSENT_LINES:
+        if len(self._unsent_lines) >= MAX_UNSENT_LINES or self._unsent_bytes > MAX_UNSENT_BYTES:
             self.end()
+        self._unsent_lines.append(line)
+        self._unsent_bytes += len(line)
+        self._has_news.set()
 
 
 def _encode_with_receipts(lease: Lease) -> bytes:

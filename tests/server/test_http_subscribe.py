@@ -4,6 +4,7 @@ import base64
 import pytest
 
 from miniqueue.core.lease import Lease
+from miniqueue.server import http_subscribe
 from tests.fakes import FakeConsumer
 from tests.serving import Lines, eventually, serving
 
@@ -305,5 +306,19 @@ def test_bad_prefetch_is_refused(certificates, prefetch):
         async with serving(certificates) as served:
             status, _ = await served.request("POST", f"/subscribe/t?prefetch={prefetch}")
             assert status == 400
+
+    asyncio.run(scenario())
+
+
+def test_client_that_only_returns_a_large_message_is_cut_off_before_memory_fills(certificates, monkeypatch):
+    async def scenario():
+        monkeypatch.setattr(http_subscribe, "MAX_UNSENT_BYTES", 300_000)
+        async with serving(certificates) as served:
+            await served.broker.publish(b"t", [b"x" * 99_000]).commit.wait()
+            stream = await served.begin("/subscribe/t")
+            stream.write(b'"INIT"' + b'"NACK"' * 500, is_last=False)
+            heard = await Lines(stream).hear_all()
+            assert 3 <= len(heard) <= 6
+            assert served.broker.stats()[b"t"].leased == 0
 
     asyncio.run(scenario())
