@@ -55,10 +55,7 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = 
     try:
         config = load(sys.argv[1:] if argv is None else argv, os.environ if environ is None else environ)
         if isinstance(config, Question):
-            print(
-                usage() if config is Question.HELP else f"miniqueue {__version__}",
-                end="" if config is Question.HELP else "\n",
-            )
+            sys.stdout.write(usage() if config is Question.HELP else f"miniqueue {__version__}\n")
             return 0
         _serve(config)
     except MiniqueueError as exc:

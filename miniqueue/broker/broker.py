@@ -24,9 +24,9 @@ from miniqueue.core.cursor import CursorState
 from miniqueue.core.lease import Lease
 from miniqueue.core.names import check_topic
 from miniqueue.core.partition import DEFAULT_GROUP
+from miniqueue.core.prefetch import check_prefetch
 from miniqueue.errors import (
     InternalError,
-    InvalidPrefetchError,
     MiniqueueError,
     PayloadTooLargeError,
     UnavailableError,
@@ -37,7 +37,6 @@ from miniqueue.storage.port import Store
 log = structlog.get_logger()
 
 CACHE_BYTES = 64 << 20
-MAX_PREFETCH = 10_000
 
 
 class Published(NamedTuple):
@@ -175,8 +174,7 @@ class Broker:
 
         Raises InvalidTopicError or InvalidPrefetchError.
         """
-        if not 0 < prefetch <= MAX_PREFETCH:
-            raise InvalidPrefetchError
+        check_prefetch(prefetch)
         return Consumer(self._dispatcher, self._topic(name), deliver, fail, prefetch)
 
     # --- looking and removing ---------------------------------------------------------------------------------

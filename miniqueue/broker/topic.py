@@ -101,7 +101,7 @@ class Topic:
         """Count what there is."""
         cursors = self.cursors
         depth, leased = sum(c.depth for c in cursors), sum(c.leased_count for c in cursors)
-        delayed = sum(c.parked_count for c in cursors)
+        delayed = sum(c.waiting_delayed_count for c in cursors)
         return TopicStats(
             published=sum(c.tail_seq for c in cursors),
             acknowledged=sum(c.acked_count for c in cursors),

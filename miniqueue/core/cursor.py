@@ -113,7 +113,7 @@ class GroupCursor:
         return self.tail_seq - self.acked_count
 
     @property
-    def parked_count(self) -> int:
+    def waiting_delayed_count(self) -> int:
         """How many messages wait for their time."""
         return self.delayed_count - len(self.returned[Range.DELAYED].taken)
 
@@ -231,7 +231,7 @@ class GroupCursor:
             self._put(Range.BACK, self.tail_seq << 64 | self._next_serial(), record, "backs")
 
     def dack(self, lease: Lease, due_at_ms: int) -> None:
-        """Park the messages until `due_at_ms`; then they come to the front, those due first before the others."""
+        """Delay the messages until `due_at_ms`; then they come to the front, those due first before the others."""
         self._leave(lease)
         for record in lease.records():
             self._put(Range.DELAYED, due_at_ms << 64 | self._next_serial(), record, "dacks")

@@ -13,7 +13,8 @@ from starlette.types import Receive, Scope, Send
 
 from miniqueue.broker import Broker
 from miniqueue.core.lease import Lease
-from miniqueue.errors import InvalidPrefetchError, MiniqueueError, NothingOutstandingError, UnknownReceiptError
+from miniqueue.core.prefetch import parse_prefetch
+from miniqueue.errors import MiniqueueError, NothingOutstandingError, UnknownReceiptError
 from miniqueue.server.http_commands import execute
 from miniqueue.server.http_streams import OpenStreams
 from miniqueue.server.paths import topic_of
@@ -141,8 +142,4 @@ def _encode_with_receipts(lease: Lease) -> bytes:
 def _prefetch_of(scope: Scope) -> int | None:
     """Return what the query says, or None; raises InvalidPrefetchError."""
     given: list[bytes] | None = parse_qs(scope["query_string"], keep_blank_values=True).get(b"prefetch")
-    if given is None:
-        return None
-    if not given[-1].isdigit() or len(given[-1]) > 9:
-        raise InvalidPrefetchError
-    return int(given[-1])
+    return None if given is None else parse_prefetch(given[-1])

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from miniqueue.broker import Commit
-from miniqueue.errors import InvalidPrefetchError, MiniqueueError, NothingOutstandingError, UnknownCommandError
+from miniqueue.core.prefetch import parse_prefetch
+from miniqueue.errors import MiniqueueError, NothingOutstandingError, UnknownCommandError
 from miniqueue.server import resp_connecting
 from miniqueue.server.resp_errors import ArityError, shown, unknown_subcommand
 from miniqueue.server.resp_stream import Stream
@@ -72,9 +73,7 @@ def _prefetch(command: Command) -> int | None:
         return None
     if len(command) != 4 or command[2].upper() != b"PREFETCH":
         raise ArityError(2)
-    if not command[3].isdigit() or len(command[3]) > 9:
-        raise InvalidPrefetchError
-    return int(command[3])
+    return parse_prefetch(command[3])
 
 
 def _settle(connection: "RespConnection", command: Command) -> bytes:

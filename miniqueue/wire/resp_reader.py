@@ -18,7 +18,7 @@ it buffer for ever, and it takes types that no command has. Hence three rules:
                               v          v           v          v
                         strict parser, the whole read         strict parser, to the end of that command
 
-Sources: read.c of hiredis 1.3 (types, lengths, when it allocates); figures in `benchmarks/`.
+Sources: read.c of hiredis 1.3 (types, lengths, when it allocates).
 """
 
 import re

@@ -101,7 +101,7 @@ def test_every_act_from_every_place_counts_and_moves_the_message(place, act):
     assert [key[0] for key in some.records] == ([expected_range[act]] if act != "ack" else [])
     assert some.chunks == {}
     assert some.cursor.depth == (act != "ack")
-    assert (some.cursor.leased_count, some.cursor.parked_count) == (0, act == "dack")
+    assert (some.cursor.leased_count, some.cursor.waiting_delayed_count) == (0, act == "dack")
     if act != "ack":
         counts = Counts().plus(before + "s") if before else Counts()
         assert some.take(1, 100).counts == counts.plus(act + "s")
@@ -125,7 +125,7 @@ def test_a_run_comes_back_in_its_own_order(act, order):
 def test_a_run_of_delayed_messages_comes_back_in_its_own_order():
     some = stored(b"abcd")
     some.cursor.dack(some.take(3), 10)
-    assert some.cursor.parked_count == 3
+    assert some.cursor.waiting_delayed_count == 3
     assert joined(some.take_all(10)) == b"abcd"
 
 
@@ -209,9 +209,9 @@ def test_counts_of_what_is_ready_leased_and_delayed():
     some.cursor.ack(some.take())
     some.cursor.dack(some.take(), 10)
     some.take()
-    assert (some.cursor.depth, some.cursor.leased_count, some.cursor.parked_count) == (3, 1, 1)
+    assert (some.cursor.depth, some.cursor.leased_count, some.cursor.waiting_delayed_count) == (3, 1, 1)
     some.take(1, 10)
-    assert (some.cursor.depth, some.cursor.leased_count, some.cursor.parked_count) == (3, 2, 0)
+    assert (some.cursor.depth, some.cursor.leased_count, some.cursor.waiting_delayed_count) == (3, 2, 0)
 
 
 def test_nothing_is_to_be_written_for_a_delivery():
@@ -372,7 +372,7 @@ def test_a_restart_gives_exactly_the_unsettled_messages_in_the_order_of_their_pl
     assert set(expected) == unsettled
     some.commit()
     assert (some.chunks, some.records, some.bitmaps, some.gaps) == ({}, {}, {}, {})
-    assert some.cursor.parked_count == 0
+    assert some.cursor.waiting_delayed_count == 0
 
 
 def _in_order_of_places(some: StoredCursor) -> list[bytes]:
