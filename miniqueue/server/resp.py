@@ -20,12 +20,12 @@ from miniqueue.broker import Broker, Commit, Published
 from miniqueue.errors import MiniqueueError, PayloadTooLargeError
 from miniqueue.server import resp_commands
 from miniqueue.server.resp_errors import refuse_oversized
-from miniqueue.server.resp_runs import run_of_payloads
 from miniqueue.server.resp_session import Session
 from miniqueue.server.resp_stream import Stream
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import MAX_COMMAND_BYTES, Command
 from miniqueue.wire.resp_reader import CommandReader
+from miniqueue.wire.resp_runs import Run
 
 log = structlog.get_logger()
 
@@ -37,7 +37,7 @@ MAX_UNSENT_BYTES = 1 << 20
 #: Arguments up to this size are read whatever the limit for messages is: there must be room for words and names.
 MIN_ARGUMENT_BYTES = 1024
 
-_PUBLISH = (b"PUBLISH", b"publish")
+_PUBLISH = frozenset({b"PUBLISH", b"publish"})
 
 
 class RespServer:
@@ -77,12 +77,13 @@ class RespConnection(asyncio.Protocol):
         self._reader = CommandReader(
             max_payload_bytes=max_argument_bytes,
             max_command_bytes=max(MAX_COMMAND_BYTES, 2 * max_argument_bytes),
+            run_words=_PUBLISH,
         )
         self._outcomes: deque[tuple[Commit | None, bytes, int]] = deque()
         self._awaited: Commit | None = None
         self._uncommitted_bytes = 0
         self._unsent_bytes = 0
-        self._postponed: list[Command] = []  # read, but to be carried out when the peer has taken earlier replies
+        self._postponed: list[Command | Run] = []  # read, but to be carried out when the peer has taken earlier replies
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_peer_slow = False
@@ -114,12 +115,13 @@ class RespConnection(asyncio.Protocol):
         if not self._is_closing:
             self._carry_out(self._postponed + self._reader.read(data))
 
-    def _carry_out(self, commands: list[Command]) -> None:
+    def _carry_out(self, commands: list[Command | Run]) -> None:
         """Carry out commands, as many as the peer takes the replies of; the rest is postponed."""
         self._postponed = []
-        position = 0
-        while position < len(commands) and not self._is_closing:
-            position += self._execute(commands, position)
+        for position, command in enumerate(commands, start=1):
+            self._execute(command)
+            if self._is_closing:
+                break
             if self._unsent_bytes > MAX_UNSENT_BYTES:
                 self.flush()
                 if self._has_too_much():
@@ -164,13 +166,15 @@ class RespConnection(asyncio.Protocol):
 
     # --- commands ---------------------------------------------------------------------------------------------
 
-    def _execute(self, commands: list[Command], position: int) -> int:
-        """Carry out the command at `position`, with what belongs to it; return how many that were."""
-        command = commands[position]
-        if command[0] in _PUBLISH and len(command) == 3 and self.stream is None:
-            payloads = run_of_payloads(commands, position)
-            self.publish(command[1], payloads)
-            return len(payloads)
+    def _execute(self, command: Command | Run) -> None:
+        """Carry out a command, or a run of PUBLISH."""
+        if isinstance(command, Run):
+            if self.stream is None:
+                self.publish(command.head[1], command.lasts)
+            else:
+                for last in command.lasts:
+                    self._execute([*command.head, last])
+            return
         try:
             refuse_oversized(command, self.broker.max_message_bytes)
             reply = self.stream.execute(command) if self.stream else resp_commands.execute(self, command)
@@ -178,7 +182,6 @@ class RespConnection(asyncio.Protocol):
             reply = replies.error(exc.code, str(exc))
         if reply:  # empty when it has been queued already
             self.reply(reply)
-        return 1
 
     def publish(self, topic: bytes, payloads: list[bytes]) -> None:
         """Publish messages and queue their replies."""
@@ -201,8 +204,6 @@ class RespConnection(asyncio.Protocol):
         self.wait_for(published.commit, replies.array(ids))
 
     def _add(self, topic: bytes, payloads: list[bytes]) -> Published:
-        if not payloads[0]:  # what was skipped is empty, and never part of a longer run
-            refuse_oversized(payloads, self.broker.max_message_bytes)
         self._uncommitted_bytes += sum(map(len, payloads))
         return self.broker.publish(topic, payloads)
 

@@ -13,10 +13,10 @@ it buffer for ever, and it takes types that no command has. Hence three rules:
 3. After: the commands, encoded again, must be the very bytes that were read, up to the unfinished rest. That
    proves that they are arrays of bulk strings, that nothing was misread, and where the rest begins.
 
-    at a boundary --read--> rule 2 --> hiredis --> rule 3 --> all used: at a boundary
-                              |          |error      |no        |a rest
-                              v          v           v          v
-                        strict parser, the whole read         strict parser, to the end of that command
+    at a boundary --read--> a run? --no--> rule 2 --> hiredis --> rule 3 --> all used: at a boundary
+                              |              |          |error      |no        |a rest
+                              v              v          v           v          v
+                        `resp_runs`      strict parser, the whole read       strict parser, to the end of that command
 
 Sources: read.c of hiredis 1.3 (types, lengths, when it allocates).
 """
@@ -38,6 +38,7 @@ from miniqueue.wire.resp_parser import (
     Command,
     StrictParser,
 )
+from miniqueue.wire.resp_runs import RUN_WORDS, Run, gather_runs, split_run
 
 _NOTHING: Final = object()  # for "not enough data": None and False are values that hiredis can produce
 # Of three digits, 1024 arrays inside each other (hiredis follows no more) are 8 MB while one read is parsed.
@@ -58,6 +59,8 @@ class CommandReader:
       max_bulk_bytes: see there.
       max_command_bytes: see there.
       max_inline_bytes: see there.
+      run_words: commands of three words that are returned as runs: a `Run`, also of one, for each sequence of commands
+        that differ in the last word only. In capitals or not, as spelt here.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class CommandReader:
         max_bulk_bytes: int = MAX_BULK_BYTES,
         max_command_bytes: int = MAX_COMMAND_BYTES,
         max_inline_bytes: int = MAX_INLINE_BYTES,
+        run_words: frozenset[bytes] = frozenset(),
     ) -> None:
         self._strict = StrictParser(
             max_arguments=max_arguments,
@@ -79,6 +83,7 @@ class CommandReader:
         self._max_arguments = max_arguments
         self._max_argument_bytes = min(max_payload_bytes, max_bulk_bytes, max_command_bytes)
         self._max_command_bytes = max_command_bytes
+        self._run_words = run_words if max_arguments >= RUN_WORDS else frozenset()
         self._hiredis = _new_hiredis()
 
     @property
@@ -86,7 +91,7 @@ class CommandReader:
         """What made no sense in the bytes read, after which nothing is read; None as long as all is well."""
         return self._strict.error
 
-    def read(self, data: bytes) -> list[Command]:
+    def read(self, data: bytes) -> list[Command | Run]:
         """Return the commands that `data` completes, in order; those before an `error` are among them."""
         if self._strict.is_idle:
             return self._read_at_boundary(data)
@@ -94,9 +99,15 @@ class CommandReader:
         command = self._strict.next_command()
         if command is None:
             return []
-        return [command, *self._read_at_boundary(self._strict.take_rest())]
+        return [*gather_runs([command], self._run_words), *self._read_at_boundary(self._strict.take_rest())]
 
-    def _read_at_boundary(self, data: bytes) -> list[Command]:
+    def _read_at_boundary(self, data: bytes) -> list[Command | Run]:
+        if len(data) <= self._max_argument_bytes and (found := split_run(data, self._run_words)):
+            run, size_bytes = found
+            return [run, *self._read_commands(data[size_bytes:])] if size_bytes < len(data) else [run]
+        return gather_runs(self._read_commands(data), self._run_words)
+
+    def _read_commands(self, data: bytes) -> list[Command]:
         if not data.startswith(b"*") or _may_allocate(data) or len(data) > self._max_command_bytes:
             return self._read_strictly(data)
         reader = self._hiredis

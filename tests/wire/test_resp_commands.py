@@ -4,6 +4,7 @@ import pytest
 
 from miniqueue.wire.resp_parser import Oversized, StrictParser
 from miniqueue.wire.resp_reader import CommandReader
+from miniqueue.wire.resp_runs import Run
 
 LIMITS = {
     "max_arguments": 1000,
@@ -35,6 +36,18 @@ TABLE = [
     (bulks(b"P", b"\n$99999999\r\n+(=") * 2, [[b"P", b"\n$99999999\r\n+(="]] * 2, None),
     (bulks(b"P", PING), [[b"P", PING]], None),
     (bulks(*[b"a"] * 40), [[b"a"] * 40], None),
+    # runs
+    (bulks(b"P", b"t", b"x") * 3, [[b"P", b"t", b"x"]] * 3, None),
+    (bulks(b"P", b"t", b"x") + bulks(b"P", b"t", b"a" * 12), [[b"P", b"t", b"x"], [b"P", b"t", b"a" * 12]], None),
+    (bulks(b"P", b"t", b"") + bulks(b"P", b"t", b"\r\n"), [[b"P", b"t", b""], [b"P", b"t", b"\r\n"]], None),
+    (
+        bulks(b"P", b"t", b"x") + bulks(b"P", b"u", b"x") + PING,
+        [[b"P", b"t", b"x"], [b"P", b"u", b"x"], [b"PING"]],
+        None,
+    ),
+    (bulks(b"P", b"t", b"x") + b"*3\r\n$1\r\nP\r\n", [[b"P", b"t", b"x"]], None),
+    (bulks(b"P", b"t", b"x")[:-2] + b"XY" + PING, [[b"P", b"t", b"x"], [b"PING"]], None),
+    (bulks(b"P", b"t", b"x") + b"*3\r\n$1\r\nP\r\n$1\r\nt\r\n$01\r\nx\r\n", [[b"P", b"t", b"x"]], BAD_SIZE),
     # nothing asked for, nothing answered
     (b"*0\r\n" + PING, [[b"PING"]], None),
     (b"*-1\r\n" + PING, [[b"PING"]], None),
@@ -118,6 +131,12 @@ TABLE = [
 ]
 
 
+def spread(found):
+    """The commands of a run, one by one."""
+    assert found.lasts
+    return [[*found.head, last] for last in found.lasts]
+
+
 def run(parser, pieces):
     """All commands, and the text of the error."""
     commands = []
@@ -126,11 +145,16 @@ def run(parser, pieces):
             parser.feed(piece)
             commands += parser.all_commands()
         else:
-            commands += parser.read(piece)
+            for command in parser.read(piece):
+                commands += spread(command) if isinstance(command, Run) else [command]
     return commands, str(parser.error) if parser.error else None
 
 
-@pytest.fixture(params=[StrictParser, CommandReader], ids=["strict", "fast"])
+def reader_of_runs(**limits):
+    return CommandReader(run_words=frozenset({b"P", b"a", b"PUBLISH"}), **limits)
+
+
+@pytest.fixture(params=[StrictParser, CommandReader, reader_of_runs], ids=["strict", "fast", "runs"])
 def new_parser(request):
     return lambda **limits: request.param(**(LIMITS | limits))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from miniqueue.wire.resp_parser import StrictParser
 from miniqueue.wire.resp_reader import CommandReader
-from tests.wire.test_resp_commands import LIMITS, bulks, run
+from tests.wire.test_resp_commands import LIMITS, bulks, reader_of_runs, run
 
 HOSTILE = [
     b"\n*1000\r\n",
@@ -49,7 +49,12 @@ HOSTILE = [
 fragments = st.sampled_from(HOSTILE)
 payloads = st.binary(max_size=30) | st.lists(fragments, max_size=4).map(b"".join)
 commands = st.lists(payloads, min_size=1, max_size=5)
-streams = st.lists(commands, max_size=8).map(lambda each: b"".join(bulks(*command) for command in each))
+HEAD = b"*3\r\n$1\r\na\r\n$1\r\nt\r\n$"
+run_payloads = payloads | st.sampled_from([HEAD, HEAD + b"1\r\nx", b"\r\n" + HEAD, b"x\r\n" + HEAD + b"1\r\nx"])
+runs = st.lists(run_payloads, max_size=6).map(lambda each: [[b"a", b"t", payload] for payload in each])
+streams = st.one_of(st.lists(commands, max_size=8), runs).map(
+    lambda each: b"".join(bulks(*command) for command in each)
+)
 inline = st.lists(st.sampled_from([b"PING", b" ", b'"', b"'", b"\\x41", b"\\", b"t", b"\r"]), max_size=6)
 
 
@@ -89,9 +94,10 @@ def test_both_read_the_same(limits):
         expected = run(StrictParser(**limits), [stream])
         assert run(StrictParser(**limits), split(stream, cuts)) == expected
         for pieces in ([stream], split(stream, cuts)):
-            found = run(CommandReader(**limits), pieces)
-            assert found == expected
-            assert sizes(found[0]) == sizes(expected[0])
+            for new_reader in (CommandReader, reader_of_runs):
+                found = run(new_reader(**limits), pieces)
+                assert found == expected
+                assert sizes(found[0]) == sizes(expected[0])
 
     check()
 
@@ -100,6 +106,7 @@ def test_both_read_the_same(limits):
 def test_what_is_encoded_is_read(sent, cuts):
     stream = b"".join(bulks(*command) for command in sent)
     assert run(CommandReader(), split(stream, cuts)) == (sent, None)
+    assert run(reader_of_runs(), split(stream, cuts)) == (sent, None)
 
 
 @pytest.mark.slow

@@ -1,0 +1,85 @@
+"""Runs of a command: found without a parser, and only where a parser would have found the same."""
+
+import pytest
+
+from miniqueue.wire.resp_runs import Run, gather_runs, split_run
+from tests.wire.test_resp_commands import bulks
+
+WORDS = frozenset({b"PUBLISH"})
+
+
+def publishes(*payloads, topic=b"orders"):
+    return b"".join(bulks(b"PUBLISH", topic, payload) for payload in payloads)
+
+
+def split(data):
+    return split_run(data, WORDS)
+
+
+@pytest.mark.parametrize(
+    "payloads",
+    [
+        [b""],
+        [b"one"],
+        [b"same", b"size"],
+        [b"x" * n for n in (0, 1, 9, 10, 11, 99, 100, 101, 999, 1000, 4089, 4090, 4091, 9999, 10000, 99_999, 100_000)],
+        [b"\r\n", b"*3\r\n", b"$7\r\nPUBLISH\r\n"],
+    ],
+    ids=len,
+)
+def test_payloads_of_a_run(payloads):
+    data = publishes(*payloads)
+    assert split(data) == (Run([b"PUBLISH", b"orders"], payloads), len(data))
+
+
+def test_unfinished_command_is_left_and_the_one_before_it_if_its_end_cannot_be_seen():
+    payloads, begun = [b"a", b"bc"], publishes(b"x\r\nyz")
+    head_bytes = begun.index(b"5\r\n")
+    for size in range(len(begun)):
+        whole = payloads if size == 0 or size >= head_bytes else payloads[:1]
+        found = split(publishes(*payloads) + begun[:size])
+        assert found == (Run([b"PUBLISH", b"orders"], whole), len(publishes(*whole))), size
+
+
+def test_unfinished_command_alone_is_no_run():
+    data = publishes(b"abc")
+    assert not any(split(data[:size]) for size in range(len(data)))
+
+
+def test_other_commands_after_the_run_are_left():
+    whole = publishes(b"a", b"b")
+    found = split(whole + publishes(b"c", topic=b"others") + bulks(b"PING"))
+    assert found == (Run([b"PUBLISH", b"orders"], [b"a"]), len(publishes(b"a")))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"PING\r\n",
+        bulks(b"PUBLISH", b"orders"),
+        bulks(b"PUBLISH", b"orders", b"a", b"b"),
+        bulks(b"ACK", b"DACK", b"x"),
+        publishes(b"").replace(b"$6", b"$5"),
+        publishes(b"").replace(b"$6", b"$06"),
+        publishes(b"").replace(b"$7", b"$07"),
+        publishes(b"a").replace(b"$1", b"$01"),
+        publishes(b"a", b"b", b"c").replace(b"$1\r\nb", b"$2\r\nb"),
+        publishes(b"a" * 9).replace(b"$9", b"$10"),
+        publishes(b"a")[:-2] + b"XY",
+        publishes(b"a\r\n" + publishes(b"b"), b"c"),  # as if the first payload were two commands
+    ],
+)
+def test_what_is_no_run(data):
+    assert split(data) is None
+
+
+def test_commands_are_gathered_into_runs():
+    publish = [b"PUBLISH", b"a"]
+    commands = [[*publish, b"1"], [*publish, b"2"], [b"PING"], [*publish, b"3"], [b"PUBLISH", b"b", b"4"]]
+    assert gather_runs(commands, WORDS) == [
+        Run(publish, [b"1", b"2"]),
+        [b"PING"],
+        Run(publish, [b"3"]),
+        Run([b"PUBLISH", b"b"], [b"4"]),
+    ]
