@@ -47,6 +47,8 @@ def split_run(data: bytes, words: frozenset[bytes]) -> tuple[Run, int] | None:
     if word not in words or word_size != b"%d" % len(word) or name_size != b"%d" % len(name):
         return None
     head = found.group()
+    if lasts := _all_of_one_size(data, len(head)):
+        return Run([word, name], lasts), len(data)
     *pieces, last = data[len(head) :].split(b"\r\n" + head)
     lasts = _without_sizes(pieces)
     if lasts is None:
@@ -73,6 +75,19 @@ def gather_runs(commands: list[Command], words: frozenset[bytes]) -> list[Comman
             open_run = Run(command[:2], [command[2]])
             gathered.append(open_run)
     return gathered
+
+
+def _all_of_one_size(data: bytes, head_bytes: int) -> list[bytes] | None:
+    """Return the last arguments if all have the size of the first and nothing is unfinished.
+
+    Then the size line is the same too and can be split at, which takes half the time of cutting it off each piece.
+    """
+    start = data.find(b"\n", head_bytes) + 1
+    lasts = data[start:].split(b"\r\n" + data[:start])
+    lasts[-1] = lasts[-1].removesuffix(b"\r\n")
+    size_line = b"%d\r\n" % len(lasts[0])
+    is_proved = size_line == data[head_bytes:start] and len(set(map(len, lasts))) == 1
+    return lasts if is_proved and data.endswith(b"\r\n") else None
 
 
 def _without_sizes(pieces: list[bytes]) -> list[bytes] | None:
