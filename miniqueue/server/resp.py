@@ -129,10 +129,15 @@ class RespConnection(asyncio.Protocol):
                     break
         if self._reader.error is not None and not self._is_closing and not self._postponed:
             self._refuse(self._reader.error)
-        if self._outcomes or self._is_closing:
+        if self._is_closing or (self._outcomes and not self._awaits_commit()):
             self.flush()
         if self._has_too_much():
             self._adjust_reading()
+
+    def _awaits_commit(self) -> bool:
+        """Whether the next reply is of a commit under way, which will call `flush`."""
+        commit = self._outcomes[0][0]
+        return commit is not None and not commit.is_done
 
     def _has_too_much(self) -> bool:
         return (
@@ -250,11 +255,10 @@ class RespConnection(asyncio.Protocol):
             self._all_answered()
 
     def _all_answered(self) -> None:
-        has_waited = self._uncommitted_bytes > 0 or self._postponed
         self._uncommitted_bytes = self._unsent_bytes = 0
         if self._is_closing:
             self._transport.close()
-        elif has_waited:
+        elif self._postponed or not self._transport.is_reading():
             self._adjust_reading()
 
     def leave(self) -> None:
