@@ -1,6 +1,7 @@
-"""The `miniqueue` command: reads the configuration, runs the broker, and turns failures into exit codes.
+"""The `miniqueue` command: runs the broker or a tool, and turns failures into exit codes.
 
-    0   stopped by a signal, or only asked for help or the version
+    0   stopped by a signal, or only asked for help or the version; a tool: done
+    1   a tool: the store has problems
     65  the store is damaged, or something else is in its directory
     69  a port is in use or cannot be listened on
     70  the store failed and could not be reopened, or miniqueue has a bug
@@ -8,10 +9,12 @@
     73  another process has the store open
     77  the certificate or its key cannot be used
     78  the configuration is wrong
+    130 a tool was interrupted by Ctrl-C
 
 The numbers are those of sysexits.h where one fits.
 """
 
+import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -33,6 +36,7 @@ from miniqueue.errors import (
 )
 from miniqueue.server.config import Config, Question, load
 from miniqueue.server.usage import usage
+from miniqueue.tools import TOOLS
 
 #: The first class that fits gives the code.
 EXIT_CODES: tuple[tuple[type[MiniqueueError], int], ...] = (
@@ -50,17 +54,37 @@ EXIT_CODES: tuple[tuple[type[MiniqueueError], int], ...] = (
 )
 
 
+PROBLEMS = 1
+INTERRUPTED = 130
+
+
 def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> int:
     """Run the command and return its exit code."""
+    argv = sys.argv[1:] if argv is None else argv
+    environ = os.environ if environ is None else environ
     try:
-        config = load(sys.argv[1:] if argv is None else argv, os.environ if environ is None else environ)
+        if argv and argv[0] in TOOLS:
+            return _run_tool(argv[0], argv[1:], environ)
+        config = load(argv, environ)
         if isinstance(config, Question):
-            sys.stdout.write(usage() if config is Question.HELP else f"miniqueue {__version__}\n")
+            sys.stdout.write(_help() if config is Question.HELP else f"miniqueue {__version__}\n")
             return 0
         _serve(config)
     except MiniqueueError as exc:
         return _report(exc)
     return 0
+
+
+def _help() -> str:
+    return usage({name: tool.summary for name, tool in TOOLS.items()})
+
+
+def _run_tool(name: str, words: Sequence[str], environ: Mapping[str, str]) -> int:
+    try:
+        code: int = importlib.import_module(TOOLS[name].module).run(words, environ)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return code
 
 
 def _serve(config: Config) -> None:

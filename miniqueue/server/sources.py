@@ -54,6 +54,12 @@ class Reading:
 _QUESTIONS = {"h": Question.HELP, "help": Question.HELP, "version": Question.VERSION}
 
 
+def split_flag(word: str) -> tuple[str | None, str | None]:
+    """Return a flag's name without dashes and the text behind its `=`; None for what is not there."""
+    flag = _FLAG.fullmatch(word)
+    return (None, None) if flag is None else (flag["name"], flag["text"])
+
+
 def read_flags(argv: Sequence[str]) -> Reading:
     """Read the words of the command line, without the program's name."""
     reading = Reading()
@@ -63,7 +69,7 @@ def read_flags(argv: Sequence[str]) -> Reading:
         word = words.popleft()
         flag = _FLAG.fullmatch(word)
         if flag is None:
-            reading.problems.append(f"argument {quote(word)}: not a flag; miniqueue takes flags only, see -h")
+            reading.problems.append(f"argument {quote(word)}: neither a flag nor a command, see -h")
         elif flag["name"] in _QUESTIONS:
             reading.question = _QUESTIONS[flag["name"]]
         elif flag["name"] not in known:

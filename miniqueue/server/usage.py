@@ -3,13 +3,18 @@
 Both are made from `settings.SETTINGS`, so they cannot leave one out or tell an old default.
 """
 
+from collections.abc import Mapping
+
 from miniqueue.server.settings import SETTINGS, Setting
 
 _HEAD = """\
-Usage: miniqueue [flags]
+Usage: miniqueue [flags]                   runs the broker
+       miniqueue command [flags] [words]   a tool for its store; -h after the command tells more
 
 A durable message queue: HTTP/2 and RESP on one store.
 
+Commands:
+{commands}
 Flags (one dash or two, -name value or -name=value):
 """
 _FOOT = """\
@@ -23,9 +28,10 @@ the TOML file that -config names (resp-port = 6379). A flag beats a variable, wh
 """
 
 
-def usage() -> str:
-    """Return what `miniqueue -h` prints, newline included."""
-    return _HEAD + "".join(map(_usage_entry, SETTINGS)) + _FOOT
+def usage(commands: Mapping[str, str]) -> str:
+    """Return what `miniqueue -h` prints, newline included; `commands` are summaries by name."""
+    listed = "".join(f"  {name:<10}{summary}\n" for name, summary in commands.items())
+    return _HEAD.format(commands=listed) + "".join(map(_usage_entry, SETTINGS)) + _FOOT
 
 
 def option_table() -> str:

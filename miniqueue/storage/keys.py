@@ -21,15 +21,48 @@ that rewrites an old store, and a golden file of the old format to the tests (do
 """
 
 import struct
+from enum import IntEnum
+from typing import NamedTuple
 
 from miniqueue.core.lease import Range
+from miniqueue.errors import CorruptionError
 
-COMMIT = b"\x01"
-NEXT_TOPIC = b"\x02"
+
+class Space(IntEnum):
+    """The first byte of a key."""
+
+    COMMIT = 0x01
+    NEXT_TOPIC = 0x02
+    TOPIC = 0x03
+    PURGE = 0x04
+    HEAD = 0x10
+    CURSOR = 0x11
+    BITMAP = 0x12
+    GAP = 0x13
+    CHUNK = 0x20
+    RECORD = 0x21
+
+
+class Parts(NamedTuple):
+    """What a key says; 0 where its space has no such part.
+
+    `lane` is the range of a record, `order` also the first sequence number of a bitmap, gap or chunk.
+    """
+
+    space: Space
+    topic_id: int = 0
+    partition: int = 0
+    group: int = 0
+    lane: int = 0
+    order: int = 0
+
+
+COMMIT = bytes([Space.COMMIT])
+NEXT_TOPIC = bytes([Space.NEXT_TOPIC])
 
 LANE_NORMAL = 1
 
-_TOPIC, _PURGE = b"\x03", b"\x04"
+_TOPIC, _PURGE = bytes([Space.TOPIC]), bytes([Space.PURGE])
 _HEAD, _CURSOR, _BITMAP, _GAP, _CHUNK, _RECORD = 0x10, 0x11, 0x12, 0x13, 0x20, 0x21
 _MAX_128 = (1 << 128) - 1
 
@@ -151,6 +184,61 @@ def records(topic_id: int, partition: int, group: int, place: Range, start_order
         record(topic_id, partition, group, place, start_order),
         record(topic_id, partition, group, place, _MAX_128) + b"\x00",
     )
+
+
+def parse(key: bytes) -> Parts:
+    """Parse a key of any space; raises CorruptionError when there is no such key in this grammar."""
+    try:
+        space = Space(key[0])
+        return _PARSERS[space](space, key)
+    except (IndexError, ValueError, struct.error) as exc:
+        raise CorruptionError("no key of this format") from exc
+
+
+def _parse_constant(space: Space, key: bytes) -> Parts:
+    if len(key) > 1:
+        raise ValueError
+    return Parts(space)
+
+
+def _parse_name(space: Space, key: bytes) -> Parts:
+    return Parts(space)
+
+
+def _parse_purge(space: Space, key: bytes) -> Parts:
+    return Parts(space, purge_topic_id(key))
+
+
+def _parse_head(space: Space, key: bytes) -> Parts:
+    return Parts(space, *_head.unpack(key)[1:])
+
+
+def _parse_of_group(space: Space, key: bytes) -> Parts:
+    return Parts(space, *(_cursor if space is Space.CURSOR else _bitmap).unpack(key)[1:])
+
+
+def _parse_chunk(space: Space, key: bytes) -> Parts:
+    topic_id, partition, lane, first_seq = _chunk.unpack(key)[1:]
+    return Parts(space, topic_id, partition, 0, lane, first_seq)
+
+
+def _parse_record(space: Space, key: bytes) -> Parts:
+    topic_id, partition, group, place = _record.unpack(key)[1:5]
+    return Parts(space, topic_id, partition, group, place, record_order(key))
+
+
+_PARSERS = {
+    Space.COMMIT: _parse_constant,
+    Space.NEXT_TOPIC: _parse_constant,
+    Space.TOPIC: _parse_name,
+    Space.PURGE: _parse_purge,
+    Space.HEAD: _parse_head,
+    Space.CURSOR: _parse_of_group,
+    Space.BITMAP: _parse_of_group,
+    Space.GAP: _parse_of_group,
+    Space.CHUNK: _parse_chunk,
+    Space.RECORD: _parse_record,
+}
 
 
 def of_topic(topic_id: int) -> list[KeyRange]:

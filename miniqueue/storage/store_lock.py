@@ -20,17 +20,24 @@ LOCK_FILE_NAME = "miniqueue.lock"
 class StoreLock:
     """The exclusive right to a store directory, until `release` or the end of the process."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, leaves_trace: bool = True) -> None:
         """Take the lock, at once or not at all.
+
+        Args:
+          directory: of the store.
+          leaves_trace: make the lock file if need be and write into it who has it; otherwise no byte is changed.
 
         Raises:
           StoreInUseError: somebody else holds it.
-          OSError: the lock file cannot be made or written.
+          OSError: the lock file cannot be made or written, or is not there.
         """
         path = directory / LOCK_FILE_NAME
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        access = os.O_RDWR | os.O_CREAT if leaves_trace else os.O_RDONLY
+        self._descriptor = os.open(path, access | os.O_CLOEXEC, 0o600)
         try:
             self._lock(directory)
+            if leaves_trace:
+                self._write_owner()
         except BaseException:
             self.release()
             raise
@@ -46,6 +53,8 @@ class StoreLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
             raise StoreInUseError(f"{directory} is in use by {self._owner()}") from exc
+
+    def _write_owner(self) -> None:
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
 

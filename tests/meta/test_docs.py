@@ -16,10 +16,12 @@ from miniqueue.server.metrics import BrokerCollector
 from miniqueue.server.settings import SETTINGS
 from miniqueue.server.usage import option_table
 from miniqueue.storage import keys, records
+from miniqueue.tools import TOOLS
 from tests.meta.modules import PACKAGE, ROOT
 
 README = (ROOT / "README.md").read_text()
 PROTOCOL = (ROOT / "docs/protocol.md").read_text()
+OPERATIONS = (ROOT / "docs/operations.md").read_text()
 STORAGE_FORMAT = (ROOT / "docs/storage-format.md").read_text()
 DIFFERENCES = (ROOT / "docs/differences.md").read_text()
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])
@@ -32,6 +34,12 @@ def code_spans(text: str) -> str:
 
 
 SPANS = code_spans(PROTOCOL)
+
+
+@pytest.mark.parametrize("name", sorted(TOOLS))
+def test_every_tool_is_in_the_operations(name):
+    assert f"\n## {name.capitalize()}" in OPERATIONS
+    assert importlib.import_module(TOOLS[name].module).USAGE in OPERATIONS
 
 
 @pytest.mark.parametrize("name", sorted(resp_commands.COMMANDS))
@@ -110,7 +118,10 @@ def test_the_error_words_have_the_status_that_the_protocol_says(cls):
 
 def test_the_exit_codes_are_those_of_the_protocol():
     table = PROTOCOL.partition("## Exit codes")[2].partition("\n## ")[0]
-    assert set(map(int, re.findall(r"\n\| (\d+) \|", table))) == {0, *(code for _, code in cli.EXIT_CODES)}
+    assert set(map(int, re.findall(r"\n\| (\d+) \|", table))) == {
+        *(0, cli.PROBLEMS, cli.INTERRUPTED),
+        *(code for _, code in cli.EXIT_CODES),
+    }
 
 
 def test_every_metric_is_in_the_protocol():

@@ -18,7 +18,8 @@ MAY_IMPORT = {
     "broker": {"storage", "wire", "core", "errors"},
     "client": {"wire", "core", "errors", ""},
     "server": {"broker", "storage", "wire", "core", "errors", ""},
-    "cli": {"server", "errors", ""},
+    "tools": {"server", "client", "broker", "storage", "wire", "core", "errors", ""},
+    "cli": {"tools", "server", "errors", ""},
     "__main__": {"cli"},
 }
 #: The encodings and the port; everything else in `storage` is an adapter or belongs to one.

@@ -1,0 +1,78 @@
+"""Which tables a LevelDB manifest names. Works on bytes; touches no file.
+
+A manifest is a log (`log_tail`) whose records are *edits* of the list of tables:
+
+    edit    = (tag:varint field)*
+    tag       1 comparator: text · 2 log number · 3 next file number · 4 last sequence number · 9 previous log number
+              5 compact pointer: level, key · 6 table removed: level, number
+              7 table added: level, number, size, smallest key, largest key
+    text, key = length:varint bytes                              everything else is a varint
+
+Only the names are wanted, so reading ends quietly at the first damage: what it means is for LevelDB to say.
+
+Sources: LevelDB `db/version_edit.cc`, `doc/log_format.md`.
+"""
+
+from collections.abc import Iterator
+
+from miniqueue.storage.crc32c import masked_crc32c
+from miniqueue.storage.log_tail import BLOCK_BYTES, HEADER
+
+_FULL, _FIRST, _LAST = 1, 2, 4
+_ADDED = 7
+#: The fields behind each tag: b for bytes with their length, n for a number.
+_FIELDS = {1: "b", 2: "n", 3: "n", 4: "n", 5: "nb", 6: "nn", _ADDED: "nnnbb", 9: "n"}
+
+
+def named_tables(manifest: bytes) -> set[int]:
+    """Return the numbers of all tables that were ever added, removed ones too."""
+    numbers: set[int] = set()
+    for edit in _records(manifest):
+        try:
+            numbers.update(_added_tables(edit))
+        except (IndexError, KeyError):
+            break
+    return numbers
+
+
+def _records(manifest: bytes) -> Iterator[bytes]:
+    offset, content = 0, b""
+    while offset + HEADER.size <= len(manifest):
+        if BLOCK_BYTES - offset % BLOCK_BYTES < HEADER.size:
+            offset += BLOCK_BYTES - offset % BLOCK_BYTES
+            continue
+        checksum, length, kind = HEADER.unpack_from(manifest, offset)
+        end = offset + HEADER.size + length
+        if end > len(manifest) or masked_crc32c(manifest[offset + 6 : end]) != checksum:
+            return
+        content = manifest[end - length : end] if kind in (_FULL, _FIRST) else content + manifest[end - length : end]
+        if kind in (_FULL, _LAST):
+            yield content
+        offset = end
+
+
+def _added_tables(edit: bytes) -> Iterator[int]:
+    offset = 0
+    while offset < len(edit):
+        tag, offset = _varint(edit, offset)
+        numbers: list[int] = []
+        for field in _FIELDS[tag]:
+            number, offset = _varint(edit, offset)
+            if field == "n":
+                numbers.append(number)
+            else:
+                offset += number
+        if tag == _ADDED:
+            yield numbers[1]
+
+
+def _varint(content: bytes, offset: int) -> tuple[int, int]:
+    """Return the number at `offset` and where it ends."""
+    number = shift = 0
+    while True:
+        byte = content[offset]
+        number |= (byte & 0x7F) << shift
+        offset += 1
+        shift += 7
+        if byte < 0x80:
+            return number, offset

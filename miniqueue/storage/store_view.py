@@ -1,0 +1,163 @@
+"""Read a store that nobody has open, without changing a byte of it.
+
+LevelDB writes whenever it opens a database: it moves the logs into tables, begins a new manifest, removes what it
+does not need. So it is given another directory to do so, with the same content:
+
+    <temporary>/db/CURRENT, MANIFEST-…    copied
+    <temporary>/db/….log                  copied; a torn tail is cut from the copy
+    <temporary>/db/….ldb                  symbolic links: tables never change, and removing a link leaves its file
+
+Only the tables that the manifest names are linked. A crash may leave others, whose numbers LevelDB would use
+again, and then it would write through the link. Beside the links this takes as much space as the logs, twice.
+
+The steps are those of a start (`leveldb_start`), so a view is refused for the same reasons.
+"""
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from miniqueue.errors import CorruptionError, NotAStoreError
+from miniqueue.storage.database import Database, DatabaseOptions, open_database, translated
+from miniqueue.storage.manifest import named_tables
+from miniqueue.storage.set_aside import SetAside, check_logs
+from miniqueue.storage.store_directory import DATABASE_NAME, LOST_NAME, UNFINISHED_DATABASE_NAME
+from miniqueue.storage.store_lock import LOCK_FILE_NAME, StoreLock
+from miniqueue.storage.store_marker import MARKER_FILE_NAME, UNFINISHED_MARKER_NAME, check_marker
+
+_MANIFEST = re.compile(rb"(MANIFEST-[0-9]+)\n")
+_AFTER_ALL_KEYS = b"\xff" * 1024
+
+
+@dataclass(frozen=True)
+class StoreView:
+    """A store as a start would find it now.
+
+    Attributes:
+      directory: of the store.
+      set_aside: the torn tail that a start would cut off the log, if any; there is no copy of it yet.
+    """
+
+    directory: Path
+    set_aside: tuple[SetAside, ...]
+    _view: Path
+    _database: Database | None  # None: the creation of the store was broken off, it has never had a message
+
+    def pairs(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield every key with its value, in key order, from verified blocks.
+
+        Raises CorruptionError or another StorageError where a file cannot be read; nothing comes after it.
+        """
+        if self._database is None:
+            return
+        with (
+            _in_terms_of(self.directory, self._view),
+            self._database.iterator(start=b"", stop=_AFTER_ALL_KEYS, verify_checksums=True, fill_cache=False) as found,
+        ):
+            yield from found
+
+
+@contextmanager
+def viewed(directory: Path) -> Iterator[StoreView]:
+    """Hold the store in `directory`, which nobody may have open, while the block runs.
+
+    Raises:
+      StoreInUseError: somebody has it open.
+      NotAStoreError: there is no store.
+      FormatVersionError, CorruptionError, StorageError: a start would be refused for the same reason.
+    """
+    _refuse_foreign(directory)
+    with tempfile.TemporaryDirectory(prefix="miniqueue-") as temporary, _locked(directory):
+        view = _open(directory, Path(temporary))
+        try:
+            yield view
+        finally:
+            if view._database is not None:
+                view._database.close()
+
+
+def _refuse_foreign(directory: Path) -> None:
+    if not directory.is_dir():
+        raise NotAStoreError(f"{directory}: there is no such directory")
+    names = {path.name for path in directory.iterdir()}
+    is_unfinished = LOCK_FILE_NAME in names and names <= {
+        LOCK_FILE_NAME,
+        UNFINISHED_MARKER_NAME,
+        UNFINISHED_DATABASE_NAME,
+    }
+    if MARKER_FILE_NAME not in names and not is_unfinished:
+        raise NotAStoreError(f"{directory} is not a miniqueue store (no {MARKER_FILE_NAME} in it)")
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    has_lock_file = (directory / LOCK_FILE_NAME).exists()  # a copy of a store may be without one
+    lock = StoreLock(directory, leaves_trace=False) if has_lock_file else None
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+def _open(directory: Path, view: Path) -> StoreView:
+    with _in_terms_of(directory, view):
+        if not (directory / MARKER_FILE_NAME).exists():
+            return StoreView(directory, (), view, None)
+        check_marker(directory)
+        _fill(view / DATABASE_NAME, directory)
+        database, set_aside = _open_checked(view)
+    torn = (replace(tail, file=directory / DATABASE_NAME / tail.file.name) for tail in set_aside)
+    return StoreView(directory, tuple(torn), view, database)
+
+
+def _fill(copy: Path, directory: Path) -> None:
+    database = directory / DATABASE_NAME
+    if not database.exists():
+        database = directory / UNFINISHED_DATABASE_NAME  # only its renaming is missing
+    current = database / "CURRENT"
+    if not current.exists():
+        raise CorruptionError(f"{current} is missing")
+    copy.mkdir()
+    for file in (current, *database.glob("*.log")):
+        shutil.copyfile(file, copy / file.name)
+    name = _MANIFEST.fullmatch(current.read_bytes())
+    if name is not None and (manifest := database / name[1].decode()).exists():
+        shutil.copyfile(manifest, copy / manifest.name)
+        _link_tables(copy, database.resolve(), named_tables(manifest.read_bytes()))
+
+
+def _link_tables(copy: Path, database: Path, numbers: set[int]) -> None:
+    for number in numbers:
+        for table in (database / f"{number:06d}.ldb", database / f"{number:06d}.sst"):
+            if table.exists():
+                (copy / table.name).symlink_to(table)
+
+
+def _open_checked(view: Path) -> tuple[Database, list[SetAside]]:
+    database, lost = view / DATABASE_NAME, view / LOST_NAME
+    set_aside = check_logs(database, lost, verify_checksums=False)
+    try:
+        return open_database(database, DatabaseOptions()), set_aside
+    except Exception as refusal:
+        if not isinstance(translated(refusal, view), CorruptionError):
+            raise
+        explained = check_logs(database, lost, verify_checksums=True)
+        if not explained:
+            raise
+        return open_database(database, DatabaseOptions()), set_aside + explained
+
+
+@contextmanager
+def _in_terms_of(directory: Path, view: Path) -> Iterator[None]:
+    """Translate errors, and let them name the store instead of its view."""
+    try:
+        yield
+    except Exception as exc:
+        error = translated(exc, directory)
+        error.args = tuple(str(argument).replace(str(view), str(directory)) for argument in error.args)
+        raise error from exc

@@ -1,0 +1,23 @@
+"""The sub-commands of `miniqueue`: for the operator of a store, one process for each call."""
+
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class Tool(NamedTuple):
+    """A sub-command.
+
+    Attributes:
+      summary: one line for the usage.
+      module: has `USAGE` and `run(words, environ)`, which returns the exit code; imported when it is needed.
+    """
+
+    summary: str
+    module: str
+
+
+TOOLS = MappingProxyType(
+    {
+        "check": Tool("verify every invariant of a store that is not in use", "miniqueue.tools.check"),
+    }
+)

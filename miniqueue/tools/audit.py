@@ -1,0 +1,184 @@
+"""Walks through a store, once and in key order, and verifies everything that the broker relies on.
+
+    COMMIT NEXT_TOPIC TOPIC PURGE HEAD CURSOR BITMAP GAP │ CHUNK RECORD
+    kept: they grow with topics and what is half settled │ passed, however many
+
+The order of the spaces is what makes one pass enough: when a chunk comes, all that is said about it is known.
+It knows keys and values, not files.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from miniqueue.core.lease import Range
+from miniqueue.core.names import check_topic
+from miniqueue.core.partition import DEFAULT_GROUP
+from miniqueue.errors import CorruptionError, FormatVersionError, InvalidTopicError
+from miniqueue.storage import keys, records
+from miniqueue.storage.keys import Parts, Space
+from miniqueue.tools.problems import Problems
+from miniqueue.tools.topic_audit import TopicAudit
+
+T = TypeVar("T")
+
+
+class Audit:
+    """One walk: `take` every pair, then `finish`.
+
+    Attributes:
+      problems: what is wrong so far.
+      topics: by id.
+      commit_number: of the last commit; None when there is none.
+      pair_count: how many were taken.
+    """
+
+    def __init__(self) -> None:
+        self.problems = Problems()
+        self.topics: dict[int, TopicAudit] = {}
+        self.commit_number: int | None = None
+        self.pair_count = 0
+        self._next_topic_id: int | None = None
+        self._highest_topic_id = 0
+        self._is_registry_readable = True
+        self._purged: set[int] = set()
+        self._take: Mapping[Space, Callable[[Parts, bytes, bytes], None]] = {
+            Space.COMMIT: self._take_commit,
+            Space.NEXT_TOPIC: self._take_next_topic,
+            Space.TOPIC: self._take_topic,
+            Space.PURGE: self._take_purge,
+            Space.HEAD: self._take_head,
+            Space.CURSOR: self._take_cursor,
+            Space.BITMAP: self._take_bitmap,
+            Space.GAP: self._take_gap,
+            Space.CHUNK: self._take_chunk,
+            Space.RECORD: self._take_record,
+        }
+
+    def take(self, key: bytes, value: bytes) -> None:
+        """Check the next pair."""
+        self.pair_count += 1
+        try:
+            parts = keys.parse(key)
+        except CorruptionError as exc:
+            self.problems.add(str(exc), key)
+            return
+        if parts.space < Space.HEAD or self._is_in_a_topic(parts, key):
+            self._take[parts.space](parts, key, value)
+
+    def finish(self) -> None:
+        """Check what only shows at the end."""
+        if self.pair_count and self.commit_number is None:
+            self.problems.add("there is no readable number of the last commit", keys.COMMIT)
+        if self._highest_topic_id and (self._next_topic_id or 0) <= self._highest_topic_id:
+            cause = f"is {self._next_topic_id}, but topic {self._highest_topic_id} exists"
+            self.problems.add(cause, keys.NEXT_TOPIC)
+        for topic in self.topics.values():
+            topic.finish()
+
+    def _decoded(self, decode: Callable[[bytes], T], key: bytes, value: bytes) -> T | None:
+        """Return what a value says; None, with a problem, if nothing."""
+        try:
+            return decode(value)
+        except (CorruptionError, FormatVersionError) as exc:
+            self.problems.add(str(exc), key)
+            return None
+
+    # --- what is no topic's own -------------------------------------------------------------------------------
+
+    def _take_commit(self, _parts: Parts, key: bytes, value: bytes) -> None:
+        self.commit_number = self._decoded(records.decode_number, key, value)
+        if self.commit_number == 0:
+            self.problems.add("is 0, but commits count from 1", key)
+
+    def _take_next_topic(self, _parts: Parts, key: bytes, value: bytes) -> None:
+        self._next_topic_id = self._decoded(records.decode_number, key, value)
+
+    def _take_topic(self, _parts: Parts, key: bytes, value: bytes) -> None:
+        name = keys.topic_name(key)
+        try:
+            check_topic(name)
+        except InvalidTopicError:
+            self.problems.add("no topic can have this name", key)
+        entry = self._decoded(records.decode_topic, key, value)
+        if entry is None:
+            self._is_registry_readable = False
+            return
+        topic_id, _created_at_ms = entry
+        if topic_id in self.topics:
+            self.problems.add(f"topic {topic_id} is registered under another name too", key)
+        self.topics.setdefault(topic_id, TopicAudit(name, topic_id, self.problems))
+        self._highest_topic_id = max(self._highest_topic_id, topic_id)
+
+    def _take_purge(self, parts: Parts, key: bytes, value: bytes) -> None:
+        if value:
+            self.problems.add("has a value", key)
+        if parts.topic_id in self.topics:
+            self.problems.add("the topic is registered", key)
+        else:
+            self._purged.add(parts.topic_id)
+        self._highest_topic_id = max(self._highest_topic_id, parts.topic_id)
+
+    # --- what is a topic's own --------------------------------------------------------------------------------
+
+    def _is_in_a_topic(self, parts: Parts, key: bytes) -> bool:
+        """Whether the key is to be checked further: not what a deleted topic has left."""
+        if parts.topic_id in self._purged:
+            return False
+        if parts.topic_id not in self.topics:
+            if self._is_registry_readable:
+                self.problems.add("there is no such topic, nor is one being deleted", key)
+            return False
+        if parts.partition or parts.group != DEFAULT_GROUP:
+            self.problems.add("there is no such partition or group in this format", key)
+            return False
+        return True
+
+    def _take_head(self, parts: Parts, key: bytes, value: bytes) -> None:
+        self.topics[parts.topic_id].set_head(self._decoded(records.decode_number, key, value))
+
+    def _take_cursor(self, parts: Parts, key: bytes, value: bytes) -> None:
+        self.topics[parts.topic_id].set_cursor(self._decoded(records.decode_cursor, key, value))
+
+    def _take_bitmap(self, parts: Parts, key: bytes, value: bytes) -> None:
+        bits = self._decoded(records.decode_bitmap, key, value)
+        if not self._is_in_the_lane(parts, key):
+            return
+        if bits == 0:
+            self.problems.add("has no bit set", key)
+        elif bits is not None and records.encode_bitmap(bits) != value:
+            self.problems.add("is longer than its bits", key)
+        self.topics[parts.topic_id].set_bitmap(parts.order, bits)
+
+    def _take_gap(self, parts: Parts, key: bytes, value: bytes) -> None:
+        stop = self._decoded(records.decode_number, key, value)
+        if not self._is_in_the_lane(parts, key):
+            return
+        if stop is not None and stop <= parts.order:
+            self.problems.add(f"ends in front of message {stop}, where it has not begun", key)
+        self.topics[parts.topic_id].set_gap(parts.order, stop)
+
+    def _take_chunk(self, parts: Parts, key: bytes, value: bytes) -> None:
+        if not self._is_in_the_lane(parts, key):
+            return
+        topic = self.topics[parts.topic_id]
+        chunk = self._decoded(lambda value: records.decode_chunk(parts.order, value), key, value)
+        if chunk is None:
+            topic.skip_chunk(parts.order)
+        else:
+            topic.take_chunk(key, chunk)
+
+    def _take_record(self, parts: Parts, key: bytes, value: bytes) -> None:
+        topic = self.topics[parts.topic_id]
+        record = self._decoded(records.decode_record, key, value)
+        if parts.lane not in (Range.FRONT, Range.DELAYED, Range.BACK):
+            self.problems.add("there is no such range", key)
+        elif record is None:
+            topic.skip_record(Range(parts.lane))
+        else:
+            topic.take_record(key, Range(parts.lane), parts.order, record)
+
+    def _is_in_the_lane(self, parts: Parts, key: bytes) -> bool:
+        if parts.lane != keys.LANE_NORMAL:
+            self.problems.add("there is no such lane in this format", key)
+            return False
+        return True

@@ -1,0 +1,153 @@
+"""Checks the log of one topic: chunks in the order of their keys, against bitmaps, gaps, cursor and head.
+
+    head_seq ─▶ [chunk][chunk]░░gap░░[chunk]   [chunk] ◀─ next_seq      ░ settled and deleted
+                 ▲▲ ▲ bitmap                 ▲ missing
+
+From the cursor's place to the head every message is in one chunk or in one gap. A gap begins where a chunk ends. A
+chunk in front of the cursor, or with every bit set, should have been deleted with the commit that settled it.
+"""
+
+from bisect import bisect_right
+from operator import attrgetter
+from typing import NamedTuple
+
+from miniqueue.core.message import Chunk
+from miniqueue.core.partition import DEFAULT_GROUP
+from miniqueue.storage import keys
+from miniqueue.tools.problems import Problems
+
+
+class PartlySettled(NamedTuple):
+    """A chunk some of whose messages are settled."""
+
+    first_seq: int
+    stop_seq: int
+    bits: int
+
+
+class LogAudit:
+    """The log of a topic, for one walk.
+
+    Args:
+      topic_id: whose log it is.
+      problems: where to note what is wrong.
+      next_seq: of the partition; None when it is not known.
+      head_seq: of the cursor; None when it is not known, and then the log may begin anywhere.
+      bitmaps: settled bits by first_seq, None for bits that could not be read; emptied on the way.
+      gaps: stop by start, likewise.
+
+    Attributes:
+      is_readable: whether every chunk and bitmap could be decoded, so that the counts are right.
+    """
+
+    def __init__(
+        self,
+        topic_id: int,
+        problems: Problems,
+        *,
+        next_seq: int | None,
+        head_seq: int | None,
+        bitmaps: dict[int, int | None],
+        gaps: dict[int, int | None],
+    ) -> None:
+        self.chunk_count = self.message_count = self.settled_count = 0
+        self.is_readable = True
+        self._topic_id = topic_id
+        self._problems = problems
+        self._next_seq = next_seq
+        self._head_seq = head_seq
+        self._expected = head_seq  # where the next chunk begins; None: not known
+        self._bitmaps = bitmaps
+        self._gaps = gaps
+        self._partly_settled: list[PartlySettled] = []
+        self._run_starts: list[int] = []  # runs of chunks that follow each other
+        self._run_stops: list[int] = []
+
+    @property
+    def waiting_count(self) -> int:
+        """How many messages of the log are not settled."""
+        return self.message_count - self.settled_count
+
+    def take(self, key: bytes, chunk: Chunk) -> None:
+        """Check the next chunk."""
+        first_seq, count = chunk.first_seq, len(chunk.payloads)
+        self.chunk_count += 1
+        self.message_count += count
+        for cause in self._wrong_places(chunk):
+            self._problems.add(cause, key)
+        self._take_bits(first_seq, count)
+        self._remember(first_seq, chunk.end_seq)
+        if self._expected is None or self._expected < chunk.end_seq:
+            self._expected = self._gaps.pop(chunk.end_seq, chunk.end_seq)
+
+    def skip(self, first_seq: int) -> None:
+        """Pass a chunk that could not be read; its problem is noted already."""
+        self.chunk_count += 1
+        self.is_readable = False
+        self._bitmaps.pop(first_seq, None)
+        self._expected = None
+
+    def finish(self) -> None:
+        """Note what is left when there are no more chunks."""
+        if self._expected is not None and self._next_seq is not None and self._expected < self._next_seq:
+            self._problems.add(_missing(self._expected, self._next_seq))
+        for first_seq in self._bitmaps:
+            self._problems.add("no chunk begins there", self._bitmap_key(first_seq))
+        if self.is_readable:  # or it may have been the chunk in front of the gap
+            for start in self._gaps:
+                self._problems.add("no chunk ends there", keys.gap(self._topic_id, 0, DEFAULT_GROUP, start))
+
+    def has_waiting(self, seq: int) -> bool:
+        """Whether the message is in a chunk and not settled; chunks must all have been taken."""
+        run = bisect_right(self._run_starts, seq) - 1
+        if run < 0 or seq >= self._run_stops[run]:
+            return False
+        index = bisect_right(self._partly_settled, seq, key=attrgetter("first_seq")) - 1
+        if index < 0:
+            return True
+        chunk = self._partly_settled[index]
+        return seq >= chunk.stop_seq or not chunk.bits >> (seq - chunk.first_seq) & 1
+
+    def _wrong_places(self, chunk: Chunk) -> list[str]:
+        first_seq, expected = chunk.first_seq, self._expected
+        causes = []
+        if not chunk.payloads:
+            causes.append("has no messages")
+        if self._head_seq is not None and first_seq < self._head_seq:
+            causes.append(f"all in front of message {self._head_seq} is settled, but this was not deleted")
+        elif expected is not None and first_seq < expected:
+            causes.append(f"begins in front of message {expected}, inside what comes before it")
+        elif expected is not None and first_seq > expected:
+            causes.append(_missing(expected, first_seq))
+        if self._next_seq is not None and chunk.end_seq > self._next_seq:
+            causes.append(f"ends with message {chunk.end_seq - 1}, but the next to be published is {self._next_seq}")
+        return causes
+
+    def _take_bits(self, first_seq: int, count: int) -> None:
+        bits = self._bitmaps.pop(first_seq, 0)
+        if bits is None:
+            self.is_readable = False
+            bits = (1 << count) - 1  # so that no record of its messages is taken for a second copy
+        elif bits >> count:
+            self._problems.add(f"has bits beyond the {count} messages of its chunk", self._bitmap_key(first_seq))
+            bits &= (1 << count) - 1
+        elif bits and bits.bit_count() == count:
+            cause = "every message is settled, but the chunk was not deleted"
+            self._problems.add(cause, self._bitmap_key(first_seq))
+        self.settled_count += bits.bit_count()
+        if bits:
+            self._partly_settled.append(PartlySettled(first_seq, first_seq + count, bits))
+
+    def _bitmap_key(self, first_seq: int) -> bytes:
+        return keys.bitmap(self._topic_id, 0, DEFAULT_GROUP, first_seq)
+
+    def _remember(self, first_seq: int, stop_seq: int) -> None:
+        if self._run_stops and self._run_stops[-1] == first_seq:
+            self._run_stops[-1] = stop_seq
+        else:
+            self._run_starts.append(first_seq)
+            self._run_stops.append(stop_seq)
+
+
+def _missing(start: int, stop: int) -> str:
+    return f"messages {start} to {stop - 1} are missing from the log"

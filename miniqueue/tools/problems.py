@@ -1,0 +1,86 @@
+"""What is wrong with a store: counted, and the first of it kept, with the key in hex and in words."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from miniqueue.core.cursor import FRONT_START
+from miniqueue.core.lease import Range
+from miniqueue.errors import CorruptionError
+from miniqueue.server.escaping import escape
+from miniqueue.storage import keys
+from miniqueue.storage.keys import Parts, Space
+
+#: A store that is wrong throughout has a problem for each key; memory must not grow with them.
+MAX_KEPT = 1000
+
+
+class Problem(NamedTuple):
+    """Something that should not be so; `key` is None when it is not about one key."""
+
+    key: bytes | None
+    cause: str
+
+    def __str__(self) -> str:
+        """Return it as one line."""
+        return self.cause if self.key is None else f"key {self.key.hex()} ({words(self.key)}): {self.cause}"
+
+
+class Problems:
+    """The problems of one store.
+
+    Attributes:
+      count: of all.
+      kept: the first of them.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.kept: list[Problem] = []
+
+    def add(self, cause: str, key: bytes | None = None) -> None:
+        """Note a problem."""
+        self.count += 1
+        if len(self.kept) < MAX_KEPT:
+            self.kept.append(Problem(key, cause))
+
+
+def words(key: bytes) -> str:
+    """Return what a key stands for."""
+    try:
+        parts = keys.parse(key)
+    except CorruptionError as exc:
+        return str(exc)
+    return _WORDS[parts.space](parts, key)
+
+
+def _of_partition(what: str, parts: Parts) -> str:
+    return f"{what} of topic {parts.topic_id}, partition {parts.partition}"
+
+
+def _from(what: str, parts: Parts) -> str:
+    return f"{_of_partition(what, parts)}, from message {parts.order}"
+
+
+def _record(parts: Parts) -> str:
+    high, serial = parts.order >> 64, parts.order & (1 << 64) - 1
+    places = {
+        Range.FRONT: f"front, return {FRONT_START - parts.order}",
+        Range.DELAYED: f"due at {high} ms, return {serial}",
+        Range.BACK: f"back, behind message {high - 1}, return {serial}",
+    }
+    place = places[Range(parts.lane)] if parts.lane in places else f"unknown range {parts.lane}"
+    return f"{_of_partition('record', parts)}, {place}"
+
+
+_WORDS: Mapping[Space, Callable[[Parts, bytes], str]] = {
+    Space.COMMIT: lambda _parts, _key: "number of the last commit",
+    Space.NEXT_TOPIC: lambda _parts, _key: "next topic id",
+    Space.TOPIC: lambda _parts, key: f"topic {escape(keys.topic_name(key))}",
+    Space.PURGE: lambda parts, _key: f"deletion of topic {parts.topic_id}",
+    Space.HEAD: lambda parts, _key: _of_partition("next sequence number", parts),
+    Space.CURSOR: lambda parts, _key: _of_partition("cursor", parts),
+    Space.BITMAP: lambda parts, _key: _from("settled bits", parts),
+    Space.GAP: lambda parts, _key: _from("gap", parts),
+    Space.CHUNK: lambda parts, _key: _from("chunk", parts),
+    Space.RECORD: lambda parts, _key: _record(parts),
+}

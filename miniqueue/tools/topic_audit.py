@@ -1,0 +1,134 @@
+"""Checks all that a store holds of one topic: head, cursor, log, what came back; and that the counts agree.
+
+published (next_seq) = acknowledged (cursor) + waiting in the log + records
+"""
+
+from typing import NamedTuple
+
+from miniqueue.core.cursor import CursorState
+from miniqueue.core.lease import Range
+from miniqueue.core.message import Chunk, Record
+from miniqueue.core.partition import DEFAULT_GROUP
+from miniqueue.storage import keys
+from miniqueue.tools.log_audit import LogAudit
+from miniqueue.tools.problems import Problems
+from miniqueue.tools.record_audit import RecordAudit
+
+
+class TopicCounts(NamedTuple):
+    """What a topic holds. `messages` are in chunks, `settled` ones of them kept for the sake of others."""
+
+    chunks: int
+    messages: int
+    waiting: int
+    delayed: int
+    returned: int
+    settled: int
+
+
+class TopicAudit:
+    """One topic, for one walk: first `set_…` as keys come, then chunks, then records, then `finish`."""
+
+    def __init__(self, name: bytes, topic_id: int, problems: Problems) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self._problems = problems
+        self._next_seq: int | None = 0  # None: it could not be read
+        self._cursor: CursorState | None = None
+        self._has_cursor = False
+        self._bitmaps: dict[int, int | None] = {}
+        self._gaps: dict[int, int | None] = {}
+        self._log: LogAudit | None = None
+        self._records: RecordAudit | None = None
+
+    def set_head(self, next_seq: int | None) -> None:
+        """Take the next sequence number, None when it could not be read."""
+        self._next_seq = next_seq
+
+    def set_cursor(self, cursor: CursorState | None) -> None:
+        """Take the cursor, None when it could not be read."""
+        self._has_cursor = True
+        self._cursor = cursor
+
+    def set_bitmap(self, first_seq: int, bits: int | None) -> None:
+        """Take the settled bits of a chunk, None when they could not be read."""
+        self._bitmaps[first_seq] = bits
+
+    def set_gap(self, start: int, stop: int | None) -> None:
+        """Take a gap; `stop` is None when it could not be read."""
+        self._gaps[start] = stop
+
+    def take_chunk(self, key: bytes, chunk: Chunk) -> None:
+        """Take the next chunk."""
+        self._the_log().take(key, chunk)
+
+    def skip_chunk(self, first_seq: int) -> None:
+        """Pass a chunk that could not be read."""
+        self._the_log().skip(first_seq)
+
+    def take_record(self, key: bytes, place: Range, order: int, record: Record) -> None:
+        """Take the next record."""
+        is_waiting = self._the_log().has_waiting(record.seq)
+        self._the_records().take(key, place, order, record, is_waiting=is_waiting)
+
+    def skip_record(self, place: Range) -> None:
+        """Pass a record that could not be read."""
+        self._the_records().skip(place)
+
+    def finish(self) -> None:
+        """Compare the counts, when everything was taken."""
+        log, records = self._the_log(), self._the_records()
+        log.finish()
+        if not self._has_cursor:
+            self._problems.add("there is no cursor", self._cursor_key())
+        if self._cursor is None or self._next_seq is None:
+            return
+        for cause in _wrong_counts(self._cursor, self._next_seq, log, records):
+            self._problems.add(cause, self._cursor_key())
+
+    def counts(self) -> TopicCounts:
+        """Return what the topic holds."""
+        log, records = self._the_log(), self._the_records().counts
+        return TopicCounts(
+            chunks=log.chunk_count,
+            messages=log.message_count,
+            waiting=log.waiting_count,
+            delayed=records[Range.DELAYED],
+            returned=records[Range.FRONT] + records[Range.BACK],
+            settled=log.settled_count,
+        )
+
+    def _cursor_key(self) -> bytes:
+        return keys.cursor(self.topic_id, 0, DEFAULT_GROUP)
+
+    def _the_log(self) -> LogAudit:
+        """Return the walk over the log, begun when everything in front of the chunks was taken."""
+        if self._log is None:
+            self._log = LogAudit(
+                self.topic_id,
+                self._problems,
+                next_seq=self._next_seq,
+                head_seq=None if self._cursor is None else self._cursor.head_seq,
+                bitmaps=self._bitmaps,
+                gaps=self._gaps,
+            )
+        return self._log
+
+    def _the_records(self) -> RecordAudit:
+        if self._records is None:
+            serial = None if self._cursor is None else self._cursor.serial
+            self._records = RecordAudit(self._problems, next_seq=self._next_seq, serial=serial)
+        return self._records
+
+
+def _wrong_counts(cursor: CursorState, next_seq: int, log: LogAudit, records: RecordAudit) -> list[str]:
+    causes = []
+    if cursor.head_seq > next_seq:
+        causes.append(f"reading goes on at message {cursor.head_seq}, but the next to be published is {next_seq}")
+    delayed_count = records.counts[Range.DELAYED]
+    if cursor.delayed_count != delayed_count:
+        causes.append(f"counts {cursor.delayed_count} delayed messages, there are {delayed_count}")
+    left_count = log.waiting_count + sum(records.counts.values())
+    if log.is_readable and cursor.acked_count + left_count != next_seq:
+        causes.append(f"counts {cursor.acked_count} acknowledged messages of {next_seq}, but {left_count} are left")
+    return causes
