@@ -17,6 +17,9 @@ The limit of the rule: bits that rot in the very last batch look like a torn tai
 power cut can also leave whole batches behind torn ones; that counts as corruption, because it cannot be told
 from it.
 
+The manifest is a log too, of *edits* instead of batches, with the same rule: every edit is synced before what it
+makes superfluous is removed.
+
 LevelDB itself is not enough even with `paranoid_checks`: it takes a wrong length in the last block for a
 record cut short, and zeroes anywhere for padding, and silently skips what follows.
 
@@ -73,6 +76,19 @@ def find_damage(log: bytes, *, verify_checksums: bool) -> Damage | None:
     if next_batch_offset is None and walk.is_at_usual_end():
         return None
     return Damage(walk.batch_offset, next_batch_offset)
+
+
+def find_manifest_damage(manifest: bytes) -> Damage | None:
+    """Return the first damage of a manifest, or None; `next_batch_offset` is where a whole edit stands behind it."""
+    walk = _Walk(manifest, verify_checksums=True)
+    while walk.offset < len(manifest) and walk.step():
+        pass
+    if walk.offset >= len(manifest):
+        return None
+    next_edit_offset = _find_edit(manifest, walk.offset + 1)
+    if next_edit_offset is None and walk.is_at_usual_end():
+        return None
+    return Damage(walk.batch_offset, next_edit_offset)
 
 
 @dataclass(slots=True)
@@ -135,6 +151,15 @@ def _find_batch(log: bytes, start: int, last_sequence: int | None) -> int | None
         offset = match.start()
         end = _record_end(log, offset)
         if end is not None and _is_later(log, offset, last_sequence) and _has_good_checksum(log, offset, end):
+            return offset
+    return None
+
+
+def _find_edit(manifest: bytes, start: int) -> int | None:
+    """Return where, at `start` or later, a whole record begins. Manifests are small: every place is tried."""
+    for offset in range(start, len(manifest) - HEADER.size):
+        end = _record_end(manifest, offset)
+        if end is not None and end > offset + HEADER.size and _has_good_checksum(manifest, offset, end):
             return offset
     return None
 

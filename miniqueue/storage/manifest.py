@@ -1,4 +1,4 @@
-"""Which tables a LevelDB manifest names. Works on bytes; touches no file.
+"""Which tables and which log a LevelDB manifest names. Works on bytes; touches no file.
 
 A manifest is a log (`log_tail`) whose records are *edits* of the list of tables:
 
@@ -8,7 +8,7 @@ A manifest is a log (`log_tail`) whose records are *edits* of the list of tables
               7 table added: level, number, size, smallest key, largest key
     text, key = length:varint bytes                              everything else is a varint
 
-Only the names are wanted, so reading ends quietly at the first damage: what it means is for LevelDB to say.
+Only the names are wanted, so reading ends quietly at the first damage: what it means, `log_tail` and LevelDB say.
 
 Sources: LevelDB `db/version_edit.cc`, `doc/log_format.md`.
 """
@@ -19,20 +19,28 @@ from miniqueue.storage.crc32c import masked_crc32c
 from miniqueue.storage.log_tail import BLOCK_BYTES, HEADER
 
 _FULL, _FIRST, _LAST = 1, 2, 4
-_ADDED = 7
+_LOG_NUMBER, _ADDED = 2, 7
 #: The fields behind each tag: b for bytes with their length, n for a number.
-_FIELDS = {1: "b", 2: "n", 3: "n", 4: "n", 5: "nb", 6: "nn", _ADDED: "nnnbb", 9: "n"}
+_FIELDS = {1: "b", _LOG_NUMBER: "n", 3: "n", 4: "n", 5: "nb", 6: "nn", _ADDED: "nnnbb", 9: "n"}
 
 
 def named_tables(manifest: bytes) -> set[int]:
     """Return the numbers of all tables that were ever added, removed ones too."""
-    numbers: set[int] = set()
+    return {numbers[1] for tag, numbers in _all_fields(manifest) if tag == _ADDED}
+
+
+def needed_log(manifest: bytes) -> int | None:
+    """Return the number of the oldest log whose batches are not all in tables, or None when no edit names one."""
+    named = [numbers[0] for tag, numbers in _all_fields(manifest) if tag == _LOG_NUMBER]
+    return named[-1] if named else None
+
+
+def _all_fields(manifest: bytes) -> Iterator[tuple[int, list[int]]]:
     for edit in _records(manifest):
         try:
-            numbers.update(_added_tables(edit))
+            yield from _fields(edit)
         except (IndexError, KeyError):
-            break
-    return numbers
+            return
 
 
 def _records(manifest: bytes) -> Iterator[bytes]:
@@ -51,7 +59,8 @@ def _records(manifest: bytes) -> Iterator[bytes]:
         offset = end
 
 
-def _added_tables(edit: bytes) -> Iterator[int]:
+def _fields(edit: bytes) -> Iterator[tuple[int, list[int]]]:
+    """Yield each tag with its numbers; texts and keys are left out."""
     offset = 0
     while offset < len(edit):
         tag, offset = _varint(edit, offset)
@@ -62,8 +71,7 @@ def _added_tables(edit: bytes) -> Iterator[int]:
                 numbers.append(number)
             else:
                 offset += number
-        if tag == _ADDED:
-            yield numbers[1]
+        yield tag, numbers
 
 
 def _varint(content: bytes, offset: int) -> tuple[int, int]:

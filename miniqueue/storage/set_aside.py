@@ -1,8 +1,12 @@
-"""Check the logs of a LevelDB directory before it is opened, and move a torn tail out of the way.
+"""Check the logs of a LevelDB directory before it is opened, and move torn tails out of the way.
 
 What `log_tail` calls a torn tail was never acknowledged, but it may still be of use to somebody: the whole
 log is copied into `lost/` before it is cut. The copy gets its name when it is complete, and the log is cut
 after that, so a crash in between costs a second copy and nothing else.
+
+The manifest, LevelDB's log of which tables there are, can be torn too, when the power is cut while a table is being
+added. Its tail may be cut only while the log is there that the rest of it needs: then all that was in the table is
+in that log. Otherwise the edit had been durable, the log was removed after it, and it is damage.
 """
 
 import os
@@ -12,7 +16,8 @@ from pathlib import Path
 
 from miniqueue.errors import CorruptionError
 from miniqueue.storage.directory_sync import sync_path
-from miniqueue.storage.log_tail import Damage, find_damage
+from miniqueue.storage.log_tail import Damage, find_damage, find_manifest_damage
+from miniqueue.storage.manifest import needed_log
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +38,22 @@ class SetAside:
 
 
 def check_logs(database: Path, lost: Path, *, verify_checksums: bool) -> list[SetAside]:
-    """Set aside the torn tail of the newest log, if it has one.
+    """Set aside the torn tail of the newest log, if it has one, and that of the manifest.
 
     Args:
       database: LevelDB's directory.
       lost: where copies go; made when needed.
-      verify_checksums: see `log_tail.find_damage`.
+      verify_checksums: see `log_tail.find_damage`; the manifest is looked at only then.
 
     Raises:
-      CorruptionError: a log is damaged in front of whole batches, or there is none. No file was changed.
+      CorruptionError: a log is damaged in front of whole batches, or there is none; or the manifest is damaged
+        otherwise than by a torn tail. What is damaged was not changed.
     """
+    set_aside = _check_batches(database, lost, verify_checksums=verify_checksums)
+    return set_aside + _check_manifest(database, lost) if verify_checksums else set_aside
+
+
+def _check_batches(database: Path, lost: Path, *, verify_checksums: bool) -> list[SetAside]:
     logs = sorted(database.glob("*.log"), key=lambda path: (len(path.name), path.name))  # as numbers
     if not logs:
         raise CorruptionError(f"{database}: there is no log file")
@@ -60,6 +71,21 @@ def _refuse_corruption(log: Path, damage: Damage, *, is_newest: bool) -> None:
     end = damage.next_batch_offset or log.stat().st_size
     damaged_bytes = end - damage.offset
     raise CorruptionError(f"{log}: damaged at offset {damage.offset}, {damaged_bytes} bytes, in front of sound data")
+
+
+def _check_manifest(database: Path, lost: Path) -> list[SetAside]:
+    manifest = database / os.fsdecode((database / "CURRENT").read_bytes().rstrip(b"\n"))
+    if not manifest.is_file():
+        return []  # LevelDB says so better
+    content = manifest.read_bytes()
+    damage = find_manifest_damage(content)
+    if damage is None:
+        return []
+    log_number = needed_log(content[: damage.offset])
+    is_torn_tail = damage.next_batch_offset is None and log_number is not None
+    if not is_torn_tail or not (database / f"{log_number:06d}.log").exists():
+        raise CorruptionError(f"{manifest}: damaged at offset {damage.offset}")
+    return [_set_aside(manifest, damage.offset, lost)]
 
 
 def _set_aside(log: Path, offset: int, lost: Path) -> SetAside:
