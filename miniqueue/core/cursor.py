@@ -248,7 +248,7 @@ class GroupCursor:
             self._put(Range.FRONT, FRONT_START - self._next_serial(), record, cause)
 
     def _put(self, place: Range, order: int, record: Record, cause: str) -> None:
-        record = record._replace(counts=record.counts.plus(cause))
+        record = Record(record.seq, record.published_at_ms, record.counts.plus(cause), record.payload)
         self.changes.records[place, order] = record
         self.returned[place].add(order, record)
 
@@ -283,6 +283,8 @@ class GroupCursor:
 
     def _leave_range(self, place: Range, order: int) -> None:
         self.returned[place].settle(order)
-        self.changes.records[place, order] = None
+        # A record that came since the last commit is not in the store: there is nothing to delete, nor to put any more.
+        if self.changes.records.pop((place, order), None) is None:
+            self.changes.records[place, order] = None
         if place is Range.DELAYED:
             self.delayed_count -= 1

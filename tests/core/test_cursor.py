@@ -232,6 +232,32 @@ def test_a_partly_settled_chunk_writes_its_bits_and_a_finished_one_goes():
     assert (some.bitmaps, some.chunks, len(some.records)) == ({}, {}, 1)
 
 
+def test_only_the_last_return_between_two_commits_is_written():
+    some = StoredCursor()
+    some.publish(b"a", b"b")
+    for _ in range(3):
+        some.cursor.nack(some.take())
+    assert [record.counts.nacks for record in some.cursor.changes.records.values()] == [3]
+    some.commit()
+    for _ in range(2):
+        some.cursor.nack(some.take())
+    assert sorted(record.counts.nacks if record else 0 for record in some.cursor.changes.records.values()) == [0, 5]
+    some.commit()
+    assert [record.counts.nacks for record in some.records.values()] == [5]
+
+
+def test_a_return_settled_before_the_commit_leaves_only_the_bit_of_its_chunk():
+    some = StoredCursor()
+    some.publish(b"a", b"b")
+    some.cursor.nack(some.take())
+    some.cursor.ack(some.take())
+    assert (some.cursor.changes.records, [*some.cursor.changes.touched]) == ({}, [0])
+    some.commit()
+    some.restart()
+    assert some.take().payloads == [b"b"]
+    assert some.take() is None
+
+
 def test_finishing_in_order_notes_no_gap():
     some = stored(b"a", b"b")
     some.take_all()
