@@ -30,6 +30,7 @@ from granian.server.embed import Server
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from miniqueue.errors import CertificateError, InternalError
+from miniqueue.server import descriptors
 from miniqueue.server.closing import CLOSE_SECONDS
 from miniqueue.server.listening import BACKLOG, GRACEFUL_SECONDS
 from miniqueue.server.security import server_tls_context
@@ -39,7 +40,6 @@ LAST_WORDS_SECONDS = 0.2
 
 STREAM_WINDOW_BYTES = 65_535
 MAX_STREAMS = 100
-MAX_CONNECTIONS = 1 << 20
 
 _CURVES = ("secp256r1", "secp384r1")
 _RSA_BITS = range(2048, 4096 + 1)
@@ -186,7 +186,7 @@ class _EmbeddedServer(Server):
             app,
             interface=Interfaces.ASGINL,
             backlog=BACKLOG,
-            backpressure=MAX_CONNECTIONS,
+            backpressure=descriptors.granian_connections(descriptors.limit()),
             http2_settings=_HTTP2,
             ssl_cert=cert,
             ssl_key=key,

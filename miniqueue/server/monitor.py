@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from miniqueue import __version__
 from miniqueue.broker import Broker
+from miniqueue.server.loop_metrics import LoopCollector
 from miniqueue.server.metrics import BrokerCollector
 from miniqueue.server.one_method import OneMethod
 from miniqueue.server.replies import NOT_FOUND, Reply, json_reply
@@ -31,6 +32,7 @@ class MonitorApp:
         self._started_at_seconds = time.monotonic()
         self._registry = CollectorRegistry()
         self._registry.register(BrokerCollector(broker))
+        self._registry.register(LoopCollector())
         ProcessCollector(registry=self._registry)
         pages = {"/healthz": self.health, "/readyz": self.readiness, "/metrics": self.metrics, "/stats": self.stats}
         self._router = Router(

@@ -48,6 +48,9 @@ class RespServer:
       parameters: what CONFIG GET shows.
     """
 
+    #: What a connection is told for which there is no descriptor; Redis says the same.
+    refusal = b"-ERR max number of clients reached\r\n"
+
     def __init__(self, broker: Broker, parameters: dict[str, str]) -> None:
         self.broker = broker
         self.parameters = parameters

@@ -12,6 +12,7 @@ import sys
 from datetime import UTC, datetime
 from functools import partial
 from socket import socket
+from typing import cast
 
 import structlog
 import uvloop
@@ -19,7 +20,8 @@ import uvloop
 from miniqueue import __version__
 from miniqueue.broker import Broker, SystemClock
 from miniqueue.errors import InternalError, MiniqueueError, StoreFailedError
-from miniqueue.server import logs
+from miniqueue.server import descriptors, logs
+from miniqueue.server.accepting import AcceptingLoop
 from miniqueue.server.config import Config
 from miniqueue.server.http import HttpApp
 from miniqueue.server.listening import ServeHttps, listen, serve_https, serve_plain
@@ -54,7 +56,8 @@ def run(config: Config) -> None:
         config.cert, config.key, may_create=config.has_default_certificate, now=datetime.now(UTC)
     )
     _report_certificates(certificates)
-    uvloop.run(_serve(config, certificates))
+    descriptors.raise_limit()
+    uvloop.run(_serve(config, certificates), loop_factory=AcceptingLoop)
 
 
 def _report_certificates(certificates: Certificates) -> None:
@@ -112,6 +115,7 @@ class _Listeners:
     def __init__(self, config: Config, certificates: Certificates, broker: Broker) -> None:
         self._certificates = certificates
         self._serve_https = _http_server(config)
+        self._granted = descriptors.granian_connections(descriptors.limit()) if config.http_server == "granian" else 0
         self._broker = broker
         self._http = HttpApp(broker)
         self._resp = RespServer(broker, _shown_parameters(config))
@@ -119,7 +123,9 @@ class _Listeners:
 
     async def run(self, https: socket, resp: socket, plain: socket) -> None:
         """Serve until a signal arrives or the store has failed for good; raises InternalError if a listener fails."""
-        loop = asyncio.get_running_loop()
+        loop = cast(AcceptingLoop, asyncio.get_running_loop())
+        loop.admit_to_reserve(plain)
+        loop.granted = self._granted
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
         self._broker.failed.add_done_callback(lambda _: self._stopping.set())

@@ -12,6 +12,7 @@ import miniqueue
 from miniqueue import cli
 from miniqueue.errors import MiniqueueError
 from miniqueue.server import http_commands, replies, resp_commands, resp_connecting, resp_stream
+from miniqueue.server.loop_metrics import LoopCollector
 from miniqueue.server.metrics import BrokerCollector
 from miniqueue.server.settings import SETTINGS
 from miniqueue.server.usage import option_table
@@ -126,7 +127,8 @@ def test_the_exit_codes_are_those_of_the_protocol():
 
 def test_every_metric_is_in_the_protocol():
     documented = re.findall(r"miniqueue_\w+", SPANS)
-    assert sorted(set(re.findall(r"miniqueue_\w+", BrokerCollector.__doc__ or ""))) == sorted(
+    collected = f"{BrokerCollector.__doc__}{LoopCollector.__doc__}"
+    assert sorted(set(re.findall(r"miniqueue_\w+", collected))) == sorted(
         name for name in set(documented) if name != "miniqueue_v"
     )
 

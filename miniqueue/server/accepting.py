@@ -1,0 +1,142 @@
+"""Accepting connections, for as long as there are descriptors to spare.
+
+    listener ─ accept ─▶ number of the descriptor in the reserve? ─ no ──▶ protocol, with TLS if wanted
+                                                                  └ yes ─▶ last words, closed
+
+`AcceptingLoop` is uvloop with servers that do this, whoever starts them: the RESP listener, Hypercorn. A connection is
+looked at before its TLS begins, since one that never says a word has a descriptor too. uvloop's own servers know no
+such limit, and when `accept` fails they close the listener without a word.
+
+Knows sockets and descriptors; knows no protocol. A full process refuses with what the protocol's factory has as its
+`refusal`, if anything.
+"""
+
+import asyncio
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import structlog
+import uvloop
+
+from miniqueue.server import descriptors
+from miniqueue.server.repeats import RepeatLimit
+
+log = structlog.get_logger()
+
+#: How long to leave the listener alone when `accept` fails: the reason, such as a full table of files, will not pass at
+#: once, and the connection goes on waiting.
+PAUSE_SECONDS = 0.1
+_LOG_INTERVAL_SECONDS = 60.0
+
+
+class AcceptingLoop(uvloop.Loop):
+    """An event loop whose servers keep the reserve of descriptors.
+
+    Attributes:
+      granted: how many descriptors others may take for connections, of which this loop does not learn.
+      refused_count: connections that were refused since the start.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.granted = 0
+        self.refused_count = 0
+        self._admitted_to_reserve: set[int] = set()
+        self._log_limit = RepeatLimit(_LOG_INTERVAL_SECONDS, time.monotonic)
+
+    def admit_to_reserve(self, listener: socket.socket) -> None:
+        """Let the connections of `listener` take half of the reserve: the operator must get in."""
+        self._admitted_to_reserve.add(listener.fileno())
+
+    async def create_server(  # type: ignore[override] # for a socket, which is all that is asked for
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        *_: object,
+        sock: socket.socket,
+        ssl: ssl.SSLContext | None = None,
+        ssl_handshake_timeout: float | None = None,
+        **_options: object,
+    ) -> "_Server":
+        """Serve the connections of a listening socket, which is closed with the server."""
+        options = {"ssl": ssl, "ssl_handshake_timeout": ssl_handshake_timeout} if ssl else {}
+        return _Server(self, sock, protocol_factory, options)
+
+    def has_room_for(self, connection: socket.socket, listener: socket.socket) -> bool:
+        """Tell whether a connection may keep the descriptor that it got."""
+        total = descriptors.limit()
+        reserved = descriptors.reserve(total)
+        if listener.fileno() in self._admitted_to_reserve:
+            return connection.fileno() < total - reserved // 2
+        return connection.fileno() < total - reserved - self.granted
+
+    def refuse(self, connection: socket.socket, last_words: bytes) -> None:
+        """Close a connection for which there is no room."""
+        self.refused_count += 1
+        held_back = self._log_limit.admit("refused")
+        if held_back is not None:
+            log.warning("too many connections; one was refused", limit=descriptors.limit(), held_back=held_back)
+        with connection, suppress(OSError):
+            connection.setblocking(False)
+            connection.send(last_words)
+
+    def could_not_accept(self, error: OSError) -> None:
+        """Say that the kernel gave no connection."""
+        held_back = self._log_limit.admit(error.errno)
+        if held_back is not None:
+            log.error("a connection could not be accepted", error=str(error), held_back=held_back)
+
+
+class _Server:
+    """One listening socket; accepts until it is closed."""
+
+    def __init__(
+        self,
+        loop: AcceptingLoop,
+        listener: socket.socket,
+        factory: Callable[[], asyncio.BaseProtocol],
+        options: dict[str, Any],
+    ) -> None:
+        listener.setblocking(False)
+        self.sockets = (listener,)
+        self._loop = loop
+        self._listener = listener
+        self._factory = factory
+        self._options = options
+        self._last_words: bytes = getattr(factory, "refusal", b"")
+        self._beginning: set[asyncio.Task[None]] = set()
+        self._accepting = loop.create_task(self._accept())
+
+    def close(self) -> None:
+        """Accept no more; connections go on."""
+        self._accepting.cancel()
+        self._listener.close()
+
+    async def wait_closed(self) -> None:
+        """Return: there is nothing to wait for."""
+
+    async def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = await self._loop.sock_accept(self._listener)
+            except OSError as exc:
+                self._loop.could_not_accept(exc)
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            if self._loop.has_room_for(connection, self._listener):
+                self._begin(connection)
+            else:
+                self._loop.refuse(connection, self._last_words)
+
+    def _begin(self, connection: socket.socket) -> None:
+        task = self._loop.create_task(self._connect(connection))
+        self._beginning.add(task)
+        task.add_done_callback(self._beginning.discard)
+
+    async def _connect(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        with suppress(OSError):  # the peer is gone, or no peer of ours: TLS has failed, or took too long
+            await self._loop.connect_accepted_socket(self._factory, connection, **self._options)
