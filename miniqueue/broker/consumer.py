@@ -26,12 +26,12 @@ class Consumer:
           └────────────────────────┴── ack() nack() back() dack() ─────┘
 
     With a prefetch of 1 the one message held is settled without naming it. With more, `receipts` name what is
-    settled, and the consumer waits for more while it has room. `request` and `refill` may call `deliver` before
-    they return. `fail` is called when the topic turns out to be unreadable; the consumer waits no longer then.
-    `close` returns what is held to the front of the topic.
+    settled, and the consumer waits for more while it has `room`, for that many. `request` and `refill` may call
+    `deliver` before they return. `fail` is called when the topic turns out to be unreadable; the consumer waits no
+    longer then. `close` returns what is held to the front of the topic.
     """
 
-    __slots__ = ("_dispatcher", "_holding", "_is_closed", "_prefetch", "deliver", "fail", "topic")
+    __slots__ = ("_dispatcher", "_holding", "_is_closed", "_prefetch", "deliver", "fail", "room", "topic")
 
     def __init__(
         self,
@@ -45,6 +45,7 @@ class Consumer:
         self._holding = Holding()
         self._prefetch = prefetch
         self._is_closed = False
+        self.room = prefetch
         self.topic = topic
         self.deliver = deliver
         self.fail = fail
@@ -54,11 +55,6 @@ class Consumer:
     def is_waiting(self) -> bool:
         """Whether the next message of the topic may go to this consumer."""
         return self in self.topic.waiters
-
-    @property
-    def room(self) -> int:
-        """How many more messages this consumer may hold."""
-        return self._prefetch - self._holding.count if self._holding.size_bytes < MAX_HELD_BYTES else 0
 
     def request(self) -> None:
         """Ask for the first messages.
@@ -112,12 +108,17 @@ class Consumer:
         self._is_closed = True
         self.topic.waiters.pop(self, None)
         self.topic.consumer_count -= 1
-        self._prefetch = 0  # who closes it may be in the middle of a command, and ask once more
+        self._prefetch = self.room = 0  # who closes it may be in the middle of a command, and ask once more
         self._dispatcher.left(self.topic, self._holding.take_all()[::-1])
 
     def hold(self, cursor: GroupCursor, lease: Lease) -> None:
         """Take over a lease; the dispatcher calls this, and `deliver` after it."""
         self._holding.add(cursor, lease)
+        self._measure_room()
+
+    def _measure_room(self) -> None:
+        holding = self._holding
+        self.room = self._prefetch - holding.count if holding.size_bytes < MAX_HELD_BYTES else 0
 
     def _settle(
         self,
@@ -128,6 +129,7 @@ class Consumer:
         is_to_front: bool = False,
     ) -> None:
         held = [self._holding.take_only()] if receipts is None else list(self._holding.take(receipts))
+        self._measure_room()
         settled_count = 0
         for cursor, lease in reversed(held) if is_to_front else held:
             try:

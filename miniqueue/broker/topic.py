@@ -31,15 +31,17 @@ class Topic:
 
     `id` is None until the first publish, and again after the topic was deleted: consumers may wait on a topic
     that does not exist yet, and go on waiting when it is deleted. `fault` is what makes it unreadable, if anything.
+    `cursors` are those of the default group, one for each partition.
     """
 
-    __slots__ = ("consumer_count", "fault", "id", "is_loading", "name", "partitions", "waiters")
+    __slots__ = ("consumer_count", "cursors", "fault", "id", "is_loading", "name", "partitions", "waiters")
 
     def __init__(self, name: bytes) -> None:
         self.name = name
         self.waiters: OrderedDict[Consumer, None] = OrderedDict()
         self.consumer_count = 0
         self.partitions: list[Partition] = []
+        self.cursors: list[GroupCursor] = []
         self.clear()
 
     def clear(self) -> None:
@@ -60,13 +62,9 @@ class Topic:
         """Count receipts on: one of a lease that has ended must not name a message that is handed out later."""
         next_receipt = max((cursor.next_receipt for cursor in self.cursors), default=1)
         self.partitions = partitions
+        self.cursors = [partition.cursors[DEFAULT_GROUP] for partition in partitions]
         for cursor in self.cursors:
             cursor.next_receipt = next_receipt
-
-    @property
-    def cursors(self) -> list[GroupCursor]:
-        """The default group's cursor in every partition."""
-        return [partition.cursors[DEFAULT_GROUP] for partition in self.partitions]
 
     @property
     def is_idle(self) -> bool:
@@ -85,8 +83,7 @@ class Topic:
 
     def take(self, max_count: int, horizon_ms: int) -> tuple[GroupCursor, Lease] | None:
         """Lease the next run of at most `max_count` messages for the default group."""
-        for partition in self.partitions:
-            cursor = partition.cursors[DEFAULT_GROUP]
+        for cursor in self.cursors:
             lease = cursor.take(max_count, horizon_ms)
             if lease is not None:
                 return cursor, lease

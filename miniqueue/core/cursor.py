@@ -145,15 +145,19 @@ class GroupCursor:
         Returns None when there is none now, or when it must be loaded first: then `blocked_on` is set.
         """
         self.blocked_on = None
-        for place, limit in (
-            (Range.FRONT, FRONT_START),
-            (Range.DELAYED, (horizon_ms + 1) << 64),
-            (Range.BACK, (self.read_seq + 1) << 64),
-        ):
-            head = self.returned[place].head
-            if head is not None and head < limit:
-                return self._take_record(place)
-        return self._take_from_log(max_count)
+        place = self._place_of_next(horizon_ms)
+        return self._take_from_log(max_count) if place is Range.LOG else self._take_record(place)
+
+    def _place_of_next(self, horizon_ms: int) -> Range:
+        """Return the first range that may have a message to hand out."""
+        returned = self.returned
+        if (order := returned[Range.FRONT].head) is not None and order < FRONT_START:
+            return Range.FRONT
+        if (order := returned[Range.DELAYED].head) is not None and order < (horizon_ms + 1) << 64:
+            return Range.DELAYED
+        if (order := returned[Range.BACK].head) is not None and order < (self.read_seq + 1) << 64:
+            return Range.BACK
+        return Range.LOG
 
     def _take_record(self, place: Range) -> Lease | None:
         window = self.returned[place]

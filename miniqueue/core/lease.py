@@ -68,25 +68,18 @@ class Lease:
     """The right to some messages, until it is settled: once, as a whole, by the cursor that gave it.
 
     Every delivery of a message has a receipt of its own; those of a lease are `count` numbers from `receipt` on.
-    `counts` tell how often the messages came back before.
+    `payloads` are the messages in the order of their receipts, `size_bytes` long together; `counts` tell how often they
+    came back before.
     """
 
-    __slots__ = ("count", "counts", "receipt")
+    __slots__ = ("count", "counts", "payloads", "receipt", "size_bytes")
 
-    def __init__(self, receipt: int, count: int, counts: Counts) -> None:
+    def __init__(self, receipt: int, payloads: list[bytes], counts: Counts) -> None:
         self.receipt = receipt
-        self.count = count
+        self.payloads = payloads
+        self.count = len(payloads)
+        self.size_bytes = sum(map(len, payloads))
         self.counts = counts
-
-    @property
-    def payloads(self) -> list[bytes]:
-        """The messages, in the order of their receipts."""
-        raise NotImplementedError
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of the messages."""
-        return sum(map(len, self.payloads))
 
     def records(self) -> list[Record]:
         """Return the messages as records, for when they come back."""
@@ -99,14 +92,9 @@ class ChunkLease(Lease):
     __slots__ = ("progress", "start")
 
     def __init__(self, receipt: int, progress: ChunkProgress, start: int, count: int) -> None:
-        super().__init__(receipt, count, NEVER_RETURNED)
+        super().__init__(receipt, progress.chunk.payloads[start : start + count], NEVER_RETURNED)
         self.progress = progress
         self.start = start
-
-    @property
-    def payloads(self) -> list[bytes]:
-        """The messages, in the order of their receipts."""
-        return self.progress.chunk.payloads[self.start : self.start + self.count]
 
     def records(self) -> list[Record]:
         """Return the messages as records."""
@@ -128,15 +116,10 @@ class RecordLease(Lease):
     __slots__ = ("order", "place", "record")
 
     def __init__(self, receipt: int, record: Record, place: Range, order: int) -> None:
-        super().__init__(receipt, 1, record.counts)
+        super().__init__(receipt, [record.payload], record.counts)
         self.record = record
         self.place = place
         self.order = order
-
-    @property
-    def payloads(self) -> list[bytes]:
-        """The message."""
-        return [self.record.payload]
 
     def records(self) -> list[Record]:
         """Return the message as a record."""

@@ -55,6 +55,7 @@ class Stream:
         self._consumer: Consumer = broker.consumer(
             topic, self._deliver, self._fail, 1 if prefetch is None else prefetch
         )
+        self._answer = b""  # to the command that is being carried out
         self._reply = reply
         self._flush = flush
         self._otherwise = otherwise
@@ -74,29 +75,37 @@ class Stream:
     def execute(self, command: Command) -> bytes:
         """Carry out one command and return its reply; raises MiniqueueError."""
         word = command[0].upper()
+        settle = _SETTLES.get(word)
+        if settle is not None:
+            return self._settle(settle, command[1:])
         if word in self._otherwise:
             return self._otherwise[word](command)
-        if word not in _SETTLES:
-            raise UnknownCommandError("invalid command" if len(command) > 1 else "invalid ack command")
-        return self._settle(word, command[1:])
+        raise UnknownCommandError("invalid command" if len(command) > 1 else "invalid ack command")
 
-    def _settle(self, word: bytes, arguments: list[bytes]) -> bytes:
+    def _settle(self, settle: "_Settle", arguments: list[bytes]) -> bytes:
+        answer = replies.OK
         try:
-            _SETTLES[word](self._consumer, arguments, self._has_receipts)
+            settle(self._consumer, arguments, self._has_receipts)
         except (NothingOutstandingError, UnknownReceiptError) as exc:
             if self._consumer.is_waiting:
                 raise
-            self._reply(replies.error(exc.code, str(exc)))  # a message may have ended with its topic: on to the next
-        else:
-            self._reply(replies.OK)
-        self._consumer.refill()
+            answer = replies.error(exc.code, str(exc))  # a message may have ended with its topic: on to the next
+        self._answer = answer  # goes out in one piece with the next message, if there is one
+        try:
+            self._consumer.refill()
+        finally:
+            if self._answer:
+                self._reply(self._answer)
+                self._answer = b""
         return b""
 
     def _deliver(self, leases: list[Lease]) -> None:
         if self._has_receipts:
-            self._reply(b"".join(map(encode_lease, leases)))
+            self._reply(b"".join([self._answer, *map(encode_lease, leases)]))
         else:
-            self._reply(replies.bulk(leases[0].payloads[0]))
+            payload = leases[0].payloads[0]
+            self._reply(b"%b$%d\r\n%b\r\n" % (self._answer, len(payload), payload))
+        self._answer = b""
         self._flush()
 
     def _fail(self, error: MiniqueueError) -> None:
@@ -141,9 +150,10 @@ def _dack(consumer: Consumer, arguments: list[bytes], has_receipts: bool) -> Non
     consumer.dack(delay_seconds, _receipts(arguments[1:], has_receipts))
 
 
-_SETTLES: dict[bytes, Callable[[Consumer, list[bytes], bool], None]] = {
-    b"ACK": lambda consumer, *arguments: consumer.ack(_receipts(*arguments)),
-    b"NACK": lambda consumer, *arguments: consumer.nack(_receipts(*arguments)),
-    b"BACK": lambda consumer, *arguments: consumer.back(_receipts(*arguments)),
+_Settle = Callable[[Consumer, list[bytes], bool], None]
+_SETTLES: dict[bytes, _Settle] = {
+    b"ACK": lambda consumer, arguments, has_receipts: consumer.ack(_receipts(arguments, has_receipts)),
+    b"NACK": lambda consumer, arguments, has_receipts: consumer.nack(_receipts(arguments, has_receipts)),
+    b"BACK": lambda consumer, arguments, has_receipts: consumer.back(_receipts(arguments, has_receipts)),
     b"DACK": _dack,
 }
