@@ -220,6 +220,19 @@ def test_few_arguments_allowed(new_parser):
     assert run(new_parser(max_arguments=2), [b"a b\na b c\n"]) == ([[b"a", b"b"]], BAD_COUNT)
 
 
+@pytest.mark.parametrize("spelling", [b"*1\r\n$3\r\nACK\r\n", b"ACK\r\n", b"\r\nACK\n", b"*1\r\n$3\r\nACKxx"])
+def test_the_same_word_in_each_read(spelling):
+    reader = CommandReader()
+    reads = [spelling, spelling, b"*1\r\n$4\r\nPING\r\n", spelling, spelling[:-3], spelling, spelling, spelling]
+    pieces = [reader.read(read) for read in reads]
+    expected = StrictParser()
+    for read, commands in zip(reads, pieces, strict=True):
+        expected.feed(read)
+        assert commands == expected.all_commands()
+        for command in commands:
+            command.append(b"whose list it is is nobody else's business")
+
+
 def test_nothing_is_read_after_an_error(new_parser):
     parser = new_parser()
     assert run(parser, [b"*x\r\n"]) == ([], BAD_COUNT)
