@@ -4,7 +4,7 @@
     1   a tool: the store has problems
     65  the store is damaged, or something else is in its directory
     69  a port is in use or cannot be listened on
-    70  the store failed and could not be reopened, or miniqueue has a bug
+    70  the store failed and turned out to be damaged, or miniqueue has a bug
     71  the store cannot be opened for another reason, such as missing rights or a full disk
     73  another process has the store open
     77  the certificate or its key cannot be used

@@ -107,6 +107,12 @@ class ReadOnlyError(UnavailableError):
     code = "READONLY"
 
 
+class FullError(UnavailableError):
+    """The disk is full; publishing is refused until there is space again."""
+
+    code = "FULL"
+
+
 class DrainingError(UnavailableError):
     """The broker is shutting down."""
 
@@ -124,6 +130,10 @@ class OutcomeUnknownError(UnavailableError):
 
 class StorageError(MiniqueueError):
     """The store failed."""
+
+
+class NoSpaceError(StorageError):
+    """No space is left on the disk."""
 
 
 class StoreInUseError(StorageError):

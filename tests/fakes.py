@@ -5,7 +5,7 @@ import asyncio
 from miniqueue.broker import Broker
 from miniqueue.errors import StorageError
 from miniqueue.storage.memory import MemoryStore
-from miniqueue.storage.port import Batch
+from miniqueue.storage.port import Batch, Room
 
 START_MS = 1_700_000_000_000
 
@@ -27,7 +27,8 @@ class FaultyStore(MemoryStore):
     """A memory store that outlives its brokers, counts its calls, and fails or waits when told to.
 
     `fail_writes` and `fail_scans` hold the numbers (from 1) of the calls that fail; with `applies_failed`, a
-    failing write is carried out all the same. While `may_write` is cleared, writes wait. `batches` keeps every
+    failing write is carried out all the same. Failing writes raise `write_fault`. `room_now` is what a look at the
+    disk shows. While `may_write` is cleared, writes wait. `batches` keeps every
     write that was carried out, so that `as_of(n)` is the store after a crash behind the n-th.
     """
 
@@ -37,6 +38,8 @@ class FaultyStore(MemoryStore):
         self.fail_writes: set[int] = set()
         self.fail_scans: set[int] = set()
         self.applies_failed = False
+        self.write_fault = StorageError
+        self.room_now = Room(is_enough=True)
         self.write_count = 0
         self.scan_count = 0
         self.scanned_bytes = 0
@@ -58,7 +61,7 @@ class FaultyStore(MemoryStore):
             await super().write(batch)
             self.batches.append(dict(batch))
         if is_failing:
-            raise StorageError(f"write {number} fails")
+            raise self.write_fault(f"write {number} fails")
 
     async def scan(self, start: bytes, stop: bytes, *, max_items: int, max_bytes: int) -> list[tuple[bytes, bytes]]:
         self.scan_count += 1
@@ -73,6 +76,9 @@ class FaultyStore(MemoryStore):
     async def sync(self) -> None:
         self.sync_count += 1
         self.synced.set()
+
+    async def room(self, *, is_full: bool) -> Room:
+        return self.room_now
 
     async def reclaim(self, start: bytes, stop: bytes) -> None:
         self.reclaimed.append((start, stop))

@@ -18,6 +18,7 @@ from miniqueue.broker.dispatcher import Dispatcher
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.loader import Loader
 from miniqueue.broker.purger import Purger
+from miniqueue.broker.space import SpaceWatch
 from miniqueue.broker.topic import Topic, TopicStats
 from miniqueue.core.budget import Budget
 from miniqueue.core.cursor import CursorState
@@ -77,6 +78,7 @@ class Broker:
         self._cache = Budget(CACHE_BYTES)
         self._loader = Loader(self._journal, spawn=self._spawn, loaded=self._readable)
         self._purger = Purger(self._journal, spawn=self._spawn)
+        self._space = SpaceWatch(self._journal)
         self._dispatcher = Dispatcher(self._topics, clock, self._journal, self._loader)
         self._tasks: set[asyncio.Task[None]] = set()
         self._next_topic_id = 1
@@ -86,6 +88,8 @@ class Broker:
     async def start(self) -> None:
         """Open the store, read what it holds, and begin to work; raises StorageError when that is impossible."""
         self._install(await self._journal.open())
+        await self._space.look()
+        self._spawn(self._space.run())
         self._spawn(self._committer.run())
         self._spawn(self._every(self._period_seconds, self.tick))
         if self._sync_interval_seconds is not None:
@@ -119,6 +123,11 @@ class Broker:
         """Done when the store has failed and could not be reopened; the result says why."""
         return self._journal.failed
 
+    @property
+    def free_bytes(self) -> int | None:
+        """What was free on the disk at the last look, or None where there is no disk."""
+        return self._space.free_bytes
+
     # --- publishing -------------------------------------------------------------------------------------------
 
     def publish(self, name: bytes, payloads: list[bytes]) -> Published:
@@ -130,7 +139,7 @@ class Broker:
 
         Raises:
           InvalidTopicError, PayloadTooLargeError: nothing was added.
-          ReadOnlyError, DrainingError: nothing can be added now.
+          FullError, ReadOnlyError, DrainingError: nothing can be added now.
         """
         self._journal.check()
         if (size_bytes := max(map(len, payloads))) > self.max_message_bytes:
@@ -200,7 +209,7 @@ class Broker:
           InvalidTopicError: nothing can have this name.
           UnavailableError, the coroutine too: the store failed or the broker is stopping.
         """
-        self._journal.check()
+        self._journal.check_change()
         topic = self._topics.get(check_topic(name)) or Topic(name)
         if (topic_id := topic.id) is not None:
             self._journal.change({keys.topic(name): None, keys.purge(topic_id): b""})

@@ -38,6 +38,8 @@ class Config:
     sync: Literal["always", "interval", "never"]
     sync_interval_seconds: float
     storage: Literal["leveldb", "memory"]
+    min_free_bytes: int
+    ballast_bytes: int
     max_message_bytes: int
     http_server: Literal["hypercorn", "granian"]
     config_file: Path | None

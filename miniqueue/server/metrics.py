@@ -22,6 +22,7 @@ class BrokerCollector(Collector):
     miniqueue_topics                                topics that exist
     miniqueue_damaged_topics                        topics that cannot be read
     miniqueue_accepts_messages                      1, or 0 while messages are refused
+    miniqueue_disk_free_bytes                       bytes free on the disk of the store, if it has one
     miniqueue_build_info{version}                   always 1
     """
 
@@ -40,6 +41,8 @@ class BrokerCollector(Collector):
             "Whether messages are accepted: 1, or 0 while they are refused.",
             value=float(self._broker.refusal is None),
         )
+        if (free_bytes := self._broker.free_bytes) is not None:
+            yield GaugeMetricFamily("miniqueue_disk_free_bytes", "Bytes free on the store's disk.", value=free_bytes)
         yield InfoMetricFamily("miniqueue_build", "The running program.", value={"version": __version__})
 
     def _per_topic(self) -> Iterator[Metric]:

@@ -73,6 +73,7 @@ class MonitorApp:
                 "version": __version__,
                 "uptime_seconds": round(time.monotonic() - self._started_at_seconds, 3),
                 "refusal": None if refusal is None else refusal.code,
+                "disk_free_bytes": self._broker.free_bytes,
                 "topics": {name.decode(): asdict(stats) for name, stats in self._broker.stats().items()},
             },
         )

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import orjson
 from starlette.types import Message, Receive, Scope, Send
 
-from miniqueue.errors import MiniqueueError, PayloadTooLargeError, RequestError, UnavailableError
+from miniqueue.errors import FullError, MiniqueueError, PayloadTooLargeError, RequestError, UnavailableError
 
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 
@@ -25,6 +25,7 @@ STATUS: Mapping[type[BaseException], HTTPStatus] = MappingProxyType(
     {
         PayloadTooLargeError: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         RequestError: HTTPStatus.BAD_REQUEST,
+        FullError: HTTPStatus.INSUFFICIENT_STORAGE,
         UnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
         MiniqueueError: HTTPStatus.INTERNAL_SERVER_ERROR,
     }

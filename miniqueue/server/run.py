@@ -31,6 +31,7 @@ from miniqueue.server.security import Certificates, ensure_certificates
 from miniqueue.storage.leveldb import LevelDBStore
 from miniqueue.storage.memory import MemoryStore
 from miniqueue.storage.port import Store
+from miniqueue.storage.reserve import ReserveOptions
 from miniqueue.storage.sync_mode import SyncMode
 
 log = structlog.get_logger()
@@ -97,7 +98,8 @@ def _make_broker(config: Config) -> Broker:
 async def _open_store(config: Config) -> Store:
     if config.storage == "memory":
         return MemoryStore()
-    store = await LevelDBStore.open(config.db, sync=SyncMode(config.sync))
+    reserve = ReserveOptions(min_free_bytes=config.min_free_bytes, ballast_bytes=config.ballast_bytes)
+    store = await LevelDBStore.open(config.db, sync=SyncMode(config.sync), reserve=reserve)
     for torn in store.set_aside:
         log.warning(
             "the unacknowledged end of a log was damaged and has been set aside",

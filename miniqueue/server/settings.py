@@ -23,6 +23,7 @@ from miniqueue.server.values import (
     parse_path,
     parse_port,
     parse_size,
+    parse_space,
     parse_switch,
 )
 
@@ -115,6 +116,22 @@ SETTINGS = (
         one_of("leveldb", "memory"),
         "kind",
         "leveldb, or memory, which forgets everything at exit",
+    ),
+    Setting(
+        "min-free",
+        "min_free_bytes",
+        "256MiB",
+        parse_space,
+        "size",
+        "messages are refused while less is free on the disk of -db; 0 for no such mark",
+    ),
+    Setting(
+        "ballast",
+        "ballast_bytes",
+        "160MiB",
+        parse_space,
+        "size",
+        "space kept in a file in -db, to be given back when the disk is full; 0 for none",
     ),
     Setting(
         "max-message-size",

@@ -65,6 +65,14 @@ def parse_size(text: str) -> int:
     return size_bytes
 
 
+def parse_space(text: str) -> int:
+    """Return how many bytes of a disk are meant, written like a size; 0 means none."""
+    size = _SIZE.fullmatch(text)
+    if size is None:
+        raise ConfigError(["want a size, in bytes or with KB, MB, GB, KiB, MiB or GiB (0: none)"])
+    return int(size[1]) * _BYTES[size[2]]
+
+
 def parse_level(text: str) -> str:
     """Return a log level."""
     levels = ("debug", "info", "warning", "error", "disabled")

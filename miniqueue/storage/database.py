@@ -3,6 +3,8 @@
 plyvel carries no types; `Database` states the part of it that is used, and is the seam for fakes in tests.
 """
 
+import errno
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -11,9 +13,12 @@ from typing import Protocol
 
 import plyvel
 
-from miniqueue.errors import CorruptionError, StorageError
+from miniqueue.errors import CorruptionError, NoSpaceError, StorageError
 
 MIB = 1 << 20
+
+#: A disk that is full; a quota is a smaller disk.
+NO_SPACE = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 
 class WriteBatch(Protocol):
@@ -99,7 +104,16 @@ def translated(error: Exception, path: Path) -> StorageError:
     if isinstance(error, StorageError):
         return error
     text = f"{path}: {_text(error)}"
-    return CorruptionError(text) if isinstance(error, plyvel.CorruptionError) else StorageError(text)
+    if isinstance(error, plyvel.CorruptionError):
+        return CorruptionError(text)
+    return NoSpaceError(text) if _is_for_lack_of_space(error, text) else StorageError(text)
+
+
+def _is_for_lack_of_space(error: Exception, text: str) -> bool:
+    """Tell a full disk from other faults; LevelDB passes on no number, only the words of the system at the end."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in NO_SPACE
+    return text.endswith(tuple(map(os.strerror, NO_SPACE)))
 
 
 def _text(error: Exception) -> str:

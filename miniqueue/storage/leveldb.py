@@ -2,11 +2,12 @@
 
 Three threads do the blocking calls, so that none waits for another's kind of work:
 
-    write, sync ► writer          get, scan ► reader          reclaim ► maintenance
+    write, sync ► writer          get, scan, room ► reader          reclaim ► maintenance
 
 A write is one LevelDB batch; with `SyncMode.ALWAYS` it returns when the batch is synced, and the directory
 too if LevelDB has begun a new log. After any failed write LevelDB may lose writes that it accepts later (a
-full disk is enough), so the first failure is kept and every later write is refused with it. Reads go on.
+full disk is enough), so the first failure is kept and every later write is refused with it. Reads go on. A write
+that fails for lack of space gives the ballast back, so that the store can be opened anew (`reserve`).
 
 What the directory holds, and how it is opened, stands in `store_directory` and `leveldb_start`.
 """
@@ -17,11 +18,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from miniqueue.errors import StorageError, StoreClosedError
+from miniqueue.errors import NoSpaceError, StorageError, StoreClosedError
 from miniqueue.storage.database import Database, DatabaseOptions, translated
 from miniqueue.storage.directory_sync import DirectorySync
 from miniqueue.storage.leveldb_start import Opened, open_directory
-from miniqueue.storage.port import Batch
+from miniqueue.storage.port import Batch, Room
+from miniqueue.storage.reserve import Reserve, ReserveOptions
 from miniqueue.storage.set_aside import SetAside
 from miniqueue.storage.sync_mode import SyncMode
 from miniqueue.storage.worker import Worker
@@ -36,11 +38,12 @@ class LevelDBStore:
       set_aside: torn tails that were cut off the log when the store was opened; worth a warning.
     """
 
-    def __init__(self, opened: Opened, *, sync: SyncMode, writer: Worker) -> None:
+    def __init__(self, opened: Opened, *, sync: SyncMode, writer: Worker, reserve: Reserve | None = None) -> None:
         self.set_aside: tuple[SetAside, ...] = opened.set_aside
         self._opened = opened
         self._database: Database = opened.database
         self._directory_sync: DirectorySync = opened.directory_sync
+        self._reserve = reserve or Reserve(opened.path)
         self._sync_mode = sync
         self._failure: StorageError | None = None  # set once, by the writer thread
         self._owner_pid = os.getpid()
@@ -51,24 +54,37 @@ class LevelDBStore:
 
     @classmethod
     async def open(
-        cls, path: Path, *, sync: SyncMode = SyncMode.ALWAYS, options: DatabaseOptions | None = None
+        cls,
+        path: Path,
+        *,
+        sync: SyncMode = SyncMode.ALWAYS,
+        options: DatabaseOptions | None = None,
+        reserve: ReserveOptions | None = None,
     ) -> "LevelDBStore":
         """Open the store in the directory `path`; make it if the directory is missing or empty.
+
+        Args:
+          path: of the directory.
+          sync: when a write reaches the disk.
+          options: how much memory LevelDB may take.
+          reserve: how much space to keep free; none by default.
 
         Raises:
           StoreInUseError: the store is open already, here or in another process.
           NotAStoreError: the directory holds something else.
           FormatVersionError: the store is in a format that this version does not read.
           CorruptionError: the store is damaged or incomplete.
-          StorageError: anything else, such as a full disk or missing rights.
+          NoSpaceError: the disk is full, and giving the ballast back did not help.
+          StorageError: anything else, such as missing rights.
         """
         writer = Worker("miniqueue-store-writer")
+        space = Reserve(path, reserve or ReserveOptions())
         try:
-            opened = await _outcome(writer.submit(open_directory, path, options or DatabaseOptions()))
+            opened = await _outcome(writer.submit(open_directory, path, options or DatabaseOptions(), space))
         except BaseException:
             await writer.stop()
             raise
-        return cls(opened, sync=sync, writer=writer)
+        return cls(opened, sync=sync, writer=writer, reserve=space)
 
     async def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`, or None when there is none."""
@@ -102,6 +118,10 @@ class LevelDBStore:
         await self._submit(self._maintenance, self._compact, start, stop)
         await self.write(await self._span(start, stop))
         await self._submit(self._maintenance, self._compact, start, stop)
+
+    async def room(self, *, is_full: bool) -> Room:
+        """Look at the disk, lay the ballast if there is room for it, and tell what is left; see `reserve`."""
+        return await self._submit(self._reader, self._look, is_full)
 
     async def _span(self, start: bytes, stop: bytes) -> Batch:
         """Return deletions near both ends of a range, of keys that do not exist."""
@@ -145,6 +165,8 @@ class LevelDBStore:
             self._apply(batch, is_synced)
         except Exception as exc:
             self._failure = translated(exc, self._opened.path)
+            if isinstance(self._failure, NoSpaceError):
+                self._reserve.give_back()
             raise self._failure from exc
 
     def _apply(self, batch: Batch, is_synced: bool) -> None:
@@ -180,6 +202,12 @@ class LevelDBStore:
                 if len(pairs) >= max_items or size_bytes >= max_bytes:
                     break
         return pairs
+
+    def _look(self, is_full: bool) -> Room:
+        try:
+            return self._reserve.look(is_full=is_full)
+        except OSError as exc:
+            raise translated(exc, self._opened.path) from exc
 
     def _compact(self, start: bytes, stop: bytes) -> None:
         try:

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from miniqueue.errors import StoreClosedError
-from miniqueue.storage.port import Batch
+from miniqueue.storage.port import Batch, Room
 
 
 class MemoryStore:
@@ -55,6 +55,11 @@ class MemoryStore:
     async def reclaim(self, start: bytes, stop: bytes) -> None:
         """Do nothing: deleted values are free already."""
         self._refuse_if_closed()
+
+    async def room(self, *, is_full: bool) -> Room:
+        """Return that there is: there is no disk."""
+        self._refuse_if_closed()
+        return Room(is_enough=True)
 
     async def close(self) -> None:
         """Forget everything; safe to call twice."""

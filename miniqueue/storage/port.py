@@ -5,10 +5,22 @@ both. Reads and writes are awaitable so that a remote store can implement it as 
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 #: What one atomic write changes: a value to store, or None to delete the key.
 Batch = Mapping[bytes, bytes | None]
+
+
+class Room(NamedTuple):
+    """What a look at the disk showed.
+
+    Attributes:
+      is_enough: whether there is room for new messages.
+      free_bytes: what is free on the disk, or None where there is no disk.
+    """
+
+    is_enough: bool
+    free_bytes: int | None = None
 
 
 class Store(Protocol):
@@ -16,9 +28,10 @@ class Store(Protocol):
 
     One write is under way at a time; reads and `reclaim` overlap with it and with each other. A read begun after a
     write returned sees that write.
-    Every method raises `StoreClosedError` after `close`, `CorruptionError` when stored bytes are damaged, and
-    `StorageError` for every other fault. After a failed `write` the outcome is unknown, and the only calls left
-    are `close` and opening anew: a store that has failed once may lose what it accepts later.
+    Every method raises `StoreClosedError` after `close`, `CorruptionError` when stored bytes are damaged,
+    `NoSpaceError` when the disk is full, and `StorageError` for every other fault. After a failed `write` the outcome
+    is unknown, and the only calls left are `close` and opening anew: a store that has failed once may lose what it
+    accepts later.
     """
 
     async def get(self, key: bytes) -> bytes | None:
@@ -43,6 +56,14 @@ class Store(Protocol):
 
     async def reclaim(self, start: bytes, stop: bytes) -> None:
         """Give back the disk space of keys deleted in `start <= key < stop`; changes no content."""
+        ...
+
+    async def room(self, *, is_full: bool) -> Room:
+        """Look whether there is room for new messages, and see to the store's own reserve of space.
+
+        Args:
+          is_full: whether there was not, the last time: it takes more to come back than to go on.
+        """
         ...
 
     async def close(self) -> None:

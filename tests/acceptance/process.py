@@ -20,9 +20,12 @@ FREE_PORTS = ("-port", "0", "-resp-port", "0", "-monitor-port", "0")
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """Return the environment for a broker: that of the tests without settings that a person has made."""
+    """Return the environment for a broker: that of the tests without settings that a person has made.
+
+    The ballast is a small one: pytest keeps the stores of its last three runs.
+    """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MINIQUEUE_")}
-    return inherited | variables
+    return inherited | {"MINIQUEUE_BALLAST": "1MiB"} | variables
 
 
 def run_to_end(

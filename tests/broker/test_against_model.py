@@ -30,7 +30,7 @@ TOPICS = (b"t", b"t-ack")
 TOPIC = st.sampled_from(TOPICS)
 NUMBER = st.integers(0, 4)  # of a consumer
 DISTURBANCES = ["commit", "commit", "evict", "evict", "disconnect", "disconnect", "restart", "crash", "delete"]
-BACKGROUND_TASKS = 2  # the committer and the ticker
+BACKGROUND_TASKS = 3  # the committer, the ticker, and the watch of the disk
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -8,6 +8,7 @@ from miniqueue.broker import broker as broker_module
 from miniqueue.broker.journal import Journal
 from miniqueue.errors import (
     CorruptionError,
+    NotAStoreError,
     NothingOutstandingError,
     OutcomeUnknownError,
     ReadOnlyError,
@@ -20,10 +21,10 @@ from tests.fakes import FaultyStore, broker_on, settle_down
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Reopen at once, three times."""
+    """Reopen at once, each time."""
 
     def journal(*args, **options):
-        return Journal(*args, **options, reopen_delays_seconds=(0, 0, 0))
+        return Journal(*args, **options, reopen_delays_seconds=(0,))
 
     monkeypatch.setattr(broker_module, "Journal", journal)
 
@@ -223,10 +224,11 @@ def test_nobody_is_served_from_a_store_that_may_yet_be_refused():
 
 
 @pytest.mark.usefixtures("impatient")
-def test_after_the_last_attempt_the_broker_says_that_it_has_failed_and_why():
+def test_a_store_that_is_damaged_at_the_third_attempt_too_ends_the_broker():
     async def body():
         world = World()
-        opener = Reopening(world.store, StorageError("no"), CorruptionError("no"), StorageError("no"))
+        damage = [CorruptionError("no"), NotAStoreError("no"), CorruptionError("no")]
+        opener = Reopening(world.store, damage[0], StorageError("busy"), *damage[1:])
         broker = world.broker = broker_on(world.store, world.clock)
         broker._journal._open_store = opener
         await broker.start()
@@ -235,9 +237,30 @@ def test_after_the_last_attempt_the_broker_says_that_it_has_failed_and_why():
             await world.publish(b"t", b"a")
         fault = await asyncio.wait_for(broker.failed, 5)
         assert "write 1 fails" in str(fault)
-        assert opener.open_count == 4
+        assert opener.open_count == 5
         with pytest.raises(ReadOnlyError):
             broker.publish(b"t", [b"b"])
+        await broker.stop()
+
+    asyncio.run(body())
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_fault_that_is_no_damage_is_waited_out_however_long_it_takes():
+    async def body():
+        world = World()
+        opener = Reopening(world.store, *[StorageError("no")] * 50, world.store)
+        broker = world.broker = broker_on(world.store, world.clock)
+        broker._journal._open_store = opener
+        await broker.start()
+        await world.publish(b"t", b"a")
+        world.store.fail_writes = {2}
+        with pytest.raises(OutcomeUnknownError):
+            await world.publish(b"t", b"b")
+        await asyncio.wait_for(_resumed(broker), 5)
+        assert opener.open_count == 52
+        await world.publish(b"t", b"c")
+        assert await world.drain(b"t") == [b"a", b"c"]
         await broker.stop()
 
     asyncio.run(body())

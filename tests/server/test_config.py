@@ -27,6 +27,8 @@ DEFAULTS = Config(
     sync="always",
     sync_interval_seconds=1.0,
     storage="leveldb",
+    min_free_bytes=256 << 20,
+    ballast_bytes=160 << 20,
     max_message_bytes=1024 * 1024,
     http_server="hypercorn",
     config_file=None,
@@ -77,6 +79,8 @@ GOOD_FLAGS = [
     (["-max-message-size", "2MB"], {"max_message_bytes": 2_000_000}),
     (["-max-message-size", "17"], {"max_message_bytes": 17}),
     (["-max-message-size", "512MiB"], {"max_message_bytes": 512 * 1024 * 1024}),
+    (["-min-free", "50GiB"], {"min_free_bytes": 50 << 30}),
+    (["-ballast", "0"], {"ballast_bytes": 0}),
     (["-host", "::1"], {"host": "::1"}),
     (["-db", "a=b"], {"db": Path("a=b")}),
     (["-db=a=b"], {"db": Path("a=b")}),
@@ -130,6 +134,8 @@ VARIABLES = {
     "MINIQUEUE_SYNC": "never",
     "MINIQUEUE_SYNC_INTERVAL": "2s",
     "MINIQUEUE_STORAGE": "memory",
+    "MINIQUEUE_MIN_FREE": "0",
+    "MINIQUEUE_BALLAST": "1GB",
     "MINIQUEUE_MAX_MESSAGE_SIZE": "3KiB",
     "MINIQUEUE_HTTP_SERVER": "granian",
     "MINIQUEUE_CONFIG": "",
@@ -148,6 +154,8 @@ VARIABLES_CONFIG = Config(
     sync="never",
     sync_interval_seconds=2.0,
     storage="memory",
+    min_free_bytes=0,
+    ballast_bytes=1_000_000_000,
     max_message_bytes=3072,
     http_server="granian",
     config_file=None,
@@ -202,6 +210,7 @@ def test_the_config_flag_beats_the_config_variable(tmp_path):
 
 
 WANT_PORT = "want a port from 0 to 65535 (0: any free port)"
+WANT_SPACE = "want a size, in bytes or with KB, MB, GB, KiB, MiB or GiB (0: none)"
 WANT_SIZE = "want a size from 1 to 512MiB, in bytes or with KB, MB, GB, KiB, MiB or GiB"
 BAD_FLAGS = [
     (["-port", "65536"], f"flag -port: '65536': {WANT_PORT}"),
@@ -235,6 +244,8 @@ BAD_FLAGS = [
         ["-period", "1"],
         "flag -period: '1': want a duration with its unit, such as 500ms, 1s, 1m30s or 1.5h",
     ),
+    (["-min-free", "5%"], f"flag -min-free: '5%': {WANT_SPACE}"),
+    (["-ballast", ""], f"flag -ballast: '': {WANT_SPACE}"),
     (["-max-message-size", "0"], f"flag -max-message-size: '0': {WANT_SIZE}"),
     (["-max-message-size", "1.5MiB"], f"flag -max-message-size: '1.5MiB': {WANT_SIZE}"),
     (["-max-message-size", "1GiB"], f"flag -max-message-size: '1GiB': {WANT_SIZE}"),

@@ -11,6 +11,7 @@ TEXTS = [
     (errors.InvalidLineError("x"), 400),
     (errors.PayloadTooLargeError(2, 1), 413),
     (errors.ReadOnlyError(), 503),
+    (errors.FullError(), 507),
     (errors.DrainingError(), 503),
     (errors.OutcomeUnknownError(), 503),
     (errors.StorageError(), 500),
@@ -42,4 +43,4 @@ def test_error_has_a_status_and_says_whether_to_try_again(error, status):
 
 def test_every_error_class_has_a_status():
     classes = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if cls.__module__ == errors.__name__]
-    assert {status_of(cls.__new__(cls)) for cls in classes} <= {400, 413, 500, 503}
+    assert {status_of(cls.__new__(cls)) for cls in classes} <= {400, 413, 500, 503, 507}

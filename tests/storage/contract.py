@@ -217,3 +217,9 @@ class StoreContract:
             await store.close()
 
         run(body)
+
+    def test_there_is_room_where_no_reserve_is_wanted(self, run):
+        async def body(store):
+            assert (await store.room(is_full=False)).is_enough
+
+        run(body)

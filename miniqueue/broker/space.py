@@ -1,0 +1,53 @@
+"""Looks at the disk now and then, and has publishes refused while it is full.
+
+What is enough, the store decides (`Store.room`); what is refused meanwhile, the journal does.
+"""
+
+import asyncio
+
+import structlog
+
+from miniqueue.broker.journal import Journal
+from miniqueue.errors import MiniqueueError
+
+log = structlog.get_logger()
+
+LOOK_SECONDS = 1.0
+
+
+class SpaceWatch:
+    """Watches the disk under a journal.
+
+    Attributes:
+      free_bytes: what was free at the last look; None where there is no disk.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self.free_bytes: int | None = None
+        self._journal = journal
+        self._said = ""
+
+    async def run(self) -> None:
+        """Look for ever."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            await self.look()
+
+    async def look(self) -> None:
+        """Look once. What is seen of a store that fails meanwhile counts for nothing."""
+        if not self._journal.is_open:
+            return
+        store, was_full = self._journal.store, self._journal.is_full
+        try:
+            room = await store.room(is_full=was_full)
+        except MiniqueueError as exc:
+            self._say(str(exc))
+            return
+        if (store, was_full) == (self._journal.store, self._journal.is_full):
+            self.free_bytes = room.free_bytes
+            self._journal.set_full(not room.is_enough)
+
+    def _say(self, error: str) -> None:
+        if error != self._said:
+            log.warning("the space on the disk cannot be told, or not be reserved", error=error)
+        self._said = error

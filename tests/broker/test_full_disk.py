@@ -1,0 +1,190 @@
+"""When the disk is full: publishes are refused until there is room again, and everything else goes on."""
+
+import asyncio
+
+import pytest
+import structlog.testing
+
+from miniqueue.broker import broker as broker_module
+from miniqueue.broker.journal import Journal
+from miniqueue.errors import DrainingError, FullError, NoSpaceError, OutcomeUnknownError, StorageError
+from miniqueue.storage.port import Room
+from tests.broker.support import World, run
+from tests.fakes import broker_on, settle_down
+
+ROOM, NO_ROOM = Room(is_enough=True, free_bytes=1000), Room(is_enough=False, free_bytes=10)
+
+
+async def look(world: World, room: Room) -> None:
+    world.store.room_now = room
+    await world.broker._space.look()
+
+
+def test_publishes_are_refused_while_there_is_no_room_and_taken_when_there_is():
+    async def body(world):
+        await look(world, NO_ROOM)
+        assert world.broker.refusal is FullError
+        with pytest.raises(FullError):
+            world.broker.publish(b"t", [b"a"])
+        await look(world, ROOM)
+        await world.publish(b"t", b"b")
+        assert await world.drain(b"t") == [b"b"]
+
+    run(body)
+
+
+def test_what_is_free_is_told():
+    async def body(world):
+        assert world.broker.free_bytes is None
+        await look(world, NO_ROOM)
+        assert world.broker.free_bytes == 10
+
+    run(body)
+
+
+def test_settling_and_deleting_go_on_while_the_disk_is_full():
+    async def body(world):
+        await world.publish(b"t", b"a", b"b", b"c")
+        await world.publish(b"u", b"d")
+        await look(world, NO_ROOM)
+        consumer = await world.holding(b"t")
+        consumer.consumer.ack()
+        consumer.consumer.request()
+        consumer.consumer.nack()
+        await world.commit()
+        assert await world.broker.delete_topic(b"u")
+        await settle_down()
+        await world.restart()
+        assert await world.drain(b"t") == [b"b", b"c"]
+        assert world.broker.topics() == [b"t"]
+
+    run(body)
+
+
+def test_a_broker_that_starts_on_a_full_disk_serves_and_refuses_publishes():
+    async def body(world):
+        await world.publish(b"t", b"a")
+        world.store.room_now = NO_ROOM
+        await world.restart()
+        assert world.broker.refusal is FullError
+        assert await world.drain(b"t") == [b"a"]
+
+    run(body)
+
+
+def test_a_full_disk_is_logged_once_and_once_when_it_is_over():
+    async def body(world):
+        with structlog.testing.capture_logs() as logs:
+            for room in (ROOM, NO_ROOM, NO_ROOM, ROOM, ROOM):
+                await look(world, room)
+        assert [(line["log_level"], line["event"].split(";")[0]) for line in logs] == [
+            ("error", "the disk is full"),
+            ("warning", "the disk has room again"),
+        ]
+
+    run(body)
+
+
+def test_a_look_that_fails_changes_nothing_and_is_logged_once():
+    async def body(world):
+        async def fail(*, is_full):
+            raise StorageError("no such disk")
+
+        await look(world, NO_ROOM)
+        world.store.room = fail
+        with structlog.testing.capture_logs() as logs:
+            await world.broker._space.look()
+            await world.broker._space.look()
+        assert [line["error"] for line in logs] == ["no such disk"]
+        assert world.broker.refusal is FullError
+
+    run(body)
+
+
+def test_stopping_on_a_full_disk_commits_what_was_settled():
+    async def body(world):
+        await world.publish(b"t", b"a", b"b")
+        await look(world, NO_ROOM)
+        consumer = await world.holding(b"t")
+        consumer.consumer.ack()
+        await world.broker.stop()
+        assert world.broker.refusal is DrainingError
+        await world.start()
+        assert await world.drain(b"t") == [b"b"]
+
+    run(body)
+
+
+class Disk:
+    """Opens `store` when there is room, and says that there is none otherwise."""
+
+    def __init__(self, store) -> None:
+        self.store = store
+        self.has_room = True
+
+    async def __call__(self):
+        if not self.has_room:
+            raise NoSpaceError("no room to open")
+        return self.store
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Reopen at once, each time."""
+
+    def journal(*args, **options):
+        return Journal(*args, **options, reopen_delays_seconds=(0,))
+
+    monkeypatch.setattr(broker_module, "Journal", journal)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_write_without_space_refuses_publishes_until_a_look_finds_room():
+    async def body():
+        world = World()
+        disk = Disk(world.store)
+        broker = world.broker = broker_on(world.store, world.clock)
+        broker._journal._open_store = disk
+        await broker.start()
+        await world.publish(b"t", b"a")
+        disk.has_room, world.store.fail_writes, world.store.write_fault = False, {2}, NoSpaceError
+        with pytest.raises(OutcomeUnknownError):
+            await world.publish(b"t", b"b")
+        for refused in (broker.publish, broker.delete_topic):  # while the store is shut, nothing can be changed
+            with pytest.raises(FullError):
+                refused(b"t", [b"c"]) if refused == broker.publish else refused(b"t")
+        await settle_down()
+        assert not broker.failed.done()
+        disk.has_room, world.store.room_now = True, NO_ROOM
+        await settle_down()
+        assert broker.refusal is FullError
+        assert await world.drain(b"t") == [b"a"]
+        await look(world, ROOM)
+        await world.publish(b"t", b"d")
+        assert await world.drain(b"t") == [b"d"]
+        await broker.stop()
+
+    asyncio.run(body())
+
+
+def test_a_look_that_was_begun_before_the_store_failed_does_not_count():
+    async def body(world):
+        looking, may_end = asyncio.Event(), asyncio.Event()
+
+        async def room(*, is_full):
+            looking.set()
+            await may_end.wait()
+            return ROOM
+
+        world.store.room = room
+        look_before = asyncio.create_task(world.broker._space.look())
+        await looking.wait()
+        world.store.fail_writes, world.store.write_fault = {1}, NoSpaceError
+        with pytest.raises(OutcomeUnknownError):
+            await world.publish(b"t", b"a")
+        may_end.set()
+        await look_before
+        await settle_down()
+        assert world.broker.refusal is FullError
+
+    run(body)
