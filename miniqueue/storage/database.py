@@ -5,7 +5,7 @@ plyvel carries no types; `Database` states the part of it that is used, and is t
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,30 @@ class WriteBatch(Protocol):
         ...
 
 
+class Cursor(Protocol):
+    """A place between two pairs. Each method raises when it meets damage, `valid` also for what others met."""
+
+    def seek(self, target: bytes) -> None:
+        """Go to the first pair with `target <= key`."""
+        ...
+
+    def valid(self) -> bool:
+        """Whether there is a pair here; False behind the last one."""
+        ...
+
+    def item(self) -> tuple[bytes, bytes]:
+        """Return the key and the value here."""
+        ...
+
+    def next(self) -> None:
+        """Go on by one pair."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds of the database."""
+        ...
+
+
 class Database(Protocol):
     """What the store needs of `plyvel.DB`."""
 
@@ -40,10 +64,8 @@ class Database(Protocol):
         """Return the value of `key` or None."""
         ...
 
-    def iterator(
-        self, *, start: bytes, stop: bytes, verify_checksums: bool, fill_cache: bool
-    ) -> AbstractContextManager[Iterator[tuple[bytes, bytes]]]:
-        """Return the pairs with `start <= key < stop`, in key order."""
+    def raw_iterator(self, *, verify_checksums: bool, fill_cache: bool) -> Cursor:
+        """Return a place among the pairs, which are in key order."""
         ...
 
     def write_batch(self, *, transaction: bool, sync: bool) -> AbstractContextManager[WriteBatch]:
@@ -97,6 +119,22 @@ def open_database(path: Path, options: DatabaseOptions) -> Database:
         compression="snappy",  # done in LevelDB's own thread; without it as much time goes into writing more
     )
     return database
+
+
+def pairs_between(database: Database, start: bytes, stop: bytes) -> Generator[tuple[bytes, bytes], None, None]:
+    """Yield the pairs with `start <= key < stop`, in key order, from verified blocks; close it when done with it.
+
+    `plyvel.DB.iterator` does not do: when the last blocks of a range are damaged, it ends as if they were not there.
+    Scans are long and read once: in the block cache they would push out what `get` needs.
+    """
+    cursor = database.raw_iterator(verify_checksums=True, fill_cache=False)
+    try:
+        cursor.seek(start)
+        while cursor.valid() and (pair := cursor.item())[0] < stop:
+            yield pair
+            cursor.next()
+    finally:
+        cursor.close()
 
 
 def translated(error: Exception, path: Path) -> StorageError:

@@ -15,11 +15,12 @@ What the directory holds, and how it is opened, stands in `store_directory` and 
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
 from miniqueue.errors import NoSpaceError, StorageError, StoreClosedError
-from miniqueue.storage.database import Database, DatabaseOptions, translated
+from miniqueue.storage.database import Database, DatabaseOptions, pairs_between, translated
 from miniqueue.storage.directory_sync import DirectorySync
 from miniqueue.storage.leveldb_start import Opened, open_directory
 from miniqueue.storage.port import Batch, Room
@@ -194,8 +195,7 @@ class LevelDBStore:
     def _first_pairs(self, start: bytes, stop: bytes, max_items: int, max_bytes: int) -> list[tuple[bytes, bytes]]:
         pairs: list[tuple[bytes, bytes]] = []
         size_bytes = 0
-        # Scans are long and read once: in the block cache they would push out what `get` needs.
-        with self._database.iterator(start=start, stop=stop, verify_checksums=True, fill_cache=False) as found:
+        with closing(pairs_between(self._database, start, stop)) as found:
             for pair in found:
                 pairs.append(pair)
                 size_bytes += len(pair[1])

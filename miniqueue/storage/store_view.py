@@ -17,12 +17,12 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from miniqueue.errors import CorruptionError, NotAStoreError
-from miniqueue.storage.database import Database, DatabaseOptions, open_database, translated
+from miniqueue.storage.database import Database, DatabaseOptions, open_database, pairs_between, translated
 from miniqueue.storage.manifest import named_tables
 from miniqueue.storage.set_aside import SetAside, check_logs
 from miniqueue.storage.store_directory import DATABASE_NAME, LOST_NAME, UNFINISHED_DATABASE_NAME
@@ -56,7 +56,7 @@ class StoreView:
             return
         with (
             _in_terms_of(self.directory, self._view),
-            self._database.iterator(start=b"", stop=_AFTER_ALL_KEYS, verify_checksums=True, fill_cache=False) as found,
+            closing(pairs_between(self._database, b"", _AFTER_ALL_KEYS)) as found,
         ):
             yield from found
 

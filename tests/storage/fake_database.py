@@ -32,10 +32,10 @@ class FakeDatabase:
         self._fail_if_told()
         return b"value"
 
-    def iterator(self, *, start, stop, verify_checksums, fill_cache):
+    def raw_iterator(self, *, verify_checksums, fill_cache):
         assert verify_checksums
         self._fail_if_told()
-        return contextlib.nullcontext(iter([(start, b"value")]))
+        return FakeCursor()
 
     def compact_range(self, *, start, stop):
         self._fail_if_told()
@@ -57,3 +57,25 @@ class FakeBatch:
 
     def delete(self, key):
         self.keys.append(key)
+
+
+class FakeCursor:
+    """A place among pairs of which there is one, wherever it is looked for."""
+
+    def __init__(self) -> None:
+        self.keys: list[bytes] = []
+
+    def seek(self, target):
+        self.keys = [target]
+
+    def valid(self):
+        return bool(self.keys)
+
+    def item(self):
+        return self.keys[0], b"value"
+
+    def next(self):
+        self.keys.clear()
+
+    def close(self):
+        pass
