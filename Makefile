@@ -12,7 +12,7 @@ COVERED := miniqueue/core/*,miniqueue/wire/*,miniqueue/storage/keys.py,miniqueue
 COVERED_PERCENT := 95
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint bench clean
+.PHONY: help install run test soak lint bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ run: install ## start the broker (ARGS='-port 9000 …')
 test: install ## run all tests and check the coverage of core, wire and encodings (ARGS='-k resp …')
 	$(BIN)/python -m pytest --cov --cov-report= $(ARGS)
 	$(BIN)/coverage report --include='$(COVERED)' --fail-under=$(COVERED_PERCENT)
+
+soak: install ## crash it for hours, and count what is lost (ARGS='kill --count 50', ARGS='--help' tells more)
+	$(BIN)/python -m tests.durability.soak $(ARGS)
 
 lint: install ## check style and types
 	$(BIN)/ruff check

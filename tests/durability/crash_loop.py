@@ -1,0 +1,238 @@
+"""Kill the broker, or cut its power, again and again, and check that every promise held.
+
+    ┌─► start ─► drain ─► clients at work ─► kill -9 at any time, or a power cut at any call ─► check ─┐
+    └──────────────────────────────────────────────────────────────────────────────────────────────────┘
+    at the end: start ─► drain ─► stop in good order ─► start: nothing is left
+
+The broker is the real process, with small write buffers (launcher). One topic is drained only now and then, so that
+messages also live through several crashes. Everything random follows from the seed, but for the scheduling.
+"""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust, environment
+from tests.durability.events import Crash, Stop
+from tests.durability.powercut import Disk, variables
+from tests.durability.publishers import Ports
+from tests.durability.recorder import Recorder
+from tests.durability.report import Report
+from tests.durability.unsynced import Mode
+from tests.durability.workload import TOPICS, drain, run_clients
+
+ROOT = Path(__file__).parents[2]
+LAUNCHER = (sys.executable, "-m", "tests.durability.launcher")
+#: A tick of the broker, for messages with a delay.
+PERIOD = "20ms"
+#: The history of this many crashes is in one file.
+CRASHES_PER_PAGE = 20
+#: How long a directory's sync takes in strict mode: longer than a few commits.
+SLOW_US = 5000
+#: The topic that is drained only after so many crashes.
+LONG_LIVED, CRASHES_BETWEEN_DRAINS = TOPICS[0], 5
+
+
+@dataclass
+class Result:
+    """What came of a loop."""
+
+    name: str
+    crashes: int
+    report: Report
+    seconds: float
+    seed: int
+    start_seconds: list[float]
+    torn_tails: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        return self.report.is_clean and not self.problems
+
+    def line(self) -> str:
+        """Return one line for a person."""
+        starts = sorted(self.start_seconds) or [0.0]
+        half, most = starts[len(starts) // 2], starts[len(starts) * 99 // 100]
+        return (
+            f"{self.name} n={self.crashes} {self.report.line()} problems={len(self.problems)}"
+            f" torn_tails={self.torn_tails} start_p50={half:.2f}s start_p99={most:.2f}s"
+            f" seed={self.seed} {self.seconds:.0f}s"
+        )
+
+    def faults(self, limit: int = 20) -> str:
+        """Return what was wrong, with the ids."""
+        return "\n".join([*self.report.findings[:limit], *self.problems])
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """How the power is cut."""
+
+    library: Path
+    mode: Mode
+
+
+class CrashLoop:
+    """One store, one history, many crashes.
+
+    Args:
+      directory: empty; the store, the history and what the broker said in its last run are kept in it.
+      trust: the certificate of the broker.
+      cutting: cut the power; None to kill only.
+      plant: a bug of `launcher.PLANTS`.
+      syncs: values of `-sync`, one of which is chosen for each run.
+      load_seconds: about how long the clients are at work between two crashes.
+      crashes_between_checks: `miniqueue check` looks at the store after so many crashes.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        trust: Trust,
+        *,
+        seed: int,
+        cutting: Cutting | None = None,
+        plant: str | None = None,
+        syncs: Sequence[str] = ("always",),
+        load_seconds: float = 0.25,
+        crashes_between_checks: int = 1,
+    ) -> None:
+        self._random = Random(seed)
+        self._seed = seed
+        self._trust = trust
+        self._directory = directory
+        self._root = directory / "disk"
+        self._root.mkdir(parents=True)
+        self._database = self._root / "data"
+        self._journal = directory / "journal"
+        self._recorder = Recorder(directory / "history.jsonl")
+        self._cutting = cutting
+        self._plant = plant
+        self._syncs = syncs
+        self._load_seconds = load_seconds
+        self._crashes_between_checks = crashes_between_checks
+        self._start_seconds: list[float] = []
+        self._problems: list[str] = []
+        self._torn_tails = 0
+
+    def run(self, name: str, crashes: int, *, stops_at_fault: bool = False) -> Result:
+        """Crash so many times, then drain; with `stops_at_fault`, no longer than until a fault was found."""
+        start = time.monotonic()
+        done = 0
+        while done < crashes and not (stops_at_fault and self._has_fault()) and not self._problems:
+            done += 1
+            asyncio.run(self._crash_once(done))
+            if done % CRASHES_PER_PAGE == 0:
+                self._recorder.turn_page()
+        if not self._problems and not (stops_at_fault and self._has_fault()):
+            asyncio.run(self._end())
+        self._recorder.close()
+        seconds = time.monotonic() - start
+        report = self._recorder.checker.report
+        return Result(name, done, report, seconds, self._seed, self._start_seconds, self._torn_tails, self._problems)
+
+    def _has_fault(self) -> bool:
+        return not self._recorder.checker.report.is_clean
+
+    # --- one crash ----------------------------------------------------------------------------------------------
+
+    async def _crash_once(self, number: int) -> None:
+        disk = Disk.load(self._root) if self._cutting else None
+        broker = self._start(self._cut_at())
+        try:
+            await self._work_until_dead(broker, number)
+        finally:
+            broker.end()
+        self._recorder.log(Crash())
+        self._note_output(broker, may_be_killed=True)
+        if disk is not None and self._cutting is not None:
+            disk.replay(self._journal.read_bytes())
+            disk.cut(self._cutting.mode, self._random)
+        if number % self._crashes_between_checks == 0 and not self._problems:
+            self._check_store()
+
+    async def _work_until_dead(self, broker: BrokerProcess, number: int) -> None:
+        if (ports := self._ports(broker)) is None:
+            return
+        topics = TOPICS if number % CRASHES_BETWEEN_DRAINS == 0 else TOPICS[1:]
+        try:
+            for topic in topics:
+                await drain(ports, self._recorder, topic)
+            load_seconds = self._random.uniform(0.1, 1.9) * self._load_seconds
+            asyncio.get_running_loop().call_later(load_seconds, broker.process.kill)
+            await run_clients(ports, self._recorder, self._random)
+        except ConnectionError:
+            return  # it has died
+        except AssertionError as fault:
+            self._problems.append(f"a client was told: {fault}")
+
+    def _cut_at(self) -> int:
+        """Choose the call at which the power is cut: often while it starts, else at any time under load."""
+        if self._cutting is None:
+            return 0
+        return self._random.randint(1, 80) if self._random.random() < 0.25 else self._random.randint(80, 1500)
+
+    # --- the broker ---------------------------------------------------------------------------------------------
+
+    def _start(self, cut_at: int = 0) -> BrokerProcess:
+        env = environment(PYTHONPATH=str(ROOT))
+        if self._cutting is not None:
+            self._journal.unlink(missing_ok=True)
+            slow_us = SLOW_US if self._cutting.mode is Mode.STRICT else 0
+            library = self._cutting.library
+            env |= variables(library, self._root, self._journal, cut_at=cut_at, slow_us=slow_us)
+        plant = ["--plant", self._plant] if self._plant else []
+        sync = ["-sync", self._random.choice(self._syncs)]
+        flags = [*FREE_PORTS, *self._trust.flags, "-period", PERIOD, "-db", str(self._database), *sync]
+        return BrokerProcess([*plant, *flags], cwd=self._directory, command=LAUNCHER, env=env)
+
+    def _ports(self, broker: BrokerProcess) -> Ports | None:
+        """Wait until the broker is ready; None when its power is cut before."""
+        start = time.monotonic()
+        try:
+            broker.wait_until_ready()
+        except AssertionError:
+            return None
+        self._start_seconds.append(time.monotonic() - start)
+        return Ports(broker.resp_port, broker.https_port, broker.monitor_port, self._trust.ca)
+
+    def _note_output(self, broker: BrokerProcess, *, may_be_killed: bool) -> None:
+        (self._directory / "output.log").write_text(broker.output)
+        self._torn_tails += broker.output.count("has been set aside")
+        if broker.process.returncode != (-signal.SIGKILL if may_be_killed else 0) or "Traceback" in broker.output:
+            self._problems.append(f"exit code {broker.process.returncode}:\n{broker.output}")
+
+    def _check_store(self) -> None:
+        """Let `miniqueue check` look at the store, if there is one yet."""
+        if not (self._database / "db").exists():
+            return
+        command = [sys.executable, "-m", "miniqueue", "check", "-db", str(self._database)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=self._directory, env=environment(), check=False
+        )
+        if done.returncode != 0:
+            self._problems.append(f"check: exit code {done.returncode}:\n{done.stdout}{done.stderr}")
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    async def _end(self) -> None:
+        """Drain everything, stop in good order, and see that nothing comes again."""
+        for _ in range(2):
+            broker = self._start()
+            try:
+                if (ports := self._ports(broker)) is not None:
+                    for topic in TOPICS:
+                        await drain(ports, self._recorder, topic)
+                    broker.process.send_signal(signal.SIGTERM)
+                    broker.wait()
+            finally:
+                broker.end()
+            self._recorder.log(Stop())
+            self._note_output(broker, may_be_killed=False)

@@ -1,0 +1,111 @@
+"""The real broker with small write buffers, and with a bug when one is asked for.
+
+    python -m tests.durability.launcher [--plant BUG] flags of miniqueue…
+
+64 KiB instead of the product's size make logs begin and tables be written and merged hundreds of times a minute.
+Everything else is `miniqueue.cli.main`. A planted bug sits below the store's interface, where nothing but a crash
+shows it; it is there to prove that the loops find such things.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from miniqueue import cli
+from miniqueue.server import run
+from miniqueue.storage import database, keys, leveldb, leveldb_start
+from miniqueue.storage.port import Batch
+
+SMALL = database.DatabaseOptions(write_buffer_bytes=64 << 10)
+
+
+class SmallStore(leveldb.LevelDBStore):
+    """The store, with small write buffers."""
+
+    @classmethod
+    async def open(cls, path: Path, **options: Any) -> leveldb.LevelDBStore:
+        return await super().open(path, **{**options, "options": SMALL})
+
+
+class _Changed:
+    """A database with another way to write."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+class SkipsFsync(_Changed):
+    """Hands batches over to the kernel, and says that they are on the disk."""
+
+    def write_batch(self, *, transaction: bool, sync: bool) -> AbstractContextManager[Any]:
+        return self._real.write_batch(transaction=transaction, sync=False)
+
+
+class DropsBitmaps(_Changed):
+    """Leaves out which messages of a chunk are settled."""
+
+    @contextmanager
+    def write_batch(self, *, transaction: bool, sync: bool) -> Iterator[Any]:
+        with self._real.write_batch(transaction=transaction, sync=sync) as changes:
+            yield _WithoutBitmaps(changes)
+
+
+class _WithoutBitmaps:
+    def __init__(self, changes: Any) -> None:
+        self._changes = changes
+        self.delete = changes.delete
+
+    def put(self, key: bytes, value: bytes) -> None:
+        if key[:1] != keys.bitmap(0, 0, 0, 0)[:1]:
+            self._changes.put(key, value)
+
+
+class RepliesEarly(SmallStore):
+    """Says that a batch is on the disk when it has only been handed to the writer."""
+
+    async def write(self, batch: Batch) -> None:
+        self._last = asyncio.ensure_future(super().write(dict(batch)))
+
+
+class _NeverSynced(leveldb_start.DirectorySync):
+    def sync_if_changed(self) -> None:
+        """Do nothing."""
+
+
+def _use_database(kind: type[_Changed]) -> None:
+    real = leveldb_start.open_database
+    leveldb_start.open_database = lambda *arguments: kind(real(*arguments))
+
+
+def _use_no_directory_sync() -> None:
+    leveldb_start.DirectorySync = _NeverSynced
+
+
+def _reply_early() -> None:
+    run.LevelDBStore = RepliesEarly
+
+
+PLANTS: dict[str, Callable[[], None]] = {
+    "skip-fsync": lambda: _use_database(SkipsFsync),
+    "drop-bitmaps": lambda: _use_database(DropsBitmaps),
+    "reply-early": _reply_early,
+    "skip-directory-sync": _use_no_directory_sync,
+}
+
+
+def main(arguments: list[str]) -> int:
+    run.LevelDBStore = SmallStore
+    if arguments[:1] == ["--plant"]:
+        PLANTS[arguments[1]]()
+        arguments = arguments[2:]
+    return cli.main(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

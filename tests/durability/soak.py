@@ -1,0 +1,112 @@
+"""The long runs: `make soak`, or `python -m tests.durability.soak --help`.
+
+One line for each loop, with N and what was counted; the exit code is 1 when anything that must be 0 is not, or when
+the control, a broker that does not sync, loses nothing. What a loop that failed has left is kept, and its place told.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust
+from tests.durability.crash_loop import CrashLoop, Cutting, Result
+from tests.durability.powercut import build_library
+from tests.durability.unsynced import Mode
+
+CRASHES = 1000
+#: With so many cuts the control must have lost something; it is found with the first or the second.
+CONTROL_CUTS = 30
+
+
+class Outcome(NamedTuple):
+    """What a loop says: one line, whether all is well, and if not, what was found."""
+
+    line: str
+    is_good: bool
+    findings: str
+
+
+#: Runs a loop; arguments: an empty directory, how many rounds, and a seed.
+Loop = Callable[[Path, int, int], Outcome]
+
+
+def _kill(directory: Path, count: int, seed: int) -> Outcome:
+    loop = CrashLoop(directory / "loop", make_trust(directory), seed=seed, syncs=("always", "interval", "never"))
+    return _judged(loop.run("kill", count))
+
+
+def _cut(mode: Mode) -> Loop:
+    def loop(directory: Path, count: int, seed: int) -> Outcome:
+        cutting = Cutting(build_library(directory), mode)
+        return _judged(
+            CrashLoop(directory / "loop", make_trust(directory), seed=seed, cutting=cutting).run(mode, count)
+        )
+
+    return loop
+
+
+def _control(directory: Path, count: int, seed: int) -> Outcome:
+    """The same harness must find what a broker without syncs loses."""
+    cutting = Cutting(build_library(directory), Mode.DROP)
+    loop = CrashLoop(directory / "loop", make_trust(directory), seed=seed, cutting=cutting, syncs=("never",))
+    result = loop.run("control", min(count, CONTROL_CUTS), stops_at_fault=True)
+    is_good = result.report.counts["lost"] > 0
+    verdict = "finds what a broker that never syncs loses" if is_good else "FINDS NOTHING: the harness is broken"
+    return Outcome(f"{result.line()}: {verdict}", is_good, "" if is_good else result.faults())
+
+
+LOOPS: dict[str, Loop] = {"kill": _kill, **{mode.value: _cut(mode) for mode in Mode}, "control": _control}
+
+
+def _judged(result: Result) -> Outcome:
+    return Outcome(result.line(), result.is_clean, result.faults())
+
+
+def make_trust(directory: Path) -> Trust:
+    """Let a broker make its certificate."""
+    first = BrokerProcess([*FREE_PORTS, "-storage", "memory"], cwd=directory)
+    try:
+        first.wait_until_ready().stop()
+    finally:
+        first.end()
+    return Trust(directory / "certs")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parse(arguments)
+    directory = Path(tempfile.mkdtemp(prefix="miniqueue-soak-"))
+    has_failed = False
+    for name in options.loops:
+        place = directory / name
+        place.mkdir()
+        outcome = LOOPS[name](place, options.count, options.seed)
+        print(outcome.line, flush=True)
+        if not outcome.is_good:
+            has_failed = True
+            print(f"{outcome.findings}\nkept: {place}", flush=True)
+        else:
+            shutil.rmtree(place)
+    return int(has_failed)
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="soak", description="Crash miniqueue again and again, and count what it lost."
+    )
+    parser.add_argument("loops", nargs="*", metavar="loop", help=f"which to run, of {' '.join(LOOPS)}; all by default")
+    parser.add_argument("--count", type=int, default=CRASHES, help="rounds of each loop (%(default)s)")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="of everything random; the time by default")
+    options = parser.parse_args(arguments)
+    options.loops = options.loops or list(LOOPS)
+    if unknown := [name for name in options.loops if name not in LOOPS]:
+        parser.error(f"no such loop: {' '.join(unknown)}")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())
