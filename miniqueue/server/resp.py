@@ -33,10 +33,12 @@ log = structlog.get_logger()
 MAX_UNCOMMITTED_BYTES = 4 << 20
 #: Above this much in replies that have not been handed to the transport, no more commands are carried out.
 MAX_UNSENT_BYTES = 1 << 20
-
+#: As many commands are carried out at once, a run of PUBLISH being one of them; then it is the turn of others.
+MAX_COMMANDS_IN_TURN = 512
+#: As much as uvloop reads at once. Behind a read of that size libuv reads on, up to 32 times, before others get a turn.
+FULL_READ_BYTES = 256_000
 #: Arguments up to this size are read whatever the limit for messages is: there must be room for words and names.
 MIN_ARGUMENT_BYTES = 1024
-
 _PUBLISH = frozenset({b"PUBLISH", b"publish"})
 
 
@@ -90,6 +92,7 @@ class RespConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_peer_slow = False
+        self._is_turn_due = False
         self._is_closing = False
 
     # --- the transport ----------------------------------------------------------------------------------------
@@ -117,11 +120,13 @@ class RespConnection(asyncio.Protocol):
         """Carry out every command that is complete."""
         if not self._is_closing:
             self._carry_out(self._postponed + self._reader.read(data))
+            if len(data) >= FULL_READ_BYTES and not self._is_closing:
+                self._let_others_go_first()
 
     def _carry_out(self, commands: list[Command | Run]) -> None:
-        """Carry out commands, as many as the peer takes the replies of; the rest is postponed."""
-        self._postponed = []
-        for position, command in enumerate(commands, start=1):
+        """Carry out commands, as many as a turn has and the peer takes the replies of; the rest is postponed."""
+        self._postponed = commands[MAX_COMMANDS_IN_TURN:]
+        for position, command in enumerate(commands[:MAX_COMMANDS_IN_TURN], start=1):
             self._execute(command)
             if self._is_closing:
                 break
@@ -136,6 +141,18 @@ class RespConnection(asyncio.Protocol):
             self.flush()
         if self._has_too_much():
             self._adjust_reading()
+        elif self._postponed and not self._is_closing:
+            self._let_others_go_first()
+
+    def _let_others_go_first(self) -> None:
+        """Go on in the next turn of the loop."""
+        self._transport.pause_reading()
+        self._go_on_soon()
+
+    def _go_on_soon(self) -> None:
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self._loop.call_soon(self._go_on)
 
     def _awaits_commit(self) -> bool:
         """Whether the next reply is of a commit under way, which will call `flush`."""
@@ -163,11 +180,12 @@ class RespConnection(asyncio.Protocol):
         if self._has_too_much():
             self._transport.pause_reading()
         elif self._postponed:
-            self._loop.call_soon(self._go_on)
+            self._go_on_soon()
         elif not self._transport.is_reading() and not self._is_closing:
             self._transport.resume_reading()
 
     def _go_on(self) -> None:
+        self._is_turn_due = False
         if not self._is_closing and not self._has_too_much():
             self._carry_out(self._postponed)
             self._adjust_reading()

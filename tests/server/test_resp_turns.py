@@ -1,0 +1,84 @@
+"""A client with much to do does not keep the others waiting: its commands are carried out a turn at a time."""
+
+import asyncio
+
+from miniqueue.server import resp
+from tests.fakes import settle_down
+from tests.server.test_resp import Client, command, serve
+
+PONG = b"+PONG\r\n"
+
+
+def test_more_commands_than_a_turn_has_leave_room_for_others():
+    async def body(_world, server, client):
+        other = Client(server)
+        client.connection.data_received(command(b"PING") * (3 * resp.MAX_COMMANDS_IN_TURN))
+        assert client.transport.take() == PONG * resp.MAX_COMMANDS_IN_TURN
+        assert not client.transport.is_reading()
+        other.send(b"PING")
+        assert other.transport.take() == PONG
+        await settle_down()
+        assert client.transport.take() == PONG * (2 * resp.MAX_COMMANDS_IN_TURN)
+        assert client.transport.is_reading()
+
+    serve(body)
+
+
+def test_each_turn_is_one_however_it_came_about():
+    """Else turns would make more turns."""
+
+    async def body(_world, _server, client):
+        client.connection.data_received(command(b"PING") * (10 * resp.MAX_COMMANDS_IN_TURN))
+        for _ in range(9):
+            client.transport.take()
+            await asyncio.sleep(0)
+            assert client.transport.written == PONG * resp.MAX_COMMANDS_IN_TURN
+
+    serve(body)
+
+
+def test_a_run_of_publishes_is_one_command():
+    async def body(_world, _server, client):
+        count = 4 * resp.MAX_COMMANDS_IN_TURN
+        client.connection.data_received(command(b"PUBLISH", b"t", b"x") * count)
+        assert client.transport.is_reading()
+        await settle_down()
+        assert client.transport.take() == b"+OK\r\n" * count
+
+    serve(body)
+
+
+def test_a_read_that_is_full_is_the_last_of_its_turn():
+    async def body(_world, _server, client):
+        begun = command(b"ECHO", bytes(2 * resp.FULL_READ_BYTES))
+        client.connection.data_received(begun[: resp.FULL_READ_BYTES])
+        assert not client.transport.is_reading()
+        await settle_down()
+        assert client.transport.is_reading()
+
+    serve(body)
+
+
+def test_who_leaves_between_turns_leaves_nothing_behind():
+    async def body(_world, server, client):
+        client.connection.data_received(command(b"PING") * (3 * resp.MAX_COMMANDS_IN_TURN))
+        client.transport.lose()
+        await settle_down()
+        assert client.transport.take() == PONG * resp.MAX_COMMANDS_IN_TURN
+        assert not server.connections
+
+    serve(body)
+
+
+def test_the_order_of_replies_is_kept_when_more_arrives_between_turns():
+    async def body(_world, _server, client):
+        words = [b"%d" % number for number in range(2 * resp.MAX_COMMANDS_IN_TURN)]
+        for word in words:
+            client.connection.data_received(command(b"ECHO", word))
+        client.connection.data_received(b"".join(command(b"ECHO", word) for word in words))
+        client.connection.data_received(command(b"ECHO", b"last"))
+        await settle_down()
+        said = client.transport.take().split(b"\r\n")[1::2]
+        assert said == [*words, *words, b"last"]
+
+    serve(body)
