@@ -9,7 +9,8 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,33 +78,41 @@ def make_trust(directory: Path) -> Trust:
     return Trust(directory / "certs")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parse(arguments)
+def main(arguments: Sequence[str] | None = None, loops: Mapping[str, Loop] = LOOPS) -> int:
+    """Run the loops that the arguments name; return the exit code."""
+    options = _parse(arguments, list(loops))
     directory = Path(tempfile.mkdtemp(prefix="miniqueue-soak-"))
-    has_failed = False
-    for name in options.loops:
-        place = directory / name
-        place.mkdir()
-        outcome = LOOPS[name](place, options.count, options.seed)
-        print(outcome.line, flush=True)
-        if not outcome.is_good:
-            has_failed = True
-            print(f"{outcome.findings}\nkept: {place}", flush=True)
-        else:
-            shutil.rmtree(place)
-    return int(has_failed)
+    outcomes = [_run(name, loops[name], directory / name, options) for name in options.loops]
+    if all(outcomes):
+        directory.rmdir()
+    return int(not all(outcomes))
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _run(name: str, loop: Loop, directory: Path, options: argparse.Namespace) -> bool:
+    """Run one loop and tell what came of it; keep what it has left if that is not good."""
+    directory.mkdir()
+    try:
+        outcome = loop(directory, options.count, options.seed)
+    except Exception:  # whatever it is, the other loops are still worth their time
+        outcome = Outcome(f"{name} broke off: seed={options.seed}", False, traceback.format_exc())
+    print(outcome.line, flush=True)
+    if outcome.is_good:
+        shutil.rmtree(directory)
+    else:
+        print(f"{outcome.findings}\nkept: {directory}", flush=True)
+    return outcome.is_good
+
+
+def _parse(arguments: Sequence[str] | None, loops: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="soak", description="Crash miniqueue again and again, and count what it lost."
     )
-    parser.add_argument("loops", nargs="*", metavar="loop", help=f"which to run, of {' '.join(LOOPS)}; all by default")
+    parser.add_argument("loops", nargs="*", metavar="loop", help=f"which to run, of {' '.join(loops)}; all by default")
     parser.add_argument("--count", type=int, default=CRASHES, help="rounds of each loop (%(default)s)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of everything random; the time by default")
     options = parser.parse_args(arguments)
-    options.loops = options.loops or list(LOOPS)
-    if unknown := [name for name in options.loops if name not in LOOPS]:
+    options.loops = options.loops or loops
+    if unknown := [name for name in options.loops if name not in loops]:
         parser.error(f"no such loop: {' '.join(unknown)}")
     return options
 
