@@ -1,6 +1,7 @@
 """A consumer of a topic's default group, over whatever protocol."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -128,18 +129,23 @@ class Consumer:
         is_returned: bool = True,
         is_to_front: bool = False,
     ) -> None:
-        held = [self._holding.take_only()] if receipts is None else list(self._holding.take(receipts))
+        if receipts is None:
+            self._settle_only(act, is_returned=is_returned)
+            return
+        held = list(self._holding.take(receipts))
         self._measure_room()
         settled_count = 0
         for cursor, lease in reversed(held) if is_to_front else held:
-            try:
+            with suppress(NothingOutstandingError):  # it ended with its topic
                 act(cursor, lease)
-            except NothingOutstandingError:
-                continue  # it ended with its topic
-            settled_count += lease.count
+                settled_count += lease.count
         if settled_count:
             self._dispatcher.settled(self.topic, is_returned=is_returned)
-        if receipts is None and not settled_count:
-            raise NothingOutstandingError
-        if receipts is not None and settled_count < len(receipts):
+        if settled_count < len(receipts):
             raise UnknownReceiptError(len(receipts) - settled_count, len(receipts))
+
+    def _settle_only(self, act: Callable[[GroupCursor, Lease], None], *, is_returned: bool) -> None:
+        cursor, lease = self._holding.take_only()
+        self._measure_room()
+        act(cursor, lease)
+        self._dispatcher.settled(self.topic, is_returned=is_returned)

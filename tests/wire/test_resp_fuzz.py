@@ -52,7 +52,8 @@ commands = st.lists(payloads, min_size=1, max_size=5)
 HEAD = b"*3\r\n$1\r\na\r\n$1\r\nt\r\n$"
 run_payloads = payloads | st.sampled_from([HEAD, HEAD + b"1\r\nx", b"\r\n" + HEAD, b"x\r\n" + HEAD + b"1\r\nx"])
 runs = st.lists(run_payloads, max_size=6).map(lambda each: [[b"a", b"t", payload] for payload in each])
-streams = st.one_of(st.lists(commands, max_size=8), runs).map(
+receipts = st.integers(0, 1010).map(lambda start: [b"ACK", *(b"%d" % number for number in range(start, start + 20))])
+streams = st.one_of(st.lists(commands, max_size=8), st.lists(receipts, max_size=2), runs).map(
     lambda each: b"".join(bulks(*command) for command in each)
 )
 inline = st.lists(st.sampled_from([b"PING", b" ", b'"', b"'", b"\\x41", b"\\", b"t", b"\r"]), max_size=6)
