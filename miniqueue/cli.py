@@ -3,10 +3,10 @@
     0   stopped by a signal, or only asked for help or the version; a tool: done
     1   a tool: the store has problems
     65  the store is damaged, or something else is in its directory
-    69  a port is in use or cannot be listened on
+    69  a port is in use or cannot be listened on; a tool: the broker cannot be reached
     70  the store failed and turned out to be damaged, or miniqueue has a bug
     71  the store cannot be opened for another reason, such as missing rights or a full disk
-    73  another process has the store open
+    73  another process has the store open; a tool: what it is to make is there already
     77  the certificate or its key cannot be used
     78  the configuration is wrong
     130 a tool was interrupted by Ctrl-C
@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from miniqueue import __version__
 from miniqueue.errors import (
     CertificateError,
+    ClientError,
     ConfigError,
     CorruptionError,
     FormatVersionError,
@@ -29,6 +30,7 @@ from miniqueue.errors import (
     ListenError,
     MiniqueueError,
     NotAStoreError,
+    NotEmptyError,
     OutcomeUnknownError,
     StorageError,
     StoreFailedError,
@@ -43,8 +45,10 @@ EXIT_CODES: tuple[tuple[type[MiniqueueError], int], ...] = (
     (CertificateError, 77),
     (ConfigError, 78),
     (ListenError, 69),
+    (ClientError, 69),
     (StoreFailedError, 70),
     (StoreInUseError, 73),
+    (NotEmptyError, 73),
     (CorruptionError, 65),
     (FormatVersionError, 65),
     (NotAStoreError, 65),
@@ -82,8 +86,12 @@ def _help() -> str:
 def _run_tool(name: str, words: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         code: int = importlib.import_module(TOOLS[name].module).run(words, environ)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:  # whoever reads the output, such as `head`, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end of the process
+        return 0
     return code
 
 

@@ -152,6 +152,10 @@ class NotAStoreError(StorageError):
     """The directory is neither empty nor a miniqueue store."""
 
 
+class NotEmptyError(StorageError):
+    """The directory is not empty."""
+
+
 class FormatVersionError(StorageError):
     """The store was written in a format that this version does not read."""
 

@@ -6,6 +6,7 @@ called on one event loop.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import structlog
@@ -33,7 +34,7 @@ from miniqueue.errors import (
     UnavailableError,
 )
 from miniqueue.storage import keys, records
-from miniqueue.storage.port import Store
+from miniqueue.storage.port import Snapshot, Store
 
 log = structlog.get_logger()
 
@@ -199,6 +200,12 @@ class Broker:
     def faults(self) -> dict[bytes, MiniqueueError]:
         """Return the topics that cannot be read, each with the reason."""
         return {name: topic.fault for name, topic in self._topics.items() if topic.fault is not None}
+
+    async def snapshot(self) -> Snapshot:
+        """Return all that is stored now: whatever was acknowledged before, also settles; raises StorageError."""
+        with suppress(UnavailableError):  # what cannot be committed now was not acknowledged
+            await self._committer.flush()
+        return await self._journal.store.snapshot()
 
     def delete_topic(self, name: bytes) -> Coroutine[Any, Any, bool]:
         """Remove a topic with all its messages; its consumers wait for what is published there next.

@@ -4,6 +4,7 @@
     GET /readyz     200 when it takes messages; 503 with the reasons otherwise
     GET /metrics    for Prometheus, in its text format
     GET /stats      the same counts as JSON
+    GET /backup     all that is stored, for `miniqueue backup` (backup_reply)
 
 Knows the broker's counts; knows neither the messages nor the queue's own protocols.
 """
@@ -18,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from miniqueue import __version__
 from miniqueue.broker import Broker
+from miniqueue.server.backup_reply import BackupReply
 from miniqueue.server.loop_metrics import LoopCollector
 from miniqueue.server.metrics import BrokerCollector
 from miniqueue.server.one_method import OneMethod
@@ -36,7 +38,10 @@ class MonitorApp:
         ProcessCollector(registry=self._registry)
         pages = {"/healthz": self.health, "/readyz": self.readiness, "/metrics": self.metrics, "/stats": self.stats}
         self._router = Router(
-            [Route(path, OneMethod("GET", Page(make_reply))) for path, make_reply in pages.items()],
+            [
+                *(Route(path, OneMethod("GET", Page(make_reply))) for path, make_reply in pages.items()),
+                Route("/backup", OneMethod("GET", BackupReply(broker))),
+            ],
             redirect_slashes=False,
             default=NOT_FOUND,
         )

@@ -57,15 +57,31 @@ class Cursor(Protocol):
         ...
 
 
-class Database(Protocol):
+class Readable(Protocol):
+    """What can be read from one end to the other."""
+
+    def raw_iterator(self, *, verify_checksums: bool, fill_cache: bool) -> Cursor:
+        """Return a place among the pairs, which are in key order."""
+        ...
+
+
+class DatabaseSnapshot(Readable, Protocol):
+    """What was in a database at one moment."""
+
+    def close(self) -> None:
+        """Let LevelDB drop what only this one still sees; safe to call twice."""
+        ...
+
+
+class Database(Readable, Protocol):
     """What the store needs of `plyvel.DB`."""
 
     def get(self, key: bytes, *, verify_checksums: bool) -> bytes | None:
         """Return the value of `key` or None."""
         ...
 
-    def raw_iterator(self, *, verify_checksums: bool, fill_cache: bool) -> Cursor:
-        """Return a place among the pairs, which are in key order."""
+    def snapshot(self) -> DatabaseSnapshot:
+        """Return what is in the database now; what is written later does not show in it."""
         ...
 
     def write_batch(self, *, transaction: bool, sync: bool) -> AbstractContextManager[WriteBatch]:
@@ -121,7 +137,7 @@ def open_database(path: Path, options: DatabaseOptions) -> Database:
     return database
 
 
-def pairs_between(database: Database, start: bytes, stop: bytes) -> Generator[tuple[bytes, bytes], None, None]:
+def pairs_between(database: Readable, start: bytes, stop: bytes) -> Generator[tuple[bytes, bytes], None, None]:
     """Yield the pairs with `start <= key < stop`, in key order, from verified blocks; close it when done with it.
 
     `plyvel.DB.iterator` does not do: when the last blocks of a range are damaged, it ends as if they were not there.

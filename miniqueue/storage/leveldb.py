@@ -2,7 +2,7 @@
 
 Three threads do the blocking calls, so that none waits for another's kind of work:
 
-    write, sync ► writer          get, scan, room ► reader          reclaim ► maintenance
+    write, sync ► writer          get, scan, room ► reader          reclaim, snapshots ► maintenance
 
 A write is one LevelDB batch; with `SyncMode.ALWAYS` it returns when the batch is synced, and the directory
 too if LevelDB has begun a new log. After any failed write LevelDB may lose writes that it accepts later (a
@@ -16,12 +16,14 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from miniqueue.errors import NoSpaceError, StorageError, StoreClosedError
 from miniqueue.storage.database import Database, DatabaseOptions, pairs_between, translated
 from miniqueue.storage.directory_sync import DirectorySync
+from miniqueue.storage.leveldb_snapshot import LevelDBSnapshot
 from miniqueue.storage.leveldb_start import Opened, open_directory
 from miniqueue.storage.port import Batch, Room
 from miniqueue.storage.reserve import Reserve, ReserveOptions
@@ -128,6 +130,11 @@ class LevelDBStore:
         """Return deletions near both ends of a range, of keys that do not exist."""
         candidates = (start + b"\x00", _just_below(stop))
         return {key: None for key in candidates if start <= key < stop and await self.get(key) is None}
+
+    async def snapshot(self) -> LevelDBSnapshot:
+        """Return what is in the store now, to be read while writes go on; it waits for a `reclaim` under way."""
+        submit = partial(self._submit, self._maintenance)
+        return LevelDBSnapshot(await submit(self._database.snapshot), submit, self._opened.path)
 
     async def close(self) -> None:
         """End the threads, close the files and give the directory back; safe to call twice.

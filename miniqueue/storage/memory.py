@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from miniqueue.errors import StoreClosedError
-from miniqueue.storage.port import Batch, Room
+from miniqueue.storage.port import Batch, Room, Snapshot
 
 
 class MemoryStore:
@@ -60,6 +60,13 @@ class MemoryStore:
         """Return that there is: there is no disk."""
         self._refuse_if_closed()
         return Room(is_enough=True)
+
+    async def snapshot(self) -> Snapshot:
+        """Return a copy, which shares the values."""
+        self._refuse_if_closed()
+        copy = MemoryStore()
+        copy._values, copy._sorted_keys = dict(self._values), sorted(self._values)
+        return copy
 
     async def close(self) -> None:
         """Forget everything; safe to call twice."""

@@ -23,6 +23,18 @@ class Room(NamedTuple):
     free_bytes: int | None = None
 
 
+class Snapshot(Protocol):
+    """What was in a store at one moment; to be closed, because the store keeps it for as long."""
+
+    async def scan(self, start: bytes, stop: bytes, *, max_items: int, max_bytes: int) -> list[tuple[bytes, bytes]]:
+        """Return the first pairs with `start <= key < stop`, as `Store.scan`."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of it; safe to call twice, and after the store was closed."""
+        ...
+
+
 class Store(Protocol):
     """An ordered map from bytes to bytes with atomic, durable writes.
 
@@ -64,6 +76,10 @@ class Store(Protocol):
         Args:
           is_full: whether there was not, the last time: it takes more to come back than to go on.
         """
+        ...
+
+    async def snapshot(self) -> Snapshot:
+        """Return what every write that has returned has left; later ones do not show in it."""
         ...
 
     async def close(self) -> None:

@@ -19,5 +19,7 @@ class Tool(NamedTuple):
 TOOLS = MappingProxyType(
     {
         "check": Tool("verify every invariant of a store that is not in use", "miniqueue.tools.check"),
+        "backup": Tool("copy the store, also while the broker runs", "miniqueue.tools.backup"),
+        "restore": Tool("make a store of a backup, after checking it", "miniqueue.tools.restore"),
     }
 )

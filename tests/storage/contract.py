@@ -223,3 +223,27 @@ class StoreContract:
             assert (await store.room(is_full=False)).is_enough
 
         run(body)
+
+    def test_a_snapshot_shows_what_was_written_before_it_and_nothing_later(self, run):
+        async def body(store):
+            await store.write({b"%d" % n: b"old" for n in range(5)})
+            snapshot = await store.snapshot()
+            await store.write({b"1": None, b"2": b"new", b"7": b"new"})
+            expected = [(b"%d" % n, b"old") for n in range(5)]
+            assert await snapshot.scan(b"", END, **NO_LIMIT) == expected
+            assert await snapshot.scan(b"1", b"4", max_items=2, max_bytes=100) == expected[1:3]
+            assert await snapshot.scan(b"", END, max_items=9, max_bytes=4) == expected[:2]
+            await snapshot.close()
+            await snapshot.close()
+
+        run(body)
+
+    def test_a_snapshot_may_outlive_its_store_to_be_closed(self, run):
+        async def body(store):
+            snapshot = await store.snapshot()
+            await store.close()
+            await snapshot.close()
+            with pytest.raises(StoreClosedError):
+                await store.snapshot()
+
+        run(body)

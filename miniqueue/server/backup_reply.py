@@ -1,0 +1,73 @@
+"""`GET /backup`: everything that the store holds at one moment, as a stream of pairs (`wire.pair_stream`).
+
+    snapshot ─▶ page ─▶ page ─▶ … ─▶ end          a page is read on a thread of the store, when the one before is sent
+
+Commits go on meanwhile. When a page cannot be read the stream stops without its end, which the client notices.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import structlog
+from starlette.types import Receive, Scope, Send
+
+from miniqueue.broker import Broker
+from miniqueue.errors import MiniqueueError
+from miniqueue.server.replies import error_reply, start_message
+from miniqueue.wire.pair_stream import MAGIC, Pair, encode_end, encode_pairs
+
+log = structlog.get_logger()
+
+PAGE_ITEMS = 1024
+PAGE_BYTES = 1 << 20
+#: Reads a page of a snapshot.
+Scan: TypeAlias = Callable[..., Awaitable[list[Pair]]]
+
+_AFTER_ALL_KEYS = b"\xff" * 1024
+
+
+class BackupReply:
+    """An endpoint that sends the whole store."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        try:
+            snapshot = await self._broker.snapshot()
+        except MiniqueueError as exc:
+            await error_reply(exc)(scope, receive, send)
+            return
+        listening = asyncio.ensure_future(_listen(receive))
+        try:
+            await send(start_message(200, [(b"content-type", b"application/octet-stream")]))
+            await _send_all(snapshot.scan, send, is_wanted=lambda: not listening.done())
+        except MiniqueueError as exc:
+            log.error("a backup was broken off", error=str(exc))
+        finally:
+            listening.cancel()
+            await snapshot.close()
+
+
+async def _listen(receive: Receive) -> None:
+    """Return when the client is gone: a server may swallow what is sent to it, and the store is large."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _send_all(scan: Scan, send: Send, is_wanted: Callable[[], bool]) -> None:
+    await _send_part(send, MAGIC)
+    count, start = 0, b""
+    while pairs := await scan(start, _AFTER_ALL_KEYS, max_items=PAGE_ITEMS, max_bytes=PAGE_BYTES):
+        if not is_wanted():
+            return
+        await _send_part(send, encode_pairs(pairs))
+        count += len(pairs)
+        start = pairs[-1][0] + b"\x00"
+    await _send_part(send, encode_end(count), is_last=True)
+
+
+async def _send_part(send: Send, body: bytes, *, is_last: bool = False) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": not is_last})

@@ -1,0 +1,119 @@
+"""A backup of a broker at work: what was acknowledged before it began is in it, whatever happens after."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.acceptance.process import BrokerProcess, environment, run_to_end
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
+
+BEFORE_COUNT = 3000
+
+
+class Publisher(threading.Thread):
+    """Publishes numbers, one after the other, until it is told to stop or the broker is gone."""
+
+    def __init__(self, port: int, first: int) -> None:
+        super().__init__()
+        self.acknowledged = first  # the number after the last one acknowledged
+        self._port = port
+        self._is_stopped = threading.Event()
+
+    def run(self) -> None:
+        with redis.Redis(port=self._port) as client:
+            while not self._is_stopped.is_set():
+                try:
+                    client.execute_command("PUBLISH", "numbers", self.acknowledged)
+                except redis.ConnectionError:
+                    return
+                self.acknowledged += 1
+
+    def stop(self) -> None:
+        self._is_stopped.set()
+        self.join()
+
+
+def drained(broker: BrokerProcess, topic: str) -> list[int]:
+    """Consume everything and return it, in order."""
+    connection = redis.Connection(port=broker.resp_port)
+    numbers: list[int] = []
+    connection.send_command("SUBSCRIBE", topic, "PREFETCH", "1000")
+    while connection.can_read(timeout=0.5):
+        reply = connection.read_response()
+        if isinstance(reply, list):
+            numbers.append(int(reply[1]))
+            connection.send_command("ACK", reply[0])
+    connection.disconnect()
+    return numbers
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    """Run a tool in the directory of the brokers; its output is checked to have no traceback."""
+
+    def run(*words: str) -> "subprocess.CompletedProcess[str]":
+        done = run_to_end(*words, cwd=tmp_path)
+        assert "Traceback" not in done.stderr
+        return done
+
+    return run
+
+
+def test_what_was_acknowledged_before_a_backup_survives_kill_and_loss_of_the_store(start_broker, tool, tmp_path):
+    broker = start_broker()
+    with redis.Redis(port=broker.resp_port) as client:
+        client.execute_command("MPUBLISH", "numbers", *range(BEFORE_COUNT))
+    publisher = Publisher(broker.resp_port, BEFORE_COUNT)
+    publisher.start()
+    before = publisher.acknowledged
+    backup = tool("backup", "-monitor-port", str(broker.monitor_port), "copy")
+    after = publisher.acknowledged
+    assert (backup.returncode, backup.stderr) == (0, "")
+    broker.kill()
+    publisher.stop()
+
+    assert tool("check", "-db", "copy").returncode == 0
+    assert oct((tmp_path / "copy").stat().st_mode)[-3:] == "700"
+    restored = tool("restore", "-db", "restored", "copy")
+    assert restored.returncode == 0
+    assert "no problems" in restored.stdout
+    numbers = drained(start_broker("restored"), "numbers")
+    assert numbers == list(range(len(numbers)))
+    assert BEFORE_COUNT <= before <= len(numbers) <= after + 1
+
+
+def test_a_backup_that_the_broker_does_not_finish_leaves_nothing(start_broker, tmp_path):
+    broker = start_broker()
+    with redis.Redis(port=broker.resp_port) as client:
+        for _ in range(40):
+            client.execute_command("PUBLISH", "large", bytes(1 << 20))
+    command = [sys.executable, "-m", "miniqueue", "backup", "-monitor-port", str(broker.monitor_port), "copy"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True) as backup:
+        while backup.poll() is None and not list(tmp_path.glob(".copy.unfinished-*/db/*.log")):
+            time.sleep(0.001)
+        broker.kill()
+        _, errors = backup.communicate(timeout=30)
+    assert backup.returncode == 69
+    assert "has not come whole" in errors
+    assert not list(tmp_path.glob("*copy*"))
+
+
+def test_a_store_in_memory_can_be_backed_up(start_broker, tool):
+    broker = start_broker("unused", "-storage", "memory")
+    with redis.Redis(port=broker.resp_port) as client:
+        client.execute_command("MPUBLISH", "numbers", *range(5))
+    assert tool("backup", "-monitor-port", str(broker.monitor_port), "copy").returncode == 0
+    assert drained(start_broker("copy"), "numbers") == list(range(5))
+
+
+def test_without_a_broker_there_is_an_error(tool):
+    done = tool("backup", "-monitor-port", "1", "copy")
+    assert done.returncode == 69
+    assert done.stderr.startswith("miniqueue: no broker answers on 127.0.0.1:1 (-monitor-port)")

@@ -1,0 +1,133 @@
+"""The content of the store over HTTP: as of one moment, with an end that tells that it is whole."""
+
+import asyncio
+
+import pytest
+
+from miniqueue.errors import CorruptionError
+from miniqueue.server import backup_reply
+from miniqueue.server.backup_reply import BackupReply
+from miniqueue.storage.memory import MemoryStore
+from miniqueue.wire.pair_stream import PairDecoder
+from tests.fakes import FakeConsumer, FaultyStore, ManualClock, broker_on, settle_down
+from tests.serving import eventually
+
+SCOPE = {"type": "http", "method": "GET", "path": "/backup", "headers": []}
+
+
+class Client:
+    """What an ASGI server does for one request; its client leaves after `part_count` parts, if at all."""
+
+    def __init__(self, part_count: int | None = None) -> None:
+        self.messages: list[dict] = []
+        self._part_count = part_count
+        self._has_left = asyncio.Event()
+
+    async def receive(self):
+        await self._has_left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message):
+        self.messages.append(message)
+        if len(self.messages) == self._part_count:
+            self._has_left.set()
+        await asyncio.sleep(0.001)
+
+    def pairs(self) -> dict[bytes, bytes] | None:
+        """Return what has come; None when it is not whole."""
+        decoder = PairDecoder()
+        found = [pair for message in self.messages[1:] for pair in decoder.feed(message["body"])]
+        return dict(found) if decoder.is_complete else None
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch):
+    monkeypatch.setattr(backup_reply, "PAGE_ITEMS", 2)
+
+
+def with_broker(store, act):
+    async def scenario():
+        broker = broker_on(store, ManualClock())
+        await broker.start()
+        try:
+            await broker.publish(b"t", [b"a", b"b", b"c"]).commit.wait()
+            await act(broker)
+        finally:
+            await broker.stop()
+
+    asyncio.run(scenario())
+
+
+def test_everything_comes_also_a_settle_that_is_not_committed_yet():
+    store = FaultyStore()
+
+    async def act(broker):
+        consumer = FakeConsumer(broker, b"t")
+        consumer.consumer.request()
+        consumer.consumer.ack()
+        client = Client()
+        await BackupReply(broker)(SCOPE, client.receive, client.send)
+        assert client.messages[0]["status"] == 200
+        assert client.pairs() == store.pairs()
+        assert len(store.batches) == 2
+
+    with_broker(store, act)
+
+
+def test_what_is_published_meanwhile_is_not_in_it():
+    async def act(broker):
+        before = (await broker.snapshot())._values
+        client = Client()
+        reply = asyncio.ensure_future(BackupReply(broker)(SCOPE, client.receive, client.send))
+        await eventually(lambda: len(client.messages) >= 3)
+        await broker.publish(b"new", [b"d"]).commit.wait()
+        await reply
+        assert client.pairs() == before
+
+    with_broker(FaultyStore(), act)
+
+
+def test_a_fault_in_the_middle_ends_the_stream_without_its_end():
+    class Damaged(MemoryStore):
+        async def scan(self, start, stop, **limits):
+            if start:
+                raise CorruptionError("block 7")
+            return await super().scan(start, stop, **limits)
+
+    class Store(FaultyStore):
+        async def snapshot(self):
+            copy = Damaged()
+            await copy.write(self.pairs())
+            return copy
+
+    async def act(broker):
+        client = Client()
+        await BackupReply(broker)(SCOPE, client.receive, client.send)
+        assert client.pairs() is None
+        assert client.messages[-1]["more_body"]
+
+    with_broker(Store(), act)
+
+
+def test_nothing_is_read_for_a_client_that_has_left():
+    async def act(broker):
+        client = Client(part_count=3)
+        await BackupReply(broker)(SCOPE, client.receive, client.send)
+        assert len(client.messages) <= 5
+        assert client.pairs() is None
+
+    with_broker(FaultyStore(), act)
+
+
+def test_a_store_that_cannot_be_read_is_a_reply_of_its_own():
+    class Store(FaultyStore):
+        async def snapshot(self):
+            raise CorruptionError("block 7")
+
+    async def act(broker):
+        client = Client()
+        await BackupReply(broker)(SCOPE, client.receive, client.send)
+        await settle_down()
+        assert client.messages[0]["status"] == 500
+
+    with_broker(Store(), act)

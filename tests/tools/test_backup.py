@@ -1,0 +1,79 @@
+"""Backup and restore of a store that no broker has open; of a running one: tests/acceptance/test_backup.py."""
+
+import shutil
+
+import pytest
+
+from miniqueue import cli
+from miniqueue.storage import keys
+from miniqueue.storage.store_lock import StoreLock
+from tests.storage.test_store_view import every_byte
+from tests.tools import stores
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return stores.make(tmp_path_factory.mktemp("made"))
+
+
+def run(*words: object) -> int:
+    return cli.main([*map(str, words)], {})
+
+
+def test_a_backup_and_a_store_restored_from_it_hold_the_same(store, tmp_path, capsys):
+    before = every_byte(store)
+    assert run("backup", "-db", store, tmp_path / "copy") == 0
+    assert run("restore", "-db", tmp_path / "restored", tmp_path / "copy") == 0
+    assert every_byte(store) == before
+    assert stores.contents(tmp_path / "restored") == stores.contents(store)
+    assert capsys.readouterr().out.splitlines() == [
+        f"{tmp_path}/copy: 15 keys",
+        "topic empty: 0 chunks, 0 messages, 0 waiting, 0 delayed, 0 returned, 0 settled but kept",
+        "topic letters: 2 chunks, 6 messages, 3 waiting, 1 delayed, 2 returned, 3 settled but kept",
+        "2 topics, 15 keys, commit 6: no problems",
+    ]
+
+
+@pytest.mark.parametrize("words", [["backup", "-db", "STORE", "TARGET"], ["restore", "-db", "TARGET", "STORE"]])
+def test_a_directory_with_something_in_it_is_refused(words, store, tmp_path, capsys):
+    (tmp_path / "letter").touch()
+    assert run(*({"STORE": store, "TARGET": tmp_path}.get(word, word) for word in words)) == 73
+    assert f"{tmp_path} is not an empty directory" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["letter"]
+
+
+@pytest.mark.parametrize("words", [["backup", "-db", "STORE", "TARGET"], ["restore", "-db", "TARGET", "STORE"]])
+def test_a_source_that_is_in_use_is_refused(words, store, tmp_path):
+    lock = StoreLock(store)
+    assert run(*({"STORE": store, "TARGET": tmp_path / "new"}.get(word, word) for word in words)) == 73
+    lock.release()
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_unsound_backup_is_reported_and_not_restored(store, tmp_path, capsys):
+    copy = shutil.copytree(store, tmp_path / "copy")
+    with stores.opened(copy) as database:
+        database.delete(keys.COMMIT)
+    assert run("restore", "-db", tmp_path / "restored", copy) == 65
+    captured = capsys.readouterr()
+    assert "problem: key 01 (number of the last commit)" in captured.out
+    assert captured.err == "miniqueue: the backup has problems; nothing was restored\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["copy"]
+
+
+def test_what_is_no_store_is_not_backed_up(tmp_path):
+    assert run("backup", "-db", tmp_path, tmp_path / "copy") == 65
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words", [["backup"], ["restore"], ["backup", "a", "b"], ["restore", "-monitor-port", "1", "a"]]
+)
+def test_wrong_words_are_refused(words):
+    assert run(*words) == 78
+
+
+@pytest.mark.parametrize("tool", ["backup", "restore"])
+def test_help_is_printed(tool, capsys):
+    assert run(tool, "--help") == 0
+    assert f"miniqueue {tool} " in capsys.readouterr().out
