@@ -1,11 +1,23 @@
 """CRC-32C (Castagnoli), the checksum of LevelDB's logs, as it stores it: rotated and offset ("masked").
 
-Pure Python, some 15 MB/s: it is for the rare search of a damaged log, not for the way of a message.
+For the rare search of a damaged log, not for the way of a message. Byte by byte, pure Python makes some 15 MB/s.
+`crc32c_of_each` makes 100 MB/s of many: it cuts them into pieces of equal length and takes one byte of every piece
+at a time, with `bytes.translate` for the table and whole numbers for exclusive or. That goes because a CRC is linear:
+
+    crc of ABC, of three pieces      = shifted(shifted(crc of A) ^ crc of B) ^ crc of C
+    crc that begins with 0xFFFFFFFF  = crc that begins with 0, the first four bytes inverted; zeroes in front are free
+
 Sources: RFC 3720 appendix B.4; LevelDB `util/crc32c.h`.
 """
 
+import struct
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import islice
+
 _POLYNOMIAL = 0x82F63B78  # reflected
 _MASK_DELTA = 0xA282EAD8
+_PIECE_BYTES = 64
 
 
 def _table_entry(byte: int) -> int:
@@ -15,18 +27,88 @@ def _table_entry(byte: int) -> int:
 
 
 _TABLE = tuple(_table_entry(byte) for byte in range(256))
+#: The four bytes of the table's entries, lowest first, each as a table for `bytes.translate`.
+_TABLE_BYTES = tuple(bytes(entry >> shift & 0xFF for entry in _TABLE) for shift in (0, 8, 16, 24))
 
 
 def crc32c(content: bytes) -> int:
     """Return the CRC-32C of `content`."""
-    table = _TABLE
-    crc = 0xFFFFFFFF
-    for byte in content:
-        crc = crc >> 8 ^ table[(crc ^ byte) & 0xFF]
-    return crc ^ 0xFFFFFFFF
+    return _updated(0xFFFFFFFF, content) ^ 0xFFFFFFFF
 
 
 def masked_crc32c(content: bytes) -> int:
     """Return the CRC-32C of `content` the way LevelDB stores it."""
-    crc = crc32c(content)
+    return _masked(crc32c(content))
+
+
+def crc32c_of_each(contents: Sequence[bytes]) -> list[int]:
+    """Return the CRC-32C of each of `contents`; worth it for many, or for long ones."""
+    padded = [_padded(content) for content in contents]
+    pieces = iter(_crcs_of_pieces(b"".join(padded)))
+    return [
+        _joined(pieces, len(whole) // _PIECE_BYTES) ^ 0xFFFFFFFF if whole else crc32c(content)
+        for content, whole in zip(contents, padded, strict=True)
+    ]
+
+
+def masked_crc32c_of_each(contents: Sequence[bytes]) -> list[int]:
+    """Return the CRC-32C of each of `contents` the way LevelDB stores it."""
+    return [_masked(crc) for crc in crc32c_of_each(contents)]
+
+
+def _updated(crc: int, content: bytes) -> int:
+    table = _TABLE
+    for byte in content:
+        crc = crc >> 8 ^ table[(crc ^ byte) & 0xFF]
+    return crc
+
+
+def _masked(crc: int) -> int:
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
+
+
+def _padded(content: bytes) -> bytes:
+    """Return whole pieces that have the same CRC when that begins with 0; nothing for less than four bytes."""
+    if len(content) < 4:
+        return b""
+    whole = bytes(255 - byte for byte in content[:4]) + content[4:]
+    return bytes(-len(whole) % _PIECE_BYTES) + whole
+
+
+def _crcs_of_pieces(content: bytes) -> tuple[int, ...]:
+    """Return the CRC, begun with 0, of every piece of `content`."""
+    count = len(content) // _PIECE_BYTES
+    low = second = third = high = 0  # the bytes of the CRC so far, each a number with a byte for every piece
+    for place in range(_PIECE_BYTES):
+        column = int.from_bytes(content[place::_PIECE_BYTES], "little")
+        index = (low ^ column).to_bytes(count, "little")
+        low, second, third, high = (
+            carried ^ int.from_bytes(index.translate(table), "little")
+            for carried, table in zip((second, third, high, 0), _TABLE_BYTES, strict=True)
+        )
+    crcs = bytearray(4 * count)
+    for place, number in enumerate((low, second, third, high)):
+        crcs[place::4] = number.to_bytes(count, "little")
+    return struct.unpack(f"<{count}I", crcs)
+
+
+def _joined(pieces: Iterator[int], count: int) -> int:
+    """Return the CRC of the next `count` pieces from theirs."""
+    shift_low, shift_second, shift_third, shift_high = _shifts()
+    crc = 0
+    for piece in islice(pieces, count):
+        crc = (
+            shift_low[crc & 0xFF]
+            ^ shift_second[crc >> 8 & 0xFF]
+            ^ shift_third[crc >> 16 & 0xFF]
+            ^ shift_high[crc >> 24]
+            ^ piece
+        )
+    return crc
+
+
+@cache
+def _shifts() -> tuple[tuple[int, ...], ...]:
+    """Return what becomes of each byte of a CRC when a piece follows, for each of its four places."""
+    piece = bytes(_PIECE_BYTES)
+    return tuple(tuple(_updated(byte << shift, piece) for byte in range(256)) for shift in (0, 8, 16, 24))

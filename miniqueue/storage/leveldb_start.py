@@ -12,7 +12,8 @@ The start sequence, each step only after the one before:
 
 LevelDB writes when it is opened: if the disk is full, the ballast is given back first (`reserve`).
 The directory, with the log that LevelDB has just begun, is synced by the first write, before it is acknowledged.
-For a log of 16 MiB in small records step 4 costs 0.1 s, and step 6, only after a power cut, about 1 s.
+For a log of 64 MiB step 4 costs 0.4 s with records of 100 bytes and 0.05 s with 1 kB; step 6, only after a power
+cut, 2.1 s and 0.8 s.
 """
 
 from contextlib import ExitStack

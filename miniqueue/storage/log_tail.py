@@ -9,13 +9,13 @@ A log is a sequence of 32 KiB blocks; a record never begins in the last 6 bytes 
 Every batch is synced before the next is written (`SyncMode.ALWAYS`), so a power cut can leave only the last
 one torn. Hence the rule:
 
-    the last record is cut short by the end of the file     normal: it was never acknowledged
-    damage, and no batch begins after it                    a torn tail, never acknowledged
+    the last record is cut short by the end of the file     an unfinished tail, as a crash leaves it
+    damage, and no batch begins after it                    a torn tail, as a power cut leaves it
     damage, and a whole record of a later batch after it    corruption: acknowledged messages are gone
 
-The limit of the rule: bits that rot in the very last batch look like a torn tail. With the other sync modes a
-power cut can also leave whole batches behind torn ones; that counts as corruption, because it cannot be told
-from it.
+The limit of the rule: bits that rot in the last batches look like a torn tail. Whether a tail was acknowledged is for
+`acknowledged` to say. With the other sync modes a power cut can also leave whole batches behind torn ones; that
+counts as corruption, because it cannot be told from it.
 
 The manifest is a log too, of *edits* instead of batches, with the same rule: every edit is synced before what it
 makes superfluous is removed.
@@ -28,9 +28,10 @@ Sources: LevelDB `doc/log_format.md`, `db/log_reader.cc`, `db/write_batch.cc`.
 
 import re
 import struct
-from dataclasses import dataclass
+from array import array
+from dataclasses import dataclass, field
 
-from miniqueue.storage.crc32c import masked_crc32c
+from miniqueue.storage.crc32c import masked_crc32c, masked_crc32c_of_each
 
 BLOCK_BYTES = 32_768
 HEADER = struct.Struct("<IHB")
@@ -46,6 +47,8 @@ _MAY_BE_BATCH = re.compile(rb"(?s)(?=.{6}[\x01\x02].{6}\x00\x00)")
 # as one.
 _MAX_SEQUENCE_STEP = 2**24
 
+_RECORDS_AT_ONCE = 1024  # to verify: at most 32 MiB, and enough of small ones to be worth it
+
 
 @dataclass(frozen=True, slots=True)
 class Damage:
@@ -60,29 +63,45 @@ class Damage:
     next_batch_offset: int | None
 
 
-def find_damage(log: bytes, *, verify_checksums: bool) -> Damage | None:
-    """Return the first damage of a log, or None.
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a log holds.
+
+    Attributes:
+      batch_offsets: where each batch begins that is whole, up to the first damage.
+      end_offset: where the last of them ends; behind it is an unfinished tail, damage or nothing.
+      damage: the first one, if any.
+    """
+
+    batch_offsets: "array[int]"
+    end_offset: int
+    damage: Damage | None
+
+
+def survey(log: bytes, *, verify_checksums: bool) -> Survey:
+    """Return what a log holds, up to its first damage.
 
     Args:
       log: the whole file.
-      verify_checksums: compute every record's checksum (15 MB/s), or only follow the chain of lengths.
+      verify_checksums: compute every record's checksum, or only follow the chain of lengths.
     """
-    walk = _Walk(log, verify_checksums)
-    while walk.offset < len(log) and walk.step():
-        pass
-    if walk.offset >= len(log):
-        return None
-    next_batch_offset = _find_batch(log, walk.offset + 1, walk.last_sequence)
-    if next_batch_offset is None and walk.is_at_usual_end():
-        return None
-    return Damage(walk.batch_offset, next_batch_offset)
+    walk = _walked(log, verify_checksums)
+    damage = None
+    if walk.offset < len(log):
+        next_batch_offset = _find_batch(log, walk.offset + 1, walk.last_sequence)
+        if next_batch_offset is not None or not walk.is_at_usual_end():
+            damage = Damage(walk.batch_offset, next_batch_offset)
+    return Survey(walk.whole_batches(), walk.batch_offset, damage)
+
+
+def find_damage(log: bytes, *, verify_checksums: bool) -> Damage | None:
+    """Return the first damage of a log, or None; the arguments are those of `survey`."""
+    return survey(log, verify_checksums=verify_checksums).damage
 
 
 def find_manifest_damage(manifest: bytes) -> Damage | None:
     """Return the first damage of a manifest, or None; `next_batch_offset` is where a whole edit stands behind it."""
-    walk = _Walk(manifest, verify_checksums=True)
-    while walk.offset < len(manifest) and walk.step():
-        pass
+    walk = _walked(manifest, verify_checksums=True)
     if walk.offset >= len(manifest):
         return None
     next_edit_offset = _find_edit(manifest, walk.offset + 1)
@@ -91,26 +110,71 @@ def find_manifest_damage(manifest: bytes) -> Damage | None:
     return Damage(walk.batch_offset, next_edit_offset)
 
 
+def content_at(log: bytes, offset: int) -> bytes:
+    """Return the content of the whole batch that begins at `offset`."""
+    pieces: list[bytes] = []
+    kind = _FIRST
+    while kind not in (_FULL, _LAST):
+        if _room_in_block(offset) < HEADER.size:
+            offset += _room_in_block(offset)
+        _, length, kind = _header(log, offset)
+        pieces.append(log[offset + HEADER.size : offset + HEADER.size + length])
+        offset += HEADER.size + length
+    return b"".join(pieces)
+
+
+def _walked(log: bytes, verify_checksums: bool) -> "_Walk":
+    """Return the place where the chain of good records ends."""
+    stop = len(log)
+    walk = _Walk(log)
+    if verify_checksums:
+        records: list[tuple[int, int]] = []
+        while walk.offset < stop and walk.step():
+            if walk.record_offset < walk.offset:
+                records.append((walk.record_offset, walk.offset))
+        stop = _first_unsound(log, records)
+        walk = _Walk(log)
+    while walk.offset < stop and walk.step():
+        pass
+    return walk
+
+
+def _first_unsound(log: bytes, records: list[tuple[int, int]]) -> int:
+    """Return where the first record begins whose checksum is wrong, or the length of the log."""
+    for start in range(0, len(records), _RECORDS_AT_ONCE):
+        some = records[start : start + _RECORDS_AT_ONCE]
+        sums = masked_crc32c_of_each([log[offset + 6 : end] for offset, end in some])
+        for (offset, _end), checksum in zip(some, sums, strict=True):
+            if _header(log, offset)[0] != checksum:
+                return offset
+    return len(log)
+
+
 @dataclass(slots=True)
 class _Walk:
     """A place between two records of a log."""
 
     log: bytes
-    verify_checksums: bool
     offset: int = 0
+    record_offset: int = 0  # of the record in front of `offset`, or `offset` itself behind a trailer
     batch_offset: int = 0  # where the batch begins that `offset` is in or in front of
     is_inside_batch: bool = False
     last_sequence: int | None = None
+    batch_offsets: "array[int]" = field(default_factory=lambda: array("Q"))  # also of one that is not whole
 
     def step(self) -> bool:
         """Go past the record at `offset`; False, without moving, if there is no good one."""
         if _room_in_block(self.offset) < HEADER.size:
             return self._skip_trailer()
         end = _record_end(self.log, self.offset)
-        if end is None or not self._is_in_sequence() or not self._is_sound(end):
+        if end is None or not self._is_in_sequence():
             return False
         self._pass_record(end)
         return True
+
+    def whole_batches(self) -> "array[int]":
+        """Return where the batches begin that have been passed."""
+        return self.batch_offsets[:-1] if self.is_inside_batch else self.batch_offsets
 
     def is_at_usual_end(self) -> bool:
         """Whether a log may stop like this without a power cut: cut short, or padded with zeroes."""
@@ -125,6 +189,7 @@ class _Walk:
 
     def _skip_trailer(self) -> bool:
         self.offset += _room_in_block(self.offset)
+        self.record_offset = self.offset
         if not self.is_inside_batch:
             self.batch_offset = self.offset
         return True
@@ -132,15 +197,14 @@ class _Walk:
     def _is_in_sequence(self) -> bool:
         return self.is_inside_batch is (self.log[self.offset + 6] in (_MIDDLE, _LAST))
 
-    def _is_sound(self, end: int) -> bool:
-        return not self.verify_checksums or _has_good_checksum(self.log, self.offset, end)
-
     def _pass_record(self, end: int) -> None:
         kind = self.log[self.offset + 6]
-        if kind in (_FULL, _FIRST) and end - self.offset >= HEADER.size + _SEQUENCE.size:
-            (self.last_sequence,) = _SEQUENCE.unpack_from(self.log, self.offset + HEADER.size)
+        if kind in (_FULL, _FIRST):
+            self.batch_offsets.append(self.offset)
+            if end - self.offset >= HEADER.size + _SEQUENCE.size:
+                (self.last_sequence,) = _SEQUENCE.unpack_from(self.log, self.offset + HEADER.size)
         self.is_inside_batch = kind in (_FIRST, _MIDDLE)
-        self.offset = end
+        self.record_offset, self.offset = self.offset, end
         if not self.is_inside_batch:
             self.batch_offset = end
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from miniqueue.storage.crc32c import crc32c
+from miniqueue.storage.crc32c import crc32c, crc32c_of_each
 from miniqueue.storage.log_tail import BLOCK_BYTES, Damage, find_damage
 from tests.storage.leveldb_log import batch, log_of, record
 
@@ -23,6 +23,11 @@ def flipped(log: bytes, offset: int) -> bytes:
 )
 def test_crc32c_agrees_with_the_rfc(content, checksum):
     assert crc32c(content) == checksum
+
+
+def test_crc32c_of_many_is_that_of_each():
+    contents = [bytes(range(n % 256)) * (1 + n // 256) for n in (*range(70), 127, 128, 129, 1000, 32_768, 3, 0)]
+    assert crc32c_of_each(contents) == [crc32c(content) for content in contents]
 
 
 @pytest.mark.parametrize("verify_checksums", [False, True])
