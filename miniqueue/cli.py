@@ -2,7 +2,7 @@
 
     0   stopped by a signal, or only asked for help or the version; a tool: done
     1   a tool: the store has problems
-    65  the store is damaged, or something else is in its directory
+    65  the store is damaged, or something else is in its directory; a tool: a line is wrong
     69  a port is in use or cannot be listened on; a tool: the broker cannot be reached
     70  the store failed and turned out to be damaged, or miniqueue has a bug
     71  the store cannot be opened for another reason, such as missing rights or a full disk
@@ -27,6 +27,7 @@ from miniqueue.errors import (
     CorruptionError,
     FormatVersionError,
     InternalError,
+    InvalidLineError,
     ListenError,
     MiniqueueError,
     NotAStoreError,
@@ -52,6 +53,7 @@ EXIT_CODES: tuple[tuple[type[MiniqueueError], int], ...] = (
     (CorruptionError, 65),
     (FormatVersionError, 65),
     (NotAStoreError, 65),
+    (InvalidLineError, 65),
     (StorageError, 71),
     (OutcomeUnknownError, 70),
     (InternalError, 70),

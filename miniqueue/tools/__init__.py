@@ -21,5 +21,7 @@ TOOLS = MappingProxyType(
         "check": Tool("verify every invariant of a store that is not in use", "miniqueue.tools.check"),
         "backup": Tool("copy the store, also while the broker runs", "miniqueue.tools.backup"),
         "restore": Tool("make a store of a backup, after checking it", "miniqueue.tools.restore"),
+        "export": Tool("write messages as JSON lines, also while the broker runs", "miniqueue.tools.export"),
+        "import": Tool("make topics of JSON lines", "miniqueue.tools.import_lines"),
     }
 )

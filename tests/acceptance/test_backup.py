@@ -117,3 +117,12 @@ def test_without_a_broker_there_is_an_error(tool):
     done = tool("backup", "-monitor-port", "1", "copy")
     assert done.returncode == 69
     assert done.stderr.startswith("miniqueue: no broker answers on 127.0.0.1:1 (-monitor-port)")
+
+
+def test_messages_of_a_running_broker_are_exported_and_imported_elsewhere(start_broker, tool):
+    broker = start_broker()
+    with redis.Redis(port=broker.resp_port) as client:
+        client.execute_command("MPUBLISH", "numbers", *range(5))
+    assert tool("export", "-monitor-port", str(broker.monitor_port), "-o", "lines", "numbers").returncode == 0
+    assert tool("import", "-db", "elsewhere", "lines").stdout == "elsewhere: 5 messages in 1 topics\n"
+    assert drained(start_broker("elsewhere"), "numbers") == list(range(5))

@@ -1,0 +1,109 @@
+"""Turns the pairs of a store, in key order, into lines of messages that are not consumed.
+
+    TOPIC PURGE BITMAP │ CHUNK ─▶ lines │ RECORD ─▶ lines
+    kept               │ passed: first the logs, topic by topic, then what came back
+
+A value that cannot be read is left out and told; the rest is exported. It knows no file.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from typing import TypeVar
+
+from miniqueue.core.lease import Range
+from miniqueue.core.message import NEVER_RETURNED, Record
+from miniqueue.errors import ConfigError, CorruptionError, FormatVersionError
+from miniqueue.server.escaping import escape
+from miniqueue.storage import keys, records
+from miniqueue.storage.keys import Parts, Space
+from miniqueue.tools.message_lines import encode
+from miniqueue.tools.problems import Problems
+
+T = TypeVar("T")
+
+
+class Exporter:
+    """One pass over a store.
+
+    Args:
+      wanted: names of topics; none means all.
+
+    Attributes:
+      problems: what could not be read.
+      message_count: exported so far.
+    """
+
+    def __init__(self, wanted: Collection[bytes] = ()) -> None:
+        self.problems = Problems()
+        self.message_count = 0
+        self._wanted = wanted
+        self._names: dict[int, bytes] = {}
+        self._bitmaps: dict[int, dict[int, int]] = {}
+
+    def lines(self, pairs: Iterator[tuple[bytes, bytes]]) -> Iterator[bytes]:
+        """Yield the lines.
+
+        Raises:
+          ConfigError: a topic that is wanted does not exist.
+        """
+        are_topics_known = False
+        for key, value in pairs:
+            parts = self._read(keys.parse, key, key)
+            if parts is None:
+                continue
+            if parts.space > Space.TOPIC and not are_topics_known:
+                self._check_wanted()
+                are_topics_known = True
+            yield from self._take(parts, key, value)
+        if not are_topics_known:
+            self._check_wanted()
+
+    def _check_wanted(self) -> None:
+        if missing := set(self._wanted) - set(self._names.values()):
+            raise ConfigError([f"there is no topic {escape(name)}" for name in sorted(missing)])
+
+    def _take(self, parts: Parts, key: bytes, value: bytes) -> Iterator[bytes]:
+        if parts.space is Space.TOPIC:
+            self._take_topic(key, value)
+        elif parts.topic_id not in self._names:
+            return
+        elif parts.space is Space.BITMAP:
+            bits = self._read(records.decode_bitmap, key, value)
+            self._bitmaps.setdefault(parts.topic_id, {})[parts.order] = bits or 0
+        elif parts.space is Space.CHUNK:
+            yield from self._chunk_lines(parts, key, value)
+        elif parts.space is Space.RECORD:
+            yield from self._record_lines(parts, key, value)
+
+    def _take_topic(self, key: bytes, value: bytes) -> None:
+        entry = self._read(records.decode_topic, key, value)
+        name = keys.topic_name(key)
+        if entry is not None and (not self._wanted or name in self._wanted):
+            self._names[entry[0]] = name
+
+    def _chunk_lines(self, parts: Parts, key: bytes, value: bytes) -> Iterator[bytes]:
+        chunk = self._read(lambda value: records.decode_chunk(parts.order, value), key, value)
+        if chunk is None:
+            return
+        settled = self._bitmaps.get(parts.topic_id, {}).pop(parts.order, 0)
+        for index, payload in enumerate(chunk.payloads):
+            if not settled >> index & 1:
+                record = Record(chunk.first_seq + index, chunk.committed_at_ms, NEVER_RETURNED, payload)
+                yield self._line(parts.topic_id, Range.LOG, 0, record)
+
+    def _record_lines(self, parts: Parts, key: bytes, value: bytes) -> Iterator[bytes]:
+        record = self._read(records.decode_record, key, value)
+        if parts.lane not in (Range.FRONT, Range.DELAYED, Range.BACK):
+            self.problems.add("there is no such range; it was left out", key)
+        elif record is not None:
+            yield self._line(parts.topic_id, Range(parts.lane), parts.order, record)
+
+    def _line(self, topic_id: int, place: Range, order: int, record: Record) -> bytes:
+        self.message_count += 1
+        return encode(self._names[topic_id], place, order, record)
+
+    def _read(self, decode: Callable[[bytes], T], key: bytes, value: bytes) -> T | None:
+        try:
+            return decode(value)
+        except (CorruptionError, FormatVersionError) as exc:
+            self.problems.add(f"{exc}; it was left out", key)
+            return None

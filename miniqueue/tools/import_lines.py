@@ -1,0 +1,64 @@
+"""`miniqueue import`: makes topics of the JSON lines that `miniqueue export` writes."""
+
+import asyncio
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import BinaryIO
+
+from miniqueue.broker import SystemClock
+from miniqueue.errors import ConfigError
+from miniqueue.server.config import Question
+from miniqueue.storage.leveldb import LevelDBStore
+from miniqueue.tools import arguments
+from miniqueue.tools.importer import Importer
+
+USAGE = """\
+Usage: miniqueue import [-db directory] [file]
+
+Adds the messages of a file of JSON lines, or of the standard input, to a store that no
+broker has open, with all that export has written of them. Their topics must be new. All
+are imported or, when a line is wrong, none.
+
+  -db directory
+        the store, which is made if it is missing (default ./data)
+  -config file
+        TOML file with settings
+
+Exit codes: 0 done; 65 a line is wrong or its topic is there already, or the store is
+damaged; 71 the store cannot be opened; 73 a broker has it open; 78 a flag is wrong, or the
+file cannot be read.
+"""
+
+
+def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Import messages; return the exit code. Raises MiniqueueError."""
+    given = arguments.read(words, environ, settings=("db",))
+    if isinstance(given, Question):
+        sys.stdout.write(USAGE)
+        return 0
+    if len(given.words) > 1:
+        raise ConfigError(["import takes one file; see -h"])
+    with _lines(given.words) as lines:
+        message_count, topic_count = asyncio.run(_import(given.config.db, lines))
+    print(f"{given.config.db}: {message_count} messages in {topic_count} topics")
+    return 0
+
+
+def _lines(words: Sequence[str]) -> AbstractContextManager[BinaryIO]:
+    if not words or words[0] == "-":
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return Path(words[0]).open("rb")
+    except OSError as exc:
+        raise ConfigError([f"{words[0]}: {exc.strerror}"]) from exc
+
+
+async def _import(directory: Path, lines: Iterable[bytes]) -> tuple[int, int]:
+    store = await LevelDBStore.open(directory)
+    try:
+        importer = await Importer.begin(store, SystemClock().now_ms())
+        return await importer.take_all(lines)
+    finally:
+        await store.close()
