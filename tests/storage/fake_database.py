@@ -19,10 +19,10 @@ class FakeDatabase:
     @contextlib.contextmanager
     def write_batch(self, *, transaction, sync):
         assert transaction
-        self.is_writing.set()
-        assert self.may_write.wait(10)
         batch = FakeBatch()
         yield batch
+        self.is_writing.set()
+        assert self.may_write.wait(10)
         self._fail_if_told()
         self.writes.append(batch.keys)
         self.unsynced_count += not sync
