@@ -25,12 +25,13 @@ GATHER_TURNS = 4
 class Commit:
     """One atomic, durable write, and those who wait for it."""
 
-    __slots__ = ("_listeners", "error", "is_done")
+    __slots__ = ("_listeners", "_waiters", "error", "is_done")
 
     def __init__(self) -> None:
         self.is_done = False
         self.error: MiniqueueError | None = None
         self._listeners: list[Callable[[], None]] = []
+        self._waiters: list[asyncio.Future[None]] = []
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call `listener` when this commit is done; it must not be done yet."""
@@ -39,9 +40,9 @@ class Commit:
     async def wait(self) -> None:
         """Wait until this commit is done; raises its error if it failed."""
         if not self.is_done:
-            done = asyncio.Event()
-            self.add_listener(done.set)
-            await done.wait()
+            waiter = asyncio.get_running_loop().create_future()  # an Event, with a future of its own, costs 1.3 µs more
+            self._waiters.append(waiter)
+            await waiter
         if self.error is not None:
             raise self.error
 
@@ -51,7 +52,11 @@ class Commit:
         self.error = error
         for listener in self._listeners:
             listener()
+        for waiter in self._waiters:
+            if not waiter.done():  # cancelled with its task
+                waiter.set_result(None)
         self._listeners.clear()
+        self._waiters.clear()
 
 
 class Committer:
