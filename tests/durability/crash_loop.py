@@ -177,7 +177,7 @@ class CrashLoop:
         """Choose the call at which the power is cut: often while it starts, else at any time under load."""
         if self._cutting is None:
             return 0
-        return self._random.randint(1, 80) if self._random.random() < 0.25 else self._random.randint(80, 1500)
+        return self._random.randint(1, 60) if self._random.random() < 0.25 else round(60 * 25 ** self._random.random())
 
     # --- the broker ---------------------------------------------------------------------------------------------
 

@@ -104,20 +104,20 @@ class Disk:
         """Read the directory `root`, which nobody changes meanwhile."""
         return cls(root, _load(root))
 
-    def replay(self, journal: bytes) -> int:
-        """Do what a process did; return the number of entries."""
-        count = 0
-        for count, entry in enumerate(read_journal(journal), start=1):
-            self._do(count - 1, entry)
-        return count
+    def replay(self, journal: bytes) -> None:
+        """Do what a process did."""
+        for number, entry in enumerate(read_journal(journal)):
+            self.do(number, entry)
 
-    def cut(self, mode: Mode, random: Random) -> None:
-        """Leave in the directory what a power cut may leave there; this disk is of no use after it."""
-        for path in self._root.iterdir():
+    def cut(self, mode: Mode, random: Random, into: Path | None = None) -> None:
+        """Make a directory, by default the disk's own, what a power cut may leave of it now."""
+        directory = into or self._root
+        for path in directory.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-        _store(self.tree, self._root, mode, random)
+        _store(self.tree, directory, mode, random)
 
-    def _do(self, number: int, entry: Entry) -> None:
+    def do(self, number: int, entry: Entry) -> None:
+        """Do what the process did in its call `number`, counted from 0."""
         match entry.op:
             case "o":
                 self._open(number, entry)

@@ -12,11 +12,13 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust
 from tests.durability.crash_loop import CrashLoop, Cutting, Result
 from tests.durability.powercut import build_library
+from tests.durability.sweep import record_run, sweep
 from tests.durability.unsynced import Mode
 
 CRASHES = 1000
@@ -61,7 +63,19 @@ def _control(directory: Path, count: int, seed: int) -> Outcome:
     return Outcome(f"{result.line()}: {verdict}", is_good, "" if is_good else result.faults())
 
 
-LOOPS: dict[str, Loop] = {"kill": _kill, **{mode.value: _cut(mode) for mode in Mode}, "control": _control}
+def _sweep(directory: Path, count: int, seed: int) -> Outcome:
+    """Cut the store alone, `count` times in each mode on average."""
+    entries = record_run(build_library(directory), directory, batches=count)
+    result = sweep(entries, directory, count * len(Mode), Random(seed))
+    return Outcome(result.line(seed), result.is_clean, "\n".join(result.findings[:20]))
+
+
+LOOPS: dict[str, Loop] = {
+    "kill": _kill,
+    **{mode.value: _cut(mode) for mode in Mode},
+    "sweep": _sweep,
+    "control": _control,
+}
 
 
 def _judged(result: Result) -> Outcome:

@@ -5,12 +5,14 @@ lost its eyes.
 """
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from tests.acceptance.tools import needs
 from tests.durability.crash_loop import CrashLoop, Cutting, Result
 from tests.durability.powercut import build_library
+from tests.durability.sweep import record_run, sweep
 from tests.durability.unsynced import Mode
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(600), needs("gcc")]
@@ -19,6 +21,7 @@ CRASHES = 30
 SEED = 20_260
 LOAD_SECONDS = 0.12
 CRASHES_BETWEEN_CHECKS = 6
+SWEEP_CUTS = 120
 #: A planted bug is found within this many crashes; most are with the first few.
 CRASHES_TO_FIND = 150
 
@@ -61,6 +64,13 @@ def test_nothing_is_lost_by_power_cuts(tmp_path, trust, library, mode):
     assert result.report.counts["confirmed"] > 10 * CRASHES, "the clients were hardly at work"
 
 
+def test_the_store_can_be_opened_after_a_cut_behind_any_call_and_has_what_was_acknowledged(tmp_path, library):
+    entries = record_run(library, tmp_path, batches=200)
+    result = sweep(entries, tmp_path, SWEEP_CUTS, Random(SEED))
+    assert result.is_clean, "\n".join([result.line(SEED), *result.findings[:20]])
+    assert result.cuts == SWEEP_CUTS
+
+
 # --- the loops find what they must --------------------------------------------------------------------------
 
 
@@ -80,6 +90,11 @@ def fault_of(tmp_path, trust, cutting: Cutting | None, plant: str | None = None,
 
 def test_a_broker_that_never_syncs_is_found_to_lose_messages(tmp_path, trust, library):
     assert fault_of(tmp_path, trust, Cutting(library, Mode.DROP), sync="never").report.counts["lost"]
+
+
+def test_the_sweep_finds_what_a_store_loses_that_never_syncs(tmp_path, library):
+    entries = record_run(library, tmp_path, batches=50, sync="never")
+    assert sweep(entries, tmp_path, SWEEP_CUTS, Random(SEED)).counts["lost"]
 
 
 def test_a_skipped_fsync_is_found(tmp_path, trust, library):

@@ -1,0 +1,105 @@
+"""Cut the power behind every call of one run, one after the other, and open the store that is left.
+
+    writer ──journal──► replay call by call ──at each chosen call──► cut into a scratch directory ──► open, compare
+
+Where the crash loops have whole brokers and few cuts, this has the store alone and as many cuts as there are calls.
+What must be there is known exactly: all batches that were acknowledged by then, perhaps the one after, nothing else.
+"""
+
+import asyncio
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from miniqueue.errors import StorageError
+from miniqueue.storage.leveldb import LevelDBStore
+from tests.acceptance.process import environment
+from tests.durability.crash_loop import ROOT
+from tests.durability.powercut import Disk, Entry, read_journal, variables
+from tests.durability.unsynced import Directory, Mode
+from tests.durability.writer import OPTIONS, content
+from tests.storage.contract import everything
+
+KINDS = ("lost", "phantom", "refused")
+
+
+@dataclass
+class Sweep:
+    """What came of the cuts."""
+
+    cuts: int = 0
+    torn_tails: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    findings: list[str] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.findings
+
+    def line(self, seed: int) -> str:
+        counts = " ".join(f"{kind}={self.counts[kind]}" for kind in KINDS)
+        return f"sweep n={self.cuts} {counts} torn_tails={self.torn_tails} seed={seed}"
+
+    def add(self, kind: str, text: str) -> None:
+        self.counts[kind] += 1
+        self.findings.append(f"{kind}: {text}")
+
+
+def record_run(library: Path, directory: Path, batches: int, sync: str = "always") -> list[Entry]:
+    """Let the writer fill a store, and return what it did to the disk."""
+    root, journal = directory / "disk", directory / "journal"
+    root.mkdir()
+    env = environment(PYTHONPATH=str(ROOT)) | variables(library, root, journal, cut_at=0)
+    command = [sys.executable, "-m", "tests.durability.writer", root / "data", root / "acks", str(batches), sync]
+    subprocess.run(command, env=env, cwd=directory, check=True)
+    return list(read_journal(journal.read_bytes()))
+
+
+def sweep(entries: list[Entry], directory: Path, cuts: int, random: Random) -> Sweep:
+    """Cut at `cuts` calls, or at all if there are fewer; each in one of the modes.
+
+    Args:
+      entries: from `record_run` in the same directory.
+      directory: the scratch directory is made in it.
+      cuts: how many.
+      random: chooses calls, modes and what is left.
+    """
+    result = Sweep()
+    scratch = directory / "scratch"
+    scratch.mkdir()
+    chosen = set(random.sample(range(len(entries)), min(cuts, len(entries))))
+    disk = Disk(directory / "disk", Directory())
+    acknowledged = 0
+    for number, entry in enumerate(entries):
+        disk.do(number, entry)
+        acknowledged += entry.op == "w" and entry.content == b"."
+        if number in chosen:
+            mode = random.choice(list(Mode))
+            disk.cut(mode, random, into=scratch)
+            _judge(result, scratch / "data", acknowledged, f"cut behind call {number} ({entry.op}), {mode}")
+    return result
+
+
+def _judge(result: Sweep, store: Path, acknowledged: int, place: str) -> None:
+    result.cuts += 1
+    try:
+        found = asyncio.run(_read(result, store))
+    except StorageError as refusal:
+        result.add("refused", f"{place}: {refusal}")
+        return
+    if found in (content(acknowledged), content(acknowledged + 1)):
+        return
+    is_lost = content(acknowledged).keys() - found.keys()
+    result.add("lost" if is_lost else "phantom", f"{place}: {acknowledged} acknowledged, found {sorted(found)}")
+
+
+async def _read(result: Sweep, path: Path) -> dict[bytes, bytes]:
+    store = await LevelDBStore.open(path, options=OPTIONS)
+    result.torn_tails += len(store.set_aside)
+    try:
+        return dict(await everything(store))
+    finally:
+        await store.close()

@@ -1,0 +1,44 @@
+"""Writes batches to a store for as long as it is told to, and notes each in a file when it was acknowledged.
+
+python -m tests.durability.writer store acks count always|interval|never
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from miniqueue.storage.database import DatabaseOptions
+from miniqueue.storage.leveldb import LevelDBStore
+from miniqueue.storage.sync_mode import SyncMode
+from tests.durability.messages import payload_of
+
+OPTIONS = DatabaseOptions(write_buffer_bytes=64 << 10)
+#: Each batch adds a key and removes the one that is as many batches older.
+KEPT = 40
+
+
+def batch(number: int) -> dict[bytes, bytes | None]:
+    return {key(number): payload_of(number), key(number - KEPT): None}
+
+
+def content(count: int) -> dict[bytes, bytes]:
+    """Return what a store holds after so many batches."""
+    return {key(number): payload_of(number) for number in range(max(0, count - KEPT), count)}
+
+
+def key(number: int) -> bytes:
+    return b"%09d" % (number + KEPT)
+
+
+async def write(store_directory: Path, acks: Path, count: int, sync: SyncMode) -> None:
+    descriptor = os.open(acks, os.O_WRONLY | os.O_CREAT)
+    store = await LevelDBStore.open(store_directory, sync=sync, options=OPTIONS)
+    for number in range(count):
+        await store.write(batch(number))
+        os.write(descriptor, b".")
+    await store.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(write(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), SyncMode(sys.argv[4])))
