@@ -250,6 +250,14 @@ class RespConnection(asyncio.Protocol):
         self._outcomes.append((None, reply, 1))
         self._unsent_bytes += len(reply)
 
+    def send(self, reply: bytes) -> None:
+        """Send `reply` after all replies before it, now; not by the queue if that is empty: 68 instructions less."""
+        if self._outcomes:
+            self.reply(reply)
+            self.flush()
+        else:
+            self._transport.write(reply)
+
     def wait_for(self, commit: Commit, reply: bytes, times: int = 1) -> None:
         """Send `reply`, `times` over, when `commit` is done, or its error as often."""
         self._outcomes.append((commit, reply, times))

@@ -60,7 +60,7 @@ def _subscribe(connection: "RespConnection", command: Command) -> bytes:
         command[1],
         _prefetch(command),
         reply=connection.reply,
-        flush=connection.flush,
+        send=connection.send,
         otherwise={word: lambda command: execute(connection, command) for word in (b"PING", b"QUIT", b"RESET")},
     )
     stream.start()

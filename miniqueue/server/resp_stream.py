@@ -36,7 +36,7 @@ class Stream:
       topic: to consume from; need not exist.
       prefetch: how many messages may be out at a time; None for the plain form, one at a time and without receipts.
       reply: queues bytes behind all replies before them.
-      flush: writes them.
+      send: does the same, and writes them.
       otherwise: carries out the words that are not about messages.
     """
 
@@ -47,7 +47,7 @@ class Stream:
         prefetch: int | None,
         *,
         reply: Callable[[bytes], None],
-        flush: Callable[[], None],
+        send: Callable[[bytes], None],
         otherwise: dict[bytes, Callable[[Command], bytes]],
     ) -> None:
         self.topic = topic
@@ -57,7 +57,7 @@ class Stream:
         )
         self._answer = b""  # to the command that is being carried out
         self._reply = reply
-        self._flush = flush
+        self._send = send
         self._otherwise = otherwise
 
     def start(self) -> None:
@@ -101,16 +101,15 @@ class Stream:
 
     def _deliver(self, leases: list[Lease]) -> None:
         if self._has_receipts:
-            self._reply(b"".join([self._answer, *map(encode_lease, leases)]))
+            messages = b"".join([self._answer, *map(encode_lease, leases)])
         else:
             payload = leases[0].payloads[0]
-            self._reply(b"%b$%d\r\n%b\r\n" % (self._answer, len(payload), payload))
+            messages = b"%b$%d\r\n%b\r\n" % (self._answer, len(payload), payload)
         self._answer = b""
-        self._flush()
+        self._send(messages)
 
     def _fail(self, error: MiniqueueError) -> None:
-        self._reply(replies.error(error.code, str(error)))
-        self._flush()
+        self._send(replies.error(error.code, str(error)))
 
 
 def encode_lease(lease: Lease) -> bytes:
