@@ -12,7 +12,7 @@ from miniqueue.wire.pair_stream import PairDecoder
 from tests.fakes import FakeConsumer, FaultyStore, ManualClock, broker_on, settle_down
 from tests.serving import eventually
 
-SCOPE = {"type": "http", "method": "GET", "path": "/backup", "headers": []}
+SCOPE = {"type": "http", "method": "GET", "path": "/backup", "headers": [(b"host", b"localhost:8081")]}
 
 
 class Client:
@@ -117,6 +117,29 @@ def test_nothing_is_read_for_a_client_that_has_left():
         assert client.pairs() is None
 
     with_broker(FaultyStore(), act)
+
+
+@pytest.mark.parametrize("host", [b"127.0.0.1", b"127.0.0.1:8081", b"[::1]:80", b"LOCALHOST"])
+def test_every_name_of_this_machine_will_do(host):
+    assert status_for([(b"host", host)]) == 200
+
+
+@pytest.mark.parametrize("host", [b"evil.example:8081", b"127.0.0.1.evil.example", b"", b"[", b"x@evil.example"])
+def test_a_web_page_under_another_name_gets_nothing(host):
+    assert status_for([(b"host", host)]) == 403
+    assert status_for([(b"host", b"localhost"), (b"host", host)]) == 403
+    assert status_for([]) == 403
+
+
+def status_for(headers: list[tuple[bytes, bytes]]) -> int:
+    clients = []
+
+    async def act(broker):
+        clients.append(Client())
+        await BackupReply(broker)(SCOPE | {"headers": headers}, clients[0].receive, clients[0].send)
+
+    with_broker(FaultyStore(), act)
+    return clients[0].messages[0]["status"]
 
 
 def test_a_store_that_cannot_be_read_is_a_reply_of_its_own():
