@@ -94,6 +94,8 @@ def _run_tool(name: str, words: Sequence[str], environ: Mapping[str, str]) -> in
     except BrokenPipeError:  # whoever reads the output, such as `head`, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end of the process
         return 0
+    except OSError as exc:
+        raise StorageError(str(exc)) from exc
     return code
 
 

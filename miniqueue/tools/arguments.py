@@ -1,7 +1,7 @@
 """The command line of a tool: flags of its own, settings of the broker, and words.
 
     miniqueue check -db ./data            -db is a setting: also MINIQUEUE_DB, also a key of the file of -config
-    miniqueue export -o lines letters     -o is a flag of the tool, `letters` a word
+    miniqueue export -o lines letters     -o is a flag of the tool, `letters` a word; all behind -- are words
 
 Settings go through `server.config`, so that a tool finds what the broker finds.
 """
@@ -51,6 +51,9 @@ def read(
     while left:
         word = left.popleft()
         name, text = split_flag(word)
+        if word == "--":
+            words += left
+            break
         if name is None:
             words.append(word)
         elif name in ("h", "help"):

@@ -8,6 +8,7 @@ from miniqueue.errors import ConfigError
 from miniqueue.server.config import Question
 from miniqueue.storage.store_copy import refuse_content, write_store
 from miniqueue.tools import arguments
+from miniqueue.tools.counted import counted
 from miniqueue.tools.source import pairs_of
 
 USAGE = """\
@@ -43,5 +44,5 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     refuse_content(target)  # before the broker is asked for anything
     with pairs_of(given) as pairs:
         count = write_store(target, pairs)
-    print(f"{target}: {count} keys")
+    print(f"{target}: {counted(count, 'key')}")
     return 0

@@ -17,6 +17,7 @@ from miniqueue.storage.set_aside import SetAside
 from miniqueue.storage.store_view import viewed
 from miniqueue.tools import arguments
 from miniqueue.tools.audit import Audit
+from miniqueue.tools.counted import counted
 from miniqueue.tools.topic_audit import TopicAudit
 
 USAGE = """\
@@ -88,17 +89,20 @@ def report(audit: Audit, torn: Sequence[SetAside]) -> Iterator[str]:
         yield f"problem: {problem}"
     if problems.count > len(problems.kept):
         yield f"problem: and {problems.count - len(problems.kept)} more"
-    yield f"{len(audit.topics)} topics, {audit.pair_count} keys, commit {audit.commit_number}: {_counted(audit)}"
+    yield _last_line(audit)
+
+
+def _last_line(audit: Audit) -> str:
+    topics, keys = counted(len(audit.topics), "topic"), counted(audit.pair_count, "key")
+    commit = "no commit" if audit.commit_number is None else f"commit {audit.commit_number}"
+    problems = counted(audit.problems.count, "problem") if audit.problems.count else "no problems"
+    return f"{topics}, {keys}, {commit}: {problems}"
 
 
 def _topic_line(topic: TopicAudit) -> str:
     counts = topic.counts()
     return (
-        f"topic {escape(topic.name)}: {counts.chunks} chunks, {counts.messages} messages, {counts.waiting} waiting, "
-        f"{counts.delayed} delayed, {counts.returned} returned, {counts.settled} settled but kept"
+        f"topic {escape(topic.name)}: {counted(counts.chunks, 'chunk')}, {counted(counts.messages, 'message')}, "
+        f"{counts.waiting} waiting, {counts.delayed} delayed, {counts.returned} returned, "
+        f"{counts.settled} settled but kept"
     )
-
-
-def _counted(audit: Audit) -> str:
-    count = audit.problems.count
-    return "no problems" if not count else f"{count} problem{'s' if count > 1 else ''}"

@@ -12,6 +12,7 @@ from miniqueue.errors import ConfigError
 from miniqueue.server.config import Question
 from miniqueue.storage.leveldb import LevelDBStore
 from miniqueue.tools import arguments
+from miniqueue.tools.counted import counted
 from miniqueue.tools.importer import Importer
 
 USAGE = """\
@@ -42,7 +43,7 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
         raise ConfigError(["import takes one file; see -h"])
     with _lines(given.words) as lines:
         message_count, topic_count = asyncio.run(_import(given.config.db, lines))
-    print(f"{given.config.db}: {message_count} messages in {topic_count} topics")
+    print(f"{given.config.db}: {counted(message_count, 'message')} in {counted(topic_count, 'topic')}")
     return 0
 
 

@@ -124,5 +124,5 @@ def test_messages_of_a_running_broker_are_exported_and_imported_elsewhere(start_
     with redis.Redis(port=broker.resp_port) as client:
         client.execute_command("MPUBLISH", "numbers", *range(5))
     assert tool("export", "-monitor-port", str(broker.monitor_port), "-o", "lines", "numbers").returncode == 0
-    assert tool("import", "-db", "elsewhere", "lines").stdout == "elsewhere: 5 messages in 1 topics\n"
+    assert tool("import", "-db", "elsewhere", "lines").stdout == "elsewhere: 5 messages in 1 topic\n"
     assert drained(start_broker("elsewhere"), "numbers") == list(range(5))

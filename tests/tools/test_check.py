@@ -58,7 +58,7 @@ def test_a_sound_store_is_reported_and_left_as_it_is(store, capsys):
 
 def test_an_empty_store_is_sound(tmp_path, capsys):
     stores.run_on(tmp_path, lambda *_: asyncio.sleep(0))
-    assert check(tmp_path, capsys) == (0, "0 topics, 0 keys, commit None: no problems\n")
+    assert check(tmp_path, capsys) == (0, "0 topics, 0 keys, no commit: no problems\n")
 
 
 def sealed(body: bytes, version: int = 1) -> bytes:
@@ -209,7 +209,7 @@ def test_what_a_deleted_topic_has_left_is_no_problem(store, capsys):
     plant(store, keys.purge(ID), put(b""))
     code, report = check(store, capsys)
     assert code == 0
-    assert report.splitlines()[-1] == "1 topics, 15 keys, commit 6: no problems"
+    assert report.splitlines()[-1] == "1 topic, 15 keys, commit 6: no problems"
 
 
 def test_an_overlap_is_found(store, capsys):
@@ -267,6 +267,15 @@ def test_a_damaged_file_of_the_directory_is_a_problem(name, store, capsys):
     code, report = check(store, capsys)
     assert code == 1
     assert str(store) in report
+
+
+def test_a_file_that_may_not_be_read_is_an_error_of_the_system(store, capsys, monkeypatch):
+    def refuse(*_arguments: object) -> None:
+        raise PermissionError(13, "Permission denied", str(store))
+
+    monkeypatch.setattr("tempfile.mkdtemp", refuse)
+    assert cli.main(["check", "-db", str(store)], {}) == 71
+    assert "Permission denied" in capsys.readouterr().err
 
 
 def test_what_cannot_be_checked_has_an_exit_code_of_its_own(store, tmp_path, capsys):

@@ -68,6 +68,11 @@ def test_topics_can_be_chosen(store, capfdbinary):
     ]
 
 
+def test_a_name_may_look_like_a_flag(tmp_path, capfdbinary):
+    run("import", "-db", tmp_path / "new", lines_file(tmp_path / "lines", {"topic": "-db", "text": "x"}))
+    assert [line["topic"] for line in exported(capfdbinary, "-db", tmp_path / "new", "--", "-db")] == ["-db"]
+
+
 def test_lines_can_go_to_a_file_of_the_owner(store, tmp_path):
     target = tmp_path / "lines"
     assert run("export", "-o", target, "-db", store) == 0
@@ -96,7 +101,7 @@ def test_what_cannot_be_read_is_left_out_and_told(store, capfdbinary):
 def test_what_is_imported_is_exported_again_the_same(store, tmp_path, capfdbinary):
     run("export", "-db", store, "-o", tmp_path / "lines")
     assert run("import", "-db", tmp_path / "new", tmp_path / "lines") == 0
-    assert capfdbinary.readouterr().out == f"{tmp_path}/new: 6 messages in 1 topics\n".encode()
+    assert capfdbinary.readouterr().out == f"{tmp_path}/new: 6 messages in 1 topic\n".encode()
     assert run("check", "-db", tmp_path / "new") == 0
     assert exported(capfdbinary, "-db", tmp_path / "new") == LETTERS
 
