@@ -1,0 +1,91 @@
+"""What a tool says when the broker does not give it a whole store."""
+
+import re
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from miniqueue.errors import ConnectError, DisconnectedError, ServerError
+from miniqueue.tools import arguments
+from miniqueue.tools.source import pairs_of
+from miniqueue.wire.pair_stream import MAGIC, encode_end, encode_pairs
+
+PAIRS = [(b"a", b"1"), (b"b", b"2")]
+WHOLE = MAGIC + encode_pairs(PAIRS) + encode_end(2)
+
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+@pytest.fixture
+def received_from():
+    """Return what a tool receives from a server that answers like this."""
+    servers: list[HTTPServer] = []
+
+    def received_from(answer: Answer) -> list[tuple[bytes, bytes]]:
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                answer(self)
+                self.close_connection = True
+
+            def log_message(self, *_arguments):
+                pass
+
+        server = HTTPServer(("127.0.0.1", 0), Handler)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
+        return received_on(server.server_port)
+
+    yield received_from
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def received_on(port: int) -> list[tuple[bytes, bytes]]:
+    given = arguments.read([f"-monitor-port={port}"], {}, settings=("db", "monitor-port"))
+    assert isinstance(given, arguments.Arguments)
+    with pairs_of(given) as pairs:
+        return list(pairs)
+
+
+def answering(body: bytes, *, status: int = 200, promised_bytes: int | None = None) -> Answer:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(status)
+        request.send_header("content-length", str(len(body) if promised_bytes is None else promised_bytes))
+        request.end_headers()
+        request.wfile.write(body)
+
+    return answer
+
+
+def test_a_whole_stream_is_received(received_from):
+    assert received_from(answering(WHOLE)) == PAIRS
+
+
+@pytest.mark.parametrize("length", [0, 5, len(MAGIC), len(WHOLE) - 1])
+def test_a_stream_that_ends_too_soon_is_noticed_however_it_ends(received_from, length):
+    with pytest.raises(DisconnectedError, match="has not come whole: the broker broke it off"):
+        received_from(answering(WHOLE[:length]))
+    with pytest.raises(DisconnectedError, match="has not come whole"):
+        received_from(answering(WHOLE[:length], promised_bytes=len(WHOLE)))
+
+
+def test_something_else_on_that_port_is_noticed(received_from):
+    with pytest.raises(DisconnectedError, match="not the content of a store"):
+        received_from(answering(b"<html>"))
+    with pytest.raises(ConnectError, match="no broker answers"):
+        received_from(lambda request: request.wfile.write(b"+PONG\r\n"))
+
+
+def test_a_refusal_is_passed_on(received_from):
+    with pytest.raises(ServerError, match=re.escape('the broker refused: 503 {"error":"shutting down"}')):
+        received_from(answering(b'{"error":"shutting down"}', status=503))
+
+
+def test_nobody_there_is_told_with_the_port():
+    with pytest.raises(ConnectError, match=r"127\.0\.0\.1:1 \(-monitor-port\)"):
+        received_on(1)
