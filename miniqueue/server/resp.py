@@ -10,9 +10,8 @@ a commit holds back all that comes after it.
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
 from itertools import count
-from typing import Any, cast
+from typing import cast
 
 import structlog
 
@@ -90,7 +89,7 @@ class RespConnection(asyncio.Protocol):
         self._unsent_bytes = 0
         self._postponed: list[Command | Run] = []  # read, but to be carried out when the peer has taken earlier replies
         self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
         self._is_peer_slow = False
         self._is_turn_due = False
         self._is_closing = False
@@ -232,16 +231,6 @@ class RespConnection(asyncio.Protocol):
     def _add(self, topic: bytes, payloads: list[bytes]) -> Published:
         self._uncommitted_bytes += sum(map(len, payloads))
         return self.broker.publish(topic, payloads)
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something beside the connection; what it replies keeps its place."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def describe(self) -> bytes:
-        """Return the line of CLIENT LIST."""
-        return self.session.describe(self.stream.topic if self.stream else None)
 
     # --- replies ----------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 To add a command, write its function and put it into `COMMANDS`; docs/protocol.md must describe it (a test looks).
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -92,7 +93,10 @@ def _topic(connection: "RespConnection", command: Command) -> bytes:
     removal = connection.broker.delete_topic(command[2])
     outcome = Commit()
     connection.wait_for(outcome, replies.OK)
-    connection.spawn(_report(removal, outcome))
+    # It runs beside the connection; what it replies keeps its place.
+    task = asyncio.get_running_loop().create_task(_report(removal, outcome))
+    connection.tasks.add(task)
+    task.add_done_callback(connection.tasks.discard)
     return b""
 
 

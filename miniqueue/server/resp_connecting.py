@@ -116,7 +116,8 @@ def _client_setinfo(connection: "RespConnection", command: Command) -> bytes:
 
 
 def _client_list(connection: "RespConnection", command: Command) -> bytes:
-    lines = [other.describe() + b"\n" for other in connection.server.connections.values()]
+    connections = connection.server.connections.values()
+    lines = [one.session.describe(one.stream.topic if one.stream else None) + b"\n" for one in connections]
     return replies.bulk(b"".join(lines))
 
 
