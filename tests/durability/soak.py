@@ -11,12 +11,14 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
 from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust
 from tests.durability.crash_loop import CrashLoop, Cutting, Result
+from tests.durability.disk_sweep import SWEPT, Sweeper
 from tests.durability.powercut import build_library
 from tests.durability.sweep import record_run, sweep
 from tests.durability.unsynced import Mode
@@ -70,11 +72,22 @@ def _sweep(directory: Path, count: int, seed: int) -> Outcome:
     return Outcome(result.line(seed), result.is_clean, "\n".join(result.findings[:20]))
 
 
+def _fail(moment: str, call: str) -> Loop:
+    """Let the n-th system call of a kind fail, for each n up to `count` or until none is hit."""
+
+    def loop(directory: Path, count: int, seed: int) -> Outcome:
+        with closing(Sweeper(directory, make_trust(directory))) as sweeper:
+            return Outcome(sweeper.sweep(moment, call, count).line(), True, "")
+
+    return loop
+
+
 LOOPS: dict[str, Loop] = {
     "kill": _kill,
     **{mode.value: _cut(mode) for mode in Mode},
     "sweep": _sweep,
     "control": _control,
+    **{f"{moment}-{call}": _fail(moment, call) for moment, calls in SWEPT.items() for call in calls},
 }
 
 
