@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -33,6 +33,8 @@ LAUNCHER = (sys.executable, "-m", "tests.durability.launcher")
 PERIOD = "20ms"
 #: The history of this many crashes is in one file.
 CRASHES_PER_PAGE = 20
+#: How often a loop is begun that is to find something.
+ATTEMPTS = 8
 #: How long a directory's sync takes in strict mode: longer than a few commits.
 SLOW_US = 5000
 #: The topic that is drained only after so many crashes.
@@ -122,24 +124,24 @@ class CrashLoop:
         self._problems: list[str] = []
         self._torn_tails = 0
 
-    def run(self, name: str, crashes: int, *, stops_at_fault: bool = False) -> Result:
-        """Crash so many times, then drain; with `stops_at_fault`, no longer than until a fault was found."""
+    def run(self, name: str, crashes: int, *, until: str | None = None) -> Result:
+        """Crash so many times, then drain; or stop as soon as a fault of the kind `until` has been counted."""
         start = time.monotonic()
         done = 0
-        while done < crashes and not (stops_at_fault and self._has_fault()) and not self._problems:
+        while done < crashes and not self._has(until) and not self._problems:
             done += 1
             asyncio.run(self._crash_once(done))
             if done % CRASHES_PER_PAGE == 0:
                 self._recorder.turn_page()
-        if not self._problems and not (stops_at_fault and self._has_fault()):
+        if not self._problems and not self._has(until):
             asyncio.run(self._end())
         self._recorder.close()
         seconds = time.monotonic() - start
         report = self._recorder.checker.report
         return Result(name, done, report, seconds, self._seed, self._start_seconds, self._torn_tails, self._problems)
 
-    def _has_fault(self) -> bool:
-        return not self._recorder.checker.report.is_clean
+    def _has(self, kind: str | None) -> bool:
+        return kind is not None and self._recorder.checker.report.counts[kind] > 0
 
     # --- one crash ----------------------------------------------------------------------------------------------
 
@@ -236,3 +238,16 @@ class CrashLoop:
                 broker.end()
             self._recorder.log(Stop())
             self._note_output(broker, may_be_killed=False)
+
+
+def find(kind: str, make_loop: Callable[[int], CrashLoop], name: str, crashes: int) -> Result:
+    """Crash until a fault of this kind has been found.
+
+    A broker with a planted bug may break in another way first, such as a topic with a hole in it; then a new loop is
+    made, up to `ATTEMPTS` times.
+    """
+    for attempt in range(ATTEMPTS):
+        result = make_loop(attempt).run(name, crashes, until=kind)
+        if result.report.counts[kind]:
+            break
+    return result

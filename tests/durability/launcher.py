@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from miniqueue import cli
+from miniqueue.core.message import Chunk
 from miniqueue.server import run
-from miniqueue.storage import database, keys, leveldb, leveldb_start
+from miniqueue.storage import database, keys, leveldb, leveldb_start, records
 from miniqueue.storage.port import Batch
 
 SMALL = database.DatabaseOptions(write_buffer_bytes=64 << 10)
@@ -47,23 +48,46 @@ class SkipsFsync(_Changed):
         return self._real.write_batch(transaction=transaction, sync=False)
 
 
-class DropsBitmaps(_Changed):
-    """Leaves out which messages of a chunk are settled."""
+class _ChangesPuts(_Changed):
+    """Writes something else than it is told to."""
 
     @contextmanager
     def write_batch(self, *, transaction: bool, sync: bool) -> Iterator[Any]:
         with self._real.write_batch(transaction=transaction, sync=sync) as changes:
-            yield _WithoutBitmaps(changes)
+            yield _Puts(changes, self.changed)
+
+    def changed(self, key: bytes, value: bytes) -> bytes | None:
+        """Return what to write; None: nothing."""
+        raise NotImplementedError
 
 
-class _WithoutBitmaps:
-    def __init__(self, changes: Any) -> None:
-        self._changes = changes
+class _Puts:
+    def __init__(self, changes: Any, changed: Callable[[bytes, bytes], bytes | None]) -> None:
         self.delete = changes.delete
+        self._changes = changes
+        self._changed = changed
 
     def put(self, key: bytes, value: bytes) -> None:
-        if key[:1] != keys.bitmap(0, 0, 0, 0)[:1]:
-            self._changes.put(key, value)
+        changed = self._changed(key, value)
+        if changed is not None:
+            self._changes.put(key, changed)
+
+
+class DropsBitmaps(_ChangesPuts):
+    """Leaves out which messages of a chunk are settled."""
+
+    def changed(self, key: bytes, value: bytes) -> bytes | None:
+        return None if key[:1] == keys.bitmap(0, 0, 0, 0)[:1] else value
+
+
+class ReversesChunks(_ChangesPuts):
+    """Writes the messages of a commit in the wrong order."""
+
+    def changed(self, key: bytes, value: bytes) -> bytes | None:
+        if key[:1] != keys.chunk(0, 0, 0)[:1]:
+            return value
+        chunk = records.decode_chunk(0, value)
+        return records.encode_chunk(Chunk(0, chunk.committed_at_ms, chunk.payloads[::-1]))
 
 
 class RepliesEarly(SmallStore):
@@ -94,6 +118,7 @@ def _reply_early() -> None:
 PLANTS: dict[str, Callable[[], None]] = {
     "skip-fsync": lambda: _use_database(SkipsFsync),
     "drop-bitmaps": lambda: _use_database(DropsBitmaps),
+    "reverse-chunks": lambda: _use_database(ReversesChunks),
     "reply-early": _reply_early,
     "skip-directory-sync": _use_no_directory_sync,
 }

@@ -17,7 +17,7 @@ from random import Random
 from typing import NamedTuple
 
 from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust
-from tests.durability.crash_loop import CrashLoop, Cutting, Result
+from tests.durability.crash_loop import CrashLoop, Cutting, Result, find
 from tests.durability.disk_sweep import SWEPT, Sweeper
 from tests.durability.powercut import build_library
 from tests.durability.sweep import record_run, sweep
@@ -57,9 +57,13 @@ def _cut(mode: Mode) -> Loop:
 
 def _control(directory: Path, count: int, seed: int) -> Outcome:
     """The same harness must find what a broker without syncs loses."""
-    cutting = Cutting(build_library(directory), Mode.DROP)
-    loop = CrashLoop(directory / "loop", make_trust(directory), seed=seed, cutting=cutting, syncs=("never",))
-    result = loop.run("control", min(count, CONTROL_CUTS), stops_at_fault=True)
+    cutting, trust = Cutting(build_library(directory), Mode.DROP), make_trust(directory)
+
+    def loop(attempt: int) -> CrashLoop:
+        place = directory / f"loop-{attempt}"
+        return CrashLoop(place, trust, seed=seed + attempt, cutting=cutting, syncs=("never",))
+
+    result = find("lost", loop, "control", min(count, CONTROL_CUTS))
     is_good = result.report.counts["lost"] > 0
     verdict = "finds what a broker that never syncs loses" if is_good else "FINDS NOTHING: the harness is broken"
     return Outcome(f"{result.line()}: {verdict}", is_good, "" if is_good else result.faults())

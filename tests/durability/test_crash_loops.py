@@ -4,13 +4,16 @@ Each planted bug is run until it is found. The limits are far above what that ta
 lost its eyes.
 """
 
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from tests.acceptance.process import Trust
 from tests.acceptance.tools import needs
-from tests.durability.crash_loop import CrashLoop, Cutting, Result
+from tests.durability.crash_loop import CrashLoop, Cutting, Result, find
 from tests.durability.powercut import build_library
 from tests.durability.sweep import record_run, sweep
 from tests.durability.unsynced import Mode
@@ -35,31 +38,34 @@ def report_of(result: Result) -> str:
     return f"{result.line()}\n{result.faults()}"
 
 
-def test_nothing_is_lost_by_kill_9(tmp_path, trust):
-    loop = CrashLoop(
-        tmp_path / "loop",
-        trust,
-        seed=SEED,
-        syncs=("always", "interval", "never"),
-        load_seconds=LOAD_SECONDS,
-        crashes_between_checks=CRASHES_BETWEEN_CHECKS,
-    )
-    result = loop.run("kill", CRASHES)
-    assert result.is_clean, report_of(result)
-    assert result.report.counts["confirmed"] > 10 * CRASHES, "the clients were hardly at work"
+@pytest.fixture(scope="module")
+def results(
+    tmp_path_factory: pytest.TempPathFactory, trust: Trust, library: Path
+) -> Iterator[dict[str, Future[Result]]]:
+    """What comes of each loop; two run at a time, because a crash is mostly waiting for a start."""
+
+    def run(name: str, cutting: Cutting | None, syncs: tuple[str, ...]) -> Result:
+        loop = CrashLoop(
+            tmp_path_factory.mktemp(name) / "loop",
+            trust,
+            seed=SEED,
+            cutting=cutting,
+            syncs=syncs,
+            load_seconds=LOAD_SECONDS,
+            crashes_between_checks=CRASHES_BETWEEN_CHECKS,
+        )
+        return loop.run(name, CRASHES)
+
+    pool = ThreadPoolExecutor(2)
+    started = {"kill": pool.submit(run, "kill", None, ("always", "interval", "never"))}
+    started |= {mode: pool.submit(run, mode, Cutting(library, mode), ("always",)) for mode in Mode}
+    yield started
+    pool.shutdown(cancel_futures=True)
 
 
-@pytest.mark.parametrize("mode", list(Mode))
-def test_nothing_is_lost_by_power_cuts(tmp_path, trust, library, mode):
-    loop = CrashLoop(
-        tmp_path / "loop",
-        trust,
-        seed=SEED,
-        cutting=Cutting(library, mode),
-        load_seconds=LOAD_SECONDS,
-        crashes_between_checks=CRASHES_BETWEEN_CHECKS,
-    )
-    result = loop.run(mode, CRASHES)
+@pytest.mark.parametrize("loop", ["kill", *Mode])
+def test_nothing_is_lost_by_kills_and_power_cuts(results, loop):
+    result = results[loop].result()
     assert result.is_clean, report_of(result)
     assert result.report.counts["confirmed"] > 10 * CRASHES, "the clients were hardly at work"
 
@@ -74,41 +80,48 @@ def test_the_store_can_be_opened_after_a_cut_behind_any_call_and_has_what_was_ac
 # --- the loops find what they must --------------------------------------------------------------------------
 
 
-def fault_of(tmp_path, trust, cutting: Cutting | None, plant: str | None = None, sync: str = "always") -> Result:
-    loop = CrashLoop(
-        tmp_path / "loop",
-        trust,
-        seed=SEED,
-        cutting=cutting,
-        plant=plant,
-        syncs=(sync,),
-        load_seconds=LOAD_SECONDS,
-        crashes_between_checks=CRASHES_TO_FIND + 1,
-    )
-    return loop.run(plant or sync, CRASHES_TO_FIND, stops_at_fault=True)
-
-
-def test_a_broker_that_never_syncs_is_found_to_lose_messages(tmp_path, trust, library):
-    assert fault_of(tmp_path, trust, Cutting(library, Mode.DROP), sync="never").report.counts["lost"]
-
-
 def test_the_sweep_finds_what_a_store_loses_that_never_syncs(tmp_path, library):
     entries = record_run(library, tmp_path, batches=50, sync="never")
     assert sweep(entries, tmp_path, SWEEP_CUTS, Random(SEED)).counts["lost"]
 
 
-def test_a_skipped_fsync_is_found(tmp_path, trust, library):
-    assert fault_of(tmp_path, trust, Cutting(library, Mode.DROP), "skip-fsync").report.counts["lost"]
+@pytest.fixture
+def find_fault(tmp_path, trust):
+    """Crash a broker with a planted bug until a fault of that kind is found; return the result."""
+
+    def find_kind(kind: str, cutting: Cutting | None, plant: str | None = None, sync: str = "always") -> Result:
+        def loop(attempt: int) -> CrashLoop:
+            return CrashLoop(
+                tmp_path / f"loop-{attempt}",
+                trust,
+                seed=SEED + attempt,
+                cutting=cutting,
+                plant=plant,
+                syncs=(sync,),
+                load_seconds=LOAD_SECONDS,
+                crashes_between_checks=CRASHES_TO_FIND + 1,
+            )
+
+        return find(kind, loop, plant or sync, CRASHES_TO_FIND)
+
+    return find_kind
 
 
-def test_a_skipped_sync_of_the_directory_is_found(tmp_path, trust, library):
-    assert fault_of(tmp_path, trust, Cutting(library, Mode.STRICT), "skip-directory-sync").report.counts["lost"]
+def test_a_broker_that_never_syncs_is_found_to_lose_messages(find_fault, library):
+    result = find_fault("lost", Cutting(library, Mode.DROP), sync="never")
+    assert result.report.counts["lost"], report_of(result)
 
 
-def test_a_reply_before_the_commit_is_found(tmp_path, trust):
-    """It loses messages, or forgets settles, or a topic has a hole and cannot be read."""
-    assert not fault_of(tmp_path, trust, None, "reply-early").is_clean
-
-
-def test_a_bitmap_that_is_not_written_is_found(tmp_path, trust):
-    assert fault_of(tmp_path, trust, None, "drop-bitmaps").report.counts["duplicated"]
+@pytest.mark.parametrize(
+    ("plant", "mode", "kind"),
+    [
+        ("skip-fsync", Mode.DROP, "lost"),
+        ("skip-directory-sync", Mode.STRICT, "lost"),
+        ("reply-early", None, "lost"),
+        ("drop-bitmaps", None, "duplicated"),
+        ("reverse-chunks", None, "out_of_order"),
+    ],
+)
+def test_a_planted_bug_is_found(find_fault, library, plant, mode, kind):
+    result = find_fault(kind, mode and Cutting(library, mode), plant)
+    assert result.report.counts[kind], report_of(result)
