@@ -7,6 +7,7 @@ Sockets are bound before the store is opened, so a port in use is found out befo
 """
 
 import asyncio
+import gc
 import signal
 import sys
 from datetime import UTC, datetime
@@ -40,6 +41,9 @@ LOOPBACK = "127.0.0.1"
 #: How long a thread that works in Python keeps the others waiting. The store's threads must get their turn soon: beside
 #: a loop busy with callbacks of 0.1 ms a commit took 0.36 ms, at an interval of 0.1 ms it took seconds (`worker`).
 SWITCH_INTERVAL_SECONDS = 0.00002
+#: After 5,000 objects more than went, look at the newest; after 100,000 also at those left by that; after 2 million at
+#: all. Later would be less work, but a connection of Hypercorn leaves 70 KB behind that nothing else frees.
+GARBAGE_THRESHOLDS = (5_000, 20, 20)
 #: How long a stop may take before whatever still hangs is cut off.
 STOP_SECONDS = 8.0
 
@@ -77,6 +81,7 @@ async def _serve(config: Config, certificates: Certificates) -> None:
     ):
         broker = _make_broker(config)
         await broker.start()
+        _spare_what_lives()
         try:
             await _Listeners(config, certificates, broker).run(https, resp, plain)
         finally:
@@ -84,6 +89,16 @@ async def _serve(config: Config, certificates: Certificates) -> None:
             log.info("stopped")
     if broker.failed.done():
         raise StoreFailedError(str(broker.failed.result()))
+
+
+def _spare_what_lives() -> None:
+    """Keep the garbage collector away from what is there now, and let it look at the rest less often.
+
+    It stops everything for as long as it takes to visit all objects. With 10,000 topics that nobody reads it took up to
+    0.33 s, and a third of the processor's time: p99.9 of a publish 0.2 s and 27,000/s, with this 12 ms and 34,000/s.
+    """
+    gc.freeze()
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 def _make_broker(config: Config) -> Broker:
