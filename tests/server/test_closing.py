@@ -1,0 +1,46 @@
+"""Connections that end: nothing of them is left, long before their keep-alive is over."""
+
+import asyncio
+import ssl
+
+import pytest
+
+from miniqueue.client import connect
+from tests.serving import eventually, serving
+
+
+async def connected(served):
+    context = ssl.create_default_context(cafile=served.cafile)
+    return (await asyncio.open_connection("localhost", served.port, ssl=context))[1]
+
+
+async def idle_and_close(served):
+    (await connected(served)).close()
+
+
+async def idle_and_abort(served):
+    (await connected(served)).transport.abort()
+
+
+async def idle_over_http2(served):
+    client = await connect("localhost", served.port, cafile=served.cafile)
+    await client.publish("t", b"x")
+    client.close()
+
+
+async def leave_a_stream(served):
+    client = await connect("localhost", served.port, cafile=served.cafile)
+    async with client.subscribe("t"):
+        client.close()
+
+
+@pytest.mark.parametrize("act", [idle_and_close, idle_and_abort, idle_over_http2, leave_a_stream])
+def test_a_client_that_leaves_takes_its_tasks_along(certificates, act):
+    async def scenario():
+        async with serving(certificates) as served:
+            before = len(asyncio.all_tasks())
+            for _ in range(3):
+                await act(served)
+            await eventually(lambda: len(asyncio.all_tasks()) <= before)
+
+    asyncio.run(scenario())
