@@ -11,6 +11,9 @@ INSTALLED := $(VENV)/.installed-$(EXTRAS)
 COVERED := miniqueue/core/*,miniqueue/wire/*,miniqueue/storage/keys.py,miniqueue/storage/records.py
 COVERED_PERCENT := 95
 
+# How often `make soak` runs the broker beside the model of it.
+MODEL_RUNS := 20000
+
 .DEFAULT_GOAL := help
 .PHONY: help install run test soak lint bench clean
 
@@ -32,6 +35,7 @@ test: install ## run all tests and check the coverage of core, wire and encoding
 	$(BIN)/coverage report --include='$(COVERED)' --fail-under=$(COVERED_PERCENT)
 
 soak: install ## crash it for hours, and count what is lost (ARGS='kill --count 50', ARGS='--help' tells more)
+	$(if $(ARGS),,$(BIN)/python -m tests.model.soak --runs $(MODEL_RUNS))
 	$(BIN)/python -m tests.durability.soak $(ARGS)
 
 lint: install ## check style and types

@@ -1,13 +1,11 @@
 """Whatever the broker does, what it has stored is sound after every commit: the audit cries no wolf."""
 
 import pytest
-from hypothesis import settings
 from hypothesis.stateful import invariant
 
 from miniqueue.tools.audit import Audit
-from tests.broker.test_against_model import BrokerMachine, small_limits
-
-__all__ = ["small_limits"]  # the fixture holds here too
+from tests.model.machine import BrokerMachine
+from tests.model.soak import check
 
 
 class AuditedBroker(BrokerMachine):
@@ -15,13 +13,15 @@ class AuditedBroker(BrokerMachine):
 
     @invariant()
     def the_store_is_sound(self):
-        if hasattr(self, "store"):
-            audit = Audit()
-            for key, value in sorted(self.store.pairs().items()):
-                audit.take(key, value)
-            audit.finish()
-            assert [str(problem) for problem in audit.problems.kept] == []
+        audit = Audit()
+        for key, value in sorted(self.disk.pairs().items()):
+            audit.take(key, value)
+        audit.finish()
+        assert [str(problem) for problem in audit.problems.kept] == []
 
 
-AuditedBroker.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
-TestStoreOfTheBroker = pytest.mark.slow(AuditedBroker.TestCase)
+@pytest.mark.slow
+def test_store_is_sound_after_every_step():
+    outcome = check(AuditedBroker, 60, is_repeatable=True)
+    if outcome.divergence is not None:
+        raise outcome.divergence

@@ -1,0 +1,287 @@
+"""Bugs that the machine must find: each breaks the broker in one place while its block runs."""
+
+from collections.abc import Callable
+
+import pytest
+
+from miniqueue.broker import batching, reading
+from miniqueue.broker.commit import Commit
+from miniqueue.broker.dispatcher import Dispatcher
+from miniqueue.broker.journal import Journal
+from miniqueue.broker.purger import Purger
+from miniqueue.broker.topic import Topic
+from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.lease import ChunkProgress, Range
+from miniqueue.core.partition import Partition
+from miniqueue.core.window import Window
+from miniqueue.server import http_commands, resp, resp_stream
+from miniqueue.storage import keys, records
+
+Patch = pytest.MonkeyPatch
+
+
+def reply_before_commit(patch: Patch) -> None:
+    write = Journal._write
+
+    async def reply_first(self: Journal, commit: Commit) -> None:
+        commit.finish()
+        await write(self, commit)
+
+    patch.setattr(Journal, "_write", reply_first)
+
+
+def bitmap_not_written(patch: Patch) -> None:
+    add_topic = batching.add_topic
+
+    def without_bitmaps(batch, topic, now_ms):
+        for cursor in topic.cursors:
+            cursor.changes.touched.clear()
+        return add_topic(batch, topic, now_ms)
+
+    patch.setattr(batching, "add_topic", without_bitmaps)
+
+
+def bitmap_not_read(patch: Patch) -> None:
+    patch.setattr(records, "decode_bitmap", lambda value: 0)
+
+
+def record_not_written(patch: Patch) -> None:
+    add_topic = batching.add_topic
+
+    def without_records(batch, topic, now_ms):
+        for cursor in topic.cursors:
+            cursor.changes.records.clear()
+        return add_topic(batch, topic, now_ms)
+
+    patch.setattr(batching, "add_topic", without_records)
+
+
+def next_number_not_written(patch: Patch) -> None:
+    """A restart would give numbers twice."""
+    add_topic = batching.add_topic
+
+    def with_old_head(batch, topic, now_ms):
+        appended = add_topic(batch, topic, now_ms)
+        if topic.partitions[0].next_seq > 5:
+            batch.pop(keys.head(topic.id, 0), None)
+        return appended
+
+    patch.setattr(batching, "add_topic", with_old_head)
+
+
+def nack_to_the_back(patch: Patch) -> None:
+    put = GroupCursor._put
+
+    def to_back(self, place, order, record, cause):
+        if cause == "nacks":
+            place, order = Range.BACK, self.tail_seq << 64 | self._serial
+        put(self, place, order, record, cause)
+
+    patch.setattr(GroupCursor, "_put", to_back)
+
+
+def back_too_early(patch: Patch) -> None:
+    patch.setattr(GroupCursor, "back", GroupCursor.nack)
+
+
+def delayed_too_early(patch: Patch) -> None:
+    take = GroupCursor.take
+    patch.setattr(GroupCursor, "take", lambda self, count, horizon_ms: take(self, count, horizon_ms + 500))
+
+
+def delay_forgotten_by_a_restart(patch: Patch) -> None:
+    order_of = keys.record_order
+    patch.setattr(keys, "record_order", lambda key: order_of(key) & (1 << 64) - 1)
+
+
+def equally_due_in_the_wrong_order(patch: Patch) -> None:
+    put = GroupCursor._put
+
+    def newest_first(self, place, order, record, cause):
+        if place is Range.DELAYED:
+            order ^= (1 << 64) - 1
+        put(self, place, order, record, cause)
+
+    patch.setattr(GroupCursor, "_put", newest_first)
+
+
+def disconnect_loses_the_lease(patch: Patch) -> None:
+    patch.setattr(GroupCursor, "disconnect", lambda self, lease: None)
+
+
+def disconnect_acknowledges(patch: Patch) -> None:
+    patch.setattr(GroupCursor, "disconnect", GroupCursor.ack)
+
+
+def delete_leaves_messages(patch: Patch) -> None:
+    patch.setattr(Purger, "purge", lambda self, topic_id: None)
+
+
+def delete_keeps_the_topic_in_memory(patch: Patch) -> None:
+    clear = Topic.clear
+
+    def keep_partitions(self: Topic) -> None:
+        partitions = getattr(self, "partitions", [])
+        clear(self)
+        self.partitions = partitions or self.partitions
+
+    patch.setattr(Topic, "clear", keep_partitions)
+
+
+def delete_keeps_leases(patch: Patch) -> None:
+    patch.setattr(GroupCursor, "revoke_all", lambda self: None)
+
+
+def receipts_begin_anew(patch: Patch) -> None:
+    patch.setattr(Topic, "_replace", lambda self, partitions: setattr(self, "partitions", partitions))
+
+
+def last_come_first_served(patch: Patch) -> None:
+    serve = Dispatcher.serve
+
+    def push_in(self, consumer):
+        serve(self, consumer)
+        if consumer in consumer.topic.waiters:
+            consumer.topic.waiters.move_to_end(consumer, last=False)
+
+    patch.setattr(Dispatcher, "serve", push_in)
+
+
+def nobody_is_woken_by_a_load(patch: Patch) -> None:
+    load = reading.load
+
+    async def load_twice(*arguments):
+        await load(*arguments)
+        arguments[2].log.evict()
+
+    patch.setattr(reading, "load", load_twice)
+
+
+def failed_commit_is_acknowledged(patch: Patch) -> None:
+    finish = Commit.finish
+    patch.setattr(Commit, "finish", lambda self, error=None: finish(self))
+
+
+def memory_is_trusted_after_a_fault(patch: Patch) -> None:
+    patch.setattr(Journal, "_forget", lambda self: None)
+    patch.setattr(Topic, "fill", lambda self, topic_id, partitions: self.id or setattr(self, "id", topic_id))
+
+
+def stop_forgets_the_last_settles(patch: Patch) -> None:
+    async def no_commit(self: Journal) -> None:
+        """Leave what is open."""
+
+    patch.setattr(Journal, "drain", no_commit)
+
+
+def readable_before_it_is_committed(patch: Patch) -> None:
+    cut = Partition.cut
+
+    def read_at_once(self, now_ms):
+        chunks = cut(self, now_ms)
+        self.commit(chunks)
+        return chunks
+
+    patch.setattr(Partition, "cut", read_at_once)
+    patch.setattr(batching, "add_topic", _without_commit(batching.add_topic))
+
+
+def _without_commit(add_topic: Callable[..., list]) -> Callable[..., list]:
+    def add(batch, topic, now_ms):
+        return [(topic, partition, []) for topic, partition, _ in add_topic(batch, topic, now_ms)]
+
+    return add
+
+
+def cache_forgets_what_came_back(patch: Patch) -> None:
+    def drop(self: Window) -> None:
+        self._items.clear()
+        self.size_bytes = 0
+
+    patch.setattr(Window, "evict", drop)
+
+
+def chunk_deleted_too_early(patch: Patch) -> None:
+    settle = ChunkProgress.settle
+
+    def too_many(self, start, count):
+        settle(self, start, count)
+        self.unsettled_count = 0
+
+    patch.setattr(ChunkProgress, "settle", too_many)
+
+
+IN_THE_CORE = (
+    reply_before_commit,
+    bitmap_not_written,
+    bitmap_not_read,
+    record_not_written,
+    next_number_not_written,
+    nack_to_the_back,
+    back_too_early,
+    delayed_too_early,
+    delay_forgotten_by_a_restart,
+    equally_due_in_the_wrong_order,
+    disconnect_loses_the_lease,
+    disconnect_acknowledges,
+    delete_leaves_messages,
+    delete_keeps_the_topic_in_memory,
+    delete_keeps_leases,
+    receipts_begin_anew,
+    last_come_first_served,
+    nobody_is_woken_by_a_load,
+    failed_commit_is_acknowledged,
+    memory_is_trusted_after_a_fault,
+    stop_forgets_the_last_settles,
+    readable_before_it_is_committed,
+    cache_forgets_what_came_back,
+    chunk_deleted_too_early,
+)
+
+
+# --- in the protocols -----------------------------------------------------------------------------------------
+
+
+def resp_answers_before_the_commit(patch: Patch) -> None:
+    def at_once(self, commit, reply, times=1):
+        for _ in range(times):
+            self.reply(reply)
+
+    patch.setattr(resp.RespConnection, "wait_for", at_once)
+
+
+def resp_ids_are_one_off(patch: Patch) -> None:
+    add = resp.RespConnection._add
+
+    def one_off(self, topic, payloads):
+        published = add(self, topic, payloads)
+        return published._replace(first_seq=published.first_seq + 1)
+
+    patch.setattr(resp.RespConnection, "_add", one_off)
+
+
+def resp_connection_lost_without_a_word(patch: Patch) -> None:
+    patch.setattr(resp.RespConnection, "leave", lambda self: None)
+
+
+def resp_nack_is_back(patch: Patch) -> None:
+    settles = resp_stream._SETTLES
+    patch.setitem(settles, b"NACK", settles[b"BACK"])
+
+
+def http_nack_is_ack(patch: Patch) -> None:
+    settle = http_commands._settle
+
+    def instead(consumer, name, *arguments):
+        settle(consumer, "ACK" if name == "NACK" else name, *arguments)
+
+    patch.setattr(http_commands, "_settle", instead)
+
+
+IN_THE_PROTOCOLS = (
+    resp_answers_before_the_commit,
+    resp_ids_are_one_off,
+    resp_connection_lost_without_a_word,
+    resp_nack_is_back,
+    http_nack_is_ack,
+)
