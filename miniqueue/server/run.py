@@ -116,15 +116,19 @@ async def _open_store(config: Config) -> Store:
         return MemoryStore()
     reserve = ReserveOptions(min_free_bytes=config.min_free_bytes, ballast_bytes=config.ballast_bytes)
     store = await LevelDBStore.open(config.db, sync=SyncMode(config.sync), reserve=reserve)
-    for torn in store.set_aside:
-        log.warning(
-            "the unacknowledged end of a log was damaged and has been set aside",
-            file=str(torn.file),
-            offset=torn.offset,
-            size_bytes=torn.size_bytes,
-            copy=str(torn.copy),
-        )
+    _report_opening(store)
     return store
+
+
+def _report_opening(store: LevelDBStore) -> None:
+    for torn in store.set_aside:
+        place = {"file": str(torn.file), "offset": torn.offset, "size_bytes": torn.size_bytes}
+        if torn.copy is None:
+            log.warning("the end of a log was never finished nor acknowledged and has been dropped", **place)
+            continue
+        log.warning("the unacknowledged end of a log was damaged and has been set aside", **place, copy=str(torn.copy))
+    for doubt in store.doubts:
+        log.warning("a part of the start's checks could not be made", problem=doubt)
 
 
 class _Listeners:

@@ -25,6 +25,11 @@ def sync_path(path: Path, fsync: Callable[[int], None] = os.fsync) -> None:
         os.close(descriptor)
 
 
+def log_number(path: Path) -> int:
+    """Return the number that LevelDB gave to a log; later ones are larger."""
+    return int(path.stem) if path.stem.isdecimal() else 0
+
+
 class DirectorySync:
     """Syncs a LevelDB directory when it has changed since the last look."""
 
@@ -40,15 +45,16 @@ class DirectorySync:
         self._now_ns = now_ns
         self._descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._synced_mtime_ns: int | None = None  # None: the next look must sync
+        self.used_log = 0  # number of the log that the last batch before the last sync went to, or one before it
 
     def sync_if_changed(self) -> None:
         """Sync the logs and the directory if any file was made, renamed or removed since the last call."""
         mtime_ns = os.fstat(self._descriptor).st_mtime_ns
         if mtime_ns == self._synced_mtime_ns:
             return
-        self._sync_logs()
+        is_newest_used = self._sync_logs()
         self._fsync(self._descriptor)
-        is_settled = abs(self._now_ns() - mtime_ns) > TICK_NS
+        is_settled = is_newest_used and abs(self._now_ns() - mtime_ns) > TICK_NS
         self._synced_mtime_ns = mtime_ns if is_settled else None
 
     def close(self) -> None:
@@ -57,9 +63,15 @@ class DirectorySync:
         if descriptor >= 0:
             os.close(descriptor)
 
-    def _sync_logs(self) -> None:
+    def _sync_logs(self) -> bool:
+        """Sync every log; return whether the newest has been written to: another may take what is written next."""
+        newest = 0
         for path in self._directory.glob("*.log"):
+            newest = max(newest, log_number(path))
             try:
                 sync_path(path, self._fsync)
+                if path.stat().st_size:
+                    self.used_log = max(self.used_log, log_number(path))
             except FileNotFoundError:
                 continue  # its content is in a table by now, which LevelDB synced before it removed the log
+        return newest == self.used_log

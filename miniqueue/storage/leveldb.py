@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from miniqueue.errors import NoSpaceError, StorageError, StoreClosedError
+from miniqueue.storage import keys, records
+from miniqueue.storage.acknowledged import Acknowledged
 from miniqueue.storage.database import Database, DatabaseOptions, WriteBatch, pairs_between, translated
 from miniqueue.storage.directory_sync import DirectorySync
 from miniqueue.storage.leveldb_snapshot import LevelDBSnapshot
@@ -39,15 +41,18 @@ class LevelDBStore:
 
     Attributes:
       set_aside: torn tails that were cut off the log when the store was opened; worth a warning.
+      doubts: why it cannot be known whether all that was acknowledged is there; worth a warning, too.
     """
 
     def __init__(self, opened: Opened, *, sync: SyncMode, writer: Worker, reserve: Reserve | None = None) -> None:
         self.set_aside: tuple[SetAside, ...] = opened.set_aside
+        self.doubts: tuple[str, ...] = opened.doubts
         self._opened = opened
         self._database: Database = opened.database
         self._directory_sync: DirectorySync = opened.directory_sync
         self._reserve = reserve or Reserve(opened.path)
         self._sync_mode = sync
+        self._commit: Acknowledged | None = None  # the last one written, until it is synced
         self._failure: StorageError | None = None  # set for good, by the writer thread as a rule
         self._owner_pid = os.getpid()
         self._closing: asyncio.Task[None] | None = None
@@ -170,7 +175,7 @@ class LevelDBStore:
         except Exception as exc:  # no fault of the disk, but a write that failed all the same
             self._failure = translated(exc, self._opened.path)
             raise self._failure from exc
-        return self._writer.submit(self._write, writing, is_synced)
+        return self._writer.submit(self._write, writing, is_synced, batch.get(keys.COMMIT))
 
     def _check_usable(self) -> None:
         if self._closing is not None:
@@ -185,18 +190,27 @@ class LevelDBStore:
 
     # --- on the threads -------------------------------------------------------------------------------------------
 
-    def _write(self, writing: AbstractContextManager[WriteBatch], is_synced: bool) -> None:
+    def _write(self, writing: AbstractContextManager[WriteBatch], is_synced: bool, commit: bytes | None) -> None:
         if self._failure is not None:
             raise StorageError(f"an earlier write failed: {self._failure}") from self._failure
         try:
             writing.__exit__(None, None, None)
             if is_synced or self._sync_mode is SyncMode.INTERVAL:
                 self._directory_sync.sync_if_changed()
+            self._note_commit(commit, is_synced)
         except Exception as exc:
             self._failure = translated(exc, self._opened.path)
             if isinstance(self._failure, NoSpaceError):
                 self._reserve.give_back()
             raise self._failure from exc
+
+    def _note_commit(self, commit: bytes | None, is_synced: bool) -> None:
+        """Keep what the next start must find again: the last commit that is on the disk, with all before it."""
+        if commit is not None:
+            self._commit = Acknowledged(records.decode_number(commit), self._directory_sync.used_log)
+        if is_synced and self._commit is not None and self._opened.acknowledged is not None:
+            self._opened.acknowledged.advance(self._commit)
+            self._commit = None
 
     def _get(self, key: bytes) -> bytes | None:
         try:

@@ -5,7 +5,8 @@ The start sequence, each step only after the one before:
     1  refuse a foreign directory, take the lock                            store_directory, store_lock
     2  make the store if the directory is empty; check the marker           store_directory, store_marker
     3  CURRENT must be there, or LevelDB would start afresh                 store_directory
-    4  follow the chain of records of the logs; set a torn tail aside       set_aside, log_tail
+    4  follow the chain of records of the logs; what was acknowledged
+       must be there; set a torn tail aside                                 set_aside, log_tail, acknowledged
     5  open LevelDB with paranoid checks: it verifies every log record
     6  if it refuses: verify the checksums ourselves, to set a torn tail
        aside or to name file and offset; if a tail was cut, step 5 again
@@ -21,12 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from miniqueue.errors import CorruptionError, NoSpaceError
+from miniqueue.storage.acknowledged import Acknowledged, AcknowledgedFile, read_acknowledged
 from miniqueue.storage.database import Database, DatabaseOptions, create_database, open_database, translated
 from miniqueue.storage.directory_sync import DirectorySync
 from miniqueue.storage.reserve import Reserve
 from miniqueue.storage.set_aside import SetAside, check_logs
 from miniqueue.storage.store_directory import DATABASE_NAME, LOST_NAME, claim, prepare
 from miniqueue.storage.store_lock import StoreLock
+from miniqueue.storage.store_marker import MARKER_FILE_NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +41,16 @@ class Opened:
     directory_sync: DirectorySync
     lock: StoreLock
     set_aside: tuple[SetAside, ...] = ()
+    acknowledged: AcknowledgedFile | None = None
+    doubts: tuple[str, ...] = ()
 
     def close(self) -> None:
         """Close the database, then give the directory back."""
         try:
             self.database.close()
         finally:
+            if self.acknowledged is not None:
+                self.acknowledged.close()
             self.directory_sync.close()
             self.lock.release()
 
@@ -73,29 +80,42 @@ def _open_directory(path: Path, options: DatabaseOptions) -> Opened:
     with ExitStack() as held:
         lock = claim(path)
         held.callback(lock.release)
+        is_new = not (path / MARKER_FILE_NAME).exists()
         prepare(path, create_database)
         directory_sync = DirectorySync(path / DATABASE_NAME)
         held.callback(directory_sync.close)
-        database, set_aside = _open_checked(path, options)
+        last, doubt = read_acknowledged(path)
+        database, set_aside = open_checked(path, options, last)
+        held.callback(database.close)
+        acknowledged = AcknowledgedFile(path)
         held.pop_all()
-    return Opened(path, database, directory_sync, lock, tuple(set_aside))
+    doubts = () if doubt is None or is_new else (doubt,)
+    return Opened(path, database, directory_sync, lock, tuple(set_aside), acknowledged, doubts)
 
 
-def _open_checked(path: Path, options: DatabaseOptions) -> tuple[Database, list[SetAside]]:
-    set_aside = check_logs(path / DATABASE_NAME, path / LOST_NAME, verify_checksums=False)
+def open_checked(
+    path: Path, options: DatabaseOptions, acknowledged: Acknowledged | None
+) -> tuple[Database, list[SetAside]]:
+    """Carry out steps 4 to 6 on the directory `path`."""
+    database, lost = path / DATABASE_NAME, path / LOST_NAME
+    set_aside = check_logs(database, lost, verify_checksums=False, acknowledged=acknowledged)
     try:
-        database = open_database(path / DATABASE_NAME, options)
+        return _open_database(database, options), set_aside
     except Exception as refusal:
-        set_aside += _explain(path, refusal)
-        database = open_database(path / DATABASE_NAME, options)
-    return database, set_aside
+        if not isinstance(translated(refusal, path), CorruptionError):
+            raise
+        explained = check_logs(database, lost, verify_checksums=True, acknowledged=acknowledged)
+        if not any(torn.copy for torn in explained):
+            raise  # it is not a log that is damaged
+    return _open_database(database, options), [torn for torn in set_aside if torn.copy] + explained
 
 
-def _explain(path: Path, refusal: Exception) -> list[SetAside]:
-    """Set a torn tail aside, or raise the reason why LevelDB would not open."""
-    if not isinstance(translated(refusal, path), CorruptionError):
-        raise refusal
-    set_aside = check_logs(path / DATABASE_NAME, path / LOST_NAME, verify_checksums=True)
-    if not set_aside:
-        raise refusal  # it is not a log that is damaged
-    return set_aside
+def _open_database(database: Path, options: DatabaseOptions) -> Database:
+    """Open LevelDB; when it refuses, take back the tables that it has made of logs until then."""
+    before = set(database.glob("*.ldb"))
+    try:
+        return open_database(database, options)
+    except Exception:
+        for table in set(database.glob("*.ldb")) - before:
+            table.unlink()
+        raise

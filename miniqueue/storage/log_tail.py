@@ -110,6 +110,11 @@ def find_manifest_damage(manifest: bytes) -> Damage | None:
     return Damage(walk.batch_offset, next_edit_offset)
 
 
+def begins_soundly(log: bytes, offset: int) -> bool:
+    """Whether the first record of the batch at `offset`, which is whole, has the right checksum."""
+    return _has_good_checksum(log, offset, offset + HEADER.size + _header(log, offset)[1])
+
+
 def content_at(log: bytes, offset: int) -> bytes:
     """Return the content of the whole batch that begins at `offset`."""
     pieces: list[bytes] = []

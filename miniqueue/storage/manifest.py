@@ -17,11 +17,12 @@ from collections.abc import Iterator
 
 from miniqueue.storage.crc32c import masked_crc32c
 from miniqueue.storage.log_tail import BLOCK_BYTES, HEADER
+from miniqueue.storage.varint import varint
 
 _FULL, _FIRST, _LAST = 1, 2, 4
-_LOG_NUMBER, _ADDED = 2, 7
+_LOG_NUMBER, _LAST_SEQUENCE, _ADDED = 2, 4, 7
 #: The fields behind each tag: b for bytes with their length, n for a number.
-_FIELDS = {1: "b", _LOG_NUMBER: "n", 3: "n", 4: "n", 5: "nb", 6: "nn", _ADDED: "nnnbb", 9: "n"}
+_FIELDS = {1: "b", _LOG_NUMBER: "n", 3: "n", _LAST_SEQUENCE: "n", 5: "nb", 6: "nn", _ADDED: "nnnbb", 9: "n"}
 
 
 def named_tables(manifest: bytes) -> set[int]:
@@ -31,7 +32,16 @@ def named_tables(manifest: bytes) -> set[int]:
 
 def needed_log(manifest: bytes) -> int | None:
     """Return the number of the oldest log whose batches are not all in tables, or None when no edit names one."""
-    named = [numbers[0] for tag, numbers in _all_fields(manifest) if tag == _LOG_NUMBER]
+    return _last(manifest, _LOG_NUMBER)
+
+
+def last_sequence(manifest: bytes) -> int | None:
+    """Return the number of the last change when the manifest was last written to, or None when no edit tells."""
+    return _last(manifest, _LAST_SEQUENCE)
+
+
+def _last(manifest: bytes, wanted: int) -> int | None:
+    named = [numbers[0] for tag, numbers in _all_fields(manifest) if tag == wanted]
     return named[-1] if named else None
 
 
@@ -63,24 +73,12 @@ def _fields(edit: bytes) -> Iterator[tuple[int, list[int]]]:
     """Yield each tag with its numbers; texts and keys are left out."""
     offset = 0
     while offset < len(edit):
-        tag, offset = _varint(edit, offset)
+        tag, offset = varint(edit, offset)
         numbers: list[int] = []
         for field in _FIELDS[tag]:
-            number, offset = _varint(edit, offset)
+            number, offset = varint(edit, offset)
             if field == "n":
                 numbers.append(number)
             else:
                 offset += number
         yield tag, numbers
-
-
-def _varint(content: bytes, offset: int) -> tuple[int, int]:
-    """Return the number at `offset` and where it ends."""
-    number = shift = 0
-    while True:
-        byte = content[offset]
-        number |= (byte & 0x7F) << shift
-        offset += 1
-        shift += 7
-        if byte < 0x80:
-            return number, offset

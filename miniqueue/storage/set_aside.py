@@ -1,8 +1,14 @@
 """Check the logs of a LevelDB directory before it is opened, and move torn tails out of the way.
 
-What `log_tail` calls a torn tail was never acknowledged, but it may still be of use to somebody: the whole
-log is copied into `lost/` before it is cut. The copy gets its name when it is complete, and the log is cut
-after that, so a crash in between costs a second copy and nothing else.
+A tail that is torn or unfinished may be dropped when it was never acknowledged. What must be there is known from
+
+    the manifest        names the oldest log that is needed                                       manifest
+    the logs            every log goes on with the change where the one before it ended           log_commits
+    the mark            the last commit that was acknowledged is in a log, or in a table          acknowledged
+
+A torn tail may still be of use to somebody: the whole log is copied into `lost/` before it is cut. The copy gets its
+name when it is complete, and the log is cut after that, so a crash in between costs a second copy and nothing else.
+An unfinished tail is the beginning of one batch; LevelDB drops it by itself.
 
 The manifest, LevelDB's log of which tables there are, can be torn too, when the power is cut while a table is being
 added. Its tail may be cut only while the log is there that the rest of it needs: then all that was in the table is
@@ -12,69 +18,147 @@ in that log. Otherwise the edit had been durable, the log was removed after it, 
 import os
 import shutil
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from miniqueue.errors import CorruptionError
-from miniqueue.storage.directory_sync import sync_path
-from miniqueue.storage.log_tail import Damage, find_damage, find_manifest_damage
-from miniqueue.storage.manifest import needed_log
+from miniqueue.storage.acknowledged import Acknowledged
+from miniqueue.storage.directory_sync import log_number, sync_path
+from miniqueue.storage.log_commits import Changes, changes_of, last_commit_of
+from miniqueue.storage.log_tail import Damage, find_manifest_damage, survey
+from miniqueue.storage.manifest import last_sequence, needed_log
 
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """A torn tail that was cut off.
+    """A tail that does not count.
 
     Attributes:
-      file: the log that was cut.
-      offset: where, in bytes.
-      size_bytes: how much was cut off.
-      copy: the log as it was before.
+      file: the log that has it.
+      offset: where it begins, in bytes.
+      size_bytes: how long it is.
+      copy: the log as it was before it was cut; None when it was left to LevelDB: the tail was unfinished.
     """
 
     file: Path
     offset: int
     size_bytes: int
-    copy: Path
+    copy: Path | None
 
 
-def check_logs(database: Path, lost: Path, *, verify_checksums: bool) -> list[SetAside]:
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """What was found in a log, without its content."""
+
+    path: Path
+    size_bytes: int
+    end_offset: int
+    damage: Damage | None
+    changes: Changes | None
+    last_commit: int | None
+
+
+def check_logs(
+    database: Path, lost: Path, *, verify_checksums: bool, acknowledged: Acknowledged | None = None
+) -> list[SetAside]:
     """Set aside the torn tail of the newest log, if it has one, and that of the manifest.
 
     Args:
       database: LevelDB's directory.
       lost: where copies go; made when needed.
-      verify_checksums: see `log_tail.find_damage`; the manifest is looked at only then.
+      verify_checksums: see `log_tail.survey`; the manifest is looked at only then.
+      acknowledged: the last commit that is known to have been acknowledged.
 
     Raises:
-      CorruptionError: a log is damaged in front of whole batches, or there is none; or the manifest is damaged
-        otherwise than by a torn tail. What is damaged was not changed.
+      CorruptionError: a log is missing, damaged in front of whole batches, or ends in front of what was acknowledged;
+        or the manifest is damaged otherwise than by a torn tail. What is damaged was not changed.
     """
-    set_aside = _check_batches(database, lost, verify_checksums=verify_checksums)
+    manifest = _manifest(database).read_bytes() if _manifest(database).is_file() else b""
+    needed = needed_log(manifest)
+    logs = [_surveyed(path, verify_checksums) for path in _needed_logs(database, needed or 0)]
+    _refuse_holes(logs, last_sequence(manifest))
+    newest = logs[-1]
+    if newest.damage is not None and newest.damage.next_batch_offset is not None:
+        raise CorruptionError(_in_front_of_sound_data(newest, newest.damage.next_batch_offset))
+    if acknowledged is not None and needed is not None and needed <= acknowledged.log:
+        _refuse_loss(logs, acknowledged.commit)
+    set_aside = _tail(newest, lost)
     return set_aside + _check_manifest(database, lost) if verify_checksums else set_aside
 
 
-def _check_batches(database: Path, lost: Path, *, verify_checksums: bool) -> list[SetAside]:
-    logs = sorted(database.glob("*.log"), key=lambda path: (len(path.name), path.name))  # as numbers
+def _manifest(database: Path) -> Path:
+    return database / os.fsdecode((database / "CURRENT").read_bytes().rstrip(b"\n"))
+
+
+def _needed_logs(database: Path, needed: int) -> list[Path]:
+    """Return the logs to replay, oldest first; empty ones at the end have been made and not used yet."""
+    logs = sorted((path for path in database.glob("*.log") if log_number(path) >= needed), key=log_number)
+    if needed and (not logs or log_number(logs[0]) != needed):
+        _refuse_damaged_manifest(database)
+        raise CorruptionError(f"{database / f'{needed:06d}.log'} is missing")
     if not logs:
         raise CorruptionError(f"{database}: there is no log file")
-    for log in logs:
-        damage = find_damage(log.read_bytes(), verify_checksums=verify_checksums)
-        if damage is not None:
-            _refuse_corruption(log, damage, is_newest=log == logs[-1])
-            return [_set_aside(log, damage.offset, lost)]
-    return []
+    while len(logs) > 1 and not logs[-1].stat().st_size:
+        logs.pop()
+    return logs
 
 
-def _refuse_corruption(log: Path, damage: Damage, *, is_newest: bool) -> None:
-    if is_newest and damage.next_batch_offset is None:
+def _surveyed(path: Path, verify_checksums: bool) -> _Log:
+    log = path.read_bytes()
+    found = survey(log, verify_checksums=verify_checksums)
+    return _Log(path, len(log), found.end_offset, found.damage, changes_of(log, found), last_commit_of(log, found))
+
+
+def _refuse_holes(logs: list[_Log], last_sequence: int | None) -> None:
+    """Refuse logs of which one does not go on where the one before it ended, or the first where the manifest did."""
+    for older in logs[:-1]:
+        if older.end_offset < older.size_bytes:
+            raise CorruptionError(_in_front_of_sound_data(older, older.size_bytes))
+    used = [(log.path, log.changes) for log in logs if log.changes is not None]
+    if used and last_sequence is not None and used[0][1].first > last_sequence + 1:
+        raise _hole(*used[0], last_sequence + 1)  # less is usual: the manifest was written to later
+    for (_, older_changes), (path, changes) in pairwise(used):
+        if changes.first != older_changes.next:
+            raise _hole(path, changes, older_changes.next)
+
+
+def _hole(log: Path, changes: Changes, expected: int) -> CorruptionError:
+    return CorruptionError(f"{log}: begins at offset 0 with change {changes.first}; change {expected} is missing")
+
+
+def _in_front_of_sound_data(log: _Log, end: int) -> str:
+    return f"{log.path}: damaged at offset {log.end_offset}, {end - log.end_offset} bytes, in front of sound data"
+
+
+def _refuse_loss(logs: list[_Log], commit: int) -> None:
+    """Refuse logs without a commit that was acknowledged; more than that may be there."""
+    found = max((log.last_commit for log in logs if log.last_commit is not None), default=None)
+    if found is not None and found >= commit:
         return
-    end = damage.next_batch_offset or log.stat().st_size
-    damaged_bytes = end - damage.offset
-    raise CorruptionError(f"{log}: damaged at offset {damage.offset}, {damaged_bytes} bytes, in front of sound data")
+    newest = logs[-1]
+    held = "no commit" if found is None else f"commit {found} as the last"
+    raise CorruptionError(
+        f"{newest.path}: ends or is damaged at offset {newest.end_offset} with {held}; commit {commit} was acknowledged"
+    )
+
+
+def _tail(newest: _Log, lost: Path) -> list[SetAside]:
+    if newest.damage is not None:
+        return [_set_aside(newest.path, newest.damage.offset, lost)]
+    unfinished_bytes = newest.size_bytes - newest.end_offset
+    return [SetAside(newest.path, newest.end_offset, unfinished_bytes, None)] if unfinished_bytes else []
+
+
+def _refuse_damaged_manifest(database: Path) -> None:
+    """Name damage of the manifest as the reason why a log is not there."""
+    manifest = _manifest(database)
+    damage = find_manifest_damage(manifest.read_bytes())
+    if damage is not None:
+        raise CorruptionError(f"{manifest}: damaged at offset {damage.offset}")
 
 
 def _check_manifest(database: Path, lost: Path) -> list[SetAside]:
-    manifest = database / os.fsdecode((database / "CURRENT").read_bytes().rstrip(b"\n"))
+    manifest = _manifest(database)
     if not manifest.is_file():
         return []  # LevelDB says so better
     content = manifest.read_bytes()

@@ -22,10 +22,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from miniqueue.errors import CorruptionError, NotAStoreError
-from miniqueue.storage.database import Database, DatabaseOptions, open_database, pairs_between, translated
+from miniqueue.storage.acknowledged import read_acknowledged
+from miniqueue.storage.database import Database, DatabaseOptions, pairs_between, translated
+from miniqueue.storage.leveldb_start import open_checked
 from miniqueue.storage.manifest import named_tables
-from miniqueue.storage.set_aside import SetAside, check_logs
-from miniqueue.storage.store_directory import DATABASE_NAME, LOST_NAME, UNFINISHED_DATABASE_NAME
+from miniqueue.storage.set_aside import SetAside
+from miniqueue.storage.store_directory import DATABASE_NAME, UNFINISHED_DATABASE_NAME
 from miniqueue.storage.store_lock import LOCK_FILE_NAME, StoreLock
 from miniqueue.storage.store_marker import MARKER_FILE_NAME, UNFINISHED_MARKER_NAME, check_marker
 
@@ -40,12 +42,14 @@ class StoreView:
     Attributes:
       directory: of the store.
       set_aside: the torn tail that a start would cut off the log, if any; there is no copy of it yet.
+      doubt: why it cannot be known whether all that was acknowledged is there, if so.
     """
 
     directory: Path
     set_aside: tuple[SetAside, ...]
     _view: Path
     _database: Database | None  # None: the creation of the store was broken off, it has never had a message
+    doubt: str | None = None
 
     def pairs(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield every key with its value, in key order, from verified blocks.
@@ -110,9 +114,10 @@ def _open(directory: Path, view: Path) -> StoreView:
             return StoreView(directory, (), view, None)
         check_marker(directory)
         _fill(view / DATABASE_NAME, directory)
-        database, set_aside = _open_checked(view)
+        last, doubt = read_acknowledged(directory)
+        database, set_aside = open_checked(view, DatabaseOptions(), last)
     torn = (replace(tail, file=directory / DATABASE_NAME / tail.file.name) for tail in set_aside)
-    return StoreView(directory, tuple(torn), view, database)
+    return StoreView(directory, tuple(torn), view, database, doubt)
 
 
 def _fill(copy: Path, directory: Path) -> None:
@@ -136,20 +141,6 @@ def _link_tables(copy: Path, database: Path, numbers: set[int]) -> None:
         for table in (database / f"{number:06d}.ldb", database / f"{number:06d}.sst"):
             if table.exists():
                 (copy / table.name).symlink_to(table)
-
-
-def _open_checked(view: Path) -> tuple[Database, list[SetAside]]:
-    database, lost = view / DATABASE_NAME, view / LOST_NAME
-    set_aside = check_logs(database, lost, verify_checksums=False)
-    try:
-        return open_database(database, DatabaseOptions()), set_aside
-    except Exception as refusal:
-        if not isinstance(translated(refusal, view), CorruptionError):
-            raise
-        explained = check_logs(database, lost, verify_checksums=True)
-        if not explained:
-            raise
-        return open_database(database, DatabaseOptions()), set_aside + explained
 
 
 @contextmanager

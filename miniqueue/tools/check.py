@@ -48,14 +48,14 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     assert isinstance(given, arguments.Arguments)
     if given.words:
         raise ConfigError([f"check takes no {given.words[0]!r}; the store is what -db names"])
-    audit, torn = audited(given.config.db)
-    for line in report(audit, torn):
+    audit, torn, doubt = audited(given.config.db)
+    for line in report(audit, torn, doubt):
         print(line)
     return UNSOUND if audit.problems.count else SOUND
 
 
-def audited(directory: Path) -> tuple[Audit, tuple[SetAside, ...]]:
-    """Walk through a store; return what was found, and the torn tail that a start would set aside.
+def audited(directory: Path) -> tuple[Audit, tuple[SetAside, ...], str | None]:
+    """Walk through a store; return what was found, the tail that a start would drop, and what it could not check.
 
     Raises:
       StoreInUseError, NotAStoreError, FormatVersionError, StorageError: it could not be walked through; damage is
@@ -63,27 +63,30 @@ def audited(directory: Path) -> tuple[Audit, tuple[SetAside, ...]]:
     """
     audit = Audit()
     torn: tuple[SetAside, ...] = ()
+    doubt: str | None = None
     try:
         with viewed(directory) as view:
-            torn = view.set_aside
+            torn, doubt = view.set_aside, view.doubt
             for key, value in view.pairs():
                 audit.take(key, value)
     except CorruptionError as exc:
         audit.problems.add(f"{exc}; what comes behind it was not checked")
     else:
         audit.finish()
-    return audit, torn
+    return audit, torn, doubt
 
 
-def report(audit: Audit, torn: Sequence[SetAside]) -> Iterator[str]:
+def report(audit: Audit, torn: Sequence[SetAside], doubt: str | None = None) -> Iterator[str]:
     """Yield the report, line by line."""
     for topic in audit.topics.values():
         yield _topic_line(topic)
     for tail in torn:
         yield (
             f"note: {tail.file}: the last {tail.size_bytes} bytes, from offset {tail.offset} on, were torn in a "
-            "crash; they were never acknowledged, and a start sets them aside"
+            "crash; they were never acknowledged, and a start drops them"
         )
+    if doubt is not None:
+        yield f"note: {doubt}"
     problems = audit.problems
     for problem in problems.kept:
         yield f"problem: {problem}"

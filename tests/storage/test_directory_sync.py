@@ -52,13 +52,25 @@ def test_new_file_makes_it_sync_the_logs_and_then_the_directory(tmp_path, fsync)
     sync = DirectorySync(tmp_path, fsync=fsync, now_ns=long_after)
     sync.sync_if_changed()
     fsync.synced.clear()
-    (tmp_path / "000007.log").touch()
+    (tmp_path / "000007.log").write_bytes(b"a batch")
     (tmp_path / "000005.ldb").touch()
     os.utime(tmp_path, ns=(1, 1))  # a time of its own, however coarse the clock of the file system
     sync.sync_if_changed()
     sync.sync_if_changed()
+    assert sync.used_log == 7
     assert fsync.synced == [tmp_path / "000007.log", tmp_path]
     sync.close()
+
+
+def test_empty_log_is_looked_at_again_because_the_next_batch_may_go_to_it(tmp_path, fsync):
+    sync = DirectorySync(tmp_path, fsync=fsync, now_ns=long_after)
+    (tmp_path / "000005.log").write_bytes(b"a batch")
+    (tmp_path / "000007.log").touch()
+    sync.sync_if_changed()
+    assert sync.used_log == 5
+    (tmp_path / "000007.log").write_bytes(b"a batch")
+    sync.sync_if_changed()
+    assert sync.used_log == 7
 
 
 def test_change_in_the_tick_of_the_last_look_is_not_missed(tmp_path, fsync):

@@ -91,7 +91,7 @@ def test_store_is_made_in_an_empty_or_missing_directory(tmp_path, is_there):
         path.mkdir(parents=True)
     assert open_and_close(path) == ([], ())
     assert (path / "miniqueue.format").read_text() == "miniqueue store, format 1\n"
-    assert sorted(os.listdir(path)) == ["db", "miniqueue.format", "miniqueue.lock"]
+    assert sorted(os.listdir(path)) == ["db", "miniqueue.acknowledged", "miniqueue.format", "miniqueue.lock"]
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "db/CURRENT", "CURRENT", "db.unfinished/CURRENT"])
@@ -205,7 +205,7 @@ def test_making_a_store_starts_again_after_a_crash(tmp_path, leave_behind):
     (tmp_path / "miniqueue.lock").touch()
     leave_behind(tmp_path)
     assert open_and_close(tmp_path) == ([], ())
-    assert sorted(os.listdir(tmp_path)) == ["db", "miniqueue.format", "miniqueue.lock"]
+    assert sorted(os.listdir(tmp_path)) == ["db", "miniqueue.acknowledged", "miniqueue.format", "miniqueue.lock"]
 
 
 def test_failed_opening_leaves_the_directory_free(tmp_path):

@@ -67,12 +67,15 @@ def test_torn_tail_of_a_log_that_is_not_the_newest_is_refused(tmp_path):
         open_and_close(tmp_path)
 
 
-def test_short_tail_is_accepted_without_a_word(tmp_path):
+def test_short_tail_is_left_to_leveldb_and_reported(tmp_path):
     log = fill(tmp_path)
     os.truncate(log, log.stat().st_size - 100)
-    pairs, set_aside = open_and_close(tmp_path)
+    size_bytes = log.stat().st_size
+    pairs, ((unfinished),) = open_and_close(tmp_path)
     assert [key for key, _ in pairs] == keys_up_to(BATCH_COUNT - 1)
-    assert set_aside == ()
+    assert unfinished.offset + unfinished.size_bytes == size_bytes
+    assert unfinished.copy is None
+    assert not (tmp_path / "lost").exists()
 
 
 @settings(max_examples=40, deadline=None)

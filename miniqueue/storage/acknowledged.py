@@ -1,0 +1,110 @@
+"""The last commit that was acknowledged, kept beside the database: what the next start must find again.
+
+    miniqueue.acknowledged    = slot slot                       written by turns, so that one of them is always whole
+    slot                      = commit:8 log:8 crc:4            little-endian; crc: CRC-32 (zlib); all zero: none yet
+
+`commit` is the number of the commit and `log` that of LevelDB's log which it went to: when LevelDB's manifest needs
+only later logs, the commit is in a table. Without this file a log that lost its end is just a shorter log.
+
+A slot is written behind every synced commit, before anybody is told of it, and is not synced itself. After a crash of
+the process it is exact. A power cut may leave an older one, half a minute old on Linux. So the file names a commit
+that has been on the disk, at times not the last one.
+"""
+
+import os
+import struct
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
+
+from miniqueue.storage.directory_sync import sync_path
+
+ACKNOWLEDGED_FILE_NAME = "miniqueue.acknowledged"
+
+_SLOT = struct.Struct("<QQ")
+_CRC = struct.Struct("<I")
+_SLOT_BYTES = _SLOT.size + _CRC.size
+_EMPTY = bytes(_SLOT_BYTES)
+
+
+class Acknowledged(NamedTuple):
+    """A commit, and the number of the log that it was written to; an earlier one is of less use, but does no harm."""
+
+    commit: int
+    log: int
+
+
+class Reading(NamedTuple):
+    """What the file says, and why it cannot be relied upon, if so."""
+
+    last: Acknowledged | None
+    doubt: str | None = None
+
+
+def read_acknowledged(directory: Path) -> Reading:
+    """Return the last commit that was acknowledged, as far as it is known."""
+    path = directory / ACKNOWLEDGED_FILE_NAME
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return Reading(None, f"{path} is missing: whether the log has lost its end is not known")
+    slots = [content[:_SLOT_BYTES], content[_SLOT_BYTES:]]
+    found = [slot for slot in map(_parsed, slots) if slot is not None]
+    is_damaged = any(map(_is_damaged, slots))
+    doubt = f"{path} is damaged: whether the log has lost its end is not known for certain" if is_damaged else None
+    return Reading(max(found, default=None), doubt)
+
+
+class AcknowledgedFile:
+    """The file of a store that is open; written by one thread."""
+
+    def __init__(self, directory: Path) -> None:
+        """Open it, or make it; raises OSError."""
+        path = directory / ACKNOWLEDGED_FILE_NAME
+        last = read_acknowledged(directory).last
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._begin(path, last)
+        except BaseException:
+            self.close()
+            raise
+
+    def advance(self, last: Acknowledged) -> None:
+        """Note that a commit is on the disk; raises OSError."""
+        os.pwrite(self._descriptor, _formatted(last), self._turn * _SLOT_BYTES)
+        self._turn ^= 1
+
+    def close(self) -> None:
+        """Close the file; safe to call twice."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def _begin(self, path: Path, last: Acknowledged | None) -> None:
+        """Give both slots their place on the disk, so that writing one takes no space; write over the older one."""
+        content = os.pread(self._descriptor, 3 * _SLOT_BYTES, 0)
+        slots = [content[:_SLOT_BYTES], content[_SLOT_BYTES:]]
+        if any(map(_is_damaged, slots)):
+            slots = [_EMPTY if last is None else _formatted(last)] * 2
+            os.pwrite(self._descriptor, b"".join(slots), 0)
+            os.ftruncate(self._descriptor, 2 * _SLOT_BYTES)
+            os.fsync(self._descriptor)
+            sync_path(path.parent)
+        self._turn = 1 if last is not None and _parsed(slots[0]) == last else 0
+
+
+def _formatted(last: Acknowledged) -> bytes:
+    slot = _SLOT.pack(*last)
+    return slot + _CRC.pack(crc32(slot))
+
+
+def _parsed(slot: bytes) -> Acknowledged | None:
+    if slot == _EMPTY or _is_damaged(slot):
+        return None
+    return Acknowledged(*_SLOT.unpack_from(slot))
+
+
+def _is_damaged(slot: bytes) -> bool:
+    if slot == _EMPTY:
+        return False
+    return len(slot) != _SLOT_BYTES or crc32(slot[: _SLOT.size]) != _CRC.unpack_from(slot, _SLOT.size)[0]
