@@ -31,6 +31,8 @@ ROOT = Path(__file__).parents[2]
 LAUNCHER = (sys.executable, "-m", "tests.durability.launcher")
 #: A tick of the broker, for messages with a delay.
 PERIOD = "20ms"
+#: A run takes a few seconds; one that takes this long will not end.
+STUCK_SECONDS = 120
 #: The history of this many crashes is in one file.
 CRASHES_PER_PAGE = 20
 #: How often a loop is begun that is to find something.
@@ -163,17 +165,23 @@ class CrashLoop:
     async def _work_until_dead(self, broker: BrokerProcess, number: int) -> None:
         if (ports := self._ports(broker)) is None:
             return
-        topics = TOPICS if number % CRASHES_BETWEEN_DRAINS == 0 else TOPICS[1:]
         try:
-            for topic in topics:
-                await drain(ports, self._recorder, topic)
-            load_seconds = self._random.uniform(0.1, 1.9) * self._load_seconds
-            asyncio.get_running_loop().call_later(load_seconds, broker.process.kill)
-            await run_clients(ports, self._recorder, self._random)
+            async with asyncio.timeout(STUCK_SECONDS):
+                await self._drain_most(ports, number)
+                load_seconds = self._random.uniform(0.1, 1.9) * self._load_seconds
+                asyncio.get_running_loop().call_later(load_seconds, broker.process.kill)
+                await run_clients(ports, self._recorder, self._random)
         except ConnectionError:
             return  # it has died
         except AssertionError as fault:
             self._problems.append(f"a client was told: {fault}")
+        except TimeoutError:
+            self._problems.append(f"nothing more has happened for {STUCK_SECONDS} s:\n{broker.output}")
+
+    async def _drain_most(self, ports: Ports, number: int) -> None:
+        for topic in TOPICS:
+            if topic != LONG_LIVED or number % CRASHES_BETWEEN_DRAINS == 0:
+                await drain(ports, self._recorder, topic)
 
     def _cut_at(self) -> int:
         """Choose the call at which the power is cut: often while it starts, else at any time under load."""
