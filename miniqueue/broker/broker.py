@@ -76,6 +76,7 @@ class Broker:
         self._topics: dict[bytes, Topic] = {}
         self._journal = Journal(open_store, clock, self._topics, readable=self._readable, reopened=self._install)
         self._committer = self._journal.committer
+        self._admission = self._journal.admission
         self._cache = Budget(CACHE_BYTES)
         self._loader = Loader(self._journal, spawn=self._spawn, loaded=self._readable)
         self._purger = Purger(self._journal, spawn=self._spawn)
@@ -117,7 +118,7 @@ class Broker:
     @property
     def refusal(self) -> type[UnavailableError] | None:
         """Why messages are refused now, or None."""
-        return self._journal.refusal
+        return self._admission.refusal
 
     @property
     def failed(self) -> "asyncio.Future[MiniqueueError]":
@@ -142,7 +143,7 @@ class Broker:
           InvalidTopicError, PayloadTooLargeError: nothing was added.
           FullError, ReadOnlyError, DrainingError: nothing can be added now.
         """
-        self._journal.check()
+        self._admission.check()
         if (size_bytes := max(map(len, payloads))) > self.max_message_bytes:
             raise PayloadTooLargeError(size_bytes, self.max_message_bytes)
         topic = self._topics.get(name)
@@ -216,7 +217,7 @@ class Broker:
           InvalidTopicError: nothing can have this name.
           UnavailableError, the coroutine too: the store failed or the broker is stopping.
         """
-        self._journal.check_change()
+        self._admission.check_change()
         topic = self._topics.get(check_topic(name)) or Topic(name)
         if (topic_id := topic.id) is not None:
             self._journal.change({keys.topic(name): None, keys.purge(topic_id): b""})

@@ -7,13 +7,7 @@ own changes ────────┼─▶ gather ─▶ Store.write ─▶ c
 
 Only damage ends it: a store that is damaged, or lacks what was acknowledged, at every one of `DAMAGE_LIMIT` attempts
 to reopen it. Any other fault, such as a full disk, may pass, and it is tried again for as long as it takes.
-
-What may be changed:          publishes        settles, deletions
-    all is well               yes              yes
-    the disk is full          FullError        yes
-    the store is reopened     ReadOnlyError    no: nobody holds anything
-      on a full disk          FullError        no
-    stopping                  DrainingError    no
+What is refused meanwhile, `admission` says.
 """
 
 import asyncio
@@ -23,21 +17,17 @@ from itertools import chain, repeat
 import structlog
 
 from miniqueue.broker import batching, opening
+from miniqueue.broker.admission import Admission
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.commit import Commit, Committer
 from miniqueue.broker.topic import Topic
 from miniqueue.errors import (
     CorruptionError,
-    DrainingError,
     FormatVersionError,
-    FullError,
     MiniqueueError,
-    NoSpaceError,
     NotAStoreError,
     OutcomeUnknownError,
-    ReadOnlyError,
     StorageError,
-    UnavailableError,
 )
 from miniqueue.storage import keys, records
 from miniqueue.storage.port import Batch, Store
@@ -74,9 +64,7 @@ class Journal:
         reopen_delays_seconds: Sequence[float] = REOPEN_DELAYS_SECONDS,
     ) -> None:
         self.store: Store
-        self.refusal: type[UnavailableError] | None = None
-        self.is_full = False
-        self.is_open = True
+        self.admission = Admission()
         self.failed: asyncio.Future[MiniqueueError] = asyncio.get_running_loop().create_future()
         self.committer = Committer(self._write)
         self._open_store = open_store
@@ -104,35 +92,10 @@ class Journal:
 
     async def drain(self) -> None:
         """Refuse everything new, and make durable what there is."""
-        if self._may_change:
-            self.refusal = DrainingError
+        if self.admission.may_change:
+            self.admission.drain()
             self._is_sync_due = True
             await self.committer.flush()
-
-    def check(self) -> None:
-        """Raise why nothing can be published now, if so."""
-        if self.refusal is not None:
-            raise self.refusal
-
-    def check_change(self) -> None:
-        """Raise why nothing can be changed now, not even what takes no space, if so."""
-        if not self._may_change:
-            assert self.refusal is not None
-            raise self.refusal
-
-    @property
-    def _may_change(self) -> bool:
-        return self.is_open and self.refusal in (None, FullError)
-
-    def set_full(self, is_full: bool) -> None:
-        """Refuse publishes while the disk is full, or take them again."""
-        if is_full and not self.is_full:
-            log.error("the disk is full; messages are refused, settling and reading go on")
-        elif self.is_full and not is_full:
-            log.warning("the disk has room again; messages are taken")
-        self.is_full = is_full
-        if self._may_change:
-            self.refusal = FullError if is_full else None
 
     def touch(self, topic: Topic) -> None:
         """Note that the next commit has something to write for `topic`."""
@@ -144,7 +107,7 @@ class Journal:
 
     async def commit(self, batch: Batch) -> None:
         """Commit `batch`, with whatever else there is; raises UnavailableError."""
-        self.check_change()
+        self.admission.check_change()
         self.change(batch)
         await self.committer.flush()
 
@@ -195,22 +158,13 @@ class Journal:
 
     async def _recover(self, commit: Commit, fault: StorageError) -> None:
         log.error("the store failed; messages are refused until it has been reopened", error=str(fault))
-        self._shut(fault)
+        refusal = self.admission.shut(fault)
         never_written, self.committer.open = self.committer.open, Commit()
         self._forget()
         commit.finish(OutcomeUnknownError())
-        assert self.refusal is not None
-        never_written.finish(self.refusal())
+        never_written.finish(refusal())
         if not await self._reopen_at_last():
             self.fail(fault)
-
-    def _shut(self, fault: MiniqueueError) -> None:
-        """Refuse everything, for the reason that `fault` gives."""
-        self.is_open = False
-        if isinstance(fault, NoSpaceError):
-            self.set_full(True)
-        if self.refusal is not DrainingError:
-            self.refusal = FullError if isinstance(fault, NoSpaceError) else ReadOnlyError
 
     async def _reopen_at_last(self) -> bool:
         """Reopen the store, however long it takes; return False when it is damaged."""
@@ -224,7 +178,7 @@ class Journal:
                     log.error("the store cannot be reopened; it is tried again", error=str(exc))
                 said = str(exc)
                 damage_count += isinstance(exc, _DAMAGE)
-                self._shut(exc)
+                self.admission.shut(exc)
             else:
                 return True
             if damage_count == DAMAGE_LIMIT:
@@ -246,8 +200,6 @@ class Journal:
     async def _reopen(self) -> None:
         await self.store.close()
         content = await self.open()
-        self.is_open = True
-        if self.refusal is not DrainingError:
-            self.refusal = FullError if self.is_full else None
+        self.admission.open()
         log.warning("the store was reopened; all that was acknowledged is there")
         self._reopened(content)

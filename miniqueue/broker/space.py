@@ -1,6 +1,6 @@
 """Looks at the disk now and then, and has publishes refused while it is full.
 
-What is enough, the store decides (`Store.room`); what is refused meanwhile, the journal does.
+What is enough, the store decides (`Store.room`); what is refused meanwhile, `admission` does.
 """
 
 import asyncio
@@ -36,17 +36,18 @@ class SpaceWatch:
 
     async def look(self) -> None:
         """Look once. What is seen of a store that fails meanwhile counts for nothing."""
-        if not self._journal.is_open:
+        store, admission = self._journal.store, self._journal.admission
+        was_full = admission.is_full
+        if not admission.is_open:
             return
-        store, was_full = self._journal.store, self._journal.is_full
         try:
             room = await store.room(is_full=was_full)
         except MiniqueueError as exc:
             self._say(str(exc))
             return
-        if (store, was_full) == (self._journal.store, self._journal.is_full):
+        if (store, was_full) == (self._journal.store, admission.is_full):
             self.free_bytes = room.free_bytes
-            self._journal.set_full(not room.is_enough)
+            admission.set_full(not room.is_enough, room.free_bytes)
 
     def _say(self, error: str) -> None:
         if error != self._said:
