@@ -2,8 +2,8 @@
 
 TLS says goodbye and waits for the answer, and so does a stop of the whole server: one client that keeps a connection
 and does not read it held the process for half a minute after SIGTERM. And a connection that the client closes while it
-is idle stayed in memory until the end of its keep-alive, 75 s later, with three tasks. Like `h2guard`, which checks the version, this
-replaces a name in a module of Hypercorn. Knows neither HTTP nor the applications.
+is idle stayed in memory until the end of its keep-alive, 75 s later, with three tasks. Like `h2guard`, which checks the
+version, this replaces a name in a module of Hypercorn. Knows neither HTTP nor the applications.
 """
 
 import asyncio
