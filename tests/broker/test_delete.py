@@ -48,12 +48,28 @@ def test_the_purge_leaves_no_key_and_gives_the_space_back():
     async def body(world):
         await fill(world, b"t")
         await fill(world, b"tt")
+        await world.publish(b"t", bytes(purger.MIN_PURGED_BYTES))
         other = keys_of(world, 2)
         await world.broker.delete_topic(b"t")
         await settle_down()
         assert keys_of(world, 1) == []
         assert keys_of(world, 2) == other
         assert world.store.reclaimed == keys.of_topic(1)
+
+    run(body)
+
+
+def test_small_topics_that_come_and_go_leave_no_work_behind():
+    """Compacting takes longer than making and deleting a topic does."""
+
+    async def body(world):
+        before = len(asyncio.all_tasks())
+        for _ in range(10):
+            await fill(world, b"t")
+            await world.broker.delete_topic(b"t")
+        await settle_down()
+        assert world.store.reclaimed == []
+        assert len(asyncio.all_tasks()) == before
 
     run(body)
 
