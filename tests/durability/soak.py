@@ -19,6 +19,8 @@ from typing import NamedTuple
 from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust
 from tests.durability.crash_loop import CrashLoop, Cutting, Result, find
 from tests.durability.disk_sweep import SWEPT, Sweeper
+from tests.durability.load_soak import soak
+from tests.durability.pause import stop_and_go_on
 from tests.durability.powercut import build_library
 from tests.durability.sweep import record_run, sweep
 from tests.durability.unsynced import Mode
@@ -26,6 +28,10 @@ from tests.durability.unsynced import Mode
 CRASHES = 1000
 #: With so many cuts the control must have lost something; it is found with the first or the second.
 CONTROL_CUTS = 30
+#: A round of the mixed load; a thousand of them are an hour.
+LOAD_ROUND_SECONDS = 3.6
+PAUSES = 10
+PAUSE_SECONDS = 30.0
 
 
 class Outcome(NamedTuple):
@@ -86,7 +92,24 @@ def _fail(moment: str, call: str) -> Loop:
     return loop
 
 
+def _load(directory: Path, count: int, seed: int) -> Outcome:
+    """Run a mixed load on one broker; nothing of it may grow."""
+    soaked = soak(directory, make_trust(directory), count * LOAD_ROUND_SECONDS, seed)
+    return Outcome(f"{soaked.line()}; seed={seed}", not soaked.findings, "\n".join(soaked.findings))
+
+
+def _pause(directory: Path, count: int, seed: int) -> Outcome:
+    """Stop the process again and again, for half a minute each."""
+    trust, pauses = make_trust(directory), min(count, PAUSES)
+    for number in range(pauses):
+        (place := directory / f"pause-{number}").mkdir()
+        line = stop_and_go_on(place, trust, PAUSE_SECONDS)
+    return Outcome(f"{line}; pauses={pauses}", True, "")
+
+
 LOOPS: dict[str, Loop] = {
+    "load": _load,
+    "pause": _pause,
     "kill": _kill,
     **{mode.value: _cut(mode) for mode in Mode},
     "sweep": _sweep,
