@@ -13,13 +13,13 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 
 def test_a_mixed_load_leaves_nothing_behind(tmp_path, trust):
     """Memory is still warming up in so short a time, which is why only `make soak` judges it."""
-    soaked = soak(tmp_path, trust, seconds=10, seed=1)
+    soaked = soak(tmp_path, trust, seconds=8, seed=1)
     print(soaked.line())
     assert [found for found in soaked.findings if not found.startswith("rss_bytes")] == []
     assert min(soaked.counts[kind] for kind in ("published", "acknowledged", "deleted", "rude")) > 0
 
 
 def test_planted_leaks_are_found(tmp_path, trust):
-    soaked = soak(tmp_path, trust, seconds=6, seed=1, command=(sys.executable, str(Path(leaky.__file__))))
+    soaked = soak(tmp_path, trust, seconds=4, seed=1, command=(sys.executable, str(Path(leaky.__file__))))
     print(soaked.line(), *soaked.findings, sep="\n")
     assert {found.split()[0] for found in soaked.findings} >= {"rss_bytes", "tasks", "descriptors", "files"}
