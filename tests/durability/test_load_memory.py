@@ -14,7 +14,7 @@ MIB = 1 << 20
 TOPICS = 2000
 LARGE = 200
 PUBLISHERS = 8
-#: It was 410 MiB, and 430 with three times the backlog: LevelDB takes half of it, stalled consumers a quarter.
+#: It was 410 MiB on two cores, and 430 with three times the backlog.
 MAX_RSS_BYTES = 640 * MIB
 
 
