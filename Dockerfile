@@ -1,9 +1,9 @@
 # miniqueue in a container:
 #
-#     docker run -p 127.0.0.1:8080:8080 -p 127.0.0.1:6379:6379 -v miniqueue:/var/lib/miniqueue miniqueue -human
+#     docker run -p 127.0.0.1:8080:8080 -p 127.0.0.1:6379:6379 -v miniqueue:/var/lib/miniqueue miniqueue -insecure
 #
-# What follows the name of the image are flags. Messages and certificates are in the volume. Without the addresses
-# `-p` would let everybody in who reaches the machine: there are no users yet.
+# What follows the name of the image are flags. Messages and certificates are in the volume. Inside, all interfaces
+# are listened on, and without users that is refused unless `-insecure` says that `-p` keeps strangers out.
 
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /src

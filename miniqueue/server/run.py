@@ -8,6 +8,7 @@ Sockets are bound before the store is opened, so a port in use is found out befo
 
 import asyncio
 import gc
+import os
 import signal
 import sys
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ from miniqueue.errors import InternalError, MiniqueueError, StoreFailedError
 from miniqueue.server import descriptors, logs
 from miniqueue.server.accepting import AcceptingLoop
 from miniqueue.server.config import Config
+from miniqueue.server.exposure import check_exposure
 from miniqueue.server.http import HttpApp
 from miniqueue.server.listening import ServeHttps, listen, serve_https, serve_plain
 from miniqueue.server.monitor import MonitorApp
@@ -38,6 +40,8 @@ from miniqueue.storage.sync_mode import SyncMode
 log = structlog.get_logger()
 
 LOOPBACK = "127.0.0.1"
+#: Files are made with mode 0600 and directories with 0700, also those that LevelDB makes.
+PRIVATE_UMASK = 0o077
 #: How long a thread that works in Python keeps the others waiting. The store's threads must get their turn soon: beside
 #: a loop busy with callbacks of 0.1 ms a commit took 0.36 ms, at an interval of 0.1 ms it took seconds (`worker`).
 SWITCH_INTERVAL_SECONDS = 0.00002
@@ -52,12 +56,15 @@ def run(config: Config) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
-      CertificateError, ListenError, StorageError: it could not start.
+      ConfigError, ListenError, StorageError: it could not start.
       StoreFailedError: the store failed and could not be reopened.
       InternalError: a listener ended although nobody had asked it to.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     logs.configure(config.level, config.human)
+    os.umask(PRIVATE_UMASK)
+    if warning := check_exposure(config):
+        log.warning("insecure", problem=warning)
     certificates = ensure_certificates(
         config.cert, config.key, may_create=config.has_default_certificate, now=datetime.now(UTC)
     )

@@ -83,6 +83,14 @@ SETTINGS = (
         "time between checks for delayed messages that are due",
     ),
     Setting("host", "host", "127.0.0.1", parse_host, "address", "where the HTTP and RESP ports listen"),
+    Setting(
+        "insecure",
+        "insecure",
+        "false",
+        parse_switch,
+        "",
+        "let everybody in who reaches -host, without users; warns at every start",
+    ),
     Setting("port", "port", "8080", parse_port, "port", "HTTP/2 over TLS; 0 takes any free port"),
     Setting("resp-port", "resp_port", "6379", parse_port, "port", "RESP, for Redis clients; 0 takes any free port"),
     Setting(

@@ -113,7 +113,8 @@ def test_the_entrypoint_serves_all_interfaces_and_keeps_everything_in_the_volume
     volume = image / VOLUME.lstrip("/")
     (command,) = the("ENTRYPOINT").json()
     env = environment(**variables(), **PORTS)
-    broker = BrokerProcess(["-level", "info"], cwd=volume, command=[f"{image}/venv/bin/{command}"], env=env)
+    flags = ["-level", "info", "-insecure"]
+    broker = BrokerProcess(flags, cwd=volume, command=[f"{image}/venv/bin/{command}"], env=env)
     try:
         broker.wait_until_ready()
         publish(broker.resp_port, "orders", "1")

@@ -28,8 +28,14 @@ def test_a_port_in_use_is_69_and_leaves_the_store_alone(trust, tmp_path, flag):
 
 
 def test_an_address_that_is_not_ours_is_69(trust, tmp_path):
-    (line,) = refusal(*FREE_PORTS, *trust.flags, "-host", "192.0.2.1", cwd=tmp_path, code=69)
+    (line,) = refusal(*FREE_PORTS, *trust.flags, "-host", "192.0.2.1", "-insecure", cwd=tmp_path, code=69)
     assert "192.0.2.1:0: Cannot assign requested address" in line
+
+
+def test_to_listen_elsewhere_without_users_is_78_and_touches_nothing(tmp_path):
+    (line,) = refusal(*FREE_PORTS, "-host", "0.0.0.0", cwd=tmp_path, code=78)
+    assert "-insecure" in line
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_store_in_use_is_73_and_its_owner_goes_on(trust, start_broker, tmp_path):

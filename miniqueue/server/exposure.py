@@ -1,0 +1,40 @@
+"""Whom the ports are open to: a start that would let strangers in is refused.
+
+    -host is loopback                 only this machine gets in: fine
+    elsewhere                         refused (78), with the flags that help
+    elsewhere, -insecure              fine, with a warning at every start
+
+Knows the configuration and no network: a name other than `localhost` may lead anywhere and counts as elsewhere.
+"""
+
+from ipaddress import ip_address
+
+from miniqueue.errors import ConfigError
+from miniqueue.server.config import Config
+
+
+def check_exposure(config: Config) -> str:
+    """Return what the operator is to be warned of at this start, or nothing.
+
+    Raises ConfigError when everybody on the network could use the broker and nobody has said that they may.
+    """
+    if is_loopback(config.host):
+        return ""
+    if config.insecure:
+        return f"everybody who reaches {config.host} may read, publish and delete everything (-insecure)"
+    raise ConfigError(
+        [
+            f"flag -host: {config.host} can be reached from other machines, and there are no users: "
+            "everybody could read, publish and delete; keep -host 127.0.0.1, or accept that with -insecure"
+        ]
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine reaches a listener on `host`, an address or a name."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,29 @@
+"""A start that would let strangers in is refused."""
+
+import pytest
+
+from miniqueue.errors import ConfigError
+from miniqueue.server.config import load
+from miniqueue.server.exposure import check_exposure, is_loopback
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
+def test_on_loopback_there_is_nothing_to_say(host):
+    assert is_loopback(host)
+    assert check_exposure(load([f"-host={host}"], {})) == ""
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "192.168.1.2", "::ffff:127.0.0.1", "myhost", "127.1", "localhost.evil"]
+)
+def test_elsewhere_is_refused_and_the_line_says_what_helps(host):
+    assert not is_loopback(host)
+    with pytest.raises(ConfigError) as caught:
+        check_exposure(load([f"-host={host}"], {}))
+    (line,) = caught.value.problems
+    assert host in line
+    assert "-insecure" in line
+
+
+def test_who_insists_is_warned():
+    assert "everybody who reaches 0.0.0.0" in check_exposure(load(["-host=0.0.0.0", "-insecure"], {}))
