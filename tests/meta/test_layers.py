@@ -13,12 +13,13 @@ MAY_IMPORT = {
     "": set(),
     "errors": set(),
     "core": {"errors"},
+    "access": {"core", "errors"},
     "storage": {"core", "errors"},
     "wire": {"core", "errors"},
     "broker": {"storage", "wire", "core", "errors"},
     "client": {"wire", "core", "errors", ""},
-    "server": {"broker", "storage", "wire", "core", "errors", ""},
-    "tools": {"server", "client", "broker", "storage", "wire", "core", "errors", ""},
+    "server": {"broker", "access", "storage", "wire", "core", "errors", ""},
+    "tools": {"server", "client", "broker", "access", "storage", "wire", "core", "errors", ""},
     "cli": {"tools", "server", "errors", ""},
     "__main__": {"cli"},
 }
@@ -66,7 +67,7 @@ def test_modules_do_not_import_each_other_in_a_circle():
     assert list(TopologicalSorter(graph).static_order())
 
 
-@pytest.mark.parametrize("layer", ["errors", "core", "wire"])
+@pytest.mark.parametrize("layer", ["errors", "core", "wire", "access"])
 def test_pure_layers_import_nothing_that_does_io_or_tells_the_time(layer):
     wrong = [
         found for found in imports() if package_of(found.module) == layer and found.imported.split(".")[0] in IMPURE

@@ -1,0 +1,114 @@
+"""The one table of rights: every RESP command and every HTTP route, with what it takes.
+
+    PUBLISH orders.eu x  ──▶  Needs(Right.PUBLISH, topic_at=1)  ──▶  has the user a role with that right
+                                                                     whose patterns fit orders.eu?
+
+    right      publisher  subscriber  monitor  admin
+    PUBLISH        x                             x
+    CONSUME                   x                  x
+    MONITOR                              x       x
+    ADMIN                                        x
+
+What has no topic concerns the broker as a whole and takes the right on `*`. `KNOWN` is for every user, `OPEN` for
+everybody. Words of a stream need no entry of their own: the right was checked when the stream began, and a stream
+whose user changes is ended.
+
+Knows names only; the protocols look up here what they carry out there, and tests compare the two.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class Right(Enum):
+    """What somebody may do."""
+
+    OPEN = "open"
+    KNOWN = "known"
+    PUBLISH = "publish"
+    CONSUME = "consume"
+    MONITOR = "monitor"
+    ADMIN = "admin"
+
+
+class Needs(NamedTuple):
+    """What a command or a route takes.
+
+    Attributes:
+      right: the right.
+      topic_at: which word of the command names the topic, the command being word 0; of a route, any number: its path
+        ends with the topic. None when it concerns the broker as a whole.
+    """
+
+    right: Right
+    topic_at: int | None = None
+
+
+#: The rights of each role, on the topics that the role is given for.
+ROLES: Mapping[str, frozenset[Right]] = MappingProxyType(
+    {
+        "publisher": frozenset({Right.PUBLISH}),
+        "subscriber": frozenset({Right.CONSUME}),
+        "monitor": frozenset({Right.MONITOR}),
+        "admin": frozenset({Right.PUBLISH, Right.CONSUME, Right.MONITOR, Right.ADMIN}),
+    }
+)
+
+#: By name in capitals. A name of two words is that of a subcommand, and goes before that of its command.
+COMMANDS: Mapping[bytes, Needs] = MappingProxyType(
+    {
+        b"AUTH": Needs(Right.OPEN),
+        b"HELLO": Needs(Right.OPEN),
+        b"PING": Needs(Right.OPEN),
+        b"QUIT": Needs(Right.OPEN),
+        b"RESET": Needs(Right.OPEN),
+        b"PUBLISH": Needs(Right.PUBLISH, 1),
+        b"MPUBLISH": Needs(Right.PUBLISH, 1),
+        b"SUBSCRIBE": Needs(Right.CONSUME, 1),
+        b"ACK": Needs(Right.KNOWN),
+        b"NACK": Needs(Right.KNOWN),
+        b"BACK": Needs(Right.KNOWN),
+        b"DACK": Needs(Right.KNOWN),
+        b"TOPICS": Needs(Right.KNOWN),  # the names that the user has a role for
+        b"TOPIC": Needs(Right.ADMIN),
+        b"TOPIC DELETE": Needs(Right.ADMIN, 2),
+        b"INFO": Needs(Right.MONITOR),
+        b"CONFIG": Needs(Right.MONITOR),
+        b"CLIENT": Needs(Right.KNOWN),
+        b"CLIENT LIST": Needs(Right.MONITOR),
+        b"COMMAND": Needs(Right.KNOWN),
+        b"SELECT": Needs(Right.KNOWN),
+        b"ECHO": Needs(Right.KNOWN),
+    }
+)
+
+#: By method and path; those of the monitoring port too.
+ROUTES: Mapping[tuple[str, str], Needs] = MappingProxyType(
+    {
+        ("POST", "/publish/{topic}"): Needs(Right.PUBLISH, 1),
+        ("POST", "/subscribe/{topic}"): Needs(Right.CONSUME, 1),
+        ("DELETE", "/{topic}"): Needs(Right.ADMIN, 1),
+        ("GET", "/healthz"): Needs(Right.OPEN),
+        ("GET", "/readyz"): Needs(Right.OPEN),
+        ("GET", "/metrics"): Needs(Right.MONITOR),
+        ("GET", "/stats"): Needs(Right.MONITOR),
+        ("GET", "/backup"): Needs(Right.ADMIN),
+    }
+)
+
+_UNKNOWN = Needs(Right.KNOWN)
+
+
+def command_needs(command: list[bytes]) -> Needs:
+    """Return what a command takes; one that does not exist is for users to be told so."""
+    name = command[0].upper()
+    if len(command) > 1:
+        needs = COMMANDS.get(b"%b %b" % (name, command[1].upper()[:_MAX_SUBCOMMAND_BYTES]))
+        if needs is not None:
+            return needs
+    return COMMANDS.get(name, _UNKNOWN)
+
+
+_MAX_SUBCOMMAND_BYTES = 32  # the word may be a message: only its beginning is looked at

@@ -1,0 +1,133 @@
+"""Users: what they may do, and the text that holds them."""
+
+import pytest
+
+from miniqueue.access.hashing import hash_token
+from miniqueue.access.rights import Right
+from miniqueue.access.users import User, Users
+from miniqueue.access.users_text import check_pattern, parse_users, render_users
+from miniqueue.errors import ConfigError
+
+SECRET = hash_token(b"s")
+ADA = User("ada", SECRET, "CN=ada,O=Example", {"publisher": ("orders", "orders.*"), "subscriber": ("*",)})
+
+
+@pytest.mark.parametrize(
+    ("pattern", "topic", "fits"),
+    [
+        ("orders", b"orders", True),
+        ("orders", b"orders.eu", False),
+        ("orders", b"order", False),
+        ("orders.*", b"orders.eu", True),
+        ("orders.*", b"orders.", True),
+        ("orders.*", b"orders", False),
+        ("*", b"anything", True),
+        ("ä*", "ärger".encode(), True),
+        ("ä*", b"\xc3", False),
+        ("*", None, True),
+        ("orders*", None, False),
+    ],
+)
+def test_a_pattern_is_a_name_or_its_beginning(pattern, topic, fits):
+    assert User("u", roles={"publisher": (pattern,)}).may(Right.PUBLISH, topic) is fits
+
+
+@pytest.mark.parametrize(
+    ("role", "rights"),
+    [
+        ("publisher", {Right.PUBLISH}),
+        ("subscriber", {Right.CONSUME}),
+        ("monitor", {Right.MONITOR}),
+        ("admin", {Right.PUBLISH, Right.CONSUME, Right.MONITOR, Right.ADMIN}),
+    ],
+)
+def test_a_role_has_its_rights_and_no_other(role, rights):
+    user = User("u", roles={role: ("*",)})
+    assert {right for right in Right if user.may(right, b"t")} == rights | {Right.OPEN, Right.KNOWN}
+
+
+def test_a_user_without_roles_may_nothing_and_sees_nothing():
+    assert not User("u").may(Right.PUBLISH, b"t")
+    assert not User("u").sees(b"t")
+
+
+def test_a_user_sees_the_topics_of_all_roles():
+    user = User("u", roles={"publisher": ("a",), "subscriber": ("b*",)})
+    assert [topic for topic in (b"a", b"b", b"bc", b"c") if user.sees(topic)] == [b"a", b"b", b"bc"]
+
+
+def test_nothing_shows_the_hash():
+    assert SECRET not in repr(ADA)
+
+
+def test_users_are_found_by_all_that_they_are_known_by():
+    users = Users([ADA, User("bob")])
+    assert users.named("ada") is users.with_token(SECRET) is users.with_certificate("CN=ada,O=Example") is ADA
+    assert users.named("eve") is users.with_token("") is users.with_certificate("") is None
+
+
+def test_who_did_not_change_is_the_same_object_after_a_reload():
+    before = Users([ADA, User("bob")])
+    after = Users([User("ada", SECRET, "CN=ada,O=Example", dict(ADA.roles)), User("bob", SECRET)]).succeeding(before)
+    assert after.named("ada") is ADA
+    assert after.named("bob") is not before.named("bob")
+
+
+def test_what_is_written_is_read_again():
+    users = Users([ADA, User("b.o@b", roles={"admin": ('q"\\uote\x7f'.replace("\x7f", ""), "ä*")}), User("c")])
+    assert list(parse_users(render_users(users))) == list(users)
+
+
+def test_no_users_are_users_too():
+    assert len(parse_users("")) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ("x = 1", ["key 'x': want tables [user.name] only"]),
+        ("user = 1", ["key user: want tables [user.name]"]),
+        ("user.ada = 1", ["user 'ada': want a table"]),
+        ('[user."a b"]', ["user 'a b': a user's name is 1 to 64 letters, digits, and . _ @ -"]),
+        ("[user.ada]\nsecret = 'hunter2'", ["user 'ada': key secret: want what `miniqueue user passwd` writes"]),
+        ("[user.ada]\nsecret = 1", ["user 'ada': key secret: want what `miniqueue user passwd` writes"]),
+        ("[user.ada]\nadmin = '*'", ["user 'ada': key admin: want a list of patterns"]),
+        (
+            "[user.ada]\nadmin = ['a*b']\npublisher = ['a b']",
+            [
+                "user 'ada': key publisher: pattern 'a b': "
+                "a pattern is the name of a topic, or its beginning with * behind it",
+                "user 'ada': key admin: pattern 'a*b': "
+                "a pattern is the name of a topic, or its beginning with * behind it",
+            ],
+        ),
+        (f"[user.a]\nsecret = '{SECRET}'\n[user.b]\nsecret = '{SECRET}'", ["user 'b': key secret: 'a' has the same"]),
+        (
+            "[user.a]\ncertificate = 'CN=x'\n[user.b]\ncertificate = 'CN=x'",
+            ["user 'b': key certificate: 'a' has the same"],
+        ),
+    ],
+)
+def test_every_problem_is_told_with_its_place(text, problems):
+    with pytest.raises(ConfigError) as caught:
+        parse_users(text)
+    assert caught.value.problems == problems
+
+
+def test_an_unknown_key_is_a_problem():
+    with pytest.raises(ConfigError, match="key 'passwort': want one of admin, certificate"):
+        parse_users("[user.ada]\npasswort = 'x'")
+
+
+@pytest.mark.parametrize("text", ["[user.ada]\nsecret = hunter2", "secret hunter2", "[user.ada]\nsecret='hunter2"])
+def test_a_problem_of_the_file_does_not_quote_it(text):
+    with pytest.raises(ConfigError) as caught:
+        parse_users(text)
+    assert caught.value.problems[0].startswith("no TOML (at ")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("pattern", ["", "a b", "a/b", "**", "a*b", "*a", "a" * 256, "\ud800"])
+def test_what_can_fit_no_topic_is_no_pattern(pattern):
+    with pytest.raises(ConfigError):
+        check_pattern(pattern)
