@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from miniqueue.errors import NoSpaceError, StorageError, StoreClosedError
+from miniqueue.errors import CorruptionError, NoSpaceError, StorageError, StoreClosedError
 from miniqueue.storage import keys, records
 from miniqueue.storage.acknowledged import Acknowledged
 from miniqueue.storage.database import Database, DatabaseOptions, WriteBatch, pairs_between, translated
@@ -30,7 +30,9 @@ from miniqueue.storage.leveldb_start import Opened, open_directory
 from miniqueue.storage.port import Batch, Room
 from miniqueue.storage.reserve import Reserve, ReserveOptions
 from miniqueue.storage.set_aside import SetAside
+from miniqueue.storage.store_directory import DATABASE_NAME
 from miniqueue.storage.sync_mode import SyncMode
+from miniqueue.storage.table_check import name_table_damage
 from miniqueue.storage.worker import Worker
 
 T = TypeVar("T")
@@ -216,13 +218,20 @@ class LevelDBStore:
         try:
             return self._database.get(key, verify_checksums=True)
         except Exception as exc:
-            raise translated(exc, self._opened.path) from exc
+            raise self._with_place(translated(exc, self._opened.path), key, key + b"\0") from exc
 
     def _scan(self, start: bytes, stop: bytes, max_items: int, max_bytes: int) -> list[tuple[bytes, bytes]]:
         try:
             return self._first_pairs(start, stop, max_items, max_bytes)
         except Exception as exc:
-            raise translated(exc, self._opened.path) from exc
+            raise self._with_place(translated(exc, self._opened.path), start, stop) from exc
+
+    def _with_place(self, error: StorageError, start: bytes, stop: bytes) -> StorageError:
+        """Return the error with file and offset of the damage that a reader met, which LevelDB does not name."""
+        place = None
+        if isinstance(error, CorruptionError):
+            place = name_table_damage(self._opened.path / DATABASE_NAME, (start, stop))
+        return error if place is None else CorruptionError(place)
 
     def _first_pairs(self, start: bytes, stop: bytes, max_items: int, max_bytes: int) -> list[tuple[bytes, bytes]]:
         pairs: list[tuple[bytes, bytes]] = []

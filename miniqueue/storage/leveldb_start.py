@@ -7,6 +7,7 @@ The start sequence, each step only after the one before:
     3  CURRENT must be there, or LevelDB would start afresh                 store_directory
     4  follow the chain of records of the logs; what was acknowledged
        must be there; set a torn tail aside                                 set_aside, log_tail, acknowledged
+       tables must be there, sound where a start reads them                 table_check
     5  open LevelDB with paranoid checks: it verifies every log record
     6  if it refuses: verify the checksums ourselves, to set a torn tail
        aside or to name file and offset; if a tail was cut, step 5 again

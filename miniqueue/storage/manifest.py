@@ -1,4 +1,4 @@
-"""Which tables and which log a LevelDB manifest names. Works on bytes; touches no file.
+"""What a LevelDB manifest says: which tables there are, and where the logs go on. Works on bytes; touches no file.
 
 A manifest is a log (`log_tail`) whose records are *edits* of the list of tables:
 
@@ -8,77 +8,122 @@ A manifest is a log (`log_tail`) whose records are *edits* of the list of tables
               7 table added: level, number, size, smallest key, largest key
     text, key = length:varint bytes                              everything else is a varint
 
-Only the names are wanted, so reading ends quietly at the first damage: what it means, `log_tail` and LevelDB say.
+Reading ends quietly at the first damage: what it means, `log_tail` and LevelDB say.
 
 Sources: LevelDB `db/version_edit.cc`, `doc/log_format.md`.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from miniqueue.storage.crc32c import masked_crc32c
+from miniqueue.storage.crc32c import masked_crc32c_of_each
 from miniqueue.storage.log_tail import BLOCK_BYTES, HEADER
 from miniqueue.storage.varint import varint
 
 _FULL, _FIRST, _LAST = 1, 2, 4
-_LOG_NUMBER, _LAST_SEQUENCE, _ADDED = 2, 4, 7
+_LOG_NUMBER, _LAST_SEQUENCE, _REMOVED, _ADDED = 2, 4, 6, 7
 #: The fields behind each tag: b for bytes with their length, n for a number.
-_FIELDS = {1: "b", _LOG_NUMBER: "n", 3: "n", _LAST_SEQUENCE: "n", 5: "nb", 6: "nn", _ADDED: "nnnbb", 9: "n"}
+_FIELDS = {1: "b", _LOG_NUMBER: "n", 3: "n", _LAST_SEQUENCE: "n", 5: "nb", _REMOVED: "nn", _ADDED: "nnnbb", 9: "n"}
+_CHANGE_BYTES = 8  # behind every key: which change it is
 
 
-def named_tables(manifest: bytes) -> set[int]:
-    """Return the numbers of all tables that were ever added, removed ones too."""
-    return {numbers[1] for tag, numbers in _all_fields(manifest) if tag == _ADDED}
+class Table(NamedTuple):
+    """A table that is there, with its smallest and its largest key."""
+
+    level: int
+    number: int
+    size_bytes: int
+    first: bytes
+    last: bytes
 
 
-def needed_log(manifest: bytes) -> int | None:
-    """Return the number of the oldest log whose batches are not all in tables, or None when no edit names one."""
-    return _last(manifest, _LOG_NUMBER)
+@dataclass(slots=True)
+class Manifest:
+    """What the edits say, one after the other.
+
+    Attributes:
+      needed_log: number of the oldest log whose batches are not all in tables; None when no edit names one.
+      last_sequence: number of the last change when the manifest was last written to; None when no edit tells.
+      tables: those that are there, by number.
+      named: the numbers of all that were ever there.
+      end_offset: where the last whole edit ends.
+    """
+
+    needed_log: int | None = None
+    last_sequence: int | None = None
+    tables: dict[int, Table] = field(default_factory=dict)
+    named: set[int] = field(default_factory=set)
+    end_offset: int = 0
 
 
-def last_sequence(manifest: bytes) -> int | None:
-    """Return the number of the last change when the manifest was last written to, or None when no edit tells."""
-    return _last(manifest, _LAST_SEQUENCE)
-
-
-def _last(manifest: bytes, wanted: int) -> int | None:
-    named = [numbers[0] for tag, numbers in _all_fields(manifest) if tag == wanted]
-    return named[-1] if named else None
-
-
-def _all_fields(manifest: bytes) -> Iterator[tuple[int, list[int]]]:
-    for edit in _records(manifest):
+def parse_manifest(content: bytes) -> Manifest:
+    """Parse a manifest up to its first damage."""
+    manifest = Manifest()
+    for edit, end in _edits(content):
         try:
-            yield from _fields(edit)
+            for tag, numbers, texts in _fields(edit):
+                _apply(manifest, tag, numbers, texts)
         except (IndexError, KeyError):
+            break
+        manifest.end_offset = end
+    return manifest
+
+
+def _apply(manifest: Manifest, tag: int, numbers: list[int], texts: list[bytes]) -> None:
+    if tag == _LOG_NUMBER:
+        manifest.needed_log = numbers[0]
+    elif tag == _LAST_SEQUENCE:
+        manifest.last_sequence = numbers[0]
+    elif tag == _REMOVED:
+        manifest.tables.pop(numbers[1], None)
+    elif tag == _ADDED:
+        level, number, size_bytes = numbers
+        first, last = (key[:-_CHANGE_BYTES] for key in texts)
+        manifest.tables[number] = Table(level, number, size_bytes, first, last)
+        manifest.named.add(number)
+
+
+def _edits(manifest: bytes) -> Iterator[tuple[bytes, int]]:
+    """Yield each whole edit and where it ends."""
+    content = b""
+    records = list(_records(manifest))
+    sums = masked_crc32c_of_each([manifest[offset + 6 : end] for offset, end in records])
+    for (offset, end), computed in zip(records, sums, strict=True):
+        checksum, length, kind = HEADER.unpack_from(manifest, offset)
+        if computed != checksum:
             return
+        content = manifest[end - length : end] if kind in (_FULL, _FIRST) else content + manifest[end - length : end]
+        if kind in (_FULL, _LAST):
+            yield content, end
 
 
-def _records(manifest: bytes) -> Iterator[bytes]:
-    offset, content = 0, b""
+def _records(manifest: bytes) -> Iterator[tuple[int, int]]:
+    """Yield where each record begins and ends, as far as the chain goes."""
+    offset = 0
     while offset + HEADER.size <= len(manifest):
         if BLOCK_BYTES - offset % BLOCK_BYTES < HEADER.size:
             offset += BLOCK_BYTES - offset % BLOCK_BYTES
             continue
-        checksum, length, kind = HEADER.unpack_from(manifest, offset)
-        end = offset + HEADER.size + length
-        if end > len(manifest) or masked_crc32c(manifest[offset + 6 : end]) != checksum:
+        end = offset + HEADER.size + HEADER.unpack_from(manifest, offset)[1]
+        if end > len(manifest):
             return
-        content = manifest[end - length : end] if kind in (_FULL, _FIRST) else content + manifest[end - length : end]
-        if kind in (_FULL, _LAST):
-            yield content
+        yield offset, end
         offset = end
 
 
-def _fields(edit: bytes) -> Iterator[tuple[int, list[int]]]:
-    """Yield each tag with its numbers; texts and keys are left out."""
+def _fields(edit: bytes) -> Iterator[tuple[int, list[int], list[bytes]]]:
+    """Yield each tag with its numbers and its texts."""
     offset = 0
     while offset < len(edit):
         tag, offset = varint(edit, offset)
         numbers: list[int] = []
-        for field in _FIELDS[tag]:
+        texts: list[bytes] = []
+        for kind in _FIELDS[tag]:
             number, offset = varint(edit, offset)
-            if field == "n":
+            if kind == "n":
                 numbers.append(number)
             else:
+                texts.append(edit[offset : offset + number])
                 offset += number
-        yield tag, numbers
+        yield tag, numbers, texts

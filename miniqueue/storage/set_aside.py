@@ -4,6 +4,7 @@ A tail that is torn or unfinished may be dropped when it was never acknowledged.
 
     the manifest        names the oldest log that is needed                                       manifest
     the logs            every log goes on with the change where the one before it ended           log_commits
+    the tables          all are there; where a start reads them, checksums are right              table_check
     the mark            the last commit that was acknowledged is in a log, or in a table          acknowledged
 
 A torn tail may still be of use to somebody: the whole log is copied into `lost/` before it is cut. The copy gets its
@@ -22,11 +23,13 @@ from itertools import pairwise
 from pathlib import Path
 
 from miniqueue.errors import CorruptionError
+from miniqueue.storage import keys
 from miniqueue.storage.acknowledged import Acknowledged
 from miniqueue.storage.directory_sync import log_number, sync_path
 from miniqueue.storage.log_commits import Changes, changes_of, last_commit_of
 from miniqueue.storage.log_tail import Damage, find_manifest_damage, survey
-from miniqueue.storage.manifest import last_sequence, needed_log
+from miniqueue.storage.manifest import parse_manifest
+from miniqueue.storage.table_check import check_tables, manifest_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +76,20 @@ def check_logs(
       CorruptionError: a log is missing, damaged in front of whole batches, or ends in front of what was acknowledged;
         or the manifest is damaged otherwise than by a torn tail. What is damaged was not changed.
     """
-    manifest = _manifest(database).read_bytes() if _manifest(database).is_file() else b""
-    needed = needed_log(manifest)
-    logs = [_surveyed(path, verify_checksums) for path in _needed_logs(database, needed or 0)]
-    _refuse_holes(logs, last_sequence(manifest))
+    manifest = parse_manifest(manifest_path(database).read_bytes())
+    if manifest.needed_log is None:
+        _refuse_damaged_manifest(database)
+        raise CorruptionError(f"{manifest_path(database)}: cut short at offset {manifest.end_offset}")
+    logs = [_surveyed(path, verify_checksums) for path in _needed_logs(database, manifest.needed_log)]
+    _refuse_holes(logs, manifest.last_sequence)
     newest = logs[-1]
     if newest.damage is not None and newest.damage.next_batch_offset is not None:
         raise CorruptionError(_in_front_of_sound_data(newest, newest.damage.next_batch_offset))
-    if acknowledged is not None and needed is not None and needed <= acknowledged.log:
+    if acknowledged is not None and manifest.needed_log <= acknowledged.log:
         _refuse_loss(logs, acknowledged.commit)
+    check_tables(database, manifest, keys.state())
     set_aside = _tail(newest, lost)
     return set_aside + _check_manifest(database, lost) if verify_checksums else set_aside
-
-
-def _manifest(database: Path) -> Path:
-    return database / os.fsdecode((database / "CURRENT").read_bytes().rstrip(b"\n"))
 
 
 def _needed_logs(database: Path, needed: int) -> list[Path]:
@@ -151,23 +153,21 @@ def _tail(newest: _Log, lost: Path) -> list[SetAside]:
 
 def _refuse_damaged_manifest(database: Path) -> None:
     """Name damage of the manifest as the reason why a log is not there."""
-    manifest = _manifest(database)
+    manifest = manifest_path(database)
     damage = find_manifest_damage(manifest.read_bytes())
     if damage is not None:
         raise CorruptionError(f"{manifest}: damaged at offset {damage.offset}")
 
 
 def _check_manifest(database: Path, lost: Path) -> list[SetAside]:
-    manifest = _manifest(database)
-    if not manifest.is_file():
-        return []  # LevelDB says so better
+    manifest = manifest_path(database)
     content = manifest.read_bytes()
     damage = find_manifest_damage(content)
     if damage is None:
         return []
-    log_number = needed_log(content[: damage.offset])
-    is_torn_tail = damage.next_batch_offset is None and log_number is not None
-    if not is_torn_tail or not (database / f"{log_number:06d}.log").exists():
+    needed = parse_manifest(content[: damage.offset]).needed_log
+    is_torn_tail = damage.next_batch_offset is None and needed is not None
+    if not is_torn_tail or not (database / f"{needed:06d}.log").exists():
         raise CorruptionError(f"{manifest}: damaged at offset {damage.offset}")
     return [_set_aside(manifest, damage.offset, lost)]
 

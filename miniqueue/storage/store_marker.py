@@ -31,7 +31,7 @@ def check_marker(directory: Path) -> None:
     if match is None:
         raise CorruptionError(f"{path}: not a miniqueue marker")
     if int(match[1]) != FORMAT_VERSION:
-        raise FormatVersionError(str(directory), found=int(match[1]), expected=FORMAT_VERSION)
+        raise FormatVersionError(str(path), found=int(match[1]), expected=FORMAT_VERSION)
 
 
 def write_marker(directory: Path) -> None:

@@ -25,11 +25,12 @@ from miniqueue.errors import CorruptionError, NotAStoreError
 from miniqueue.storage.acknowledged import read_acknowledged
 from miniqueue.storage.database import Database, DatabaseOptions, pairs_between, translated
 from miniqueue.storage.leveldb_start import open_checked
-from miniqueue.storage.manifest import named_tables
+from miniqueue.storage.manifest import parse_manifest
 from miniqueue.storage.set_aside import SetAside
 from miniqueue.storage.store_directory import DATABASE_NAME, UNFINISHED_DATABASE_NAME
 from miniqueue.storage.store_lock import LOCK_FILE_NAME, StoreLock
 from miniqueue.storage.store_marker import MARKER_FILE_NAME, UNFINISHED_MARKER_NAME, check_marker
+from miniqueue.storage.table_check import name_table_damage
 
 _MANIFEST = re.compile(rb"(MANIFEST-[0-9]+)\n")
 _AFTER_ALL_KEYS = b"\xff" * 1024
@@ -62,7 +63,18 @@ class StoreView:
             _in_terms_of(self.directory, self._view),
             closing(pairs_between(self._database, b"", _AFTER_ALL_KEYS)) as found,
         ):
-            yield from found
+            yield from self._with_place(found)
+
+    def _with_place(self, found: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+        """Pass pairs on, and damage with the file and offset that LevelDB does not name."""
+        key = b""
+        try:
+            for pair in found:
+                yield pair
+                key = pair[0]
+        except Exception as exc:
+            place = name_table_damage(self._view / DATABASE_NAME, (key, _AFTER_ALL_KEYS))
+            raise exc if place is None else CorruptionError(place) from exc
 
 
 @contextmanager
@@ -133,7 +145,7 @@ def _fill(copy: Path, directory: Path) -> None:
     name = _MANIFEST.fullmatch(current.read_bytes())
     if name is not None and (manifest := database / name[1].decode()).exists():
         shutil.copyfile(manifest, copy / manifest.name)
-        _link_tables(copy, database.resolve(), named_tables(manifest.read_bytes()))
+        _link_tables(copy, database.resolve(), parse_manifest(manifest.read_bytes()).named)
 
 
 def _link_tables(copy: Path, database: Path, numbers: set[int]) -> None:

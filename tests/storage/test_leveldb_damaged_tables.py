@@ -38,7 +38,7 @@ def test_scan_of_all_blocks_damaged_is_not_a_scan_of_nothing(tmp_path):
     table.write_bytes(content)
     with pytest.raises(CorruptionError):
         open_and_close(tmp_path)
-    with viewed(tmp_path) as view, pytest.raises(CorruptionError):
+    with pytest.raises(CorruptionError), viewed(tmp_path) as view:
         list(view.pairs())
 
 

@@ -80,7 +80,7 @@ def test_a_damaged_table_ends_the_walk(tmp_path, offset):
     content = bytearray(table.read_bytes())
     content[offset] ^= 1
     table.write_bytes(content)
-    with viewed(tmp_path) as view, pytest.raises(CorruptionError, match=str(tmp_path)):
+    with pytest.raises(CorruptionError, match=rf"{table}: damaged at offset \d+"), viewed(tmp_path) as view:
         list(view.pairs())
 
 
@@ -89,7 +89,7 @@ def test_a_missing_table_is_refused(tmp_path):
     open_and_close(tmp_path)
     (table,) = (tmp_path / "db").glob("*.ldb")
     table.unlink()
-    with pytest.raises(CorruptionError, match=f"missing files.*{table}"), viewed(tmp_path):
+    with pytest.raises(CorruptionError, match=f"{table} is missing"), viewed(tmp_path):
         pass
 
 
