@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from tests.acceptance.process import BrokerProcess, Trust
-from tests.acceptance.tools import Conversation, conversation, run
+from tests.acceptance.tools import MAX_SECONDS, Conversation, conversation, run
 
 
 class Answer(NamedTuple):
@@ -36,12 +36,12 @@ class Curl:
         assert self(f"/publish/{topic}", body=message).status == 201
 
     @contextmanager
-    def subscribe(self, topic: str) -> Iterator["Subscription"]:
+    def subscribe(self, topic: str, max_seconds: float = MAX_SECONDS) -> Iterator["Subscription"]:
         """Open a stream; closing it breaks the connection off."""
         # `-T .` reads standard input without blocking, so that curl prints what comes back meanwhile;
         # `--max-time` would make it block all the same.
         options = ["--no-progress-meter", "--no-buffer", "-X", "POST", "-T", "."]
-        with conversation([*self._command, *options, self._broker.url(f"/subscribe/{topic}")]) as curl:
+        with conversation([*self._command, *options, self._broker.url(f"/subscribe/{topic}")], max_seconds) as curl:
             yield Subscription(curl)
 
 

@@ -54,10 +54,10 @@ class Conversation:
 
 
 @contextmanager
-def conversation(command: Sequence[str]) -> Iterator[Conversation]:
-    """Start a program to talk with; it is killed at the end."""
+def conversation(command: Sequence[str], max_seconds: float = MAX_SECONDS) -> Iterator[Conversation]:
+    """Start a program to talk with; it is killed at the end, and after `max_seconds`."""
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        watchdog = threading.Timer(MAX_SECONDS, process.kill)
+        watchdog = threading.Timer(max_seconds, process.kill)
         watchdog.start()
         assert process.stdin is not None
         assert process.stdout is not None

@@ -48,19 +48,22 @@ def _size(random: Random) -> int:
 
 
 async def _consume(consumer: Resp, random: Random) -> int:
-    """Acknowledge everything, some of it only after it has come back."""
-    acknowledged = 0
-    while acknowledged < MESSAGES:
+    """Acknowledge everything, some of it only after it has come back.
+
+    Every reply is waited for: who closes a connection with something unread in it resets it, and what he had sent
+    may be lost.
+    """
+    acknowledged = unanswered = 0
+    while acknowledged < MESSAGES or unanswered:
         said = await consumer.hear()
         if not isinstance(said, list):
             assert said == b"OK", said
+            unanswered -= 1
             continue
-        receipt = said[0]
-        if random.random() < 0.1:
-            consumer.send((*random.choice(SETTLES).split(), receipt))
-        else:
-            consumer.send((b"ACK", receipt))
-            acknowledged += 1
+        is_returned = random.random() < 0.1
+        consumer.send((*(random.choice(SETTLES).split() if is_returned else (b"ACK",)), said[0]))
+        acknowledged += not is_returned
+        unanswered += 1
     return acknowledged
 
 

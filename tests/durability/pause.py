@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.acceptance.curl import Curl
 from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust
 from tests.acceptance.telnet import Telnet, publish
+from tests.acceptance.tools import MAX_SECONDS
 from tests.durability.measuring import state, wait_until
 
 PUBLISHED = 200
@@ -69,7 +70,7 @@ def _stop_and_go_on(broker: BrokerProcess, trust: Trust, pause_seconds: float, s
     publish(port, "streamed", "one", "two")
     holder, waiter, delayer = (stack.enter_context(Consumer(port, name)) for name in ("held", "new", "delayed"))
     publisher = stack.enter_context(Telnet(port))
-    stream = stack.enter_context(Curl(broker, trust).subscribe("streamed"))
+    stream = stack.enter_context(Curl(broker, trust).subscribe("streamed", MAX_SECONDS + pause_seconds))
     stream.send("INIT")
     assert (holder.receive(), delayer.receive(), stream.receive_message()) == (b"first", b"later", b"one")
     delayer.settle(b"DACK %f" % (pause_seconds / 2))
