@@ -92,6 +92,42 @@ class InvalidLineError(RequestError):
     code = "BADLINE"
 
 
+# --- the caller is not the right one --------------------------------------------------------------------------
+
+
+class NotAuthenticatedError(RequestError):
+    """Authentication required."""
+
+    code = "NOAUTH"
+
+    def __init__(self, text: str = "Authentication required.") -> None:  # with Redis' full stop: clients compare
+        super().__init__(text)
+
+
+class WrongSecretError(RequestError):
+    """The user or the secret is wrong; it is not told which."""
+
+    code = "WRONGPASS"
+
+    def __init__(self) -> None:  # in the words of Redis
+        super().__init__("invalid username-password pair or user is disabled.")
+
+
+class NotPermittedError(RequestError):
+    """The user has no right to do this."""
+
+    code = "NOPERM"
+
+    def __init__(self, act: str) -> None:  # in the words of Redis
+        super().__init__(f"this user has no permissions to run the '{act}' command")
+
+
+class TooManyAttemptsError(RequestError):
+    """There were too many wrong secrets from this address; try again in a minute."""
+
+    code = "TOOMANY"
+
+
 # --- the broker cannot do it now -----------------------------------------------------------------------------
 
 

@@ -12,7 +12,17 @@ from typing import TypeAlias
 import orjson
 from starlette.types import Message, Receive, Scope, Send
 
-from miniqueue.errors import FullError, MiniqueueError, PayloadTooLargeError, RequestError, UnavailableError
+from miniqueue.errors import (
+    FullError,
+    MiniqueueError,
+    NotAuthenticatedError,
+    NotPermittedError,
+    PayloadTooLargeError,
+    RequestError,
+    TooManyAttemptsError,
+    UnavailableError,
+    WrongSecretError,
+)
 
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 
@@ -24,13 +34,27 @@ PLAIN_TEXT = b"text/plain; charset=utf-8"
 STATUS: Mapping[type[BaseException], HTTPStatus] = MappingProxyType(
     {
         PayloadTooLargeError: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        NotAuthenticatedError: HTTPStatus.UNAUTHORIZED,
+        WrongSecretError: HTTPStatus.UNAUTHORIZED,
+        NotPermittedError: HTTPStatus.FORBIDDEN,
+        TooManyAttemptsError: HTTPStatus.TOO_MANY_REQUESTS,
         RequestError: HTTPStatus.BAD_REQUEST,
         FullError: HTTPStatus.INSUFFICIENT_STORAGE,
         UnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
         MiniqueueError: HTTPStatus.INTERNAL_SERVER_ERROR,
     }
 )
-_RETRY_SOON = ((b"retry-after", b"1"),)
+#: What a client is told beside the status.
+_HEADERS: Mapping[HTTPStatus, Headers] = MappingProxyType(
+    {
+        HTTPStatus.UNAUTHORIZED: (
+            (b"www-authenticate", b'Basic realm="miniqueue", charset="UTF-8"'),
+            (b"www-authenticate", b'Bearer realm="miniqueue"'),
+        ),
+        HTTPStatus.TOO_MANY_REQUESTS: ((b"retry-after", b"60"),),
+        HTTPStatus.SERVICE_UNAVAILABLE: ((b"retry-after", b"1"),),
+    }
+)
 
 
 class Reply:
@@ -89,8 +113,7 @@ def json_reply(status: int, content: object, headers: Headers = ()) -> Reply:
 def error_reply(error: MiniqueueError) -> Reply:
     """Return the reply that tells a client what went wrong: `{"error": text}`."""
     status = status_of(error)
-    headers = _RETRY_SOON if status == HTTPStatus.SERVICE_UNAVAILABLE else ()
-    return json_reply(status, {"error": str(error)}, headers)
+    return json_reply(status, {"error": str(error)}, _HEADERS.get(status, ()))
 
 
 def status_of(error: MiniqueueError) -> HTTPStatus:

@@ -10,21 +10,24 @@ a commit holds back all that comes after it.
 
 import asyncio
 from collections import deque
-from itertools import count
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import structlog
 
-from miniqueue.broker import Broker, Commit, Published
+from miniqueue.broker import Commit, Published
 from miniqueue.errors import MiniqueueError, PayloadTooLargeError
 from miniqueue.server import resp_commands
 from miniqueue.server.resp_errors import refuse_oversized
+from miniqueue.server.resp_guard import Guard
 from miniqueue.server.resp_session import Session
 from miniqueue.server.resp_stream import Stream
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import MAX_COMMAND_BYTES, Command
 from miniqueue.wire.resp_reader import CommandReader
 from miniqueue.wire.resp_runs import Run
+
+if TYPE_CHECKING:
+    from miniqueue.server.resp_server import RespServer
 
 log = structlog.get_logger()
 
@@ -41,42 +44,15 @@ MIN_ARGUMENT_BYTES = 1024
 _PUBLISH = frozenset({b"PUBLISH", b"publish"})
 
 
-class RespServer:
-    """Accepts connections for a broker.
-
-    Args:
-      broker: what they all use.
-      parameters: what CONFIG GET shows.
-    """
-
-    #: What a connection is told for which there is no descriptor; Redis says the same.
-    refusal = b"-ERR max number of clients reached\r\n"
-
-    def __init__(self, broker: Broker, parameters: dict[str, str]) -> None:
-        self.broker = broker
-        self.parameters = parameters
-        self.connections: dict[int, RespConnection] = {}
-        self.next_id = count(1)
-
-    def __call__(self) -> "RespConnection":
-        """Make the protocol object of a new connection."""
-        return RespConnection(self)
-
-    def drain(self) -> None:
-        """Return every lease, send what is ready, and close every connection."""
-        for connection in list(self.connections.values()):
-            connection.leave()
-            connection.close_when_sent()
-
-
 class RespConnection(asyncio.Protocol):
     """One connection: its bytes, its replies in order, and its session."""
 
-    def __init__(self, server: RespServer) -> None:
+    def __init__(self, server: "RespServer") -> None:
         self.server = server
         self.broker = server.broker
         self.session: Session = Session(next(server.next_id))
         self.stream: Stream | None = None
+        self.guard = None if server.sign_in is None else Guard(self, server.sign_in)
         max_argument_bytes = max(server.broker.max_message_bytes, MIN_ARGUMENT_BYTES)
         self._reader = CommandReader(
             max_payload_bytes=max_argument_bytes,
@@ -91,6 +67,7 @@ class RespConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self.tasks: set[asyncio.Task[None]] = set()
         self._is_peer_slow = False
+        self._is_held = False
         self._is_turn_due = False
         self._is_closing = False
 
@@ -101,6 +78,8 @@ class RespConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self.session.peer = transport.get_extra_info("peername")
         self.server.connections[self.session.id] = self
+        if self.guard is not None:
+            self.guard.start()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave the server; what was leased goes to the front of its topic."""
@@ -108,6 +87,8 @@ class RespConnection(asyncio.Protocol):
         del self.server.connections[self.session.id]
         self._outcomes.clear()
         self.leave()
+        if self.guard is not None:
+            self.guard.stop()
 
     def eof_received(self) -> bool:
         """Answer what was asked, return what was leased, then close."""
@@ -124,10 +105,14 @@ class RespConnection(asyncio.Protocol):
 
     def _carry_out(self, commands: list[Command | Run]) -> None:
         """Carry out commands, as many as a turn has and the peer takes the replies of; the rest is postponed."""
+        if self._is_held:
+            self._postponed = commands  # they were in flight when reading was paused
+            return
         self._postponed = commands[MAX_COMMANDS_IN_TURN:]
         for position, command in enumerate(commands[:MAX_COMMANDS_IN_TURN], start=1):
             self._execute(command)
-            if self._is_closing:
+            if self._is_closing or self._is_held:
+                self._postponed = commands[position:]
                 break
             if self._unsent_bytes > MAX_UNSENT_BYTES:
                 self.flush()
@@ -161,6 +146,7 @@ class RespConnection(asyncio.Protocol):
     def _has_too_much(self) -> bool:
         return (
             self._is_peer_slow
+            or self._is_held
             or self._unsent_bytes > MAX_UNSENT_BYTES
             or self._uncommitted_bytes > MAX_UNCOMMITTED_BYTES
         )
@@ -194,7 +180,7 @@ class RespConnection(asyncio.Protocol):
     def _execute(self, command: Command | Run) -> None:
         """Carry out a command, or a run of PUBLISH."""
         if isinstance(command, Run):
-            if self.stream is None:
+            if self.stream is None and (self.guard is None or self.guard.lets_publish(command.head[1])):
                 self.publish(command.head[1], command.lasts)
             else:
                 for last in command.lasts:
@@ -231,6 +217,18 @@ class RespConnection(asyncio.Protocol):
     def _add(self, topic: bytes, payloads: list[bytes]) -> Published:
         self._uncommitted_bytes += sum(map(len, payloads))
         return self.broker.publish(topic, payloads)
+
+    def hold(self) -> None:
+        """Carry out nothing more until `release`: the reply to a command is being made elsewhere."""
+        self._is_held = True
+
+    def release(self, reply: bytes) -> None:
+        """Send the reply that was waited for, and go on."""
+        self._is_held = False
+        if not self._is_closing:
+            self.reply(reply)
+            self.flush()
+            self._adjust_reading()
 
     # --- replies ----------------------------------------------------------------------------------------------
 

@@ -33,7 +33,9 @@ class Entry(NamedTuple):
 
 
 def execute(connection: "RespConnection", command: Command) -> bytes:
-    """Carry out one command and return its reply; raises MiniqueueError."""
+    """Carry out one command, if its sender may, and return its reply; raises MiniqueueError."""
+    if connection.guard is not None:
+        connection.guard.check(command)
     entry = COMMANDS.get(command[0].upper())
     if entry is None:
         raise UnknownCommandError(f"unknown command '{shown(command[0])}'")
@@ -82,7 +84,10 @@ def _settle(connection: "RespConnection", command: Command) -> bytes:
 
 
 def _topics(connection: "RespConnection", command: Command) -> bytes:
-    return replies.array([replies.bulk(name) for name in connection.broker.topics()])
+    names, guard = connection.broker.topics(), connection.guard
+    if guard is not None and guard.user is not None:
+        names = list(filter(guard.user.sees, names))
+    return replies.array([replies.bulk(name) for name in names])
 
 
 def _topic(connection: "RespConnection", command: Command) -> bytes:

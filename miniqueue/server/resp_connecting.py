@@ -1,12 +1,12 @@
 """The RESP commands that are about the connection: what Redis clients say before they get to work."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from miniqueue import __version__
-from miniqueue.errors import RequestError
-from miniqueue.server.resp_errors import ArityError, NoProtocolError, WrongPasswordError, shown, unknown_subcommand
-from miniqueue.server.resp_session import Session
+from miniqueue.errors import NotAuthenticatedError, RequestError, WrongSecretError
+from miniqueue.server.resp_errors import ArityError, NoProtocolError, shown, unknown_subcommand
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
 
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from miniqueue.server.resp import RespConnection
 
 _MAX_PATTERN_CHARS = 64  # more than any name, with stars in it
+_HELLO_WITHOUT_AUTH = (  # in the words of Redis
+    "HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> "
+    "option can be used to authenticate the client and select the RESP protocol version at the same time"
+)
 
 
 def ping(connection: "RespConnection", command: Command) -> bytes:
@@ -30,12 +34,37 @@ def echo(connection: "RespConnection", command: Command) -> bytes:
 
 def hello(connection: "RespConnection", command: Command) -> bytes:
     """Choose the protocol version, and answer who this is."""
+    if len(command) > 1 and command[1] not in (b"2", b"3"):
+        raise NoProtocolError
+    options = _hello_options(command[2:])
+    protocol = int(command[1]) if len(command) > 1 else connection.session.protocol
+    return _sign_in(connection, options.credentials, partial(_greet, connection, protocol, options.name))
+
+
+class _HelloOptions(NamedTuple):
+    credentials: tuple[bytes, bytes] | None = None
+    name: bytes | None = None
+
+
+def _hello_options(words: list[bytes]) -> _HelloOptions:
+    options = _HelloOptions()
+    while words:
+        word, *words = words
+        if word.upper() == b"AUTH" and len(words) >= 2:
+            options = options._replace(credentials=(words[0], words[1]))
+            words = words[2:]
+        elif word.upper() == b"SETNAME" and words:
+            options = options._replace(name=_client_word(words[0]))
+            words = words[1:]
+        else:
+            raise RequestError(f"syntax error in HELLO option '{shown(word)}'")
+    return options
+
+
+def _greet(connection: "RespConnection", protocol: int, name: bytes | None) -> bytes:
     session = connection.session
-    if len(command) > 1:
-        if command[1] not in (b"2", b"3"):
-            raise NoProtocolError
-        _hello_options(session, command[2:])
-        session.protocol = int(command[1])
+    session.protocol = protocol
+    session.name = session.name if name is None else name
     return replies.encode(
         {
             "server": "miniqueue",
@@ -50,33 +79,34 @@ def hello(connection: "RespConnection", command: Command) -> bytes:
     )
 
 
-def _hello_options(session: Session, options: list[bytes]) -> None:
-    while options:
-        word, *options = options
-        if word.upper() == b"AUTH" and len(options) >= 2:
-            _check_user(options[0])
-            options = options[2:]
-        elif word.upper() == b"SETNAME" and options:
-            session.name = _client_word(options[0])
-            options = options[1:]
-        else:
-            raise RequestError(f"syntax error in HELLO option '{shown(word)}'")
-
-
 def auth(connection: "RespConnection", command: Command) -> bytes:
     """Let the client in."""
     if len(command) > 3:
         raise ArityError(3)
-    if len(command) == 2:
+    if len(command) == 2 and connection.guard is None:
         raise RequestError("AUTH called without any password configured: this broker has no users")
-    _check_user(command[1])
-    return replies.OK
+    name = command[1] if len(command) == 3 else None
+    return _sign_in(connection, (name, command[-1]), lambda: replies.OK)
 
 
-def _check_user(user: bytes) -> None:
-    """Let in the one user that a broker without users has: as in Redis, `default`, with any password."""
-    if user != b"default":
-        raise WrongPasswordError
+def _sign_in(
+    connection: "RespConnection", credentials: tuple[bytes | None, bytes] | None, finish: Callable[[], bytes]
+) -> bytes:
+    """Return the reply that `finish` makes, or nothing if it comes later, when the credentials have been looked at.
+
+    A broker without users lets in the one user that it has: as in Redis, `default`, with any password.
+    """
+    guard = connection.guard
+    if guard is None:
+        if credentials and credentials[0] != b"default":
+            raise WrongSecretError
+        return finish()
+    if credentials:
+        guard.begin(*credentials, finish)
+        return b""
+    if guard.user is None:
+        raise NotAuthenticatedError(_HELLO_WITHOUT_AUTH)
+    return finish()
 
 
 def select(connection: "RespConnection", command: Command) -> bytes:
@@ -201,6 +231,8 @@ def reset(connection: "RespConnection", command: Command) -> bytes:
     """Leave the stream, and forget what the client said about itself."""
     connection.leave()
     connection.session.forget()
+    if connection.guard is not None:
+        connection.guard.forget()
     return replies.simple("RESET")
 
 

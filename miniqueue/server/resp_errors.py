@@ -17,12 +17,6 @@ class NoProtocolError(RequestError):
     code = "NOPROTO"
 
 
-class WrongPasswordError(RequestError):
-    """Invalid username-password pair or user is disabled."""
-
-    code = "WRONGPASS"
-
-
 def shown(word: bytes) -> str:
     """Return a client's word so that it can stand in an error: printable, at most 128 bytes of it."""
     return "".join(c if c.isprintable() else "?" for c in word[:128].decode("utf-8", "replace"))

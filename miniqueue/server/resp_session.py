@@ -13,8 +13,14 @@ class Session:
     peer: tuple[str, int] | None = None
     protocol: int = RESP2
     name: bytes = b""
+    user: bytes = b"default"
     library: bytes = b""
     library_version: bytes = b""
+
+    @property
+    def host(self) -> str:
+        """Where the client is, without the port."""
+        return self.peer[0] if self.peer else "?"
 
     @property
     def address(self) -> str:
@@ -24,10 +30,11 @@ class Session:
 
     def describe(self, topic: bytes | None) -> bytes:
         """Return the line of CLIENT LIST."""
-        return b"id=%d addr=%b name=%b db=0 resp=%d sub=%d lib-name=%b lib-ver=%b topic=%b" % (
+        return b"id=%d addr=%b name=%b user=%b db=0 resp=%d sub=%d lib-name=%b lib-ver=%b topic=%b" % (
             self.id,
             self.address.encode(),
             self.name,
+            self.user,
             self.protocol,
             topic is not None,
             self.library,

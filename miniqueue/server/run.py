@@ -29,7 +29,7 @@ from miniqueue.server.exposure import check_exposure
 from miniqueue.server.http import HttpApp
 from miniqueue.server.listening import ServeHttps, listen, serve_https, serve_plain
 from miniqueue.server.monitor import MonitorApp
-from miniqueue.server.resp import RespServer
+from miniqueue.server.resp_server import RespServer
 from miniqueue.server.security import Certificates, ensure_certificates
 from miniqueue.storage.leveldb import LevelDBStore
 from miniqueue.storage.memory import MemoryStore

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from miniqueue.broker import commit
-from miniqueue.server.resp import RespServer
+from miniqueue.server.resp_server import RespServer
 from miniqueue.wire.json_lines import PublishDecoder, encode_ids
 from tests.broker.support import World, run
 from tests.budget.counting import counting

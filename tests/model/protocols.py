@@ -10,7 +10,7 @@ import orjson
 
 from miniqueue.errors import DrainingError, OutcomeUnknownError, ReadOnlyError
 from miniqueue.server.http import HttpApp
-from miniqueue.server.resp import RespServer
+from miniqueue.server.resp_server import RespServer
 from tests.fakes import FakeTransport
 from tests.model.drivers import Answers, Delivery, Driver, Peer
 

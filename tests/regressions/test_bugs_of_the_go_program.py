@@ -11,7 +11,7 @@ import pytest
 from miniqueue.broker import Broker
 from miniqueue.core.message import Counts
 from miniqueue.errors import NothingOutstandingError
-from miniqueue.server.resp import RespServer
+from miniqueue.server.resp_server import RespServer
 from miniqueue.server.settings import SETTINGS
 from miniqueue.storage import keys
 from miniqueue.storage.database import DatabaseOptions

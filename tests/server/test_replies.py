@@ -10,6 +10,10 @@ TEXTS = [
     (errors.InvalidTopicError(), 400),
     (errors.InvalidLineError("x"), 400),
     (errors.PayloadTooLargeError(2, 1), 413),
+    (errors.NotAuthenticatedError(), 401),
+    (errors.WrongSecretError(), 401),
+    (errors.NotPermittedError("publish"), 403),
+    (errors.TooManyAttemptsError(), 429),
     (errors.ReadOnlyError(), 503),
     (errors.FullError(), 507),
     (errors.DrainingError(), 503),
@@ -38,9 +42,10 @@ def test_error_has_a_status_and_says_whether_to_try_again(error, status):
     assert body["body"].startswith(b'{"error":"')
     assert headers[b"content-type"] == b"application/json"
     assert headers[b"content-length"] == b"%d" % len(body["body"])
-    assert headers.get(b"retry-after") == (b"1" if status == 503 else None)
+    assert headers.get(b"retry-after") == {503: b"1", 429: b"60"}.get(status)
+    assert (b"www-authenticate" in headers) is (status == 401)
 
 
 def test_every_error_class_has_a_status():
     classes = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if cls.__module__ == errors.__name__]
-    assert {status_of(cls.__new__(cls)) for cls in classes} <= {400, 413, 500, 503, 507}
+    assert {status_of(cls.__new__(cls)) for cls in classes} <= {400, 401, 403, 413, 429, 500, 503, 507}

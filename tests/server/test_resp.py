@@ -6,8 +6,8 @@ import pytest
 
 from miniqueue.errors import StorageError
 from miniqueue.server import resp
-from miniqueue.server.resp import RespServer
 from miniqueue.server.resp_commands import COMMANDS
+from miniqueue.server.resp_server import RespServer
 from tests.broker.support import run
 from tests.fakes import FakeTransport, settle_down
 
@@ -175,8 +175,8 @@ def test_client_list_shows_every_connection():
         await other.say(b"SUBSCRIBE t")
         await client.say(b"CLIENT SETNAME me")
         listed = await client.say(b"CLIENT LIST")
-        assert b"id=1 addr=127.0.0.1:50000 name=me db=0 resp=2 sub=0" in listed
-        assert b"id=2 addr=127.0.0.1:50000 name= db=0 resp=2 sub=1 lib-name= lib-ver= topic=t\n" in listed
+        assert b"id=1 addr=127.0.0.1:50000 name=me user=default db=0 resp=2 sub=0" in listed
+        assert b"id=2 addr=127.0.0.1:50000 name= user=default db=0 resp=2 sub=1 lib-name= lib-ver= topic=t\n" in listed
 
     serve(body)
 

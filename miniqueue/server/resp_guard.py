@@ -1,0 +1,116 @@
+"""What the client of one RESP connection may do; there is none where a broker has no users.
+
+    nobody ── AUTH, HELLO … AUTH, or a client certificate ──▶ a user ── RESET ──▶ nobody, or the certificate's user
+       │ 10 s, or 5 wrong secrets
+       ▼
+     closed
+
+While a secret is looked at, the connection holds the commands behind it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from miniqueue.access.rights import Right, command_needs
+from miniqueue.access.users import User
+from miniqueue.errors import MiniqueueError, NotAuthenticatedError, NotPermittedError
+from miniqueue.server.resp_errors import shown
+from miniqueue.server.sign_in import SignIn
+from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.resp_parser import Command
+
+if TYPE_CHECKING:
+    from miniqueue.server.resp import RespConnection
+
+log = structlog.get_logger()
+
+SIGN_IN_SECONDS = 10.0
+MAX_FAILURES = 5
+
+
+class Guard:
+    """Checks every command of a connection.
+
+    Args:
+      connection: whose commands.
+      sign_in: knows the users.
+    """
+
+    def __init__(self, connection: "RespConnection", sign_in: SignIn) -> None:
+        self._connection = connection
+        self._sign_in = sign_in
+        self._publishable = b""  # a topic that the user may publish to
+        self._failures = 0
+        self._deadline: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._become(None)
+
+    def start(self) -> None:
+        """Begin to wait for the client to say who it is."""
+        self._deadline = asyncio.get_running_loop().call_later(SIGN_IN_SECONDS, self._too_late)
+
+    def stop(self) -> None:
+        """The connection is gone."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def check(self, command: Command) -> None:
+        """Raise NotAuthenticatedError or NotPermittedError unless the user may do this.
+
+        A command without the word that names its topic passes: it has too few words, and is refused for that.
+        """
+        needs = command_needs(command)
+        if needs.right is Right.OPEN:
+            return
+        if self.user is None:
+            raise NotAuthenticatedError
+        if needs.topic_at is not None and len(command) <= needs.topic_at:
+            return
+        topic = None if needs.topic_at is None else command[needs.topic_at]
+        if not self.user.may(needs.right, topic):
+            raise NotPermittedError(shown(command[0]).lower())
+
+    def lets_publish(self, topic: bytes) -> bool:
+        """Tell the same of a publish to `topic`; remembers the last one, for there is one for each read."""
+        if topic == self._publishable:
+            return True
+        if self.user is None or not self.user.may(Right.PUBLISH, topic):
+            return False
+        self._publishable = topic
+        return True
+
+    def begin(self, name: bytes | None, secret: bytes, finish: Callable[[], bytes]) -> None:
+        """Look at a secret; the connection is held until the reply, which `finish` makes if the secret is right."""
+        self._connection.hold()
+        self._task = asyncio.get_running_loop().create_task(self._identify(name, secret, finish))
+
+    def forget(self) -> None:
+        """Be as at the start, for RESET."""
+        self._become(None)
+
+    async def _identify(self, name: bytes | None, secret: bytes, finish: Callable[[], bytes]) -> None:
+        text = None if name is None else name.decode("utf-8", "replace")
+        try:
+            user = await self._sign_in.identify(text, secret, self._connection.session.host)
+        except MiniqueueError as exc:
+            self._failures += 1
+            self._connection.release(replies.error(exc.code, str(exc)))
+            if self._failures >= MAX_FAILURES:
+                self._connection.close_when_sent()
+            return
+        self._become(user)
+        self._connection.release(finish())
+
+    def _become(self, user: User | None) -> None:
+        self.user: User | None = user
+        self._publishable = b""
+        self._connection.session.user = user.name.encode() if user else b""
+        if user is not None:
+            self.stop()
+
+    def _too_late(self) -> None:
+        log.info("connection closed", peer=self._connection.session.address, reason="it did not sign in")
+        self._connection.close_when_sent()

@@ -1,0 +1,37 @@
+"""All RESP connections of a broker: where they begin, and how they end together."""
+
+from itertools import count
+
+from miniqueue.broker import Broker
+from miniqueue.server.resp import RespConnection
+from miniqueue.server.sign_in import SignIn
+
+
+class RespServer:
+    """Accepts connections for a broker.
+
+    Args:
+      broker: what they all use.
+      parameters: what CONFIG GET shows.
+      sign_in: knows the users; None where everybody may do everything.
+    """
+
+    #: What a connection is told for which there is no descriptor; Redis says the same.
+    refusal = b"-ERR max number of clients reached\r\n"
+
+    def __init__(self, broker: Broker, parameters: dict[str, str], sign_in: SignIn | None = None) -> None:
+        self.broker = broker
+        self.parameters = parameters
+        self.sign_in = sign_in
+        self.connections: dict[int, RespConnection] = {}
+        self.next_id = count(1)
+
+    def __call__(self) -> RespConnection:
+        """Make the protocol object of a new connection."""
+        return RespConnection(self)
+
+    def drain(self) -> None:
+        """Return every lease, send what is ready, and close every connection."""
+        for connection in list(self.connections.values()):
+            connection.leave()
+            connection.close_when_sent()

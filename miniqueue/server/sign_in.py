@@ -1,0 +1,112 @@
+"""Who somebody is: a name and a secret in, a user out; the same for every protocol.
+
+    secret ─ address blocked? ─ no ─▶ token: compared at once        ─ right ─▶ user
+                                      password: on a thread, one at a time
+                                                                     └ wrong ─▶ counted, a pause, refused
+
+A wrong secret is told as late as `FAILURE_SECONDS` after it came, whatever was wrong with it: a name that does not
+exist takes as long as a wrong password. One password is looked at at a time, so guesses take one core and 19 MiB,
+whoever makes them; who has guessed too often is refused before. Nothing here logs a name or a secret: people type their
+password where the name belongs.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from miniqueue.access.hashing import NOBODY, hash_token, is_slow, matches
+from miniqueue.access.throttle import Throttle, network_of
+from miniqueue.access.users import User, Users
+from miniqueue.errors import TooManyAttemptsError, WrongSecretError
+from miniqueue.server.repeats import RepeatLimit
+
+log = structlog.get_logger()
+
+FAILURE_SECONDS = 0.25
+MAX_FAILURES = 20  # from one address
+BLOCK_SECONDS = 60.0
+#: Whom a secret without a name is for, unless it is a token: the user of that name, as in Redis.
+DEFAULT_NAME = "default"
+
+
+class SignIn:
+    """Knows the users, and keeps count of those who are not.
+
+    Args:
+      users: as of now; see `replace`.
+      monotonic: the clock, in seconds.
+      sleep: waits for as many seconds.
+    """
+
+    def __init__(
+        self,
+        users: Users,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._users = users
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._failures = Throttle(MAX_FAILURES, BLOCK_SECONDS, monotonic)
+        self._log_limit = RepeatLimit(BLOCK_SECONDS, monotonic)
+        self._turn = asyncio.Lock()
+
+    async def identify(self, name: str | None, secret: bytes, address: str) -> User:
+        """Return the user to whom a secret belongs.
+
+        Args:
+          name: of the user; None for the owner of a token, or `DEFAULT_NAME`.
+          secret: a password or a token.
+          address: of the peer, without its port.
+
+        Raises:
+          WrongSecretError: there is no such user, or the secret is another.
+          TooManyAttemptsError: there were too many wrong ones from there.
+        """
+        begun_at = self._monotonic()
+        network = network_of(address)
+        user = self._candidate(name, secret)
+        is_right = await self._is_right(user.secret if user and user.secret else NOBODY, secret, network)
+        if user is not None and is_right and self.is_current(user):
+            return user
+        self._note_failure(network)
+        await self._sleep(FAILURE_SECONDS - (self._monotonic() - begun_at))
+        raise WrongSecretError
+
+    def with_certificate(self, subject: str) -> User | None:
+        """Return the user for whom a client certificate stands."""
+        return self._users.with_certificate(subject)
+
+    def is_current(self, user: User) -> bool:
+        """Tell whether a user is still there, and still the same."""
+        return self._users.named(user.name) is user
+
+    def replace(self, users: Users) -> None:
+        """Know other users from now on; those who are the same stay current."""
+        self._users = users.succeeding(self._users)
+
+    def _candidate(self, name: str | None, secret: bytes) -> User | None:
+        if name is None:
+            return self._users.with_token(hash_token(secret)) or self._users.named(DEFAULT_NAME)
+        return self._users.named(name)
+
+    async def _is_right(self, stored: str, secret: bytes, network: str) -> bool:
+        self._check_network(network)
+        if not is_slow(stored):
+            return matches(stored, secret)
+        async with self._turn:
+            self._check_network(network)  # others from there may have failed meanwhile
+            return await asyncio.to_thread(matches, stored, secret)
+
+    def _check_network(self, network: str) -> None:
+        if self._failures.is_blocked(network):
+            raise TooManyAttemptsError
+
+    def _note_failure(self, network: str) -> None:
+        self._failures.failed(network)
+        held_back = self._log_limit.admit(network)
+        if held_back is not None:
+            log.warning("a wrong user or secret was refused", address=network, held_back=held_back)

@@ -1,0 +1,314 @@
+"""RESP with users: the way in, every command for every role, and what is held while a secret is looked at."""
+
+import pytest
+
+from miniqueue.access.hashing import hash_password
+from miniqueue.access.rights import COMMANDS as RIGHTS
+from miniqueue.access.users import User
+from miniqueue.server import resp_guard
+from miniqueue.server.resp_commands import COMMANDS
+from miniqueue.server.resp_connecting import _CLIENT_SUBCOMMANDS
+from miniqueue.server.resp_server import RespServer
+from tests.broker.support import run
+from tests.fakes import FakeConsumer, settle_down
+from tests.server.access import EVERYBODY, sign_in_for, token_of, user
+from tests.server.test_resp import PARAMETERS, Client, command
+from tests.serving import eventually
+
+NOAUTH = b"-NOAUTH Authentication required.\r\n"
+WRONGPASS = b"-WRONGPASS invalid username-password pair or user is disabled.\r\n"
+NOPERM = b"-NOPERM this user has no permissions to run the '%b' command\r\n"
+
+#: A whole command for each row of the table of rights.
+WHOLE = {
+    b"AUTH": [b"AUTH", b"nobody", token_of("nobody")],
+    b"HELLO": [b"HELLO", b"2"],
+    b"PUBLISH": [b"PUBLISH", b"orders", b"x"],
+    b"MPUBLISH": [b"MPUBLISH", b"orders", b"x", b"y"],
+    b"SUBSCRIBE": [b"SUBSCRIBE", b"orders"],
+    b"TOPIC": [b"TOPIC", b"WHAT"],
+    b"TOPIC DELETE": [b"TOPIC", b"delete", b"orders"],
+    b"CONFIG": [b"CONFIG", b"GET", b"*"],
+    b"CLIENT": [b"CLIENT", b"ID"],
+    b"CLIENT LIST": [b"CLIENT", b"List"],
+    b"SELECT": [b"SELECT", b"0"],
+    b"ECHO": [b"ECHO", b"x"],
+}  # fmt: skip
+OPEN = {b"AUTH", b"HELLO", b"PING", b"QUIT", b"RESET"}
+#: Who may do what, written down once more and by hand; `-of-all` also stands for the broker as a whole.
+ALLOWED = {
+    b"PUBLISH": {"publisher", "publisher-of-all", "admin", "admin-of-all"},
+    b"MPUBLISH": {"publisher", "publisher-of-all", "admin", "admin-of-all"},
+    b"SUBSCRIBE": {"subscriber", "subscriber-of-all", "admin", "admin-of-all"},
+    b"TOPIC": {"admin-of-all"},
+    b"TOPIC DELETE": {"admin", "admin-of-all"},
+    b"INFO": {"monitor-of-all", "admin-of-all"},
+    b"CONFIG": {"monitor-of-all", "admin-of-all"},
+    b"CLIENT LIST": {"monitor-of-all", "admin-of-all"},
+}
+FOR_EVERY_USER = {b"ACK", b"NACK", b"BACK", b"DACK", b"TOPICS", b"CLIENT", b"COMMAND", b"SELECT", b"ECHO"}
+
+
+def serve(body, *users):
+    """Run `body(world, server, client)` on a server with users."""
+
+    async def with_server(world):
+        server = RespServer(world.broker, PARAMETERS, sign_in_for(*users))
+        client = Client(server)
+        try:
+            await body(world, server, client)
+        finally:
+            client.connection.guard.stop()
+
+    return run(with_server)
+
+
+async def enter(client, name):
+    client.send(b"AUTH", name.encode(), token_of(name))
+    await settle_down()
+    assert client.transport.take() == b"+OK\r\n"
+
+
+async def ask(client, *words):
+    client.send(*words)
+    await settle_down()
+    return client.transport.take()
+
+
+def test_the_table_has_every_command_and_no_other():
+    assert {name.partition(b" ")[0] for name in RIGHTS} == COMMANDS.keys()
+    subcommands = {name for name in RIGHTS if b" " in name}
+    assert subcommands <= {b"TOPIC DELETE"} | {b"CLIENT %b" % word for word, _ in _CLIENT_SUBCOMMANDS}
+    assert ALLOWED.keys() | FOR_EVERY_USER | OPEN == RIGHTS.keys()
+
+
+@pytest.mark.parametrize("name", sorted(RIGHTS))
+def test_before_auth_there_is_next_to_nothing(name):
+    async def body(world, server, client):
+        reply = await ask(client, *WHOLE.get(name, [name]))
+        if name not in OPEN:
+            assert reply == NOAUTH
+        elif name == b"HELLO":
+            assert reply.startswith(b"-NOAUTH HELLO must be called with the client already authenticated")
+        else:
+            assert reply[:1] == b"+"
+
+    serve(body)
+
+
+@pytest.mark.parametrize("line", [b"WHAT", b"PUBLISH", b"CLIENT", b"SUBSCRIBE", b"PUBLISH orders " + b"x" * 20])
+def test_before_auth_mistakes_are_not_explained(line):
+    async def body(world, server, client):
+        assert await client.say(line) == NOAUTH
+
+    serve(body)
+
+
+@pytest.mark.parametrize("topic", [b"orders", b"other"])
+@pytest.mark.parametrize("somebody", EVERYBODY, ids=lambda user: user.name)
+def test_every_command_is_for_those_whom_the_table_names(somebody, topic):
+    async def body(world, server, client):
+        await world.publish(b"orders", b"x")
+        for name in sorted(RIGHTS):
+            client = Client(server)
+            await enter(client, somebody.name)
+            words = [topic if word == b"orders" else word for word in WHOLE.get(name, [name])]
+            reply = await ask(client, *words)
+            allowed = ALLOWED.get(name, {user.name for user in EVERYBODY})
+            if b"orders" in WHOLE.get(name, ()) and topic == b"other":
+                allowed = {one for one in allowed if one.endswith("-of-all")}
+            is_refused = reply == NOPERM % words[0].lower()
+            assert is_refused is (somebody.name not in allowed), (name, reply)
+            client.transport.lose()
+
+    serve(body)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, needs in RIGHTS.items() if needs.topic_at))
+def test_a_command_without_the_word_for_its_topic_does_nothing(name):
+    async def body(world, server, client):
+        await enter(client, "admin-of-all")
+        words = name.split()
+        assert len(words) == RIGHTS[name].topic_at
+        assert (await ask(client, *words)).startswith(b"-ERR invalid number of args")
+
+    serve(body)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"PUBLISH orders x",
+        b"publish orders x",
+        b"Publish orders x",
+        b"MPUBLISH orders x y",
+        b"TOPIC DELETE orders",
+    ],
+)
+def test_a_subscriber_changes_nothing_on_any_path(line):
+    async def body(world, server, client):
+        await world.publish(b"orders", b"kept")
+        await enter(client, "subscriber-of-all")
+        assert (await client.say(line)).startswith(b"-NOPERM ")
+        client.connection.data_received((line + b"\r\n") * 2)  # inline
+        client.connection.data_received(command(*line.split()) * 3)  # a run
+        await settle_down()
+        assert client.transport.take().count(b"-NOPERM ") == 5
+        await client.say(b"SUBSCRIBE orders")
+        assert not (await client.say(line)).startswith(b"+")
+        client.transport.lose()
+        assert FakeConsumer(world.broker, b"orders").drain() == [b"kept"]
+
+    serve(body)
+
+
+def test_a_run_to_another_topic_is_refused_behind_one_that_was_allowed():
+    async def body(world, server, client):
+        await enter(client, "publisher")
+        run_of = [command(b"PUBLISH", topic, b"x") * 2 for topic in (b"orders", b"other", b"orders")]
+        client.connection.data_received(b"".join(run_of))
+        await settle_down()
+        ok, no = b"+OK\r\n" * 2, NOPERM % b"publish" * 2
+        assert client.transport.take() == ok + no + ok
+        assert world.broker.topics() == [b"orders"]
+
+    serve(body)
+
+
+def test_topics_lists_those_that_the_user_has_a_role_for():
+    async def body(world, server, client):
+        for topic in (b"orders", b"orders.eu", b"other"):
+            await world.publish(topic, b"x")
+        await enter(client, "nobody")
+        assert await client.say(b"TOPICS") == b"*0\r\n"
+        await enter(client, "subscriber")
+        assert await client.say(b"TOPICS") == b"*1\r\n$6\r\norders\r\n"
+        await enter(client, "publisher-of-all")
+        assert (await client.say(b"TOPICS")).startswith(b"*3\r\n")
+
+    serve(body)
+
+
+def test_client_list_names_the_users():
+    async def body(world, server, client):
+        await enter(client, "monitor-of-all")
+        other = Client(server)
+        listed = await client.say(b"CLIENT LIST")
+        assert b"user=monitor-of-all " in listed
+        assert b"user= " in listed
+        other.connection.guard.stop()
+
+    serve(body)
+
+
+def test_a_password_holds_the_commands_behind_it_and_replies_keep_their_order():
+    ada = User("ada", hash_password(b"correct horse"), roles={"publisher": ("*",)})
+
+    async def body(world, server, client):
+        client.connection.data_received(
+            command(b"PING") + command(b"AUTH", b"ada", b"correct horse") + command(b"PUBLISH", b"t", b"x") * 2
+        )
+        assert client.transport.take() == b"+PONG\r\n"
+        assert not client.transport.is_reading()
+        client.connection.data_received(command(b"ECHO", b"late"))  # what was in flight already
+        await eventually(lambda: client.transport.written.endswith(b"late\r\n"))
+        assert client.transport.take() == b"+OK\r\n" * 3 + b"$4\r\nlate\r\n"
+        assert client.transport.is_reading()
+
+    serve(body, ada)
+
+
+def test_who_leaves_while_the_password_is_looked_at_is_forgotten():
+    ada = User("ada", hash_password(b"correct horse"))
+
+    async def body(world, server, client):
+        client.send(b"AUTH", b"ada", b"correct horse")
+        client.transport.lose()
+        await client.connection.guard._task
+        assert client.transport.written == b""
+
+    serve(body, ada)
+
+
+def test_hello_signs_in_and_does_the_rest_only_then():
+    async def body(world, server, client):
+        assert await client.say(b"HELLO 3 SETNAME me AUTH robot wrong") == WRONGPASS
+        assert await client.say(b"HELLO 3 AUTH robot token-of") == WRONGPASS
+        assert client.connection.session.protocol == 2
+        client.send(b"HELLO", b"3", b"AUTH", b"robot", token_of("robot"), b"SETNAME", b"me")
+        await settle_down()
+        assert client.transport.take().startswith(b"%7\r\n")
+        assert client.connection.session.name == b"me"
+        assert (await client.say(b"HELLO")).startswith(b"%7\r\n")
+
+    serve(body, user("robot"))
+
+
+def test_a_token_alone_is_enough():
+    async def body(world, server, client):
+        client.send(b"AUTH", token_of("robot"))
+        await settle_down()
+        assert client.transport.take() == b"+OK\r\n"
+
+    serve(body, user("robot"))
+
+
+def test_reset_forgets_the_user_and_a_failed_auth_does_not():
+    async def body(world, server, client):
+        await enter(client, "publisher")
+        assert await client.say(b"AUTH admin wrong") == WRONGPASS
+        assert await client.say(b"PUBLISH orders x") == b"+OK\r\n"
+        assert await client.say(b"RESET") == b"+RESET\r\n"
+        assert await client.say(b"PUBLISH orders x") == NOAUTH
+
+    serve(body)
+
+
+def test_another_user_has_other_rights_at_once():
+    async def body(world, server, client):
+        await enter(client, "publisher")
+        assert await client.say(b"PUBLISH orders x") == b"+OK\r\n"
+        await enter(client, "subscriber")
+        assert (await client.say(b"PUBLISH orders x")).startswith(b"-NOPERM")
+
+    serve(body)
+
+
+def test_five_wrong_secrets_end_the_connection():
+    async def body(world, server, client):
+        client.connection.data_received(command(b"AUTH", b"admin", b"wrong") * 9 + command(b"PING"))
+        await settle_down()
+        assert client.transport.take() == WRONGPASS * resp_guard.MAX_FAILURES
+        assert client.transport.is_lost
+
+    serve(body)
+
+
+def test_who_does_not_sign_in_is_sent_away(monkeypatch):
+    monkeypatch.setattr(resp_guard, "SIGN_IN_SECONDS", 0)
+
+    async def body(world, server, client):
+        await eventually(lambda: client.transport.is_lost)
+
+    serve(body)
+
+
+def test_who_has_signed_in_may_stay(monkeypatch):
+    monkeypatch.setattr(resp_guard, "SIGN_IN_SECONDS", 0.05)
+
+    async def body(world, server, client):
+        client = Client(server)
+        await enter(client, "nobody")
+        assert client.connection.guard._deadline.cancelled()
+
+    serve(body)
+
+
+@pytest.mark.parametrize("line", [b"AUTH", b"AUTH a b c", b"HELLO 3 AUTH x", b"HELLO 3 WHAT secret"])
+def test_mistakes_do_not_repeat_a_secret(line):
+    async def body(world, server, client):
+        reply = await client.say(line)
+        assert reply.startswith(b"-ERR ")
+        assert b"secret" not in reply
+
+    serve(body)

@@ -1,0 +1,143 @@
+"""Who somebody is, and what guessing costs the guesser."""
+
+import asyncio
+
+import pytest
+import structlog.testing
+
+from miniqueue.access.hashing import hash_password
+from miniqueue.access.users import User, Users
+from miniqueue.errors import TooManyAttemptsError, WrongSecretError
+from miniqueue.server.sign_in import BLOCK_SECONDS, FAILURE_SECONDS, MAX_FAILURES, SignIn
+from tests.server.access import Clock, Naps, token_of, user
+
+ADA = User("ada", hash_password(b"correct horse"))
+ROBOT = user("robot")
+CERTIFIED = User("certified", certificate="CN=certified")
+DEFAULT = User("default", hash_password(b"of default"))
+
+
+class World:
+    """A sign-in with its clock and its naps."""
+
+    def __init__(self) -> None:
+        self.clock, self.naps = Clock(), Naps()
+        self.sign_in = SignIn(Users([ADA, ROBOT, CERTIFIED, DEFAULT]), monotonic=self.clock, sleep=self.naps)
+
+    async def is_wrong(self, name: str | None, secret: bytes, address: str = "10.0.0.1") -> bool:
+        try:
+            await self.sign_in.identify(name, secret, address)
+        except WrongSecretError:
+            return True
+        return False
+
+    async def fail(self, times: int, address: str = "10.0.0.1") -> None:
+        for _ in range(times):
+            assert await self.is_wrong("robot", b"wrong", address)
+
+
+def test_a_password_a_token_and_a_token_alone_are_known():
+    async def scenario():
+        identify = World().sign_in.identify
+        assert await identify("ada", b"correct horse", "a") is ADA
+        assert await identify("robot", token_of("robot"), "a") is ROBOT
+        assert await identify(None, token_of("robot"), "a") is ROBOT
+        assert await identify(None, b"of default", "a") is DEFAULT
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("ada", b"correct hors"),
+        ("ada", b""),
+        ("Ada", b"correct horse"),
+        ("robot", b"wrong"),
+        ("ada", token_of("robot")),
+        ("eve", b"correct horse"),
+        ("certified", b""),
+        ("certified", b"x"),
+        (None, b"correct horse"),
+        (None, b""),
+    ],
+)
+def test_everything_else_is_wrong_and_told_after_the_same_time(name, secret):
+    async def scenario():
+        world = World()
+        assert await world.is_wrong(name, secret)
+        assert world.naps.seconds == [FAILURE_SECONDS]
+
+    asyncio.run(scenario())
+
+
+def test_too_many_failures_block_the_address_also_for_who_is_right():
+    async def scenario():
+        world = World()
+        await world.fail(MAX_FAILURES)
+        for _ in range(2):
+            with pytest.raises(TooManyAttemptsError):
+                await world.sign_in.identify("robot", token_of("robot"), "10.0.0.1")
+        assert await world.sign_in.identify("robot", token_of("robot"), "10.0.0.2") is ROBOT
+        world.clock.now_seconds += BLOCK_SECONDS
+        assert await world.sign_in.identify("robot", token_of("robot"), "10.0.0.1") is ROBOT
+
+    asyncio.run(scenario())
+
+
+def test_guesses_made_at_once_are_not_all_looked_at():
+    async def scenario():
+        world = World()
+        await world.fail(MAX_FAILURES - 1)
+        guesses = [world.sign_in.identify("ada", b"wrong", "10.0.0.1") for _ in range(4)]
+        outcomes = await asyncio.gather(*guesses, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [WrongSecretError] + [TooManyAttemptsError] * 3
+
+    asyncio.run(scenario())
+
+
+def test_many_who_are_right_at_once_are_all_let_in():
+    async def scenario():
+        world = World()
+        await world.fail(MAX_FAILURES - 1)
+        entries = [world.sign_in.identify("ada", b"correct horse", "10.0.0.1") for _ in range(4)]
+        assert await asyncio.gather(*entries) == [ADA] * 4
+
+    asyncio.run(scenario())
+
+
+def test_who_is_revoked_while_the_password_is_looked_at_does_not_get_in():
+    async def scenario():
+        world = World()
+        entering = asyncio.create_task(world.is_wrong("ada", b"correct horse"))
+        await asyncio.sleep(0)
+        world.sign_in.replace(Users([ROBOT]))
+        assert await entering
+
+    asyncio.run(scenario())
+
+
+def test_a_reload_keeps_those_who_are_the_same():
+    world = World()
+    changed = User("ada", ADA.secret, roles={"admin": ("*",)})
+    world.sign_in.replace(Users([changed, user("robot")]))
+    assert world.sign_in.is_current(ROBOT)
+    assert world.sign_in.is_current(changed)
+    assert not world.sign_in.is_current(ADA)
+    assert not world.sign_in.is_current(DEFAULT)
+
+
+def test_the_log_has_the_address_once_a_minute_and_neither_name_nor_secret():
+    async def scenario():
+        world = World()
+        with structlog.testing.capture_logs() as logged:
+            await world.is_wrong("oops this is my password", b"hunter2")
+            await world.is_wrong("eve", b"hunter2")
+            world.clock.now_seconds += BLOCK_SECONDS
+            await world.is_wrong("eve", b"hunter2")
+        told = [(entry["address"], entry["held_back"]) for entry in logged]
+        assert told == [("10.0.0.1", 0), ("10.0.0.1", 1)]
+        assert "password" not in str(logged).replace("wrong user or secret", "")
+        assert "hunter2" not in str(logged)
+
+    asyncio.run(scenario())
