@@ -31,9 +31,11 @@ def changes_of(log: bytes, survey: Survey) -> Changes | None:
     """Return which changes the whole batches of a log are; None when there is none, or it cannot be told."""
     if not survey.batch_offsets or not begins_soundly(log, survey.batch_offsets[0]):
         return None
-    first, _ = _HEADER.unpack_from(content_at(log, survey.batch_offsets[0]))
-    last, count = _HEADER.unpack_from(content_at(log, survey.batch_offsets[-1]))
-    return Changes(first, last + count)
+    first, last = (content_at(log, survey.batch_offsets[place]) for place in (0, -1))
+    if min(len(first), len(last)) < _HEADER.size:
+        return None
+    number, count = _HEADER.unpack_from(last)
+    return Changes(_HEADER.unpack_from(first)[0], number + count)
 
 
 def last_commit_of(log: bytes, survey: Survey) -> int | None:

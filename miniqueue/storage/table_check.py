@@ -8,6 +8,7 @@ The work grows with the number of tables and with the state of topics, not with 
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
@@ -46,15 +47,14 @@ def name_table_damage(database: Path, key_range: KeyRange) -> str | None:
     A reader also goes on behind the range, until it finds a key that has not been deleted.
     """
     to_the_end = (key_range[0], _BEHIND_ALL_KEYS)
-    try:
+    with suppress(OSError, CorruptionError):
         manifest = parse_manifest(manifest_path(database).read_bytes())
         for table in islice(_read_for(manifest.tables.values(), to_the_end), _MAX_TABLES_TO_NAME):
             path = _path(database, table)
-            offset = _damage(path, to_the_end, _MAX_BYTES_TO_NAME)
-            if offset is not None:
-                return f"{path}: damaged at offset {offset}"
-    except (OSError, CorruptionError):
-        return None  # LevelDB is at work in there
+            with suppress(FileNotFoundError):  # LevelDB is at work in there
+                offset = _damage(path, to_the_end, _MAX_BYTES_TO_NAME)
+                if offset is not None:
+                    return f"{path}: damaged at offset {offset}"
     return None
 
 

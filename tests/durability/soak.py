@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust
 from tests.durability.crash_loop import CrashLoop, Cutting, Result, find
+from tests.durability.damage_outcome import Tally
+from tests.durability.damage_plan import soak as damage_soak
 from tests.durability.disk_sweep import SWEPT, Sweeper
 from tests.durability.load_soak import soak
 from tests.durability.pause import stop_and_go_on
@@ -107,7 +109,17 @@ def _pause(directory: Path, count: int, seed: int) -> Outcome:
     return Outcome(f"{line}; pauses={pauses}", True, "")
 
 
+def _damage(directory: Path, count: int, seed: int) -> Outcome:
+    """Damage files of stores in every way there is, up to 25 times `count` cases of a kind and store."""
+    total = Tally()
+    for name, tally in damage_soak(directory, 25 * count, Random(seed)):
+        print(f"damage {name}: {tally}", flush=True)
+        total.add(tally)
+    return Outcome(f"damage {total}; seed={seed}", not total.holes, "\n".join(total.holes[:50]))
+
+
 LOOPS: dict[str, Loop] = {
+    "damage": _damage,
     "load": _load,
     "pause": _pause,
     "kill": _kill,
