@@ -119,7 +119,7 @@ class NotPermittedError(RequestError):
     code = "NOPERM"
 
     def __init__(self, act: str) -> None:  # in the words of Redis
-        super().__init__(f"this user has no permissions to run the '{act}' command")
+        super().__init__(f"this user has no permissions to run {act}")
 
 
 class TooManyAttemptsError(RequestError):

@@ -17,6 +17,7 @@ from miniqueue.client.stream import Stream
 from miniqueue.server.http import HttpApp
 from miniqueue.server.listening import ServeHttps, listen, serve_https
 from miniqueue.server.security import Certificates, ensure_certificates
+from miniqueue.server.sign_in import SignIn
 from tests.fakes import FaultyStore, ManualClock, broker_on
 
 NDJSON = (b"content-type", b"application/x-ndjson")
@@ -72,13 +73,18 @@ def make_certificates(directory: Path) -> Certificates:
 
 @asynccontextmanager
 async def serving(
-    certificates: Certificates, app: ASGIApp | None = None, *, serve: ServeHttps = serve_https, **broker_options: object
+    certificates: Certificates,
+    app: ASGIApp | None = None,
+    *,
+    serve: ServeHttps = serve_https,
+    sign_in: SignIn | None = None,
+    **broker_options: object,
 ) -> AsyncIterator[Served]:
     """Serve `app`, or the real one, while the block runs."""
     store, clock = FaultyStore(), ManualClock()
     broker = broker_on(store, clock, **broker_options)
     await broker.start()
-    served = Served(certificates, app or HttpApp(broker), broker, clock, store)
+    served = Served(certificates, app or HttpApp(broker, sign_in), broker, clock, store)
     listener = listen("127.0.0.1", 0)
     served.port = listener.getsockname()[1]
     served.server = asyncio.create_task(

@@ -16,26 +16,32 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from miniqueue.broker import Broker
 from miniqueue.errors import MiniqueueError
+from miniqueue.server.gate import routes
 from miniqueue.server.http_publish import PublishEndpoint
 from miniqueue.server.http_streams import OpenStreams
 from miniqueue.server.http_subscribe import SubscribeEndpoint
-from miniqueue.server.one_method import OneMethod
 from miniqueue.server.paths import topic_of
 from miniqueue.server.replies import NOT_FOUND, OK, error_reply
+from miniqueue.server.sign_in import SignIn
 
 
 class HttpApp:
-    """Serves a broker to HTTP clients."""
+    """Serves a broker to HTTP clients.
 
-    def __init__(self, broker: Broker) -> None:
+    Args:
+      broker: what they use.
+      sign_in: knows the users; None where everybody may do everything.
+    """
+
+    def __init__(self, broker: Broker, sign_in: SignIn | None = None) -> None:
         self._streams = OpenStreams()
-        self._routes: Mapping[str, ASGIApp] = MappingProxyType(
-            {
-                "/publish/{topic}": OneMethod("POST", PublishEndpoint(broker, self._streams)),
-                "/subscribe/{topic}": OneMethod("POST", SubscribeEndpoint(broker, self._streams)),
-                "/{topic}": OneMethod("DELETE", DeleteEndpoint(broker)),
-            }
-        )
+        self._sign_in = sign_in
+        endpoints: dict[tuple[str, str], ASGIApp] = {
+            ("POST", "/publish/{topic}"): PublishEndpoint(broker, self._streams),
+            ("POST", "/subscribe/{topic}"): SubscribeEndpoint(broker, self._streams),
+            ("DELETE", "/{topic}"): DeleteEndpoint(broker),
+        }
+        self._routes: Mapping[str, ASGIApp] = MappingProxyType(routes(endpoints, sign_in))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -52,6 +58,11 @@ class HttpApp:
     def drain(self) -> None:
         """End every stream: messages go back to their topics, lines that were read are answered. Let none begin."""
         self._streams.drain()
+
+    def cut_off(self) -> None:
+        """End the streams of users who are not what they were."""
+        if self._sign_in is not None:
+            self._streams.cut_off(self._sign_in.is_current)
 
 
 class DeleteEndpoint:

@@ -28,7 +28,7 @@ class PublishEndpoint:
             if is_json_lines(scope):
                 self._streams.check()
                 lines = PublishedLines(self._broker, topic_of(scope))
-                with self._streams.holding(lines):
+                with self._streams.holding(lines, scope.get("user")):
                     await lines.run(receive, send)
                 return
             payload = await read_body(receive, self._broker.max_message_bytes)

@@ -1,9 +1,10 @@
 """The requests that go on for as long as their client likes, and their end when the server stops."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from miniqueue.access.users import User
 from miniqueue.errors import DrainingError
 
 
@@ -19,17 +20,17 @@ class OpenStreams:
     """Knows every such request, so that all can be ended."""
 
     def __init__(self) -> None:
-        self._streams: set[OpenStream] = set()
+        self._streams: dict[OpenStream, User | None] = {}
         self._is_draining = False
 
     @contextmanager
-    def holding(self, stream: OpenStream) -> Iterator[None]:
-        """Know of `stream` while the block runs."""
-        self._streams.add(stream)
+    def holding(self, stream: OpenStream, user: User | None = None) -> Iterator[None]:
+        """Know of `stream`, and whose it is, while the block runs."""
+        self._streams[stream] = user
         try:
             yield
         finally:
-            self._streams.discard(stream)
+            del self._streams[stream]
 
     def check(self) -> None:
         """Raise DrainingError when no stream may begin any more."""
@@ -41,3 +42,9 @@ class OpenStreams:
         self._is_draining = True
         for stream in self._streams:
             stream.end()
+
+    def cut_off(self, is_current: Callable[[User], bool]) -> None:
+        """End the streams of users who are not what they were."""
+        for stream, user in self._streams.items():
+            if user is not None and not is_current(user):
+                stream.end()

@@ -42,7 +42,7 @@ class SubscribeEndpoint:
         except MiniqueueError as error:
             await error_reply(error)(scope, receive, send)
             return
-        with self._streams.holding(subscription):
+        with self._streams.holding(subscription, scope.get("user")):
             await subscription.run(receive, send)
 
 

@@ -15,21 +15,27 @@ from dataclasses import asdict
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from starlette.routing import Route, Router
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from miniqueue import __version__
 from miniqueue.broker import Broker
 from miniqueue.server.backup_reply import BackupReply
+from miniqueue.server.gate import routes
 from miniqueue.server.loop_metrics import LoopCollector
 from miniqueue.server.metrics import BrokerCollector
-from miniqueue.server.one_method import OneMethod
 from miniqueue.server.replies import NOT_FOUND, Reply, json_reply
+from miniqueue.server.sign_in import SignIn
 
 
 class MonitorApp:
-    """Tells how a broker is, as an ASGI application."""
+    """Tells how a broker is, as an ASGI application.
 
-    def __init__(self, broker: Broker) -> None:
+    Args:
+      broker: of which it tells.
+      sign_in: knows the users; None where everybody may see everything.
+    """
+
+    def __init__(self, broker: Broker, sign_in: SignIn | None = None) -> None:
         self._broker = broker
         self._started_at_seconds = time.monotonic()
         self._registry = CollectorRegistry()
@@ -37,11 +43,10 @@ class MonitorApp:
         self._registry.register(LoopCollector())
         ProcessCollector(registry=self._registry)
         pages = {"/healthz": self.health, "/readyz": self.readiness, "/metrics": self.metrics, "/stats": self.stats}
+        endpoints: dict[tuple[str, str], ASGIApp] = {("GET", path): Page(page) for path, page in pages.items()}
+        endpoints["GET", "/backup"] = BackupReply(broker)
         self._router = Router(
-            [
-                *(Route(path, OneMethod("GET", Page(make_reply))) for path, make_reply in pages.items()),
-                Route("/backup", OneMethod("GET", BackupReply(broker))),
-            ],
+            [Route(path, endpoint) for path, endpoint in routes(endpoints, sign_in).items()],
             redirect_slashes=False,
             default=NOT_FOUND,
         )

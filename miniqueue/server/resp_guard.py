@@ -71,7 +71,7 @@ class Guard:
             return
         topic = None if needs.topic_at is None else command[needs.topic_at]
         if not self.user.may(needs.right, topic):
-            raise NotPermittedError(shown(command[0]).lower())
+            raise NotPermittedError(f"the '{shown(command[0]).lower()}' command")
 
     def lets_publish(self, topic: bytes) -> bool:
         """Tell the same of a publish to `topic`; remembers the last one, for there is one for each read."""

@@ -48,7 +48,7 @@ class SignIn:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._users = users
-        self._monotonic = monotonic
+        self.monotonic = monotonic
         self._sleep = sleep
         self._failures = Throttle(MAX_FAILURES, BLOCK_SECONDS, monotonic)
         self._log_limit = RepeatLimit(BLOCK_SECONDS, monotonic)
@@ -66,14 +66,14 @@ class SignIn:
           WrongSecretError: there is no such user, or the secret is another.
           TooManyAttemptsError: there were too many wrong ones from there.
         """
-        begun_at = self._monotonic()
+        begun_at = self.monotonic()
         network = network_of(address)
         user = self._candidate(name, secret)
         is_right = await self._is_right(user.secret if user and user.secret else NOBODY, secret, network)
         if user is not None and is_right and self.is_current(user):
             return user
         self._note_failure(network)
-        await self._sleep(FAILURE_SECONDS - (self._monotonic() - begun_at))
+        await self._sleep(FAILURE_SECONDS - (self.monotonic() - begun_at))
         raise WrongSecretError
 
     def with_certificate(self, subject: str) -> User | None:

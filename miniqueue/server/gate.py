@@ -1,0 +1,166 @@
+"""Who may make an HTTP request, on the queue's port and on that of monitoring; there is no gate without users.
+
+    request ─ route open? ─ no ─▶ Authorization, or client certificate ─▶ user ─ may? ─ yes ─▶ endpoint
+                                     401, 429                                      └ 403
+
+All this happens before the body is read. What was right once is known again on the same connection, by a keyed hash of
+the header, so that a password is looked at once for each connection, and its text is not kept. A request under way
+whose user is revoked gets no more of its body: it is as if the client had gone.
+"""
+
+import base64
+import binascii
+import hashlib
+import secrets
+from collections.abc import Callable, Mapping
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from miniqueue.access.rights import ROUTES, Right
+from miniqueue.access.throttle import Throttle
+from miniqueue.access.users import User
+from miniqueue.errors import MiniqueueError, NotAuthenticatedError, NotPermittedError, TooManyAttemptsError
+from miniqueue.server.one_method import OneMethod
+from miniqueue.server.paths import topic_of
+from miniqueue.server.replies import error_reply
+from miniqueue.server.sign_in import BLOCK_SECONDS, SignIn
+
+#: Wrong secrets on one connection within a minute; then its requests are refused unheard for as long.
+MAX_FAILURES = 5
+MAX_KNOWN = 10_000
+
+
+def routes(endpoints: Mapping[tuple[str, str], ASGIApp], sign_in: SignIn | None) -> dict[str, ASGIApp]:
+    """Return what answers each path, which knows one method.
+
+    Args:
+      endpoints: by method and path.
+      sign_in: knows the users; with None, everybody may do everything.
+
+    Raises KeyError for a route without rights.
+    """
+    gate = None if sign_in is None else Gate(sign_in)
+    return {
+        path: OneMethod(method, endpoint if gate is None else gate.guard(method, path, endpoint))
+        for (method, path), endpoint in endpoints.items()
+    }
+
+
+class Gate:
+    """Knows who makes a request.
+
+    Args:
+      sign_in: knows the users.
+    """
+
+    def __init__(self, sign_in: SignIn) -> None:
+        self._sign_in = sign_in
+        self._failures = Throttle(MAX_FAILURES, BLOCK_SECONDS, sign_in.monotonic)
+        self._key = secrets.token_bytes(32)
+        self._known: dict[bytes, User] = {}  # by a hash of connection and header
+
+    def guard(self, method: str, path: str, endpoint: ASGIApp) -> ASGIApp:
+        """Return the endpoint of a route, behind the gate; raises KeyError for a route without rights."""
+        needs = ROUTES[method, path]
+        return endpoint if needs.right is Right.OPEN else _Guarded(self, method, path, endpoint)
+
+    async def user_of(self, scope: Scope) -> User:
+        """Return who makes a request.
+
+        Raises NotAuthenticatedError, WrongSecretError, TooManyAttemptsError.
+        """
+        header = _authorization(scope)
+        if header is None:
+            raise NotAuthenticatedError
+        host, port = scope.get("client") or ("?", 0)
+        connection = f"{host}:{port}"
+        digest = hashlib.blake2b(connection.encode() + b" " + header, key=self._key, digest_size=32).digest()
+        user = self._known.get(digest)
+        if user is None or not self.is_current(user):
+            user = await self._identify(header, host, connection)
+            self._remember(digest, user)
+        return user
+
+    def is_current(self, user: User) -> bool:
+        """Tell whether a user is still there, and still the same."""
+        return self._sign_in.is_current(user)
+
+    async def _identify(self, header: bytes, host: str, connection: str) -> User:
+        name, secret = _credentials(header)
+        if self._failures.is_blocked(connection):
+            raise TooManyAttemptsError
+        try:
+            return await self._sign_in.identify(name, secret, host)
+        except MiniqueueError:
+            self._failures.failed(connection)
+            raise
+
+    def _remember(self, digest: bytes, user: User) -> None:
+        self._known[digest] = user
+        if len(self._known) > MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+
+
+class _Guarded:
+    """One route and those who may use it."""
+
+    def __init__(self, gate: Gate, method: str, path: str, endpoint: ASGIApp) -> None:
+        self._gate = gate
+        self._needs = ROUTES[method, path]
+        self._act = f"{method} {path}"
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        try:
+            user = await self._gate.user_of(scope)
+            topic = None if self._needs.topic_at is None else topic_of(scope)
+            if not user.may(self._needs.right, topic):
+                raise NotPermittedError(self._act)
+        except MiniqueueError as error:
+            await error_reply(error)(scope, receive, send)
+            return
+        scope["user"] = user
+        await self._endpoint(scope, _while_current(self._gate, user, receive), send)
+
+
+def _while_current(gate: Gate, user: User, receive: Receive) -> Receive:
+    """Return `receive`, for as long as the user is one."""
+
+    async def receive_or_end() -> Message:
+        message = await receive()
+        return message if gate.is_current(user) else {"type": "http.disconnect"}
+
+    return receive_or_end
+
+
+def _authorization(scope: Scope) -> bytes | None:
+    """Return the one `Authorization` header; None for none, or for more."""
+    values: list[bytes] = [value for name, value in scope["headers"] if name == b"authorization"]
+    return values[0] if len(values) == 1 else None
+
+
+def _credentials(header: bytes) -> tuple[str | None, bytes]:
+    """Return the name, or None, and the secret; raises NotAuthenticatedError for what is neither Basic nor Bearer."""
+    scheme, _, rest = header.partition(b" ")
+    parse = _SCHEMES.get(scheme.lower())
+    if parse is None:
+        raise NotAuthenticatedError
+    return parse(rest.strip())
+
+
+def _basic(text: bytes) -> tuple[str | None, bytes]:
+    try:
+        name, colon, secret = base64.b64decode(text, validate=True).partition(b":")
+    except binascii.Error as exc:
+        raise NotAuthenticatedError from exc
+    if not colon:
+        raise NotAuthenticatedError
+    return name.decode("utf-8", "replace"), secret
+
+
+def _bearer(text: bytes) -> tuple[str | None, bytes]:
+    return None, text
+
+
+_SCHEMES: dict[bytes, Callable[[bytes], tuple[str | None, bytes]]] = {b"basic": _basic, b"bearer": _bearer}

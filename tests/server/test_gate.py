@@ -1,0 +1,285 @@
+"""HTTP with users: every route for every role, how users say who they are, and what ends when they are revoked."""
+
+import asyncio
+import base64
+
+import pytest
+
+from miniqueue.access.hashing import hash_password
+from miniqueue.access.rights import ROUTES, Right
+from miniqueue.access.users import User, Users
+from miniqueue.server import gate
+from miniqueue.server.http import HttpApp
+from miniqueue.server.monitor import MonitorApp
+from miniqueue.server.sign_in import SignIn
+from tests.fakes import FakeConsumer, FaultyStore, ManualClock, broker_on
+from tests.server.access import EVERYBODY, Clock, Naps, sign_in_for, token_of, user
+from tests.serving import NDJSON, Lines, serving
+
+QUEUE_ROUTES = {route for route in ROUTES if "{topic}" in route[1]}
+#: Who may do what, written down once more and by hand.
+ALLOWED = {
+    "/publish/{topic}": {"publisher", "publisher-of-all", "admin", "admin-of-all"},
+    "/subscribe/{topic}": {"subscriber", "subscriber-of-all", "admin", "admin-of-all"},
+    "/{topic}": {"admin", "admin-of-all"},
+    "/metrics": {"monitor-of-all", "admin-of-all"},
+    "/stats": {"monitor-of-all", "admin-of-all"},
+    "/backup": {"admin-of-all"},
+}
+ADA = User("ada", hash_password(b"correct: horse"), roles={"admin": ("*",)})
+
+
+def basic(name: str, secret: bytes) -> tuple[bytes, bytes]:
+    return (b"authorization", b"Basic " + base64.b64encode(name.encode() + b":" + secret))
+
+
+def bearer(name: str) -> tuple[bytes, bytes]:
+    return (b"authorization", b"Bearer " + token_of(name))
+
+
+class World:
+    """Both applications on a broker in memory, asked without a server."""
+
+    def __init__(self, broker, sign_in) -> None:
+        self.broker, self.sign_in = broker, sign_in
+        self.queue, self.monitor = HttpApp(broker, sign_in), MonitorApp(broker, sign_in)
+        self.has_read = False
+
+    async def ask(self, method, path, *headers, client=("10.0.0.1", 1), body=b"x"):
+        """Return status, headers and body of the answer; an endless reply is broken off after its beginning."""
+        sent = []
+
+        async def receive():
+            is_first = not self.has_read
+            self.has_read = True
+            return {"type": "http.request", "body": body} if is_first else {"type": "http.disconnect"}
+
+        async def send(message):
+            sent.append(message)
+
+        self.has_read = False
+        headers = [(b"host", b"localhost"), *headers]
+        scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
+        app = self.monitor if (method, path) in ROUTES else self.queue
+        await app(scope | {"headers": headers, "client": client}, receive, send)
+        return sent[0]["status"], sent[0]["headers"], b"".join(part["body"] for part in sent[1:])
+
+
+def run(body, *users, sign_in=None):
+    """Run `body(world)`."""
+
+    async def scenario():
+        broker = broker_on(FaultyStore(), ManualClock())
+        await broker.start()
+        try:
+            await body(World(broker, sign_in or sign_in_for(*users)))
+        finally:
+            await broker.stop()
+
+    asyncio.run(scenario())
+
+
+def test_the_table_has_the_routes_of_both_applications_and_no_other():
+    assert ALLOWED.keys() == {path for (_, path), needs in ROUTES.items() if needs.right is not Right.OPEN}
+
+    async def body(world):
+        served = {(next(iter(one._endpoints)), path) for path, one in world.queue._routes.items()}
+        served |= {(next(iter(route.app._endpoints)), route.path) for route in world.monitor._router.routes}
+        assert served == ROUTES.keys()
+
+    run(body)
+
+
+def test_a_route_without_rights_cannot_be_served():
+    with pytest.raises(KeyError):
+        gate.routes({("GET", "/nothing"): None}, sign_in_for())
+
+
+@pytest.mark.parametrize("topic", ["orders", "other"])
+@pytest.mark.parametrize("somebody", EVERYBODY, ids=lambda user: user.name)
+def test_every_route_is_for_those_whom_the_table_names(somebody, topic):
+    async def body(world):
+        for (method, path), needs in ROUTES.items():
+            status, _, _ = await world.ask(method, path.replace("{topic}", topic), bearer(somebody.name))
+            allowed = ALLOWED.get(path, {user.name for user in EVERYBODY})
+            if needs.topic_at and topic == "other":
+                allowed = {one for one in allowed if one.endswith("-of-all")}
+            assert (status == 403) is (somebody.name not in allowed), (method, path, status)
+            assert (status in (200, 201)) is (somebody.name in allowed), (method, path, status)
+
+    run(body)
+
+
+@pytest.mark.parametrize(("method", "path"), sorted(ROUTES))
+def test_without_credentials_only_health_is_told(method, path):
+    async def body(world):
+        status, headers, text = await world.ask(method, path.replace("{topic}", "orders"))
+        if ROUTES[method, path].right is Right.OPEN:
+            assert status == 200
+            return
+        assert (status, text) == (401, b'{"error":"Authentication required."}')
+        challenges = [value for name, value in headers if name == b"www-authenticate"]
+        assert challenges == [b'Basic realm="miniqueue", charset="UTF-8"', b'Bearer realm="miniqueue"']
+
+    run(body)
+
+
+@pytest.mark.parametrize(("method", "path"), sorted(QUEUE_ROUTES))
+@pytest.mark.parametrize("headers", [(), (bearer("nobody"),), (bearer("wrong"),)], ids=["none", "nobody", "wrong"])
+def test_who_is_refused_is_refused_before_the_body_is_read(method, path, headers):
+    async def body(world):
+        status, _, _ = await world.ask(method, path.replace("{topic}", "orders"), *headers)
+        assert status in (401, 403)
+        assert not world.has_read
+        assert world.broker.topics() == []
+
+    run(body)
+
+
+def test_json_lines_take_the_same_right():
+    async def body(world):
+        refused = await world.ask("POST", "/publish/orders", bearer("subscriber-of-all"), NDJSON, body=b'"x"')
+        assert refused[0] == 403
+        taken = await world.ask("POST", "/publish/orders", bearer("publisher"), NDJSON, body=b'"x"')
+        assert taken[0] == 200
+        assert FakeConsumer(world.broker, b"orders").drain() == [b"x"]
+
+    run(body)
+
+
+@pytest.mark.parametrize("path", ["/publish/%6Frders", "/publish/orders"])
+def test_the_topic_is_that_which_is_published_to(path):
+    async def body(world):
+        assert (await world.ask("POST", path, bearer("publisher")))[0] == 201
+        assert world.broker.topics() == [b"orders"]
+        assert (await world.ask("POST", "/publish/orders%2Eeu", bearer("publisher")))[0] == 403
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ([basic("ada", b"correct: horse")], 201),
+        ([(b"authorization", basic("ada", b"correct: horse")[1].replace(b"Basic", b"bAsIc"))], 201),
+        ([basic("robot", token_of("robot"))], 201),
+        ([bearer("robot")], 201),
+        ([basic("ada", b"correct")], 401),
+        ([basic("robot", b"")], 401),
+        ([basic("eve", b"x")], 401),
+        ([(b"authorization", b"Basic !!!")], 401),
+        ([(b"authorization", b"Basic " + base64.b64encode(b"ada"))], 401),
+        ([(b"authorization", b"Digest x")], 401),
+        ([(b"authorization", b"Bearer")], 401),
+        ([(b"authorization", b"")], 401),
+        ([bearer("robot"), bearer("robot")], 401),
+        ([bearer("robot"), bearer("eve")], 401),
+    ],
+)
+def test_how_users_say_who_they_are(headers, status):
+    async def body(world):
+        assert (await world.ask("POST", "/publish/t", *headers))[0] == status
+
+    run(body, ADA, user("robot", admin=("*",)))
+
+
+def test_a_password_is_looked_at_once_for_each_connection(monkeypatch):
+    async def body(world):
+        looks = []
+        identify = world.sign_in.identify
+
+        async def counted(*arguments):
+            looks.append(arguments)
+            return await identify(*arguments)
+
+        monkeypatch.setattr(world.sign_in, "identify", counted)
+        for port in (1, 1, 2, 1, 2):
+            answer = await world.ask("POST", "/publish/t", basic("ada", b"correct: horse"), client=("10.0.0.1", port))
+            assert answer[0] == 201
+        assert len(looks) == 2
+        world.sign_in.replace(Users([User("ada", ADA.secret, roles={"monitor": ("*",)})]))
+        assert (await world.ask("POST", "/publish/t", basic("ada", b"correct: horse")))[0] == 403
+
+    run(body, ADA)
+
+
+def test_what_is_known_of_connections_is_bounded(monkeypatch):
+    monkeypatch.setattr(gate, "MAX_KNOWN", 3)
+
+    async def body(world):
+        one = gate.Gate(world.sign_in)
+        for port in range(10):
+            await one.user_of({"headers": [bearer("nobody")], "client": ("10.0.0.1", port)})
+        assert len(one._known) == 3
+
+    run(body)
+
+
+def test_five_wrong_secrets_silence_a_connection_and_no_other():
+    async def body(world):
+        for _ in range(gate.MAX_FAILURES):
+            assert (await world.ask("GET", "/stats", bearer("eve")))[0] == 401
+        status, headers, _ = await world.ask("GET", "/stats", bearer("eve"))
+        assert (status, dict(headers)[b"retry-after"]) == (429, b"60")
+        assert (await world.ask("GET", "/stats", bearer("monitor-of-all")))[0] == 429
+        assert (await world.ask("GET", "/stats", bearer("monitor-of-all"), client=("10.0.0.1", 2)))[0] == 200
+
+    run(body)
+
+
+def test_who_is_known_on_a_connection_is_not_silenced_by_others_on_it():
+    """A proxy may send the requests of many on one connection."""
+
+    async def body(world):
+        assert (await world.ask("GET", "/stats", bearer("monitor-of-all")))[0] == 200
+        for _ in range(gate.MAX_FAILURES + 1):
+            await world.ask("GET", "/stats", bearer("eve"))
+        assert (await world.ask("GET", "/stats", bearer("monitor-of-all")))[0] == 200
+
+    run(body)
+
+
+def test_a_wrong_secret_is_told_after_a_time():
+    async def body(world):
+        await world.ask("GET", "/stats", bearer("eve"))
+        assert world.sign_in._sleep.seconds == [0.25]
+
+    run(body, sign_in=SignIn(Users(EVERYBODY), monotonic=Clock(), sleep=Naps()))
+
+
+def test_streams_of_a_revoked_user_end_and_what_they_held_returns(certificates):
+    async def scenario():
+        sign_in = sign_in_for(user("worker", subscriber=("*",)), user("other", subscriber=("*",), publisher=("*",)))
+        async with serving(certificates, sign_in=sign_in) as served:
+            await served.broker.publish(b"t", [b"1", b"2"]).commit.wait()
+            revoked = Lines(await served.begin("/subscribe/t", bearer("worker")))
+            publishing = await served.begin("/publish/t", bearer("worker"))
+            other = Lines(await served.begin("/subscribe/t", bearer("other")))
+            for lines in (revoked, other):
+                lines.say("INIT")
+                assert await lines.hear()
+            assert await publishing.response() == 403
+            sign_in.replace(Users([user("other", subscriber=("*",), publisher=("*",))]))
+            served.app.cut_off()
+            assert await revoked.hear() is None
+            other.say("ACK")
+            assert await other.hear() == {"msg": base64.b64encode(b"1").decode()}
+
+    asyncio.run(scenario())
+
+
+def test_a_body_under_way_is_broken_off_when_its_user_is_revoked():
+    async def body(world):
+        async def receive():
+            if not parts[1:]:
+                world.sign_in.replace(Users())
+            return parts.pop(0)
+
+        parts = [{"type": "http.request", "body": half, "more_body": half == b"1"} for half in (b"1", b"2")]
+        headers = [bearer("publisher")]
+        path = {"path": "/publish/orders", "raw_path": b"/publish/orders", "query_string": b""}
+        await world.queue({"type": "http", "method": "POST", "headers": headers} | path, receive, None)
+        assert parts == []
+        assert world.broker.topics() == []
+
+    run(body)
