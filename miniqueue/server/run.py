@@ -7,10 +7,8 @@ Sockets are bound before the store is opened, so a port in use is found out befo
 """
 
 import asyncio
-import gc
 import os
 import signal
-import sys
 from datetime import UTC, datetime
 from functools import partial
 from socket import socket
@@ -22,7 +20,7 @@ import uvloop
 from miniqueue import __version__
 from miniqueue.broker import Broker, SystemClock
 from miniqueue.errors import InternalError, MiniqueueError, StoreFailedError
-from miniqueue.server import descriptors, logs
+from miniqueue.server import descriptors, logs, runtime
 from miniqueue.server.accepting import AcceptingLoop
 from miniqueue.server.config import Config
 from miniqueue.server.exposure import check_exposure
@@ -42,12 +40,6 @@ log = structlog.get_logger()
 LOOPBACK = "127.0.0.1"
 #: Files are made with mode 0600 and directories with 0700, also those that LevelDB makes.
 PRIVATE_UMASK = 0o077
-#: How long a thread that works in Python keeps the others waiting. The store's threads must get their turn soon: beside
-#: a loop busy with callbacks of 0.1 ms a commit took 0.36 ms, at an interval of 0.1 ms it took seconds (`worker`).
-SWITCH_INTERVAL_SECONDS = 0.00002
-#: After 5,000 objects more than went, look at the newest; after 100,000 also at those left by that; after 2 million at
-#: all. Later would be less work, but a connection of Hypercorn leaves 70 KB behind that nothing else frees.
-GARBAGE_THRESHOLDS = (5_000, 20, 20)
 #: How long a stop may take before whatever still hangs is cut off.
 STOP_SECONDS = 8.0
 
@@ -60,7 +52,7 @@ def run(config: Config) -> None:
       StoreFailedError: the store failed and could not be reopened.
       InternalError: a listener ended although nobody had asked it to.
     """
-    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    runtime.prepare()
     logs.configure(config.level, config.human)
     os.umask(PRIVATE_UMASK)
     if warning := check_exposure(config):
@@ -88,7 +80,7 @@ async def _serve(config: Config, certificates: Certificates) -> None:
     ):
         broker = _make_broker(config)
         await broker.start()
-        _spare_what_lives()
+        runtime.spare_what_lives()
         try:
             await _Listeners(config, certificates, broker).run(https, resp, plain)
         finally:
@@ -96,16 +88,6 @@ async def _serve(config: Config, certificates: Certificates) -> None:
             log.info("stopped")
     if broker.failed.done():
         raise StoreFailedError(str(broker.failed.result()))
-
-
-def _spare_what_lives() -> None:
-    """Keep the garbage collector away from what is there now, and let it look at the rest less often.
-
-    It stops everything for as long as it takes to visit all objects. With 10,000 topics that nobody reads it took up to
-    0.33 s, and a third of the processor's time: p99.9 of a publish 0.2 s and 27,000/s, with this 12 ms and 34,000/s.
-    """
-    gc.freeze()
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 def _make_broker(config: Config) -> Broker:

@@ -1,7 +1,6 @@
 """Composition: what ends the whole when a part of it ends."""
 
 import asyncio
-import gc
 
 import pytest
 
@@ -9,21 +8,6 @@ from miniqueue.errors import InternalError
 from miniqueue.server import run
 from miniqueue.server.accepting import AcceptingLoop
 from miniqueue.server.config import load
-
-
-@pytest.fixture(autouse=True)
-def own_garbage_collection():
-    before = gc.get_threshold()
-    yield
-    gc.unfreeze()
-    gc.set_threshold(*before)
-
-
-def test_the_garbage_collector_passes_over_what_was_there_at_the_start():
-    loaded = [[] for _ in range(100)]
-    run._spare_what_lives()
-    assert gc.get_freeze_count() > len(loaded)
-    assert gc.get_threshold() == run.GARBAGE_THRESHOLDS
 
 
 def test_a_listener_that_ends_by_itself_is_a_failure_and_not_a_stop(certificates, monkeypatch):
