@@ -34,8 +34,8 @@ _chunk = struct.Struct("<BIQ")
 _record = struct.Struct("<QQIIIII")
 
 
-def _seal(body: bytes) -> bytes:
-    value = _version + body
+def _seal(*parts: bytes) -> bytes:
+    value = b"".join((_version, *parts))
     return value + _crc.pack(crc32(value))
 
 
@@ -106,7 +106,7 @@ def encode_chunk(chunk: Chunk) -> bytes:
     """Encode the messages of a commit."""
     payloads = chunk.payloads
     header = _chunk.pack(0, len(payloads), chunk.committed_at_ms)
-    return _seal(b"".join([header, _native_to_little(array("I", map(len, payloads))).tobytes(), *payloads]))
+    return _seal(header, _native_to_little(array("I", map(len, payloads))).tobytes(), *payloads)
 
 
 def decode_chunk(first_seq: int, value: bytes) -> Chunk:
