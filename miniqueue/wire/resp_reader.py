@@ -90,6 +90,8 @@ class CommandReader:
         self._hiredis = _new_hiredis()
         self._word_read: bytes | None = None
         self._word = b""
+        self._opening, self._opened_bytes = b"", -1  # of a run of one, up to its last argument; its whole length
+        self._head: Command = []
 
     @property
     def error(self) -> ProtocolError | None:
@@ -101,6 +103,8 @@ class CommandReader:
         if self._strict.is_idle:
             if data == self._word_read:
                 return [[self._word]]
+            if len(data) == self._opened_bytes and data.startswith(self._opening) and data.endswith(b"\r\n"):
+                return [Run(self._head, [data[len(self._opening) : -2]])]
             commands = self._read_at_boundary(data)
             if len(data) <= _MAX_WORD_BYTES:
                 self._remember_word(data, commands)
@@ -119,10 +123,22 @@ class CommandReader:
         if len(commands) == 1 and isinstance(commands[0], list) and len(commands[0]) == 1 and self._strict.is_idle:
             self._word_read, self._word = data, commands[0][0]
 
+    def _remember_run(self, run: Run, data: bytes) -> None:
+        """Keep how a run of one begins: a publisher that waits for each reply sends its like again.
+
+        What begins so and has the same length has a last argument of the same size, whatever that holds.
+        """
+        self._opening = data[: -2 - len(run.lasts[0])]
+        self._opened_bytes, self._head = len(data), run.head
+
     def _read_at_boundary(self, data: bytes) -> list[Command | Run]:
         if len(data) <= self._max_argument_bytes and (found := split_run(data, self._run_words)):
             run, size_bytes = found
-            return [run, *self._read_commands(data[size_bytes:])] if size_bytes < len(data) else [run]
+            if size_bytes < len(data):
+                return [run, *self._read_commands(data[size_bytes:])]
+            if len(run.lasts) == 1:
+                self._remember_run(run, data)
+            return [run]
         return gather_runs(self._read_commands(data), self._run_words)
 
     def _read_commands(self, data: bytes) -> list[Command]:

@@ -103,11 +103,12 @@ def test_both_read_the_same(limits):
     check()
 
 
-@given(st.lists(commands, max_size=8), st.lists(st.integers(0, 500), max_size=4))
+@given(st.lists(commands, max_size=8) | runs, st.lists(st.integers(0, 500), max_size=4))
 def test_what_is_encoded_is_read(sent, cuts):
     stream = b"".join(bulks(*command) for command in sent)
     assert run(CommandReader(), split(stream, cuts)) == (sent, None)
     assert run(reader_of_runs(), split(stream, cuts)) == (sent, None)
+    assert run(reader_of_runs(), [bulks(*command) for command in sent]) == (sent, None)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import pytest
 
+from miniqueue.wire.resp_reader import CommandReader
 from miniqueue.wire.resp_runs import Run, gather_runs, split_run
 from tests.wire.test_resp_commands import bulks
 
@@ -83,3 +84,21 @@ def test_commands_are_gathered_into_runs():
         Run(publish, [b"3"]),
         Run([b"PUBLISH", b"b"], [b"4"]),
     ]
+
+
+def test_lone_command_like_the_last_one_is_known_again():
+    reader = CommandReader(run_words=WORDS)
+    for payload in (b"first", b"other", b"\r\n\r\n$", b"longer", b"topped"):
+        assert reader.read(publishes(payload)) == [Run([b"PUBLISH", b"orders"], [payload])]
+    assert reader.read(publishes(b"second", topic=b"others")) == [Run([b"PUBLISH", b"others"], [b"second"])]
+    assert reader.read(bulks(b"PING")) == [[b"PING"]]
+
+
+def test_what_only_begins_like_the_last_command_is_read_as_what_it_is():
+    lone = publishes(b"x" * 60)
+    for other in (publishes(b"a"), publishes(b"a", b"b") + b"*", lone[:-1] + b"X", lone[:-2] + b"X\n"):
+        reader = CommandReader(run_words=WORDS)
+        reader.read(lone)
+        fresh = CommandReader(run_words=WORDS)
+        assert reader.read(other) == fresh.read(other)
+        assert reader.read(lone) == fresh.read(lone)
