@@ -78,6 +78,7 @@ async def serving(
     *,
     serve: ServeHttps = serve_https,
     sign_in: SignIn | None = None,
+    patience_seconds: float = PATIENCE_SECONDS,
     **broker_options: object,
 ) -> AsyncIterator[Served]:
     """Serve `app`, or the real one, while the block runs."""
@@ -92,7 +93,7 @@ async def serving(
     )
     with structlog.testing.capture_logs() as logged:
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(patience_seconds):
                 yield served
         finally:
             for client in served.clients:

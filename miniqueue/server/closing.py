@@ -2,7 +2,8 @@
 
 TLS says goodbye and waits for the answer, and so does a stop of the whole server: one client that keeps a connection
 and does not read it held the process for half a minute after SIGTERM. And a connection that the client closes while it
-is idle stayed in memory until the end of its keep-alive, 75 s later, with three tasks. Like `h2guard`, which checks the
+is idle stayed in memory until the end of its keep-alive, 75 s later, with three tasks. Here is also the clock for the
+deadlines of all connections: once a second each is asked for what takes too long. Like `h2guard`, which checks the
 version, this replaces a name in a module of Hypercorn. Knows neither HTTP nor the applications.
 """
 
@@ -11,7 +12,11 @@ from contextlib import suppress
 
 from hypercorn.asyncio import run
 from hypercorn.asyncio.tcp_server import TCPServer
-from hypercorn.events import Event, Updated
+from hypercorn.events import Event, RawData, Updated
+
+from miniqueue.server.h2guard.deadlines import LOOK_SECONDS, WRITE_SECONDS, Stillness
+from miniqueue.server.h2guard.limits import limits_of
+from miniqueue.server.refusals import Reason
 
 #: For the client to take the last bytes and answer the goodbye; a stop waits for it, so it must be well under that.
 CLOSE_SECONDS = 3.0
@@ -26,6 +31,8 @@ class GuardedConnection(TCPServer):
     """A connection that is cut off when closing it takes too long, and that is over when its client is gone."""
 
     _is_gone = False
+    _begun_writes = 0
+    _ended_writes = 0
 
     async def run(self) -> None:
         """Serve it to its end.
@@ -33,13 +40,39 @@ class GuardedConnection(TCPServer):
         A stop that has waited long enough cancels this. It ends in good order then: Python 3.11 would log a
         connection that was cancelled as an error.
         """
-        with suppress(asyncio.CancelledError):
-            await super().run()
+        self._writing = Stillness()
+        self._look_later()
+        try:
+            with suppress(asyncio.CancelledError):
+                await super().run()
+        finally:
+            self._next_look.cancel()
 
     async def protocol_send(self, event: Event) -> None:
         """Write, close, or watch for idleness; the last only while there is a client."""
-        if not (self._is_gone and isinstance(event, Updated)):
+        if isinstance(event, RawData):
+            self._begun_writes += 1
+            try:
+                await super().protocol_send(event)
+            finally:
+                self._ended_writes += 1
+        elif not (self._is_gone and isinstance(event, Updated)):
             await super().protocol_send(event)
+
+    def _look_later(self) -> None:
+        self._next_look = self.loop.call_later(LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """Once a second: end what takes the client too long."""
+        self._look_later()
+        now_seconds = self.loop.time()
+        is_waiting = self._begun_writes > self._ended_writes
+        still_seconds = self._writing.age(self._ended_writes if is_waiting else None, now_seconds)
+        if still_seconds >= WRITE_SECONDS:
+            limits_of(self.config).refusals.count(Reason.SLOW_CONNECTION, self.protocol.client)
+            self.writer.transport.abort()
+        elif not self._is_gone:
+            self.protocol.protocol.look(now_seconds)  # type: ignore[union-attr] # `h2guard` has put its own there
 
     async def _read_data(self) -> None:
         await super()._read_data()

@@ -42,6 +42,7 @@ class Config:
     min_free_bytes: int
     ballast_bytes: int
     max_message_bytes: int
+    stall_seconds: float
     http_server: Literal["hypercorn", "granian"]
     config_file: Path | None
 

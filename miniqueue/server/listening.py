@@ -9,6 +9,7 @@ import asyncio
 import os
 import socket
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import TypeAlias
@@ -21,6 +22,8 @@ from starlette.types import ASGIApp
 
 from miniqueue.errors import ListenError
 from miniqueue.server import closing, h2guard
+from miniqueue.server.h2guard import HttpLimits
+from miniqueue.server.refusals import Refusals
 from miniqueue.server.security import server_tls_context
 
 #: `serve_https` here, and its like for another server.
@@ -30,6 +33,8 @@ ServeHttps: TypeAlias = Callable[
 
 BACKLOG = 1024
 KEEP_ALIVE_SECONDS = 75.0
+#: Of one request: over HTTP/2 as HTTP/2 counts them, over HTTP/1.1 with the request line.
+MAX_HEADER_BYTES = 8192
 #: With `closing.CLOSE_SECONDS` after it, still well under what a supervisor waits before it kills.
 GRACEFUL_SECONDS = 4.0
 TLS_HANDSHAKE_SECONDS = 10.0
@@ -71,6 +76,7 @@ async def serve_https(
     cert: Path,
     key: Path,
     shutdown_trigger: Callable[[], Awaitable[object]],
+    limits: HttpLimits | None = None,
 ) -> None:
     """Serve HTTP/2 and HTTP/1.1 over TLS until `shutdown_trigger` returns; takes the socket over.
 
@@ -80,21 +86,28 @@ async def serve_https(
     """
     config = _TlsConfig(server_tls_context(cert, key))
     config.certfile, config.keyfile = str(cert), str(key)
-    await _serve(app, listener, config, shutdown_trigger)
+    await _serve(app, listener, config, shutdown_trigger, limits)
 
 
-async def serve_plain(app: ASGIApp, listener: socket.socket, shutdown_trigger: Callable[[], Awaitable[object]]) -> None:
+async def serve_plain(
+    app: ASGIApp,
+    listener: socket.socket,
+    shutdown_trigger: Callable[[], Awaitable[object]],
+    limits: HttpLimits | None = None,
+) -> None:
     """Serve HTTP/1.1, and HTTP/2 to those who know, without TLS; otherwise as `serve_https`."""
-    await _serve(app, listener, _QueueConfig(), shutdown_trigger)
+    await _serve(app, listener, _QueueConfig(), shutdown_trigger, limits)
 
 
 async def _serve(
     app: ASGIApp,
     listener: socket.socket,
-    config: Config,
+    config: "_QueueConfig",
     shutdown_trigger: Callable[[], Awaitable[object]],
+    limits: HttpLimits | None,
 ) -> None:
     h2guard.install()
+    config.limits = limits or HttpLimits(Refusals(time.monotonic))
     closing.install()
     config.bind = [f"fd://{listener.detach()}"]
     try:
@@ -106,12 +119,13 @@ async def _serve(
             raise
 
 
-class _QueueConfig(Config):
+class _QueueConfig(h2guard.GuardedConfig):
     accesslog = None
     backlog = BACKLOG
     graceful_timeout = GRACEFUL_SECONDS
+    h11_max_incomplete_size = MAX_HEADER_BYTES
     h2_max_concurrent_streams = 100
-    h2_max_header_list_size = 8192
+    h2_max_header_list_size = MAX_HEADER_BYTES
     include_server_header = False
     keep_alive_max_requests = 2**31 - 1
     keep_alive_timeout = KEEP_ALIVE_SECONDS

@@ -23,6 +23,8 @@ from miniqueue.server.backup_reply import BackupReply
 from miniqueue.server.gate import routes
 from miniqueue.server.loop_metrics import LoopCollector
 from miniqueue.server.metrics import BrokerCollector
+from miniqueue.server.refusal_metrics import RefusalCollector
+from miniqueue.server.refusals import Refusals
 from miniqueue.server.replies import NOT_FOUND, Reply, json_reply
 from miniqueue.server.sign_in import SignIn
 
@@ -33,14 +35,17 @@ class MonitorApp:
     Args:
       broker: of which it tells.
       sign_in: knows the users; None where everybody may see everything.
+      refusals: what HTTP clients were refused; None where nobody counts.
     """
 
-    def __init__(self, broker: Broker, sign_in: SignIn | None = None) -> None:
+    def __init__(self, broker: Broker, sign_in: SignIn | None = None, refusals: Refusals | None = None) -> None:
         self._broker = broker
         self._started_at_seconds = time.monotonic()
         self._registry = CollectorRegistry()
         self._registry.register(BrokerCollector(broker))
         self._registry.register(LoopCollector())
+        if refusals is not None:
+            self._registry.register(RefusalCollector(refusals))
         ProcessCollector(registry=self._registry)
         pages = {"/healthz": self.health, "/readyz": self.readiness, "/metrics": self.metrics, "/stats": self.stats}
         endpoints: dict[tuple[str, str], ASGIApp] = {("GET", path): Page(page) for path, page in pages.items()}

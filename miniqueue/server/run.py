@@ -9,6 +9,7 @@ Sockets are bound before the store is opened, so a port in use is found out befo
 import asyncio
 import os
 import signal
+import time
 from datetime import UTC, datetime
 from functools import partial
 from socket import socket
@@ -24,9 +25,11 @@ from miniqueue.server import descriptors, logs, runtime
 from miniqueue.server.accepting import AcceptingLoop
 from miniqueue.server.config import Config
 from miniqueue.server.exposure import check_exposure
+from miniqueue.server.h2guard import HttpLimits
 from miniqueue.server.http import HttpApp
 from miniqueue.server.listening import ServeHttps, listen, serve_https, serve_plain
 from miniqueue.server.monitor import MonitorApp
+from miniqueue.server.refusals import Refusals
 from miniqueue.server.resp_server import RespServer
 from miniqueue.server.security import Certificates, ensure_certificates
 from miniqueue.storage.leveldb import LevelDBStore
@@ -125,7 +128,8 @@ class _Listeners:
 
     def __init__(self, config: Config, certificates: Certificates, broker: Broker) -> None:
         self._certificates = certificates
-        self._serve_https = _http_server(config)
+        self._limits = HttpLimits(Refusals(time.monotonic), config.stall_seconds)
+        self._serve_https = _http_server(config, self._limits)
         self._granted = descriptors.granian_connections(descriptors.limit()) if config.http_server == "granian" else 0
         self._broker = broker
         self._http = HttpApp(broker)
@@ -141,13 +145,14 @@ class _Listeners:
             loop.add_signal_handler(number, self._stopping.set)
         self._broker.failed.add_done_callback(lambda _: self._stopping.set())
         listener = await loop.create_server(self._resp, sock=resp)
+        monitor = MonitorApp(self._broker, refusals=self._limits.refusals)
         serving = [
             asyncio.create_task(
                 self._serve_https(
                     self._http, https, self._certificates.cert, self._certificates.key, self._stopping.wait
                 )
             ),
-            asyncio.create_task(serve_plain(MonitorApp(self._broker), plain, self._stopping.wait)),
+            asyncio.create_task(serve_plain(monitor, plain, self._stopping.wait, self._limits)),
         ]
         log.info(
             "ready",
@@ -182,9 +187,9 @@ class _Listeners:
                 raise outcome
 
 
-def _http_server(config: Config) -> ServeHttps:
+def _http_server(config: Config, limits: HttpLimits) -> ServeHttps:
     if config.http_server == "hypercorn":
-        return serve_https
+        return partial(serve_https, limits=limits)
     from miniqueue.server import granian_server  # noqa: PLC0415 - an extra, which may be missing
 
     return granian_server.serve_https

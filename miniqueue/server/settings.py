@@ -150,6 +150,14 @@ SETTINGS = (
         "largest message accepted, such as 65536, 64KiB or 1MB",
     ),
     Setting(
+        "stall-timeout",
+        "stall_seconds",
+        "30s",
+        parse_positive_duration,
+        "duration",
+        "how long an HTTP client may take nothing of what waits for it before its stream is reset",
+    ),
+    Setting(
         "http-server",
         "http_server",
         "hypercorn",

@@ -31,6 +31,7 @@ DEFAULTS = Config(
     min_free_bytes=256 << 20,
     ballast_bytes=160 << 20,
     max_message_bytes=1024 * 1024,
+    stall_seconds=30.0,
     http_server="hypercorn",
     config_file=None,
 )
@@ -139,6 +140,7 @@ VARIABLES = {
     "MINIQUEUE_MIN_FREE": "0",
     "MINIQUEUE_BALLAST": "1GB",
     "MINIQUEUE_MAX_MESSAGE_SIZE": "3KiB",
+    "MINIQUEUE_STALL_TIMEOUT": "90s",
     "MINIQUEUE_HTTP_SERVER": "granian",
     "MINIQUEUE_CONFIG": "",
 }
@@ -160,6 +162,7 @@ VARIABLES_CONFIG = Config(
     min_free_bytes=0,
     ballast_bytes=1_000_000_000,
     max_message_bytes=3072,
+    stall_seconds=90.0,
     http_server="granian",
     config_file=None,
 )

@@ -11,7 +11,7 @@ from miniqueue.server.config import load
 
 
 def test_a_listener_that_ends_by_itself_is_a_failure_and_not_a_stop(certificates, monkeypatch):
-    async def serve(*_arguments):
+    async def serve(*_arguments, **_options):
         raise OSError("no more descriptors")
 
     monkeypatch.setattr(run, "serve_plain", serve)

@@ -1,0 +1,50 @@
+"""Repairs and limits of Hypercorn 0.18.0: what one client does costs that client, and nobody else.
+
+    module        what it repairs or limits
+    buffer        a client with a closed window fills our memory
+    frames        floods of frames that serve no request; headers without measure; frames longer than allowed
+    stream        a body that is not read blocks its connection; one that does not come is waited for
+    http2         who disconnects leaves the request's task behind; DATA after an early reply kills the connection,
+                  and then SIGTERM does not end the process; more streams than allowed end those that are there; a reply
+                  broken off leaves its stream open; a connection without streams is not taken for idle; every frame is
+                  written, and encrypted, on its own
+    http1         what h11 accepts and another reader may understand otherwise; an upgrade to HTTP/2 without a check
+    deadlines     how long a client may take for each
+    limits        how the connections come by what an operator has set
+
+It overrides methods and replaces names in modules of Hypercorn, so it refuses every other version. Knows Hypercorn, h2
+and h11; does not know the applications.
+"""
+
+from importlib.metadata import version
+
+from hypercorn import protocol
+from hypercorn.protocol import h2 as hypercorn_h2
+from hypercorn.protocol import h11 as hypercorn_h11
+
+from miniqueue.server.h2guard.buffer import GuardedBuffer
+from miniqueue.server.h2guard.http1 import GuardedH11
+from miniqueue.server.h2guard.http2 import CONNECTION_WINDOW_BYTES, GuardedH2
+from miniqueue.server.h2guard.limits import GuardedConfig, HttpLimits
+from miniqueue.server.h2guard.stream import GuardedStream
+
+__all__ = ["CONNECTION_WINDOW_BYTES", "HYPERCORN_VERSION", "GuardedConfig", "HttpLimits", "install"]
+
+HYPERCORN_VERSION = "0.18.0"
+
+
+def install() -> None:
+    """Make Hypercorn use the repaired classes; safe to call again.
+
+    Raises RuntimeError when Hypercorn is not the version that was repaired.
+    """
+    if (found := version("hypercorn")) != HYPERCORN_VERSION:
+        raise RuntimeError(f"the repairs are for hypercorn {HYPERCORN_VERSION}, found {found}")
+    for module, name, repaired in (
+        (hypercorn_h2, "StreamBuffer", GuardedBuffer),
+        (hypercorn_h2, "HTTPStream", GuardedStream),
+        (hypercorn_h11, "HTTPStream", GuardedStream),
+        (protocol, "H2Protocol", GuardedH2),
+        (protocol, "H11Protocol", GuardedH11),
+    ):
+        setattr(module, name, repaired)

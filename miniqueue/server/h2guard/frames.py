@@ -1,0 +1,150 @@
+"""h2's connection, with a budget for the frames that cost us something and the client nothing.
+
+    PING SETTINGS PRIORITY RST_STREAM CONTINUATION unknown, empty DATA, our own resets     a token each
+    WINDOW_UPDATE                                      free: 10, and 10 more for each DATA frame sent; then a token
+
+There are 1,000 tokens at first and 33 new ones a second, the figures that nghttp2 and Node.js use for resets. The
+tokens are counted down here, frame by frame; time is brought in from outside, once a second. Without tokens the
+connection ends with ENHANCE_YOUR_CALM.
+
+Knows h2, of which it overrides two private methods; knows no clock and no sockets. Sources: RFC 9113; CVE-2023-44487
+(rapid reset), CVE-2025-8671 (resets that the server is made to send), CVE-2019-9511 to 9518, CVE-2024-27316; Envoy's
+max_inbound_window_update_frames_per_data_frame_sent.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import h2.config
+import h2.connection
+import h2.events
+import h2.exceptions
+import h2.settings
+from h2.errors import ErrorCodes
+from h2.frame_buffer import FrameBuffer
+from h2.settings import SettingCodes
+from hyperframe.frame import (
+    AltSvcFrame,
+    ContinuationFrame,
+    DataFrame,
+    ExtensionFrame,
+    Frame,
+    PingFrame,
+    PriorityFrame,
+    RstStreamFrame,
+    SettingsFrame,
+    WindowUpdateFrame,
+)
+
+BURST = 1000
+TOKENS_PER_SECOND = 33
+WINDOW_UPDATES_PER_DATA_FRAME = 10
+_MAX_WINDOW_UPDATES = 1000
+_FRAME_HEAD_BYTES = 9
+_PREFACE_BYTES = 24
+#: What h2 gets to know: beyond our own limit a stream is refused, while h2 would end the connection.
+_MAX_STREAMS_OF_H2 = 2**31 - 1
+
+_PRICED: Mapping[type[Frame], None] = MappingProxyType(
+    dict.fromkeys(
+        (
+            AltSvcFrame,
+            ContinuationFrame,
+            ExtensionFrame,
+            PingFrame,
+            PriorityFrame,
+            RstStreamFrame,
+            SettingsFrame,
+            WindowUpdateFrame,
+        )
+    )
+)
+
+
+class CountedFrames(FrameBuffer):
+    """The frames of one client.
+
+    Attributes:
+      frame_count: frames that came so far.
+      tokens: what is left of the budget; below 0 the next frame ends the connection.
+      free_window_updates: how many of the next WINDOW_UPDATE frames cost nothing.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(server=True)
+        self.frame_count = 0
+        self.tokens: float = BURST
+        self.free_window_updates = WINDOW_UPDATES_PER_DATA_FRAME
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a frame, or a block of headers, has begun and not ended."""
+        return bool(self._data or self._headers_buffer or 0 < self._preamble_len < _PREFACE_BYTES)
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether the frame that has begun says that it will be longer than it may be."""
+        data = self._data
+        return len(data) >= _FRAME_HEAD_BYTES and int.from_bytes(data[:3], "big") > self.max_frame_size
+
+    def refill(self, seconds: float) -> None:
+        """Add the tokens for a time that has passed."""
+        self.tokens = min(BURST, self.tokens + seconds * TOKENS_PER_SECOND)
+
+    def allow_window_updates(self) -> None:
+        """Let the client say that it has taken a DATA frame."""
+        if self.free_window_updates < _MAX_WINDOW_UPDATES:
+            self.free_window_updates += WINDOW_UPDATES_PER_DATA_FRAME
+
+    def _update_header_buffer(self, frame: Frame | None) -> Frame | None:
+        """Count a frame; h2 calls this for each, whatever it is."""
+        self.frame_count += 1
+        if frame.__class__ in _PRICED:
+            if frame.__class__ is WindowUpdateFrame and self.free_window_updates:
+                self.free_window_updates -= 1
+            else:
+                self.tokens -= 1
+        if self.tokens < 0:
+            raise h2.exceptions.DenialOfServiceError("too many frames that serve no request")
+        return super()._update_header_buffer(frame)
+
+
+class CountedConnection(h2.connection.H2Connection):
+    """The server's end of a connection.
+
+    Args:
+      max_streams: what the client is told; to be seen to by the caller.
+      max_header_bytes: of a request's headers, as HTTP/2 counts them.
+    """
+
+    def __init__(self, max_streams: int, max_header_bytes: int) -> None:
+        super().__init__(config=h2.config.H2Configuration(client_side=False, header_encoding=None))
+        self.frames = self.incoming_buffer = CountedFrames()
+        self.decoder.max_header_list_size = max_header_bytes
+        self._limits = {
+            SettingCodes.MAX_CONCURRENT_STREAMS: max_streams,
+            SettingCodes.MAX_HEADER_LIST_SIZE: max_header_bytes,
+        }
+        self.local_settings = h2.settings.Settings(client=False, initial_values=self._limits)
+
+    def initiate_connection(self) -> None:
+        """Tell the client what it may do."""
+        super().initiate_connection()
+        allowed = {**self._limits, SettingCodes.MAX_CONCURRENT_STREAMS: _MAX_STREAMS_OF_H2}
+        self.local_settings = h2.settings.Settings(client=False, initial_values=allowed)
+
+    def receive_data(self, data: bytes) -> list[h2.events.Event]:  # type: ignore[override] # all that Hypercorn has
+        """Take in what came; raises h2's ProtocolError, with the goodbye ready to be sent."""
+        events = super().receive_data(data)
+        if self.frames.is_too_long:
+            self._terminate_connection(ErrorCodes.FRAME_SIZE_ERROR)
+            raise h2.exceptions.FrameTooLargeError("the frame is longer than it may be")
+        return events
+
+    def _prepare_for_sending(self, frames: list[Frame]) -> None:
+        for frame in frames:
+            if frame.__class__ is DataFrame:
+                self.frames.allow_window_updates()
+            elif frame.__class__ is RstStreamFrame:
+                self.frames.tokens -= 1
+        super()._prepare_for_sending(frames)

@@ -1,0 +1,37 @@
+"""What is ours in a configuration of Hypercorn: the limits that it does not know.
+
+Hypercorn hands its configuration, and nothing else of ours, to every connection.
+"""
+
+from dataclasses import dataclass
+
+from hypercorn.config import Config
+
+from miniqueue.server.h2guard.deadlines import STALL_SECONDS
+from miniqueue.server.refusals import Refusals
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """What holds for all connections of a listener.
+
+    Attributes:
+      refusals: where refusals are counted.
+      stall_seconds: how long a client may take nothing of a reply that waits for it.
+    """
+
+    refusals: Refusals
+    stall_seconds: float = STALL_SECONDS
+
+
+class GuardedConfig(Config):
+    """A configuration that carries limits; set them before it serves."""
+
+    limits: HttpLimits
+
+
+def limits_of(config: Config) -> HttpLimits:
+    """Return the limits; raises TypeError for a configuration without."""
+    if not isinstance(config, GuardedConfig):
+        raise TypeError(f"want a configuration with limits, found {type(config).__name__}")
+    return config.limits

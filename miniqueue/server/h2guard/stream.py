@@ -1,0 +1,85 @@
+"""One request, on either protocol: what of its body was not read, how long the body takes, and who still works on it.
+
+Knows Hypercorn's streams; does not know the connection that it is on.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+from hypercorn.protocol.events import Body, EndBody, Response, StreamClosed
+from hypercorn.protocol.events import Event as StreamEvent
+from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
+from hypercorn.typing import AppWrapper, ASGIReceiveCallable, ASGIReceiveEvent, Scope
+
+from miniqueue.server.h2guard.deadlines import BodyDeadline
+from miniqueue.server.problems import problem
+
+
+@dataclass(frozen=True)
+class BodyRead(StreamEvent):
+    """The application has taken this much of a request's body."""
+
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Abandoned(StreamEvent):
+    """The application has ended with a request that was over before."""
+
+
+class GuardedStream(HTTPStream):
+    """A request that knows how much of its body the application has not read; so much less may the client send.
+
+    Attributes:
+      unread_bytes: of the body, that came and was not read.
+      is_abandoned: whether the end of the application shall be told.
+    """
+
+    def __init__(self, app: AppWrapper, *arguments: Any) -> None:  # noqa: ANN401 - as upstream has them
+        super().__init__(cast(AppWrapper, partial(self._run, app)), *arguments)
+        self.unread_bytes = 0
+        self.is_abandoned = False
+        self._received_bytes = 0
+        self._is_whole = False
+        self._deadline: BodyDeadline | None = None
+
+    async def handle(self, event: StreamEvent) -> None:
+        """Count, and pass on."""
+        if isinstance(event, Body):
+            self.unread_bytes += len(event.data)
+            self._received_bytes += len(event.data)
+        elif isinstance(event, EndBody):
+            self._is_whole = True
+        await super().handle(event)
+
+    def is_body_late(self, now_seconds: float) -> bool:
+        """Tell whether the client takes too long to send what must be there before it is answered."""
+        if self._is_whole or self.state is not ASGIHTTPState.REQUEST:
+            return False
+        if self._deadline is None:
+            self._deadline = BodyDeadline()
+        return self._deadline.is_over(self._received_bytes, self.unread_bytes, now_seconds)
+
+    async def answer_late(self) -> None:
+        """Answer in place of the application, which sees its client leave."""
+        self.state = ASGIHTTPState.CLOSED
+        reply = problem(408)
+        await self.send(Response(self.stream_id, reply.headers, 408))
+        await self.send(Body(self.stream_id, reply.body))
+        await self.send(EndBody(self.stream_id))
+        await self.send(StreamClosed(self.stream_id))
+
+    async def _run(self, app: AppWrapper, scope: Scope, receive: ASGIReceiveCallable, *others: Any) -> None:  # noqa: ANN401 - the same
+        async def receive_and_report() -> ASGIReceiveEvent:
+            message = await receive()
+            if message["type"] == "http.request" and (size_bytes := len(message["body"])):
+                self.unread_bytes -= size_bytes
+                await self.send(BodyRead(self.stream_id, size_bytes))
+            return message
+
+        try:
+            await app(scope, receive_and_report, *others)
+        finally:
+            if self.is_abandoned:
+                await self.send(Abandoned(self.stream_id))

@@ -1,0 +1,58 @@
+"""What was refused to HTTP clients, by reason: counted for the metrics, and said in the log once a minute.
+
+Knows neither connections nor what was asked. A reason is one of `Reason`; docs/protocol.md says what leads to it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+
+import structlog
+
+from miniqueue.server.repeats import RepeatLimit
+
+log = structlog.get_logger()
+
+LOG_INTERVAL_SECONDS = 60.0
+
+
+class Reason(StrEnum):
+    """Why a request, a stream or a connection was ended."""
+
+    BAD_REQUEST = "bad_request"
+    DRAINING = "draining"
+    FLOOD = "flood"
+    INTERNAL_ERROR = "internal_error"
+    LARGE_HEADERS = "large_headers"
+    LONG_FRAME = "long_frame"
+    PROTOCOL_ERROR = "protocol_error"
+    SLOW_BODY = "slow_body"
+    SLOW_CONNECTION = "slow_connection"
+    SLOW_HEADERS = "slow_headers"
+    SLOW_READER = "slow_reader"
+    TOO_MANY_STREAMS = "too_many_streams"
+
+
+class Refusals:
+    """Counts refusals. Not for use by several threads at once.
+
+    Args:
+      monotonic: the clock of the log's limit, in seconds.
+    """
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._counts: Counter[Reason] = Counter()
+        self._log_limit = RepeatLimit(LOG_INTERVAL_SECONDS, monotonic)
+
+    @property
+    def counts(self) -> Mapping[Reason, int]:
+        """How often each reason has occurred; one that never did may be missing."""
+        return self._counts
+
+    def count(self, reason: Reason, client: tuple[str, int] | None) -> None:
+        """Count one; `client` is the address of the other end, for the log."""
+        self._counts[reason] += 1
+        held_back = self._log_limit.admit(reason)
+        if held_back is not None:
+            address = client and client[0]
+            log.warning("an HTTP client was refused", reason=reason.value, client=address, held_back=held_back)
