@@ -4,10 +4,10 @@
     buffer        a client with a closed window fills our memory
     frames        floods of frames that serve no request; headers without measure; frames longer than allowed
     stream        a body that is not read blocks its connection; one that does not come is waited for
-    http2         who disconnects leaves the request's task behind; DATA after an early reply kills the connection,
-                  and then SIGTERM does not end the process; more streams than allowed end those that are there; a reply
-                  broken off leaves its stream open; a connection without streams is not taken for idle; every frame is
-                  written, and encrypted, on its own
+    http2         more streams than allowed end those that are there; DATA after an early reply kills the connection,
+                  and then SIGTERM does not end the process; a connection without streams is not taken for idle
+    http2_sending who disconnects leaves the request's task behind; a reply broken off leaves its stream open; every
+                  frame is written, and encrypted, on its own
     http1         what h11 accepts and another reader may understand otherwise; an upgrade to HTTP/2 without a check
     deadlines     how long a client may take for each
     limits        how the connections come by what an operator has set

@@ -1,0 +1,101 @@
+"""What a request over HTTP/2 costs in our own code below the application: the repairs and limits of Hypercorn.
+
+The same rules as in `test_cost`. Hypercorn, h2 and hpack themselves take about 15,000 instructions for each request.
+"""
+
+import asyncio
+import sys
+import time
+
+import hpack
+import pytest
+from hypercorn import protocol
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.asyncio.task_group import TaskGroup
+from hypercorn.asyncio.worker_context import WorkerContext
+from hypercorn.events import Closed, RawData
+from hypercorn.typing import ConnectionState
+from hyperframe.frame import DataFrame, HeadersFrame, SettingsFrame
+
+from miniqueue.server import h2guard, listening
+from miniqueue.server.refusals import Refusals
+from miniqueue.server.replies import CREATED
+from tests.budget.counting import counting
+from tests.budget.test_cost import MAY_BE_BELOW, SLACK
+from tests.server.raw_http2 import PREFACE
+
+#: Instructions for each request, by how many come in one read; CPython 3.11: other versions compile to others.
+BUDGETS = {1: 1450, 32: 1150}
+FIELDS = [
+    (":method", "POST"),
+    (":scheme", "https"),
+    (":path", "/publish/t"),
+    (":authority", "localhost"),
+    ("content-length", "10"),
+]
+
+pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the budgets are for CPython 3.11")
+
+
+async def answer(scope, receive, send):
+    while (await receive()).get("more_body"):
+        pass
+    await CREATED(scope, receive, send)
+
+
+class Client:
+    """Makes the bytes of requests."""
+
+    def __init__(self) -> None:
+        self._encoder = hpack.Encoder()
+        self._next_stream_id = 1
+
+    def requests(self, count: int) -> bytes:
+        return b"".join(self._request() for _ in range(count))
+
+    def _request(self) -> bytes:
+        stream_id, self._next_stream_id = self._next_stream_id, self._next_stream_id + 2
+        headers = HeadersFrame(stream_id, data=self._encoder.encode(FIELDS), flags=["END_HEADERS"])
+        return headers.serialize() + DataFrame(stream_id, data=bytes(10), flags=["END_STREAM"]).serialize()
+
+
+async def cost(requests_in_a_read: int, rounds: int = 20) -> float:
+    """Return the instructions for each request, in memory and without TLS."""
+    h2guard.install()
+    config = listening._QueueConfig()
+    config.limits = h2guard.HttpLimits(Refusals(time.monotonic))
+    client = Client()
+
+    async def ignore(event):
+        pass
+
+    async with TaskGroup(asyncio.get_running_loop()) as tasks:
+        server = protocol.H2Protocol(
+            ASGIWrapper(answer), config, WorkerContext(None), tasks, ConnectionState({}), True, None, None, ignore
+        )
+        await server.initiate()
+        await serve(server, PREFACE + SettingsFrame(0).serialize() + client.requests(1))
+        with counting() as counter:
+            for _ in range(rounds):
+                await serve(server, client.requests(requests_in_a_read))
+        await server.handle(Closed())
+    return counter.count / (rounds * requests_in_a_read)
+
+
+async def serve(server, data: bytes) -> None:
+    """Let a read be answered to the end."""
+    await server.handle(RawData(data))
+    while server.streams or server.stream_buffers:  # noqa: ASYNC110 - Hypercorn tells nobody
+        await asyncio.sleep(0)
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("requests_in_a_read", BUDGETS)
+def test_the_cost_is_within_its_budget(requests_in_a_read):
+    found, budget = asyncio.run(cost(requests_in_a_read)), BUDGETS[requests_in_a_read]
+    assert found <= budget * (1 + SLACK), f"{found:.0f} instructions for each request, the budget is {budget}"
+    assert found >= budget * (1 - MAY_BE_BELOW), (
+        f"{found:.0f} instructions for each request: lower the budget of {budget}"
+    )
