@@ -32,6 +32,7 @@ class Config:
     level: Literal["debug", "info", "warning", "error", "disabled"]
     period_seconds: float
     host: str
+    users: Path | None
     insecure: bool
     port: int
     resp_port: int

@@ -1,6 +1,7 @@
 """Whom the ports are open to: a start that would let strangers in is refused.
 
     -host is loopback                 only this machine gets in: fine
+    elsewhere, -users                 users get in: fine
     elsewhere                         refused (78), with the flags that help
     elsewhere, -insecure              fine, with a warning at every start
 
@@ -18,14 +19,15 @@ def check_exposure(config: Config) -> str:
 
     Raises ConfigError when everybody on the network could use the broker and nobody has said that they may.
     """
-    if is_loopback(config.host):
+    if is_loopback(config.host) or config.users is not None:
         return ""
     if config.insecure:
         return f"everybody who reaches {config.host} may read, publish and delete everything (-insecure)"
     raise ConfigError(
         [
             f"flag -host: {config.host} can be reached from other machines, and there are no users: "
-            "everybody could read, publish and delete; keep -host 127.0.0.1, or accept that with -insecure"
+            "everybody could read, publish and delete; keep -host 127.0.0.1, or make users with "
+            "`miniqueue user add` and name their file with -users, or accept it with -insecure"
         ]
     )
 

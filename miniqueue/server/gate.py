@@ -17,16 +17,14 @@ from collections.abc import Callable, Mapping
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from miniqueue.access.rights import ROUTES, Right
-from miniqueue.access.throttle import Throttle
 from miniqueue.access.users import User
-from miniqueue.errors import MiniqueueError, NotAuthenticatedError, NotPermittedError, TooManyAttemptsError
+from miniqueue.errors import MiniqueueError, NotAuthenticatedError, NotPermittedError
 from miniqueue.server.one_method import OneMethod
 from miniqueue.server.paths import topic_of
 from miniqueue.server.replies import error_reply
-from miniqueue.server.sign_in import BLOCK_SECONDS, SignIn
+from miniqueue.server.sign_in import SignIn
 
-#: Wrong secrets on one connection within a minute; then its requests are refused unheard for as long.
-MAX_FAILURES = 5
+#: Of connections; more than a process has at a time, as a rule.
 MAX_KNOWN = 10_000
 
 
@@ -55,7 +53,6 @@ class Gate:
 
     def __init__(self, sign_in: SignIn) -> None:
         self._sign_in = sign_in
-        self._failures = Throttle(MAX_FAILURES, BLOCK_SECONDS, sign_in.monotonic)
         self._key = secrets.token_bytes(32)
         self._known: dict[bytes, User] = {}  # by a hash of connection and header
 
@@ -77,23 +74,14 @@ class Gate:
         digest = hashlib.blake2b(connection.encode() + b" " + header, key=self._key, digest_size=32).digest()
         user = self._known.get(digest)
         if user is None or not self.is_current(user):
-            user = await self._identify(header, host, connection)
+            name, secret = _credentials(header)
+            user = await self._sign_in.identify(name, secret, host, connection)
             self._remember(digest, user)
         return user
 
     def is_current(self, user: User) -> bool:
         """Tell whether a user is still there, and still the same."""
         return self._sign_in.is_current(user)
-
-    async def _identify(self, header: bytes, host: str, connection: str) -> User:
-        name, secret = _credentials(header)
-        if self._failures.is_blocked(connection):
-            raise TooManyAttemptsError
-        try:
-            return await self._sign_in.identify(name, secret, host)
-        except MiniqueueError:
-            self._failures.failed(connection)
-            raise
 
     def _remember(self, digest: bytes, user: User) -> None:
         self._known[digest] = user

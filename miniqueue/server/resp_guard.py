@@ -48,6 +48,11 @@ class Guard:
         self._task: asyncio.Task[None] | None = None
         self._become(None)
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the user, if the client is one, still is what it was."""
+        return self.user is None or self._sign_in.is_current(self.user)
+
     def start(self) -> None:
         """Begin to wait for the client to say who it is."""
         self._deadline = asyncio.get_running_loop().call_later(SIGN_IN_SECONDS, self._too_late)

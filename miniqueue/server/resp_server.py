@@ -35,3 +35,10 @@ class RespServer:
         for connection in list(self.connections.values()):
             connection.leave()
             connection.close_when_sent()
+
+    def cut_off(self) -> None:
+        """End the connections of users who are not what they were; what they held goes back."""
+        for connection in list(self.connections.values()):
+            if connection.guard is not None and not connection.guard.is_current:
+                connection.leave()
+                connection.close_when_sent()

@@ -20,7 +20,7 @@ import uvloop
 
 from miniqueue import __version__
 from miniqueue.broker import Broker, SystemClock
-from miniqueue.errors import InternalError, MiniqueueError, StoreFailedError
+from miniqueue.errors import ConfigError, InternalError, MiniqueueError, StoreFailedError
 from miniqueue.server import descriptors, logs, runtime
 from miniqueue.server.accepting import AcceptingLoop
 from miniqueue.server.config import Config
@@ -32,6 +32,8 @@ from miniqueue.server.monitor import MonitorApp
 from miniqueue.server.refusals import Refusals
 from miniqueue.server.resp_server import RespServer
 from miniqueue.server.security import Certificates, ensure_certificates
+from miniqueue.server.sign_in import SignIn
+from miniqueue.server.users_file import read_users
 from miniqueue.storage.leveldb import LevelDBStore
 from miniqueue.storage.memory import MemoryStore
 from miniqueue.storage.port import Store
@@ -60,12 +62,13 @@ def run(config: Config) -> None:
     os.umask(PRIVATE_UMASK)
     if warning := check_exposure(config):
         log.warning("insecure", problem=warning)
+    sign_in = None if config.users is None else SignIn(read_users(config.users))
     certificates = ensure_certificates(
         config.cert, config.key, may_create=config.has_default_certificate, now=datetime.now(UTC)
     )
     _report_certificates(certificates)
     descriptors.raise_limit()
-    uvloop.run(_serve(config, certificates), loop_factory=AcceptingLoop)
+    uvloop.run(_serve(config, certificates, sign_in), loop_factory=AcceptingLoop)
 
 
 def _report_certificates(certificates: Certificates) -> None:
@@ -75,7 +78,7 @@ def _report_certificates(certificates: Certificates) -> None:
         log.warning("certificate", problem=certificates.warning)
 
 
-async def _serve(config: Config, certificates: Certificates) -> None:
+async def _serve(config: Config, certificates: Certificates, sign_in: SignIn | None = None) -> None:
     with (
         listen(config.host, config.port) as https,
         listen(config.host, config.resp_port) as resp,
@@ -85,7 +88,7 @@ async def _serve(config: Config, certificates: Certificates) -> None:
         await broker.start()
         runtime.spare_what_lives()
         try:
-            await _Listeners(config, certificates, broker).run(https, resp, plain)
+            await _Listeners(config, certificates, broker, sign_in).run(https, resp, plain)
         finally:
             await broker.stop()
             log.info("stopped")
@@ -126,14 +129,16 @@ def _report_opening(store: LevelDBStore) -> None:
 class _Listeners:
     """The three listeners of one broker, from ready to drained."""
 
-    def __init__(self, config: Config, certificates: Certificates, broker: Broker) -> None:
+    def __init__(self, config: Config, certificates: Certificates, broker: Broker, sign_in: SignIn | None) -> None:
+        self._config = config
+        self._sign_in = sign_in
         self._certificates = certificates
         self._limits = HttpLimits(Refusals(time.monotonic), config.stall_seconds)
         self._serve_https = _http_server(config, self._limits)
         self._granted = descriptors.granian_connections(descriptors.limit()) if config.http_server == "granian" else 0
         self._broker = broker
-        self._http = HttpApp(broker)
-        self._resp = RespServer(broker, _shown_parameters(config))
+        self._http = HttpApp(broker, sign_in)
+        self._resp = RespServer(broker, _shown_parameters(config), sign_in)
         self._stopping = asyncio.Event()
 
     async def run(self, https: socket, resp: socket, plain: socket) -> None:
@@ -143,9 +148,11 @@ class _Listeners:
         loop.granted = self._granted
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
+        if self._sign_in is not None:
+            loop.add_signal_handler(signal.SIGHUP, self._reload, self._sign_in)
         self._broker.failed.add_done_callback(lambda _: self._stopping.set())
         listener = await loop.create_server(self._resp, sock=resp)
-        monitor = MonitorApp(self._broker, refusals=self._limits.refusals)
+        monitor = MonitorApp(self._broker, self._sign_in, self._limits.refusals)
         serving = [
             asyncio.create_task(
                 self._serve_https(
@@ -167,6 +174,19 @@ class _Listeners:
         await self._drain(serving)
         if not was_asked:
             raise InternalError("a listener ended by itself; the log says why")
+
+    def _reload(self, sign_in: SignIn) -> None:
+        """Read the users again, and cut off those who are not what they were; on SIGHUP."""
+        assert self._config.users is not None
+        try:
+            users = read_users(self._config.users)
+        except ConfigError as exc:
+            log.error("the users stay as they were: their file cannot be used", problems=exc.problems)
+            return
+        sign_in.replace(users)
+        self._resp.cut_off()
+        self._http.cut_off()
+        log.info("users read again", users=len(users))
 
     async def _drain(self, serving: list[asyncio.Task[None]]) -> None:
         """Let every stream end and its lease return, but not for ever; raises why a listener could not serve."""

@@ -84,6 +84,14 @@ SETTINGS = (
     ),
     Setting("host", "host", "127.0.0.1", parse_host, "address", "where the HTTP and RESP ports listen"),
     Setting(
+        "users",
+        "users",
+        "",
+        parse_optional_path,
+        "file",
+        "TOML file with the users, of `miniqueue user`; without it everybody may do everything",
+    ),
+    Setting(
         "insecure",
         "insecure",
         "false",

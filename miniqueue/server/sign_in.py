@@ -1,8 +1,10 @@
 """Who somebody is: a name and a secret in, a user out; the same for every protocol.
 
-    secret ─ address blocked? ─ no ─▶ token: compared at once        ─ right ─▶ user
-                                      password: on a thread, one at a time
-                                                                     └ wrong ─▶ counted, a pause, refused
+    token     ───────────────────────▶ compared at once     ─ right ─▶ user
+    password  ── blocked? ─ no ─▶ on a thread, one at a time ─ wrong ─▶ blocked? ─ no ─▶ counted, a pause, refused
+
+A token that is right gets in also from where too many wrong secrets came: nobody guesses one, and a neighbour who is
+wrong all the time must not lock out the others behind the same address.
 
 A wrong secret is told as late as `FAILURE_SECONDS` after it came, whatever was wrong with it: a name that does not
 exist takes as long as a wrong password. One password is looked at at a time, so guesses take one core and 19 MiB,
@@ -13,6 +15,7 @@ password where the name belongs.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 import structlog
 
@@ -25,9 +28,11 @@ from miniqueue.server.repeats import RepeatLimit
 log = structlog.get_logger()
 
 FAILURE_SECONDS = 0.25
-MAX_FAILURES = 20  # from one address
+#: As many within a minute block an address, or a connection, for a minute.
+MAX_NETWORK_FAILURES = 20
+MAX_CONNECTION_FAILURES = 5
 BLOCK_SECONDS = 60.0
-#: Whom a secret without a name is for, unless it is a token: the user of that name, as in Redis.
+#: Whom a secret without a name is for, unless it is a token: as in Redis, where the name may stand there or not.
 DEFAULT_NAME = "default"
 
 
@@ -50,29 +55,32 @@ class SignIn:
         self._users = users
         self.monotonic = monotonic
         self._sleep = sleep
-        self._failures = Throttle(MAX_FAILURES, BLOCK_SECONDS, monotonic)
+        self._by_network = Throttle(MAX_NETWORK_FAILURES, BLOCK_SECONDS, monotonic)
+        self._by_connection = Throttle(MAX_CONNECTION_FAILURES, BLOCK_SECONDS, monotonic)
         self._log_limit = RepeatLimit(BLOCK_SECONDS, monotonic)
         self._turn = asyncio.Lock()
 
-    async def identify(self, name: str | None, secret: bytes, address: str) -> User:
+    async def identify(self, name: str | None, secret: bytes, address: str, connection: str = "") -> User:
         """Return the user to whom a secret belongs.
 
         Args:
-          name: of the user; None for the owner of a token, or `DEFAULT_NAME`.
+          name: of the user; None, as well as `DEFAULT_NAME`, for whoever owns the token, or the user of that name.
           secret: a password or a token.
           address: of the peer, without its port.
+          connection: that of the peer, if its failures are to be limited here.
 
         Raises:
           WrongSecretError: there is no such user, or the secret is another.
           TooManyAttemptsError: there were too many wrong ones from there.
         """
         begun_at = self.monotonic()
-        network = network_of(address)
+        peer = _Peer(network_of(address), connection)
         user = self._candidate(name, secret)
-        is_right = await self._is_right(user.secret if user and user.secret else NOBODY, secret, network)
+        is_right = await self._is_right(user.secret if user and user.secret else NOBODY, secret, peer)
         if user is not None and is_right and self.is_current(user):
             return user
-        self._note_failure(network)
+        self._refuse_blocked(peer)
+        self._note_failure(peer)
         await self._sleep(FAILURE_SECONDS - (self.monotonic() - begun_at))
         raise WrongSecretError
 
@@ -89,24 +97,33 @@ class SignIn:
         self._users = users.succeeding(self._users)
 
     def _candidate(self, name: str | None, secret: bytes) -> User | None:
-        if name is None:
+        if name in (None, DEFAULT_NAME):
             return self._users.with_token(hash_token(secret)) or self._users.named(DEFAULT_NAME)
         return self._users.named(name)
 
-    async def _is_right(self, stored: str, secret: bytes, network: str) -> bool:
-        self._check_network(network)
+    async def _is_right(self, stored: str, secret: bytes, peer: "_Peer") -> bool:
         if not is_slow(stored):
             return matches(stored, secret)
+        self._refuse_blocked(peer)
         async with self._turn:
-            self._check_network(network)  # others from there may have failed meanwhile
+            self._refuse_blocked(peer)  # others from there may have failed meanwhile
             return await asyncio.to_thread(matches, stored, secret)
 
-    def _check_network(self, network: str) -> None:
-        if self._failures.is_blocked(network):
+    def _refuse_blocked(self, peer: "_Peer") -> None:
+        if self._by_network.is_blocked(peer.network) or self._by_connection.is_blocked(peer.connection):
             raise TooManyAttemptsError
 
-    def _note_failure(self, network: str) -> None:
-        self._failures.failed(network)
-        held_back = self._log_limit.admit(network)
+    def _note_failure(self, peer: "_Peer") -> None:
+        self._by_network.failed(peer.network)
+        if peer.connection:
+            self._by_connection.failed(peer.connection)
+        held_back = self._log_limit.admit(peer.network)
         if held_back is not None:
-            log.warning("a wrong user or secret was refused", address=network, held_back=held_back)
+            log.warning("a wrong user or secret was refused", address=peer.network, held_back=held_back)
+
+
+class _Peer(NamedTuple):
+    """What failures are counted under."""
+
+    network: str
+    connection: str

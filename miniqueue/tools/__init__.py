@@ -23,5 +23,6 @@ TOOLS = MappingProxyType(
         "restore": Tool("make a store of a backup, after checking it", "miniqueue.tools.restore"),
         "export": Tool("write messages as JSON lines, also while the broker runs", "miniqueue.tools.export"),
         "import": Tool("make topics of JSON lines", "miniqueue.tools.import_lines"),
+        "user": Tool("add, remove and list users, and change their secrets", "miniqueue.tools.user"),
     }
 )

@@ -23,6 +23,8 @@ the backup began is in it. With -db it is a store that no broker has open.
         a store that is not in use
   -monitor-port port
         of the running broker (default 8081)
+  -token-file file
+        of a user with the role admin for '*', when the running broker has users
   -config file
         TOML file with settings
 
@@ -34,7 +36,7 @@ flag is wrong.
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Make a backup; return the exit code. Raises MiniqueueError."""
-    given = arguments.read(words, environ, settings=("db", "monitor-port"))
+    given = arguments.read(words, environ, settings=("db", "monitor-port"), own=("token-file",))
     if isinstance(given, Question):
         sys.stdout.write(USAGE)
         return 0

@@ -27,6 +27,8 @@ broker, as of one moment. With -db it is a store that no broker has open.
         a store that is not in use
   -monitor-port port
         of the running broker (default 8081)
+  -token-file file
+        of a user with the role admin for '*', when the running broker has users
   -config file
         TOML file with settings
 
@@ -40,7 +42,7 @@ DONE, INCOMPLETE = 0, 1
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Export messages; return the exit code. Raises MiniqueueError."""
-    given = arguments.read(words, environ, settings=("db", "monitor-port"), own=("o",))
+    given = arguments.read(words, environ, settings=("db", "monitor-port"), own=("o", "token-file"))
     if isinstance(given, Question):
         sys.stdout.write(USAGE)
         return 0

@@ -6,11 +6,13 @@
 Both give every pair in key order, as of one moment.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse
+from pathlib import Path
 
-from miniqueue.errors import ConnectError, DisconnectedError, ProtocolError, ServerError
+from miniqueue.errors import ConfigError, ConnectError, DisconnectedError, ProtocolError, ServerError
+from miniqueue.server.escaping import quote
 from miniqueue.storage.store_view import viewed
 from miniqueue.tools.arguments import Arguments
 from miniqueue.wire.pair_stream import Pair, PairDecoder
@@ -24,9 +26,12 @@ _READ_BYTES = 1 << 18
 def pairs_of(given: Arguments) -> AbstractContextManager[Iterator[Pair]]:
     """Return the content of the store that the command line means, for as long as the context is open.
 
-    Raises StorageError, or ClientError when the broker cannot be reached or the stream breaks off.
+    Raises StorageError, or ClientError when the broker cannot be reached or the stream breaks off, or ConfigError when
+    the file of the token cannot be read.
     """
-    return _offline(given) if "db" in given.flags else _online(given.config.monitor_port)
+    if "db" in given.flags:
+        return _offline(given)
+    return _online(given.config.monitor_port, _authorization(given.flags.get("token-file")))
 
 
 @contextmanager
@@ -35,18 +40,28 @@ def _offline(given: Arguments) -> Iterator[Iterator[Pair]]:
         yield view.pairs()
 
 
+def _authorization(token_file: str | None) -> dict[str, str]:
+    """Return the header that shows a token, as a file of `miniqueue user` holds it; nothing without one."""
+    if token_file is None:
+        return {}
+    try:
+        return {"Authorization": "Bearer " + Path(token_file).read_text("ascii").strip()}
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError([f"flag -token-file: {quote(token_file)}: no token can be read there"]) from exc
+
+
 @contextmanager
-def _online(port: int) -> Iterator[Iterator[Pair]]:
+def _online(port: int, headers: Mapping[str, str]) -> Iterator[Iterator[Pair]]:
     connection = HTTPConnection(LOOPBACK, port, timeout=TIMEOUT_SECONDS)
     try:
-        yield _received(_requested(connection, port))
+        yield _received(_requested(connection, port, headers))
     finally:
         connection.close()
 
 
-def _requested(connection: HTTPConnection, port: int) -> HTTPResponse:
+def _requested(connection: HTTPConnection, port: int, headers: Mapping[str, str]) -> HTTPResponse:
     try:
-        connection.request("GET", "/backup")
+        connection.request("GET", "/backup", headers=dict(headers))
         response = connection.getresponse()
     except (OSError, HTTPException) as exc:
         raise ConnectError(f"no broker answers on {LOOPBACK}:{port} (-monitor-port): {exc}") from exc

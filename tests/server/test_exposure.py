@@ -25,5 +25,9 @@ def test_elsewhere_is_refused_and_the_line_says_what_helps(host):
     assert "-insecure" in line
 
 
+def test_with_users_every_address_will_do():
+    assert check_exposure(load(["-host=0.0.0.0", "-users=users.toml"], {})) == ""
+
+
 def test_who_insists_is_warned():
     assert "everybody who reaches 0.0.0.0" in check_exposure(load(["-host=0.0.0.0", "-insecure"], {}))

@@ -11,7 +11,7 @@ from miniqueue.access.users import User, Users
 from miniqueue.server import gate
 from miniqueue.server.http import HttpApp
 from miniqueue.server.monitor import MonitorApp
-from miniqueue.server.sign_in import SignIn
+from miniqueue.server.sign_in import MAX_CONNECTION_FAILURES, SignIn
 from tests.fakes import FakeConsumer, FaultyStore, ManualClock, broker_on
 from tests.server.access import EVERYBODY, Clock, Naps, sign_in_for, token_of, user
 from tests.serving import NDJSON, Lines, serving
@@ -217,26 +217,28 @@ def test_what_is_known_of_connections_is_bounded(monkeypatch):
 
 def test_five_wrong_secrets_silence_a_connection_and_no_other():
     async def body(world):
-        for _ in range(gate.MAX_FAILURES):
+        for _ in range(MAX_CONNECTION_FAILURES):
             assert (await world.ask("GET", "/stats", bearer("eve")))[0] == 401
         status, headers, _ = await world.ask("GET", "/stats", bearer("eve"))
         assert (status, dict(headers)[b"retry-after"]) == (429, b"60")
-        assert (await world.ask("GET", "/stats", bearer("monitor-of-all")))[0] == 429
-        assert (await world.ask("GET", "/stats", bearer("monitor-of-all"), client=("10.0.0.1", 2)))[0] == 200
+        password = basic("ada", b"correct: horse")
+        assert (await world.ask("GET", "/stats", password))[0] == 429
+        assert (await world.ask("GET", "/stats", password, client=("10.0.0.1", 2)))[0] == 200
 
-    run(body)
+    run(body, ADA)
 
 
 def test_who_is_known_on_a_connection_is_not_silenced_by_others_on_it():
     """A proxy may send the requests of many on one connection."""
 
     async def body(world):
-        assert (await world.ask("GET", "/stats", bearer("monitor-of-all")))[0] == 200
-        for _ in range(gate.MAX_FAILURES + 1):
+        password = basic("ada", b"correct: horse")
+        assert (await world.ask("GET", "/stats", password))[0] == 200
+        for _ in range(MAX_CONNECTION_FAILURES + 1):
             await world.ask("GET", "/stats", bearer("eve"))
-        assert (await world.ask("GET", "/stats", bearer("monitor-of-all")))[0] == 200
+        assert (await world.ask("GET", "/stats", password))[0] == 200
 
-    run(body)
+    run(body, ADA)
 
 
 def test_a_wrong_secret_is_told_after_a_time():

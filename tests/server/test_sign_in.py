@@ -8,7 +8,7 @@ import structlog.testing
 from miniqueue.access.hashing import hash_password
 from miniqueue.access.users import User, Users
 from miniqueue.errors import TooManyAttemptsError, WrongSecretError
-from miniqueue.server.sign_in import BLOCK_SECONDS, FAILURE_SECONDS, MAX_FAILURES, SignIn
+from miniqueue.server.sign_in import BLOCK_SECONDS, FAILURE_SECONDS, MAX_NETWORK_FAILURES, SignIn
 from tests.server.access import Clock, Naps, token_of, user
 
 ADA = User("ada", hash_password(b"correct horse"))
@@ -42,7 +42,9 @@ def test_a_password_a_token_and_a_token_alone_are_known():
         assert await identify("ada", b"correct horse", "a") is ADA
         assert await identify("robot", token_of("robot"), "a") is ROBOT
         assert await identify(None, token_of("robot"), "a") is ROBOT
+        assert await identify("default", token_of("robot"), "a") is ROBOT
         assert await identify(None, b"of default", "a") is DEFAULT
+        assert await identify("default", b"of default", "a") is DEFAULT
 
     asyncio.run(scenario())
 
@@ -71,16 +73,28 @@ def test_everything_else_is_wrong_and_told_after_the_same_time(name, secret):
     asyncio.run(scenario())
 
 
-def test_too_many_failures_block_the_address_also_for_who_is_right():
+def test_too_many_failures_block_the_address_also_for_the_right_password():
     async def scenario():
         world = World()
-        await world.fail(MAX_FAILURES)
-        for _ in range(2):
+        await world.fail(MAX_NETWORK_FAILURES)
+        for secret in (b"correct horse", b"wrong"):
             with pytest.raises(TooManyAttemptsError):
-                await world.sign_in.identify("robot", token_of("robot"), "10.0.0.1")
-        assert await world.sign_in.identify("robot", token_of("robot"), "10.0.0.2") is ROBOT
+                await world.sign_in.identify("ada", secret, "10.0.0.1")
+        with pytest.raises(TooManyAttemptsError):
+            await world.sign_in.identify("robot", b"wrong", "10.0.0.1")
+        assert await world.sign_in.identify("ada", b"correct horse", "10.0.0.2") is ADA
         world.clock.now_seconds += BLOCK_SECONDS
+        assert await world.sign_in.identify("ada", b"correct horse", "10.0.0.1") is ADA
+
+    asyncio.run(scenario())
+
+
+def test_a_right_token_gets_in_past_a_neighbour_who_is_wrong_all_the_time():
+    async def scenario():
+        world = World()
+        await world.fail(MAX_NETWORK_FAILURES)
         assert await world.sign_in.identify("robot", token_of("robot"), "10.0.0.1") is ROBOT
+        assert await world.sign_in.identify(None, token_of("robot"), "10.0.0.1") is ROBOT
 
     asyncio.run(scenario())
 
@@ -88,7 +102,7 @@ def test_too_many_failures_block_the_address_also_for_who_is_right():
 def test_guesses_made_at_once_are_not_all_looked_at():
     async def scenario():
         world = World()
-        await world.fail(MAX_FAILURES - 1)
+        await world.fail(MAX_NETWORK_FAILURES - 1)
         guesses = [world.sign_in.identify("ada", b"wrong", "10.0.0.1") for _ in range(4)]
         outcomes = await asyncio.gather(*guesses, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [WrongSecretError] + [TooManyAttemptsError] * 3
@@ -99,7 +113,7 @@ def test_guesses_made_at_once_are_not_all_looked_at():
 def test_many_who_are_right_at_once_are_all_let_in():
     async def scenario():
         world = World()
-        await world.fail(MAX_FAILURES - 1)
+        await world.fail(MAX_NETWORK_FAILURES - 1)
         entries = [world.sign_in.identify("ada", b"correct horse", "10.0.0.1") for _ in range(4)]
         assert await asyncio.gather(*entries) == [ADA] * 4
 

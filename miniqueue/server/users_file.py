@@ -1,0 +1,48 @@
+"""The users file: read by the broker, written by `miniqueue user` alone.
+
+It must not be writable for others: who can write it can let themselves in. Written whole, with mode 0600
+(`private_files`): a broker that reads at that moment sees the old users or the new ones.
+"""
+
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from miniqueue.access.users import Users
+from miniqueue.access.users_text import parse_users, render_users
+from miniqueue.errors import ConfigError
+from miniqueue.server.escaping import escape
+from miniqueue.server.private_files import FileToWrite, locked, write_files
+
+_WRITABLE_FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+def read_users(path: Path) -> Users:
+    """Return the users in a file; raises ConfigError with every problem, each with the name of the file."""
+    try:
+        if path.stat().st_mode & _WRITABLE_FOR_OTHERS:
+            raise ConfigError(["others may write it; chmod 600 helps"])
+        return parse_users(path.read_text("utf-8"))
+    except FileNotFoundError as exc:
+        raise ConfigError([f"users file {_shown(path)}: it is missing; `miniqueue user add` makes it"]) from exc
+    except OSError as exc:
+        raise ConfigError([f"users file {_shown(path)}: {exc.strerror}"]) from exc
+    except UnicodeDecodeError as exc:
+        raise ConfigError([f"users file {_shown(path)}: no UTF-8"]) from exc
+    except ConfigError as exc:
+        raise ConfigError([f"users file {_shown(path)}: {problem}" for problem in exc.problems]) from exc
+
+
+def change_users(path: Path, change: Callable[[Users], Users]) -> None:
+    """Replace the users in a file, which is made if it is missing; raises ConfigError, then nothing has changed."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with locked(path.parent):
+            before = read_users(path) if path.exists() else Users()
+            write_files([FileToWrite(path, render_users(change(before)).encode())])
+    except OSError as exc:
+        raise ConfigError([f"users file {_shown(path)}: {exc.strerror}"]) from exc
+
+
+def _shown(path: Path) -> str:
+    return escape(str(path))

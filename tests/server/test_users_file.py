@@ -1,0 +1,80 @@
+"""The users file: what a broker makes of it, and how it is written."""
+
+import os
+import stat
+
+import pytest
+
+from miniqueue.access.users import User, Users
+from miniqueue.errors import ConfigError
+from miniqueue.server.users_file import change_users, read_users
+
+
+def problems_of(path):
+    with pytest.raises(ConfigError) as caught:
+        read_users(path)
+    return caught.value.problems
+
+
+def private(path, content):
+    path.write_bytes(content)
+    path.chmod(0o600)
+    return path
+
+
+def test_what_was_written_is_read(tmp_path):
+    path = tmp_path / "new" / "users.toml"
+    change_users(path, lambda users: Users([*users, User("ada", roles={"admin": ("*",)})]))
+    change_users(path, lambda users: Users([*users, User("bob")]))
+    assert [user.name for user in read_users(path)] == ["ada", "bob"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_a_change_that_fails_leaves_the_file_as_it_was(tmp_path):
+    path = private(tmp_path / "users.toml", b"[user.ada]\n")
+
+    def fail(users):
+        raise ConfigError(["no"])
+
+    with pytest.raises(ConfigError):
+        change_users(path, fail)
+    assert path.read_bytes() == b"[user.ada]\n"
+    assert os.listdir(tmp_path) == ["users.toml"]
+
+
+def test_a_file_with_mistakes_is_not_written_over(tmp_path):
+    path = private(tmp_path / "users.toml", b"[user.ada")
+    with pytest.raises(ConfigError):
+        change_users(path, lambda users: users)
+    assert path.read_bytes() == b"[user.ada"
+
+
+def test_a_missing_file_is_named_with_what_makes_it(tmp_path):
+    (line,) = problems_of(tmp_path / "no.toml")
+    assert line.startswith("users file ")
+    assert line.endswith("no.toml: it is missing; `miniqueue user add` makes it")
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_file_that_others_may_write_is_refused(tmp_path, mode):
+    path = private(tmp_path / "users.toml", b"")
+    path.chmod(mode)
+    assert problems_of(path) == [f"users file {path}: others may write it; chmod 600 helps"]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"\xff", "no UTF-8"),
+        (b"[user.ada]\nsecret=hunter2", "no TOML (at line 2, column 8)"),
+        (b"x=1", "key 'x': want tables [user.name] only"),
+    ],
+)
+def test_every_problem_has_the_name_of_the_file(tmp_path, content, problem):
+    path = private(tmp_path / "users.toml", content)
+    assert problems_of(path) == [f"users file {path}: {problem}"]
+
+
+def test_a_directory_is_no_file(tmp_path):
+    assert problems_of(tmp_path) == [f"users file {tmp_path}: Is a directory"]

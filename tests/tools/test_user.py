@@ -1,0 +1,144 @@
+"""`miniqueue user`: what it writes, what it prints, and what it never prints."""
+
+import io
+import stat
+
+import pytest
+
+from miniqueue.access.hashing import matches
+from miniqueue.cli import main
+from miniqueue.server.users_file import read_users
+
+PASSWORD = "correct horse"
+
+
+class Terminal(io.TextIOWrapper):
+    """A standard input that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "users.toml"
+
+
+@pytest.fixture
+def user(file, monkeypatch, capfd):
+    """Run the command; return its exit code and all that it has printed."""
+
+    def run(*words, given=""):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
+        code = main(["user", *words], {"MINIQUEUE_USERS": str(file)})
+        printed = "".join(capfd.readouterr())
+        assert PASSWORD not in printed
+        return code, printed
+
+    return run
+
+
+def one(file, name):
+    found = read_users(file).named(name)
+    assert found is not None
+    return found
+
+
+def test_add_takes_a_password_and_roles(user, file):
+    code, printed = user("add", "-publisher", "orders orders.*", "-admin=lab.*", "ada", given=PASSWORD + "\nmore\n")
+    assert (code, printed) == (0, f"{file}: ada added; a running broker reads it on SIGHUP\n")
+    ada = one(file, "ada")
+    assert ada.roles == {"publisher": ("orders", "orders.*"), "admin": ("lab.*",)}
+    assert ada.secret.startswith("$argon2id$")
+    assert matches(ada.secret, PASSWORD.encode())
+
+
+def test_a_token_goes_into_a_file_of_its_own(user, file, tmp_path):
+    path = tmp_path / "token"
+    code, printed = user("add", "-token-file", str(path), "robot")
+    token = path.read_text().strip()
+    assert code == 0
+    assert token not in printed
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert matches(one(file, "robot").secret, token.encode())
+
+
+def test_who_has_a_certificate_needs_no_secret(user, file):
+    assert user("add", "-certificate", "CN=ada", "ada")[0] == 0
+    assert (one(file, "ada").certificate, one(file, "ada").secret) == ("CN=ada", "")
+
+
+def test_passwd_changes_the_secret_and_nothing_else(user, file, tmp_path):
+    user("add", "-publisher", "t", "-certificate", "CN=ada", "ada")
+    assert user("passwd", "ada", given=PASSWORD + "\r\n")[0] == 0
+    ada = one(file, "ada")
+    assert matches(ada.secret, PASSWORD.encode())
+    assert (ada.certificate, ada.roles) == ("CN=ada", {"publisher": ("t",)})
+    user("passwd", "-token-file", str(tmp_path / "token"), "ada")
+    assert one(file, "ada").secret.startswith("sha256:")
+
+
+def test_remove_and_list(user, file, tmp_path):
+    user("add", "-publisher", "a b*", "ada", given=PASSWORD)
+    user("add", "-token-file", str(tmp_path / "token"), "robot")
+    user("add", "-certificate", "CN=c", "-monitor", "*", "cert")
+    listed = user("list")[1].splitlines()
+    assert listed == [
+        "ada: password; publisher a b*",
+        "cert: certificate CN=c; monitor *",
+        "robot: token; no role",
+    ]
+    assert user("remove", "cert")[0] == 0
+    assert [one.name for one in read_users(file)] == ["ada", "robot"]
+
+
+def test_a_terminal_is_asked_twice_and_shows_nothing(user, file, monkeypatch):
+    answers = [PASSWORD, PASSWORD, PASSWORD, "another"]
+    monkeypatch.setattr("getpass.getpass", lambda prompt: answers.pop(0))
+    terminal = Terminal(io.BytesIO())
+
+    def at_terminal(*words):
+        monkeypatch.setattr("sys.stdin", terminal)
+        return main(["user", *words], {"MINIQUEUE_USERS": str(file)})
+
+    assert at_terminal("add", "ada") == 0
+    assert matches(one(file, "ada").secret, PASSWORD.encode())
+    assert at_terminal("add", "bob") == 78
+    assert read_users(file).named("bob") is None
+
+
+@pytest.mark.parametrize(
+    ("words", "given", "problem"),
+    [
+        ((), "", "user: want add, passwd or remove and a name, or list"),
+        (("add",), "", "user: want add"),
+        (("add", "a", "b"), "", "user: want add"),
+        (("list", "a"), "", "user: want add"),
+        (("rename", "a"), "", "user: want add"),
+        (("add", "a b"), PASSWORD, "user 'a b': a user's name is"),
+        (("add", "-publisher", "a*b", "x"), PASSWORD, "pattern 'a*b': a pattern is"),
+        (("add", "known"), PASSWORD, "user 'known': there is one already"),
+        (("passwd", "x"), PASSWORD, "user 'x': there is none of that name"),
+        (("remove", "x"), "", "user 'x': there is none of that name"),
+        (("add", "x"), "short\n", "a password has 8 to 1024 bytes"),
+        (("add", "x"), "", "a password has 8 to 1024 bytes"),
+        (("add", "-password", PASSWORD, "x"), "", "flag '-password': this command has no such flag"),
+    ],
+)
+def test_what_cannot_be_done_is_78_and_changes_nothing(user, file, words, given, problem):
+    user("add", "-certificate", "CN=known", "known")
+    before = file.read_bytes()
+    code, printed = user(*words, given=given)
+    assert code == 78
+    assert printed.startswith(f"miniqueue: {problem}")
+    assert file.read_bytes() == before
+
+
+def test_the_file_must_be_named(capfd):
+    assert main(["user", "list"], {}) == 78
+    assert "want -users file" in capfd.readouterr().err
+
+
+def test_help_is_the_usage(capfd):
+    assert main(["user", "-h"], {}) == 0
+    assert capfd.readouterr().out.startswith("Usage: miniqueue user add")
