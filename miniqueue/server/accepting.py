@@ -106,7 +106,7 @@ class _Server:
         self._listener = listener
         self._factory = factory
         self._options = options
-        self._last_words: bytes = getattr(factory, "refusal", b"")
+        self._last_words: bytes = b"" if options else getattr(factory, "refusal", b"")  # no plain text to TLS clients
         self._beginning: set[asyncio.Task[None]] = set()
         self._accepting = loop.create_task(self._accept())
 

@@ -36,6 +36,7 @@ class Config:
     insecure: bool
     port: int
     resp_port: int
+    resp_tls: bool
     monitor_port: int
     sync: Literal["always", "interval", "never"]
     sync_interval_seconds: float

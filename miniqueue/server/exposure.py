@@ -1,7 +1,7 @@
 """Whom the ports are open to: a start that would let strangers in is refused.
 
     -host is loopback                 only this machine gets in: fine
-    elsewhere, -users                 users get in: fine
+    elsewhere, -users                 users get in: fine, with a warning unless RESP has TLS
     elsewhere                         refused (78), with the flags that help
     elsewhere, -insecure              fine, with a warning at every start
 
@@ -13,14 +13,18 @@ from ipaddress import ip_address
 from miniqueue.errors import ConfigError
 from miniqueue.server.config import Config
 
+_IN_THE_CLEAR = "secrets and messages cross the network in the clear on the RESP port; -resp-tls encrypts them"
+
 
 def check_exposure(config: Config) -> str:
     """Return what the operator is to be warned of at this start, or nothing.
 
     Raises ConfigError when everybody on the network could use the broker and nobody has said that they may.
     """
-    if is_loopback(config.host) or config.users is not None:
+    if is_loopback(config.host):
         return ""
+    if config.users is not None:
+        return "" if config.resp_tls else _IN_THE_CLEAR
     if config.insecure:
         return f"everybody who reaches {config.host} may read, publish and delete everything (-insecure)"
     raise ConfigError(

@@ -94,7 +94,8 @@ class RespConnection(asyncio.Protocol):
         """Answer what was asked, return what was leased, then close."""
         self.leave()
         self.close_when_sent()
-        return True  # the transport is ours to close: there may be replies that wait for a commit
+        # The transport is ours to close: there may be replies that wait for a commit. TLS cannot be half closed.
+        return self._transport.get_extra_info("ssl_object") is None
 
     def data_received(self, data: bytes) -> None:
         """Carry out every command that is complete."""

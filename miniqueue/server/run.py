@@ -9,6 +9,7 @@ Sockets are bound before the store is opened, so a port in use is found out befo
 import asyncio
 import os
 import signal
+import ssl
 import time
 from datetime import UTC, datetime
 from functools import partial
@@ -27,11 +28,11 @@ from miniqueue.server.config import Config
 from miniqueue.server.exposure import check_exposure
 from miniqueue.server.h2guard import HttpLimits
 from miniqueue.server.http import HttpApp
-from miniqueue.server.listening import ServeHttps, listen, serve_https, serve_plain
+from miniqueue.server.listening import TLS_HANDSHAKE_SECONDS, ServeHttps, listen, serve_https, serve_plain
 from miniqueue.server.monitor import MonitorApp
 from miniqueue.server.refusals import Refusals
 from miniqueue.server.resp_server import RespServer
-from miniqueue.server.security import Certificates, ensure_certificates
+from miniqueue.server.security import Certificates, ensure_certificates, server_tls_context
 from miniqueue.server.sign_in import SignIn
 from miniqueue.server.users_file import read_users
 from miniqueue.storage.leveldb import LevelDBStore
@@ -151,7 +152,9 @@ class _Listeners:
         if self._sign_in is not None:
             loop.add_signal_handler(signal.SIGHUP, self._reload, self._sign_in)
         self._broker.failed.add_done_callback(lambda _: self._stopping.set())
-        listener = await loop.create_server(self._resp, sock=resp)
+        listener = await loop.create_server(
+            self._resp, sock=resp, ssl=self._resp_tls(), ssl_handshake_timeout=TLS_HANDSHAKE_SECONDS
+        )
         monitor = MonitorApp(self._broker, self._sign_in, self._limits.refusals)
         serving = [
             asyncio.create_task(
@@ -174,6 +177,11 @@ class _Listeners:
         await self._drain(serving)
         if not was_asked:
             raise InternalError("a listener ended by itself; the log says why")
+
+    def _resp_tls(self) -> ssl.SSLContext | None:
+        if not self._config.resp_tls:
+            return None
+        return server_tls_context(self._certificates.cert, self._certificates.key, protocols=())
 
     def _reload(self, sign_in: SignIn) -> None:
         """Read the users again, and cut off those who are not what they were; on SIGHUP."""

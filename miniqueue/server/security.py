@@ -10,6 +10,7 @@ them does not.
 
 import os
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _RENEW_BEFORE = timedelta(days=7)
 _PUBLIC = 0o644
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # for TLS 1.2: what RFC 9113, appendix A, leaves for HTTP/2
-_ALPN = ["h2", "http/1.1"]
+_ALPN = ("h2", "http/1.1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,13 @@ def ensure_certificates(cert: Path, key: Path, *, may_create: bool, now: datetim
     return Certificates(cert, key, created, _hint(cert) if may_create else "", warning)
 
 
-def server_tls_context(cert: Path, key: Path) -> ssl.SSLContext:
-    """Return the context of a TLS listener: TLS 1.2 or later, HTTP/2 before HTTP/1.1.
+def server_tls_context(cert: Path, key: Path, *, protocols: Sequence[str] = _ALPN) -> ssl.SSLContext:
+    """Return the context of a TLS listener: TLS 1.2 or later.
+
+    Args:
+      cert: PEM, the server's certificate first, then those between it and its root.
+      key: PEM, not encrypted.
+      protocols: what ALPN offers, the best first; HTTP/2 and then HTTP/1.1 unless said otherwise.
 
     Raises:
       CertificateError: one line that names the file and what is wrong with it.
@@ -80,7 +86,7 @@ def server_tls_context(cert: Path, key: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(_CIPHERS)
-    context.set_alpn_protocols(_ALPN)
+    context.set_alpn_protocols(list(protocols))
     try:
         context.load_cert_chain(cert, key, password=lambda: _refuse_password(key))
     except ssl.SSLError as error:

@@ -102,6 +102,14 @@ SETTINGS = (
     Setting("port", "port", "8080", parse_port, "port", "HTTP/2 over TLS; 0 takes any free port"),
     Setting("resp-port", "resp_port", "6379", parse_port, "port", "RESP, for Redis clients; 0 takes any free port"),
     Setting(
+        "resp-tls",
+        "resp_tls",
+        "false",
+        parse_switch,
+        "",
+        "TLS on the RESP port too, with the same certificate",
+    ),
+    Setting(
         "monitor-port",
         "monitor_port",
         "8081",

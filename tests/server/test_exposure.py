@@ -26,7 +26,11 @@ def test_elsewhere_is_refused_and_the_line_says_what_helps(host):
 
 
 def test_with_users_every_address_will_do():
-    assert check_exposure(load(["-host=0.0.0.0", "-users=users.toml"], {})) == ""
+    assert check_exposure(load(["-host=0.0.0.0", "-users=users.toml", "-resp-tls"], {})) == ""
+
+
+def test_secrets_in_the_clear_are_worth_a_warning():
+    assert "-resp-tls" in check_exposure(load(["-host=0.0.0.0", "-users=users.toml"], {}))
 
 
 def test_who_insists_is_warned():

@@ -1,0 +1,80 @@
+"""RESP over TLS with the certificate of the HTTP port."""
+
+import socket
+import ssl
+
+import pytest
+import redis
+
+from tests.acceptance.process import Trust
+from tests.acceptance.tools import needs, run
+
+pytestmark = pytest.mark.acceptance
+
+
+@pytest.fixture
+def broker(start_broker):
+    process = start_broker("data", "-resp-tls")
+    yield process
+    process.stop()
+
+
+@needs("redis-cli")
+@pytest.mark.parametrize("version", [(), ("-3",)], ids=["RESP2", "RESP3"])
+def test_redis_cli(broker, trust: Trust, version):
+    command = ["redis-cli", "--tls", "--cacert", trust.ca, "-h", "localhost", "-p", str(broker.resp_port), *version]
+    assert run([*command, "PUBLISH", "t", "x"]) == b"OK\n"
+    assert run([*command, "TOPICS"]) == b"t\n"
+    assert b"errors: 0, replies: 2000" in run([*command, "--pipe"], b"PUBLISH t message\r\n" * 2000)
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_redis_py_publishes_and_consumes(broker, trust: Trust, protocol):
+    connection = redis.SSLConnection(
+        host="localhost", port=broker.resp_port, ssl_ca_certs=trust.ca, protocol=protocol, retry=None
+    )
+    large = bytes(range(256)) * 4000
+    connection.send_command("PUBLISH", "t", large)
+    assert connection.read_response() == b"OK"
+    connection.send_command("SUBSCRIBE", "t")
+    assert connection.read_response() == large
+    connection.send_command("ACK")
+    assert connection.read_response() == b"OK"
+    connection.disconnect()
+    assert b'miniqueue_messages_acknowledged_total{topic="t"} 1.0' in broker.monitor("/metrics")
+
+
+def test_what_is_not_tls_gets_no_answer(broker):
+    with socket.create_connection(("127.0.0.1", broker.resp_port), timeout=10) as peer:
+        peer.sendall(b"PING\r\n" * 10)
+        assert b"PONG" not in peer.recv(100)
+
+
+@pytest.mark.parametrize(
+    ("version", "is_taken"),
+    [(ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, True), (ssl.TLSVersion.TLSv1_3, True)],
+)
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated")
+def test_tls_is_1_2_or_later(broker, trust: Trust, version, is_taken):
+    context = ssl.create_default_context(cafile=trust.ca)
+    context.minimum_version = context.maximum_version = version
+    context.set_ciphers("ALL:@SECLEVEL=0")  # so that it is the broker who refuses
+    with socket.create_connection(("127.0.0.1", broker.resp_port), timeout=10) as peer:
+        if not is_taken:
+            with pytest.raises(ssl.SSLError):
+                context.wrap_socket(peer, server_hostname="localhost")
+            return
+        with context.wrap_socket(peer, server_hostname="localhost") as stream:
+            stream.sendall(b"PING\r\n")
+            assert stream.recv(100) == b"+PONG\r\n"
+
+
+def test_who_leaves_gives_the_message_back_and_nothing_is_logged_about_it(broker, trust: Trust):
+    for _ in range(2):
+        connection = redis.SSLConnection(host="localhost", port=broker.resp_port, ssl_ca_certs=trust.ca, retry=None)
+        connection.send_command("PUBLISH", "t", "x")
+        assert connection.read_response() == b"OK"
+        connection.send_command("SUBSCRIBE", "t")
+        assert connection.read_response() == b"x"
+        connection.disconnect()
+    assert "warning" not in broker.output
