@@ -84,10 +84,11 @@ def _all_of_one_size(data: bytes, head_bytes: int) -> list[bytes] | None:
     """
     start = data.find(b"\n", head_bytes) + 1
     lasts = data[start:].split(b"\r\n" + data[:start])
+    is_ended = lasts[-1].endswith(b"\r\n")  # not `data`: behind the size line of an empty argument that says nothing
     lasts[-1] = lasts[-1].removesuffix(b"\r\n")
     size_line = b"%d\r\n" % len(lasts[0])
     is_proved = size_line == data[head_bytes:start] and len(set(map(len, lasts))) == 1
-    return lasts if is_proved and data.endswith(b"\r\n") else None
+    return lasts if is_proved and is_ended else None
 
 
 def _without_sizes(pieces: list[bytes]) -> list[bytes] | None:

@@ -42,9 +42,17 @@ def test_unfinished_command_is_left_and_the_one_before_it_if_its_end_cannot_be_s
         assert found == (Run([b"PUBLISH", b"orders"], whole), len(publishes(*whole))), size
 
 
-def test_unfinished_command_alone_is_no_run():
-    data = publishes(b"abc")
+@pytest.mark.parametrize("payload", [b"abc", b"", b"\r\n"])
+def test_unfinished_command_alone_is_no_run(payload):
+    data = publishes(payload)
     assert not any(split(data[:size]) for size in range(len(data)))
+
+
+def test_an_empty_payload_is_not_taken_to_have_ended_with_the_line_of_its_size():
+    reader = CommandReader(run_words=WORDS)
+    assert reader.read(publishes(b"", b"")[:-2]) == [Run([b"PUBLISH", b"orders"], [b""])]
+    assert reader.read(b"XY" + bulks(b"PING")) == [Run([b"PUBLISH", b"orders"], [b""]), [b"PING"]]
+    assert reader.error is None
 
 
 def test_other_commands_after_the_run_are_left():
