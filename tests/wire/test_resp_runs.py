@@ -94,6 +94,12 @@ def test_commands_are_gathered_into_runs():
     ]
 
 
+def test_a_name_that_was_skipped_is_never_that_of_a_run():
+    reader = CommandReader(max_payload_bytes=7, run_words=WORDS)
+    names = [command[1] for command in reader.read(publishes(b"", topic=b"x" * 8) + publishes(b"", topic=b"y" * 9))]
+    assert [name.size_bytes for name in names] == [8, 9]
+
+
 def test_lone_command_like_the_last_one_is_known_again():
     reader = CommandReader(run_words=WORDS)
     for payload in (b"first", b"other", b"\r\n\r\n$", b"longer", b"topped"):
