@@ -14,6 +14,7 @@ from hypercorn.asyncio import run
 from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.events import Event, RawData, Updated
 
+from miniqueue.server.client_certificates import STATE_KEY, subject_of
 from miniqueue.server.h2guard.deadlines import LOOK_SECONDS, WRITE_SECONDS, Stillness
 from miniqueue.server.h2guard.limits import limits_of
 from miniqueue.server.refusals import Reason
@@ -40,6 +41,8 @@ class GuardedConnection(TCPServer):
         A stop that has waited long enough cancels this. It ends in good order then: Python 3.11 would log a
         connection that was cancelled as an error.
         """
+        if subject := subject_of(self.writer.get_extra_info("ssl_object")):
+            self.state = {**self.state, STATE_KEY: subject}
         self._writing = Stillness()
         self._look_later()
         try:

@@ -33,6 +33,7 @@ class Config:
     period_seconds: float
     host: str
     users: Path | None
+    client_ca: Path | None
     insecure: bool
     port: int
     resp_port: int
@@ -73,7 +74,7 @@ def load(argv: Sequence[str], environ: Mapping[str, str]) -> Config | Question:
     readings = [file, variables, flags]
     problems = [problem for reading in readings for problem in reading.problems]
     values = _values((given for reading in readings for given in reading.given), problems)
-    problems += _clashes(values)
+    problems += _clashes(values) + _contradictions(values)
     if problems:
         raise ConfigError(problems)
     return Config(**values)
@@ -112,3 +113,15 @@ def _clashes(values: Mapping[str, object]) -> list[str]:
         for port, settings in wanted_by.items()
         if len(settings) > 1
     ]
+
+
+def _contradictions(values: Mapping[str, object]) -> list[str]:
+    """Return a problem for each setting that cannot be had together with another."""
+    if values.get("client_ca") is None:
+        return []
+    problems = []
+    if values.get("users", "") is None:
+        problems.append("flag -client-ca: want -users too, where the subjects of certificates stand")
+    if values.get("http_server") == "granian":
+        problems.append("flag -client-ca: want -http-server hypercorn; granian does not tell whose certificate it saw")
+    return problems

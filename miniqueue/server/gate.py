@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from miniqueue.access.rights import ROUTES, Right
 from miniqueue.access.users import User
 from miniqueue.errors import MiniqueueError, NotAuthenticatedError, NotPermittedError
+from miniqueue.server.client_certificates import STATE_KEY
 from miniqueue.server.one_method import OneMethod
 from miniqueue.server.paths import topic_of
 from miniqueue.server.replies import error_reply
@@ -68,7 +69,7 @@ class Gate:
         """
         header = _authorization(scope)
         if header is None:
-            raise NotAuthenticatedError
+            return self._certified(scope)
         host, port = scope.get("client") or ("?", 0)
         connection = f"{host}:{port}"
         digest = hashlib.blake2b(connection.encode() + b" " + header, key=self._key, digest_size=32).digest()
@@ -77,6 +78,12 @@ class Gate:
             name, secret = _credentials(header)
             user = await self._sign_in.identify(name, secret, host, connection)
             self._remember(digest, user)
+        return user
+
+    def _certified(self, scope: Scope) -> User:
+        user = self._sign_in.with_certificate(scope.get("state", {}).get(STATE_KEY, ""))
+        if user is None:
+            raise NotAuthenticatedError
         return user
 
     def is_current(self, user: User) -> bool:
@@ -123,9 +130,11 @@ def _while_current(gate: Gate, user: User, receive: Receive) -> Receive:
 
 
 def _authorization(scope: Scope) -> bytes | None:
-    """Return the one `Authorization` header; None for none, or for more."""
+    """Return the `Authorization` header; None for none; raises NotAuthenticatedError for more than one."""
     values: list[bytes] = [value for name, value in scope["headers"] if name == b"authorization"]
-    return values[0] if len(values) == 1 else None
+    if len(values) > 1:
+        raise NotAuthenticatedError
+    return values[0] if values else None
 
 
 def _credentials(header: bytes) -> tuple[str | None, bytes]:

@@ -77,14 +77,16 @@ async def serve_https(
     key: Path,
     shutdown_trigger: Callable[[], Awaitable[object]],
     limits: HttpLimits | None = None,
+    *,
+    client_ca: Path | None = None,
 ) -> None:
     """Serve HTTP/2 and HTTP/1.1 over TLS until `shutdown_trigger` returns; takes the socket over.
 
-    Requests under way then have `GRACEFUL_SECONDS` to end.
+    Requests under way then have `GRACEFUL_SECONDS` to end. With `client_ca` every client needs a certificate.
 
     Raises CertificateError.
     """
-    config = _TlsConfig(server_tls_context(cert, key))
+    config = _TlsConfig(server_tls_context(cert, key, client_ca=client_ca))
     config.certfile, config.keyfile = str(cert), str(key)
     await _serve(app, listener, config, shutdown_trigger, limits)
 

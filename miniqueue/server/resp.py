@@ -79,7 +79,7 @@ class RespConnection(asyncio.Protocol):
         self.session.peer = transport.get_extra_info("peername")
         self.server.connections[self.session.id] = self
         if self.guard is not None:
-            self.guard.start()
+            self.guard.start(transport.get_extra_info("ssl_object"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave the server; what was leased goes to the front of its topic."""

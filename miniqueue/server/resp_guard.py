@@ -17,6 +17,7 @@ import structlog
 from miniqueue.access.rights import Right, command_needs
 from miniqueue.access.users import User
 from miniqueue.errors import MiniqueueError, NotAuthenticatedError, NotPermittedError
+from miniqueue.server.client_certificates import subject_of
 from miniqueue.server.resp_errors import shown
 from miniqueue.server.sign_in import SignIn
 from miniqueue.wire import resp_replies as replies
@@ -46,6 +47,7 @@ class Guard:
         self._failures = 0
         self._deadline: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
+        self._subject = ""  # of the client's certificate
         self._become(None)
 
     @property
@@ -53,8 +55,12 @@ class Guard:
         """Whether the user, if the client is one, still is what it was."""
         return self.user is None or self._sign_in.is_current(self.user)
 
-    def start(self) -> None:
-        """Begin to wait for the client to say who it is."""
+    def start(self, ssl_object: object) -> None:
+        """Know the client by its certificate, or begin to wait for it to say who it is."""
+        self._subject = subject_of(ssl_object)
+        self.forget()
+        if self.user is not None:
+            return
         self._deadline = asyncio.get_running_loop().call_later(SIGN_IN_SECONDS, self._too_late)
 
     def stop(self) -> None:
@@ -94,7 +100,7 @@ class Guard:
 
     def forget(self) -> None:
         """Be as at the start, for RESET."""
-        self._become(None)
+        self._become(self._sign_in.with_certificate(self._subject))
 
     async def _identify(self, name: bytes | None, secret: bytes, finish: Callable[[], bytes]) -> None:
         text = None if name is None else name.decode("utf-8", "replace")

@@ -181,7 +181,9 @@ class _Listeners:
     def _resp_tls(self) -> ssl.SSLContext | None:
         if not self._config.resp_tls:
             return None
-        return server_tls_context(self._certificates.cert, self._certificates.key, protocols=())
+        return server_tls_context(
+            self._certificates.cert, self._certificates.key, protocols=(), client_ca=self._config.client_ca
+        )
 
     def _reload(self, sign_in: SignIn) -> None:
         """Read the users again, and cut off those who are not what they were; on SIGHUP."""
@@ -217,7 +219,7 @@ class _Listeners:
 
 def _http_server(config: Config, limits: HttpLimits) -> ServeHttps:
     if config.http_server == "hypercorn":
-        return partial(serve_https, limits=limits)
+        return partial(serve_https, limits=limits, client_ca=config.client_ca)
     from miniqueue.server import granian_server  # noqa: PLC0415 - an extra, which may be missing
 
     return granian_server.serve_https

@@ -70,13 +70,16 @@ def ensure_certificates(cert: Path, key: Path, *, may_create: bool, now: datetim
     return Certificates(cert, key, created, _hint(cert) if may_create else "", warning)
 
 
-def server_tls_context(cert: Path, key: Path, *, protocols: Sequence[str] = _ALPN) -> ssl.SSLContext:
+def server_tls_context(
+    cert: Path, key: Path, *, protocols: Sequence[str] = _ALPN, client_ca: Path | None = None
+) -> ssl.SSLContext:
     """Return the context of a TLS listener: TLS 1.2 or later.
 
     Args:
       cert: PEM, the server's certificate first, then those between it and its root.
       key: PEM, not encrypted.
       protocols: what ALPN offers, the best first; HTTP/2 and then HTTP/1.1 unless said otherwise.
+      client_ca: PEM, the authorities of which every client must have a certificate; None to ask for none.
 
     Raises:
       CertificateError: one line that names the file and what is wrong with it.
@@ -91,7 +94,18 @@ def server_tls_context(cert: Path, key: Path, *, protocols: Sequence[str] = _ALP
         context.load_cert_chain(cert, key, password=lambda: _refuse_password(key))
     except ssl.SSLError as error:
         raise CertificateError([_load_problem(cert, key, error)]) from error
+    if client_ca is not None:
+        _require_client_certificate(context, client_ca)
     return context
+
+
+def _require_client_certificate(context: ssl.SSLContext, client_ca: Path) -> None:
+    _require(client_ca, "client authority", b"-----BEGIN CERTIFICATE-----")
+    try:
+        context.load_verify_locations(client_ca)
+    except ssl.SSLError as error:
+        raise CertificateError([f"client authority {_shown(client_ca)}: it is damaged ({error.reason})"]) from error
+    context.verify_mode = ssl.CERT_REQUIRED
 
 
 def _are_both_there(cert: Path, key: Path) -> bool:

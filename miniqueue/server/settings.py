@@ -92,6 +92,14 @@ SETTINGS = (
         "TOML file with the users, of `miniqueue user`; without it everybody may do everything",
     ),
     Setting(
+        "client-ca",
+        "client_ca",
+        "",
+        parse_optional_path,
+        "file",
+        "authorities of which every TLS client must have a certificate, PEM; its subject may stand for a user",
+    ),
+    Setting(
         "insecure",
         "insecure",
         "false",

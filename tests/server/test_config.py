@@ -22,6 +22,7 @@ DEFAULTS = Config(
     period_seconds=1.0,
     host="127.0.0.1",
     users=None,
+    client_ca=None,
     insecure=False,
     port=8080,
     resp_port=6379,
@@ -133,6 +134,7 @@ VARIABLES = {
     "MINIQUEUE_PERIOD": "250ms",
     "MINIQUEUE_HOST": "0.0.0.0",
     "MINIQUEUE_USERS": "u.toml",
+    "MINIQUEUE_CLIENT_CA": "",
     "MINIQUEUE_INSECURE": "true",
     "MINIQUEUE_PORT": "1",
     "MINIQUEUE_RESP_PORT": "2",
@@ -157,6 +159,7 @@ VARIABLES_CONFIG = Config(
     period_seconds=0.25,
     host="0.0.0.0",
     users=Path("u.toml"),
+    client_ca=None,
     insecure=True,
     port=1,
     resp_port=2,
@@ -365,3 +368,11 @@ def test_certificates_are_ours_to_make_only_at_their_default_places():
     assert load_config(["-cert", "certs/localhost.pem"]).has_default_certificate
     assert not load_config(["-cert", "other.pem"]).has_default_certificate
     assert not load_config(["-key", "other.pem"]).has_default_certificate
+
+
+def test_client_certificates_take_users_and_hypercorn():
+    assert load_config(["-client-ca=ca.pem", "-users=u.toml"]).client_ca == Path("ca.pem")
+    assert problems_of(["-client-ca=ca.pem", "-http-server=granian"]) == [
+        "flag -client-ca: want -users too, where the subjects of certificates stand",
+        "flag -client-ca: want -http-server hypercorn; granian does not tell whose certificate it saw",
+    ]
