@@ -81,7 +81,10 @@ class AcknowledgedFile:
             os.close(descriptor)
 
     def _begin(self, path: Path, last: Acknowledged | None) -> None:
-        """Give both slots their place on the disk, so that writing one takes no space; write over the older one."""
+        """Give both slots their place on the disk, so that writing one takes no space; write over the older one.
+
+        That one is written as it is, too: where it cannot be, no commit can be acknowledged.
+        """
         content = os.pread(self._descriptor, 3 * _SLOT_BYTES, 0)
         slots = [content[:_SLOT_BYTES], content[_SLOT_BYTES:]]
         if any(map(_is_damaged, slots)):
@@ -91,6 +94,7 @@ class AcknowledgedFile:
             os.fsync(self._descriptor)
             sync_path(path.parent)
         self._turn = 1 if last is not None and _parsed(slots[0]) == last else 0
+        os.pwrite(self._descriptor, slots[self._turn], self._turn * _SLOT_BYTES)
 
 
 def _formatted(last: Acknowledged) -> bytes:

@@ -18,8 +18,8 @@ from tests.durability.disk_broker import DiskBroker
 
 #: The moments and the calls.
 SWEPT = {
-    "running": ("fdatasync", "fsync", "write", "openat", "unlink"),
-    "starting": ("fdatasync", "fsync", "write", "openat", "rename"),
+    "running": ("fdatasync", "fsync", "write", "pwrite64", "openat", "unlink"),
+    "starting": ("fdatasync", "fsync", "write", "pwrite64", "openat", "rename"),
 }
 #: Enough for a few logs and tables, and for what was written before them to be merged.
 MESSAGES = 25

@@ -37,7 +37,8 @@ def files_of(database: Path) -> list[str]:
     ahead = range(max(numbers), max(numbers) + FILES_AHEAD)
     names = [f"db/{n:06}.{suffix}" for n in (max(numbers) - 1, *ahead) for suffix in ("log", "ldb", "dbtmp")]
     names += [f"db/MANIFEST-{n:06}" for n in ahead]
-    return [str(database / name) for name in (*names, "db", "db/CURRENT", "miniqueue.lock", "miniqueue.format")]
+    names += ["db", "db/CURRENT", "miniqueue.lock", "miniqueue.format", "miniqueue.acknowledged"]
+    return [str(database / name) for name in names]
 
 
 def starting(calls: str, fault: str, when: str, report: Path, paths: Sequence[str]) -> list[str]:

@@ -57,7 +57,11 @@ def test_nothing_acknowledged_is_missing_after_the_nth_call_failed(tmp_path, tru
 
 @pytest.mark.parametrize(
     ("calls", "fault", "word"),
-    [("fdatasync", "error=EIO", "READONLY"), ("write", "error=ENOSPC", "FULL")],
+    [
+        ("fdatasync", "error=EIO", "READONLY"),
+        ("write", "error=ENOSPC", "FULL"),
+        ("pwrite64", "error=EIO", "READONLY"),  # of the last acknowledged commit, and of nothing else
+    ],
 )
 def test_publishes_are_refused_for_as_long_as_the_disk_fails(broker, tmp_path, calls, fault, word):
     connection = broker.connect()
