@@ -136,11 +136,20 @@ def test_rapid_reset_leaves_no_task_behind(certificates, is_tls):
     run(scenario)
 
 
-def test_resets_that_the_server_is_made_to_send_count_too(certificates, is_tls):
+REASONS_TO_RESET = {
+    "a path that is not ASCII": lambda client, n: [client.request(n, path="/\N{SNOWMAN}")],
+    "a window that grows too far": lambda client, n: [client.post(n), WindowUpdateFrame(n, window_increment=2**31 - 1)],
+    "DATA after the end": lambda client, n: [client.request(n), DataFrame(n, data=b"x")],
+}
+
+
+@pytest.mark.parametrize("make_frames", REASONS_TO_RESET.values(), ids=REASONS_TO_RESET)
+def test_resets_that_the_server_is_made_to_send_count_too(certificates, is_tls, make_frames):
     async def scenario():
         async with victim(certificates, Endpoint(never_answer), is_tls=is_tls) as server, server.http2() as client:
-            client.send(*(client.request(stream_id, path="/\N{SNOWMAN}") for stream_id in odd(TOO_MANY)))
+            client.send(*chain.from_iterable(make_frames(client, stream_id) for stream_id in odd(TOO_MANY)))
             assert await client.goodbye() == ENHANCE_YOUR_CALM
+            assert server.refused("flood") == 1
 
     run(scenario)
 
@@ -181,6 +190,20 @@ def test_data_after_an_early_reply_costs_nobody_anything(certificates, is_tls):
             client.send(client.request(3))
             assert await client.status(3) == 200
             await asyncio.wait_for(server.served.stop(), 2)
+
+    run(scenario)
+
+
+def test_bodies_that_nobody_wanted_are_no_flood(certificates, is_tls):
+    async def scenario():
+        async with victim(certificates, Endpoint(answer_early), is_tls=is_tls) as server, server.http2() as client:
+            for stream_id in odd(200):
+                client.send(client.post(stream_id))
+                assert await client.reset_of(stream_id) == 0
+                client.send(*[DataFrame(stream_id, data=bytes(100))] * 10)
+            client.send(client.request(1001))
+            assert await client.status(1001) == 200
+            assert server.refused("flood") == 0
 
     run(scenario)
 

@@ -1,6 +1,7 @@
 """h2's connection, with a budget for the frames that cost us something and the client nothing.
 
-    PING SETTINGS PRIORITY RST_STREAM CONTINUATION unknown, empty DATA, our own resets     a token each
+    PING SETTINGS PRIORITY RST_STREAM CONTINUATION unknown, empty DATA                     a token each
+    a request that must be refused, a stream that must be reset for its client's fault     a token each
     WINDOW_UPDATE                                      free: 10, and 10 more for each DATA frame sent; then a token
 
 There are 1,000 tokens at first and 33 new ones a second, the figures that nghttp2 and Node.js use for resets. The
@@ -145,6 +146,4 @@ class CountedConnection(h2.connection.H2Connection):
         for frame in frames:
             if frame.__class__ is DataFrame:
                 self.frames.allow_window_updates()
-            elif frame.__class__ is RstStreamFrame:
-                self.frames.tokens -= 1
         super()._prepare_for_sending(frames)

@@ -32,6 +32,11 @@ log = structlog.get_logger()
 #: Of a connection: as much as all its streams may send, so that no stream takes the room of another.
 CONNECTION_WINDOW_BYTES = 100 * 65_535
 
+#: A read has up to 64 KiB, which can be 7,000 frames; it is taken in parts, and after one of many frames others have
+#: their turn.
+PART_BYTES = 4096
+MANY_FRAMES = 32
+
 #: Of a request, those of HTTP/2 itself, such as `:path`, included.
 MAX_HEADER_FIELDS = 64
 
@@ -56,12 +61,25 @@ class GuardedH2(SendingH2):
     # --- what comes from the client -----------------------------------------------------------------------------
 
     async def handle(self, event: Event) -> None:
-        """Take in what came from the client."""
+        """Take in what came from the client; let others have their turn amid a read of very many frames."""
         if not isinstance(event, RawData):
             await super().handle(event)
-        elif not self.closed:
+            return
+        frames, data, size_bytes = self.connection.frames, event.data, PART_BYTES
+        while len(data) > size_bytes:
+            before_count = frames.frame_count
+            await self._take(data[:size_bytes])
+            data = data[size_bytes:]
+            if frames.frame_count - before_count > MANY_FRAMES:
+                await asyncio.sleep(0)
+            else:  # frames are long, so a larger part has as few
+                size_bytes *= 4
+        await self._take(data)
+
+    async def _take(self, data: bytes) -> None:
+        if not (self.closed or self._is_ending):
             try:
-                await self._handle_events(self.connection.receive_data(event.data))
+                await self._handle_events(self.connection.receive_data(data))
                 if self.connection.frames.tokens < 0:
                     await self._end(Reason.FLOOD, ErrorCodes.ENHANCE_YOUR_CALM)
             except h2.exceptions.ProtocolError as error:
@@ -136,9 +154,12 @@ class GuardedH2(SendingH2):
 
     async def _refuse(self, request: h2.events.RequestReceived, reason: Reason, code: ErrorCodes) -> None:
         self._limits.refusals.count(reason, self.client)
+        self.connection.frames.tokens -= 1
         self._reset(request.stream_id, code)
 
     async def _handle_reset(self, event: h2.events.StreamReset) -> None:
+        if not event.remote_reset:
+            self.connection.frames.tokens -= 1  # h2 had to
         self._abandon(event.stream_id)
         await super()._handle_events([event])
         if not self.closed:
