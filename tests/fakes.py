@@ -19,6 +19,9 @@ class ManualClock:
     def now_ms(self) -> int:
         return self.time_ms
 
+    def next_ms(self) -> int:
+        return self.time_ms
+
     def advance(self, seconds: float) -> None:
         self.time_ms += round(seconds * 1000)
 

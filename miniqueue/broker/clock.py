@@ -11,6 +11,10 @@ class Clock(Protocol):
         """Milliseconds since 1970, UTC."""
         ...
 
+    def next_ms(self) -> int:
+        """The same, rounded up: what begins now and counts from here is never over early."""
+        ...
+
 
 class SystemClock:
     """The machine's own clock."""
@@ -18,3 +22,7 @@ class SystemClock:
     def now_ms(self) -> int:
         """Milliseconds since 1970, UTC."""
         return time.time_ns() // 1_000_000
+
+    def next_ms(self) -> int:
+        """The same, rounded up."""
+        return -(-time.time_ns() // 1_000_000)

@@ -85,9 +85,9 @@ class Dispatcher:
         """
         if not 0 <= delay_seconds < MAX_TIME_MS / 1000:
             raise InvalidDelayError
-        now_ms = self._clock.now_ms()
-        self._horizon_ms = min(self._horizon_ms, now_ms)  # the clock may have been set back since the last tick
-        return max(now_ms + math.ceil(delay_seconds * 1000), self._horizon_ms + 1)
+        begin_ms = self._clock.next_ms()
+        self._horizon_ms = min(self._horizon_ms, begin_ms)  # the clock may have been set back since the last tick
+        return max(begin_ms + math.ceil(delay_seconds * 1000), self._horizon_ms + 1)
 
     def dispatch(self, topic: Topic) -> None:
         """Hand messages to those who wait, first come, first served; who has room left waits behind the others."""

@@ -237,6 +237,21 @@ def test_a_delayed_message_comes_with_the_first_tick_when_it_is_due_and_never_ea
     run(body)
 
 
+def test_a_delay_that_begins_within_a_millisecond_is_not_cut_short_by_the_part_before_it():
+    async def body(world):
+        await world.publish(b"t", b"a")
+        holder = await world.holding(b"t")
+        world.clock.next_ms = lambda: world.clock.time_ms + 1
+        holder.consumer.dack(0.010)
+        holder.consumer.request()
+        for count in (1, 2):
+            world.clock.advance(0.010 if count == 1 else 0.001)
+            world.broker.tick()
+            assert len(holder.leases) == count
+
+    run(body)
+
+
 def test_a_delay_of_nothing_ends_with_the_next_tick():
     async def body(world):
         await world.publish(b"t", b"a", b"b")
@@ -308,4 +323,7 @@ def test_the_broker_ticks_by_itself():
 
 def test_the_system_clock_counts_milliseconds():
     before = time.time()
-    assert before * 1000 - 1 <= SystemClock().now_ms() <= time.time() * 1000 + 1
+    now_ms, next_ms = SystemClock().now_ms(), SystemClock().next_ms()
+    after = time.time()
+    assert before * 1000 - 1 <= now_ms <= after * 1000 + 0.001  # a float of seconds is off by less than a microsecond
+    assert before * 1000 - 0.001 <= next_ms <= after * 1000 + 1

@@ -36,8 +36,8 @@ from tests.durability.events import (
 )
 from tests.durability.report import Report
 
-#: The broker counts time in whole milliseconds.
-RESOLUTION_SECONDS = 0.001
+#: Of a time of today in a float, many times over.
+RESOLUTION_SECONDS = 0.000_01
 
 
 @dataclass(slots=True)
