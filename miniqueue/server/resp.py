@@ -101,6 +101,8 @@ class RespConnection(asyncio.Protocol):
         """Carry out every command that is complete."""
         if not self._is_closing:
             self._carry_out(self._postponed + self._reader.read(data))
+            if self.guard is not None and not self._is_closing:
+                self.guard.note_read(len(data))
             if len(data) >= FULL_READ_BYTES and not self._is_closing:
                 self._let_others_go_first()
 

@@ -1,7 +1,7 @@
 """What the client of one RESP connection may do; there is none where a broker has no users.
 
     nobody ── AUTH, HELLO … AUTH, or a client certificate ──▶ a user ── RESET ──▶ nobody, or the certificate's user
-       │ 10 s, or 5 wrong secrets
+       │ 10 s, 64 KiB, or 5 wrong secrets
        ▼
      closed
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 SIGN_IN_SECONDS = 10.0
+#: With one read more, as much memory as somebody unknown gets.
+MAX_UNKNOWN_BYTES = 64 << 10
 MAX_FAILURES = 5
 
 
@@ -45,6 +47,7 @@ class Guard:
         self._sign_in = sign_in
         self._publishable = b""  # a topic that the user may publish to
         self._failures = 0
+        self._unknown_bytes = 0
         self._deadline: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._subject = ""  # of the client's certificate
@@ -67,6 +70,13 @@ class Guard:
         """The connection is gone."""
         if self._deadline is not None:
             self._deadline.cancel()
+
+    def note_read(self, size_bytes: int) -> None:
+        """Count what somebody unknown has sent; too much ends the connection, for it may all be one command."""
+        if self.user is None and self._task is None:
+            self._unknown_bytes += size_bytes
+            if self._unknown_bytes > MAX_UNKNOWN_BYTES:
+                self._send_away("it sent too much before it signed in")
 
     def check(self, command: Command) -> None:
         """Raise NotAuthenticatedError or NotPermittedError unless the user may do this.
@@ -107,11 +117,13 @@ class Guard:
         try:
             user = await self._sign_in.identify(text, secret, self._connection.session.host)
         except MiniqueueError as exc:
+            self._task = None
             self._failures += 1
             self._connection.release(replies.error(exc.code, str(exc)))
             if self._failures >= MAX_FAILURES:
                 self._connection.close_when_sent()
             return
+        self._task = None
         self._become(user)
         self._connection.release(finish())
 
@@ -123,5 +135,9 @@ class Guard:
             self.stop()
 
     def _too_late(self) -> None:
-        log.info("connection closed", peer=self._connection.session.address, reason="it did not sign in")
+        self._send_away("it did not sign in")
+
+    def _send_away(self, reason: str) -> None:
+        log.info("connection closed", peer=self._connection.session.address, reason=reason)
+        self._connection.reply(replies.error("NOAUTH", reason))
         self._connection.close_when_sent()

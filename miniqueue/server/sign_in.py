@@ -1,7 +1,8 @@
 """Who somebody is: a name and a secret in, a user out; the same for every protocol.
 
-    token     ───────────────────────▶ compared at once     ─ right ─▶ user
-    password  ── blocked? ─ no ─▶ on a thread, one at a time ─ wrong ─▶ blocked? ─ no ─▶ counted, a pause, refused
+    token     ──▶ compared at once ─ right ─▶ user
+                        │ wrong                 ▲ right
+    password  ──────────┴─▶ blocked? ─ no ─▶ on a thread, one at a time ─ wrong ─▶ counted, a pause, refused
 
 A token that is right gets in also from where too many wrong secrets came: nobody guesses one, and a neighbour who is
 wrong all the time must not lock out the others behind the same address.
@@ -15,6 +16,7 @@ password where the name belongs.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import structlog
@@ -59,6 +61,7 @@ class SignIn:
         self._by_connection = Throttle(MAX_CONNECTION_FAILURES, BLOCK_SECONDS, monotonic)
         self._log_limit = RepeatLimit(BLOCK_SECONDS, monotonic)
         self._turn = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, "passwords")  # one: also when a task is cancelled, its guess goes on
 
     async def identify(self, name: str | None, secret: bytes, address: str, connection: str = "") -> User:
         """Return the user to whom a secret belongs.
@@ -102,12 +105,16 @@ class SignIn:
         return self._users.named(name)
 
     async def _is_right(self, stored: str, secret: bytes, peer: "_Peer") -> bool:
+        """Tell whether a secret is right; a wrong token takes as long as a wrong password."""
         if not is_slow(stored):
-            return matches(stored, secret)
+            if matches(stored, secret):
+                return True
+            stored = NOBODY
         self._refuse_blocked(peer)
         async with self._turn:
             self._refuse_blocked(peer)  # others from there may have failed meanwhile
-            return await asyncio.to_thread(matches, stored, secret)
+            is_match = await asyncio.get_running_loop().run_in_executor(self._thread, matches, stored, secret)
+        return is_match and stored != NOBODY
 
     def _refuse_blocked(self, peer: "_Peer") -> None:
         if self._by_network.is_blocked(peer.network) or self._by_connection.is_blocked(peer.connection):

@@ -70,7 +70,9 @@ async def enter(client, name):
 
 
 async def ask(client, *words):
+    """Send one command; return the reply, also when a password has to be looked at."""
     client.send(*words)
+    await eventually(lambda: not client.connection._is_held)
     await settle_down()
     return client.transport.take()
 
@@ -232,8 +234,8 @@ def test_who_leaves_while_the_password_is_looked_at_is_forgotten():
 
 def test_hello_signs_in_and_does_the_rest_only_then():
     async def body(world, server, client):
-        assert await client.say(b"HELLO 3 SETNAME me AUTH robot wrong") == WRONGPASS
-        assert await client.say(b"HELLO 3 AUTH robot token-of") == WRONGPASS
+        assert await ask(client, *b"HELLO 3 SETNAME me AUTH robot wrong".split()) == WRONGPASS
+        assert await ask(client, *b"HELLO 3 AUTH robot token-of".split()) == WRONGPASS
         assert client.connection.session.protocol == 2
         client.send(b"HELLO", b"3", b"AUTH", b"robot", token_of("robot"), b"SETNAME", b"me")
         await settle_down()
@@ -256,7 +258,7 @@ def test_a_token_alone_is_enough():
 def test_reset_forgets_the_user_and_a_failed_auth_does_not():
     async def body(world, server, client):
         await enter(client, "publisher")
-        assert await client.say(b"AUTH admin wrong") == WRONGPASS
+        assert await ask(client, b"AUTH", b"admin", b"wrong") == WRONGPASS
         assert await client.say(b"PUBLISH orders x") == b"+OK\r\n"
         assert await client.say(b"RESET") == b"+RESET\r\n"
         assert await client.say(b"PUBLISH orders x") == NOAUTH
@@ -277,9 +279,8 @@ def test_another_user_has_other_rights_at_once():
 def test_five_wrong_secrets_end_the_connection():
     async def body(world, server, client):
         client.connection.data_received(command(b"AUTH", b"admin", b"wrong") * 9 + command(b"PING"))
-        await settle_down()
+        await eventually(lambda: client.transport.is_lost)
         assert client.transport.take() == WRONGPASS * resp_guard.MAX_FAILURES
-        assert client.transport.is_lost
 
     serve(body)
 
@@ -289,6 +290,30 @@ def test_who_does_not_sign_in_is_sent_away(monkeypatch):
 
     async def body(world, server, client):
         await eventually(lambda: client.transport.is_lost)
+        assert client.transport.take() == b"-NOAUTH it did not sign in\r\n"
+
+    serve(body)
+
+
+def test_who_sends_much_without_signing_in_is_sent_away():
+    async def body(world, server, client):
+        half = b"$%d\r\n%b\r\n" % (40_000, b"x" * 40_000)
+        client.connection.data_received(b"*3\r\n$4\r\nAUTH\r\n" + half)
+        assert client.transport.take() == b""
+        client.connection.data_received(half[:30_000])
+        await settle_down()
+        assert client.transport.take() == b"-NOAUTH it sent too much before it signed in\r\n"
+        assert client.transport.is_lost
+
+    serve(body)
+
+
+def test_what_is_sent_with_the_secret_does_not_count():
+    async def body(world, server, client):
+        large = command(b"PUBLISH", b"orders", b"x" * 100_000)
+        client.connection.data_received(command(b"AUTH", b"publisher", token_of("publisher")) + large)
+        await settle_down()
+        assert client.transport.take() == b"+OK\r\n" * 2
 
     serve(body)
 

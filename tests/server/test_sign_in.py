@@ -5,9 +5,10 @@ import asyncio
 import pytest
 import structlog.testing
 
-from miniqueue.access.hashing import hash_password
+from miniqueue.access.hashing import NOBODY, hash_password
 from miniqueue.access.users import User, Users
 from miniqueue.errors import TooManyAttemptsError, WrongSecretError
+from miniqueue.server import sign_in
 from miniqueue.server.sign_in import BLOCK_SECONDS, FAILURE_SECONDS, MAX_NETWORK_FAILURES, SignIn
 from tests.server.access import Clock, Naps, token_of, user
 
@@ -71,6 +72,18 @@ def test_everything_else_is_wrong_and_told_after_the_same_time(name, secret):
         assert world.naps.seconds == [FAILURE_SECONDS]
 
     asyncio.run(scenario())
+
+
+def test_a_wrong_token_is_looked_at_as_long_as_a_wrong_password(monkeypatch):
+    looks = []
+    monkeypatch.setattr(sign_in, "matches", lambda stored, secret: looks.append(stored) or stored == NOBODY)
+
+    async def scenario():
+        for name in ("robot", "eve", None):
+            assert await World().is_wrong(name, b"wrong")
+
+    asyncio.run(scenario())
+    assert [stored for stored in looks if stored.startswith("$argon2id$")] == [NOBODY, NOBODY, DEFAULT.secret]
 
 
 def test_too_many_failures_block_the_address_also_for_the_right_password():
