@@ -5,13 +5,18 @@
     elsewhere                         refused (78), with the flags that help
     elsewhere, -insecure              fine, with a warning at every start
 
+A store whose directory others may enter is worth a warning too.
+
 Knows the configuration and no network: a name other than `localhost` may lead anywhere and counts as elsewhere.
 """
 
+import stat
 from ipaddress import ip_address
+from pathlib import Path
 
 from miniqueue.errors import ConfigError
 from miniqueue.server.config import Config
+from miniqueue.server.escaping import escape
 
 _IN_THE_CLEAR = "secrets and messages cross the network in the clear on the RESP port; -resp-tls encrypts them"
 
@@ -34,6 +39,17 @@ def check_exposure(config: Config) -> str:
             "`miniqueue user add` and name their file with -users, or accept it with -insecure"
         ]
     )
+
+
+def open_to_others(directory: Path) -> str:
+    """Return what the operator is to be warned of if others may enter a directory with messages, or nothing."""
+    try:
+        mode = directory.stat().st_mode
+    except OSError:
+        return ""  # it is still to be made, for its owner only
+    if not mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return ""
+    return f"others may enter {escape(str(directory))} (mode {stat.S_IMODE(mode):o}); chmod 700 keeps them out"
 
 
 def is_loopback(host: str) -> bool:

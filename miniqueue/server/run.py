@@ -25,7 +25,7 @@ from miniqueue.errors import ConfigError, InternalError, MiniqueueError, StoreFa
 from miniqueue.server import descriptors, logs, runtime
 from miniqueue.server.accepting import AcceptingLoop
 from miniqueue.server.config import Config
-from miniqueue.server.exposure import check_exposure
+from miniqueue.server.exposure import check_exposure, open_to_others
 from miniqueue.server.h2guard import HttpLimits
 from miniqueue.server.http import HttpApp
 from miniqueue.server.listening import TLS_HANDSHAKE_SECONDS, ServeHttps, listen, serve_https, serve_plain
@@ -61,7 +61,7 @@ def run(config: Config) -> None:
     runtime.prepare()
     logs.configure(config.level, config.human)
     os.umask(PRIVATE_UMASK)
-    if warning := check_exposure(config):
+    for warning in filter(None, (check_exposure(config), open_to_others(config.db))):
         log.warning("insecure", problem=warning)
     sign_in = None if config.users is None else SignIn(read_users(config.users))
     certificates = ensure_certificates(

@@ -4,7 +4,7 @@ import pytest
 
 from miniqueue.errors import ConfigError
 from miniqueue.server.config import load
-from miniqueue.server.exposure import check_exposure, is_loopback
+from miniqueue.server.exposure import check_exposure, is_loopback, open_to_others
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
@@ -35,3 +35,13 @@ def test_secrets_in_the_clear_are_worth_a_warning():
 
 def test_who_insists_is_warned():
     assert "everybody who reaches 0.0.0.0" in check_exposure(load(["-host=0.0.0.0", "-insecure"], {}))
+
+
+@pytest.mark.parametrize(("mode", "is_open"), [(0o700, False), (0o750, True), (0o701, True), (0o777, True)])
+def test_a_store_that_others_may_enter_is_worth_a_warning(tmp_path, mode, is_open):
+    tmp_path.chmod(mode)
+    assert bool(open_to_others(tmp_path)) is is_open
+
+
+def test_a_store_that_is_still_to_be_made_is_not(tmp_path):
+    assert open_to_others(tmp_path / "data") == ""
