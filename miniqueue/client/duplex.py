@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import orjson
 
-from miniqueue.client.connection import Connection
+from miniqueue.client.connection import Connection, Headers
 from miniqueue.client.stream import Stream
 from miniqueue.client.subscription import Subscription
 from miniqueue.errors import ConnectError, DisconnectedError, ServerError
@@ -20,7 +20,12 @@ LINES_PER_WRITE = 1024
 
 
 async def connect(
-    host: str, port: int, *, cafile: str | None = None, ssl_context: ssl.SSLContext | None = None
+    host: str,
+    port: int,
+    *,
+    cafile: str | None = None,
+    ssl_context: ssl.SSLContext | None = None,
+    token: str | None = None,
 ) -> "Client":
     """Connect to a server.
 
@@ -29,6 +34,7 @@ async def connect(
       port: of the HTTP listener.
       cafile: PEM; whom to trust instead of the system's authorities.
       ssl_context: used as it is, instead of one made with `cafile`; it must offer h2 by ALPN.
+      token: of a user, when the broker has users; a client certificate is a matter of `ssl_context`.
 
     Raises ConnectError.
     """
@@ -38,7 +44,8 @@ async def connect(
         await _make_ready(transport, connection)
     except (OSError, DisconnectedError) as exc:  # ssl.SSLError is an OSError
         raise ConnectError(f"cannot connect to {host}:{port}: {exc}") from exc
-    return Client(connection, f"{host}:{port}".encode())
+    headers = [] if token is None else [(b"authorization", b"Bearer " + token.encode())]
+    return Client(connection, f"{host}:{port}".encode(), headers)
 
 
 async def _make_ready(transport: asyncio.Transport, connection: Connection) -> None:
@@ -60,9 +67,10 @@ def _make_context(cafile: str | None) -> ssl.SSLContext:
 class Client:
     """One connection to a server; any number of tasks may use it at the same time."""
 
-    def __init__(self, connection: Connection, authority: bytes) -> None:
+    def __init__(self, connection: Connection, authority: bytes, headers: Headers) -> None:
         self._connection = connection
         self._authority = authority
+        self._headers = headers
 
     async def __aenter__(self) -> Self:
         return self
@@ -137,6 +145,7 @@ class Client:
                 (b":scheme", b"https"),
                 (b":authority", self._authority),
                 (b":path", path),
+                *self._headers,
                 *headers,
             ]
         )

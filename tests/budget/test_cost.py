@@ -11,10 +11,12 @@ import pytest
 
 from miniqueue.broker import commit
 from miniqueue.server.resp_server import RespServer
+from miniqueue.server.sign_in import SignIn
 from miniqueue.wire.json_lines import PublishDecoder, encode_ids
 from tests.broker.support import World, run
 from tests.budget.counting import counting
 from tests.fakes import FakeTransport, settle_down
+from tests.server.access import sign_in_for, token_of
 
 SLACK = 0.10
 MAY_BE_BELOW = 0.20
@@ -24,6 +26,8 @@ BUDGETS = {
     "publish, one in a read": 1705,
     "publish, 32 in a read": 54,
     "publish, 1000 in a read": 1.7,
+    "publish, one in a read, with users": 1560,
+    "publish, 1000 in a read, with users": 1.8,
     "stream, acknowledged one by one": 993,
     "stream, returned to the front": 1142,
     "stream with a prefetch of 100, acknowledged together": 18.1,
@@ -40,8 +44,8 @@ def command(*words: bytes) -> bytes:
 class Connection:
     """A RESP connection to a broker in memory."""
 
-    def __init__(self, world) -> None:
-        self._protocol = RespServer(world.broker, {})()
+    def __init__(self, world, sign_in: SignIn | None = None) -> None:
+        self._protocol = RespServer(world.broker, {}, sign_in)()
         self.transport = FakeTransport(self._protocol)
         self._protocol.connection_made(self.transport)
 
@@ -62,9 +66,11 @@ def measured(body: Callable[[World], Awaitable[float]]) -> float:
     return costs[0]
 
 
-def cost_of_publishing(messages: int, rounds: int) -> float:
+def cost_of_publishing(messages: int, rounds: int, *, as_user: bool = False) -> float:
     async def body(world):
-        connection = Connection(world)
+        connection = Connection(world, sign_in_for() if as_user else None)
+        if as_user:
+            assert await connection.send(command(b"AUTH", token_of("publisher-of-all"))) == b"+OK\r\n"
         read = command(b"PUBLISH", b"t", b"x" * 10) * messages
         await connection.send(read)  # makes the topic
         with counting() as counter:
@@ -121,6 +127,8 @@ PATHS = {
     "publish, one in a read": lambda: cost_of_publishing(1, 100),
     "publish, 32 in a read": lambda: cost_of_publishing(32, 20),
     "publish, 1000 in a read": lambda: cost_of_publishing(1000, 5),
+    "publish, one in a read, with users": lambda: cost_of_publishing(1, 100, as_user=True),
+    "publish, 1000 in a read, with users": lambda: cost_of_publishing(1000, 5, as_user=True),
     "stream, acknowledged one by one": lambda: cost_of_settling(b"ACK"),
     "stream, returned to the front": lambda: cost_of_settling(b"NACK"),
     "stream with a prefetch of 100, acknowledged together": cost_of_settling_together,

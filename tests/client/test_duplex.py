@@ -7,6 +7,7 @@ import pytest
 from miniqueue.client import ConnectError, Delivery, DisconnectedError, ServerError, connect
 from miniqueue.server.security import server_tls_context
 from tests.fakes import FakeConsumer
+from tests.server.access import sign_in_for, token_of
 from tests.serving import eventually, serving
 
 
@@ -280,3 +281,20 @@ def test_server_that_offers_no_http_2(certificates):
 def test_server_that_speaks_http_2_badly(certificates):
     data_on_stream_0 = bytes(9)
     assert "does not speak HTTP/2 properly" in no_server(certificates, "h2", data_on_stream_0)
+
+
+def test_a_token_says_who_the_client_is(certificates):
+    async def scenario():
+        async with serving(certificates, sign_in=sign_in_for()) as served:
+            for token, status in ((None, 401), (token_of("subscriber").decode(), 403)):
+                async with await connect("localhost", served.port, cafile=served.cafile, token=token) as client:
+                    with pytest.raises(ServerError) as caught:
+                        await client.publish("orders", b"x")
+                    assert caught.value.status == status
+            token = token_of("admin").decode()
+            async with await connect("localhost", served.port, cafile=served.cafile, token=token) as client:
+                await client.publish("orders", b"x")
+                async with client.subscribe("orders") as subscription:
+                    assert await anext(subscription) == Delivery(b"x", 0)
+
+    asyncio.run(scenario())
