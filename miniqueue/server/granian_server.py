@@ -15,6 +15,7 @@ import asyncio
 import os
 import socket
 import stat
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -23,20 +24,21 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from granian.constants import Interfaces, SSLProtocols
-from granian.http import HTTP2Settings
+from granian.http import HTTP1Settings, HTTP2Settings
 from granian.log import LogLevels
 from granian.net import SocketHolder  # type: ignore[attr-defined] # exported without saying so
 from granian.server.embed import Server
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from miniqueue.errors import CertificateError, InternalError
 from miniqueue.server import descriptors
 from miniqueue.server.closing import CLOSE_SECONDS
+from miniqueue.server.granian_requests import LAST_WORDS_SECONDS, Requests
+from miniqueue.server.h2guard import HttpLimits
+from miniqueue.server.h2guard.deadlines import HEADERS_SECONDS
 from miniqueue.server.listening import BACKLOG, GRACEFUL_SECONDS
+from miniqueue.server.refusals import Refusals
 from miniqueue.server.security import server_tls_context
-
-#: For Granian's thread to write what was answered; it does not tell when it has.
-LAST_WORDS_SECONDS = 0.2
 
 STREAM_WINDOW_BYTES = 65_535
 MAX_STREAMS = 100
@@ -44,6 +46,7 @@ MAX_STREAMS = 100
 _CURVES = ("secp256r1", "secp384r1")
 _RSA_BITS = range(2048, 4096 + 1)
 
+_HTTP1 = HTTP1Settings(header_read_timeout=round(HEADERS_SECONDS * 1000))
 _HTTP2 = HTTP2Settings(
     # As much as all its streams may send, so that no stream takes the room of another.
     initial_connection_window_size=MAX_STREAMS * STREAM_WINDOW_BYTES,
@@ -61,6 +64,7 @@ async def serve_https(
     cert: Path,
     key: Path,
     shutdown_trigger: Callable[[], Awaitable[object]],
+    limits: HttpLimits | None = None,
 ) -> None:
     """Serve HTTP/2 and HTTP/1.1 over TLS until `shutdown_trigger` returns; takes the socket over.
 
@@ -73,10 +77,11 @@ async def serve_https(
     server_tls_context(cert, key)
     _check_kind(key)
     port = listener.getsockname()[1]
-    requests = _Requests(app)
+    requests = Requests(app, limits.refusals if limits else Refusals(time.monotonic))
     server = _EmbeddedServer(requests, listener, cert, key)
     serving = asyncio.create_task(server.serve())
     stopping = asyncio.ensure_future(shutdown_trigger())
+    watching = asyncio.create_task(requests.watch())
     try:
         await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
@@ -85,6 +90,7 @@ async def serve_https(
         await asyncio.sleep(LAST_WORDS_SECONDS)
     finally:
         stopping.cancel()
+        watching.cancel()
         server.stop()  # type: ignore[no-untyped-call] # it takes and returns nothing
     await asyncio.wait((serving,), timeout=CLOSE_SECONDS)
     if not serving.done():
@@ -111,73 +117,6 @@ def _check_kind(key: Path) -> None:
         )
 
 
-class _Requests:
-    """An application, and who is still being answered by it.
-
-    What a client still sends after an early reply is read for a moment: Granian resets the stream of a request that was
-    not read, in one piece with the reply, and curl 7.88 then forgets the reply.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self._tasks: set[asyncio.Task[object] | None] = set()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = _Body(scope, receive)
-        task = asyncio.current_task()
-        self._tasks.add(task)
-        try:
-            await self._app(scope, body.receive, send)
-            if not body.is_read:
-                await _discard(receive)
-        finally:
-            self._tasks.discard(task)
-
-    async def wait(self, timeout_seconds: float) -> None:
-        """Wait until those are answered who are under way now."""
-        if tasks := [task for task in self._tasks if task is not None]:
-            await asyncio.wait(tasks, timeout=timeout_seconds)
-
-
-class _Body:
-    """The body of a request, and whether all of it was read.
-
-    Granian tells the end of a body only when it is asked once more, and every answer goes from thread to thread. A
-    request that has told its length needs no such question.
-    """
-
-    __slots__ = ("_receive", "_unread_bytes", "is_read")
-
-    def __init__(self, scope: Scope, receive: Receive) -> None:
-        self._receive = receive
-        self._unread_bytes = _content_length(scope)
-        self.is_read = False
-
-    async def receive(self) -> Message:
-        message = await self._receive()
-        if message["type"] == "http.request":
-            self._unread_bytes -= len(message["body"])
-            if self._unread_bytes == 0:
-                message["more_body"] = False
-        self.is_read = not message.get("more_body", False)
-        return message
-
-
-def _content_length(scope: Scope) -> int:
-    """Return how long the body is to be, or -1."""
-    for name, value in scope["headers"]:
-        if name == b"content-length":
-            return int(value)
-    return -1
-
-
-async def _discard(receive: Receive) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(LAST_WORDS_SECONDS):
-            while (await receive()).get("more_body", False):
-                pass
-
-
 class _EmbeddedServer(Server):
     """Granian on a socket that is bound already."""
 
@@ -187,6 +126,7 @@ class _EmbeddedServer(Server):
             interface=Interfaces.ASGINL,
             backlog=BACKLOG,
             backpressure=descriptors.granian_connections(descriptors.limit()),
+            http1_settings=_HTTP1,
             http2_settings=_HTTP2,
             ssl_cert=cert,
             ssl_key=key,

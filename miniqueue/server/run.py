@@ -222,7 +222,7 @@ def _http_server(config: Config, limits: HttpLimits) -> ServeHttps:
         return partial(serve_https, limits=limits, client_ca=config.client_ca)
     from miniqueue.server import granian_server  # noqa: PLC0415 - an extra, which may be missing
 
-    return granian_server.serve_https
+    return partial(granian_server.serve_https, limits=limits)
 
 
 def _shown_parameters(config: Config) -> dict[str, str]:

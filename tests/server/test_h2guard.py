@@ -1,6 +1,7 @@
 """One test for each fault of Hypercorn that the guard repairs; each hangs, leaks or grows without it."""
 
 import asyncio
+from importlib.metadata import version
 
 import pytest
 from hypercorn.asyncio.tcp_server import TCPServer
@@ -258,6 +259,15 @@ def test_goodbye_to_a_client_that_breaks_the_protocol_is_sent(certificates):
                 await client.publish("t", b"x")
 
     asyncio.run(scenario())
+
+
+#: What the repairs reach into. Raise these only after a look at every test of the server with the new version.
+CHECKED_VERSIONS = {"hypercorn": "0.18.0", "h2": "4.4.1", "h11": "0.16.0", "hpack": "4.2.0", "priority": "2.0.0"}
+
+
+def test_the_repairs_were_checked_with_the_versions_that_are_installed():
+    assert {name: version(name) for name in CHECKED_VERSIONS} == CHECKED_VERSIONS
+    assert CHECKED_VERSIONS["hypercorn"] == h2guard.HYPERCORN_VERSION
 
 
 def test_another_version_of_hypercorn_is_refused(monkeypatch):

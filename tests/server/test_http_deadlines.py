@@ -21,10 +21,10 @@ from miniqueue.server.h2guard.deadlines import (
     BodyDeadline,
     Stillness,
 )
-from miniqueue.server.listening import KEEP_ALIVE_SECONDS
+from miniqueue.server.listening import KEEP_ALIVE_SECONDS, TLS_HANDSHAKE_SECONDS
 from tests.server.apps import Endpoint, Source, echo, never_answer
 from tests.server.hostile import ONE_LOOK_SECONDS, leap, on_both, publish, run_leaping, victim
-from tests.server.raw_http2 import PREFACE
+from tests.server.raw_http2 import PREFACE, connect_raw
 from tests.serving import eventually
 
 ENHANCE_YOUR_CALM, CANCEL = 11, 8
@@ -345,5 +345,18 @@ def test_tokens_come_back_with_time(certificates, is_tls):
                 await settle(client)
                 await leap(30)
             assert server.refused("flood") == 0
+
+    run_leaping(scenario)
+
+
+def test_tls_that_is_never_agreed_on_is_closed(certificates):
+    async def scenario():
+        async with victim(certificates, is_tls=True) as server:
+            peer = await connect_raw(server.served.port, None)
+            server.peers.append(peer)
+            peer.write(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
+            await asyncio.sleep(0.01)
+            await leap(TLS_HANDSHAKE_SECONDS + ENOUGH_SECONDS)
+            await peer.until_over()
 
     run_leaping(scenario)
