@@ -8,11 +8,13 @@ the header, so that a password is looked at once for each connection, and its te
 whose user is revoked gets no more of its body: it is as if the client had gone.
 """
 
+import asyncio
 import base64
 import binascii
 import hashlib
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -56,6 +58,7 @@ class Gate:
         self._sign_in = sign_in
         self._key = secrets.token_bytes(32)
         self._known: dict[bytes, User] = {}  # by a hash of connection and header
+        self._looking: dict[bytes, asyncio.Task[User]] = {}
 
     def guard(self, method: str, path: str, endpoint: ASGIApp) -> ASGIApp:
         """Return the endpoint of a route, behind the gate; raises KeyError for a route without rights."""
@@ -76,9 +79,17 @@ class Gate:
         user = self._known.get(digest)
         if user is None or not self.is_current(user):
             name, secret = _credentials(header)
-            user = await self._sign_in.identify(name, secret, host, connection)
-            self._remember(digest, user)
+            looking = self._looking.get(digest)
+            if looking is None:
+                looking = self._look(digest, self._sign_in.identify(name, secret, host, connection))
+            user = await asyncio.shield(looking)
         return user
+
+    def _look(self, digest: bytes, identifying: Coroutine[None, None, User]) -> asyncio.Task[User]:
+        """Look at a secret, once for all requests that a client sends together."""
+        task = self._looking[digest] = asyncio.get_running_loop().create_task(identifying)
+        task.add_done_callback(partial(self._remember, digest))
+        return task
 
     def _certified(self, scope: Scope) -> User:
         user = self._sign_in.with_certificate(scope.get("state", {}).get(STATE_KEY, ""))
@@ -90,8 +101,11 @@ class Gate:
         """Tell whether a user is still there, and still the same."""
         return self._sign_in.is_current(user)
 
-    def _remember(self, digest: bytes, user: User) -> None:
-        self._known[digest] = user
+    def _remember(self, digest: bytes, task: asyncio.Task[User]) -> None:
+        del self._looking[digest]
+        if task.cancelled() or task.exception() is not None:
+            return
+        self._known[digest] = task.result()
         if len(self._known) > MAX_KNOWN:
             del self._known[next(iter(self._known))]
 

@@ -108,20 +108,17 @@ class RespConnection(asyncio.Protocol):
 
     def _carry_out(self, commands: list[Command | Run]) -> None:
         """Carry out commands, as many as a turn has and the peer takes the replies of; the rest is postponed."""
-        if self._is_held:
+        if self._is_held or self._is_peer_slow:
             self._postponed = commands  # they were in flight when reading was paused
             return
         self._postponed = commands[MAX_COMMANDS_IN_TURN:]
         for position, command in enumerate(commands[:MAX_COMMANDS_IN_TURN], start=1):
             self._execute(command)
-            if self._is_closing or self._is_held:
-                self._postponed = commands[position:]
-                break
             if self._unsent_bytes > MAX_UNSENT_BYTES:
                 self.flush()
-                if self._has_too_much():
-                    self._postponed = commands[position:]
-                    break
+            if self._is_closing or self._is_held or self._is_peer_slow or self._unsent_bytes > MAX_UNSENT_BYTES:
+                self._postponed = commands[position:]
+                break
         if self._reader.error is not None and not self._is_closing and not self._postponed:
             self._refuse(self._reader.error)
         if self._is_closing or (self._outcomes and not self._awaits_commit()):

@@ -45,9 +45,11 @@ class Guard:
     def __init__(self, connection: "RespConnection", sign_in: SignIn) -> None:
         self._connection = connection
         self._sign_in = sign_in
-        self._publishable = b""  # a topic that the user may publish to
+        self.user: User | None = None
+        self._publishable: bytes | None = None  # a topic that the user may publish to
         self._failures = 0
         self._unknown_bytes = 0
+        self._is_late = False
         self._deadline: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._subject = ""  # of the client's certificate
@@ -120,7 +122,7 @@ class Guard:
             self._task = None
             self._failures += 1
             self._connection.release(replies.error(exc.code, str(exc)))
-            if self._failures >= MAX_FAILURES:
+            if self._failures >= MAX_FAILURES or self._is_late:
                 self._connection.close_when_sent()
             return
         self._task = None
@@ -128,14 +130,16 @@ class Guard:
         self._connection.release(finish())
 
     def _become(self, user: User | None) -> None:
-        self.user: User | None = user
-        self._publishable = b""
+        self.user = user
+        self._publishable = None
         self._connection.session.user = user.name.encode() if user else b""
         if user is not None:
             self.stop()
 
     def _too_late(self) -> None:
-        self._send_away("it did not sign in")
+        self._is_late = True
+        if self._task is None:  # else many are waiting for their turn, and this one may be right
+            self._send_away("it did not sign in")
 
     def _send_away(self, reason: str) -> None:
         log.info("connection closed", peer=self._connection.session.address, reason=reason)

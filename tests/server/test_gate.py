@@ -5,10 +5,11 @@ import base64
 
 import pytest
 
+from miniqueue.access import hashing
 from miniqueue.access.hashing import hash_password
 from miniqueue.access.rights import ROUTES, Right
 from miniqueue.access.users import User, Users
-from miniqueue.server import gate
+from miniqueue.server import gate, sign_in
 from miniqueue.server.http import HttpApp
 from miniqueue.server.monitor import MonitorApp
 from miniqueue.server.sign_in import MAX_CONNECTION_FAILURES, SignIn
@@ -40,9 +41,9 @@ def bearer(name: str) -> tuple[bytes, bytes]:
 class World:
     """Both applications on a broker in memory, asked without a server."""
 
-    def __init__(self, broker, sign_in) -> None:
-        self.broker, self.sign_in = broker, sign_in
-        self.queue, self.monitor = HttpApp(broker, sign_in), MonitorApp(broker, sign_in)
+    def __init__(self, broker, signing_in) -> None:
+        self.broker, self.sign_in = broker, signing_in
+        self.queue, self.monitor = HttpApp(broker, signing_in), MonitorApp(broker, signing_in)
         self.has_read = False
 
     async def ask(self, method, path, *headers, client=("10.0.0.1", 1), body=b"x"):
@@ -65,14 +66,14 @@ class World:
         return sent[0]["status"], sent[0]["headers"], b"".join(part["body"] for part in sent[1:])
 
 
-def run(body, *users, sign_in=None):
+def run(body, *users, signing_in=None):
     """Run `body(world)`."""
 
     async def scenario():
         broker = broker_on(FaultyStore(), ManualClock())
         await broker.start()
         try:
-            await body(World(broker, sign_in or sign_in_for(*users)))
+            await body(World(broker, signing_in or sign_in_for(*users)))
         finally:
             await broker.stop()
 
@@ -203,6 +204,20 @@ def test_a_password_is_looked_at_once_for_each_connection(monkeypatch):
     run(body, ADA)
 
 
+@pytest.mark.parametrize(("secret", "outcome"), [(b"correct: horse", 200), (b"wrong", 401)])
+def test_requests_that_come_together_have_their_password_looked_at_once(monkeypatch, secret, outcome):
+    async def body(world):
+        looks = []
+        monkeypatch.setattr(
+            sign_in, "matches", lambda stored, secret: looks.append(stored) or hashing.matches(stored, secret)
+        )
+        asked = [world.ask("GET", "/stats", basic("ada", secret)) for _ in range(10)]
+        assert {status for status, _, _ in await asyncio.gather(*asked)} == {outcome}
+        assert len(looks) == 1
+
+    run(body, ADA)
+
+
 def test_what_is_known_of_connections_is_bounded(monkeypatch):
     monkeypatch.setattr(gate, "MAX_KNOWN", 3)
 
@@ -246,13 +261,13 @@ def test_a_wrong_secret_is_told_after_a_time():
         await world.ask("GET", "/stats", bearer("eve"))
         assert world.sign_in._sleep.seconds == [0.25]
 
-    run(body, sign_in=SignIn(Users(EVERYBODY), monotonic=Clock(), sleep=Naps()))
+    run(body, signing_in=SignIn(Users(EVERYBODY), monotonic=Clock(), sleep=Naps()))
 
 
 def test_streams_of_a_revoked_user_end_and_what_they_held_returns(certificates):
     async def scenario():
-        sign_in = sign_in_for(user("worker", subscriber=("*",)), user("other", subscriber=("*",), publisher=("*",)))
-        async with serving(certificates, sign_in=sign_in) as served:
+        signing_in = sign_in_for(user("worker", subscriber=("*",)), user("other", subscriber=("*",), publisher=("*",)))
+        async with serving(certificates, sign_in=signing_in) as served:
             await served.broker.publish(b"t", [b"1", b"2"]).commit.wait()
             revoked = Lines(await served.begin("/subscribe/t", bearer("worker")))
             publishing = await served.begin("/publish/t", bearer("worker"))
@@ -261,7 +276,7 @@ def test_streams_of_a_revoked_user_end_and_what_they_held_returns(certificates):
                 lines.say("INIT")
                 assert await lines.hear()
             assert await publishing.response() == 403
-            sign_in.replace(Users([user("other", subscriber=("*",), publisher=("*",))]))
+            signing_in.replace(Users([user("other", subscriber=("*",), publisher=("*",))]))
             served.app.cut_off()
             assert await revoked.hear() is None
             other.say("ACK")

@@ -98,6 +98,15 @@ def test_before_auth_there_is_next_to_nothing(name):
     serve(body)
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_before_auth_not_even_a_topic_without_a_name_is_looked_at(count):
+    async def body(world, server, client):
+        client.connection.data_received(command(b"PUBLISH", b"", b"x") * count)
+        assert client.transport.take() == NOAUTH * count
+
+    serve(body)
+
+
 @pytest.mark.parametrize("line", [b"WHAT", b"PUBLISH", b"CLIENT", b"SUBSCRIBE", b"PUBLISH orders " + b"x" * 20])
 def test_before_auth_mistakes_are_not_explained(line):
     async def body(world, server, client):
@@ -291,6 +300,17 @@ def test_who_does_not_sign_in_is_sent_away(monkeypatch):
     async def body(world, server, client):
         await eventually(lambda: client.transport.is_lost)
         assert client.transport.take() == b"-NOAUTH it did not sign in\r\n"
+
+    serve(body)
+
+
+def test_who_waits_for_a_turn_is_not_late_unless_the_secret_is_wrong():
+    async def body(world, server, client):
+        client.send(b"AUTH", b"admin", b"wrong")
+        client.connection.guard._too_late()
+        assert not client.transport.is_closed
+        await eventually(lambda: client.transport.is_lost)
+        assert client.transport.take() == WRONGPASS
 
     serve(body)
 
