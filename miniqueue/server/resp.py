@@ -108,7 +108,7 @@ class RespConnection(asyncio.Protocol):
 
     def _carry_out(self, commands: list[Command | Run]) -> None:
         """Carry out commands, as many as a turn has and the peer takes the replies of; the rest is postponed."""
-        if self._is_held or self._is_peer_slow:
+        if self._is_held:
             self._postponed = commands  # they were in flight when reading was paused
             return
         self._postponed = commands[MAX_COMMANDS_IN_TURN:]

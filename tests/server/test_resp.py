@@ -616,6 +616,23 @@ def test_replies_wait_for_a_peer_that_does_not_read_and_none_is_lost():
     serve(body)
 
 
+def test_a_peer_that_does_not_read_is_not_sent_the_same_message_over_and_over():
+    async def body(world, server, client):
+        await world.publish(b"t", b"x" * 10_000)
+        client.transport.high_water_bytes = 50_000
+        client.connection.data_received(command(b"SUBSCRIBE", b"t") + command(b"NACK") * 500)
+        await settle_down()
+        assert len(client.transport.take()) < 70_000
+        client.transport.high_water_bytes = None
+        client.connection.resume_writing()
+        await settle_down()
+        assert client.transport.take().endswith(b"+OK\r\n$10000\r\n" + b"x" * 10_000 + b"\r\n")
+        assert world.broker.stats()[b"t"].leased == 1
+        assert client.transport.is_reading()
+
+    serve(body)
+
+
 def test_bytes_that_are_no_command_are_refused_only_after_what_was_postponed():
     async def body(world, server, client):
         client.transport.high_water_bytes = 1
