@@ -119,7 +119,7 @@ class RespConnection(asyncio.Protocol):
             if self._is_closing or self._is_held or self._is_peer_slow or self._unsent_bytes > MAX_UNSENT_BYTES:
                 self._postponed = commands[position:]
                 break
-        if self._reader.error is not None and not self._is_closing and not self._postponed:
+        if self._reader.error is not None and not (self._is_closing or self._is_held or self._postponed):
             self._refuse(self._reader.error)
         if self._is_closing or (self._outcomes and not self._awaits_commit()):
             self.flush()
@@ -164,7 +164,7 @@ class RespConnection(asyncio.Protocol):
     def _adjust_reading(self) -> None:
         if self._has_too_much():
             self._transport.pause_reading()
-        elif self._postponed:
+        elif self._postponed or self._reader.error is not None:
             self._go_on_soon()
         elif not self._transport.is_reading() and not self._is_closing:
             self._transport.resume_reading()

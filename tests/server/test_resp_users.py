@@ -229,6 +229,17 @@ def test_a_password_holds_the_commands_behind_it_and_replies_keep_their_order():
     serve(body, ada)
 
 
+def test_bytes_that_are_no_command_are_refused_only_after_the_password_before_them():
+    ada = User("ada", hash_password(b"correct horse"))
+
+    async def body(world, server, client):
+        client.connection.data_received(command(b"AUTH", b"ada", b"correct horse") + b"%1\r\n")
+        await eventually(lambda: client.transport.is_closed)
+        assert client.transport.take().startswith(b"+OK\r\n-ERR Protocol error")
+
+    serve(body, ada)
+
+
 def test_who_leaves_while_the_password_is_looked_at_is_forgotten():
     ada = User("ada", hash_password(b"correct horse"))
 
