@@ -86,6 +86,12 @@ class InvalidPrefetchError(RequestError):
     code = "BADPREFETCH"
 
 
+class UnsupportedEncodingError(RequestError):
+    """A body is taken as it is: no Content-Encoding but identity."""
+
+    code = "BADENCODING"
+
+
 class InvalidLineError(RequestError):
     """A line of a JSON-lines body could not be used."""
 

@@ -3,7 +3,7 @@
 from starlette.types import Receive, Scope, Send
 
 from miniqueue.broker import Broker
-from miniqueue.errors import MiniqueueError, PayloadTooLargeError
+from miniqueue.errors import MiniqueueError, PayloadTooLargeError, UnsupportedEncodingError
 from miniqueue.server.http_publish_lines import PublishedLines
 from miniqueue.server.http_streams import OpenStreams
 from miniqueue.server.paths import topic_of
@@ -41,12 +41,18 @@ class PublishEndpoint:
 
 
 def is_json_lines(scope: Scope) -> bool:
-    """Tell whether the request's body is JSON lines; parameters of the content type do not matter."""
+    """Tell whether the request's body is JSON lines; parameters of the content type do not matter.
+
+    Raises UnsupportedEncodingError when the body is compressed: it could unfold to anything.
+    """
+    is_lines = False
     for name, value in scope["headers"]:
         if name == b"content-type":
             media_type: bytes = value.partition(b";")[0]
-            return media_type.strip().lower() == JSON_LINES
-    return False
+            is_lines = media_type.strip().lower() == JSON_LINES
+        elif name == b"content-encoding" and value.strip().lower() != b"identity":
+            raise UnsupportedEncodingError
+    return is_lines
 
 
 async def read_body(receive: Receive, max_bytes: int) -> bytes | None:

@@ -21,6 +21,7 @@ from miniqueue.errors import (
     RequestError,
     TooManyAttemptsError,
     UnavailableError,
+    UnsupportedEncodingError,
     WrongSecretError,
 )
 
@@ -34,6 +35,7 @@ PLAIN_TEXT = b"text/plain; charset=utf-8"
 STATUS: Mapping[type[BaseException], HTTPStatus] = MappingProxyType(
     {
         PayloadTooLargeError: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        UnsupportedEncodingError: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
         NotAuthenticatedError: HTTPStatus.UNAUTHORIZED,
         WrongSecretError: HTTPStatus.UNAUTHORIZED,
         NotPermittedError: HTTPStatus.FORBIDDEN,
@@ -89,10 +91,11 @@ async def begin_json_lines(send: Send) -> None:
 
 
 def _content_type(content_type: bytes) -> Headers:
-    return [(b"content-type", content_type)] if content_type else []
+    """Return the type of a body, which no browser is to doubt: a message may look like a page."""
+    return [(b"content-type", content_type), (b"x-content-type-options", b"nosniff")] if content_type else []
 
 
-_JSON_LINES_START = start_message(HTTPStatus.OK, [(b"content-type", JSON_LINES)])
+_JSON_LINES_START = start_message(HTTPStatus.OK, [*_content_type(JSON_LINES)])
 _NOTHING_YET: Message = {"type": "http.response.body", "body": b"", "more_body": True}
 
 CREATED = Reply(HTTPStatus.CREATED)

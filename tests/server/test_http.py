@@ -128,3 +128,17 @@ def test_reply_to_a_body_without_end_comes_and_the_connection_lives_on(certifica
             await client.publish("t", b"x")
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("encoding", "status"), [(b"identity", 201), (b"Identity", 201), (b"gzip", 415), (b"gzip, identity", 415)]
+)
+def test_compressed_message_is_refused(certificates, encoding, status):
+    async def scenario():
+        async with serving(certificates) as served:
+            headers = [(b"content-encoding", encoding), (b"content-type", b"text/plain")]
+            assert (await served.request("POST", "/publish/t", b"x", *headers))[0] == status
+            assert (await served.request("POST", "/publish/t", b'"x"', NDJSON, headers[0]))[0] in (status, 200)
+            assert len(served.broker.stats()) == (0 if status == 415 else 1)
+
+    asyncio.run(scenario())

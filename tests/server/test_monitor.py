@@ -41,7 +41,11 @@ def test_all_is_well(path):
     async def check(app, broker):
         assert await ask(app, path) == (
             200,
-            {b"content-type": b"application/json", b"content-length": b"15"},
+            {
+                b"content-type": b"application/json",
+                b"x-content-type-options": b"nosniff",
+                b"content-length": b"15",
+            },
             b'{"status":"ok"}',
         )
 
