@@ -5,7 +5,8 @@
     at the end: start ─► drain ─► stop in good order ─► start: nothing is left
 
 The broker is the real process, with small write buffers (launcher). One topic is drained only now and then, so that
-messages also live through several crashes. Everything random follows from the seed, but for the scheduling.
+messages also live through several crashes, and one is deleted again and again (`deleter`). Everything random follows
+from the seed, but for the scheduling.
 """
 
 import asyncio
@@ -19,13 +20,14 @@ from pathlib import Path
 from random import Random
 
 from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust, environment
+from tests.durability.deleter import Deleter
 from tests.durability.events import Crash, Stop
 from tests.durability.powercut import Disk, variables
 from tests.durability.publishers import Ports
 from tests.durability.recorder import Recorder
 from tests.durability.report import Report
 from tests.durability.unsynced import Mode
-from tests.durability.workload import TOPICS, drain, run_clients
+from tests.durability.workload import CLIENTS, TOPICS, drain, run_clients
 
 ROOT = Path(__file__).parents[2]
 LAUNCHER = (sys.executable, "-m", "tests.durability.launcher")
@@ -117,6 +119,7 @@ class CrashLoop:
         self._database = self._root / "data"
         self._journal = directory / "journal"
         self._recorder = Recorder(directory / "history.jsonl")
+        self._deleter = Deleter()
         self._cutting = cutting
         self._plant = plant
         self._syncs = syncs
@@ -167,10 +170,11 @@ class CrashLoop:
             return
         try:
             async with asyncio.timeout(STUCK_SECONDS):
+                await self._deleter.compare(ports, self._recorder)
                 await self._drain_most(ports, number)
                 load_seconds = self._random.uniform(0.1, 1.9) * self._load_seconds
                 asyncio.get_running_loop().call_later(load_seconds, broker.process.kill)
-                await run_clients(ports, self._recorder, self._random)
+                await run_clients(ports, self._recorder, self._random, (*CLIENTS, self._deleter.run))
         except ConnectionError:
             return  # it has died
         except AssertionError as fault:
@@ -238,6 +242,7 @@ class CrashLoop:
             broker = self._start()
             try:
                 if (ports := self._ports(broker)) is not None:
+                    await self._deleter.compare(ports, self._recorder)
                     for topic in TOPICS:
                         await drain(ports, self._recorder, topic)
                     broker.process.send_signal(signal.SIGTERM)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from miniqueue import cli
+from miniqueue.broker import purger
 from miniqueue.core.message import Chunk
 from miniqueue.server import run
 from miniqueue.storage import database, keys, leveldb, leveldb_start, records
@@ -90,6 +91,28 @@ class ReversesChunks(_ChangesPuts):
         return records.encode_chunk(Chunk(0, chunk.committed_at_ms, chunk.payloads[::-1]))
 
 
+class ForgetsDeletions(_Changed):
+    """Leaves out that a topic is no more."""
+
+    @contextmanager
+    def write_batch(self, *, transaction: bool, sync: bool) -> Iterator[Any]:
+        with self._real.write_batch(transaction=transaction, sync=sync) as changes:
+            yield _Deletions(changes)
+
+
+class _Deletions:
+    def __init__(self, changes: Any) -> None:
+        self._changes = changes
+
+    def put(self, key: bytes, value: bytes) -> None:
+        if key[:1] != keys.purge(0)[:1]:
+            self._changes.put(key, value)
+
+    def delete(self, key: bytes) -> None:
+        if key[:1] != keys.topic(b"")[:1]:
+            self._changes.delete(key)
+
+
 class RepliesEarly(SmallStore):
     """Says that a batch is on the disk when it has only been handed to the writer."""
 
@@ -111,6 +134,11 @@ def _use_no_directory_sync() -> None:
     leveldb_start.DirectorySync = _NeverSynced
 
 
+def _forget_deletions() -> None:
+    _use_database(ForgetsDeletions)
+    purger.Purger.purge = lambda *_: None
+
+
 def _reply_early() -> None:
     run.LevelDBStore = RepliesEarly
 
@@ -119,6 +147,7 @@ PLANTS: dict[str, Callable[[], None]] = {
     "skip-fsync": lambda: _use_database(SkipsFsync),
     "drop-bitmaps": lambda: _use_database(DropsBitmaps),
     "reverse-chunks": lambda: _use_database(ReversesChunks),
+    "forget-deletions": _forget_deletions,
     "reply-early": _reply_early,
     "skip-directory-sync": _use_no_directory_sync,
 }

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 BAD = ("lost", "phantom", "duplicated", "out_of_order")
-GOOD = ("confirmed", "unknown", "delivered", "acknowledged", "forgotten", "crashes")
+GOOD = ("confirmed", "unknown", "delivered", "acknowledged", "forgotten", "deleted", "crashes")
 
 
 @dataclass(slots=True)

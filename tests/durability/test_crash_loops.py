@@ -68,6 +68,7 @@ def test_nothing_is_lost_by_kills_and_power_cuts(results, loop):
     result = results[loop].result()
     assert result.is_clean, report_of(result)
     assert result.report.counts["confirmed"] > 10 * CRASHES, "the clients were hardly at work"
+    assert result.report.counts["deleted"] > CRASHES // 5, "hardly a topic was deleted"
 
 
 def test_the_store_can_be_opened_after_a_cut_behind_any_call_and_has_what_was_acknowledged(tmp_path, library):
@@ -120,6 +121,7 @@ def test_a_broker_that_never_syncs_is_found_to_lose_messages(find_fault, library
         ("reply-early", None, "lost"),
         ("drop-bitmaps", None, "duplicated"),
         ("reverse-chunks", None, "out_of_order"),
+        ("forget-deletions", None, "phantom"),
     ],
 )
 def test_a_planted_bug_is_found(find_fault, library, plant, mode, kind):
