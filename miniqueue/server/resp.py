@@ -33,6 +33,8 @@ log = structlog.get_logger()
 
 #: Above this much published and not yet committed, a connection is not read from.
 MAX_UNCOMMITTED_BYTES = 4 << 20
+#: What a command counts that waits for its commit, beside its messages and its reply, which may be empty and short.
+WAITING_BYTES = 256
 #: Above this much in replies that have not been handed to the transport, no more commands are carried out.
 MAX_UNSENT_BYTES = 1 << 20
 #: As many commands are carried out at once, a run of PUBLISH being one of them; then it is the turn of others.
@@ -248,6 +250,7 @@ class RespConnection(asyncio.Protocol):
     def wait_for(self, commit: Commit, reply: bytes, times: int = 1) -> None:
         """Send `reply`, `times` over, when `commit` is done, or its error as often."""
         self._outcomes.append((commit, reply, times))
+        self._uncommitted_bytes += WAITING_BYTES + len(reply) * times
         if self._awaited is not commit:
             self._awaited = commit
             commit.add_listener(self.flush)

@@ -502,7 +502,7 @@ def test_a_peer_that_does_not_read_is_not_read_from():
 
 
 def test_a_peer_that_has_much_uncommitted_is_not_read_from_until_it_is_committed(monkeypatch):
-    monkeypatch.setattr(resp, "MAX_UNCOMMITTED_BYTES", 10)
+    monkeypatch.setattr(resp, "MAX_UNCOMMITTED_BYTES", resp.WAITING_BYTES + len(b"+OK\r\n") + 10)
 
     async def body(world, server, client):
         world.store.may_write.clear()
@@ -511,6 +511,25 @@ def test_a_peer_that_has_much_uncommitted_is_not_read_from_until_it_is_committed
         client.send(b"PUBLISH", b"t", b"x")
         assert not client.transport.is_reading()
         client.connection.resume_writing()
+        assert not client.transport.is_reading()
+        world.store.may_write.set()
+        await settle_down()
+        assert client.transport.is_reading()
+
+    serve(body)
+
+
+@pytest.mark.parametrize("line", [b'MPUBLISH u ""', b'PUBLISH u ""', b"TOPIC DELETE u"])
+def test_what_waits_without_a_byte_of_payload_is_bounded_too(line, monkeypatch):
+    monkeypatch.setattr(resp, "MAX_UNCOMMITTED_BYTES", 10 * resp.WAITING_BYTES)
+
+    async def body(world, server, client):
+        world.store.may_write.clear()
+        client.send(b"PUBLISH", b"t", b"x")
+        await settle_down()
+        for _ in range(9):
+            assert client.transport.is_reading()
+            client.connection.data_received(line + b"\r\n")
         assert not client.transport.is_reading()
         world.store.may_write.set()
         await settle_down()
