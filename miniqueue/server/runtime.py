@@ -14,7 +14,8 @@ SWITCH_INTERVAL_SECONDS: Final = 0.00002
 #: After 5,000 objects more than went, look at the newest; after 100,000 also at those left by that; after 2 million at
 #: all. Later would be less work, but a connection of Hypercorn leaves 70 KB behind that nothing else frees.
 GARBAGE_THRESHOLDS: Final = (5_000, 20, 20)
-#: How much memory that was freed is kept for the next commit; also the size up to which it is kept at all.
+#: How much memory that was freed is kept for the next commit, at the end of each arena: glibc has several, for threads.
+#: Also the size up to which it is kept at all; glibc takes no larger one.
 KEPT_BYTES: Final = 32 << 20
 
 # Names of mallopt(3) in malloc.h.
