@@ -50,9 +50,18 @@ class Refusals:
         return self._counts
 
     def count(self, reason: Reason, client: tuple[str, int] | None) -> None:
-        """Count one; `client` is the address of the other end, for the log."""
+        """Count one; `client` is the address of the other end, for the log.
+
+        For an internal error call it where the exception is handled, whose traceback goes into the log.
+        """
         self._counts[reason] += 1
         held_back = self._log_limit.admit(reason)
         if held_back is not None:
             address = client and client[0]
-            log.warning("an HTTP client was refused", reason=reason.value, client=address, held_back=held_back)
+            log.warning(
+                "an HTTP client was refused",
+                reason=reason.value,
+                client=address,
+                held_back=held_back,
+                exc_info=reason is Reason.INTERNAL_ERROR,
+            )

@@ -21,7 +21,7 @@ from hyperframe.frame import (
 )
 
 from miniqueue.server import listening
-from miniqueue.server.h2guard.frames import BURST
+from miniqueue.server.h2guard.frames import BURST, CountedConnection
 from tests.fakes import settle_down
 from tests.server.apps import Endpoint, Source, answer_early, echo, never_answer, stay_whatever_happens
 from tests.server.hostile import on_both, publish, victim
@@ -31,6 +31,7 @@ ENHANCE_YOUR_CALM = 11
 FRAME_SIZE_ERROR = 6
 REFUSED_STREAM = 7
 PROTOCOL_ERROR = 1
+INTERNAL_ERROR = 2
 MAX_STREAMS = 100
 #: Over the budget, and little enough to arrive in one read, so that no byte is unread when the connection ends.
 TOO_MANY = BURST + 100
@@ -351,6 +352,27 @@ def test_stop_answers_what_is_under_way_and_refuses_what_is_new(certificates, is
             assert await client.body(1) == b"x"
             assert await client.goodbye() == 0
             assert server.refused("draining") == 1
+
+    run(scenario)
+
+
+def test_what_nobody_has_thought_of_costs_one_connection(certificates, is_tls, monkeypatch):
+    def receive_data(connection, data):
+        if b"surprise" in data:
+            raise LookupError("not thought of")
+        return taken(connection, data)
+
+    taken = CountedConnection.receive_data
+    monkeypatch.setattr(CountedConnection, "receive_data", receive_data)
+
+    async def scenario():
+        async with victim(certificates, Endpoint(echo), is_tls=is_tls) as server, server.http2() as innocent:
+            async with server.http2() as client:
+                client.send(client.request(1), PingFrame(0, opaque_data=b"surprise"))
+                assert await client.goodbye() == INTERNAL_ERROR
+            innocent.send(innocent.request(1))
+            assert await innocent.status(1) == 200
+            assert server.refused("internal_error") == 1
 
     run(scenario)
 

@@ -39,3 +39,11 @@ def test_metric_has_every_reason():
     text = generate_latest(registry).decode()
     assert 'miniqueue_http_refusals_total{reason="flood"} 1.0' in text
     assert all(f'miniqueue_http_refusals_total{{reason="{reason}"}}' in text for reason in Reason)
+
+
+def test_traceback_of_an_internal_error_is_logged_once_a_minute():
+    refusals = Refusals(Clock())
+    with structlog.testing.capture_logs() as logged:
+        for _ in range(10):
+            refusals.count(Reason.INTERNAL_ERROR, CLIENT)
+    assert [entry["exc_info"] for entry in logged] == [True]

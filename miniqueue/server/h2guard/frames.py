@@ -8,7 +8,7 @@ There are 1,000 tokens at first and 33 new ones a second, the figures that nghtt
 tokens are counted down here, frame by frame; time is brought in from outside, once a second. Without tokens the
 connection ends with ENHANCE_YOUR_CALM.
 
-Knows h2, of which it overrides two private methods; knows no clock and no sockets. Sources: RFC 9113; CVE-2023-44487
+Knows h2, of which it overrides a private method; knows no clock and no sockets. Sources: RFC 9113; CVE-2023-44487
 (rapid reset), CVE-2025-8671 (resets that the server is made to send), CVE-2019-9511 to 9518, CVE-2024-27316; Envoy's
 max_inbound_window_update_frames_per_data_frame_sent.
 """
@@ -27,7 +27,6 @@ from h2.settings import SettingCodes
 from hyperframe.frame import (
     AltSvcFrame,
     ContinuationFrame,
-    DataFrame,
     ExtensionFrame,
     Frame,
     PingFrame,
@@ -141,9 +140,3 @@ class CountedConnection(h2.connection.H2Connection):
             self._terminate_connection(ErrorCodes.FRAME_SIZE_ERROR)
             raise h2.exceptions.FrameTooLargeError("the frame is longer than it may be")
         return events
-
-    def _prepare_for_sending(self, frames: list[Frame]) -> None:
-        for frame in frames:
-            if frame.__class__ is DataFrame:
-                self.frames.allow_window_updates()
-        super()._prepare_for_sending(frames)

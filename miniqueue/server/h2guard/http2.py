@@ -13,7 +13,6 @@ from typing import Any
 
 import h2.events
 import h2.exceptions
-import structlog
 from h2.errors import ErrorCodes
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
@@ -26,8 +25,6 @@ from miniqueue.server.h2guard.http2_sending import SendingH2
 from miniqueue.server.h2guard.limits import limits_of
 from miniqueue.server.h2guard.stream import GuardedStream
 from miniqueue.server.refusals import Reason
-
-log = structlog.get_logger()
 
 #: Of a connection: as much as all its streams may send, so that no stream takes the room of another.
 CONNECTION_WINDOW_BYTES = 100 * 65_535
@@ -86,7 +83,6 @@ class GuardedH2(SendingH2):
                 await self._end(self._reason_of(error))
             except Exception:
                 # A client has found something that neither we nor Hypercorn have thought of: it costs its connection.
-                log.exception("an HTTP/2 connection failed")
                 await self._end(Reason.INTERNAL_ERROR, ErrorCodes.INTERNAL_ERROR)
 
     def _reason_of(self, error: h2.exceptions.ProtocolError) -> Reason:

@@ -59,8 +59,12 @@ class SendingH2(hypercorn_h2.H2Protocol):
             await self.has_data.wait()
             await self.has_data.clear()
         else:
-            self._unwritten_bytes += len(self.stream_buffers[stream_id].buffer)
+            buffer = self.stream_buffers[stream_id]
+            waiting_bytes = len(buffer.buffer)
+            self._unwritten_bytes += waiting_bytes
             await self._send_data(stream_id)
+            if buffer.complete or len(buffer.buffer) < waiting_bytes:
+                self.connection.frames.allow_window_updates()
             if self._unwritten_bytes >= MAX_UNWRITTEN_BYTES:
                 await self._write()
 
