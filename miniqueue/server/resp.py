@@ -93,7 +93,9 @@ class RespConnection(asyncio.Protocol):
             self.guard.stop()
 
     def eof_received(self) -> bool:
-        """Answer what was asked, return what was leased, then close."""
+        """Carry out and answer what was asked, return what was leased, then close."""
+        while self._postponed and not self._has_too_much():
+            self._carry_out(self._postponed)
         self.leave()
         self.close_when_sent()
         # The transport is ours to close: there may be replies that wait for a commit. TLS cannot be half closed.

@@ -82,3 +82,18 @@ def test_the_order_of_replies_is_kept_when_more_arrives_between_turns():
         assert said == [*words, *words, b"last"]
 
     serve(body)
+
+
+def test_what_is_left_of_a_turn_is_carried_out_when_the_client_ends():
+    """Over TLS the last bytes and the goodbye can come in one turn."""
+
+    async def body(world, _server, client):
+        reads = (command(b"PUBLISH", b"a", b"x") + command(b"PUBLISH", b"b", b"x")) * resp.MAX_COMMANDS_IN_TURN
+        client.connection.data_received(reads)
+        client.connection.eof_received()
+        await settle_down()
+        published = {name: stats.published for name, stats in world.broker.stats().items()}
+        assert published == {b"a": resp.MAX_COMMANDS_IN_TURN, b"b": resp.MAX_COMMANDS_IN_TURN}
+        assert client.transport.take() == b"+OK\r\n" * (2 * resp.MAX_COMMANDS_IN_TURN)
+
+    serve(body)
