@@ -74,7 +74,7 @@ class GuardedConnection(TCPServer):
         if still_seconds >= WRITE_SECONDS:
             limits_of(self.config).refusals.count(Reason.SLOW_CONNECTION, self.protocol.client)
             self.writer.transport.abort()
-        elif not self._is_gone:
+        elif not self._is_gone and hasattr(self, "protocol"):  # else the client left before anything had begun
             self.protocol.protocol.look(now_seconds)  # type: ignore[union-attr] # `h2guard` has put its own there
 
     async def _read_data(self) -> None:
@@ -84,7 +84,8 @@ class GuardedConnection(TCPServer):
 
     async def _close(self) -> None:
         self._cut_off_later()
-        await super()._close()
+        with suppress(OSError):  # a client that sends on after the goodbye breaks TLS's rules, not ours
+            await super()._close()
 
     async def _initiate_server_close(self) -> None:
         self._cut_off_later()

@@ -109,6 +109,21 @@ def test_as_many_of_them_as_are_allowed_do_no_harm(certificates, is_tls, name):
     run(scenario)
 
 
+def test_client_that_goes_on_after_its_end_is_no_error(certificates, is_tls):
+    problems = []
+
+    async def scenario():
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context))
+        async with victim(certificates, is_tls=is_tls) as server, server.http2() as client:
+            while not client.peer.is_over:
+                client.send(*[PingFrame(0, opaque_data=bytes(8))] * 300)
+                await asyncio.sleep(0)
+            await settle_down()
+
+    run(scenario)
+    assert problems == []
+
+
 def test_rapid_reset_ends_the_connection_and_few_requests_begin(certificates, is_tls, monkeypatch):
     monkeypatch.setattr(listening._QueueConfig, "graceful_timeout", 0.05)
 
