@@ -52,21 +52,18 @@ class DirectorySync:
         mtime_ns = os.fstat(self._descriptor).st_mtime_ns
         if mtime_ns == self._synced_mtime_ns:
             return
-        is_newest_used = self._sync_logs()
+        is_newest_used = self.sync_logs()
         self._fsync(self._descriptor)
         is_settled = is_newest_used and abs(self._now_ns() - mtime_ns) > TICK_NS
         self._synced_mtime_ns = mtime_ns if is_settled else None
 
-    def close(self) -> None:
-        """Close the directory; safe to call twice."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+    def sync_logs(self) -> bool:
+        """Sync every log; return whether the newest has been written to: another may take what is written next.
 
-    def _sync_logs(self) -> bool:
-        """Sync every log; return whether the newest has been written to: another may take what is written next."""
+        The oldest first: a power cut in between would leave a hole if a later one alone was on the disk.
+        """
         newest = 0
-        for path in self._directory.glob("*.log"):
+        for path in sorted(self._directory.glob("*.log"), key=log_number):
             newest = max(newest, log_number(path))
             try:
                 sync_path(path, self._fsync)
@@ -75,3 +72,9 @@ class DirectorySync:
             except FileNotFoundError:
                 continue  # its content is in a table by now, which LevelDB synced before it removed the log
         return newest == self.used_log
+
+    def close(self) -> None:
+        """Close the directory; safe to call twice."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)

@@ -196,6 +196,8 @@ class LevelDBStore:
         if self._failure is not None:
             raise StorageError(f"an earlier write failed: {self._failure}") from self._failure
         try:
+            if is_synced and self._sync_mode is not SyncMode.ALWAYS:
+                self._directory_sync.sync_logs()  # this write may begin a log: nothing before it may be missing then
             writing.__exit__(None, None, None)
             if is_synced or self._sync_mode is SyncMode.INTERVAL:
                 self._directory_sync.sync_if_changed()

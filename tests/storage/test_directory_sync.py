@@ -62,6 +62,16 @@ def test_new_file_makes_it_sync_the_logs_and_then_the_directory(tmp_path, fsync)
     sync.close()
 
 
+def test_older_log_is_synced_before_a_later_one_that_would_be_a_hole_alone(tmp_path, fsync):
+    numbers = range(20, 0, -1)
+    for number in numbers:
+        (tmp_path / f"{number:06d}.log").touch()
+    sync = DirectorySync(tmp_path, fsync=fsync)
+    sync.sync_logs()
+    assert fsync.synced == [tmp_path / f"{number:06d}.log" for number in reversed(numbers)]
+    sync.close()
+
+
 def test_empty_log_is_looked_at_again_because_the_next_batch_may_go_to_it(tmp_path, fsync):
     sync = DirectorySync(tmp_path, fsync=fsync, now_ns=long_after)
     (tmp_path / "000005.log").write_bytes(b"a batch")
@@ -148,6 +158,22 @@ def test_sync_covers_the_directory_whatever_the_mode(tmp_path, fsync):
         assert tmp_path / "db" in fsync.synced
 
     run_on_small_logs(tmp_path, fsync, SyncMode.NEVER, body)
+
+
+@pytest.mark.parametrize("mode", [SyncMode.INTERVAL, SyncMode.NEVER])
+def test_what_was_not_synced_is_synced_before_a_sync_that_may_begin_a_log(tmp_path, fsync, mode):
+    """Otherwise a power cut in between finds the new log without the end of the one before, and a start is refused."""
+
+    async def body(store):
+        await store.write({b"k": bytes(20_000)})
+        (log,) = logs(tmp_path)
+        size_bytes = (tmp_path / "db" / log).stat().st_size
+        fsync.failure = OSError(5, "Input/output error")
+        with pytest.raises(StorageError, match="Input/output error"):
+            await store.sync()
+        assert (tmp_path / "db" / log).stat().st_size == size_bytes
+
+    run_on_small_logs(tmp_path, fsync, mode, body)
 
 
 def test_write_whose_directory_sync_fails_is_not_acknowledged(tmp_path, fsync):
