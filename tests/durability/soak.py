@@ -77,11 +77,15 @@ def _control(directory: Path, count: int, seed: int) -> Outcome:
     return Outcome(f"{result.line()}: {verdict}", is_good, "" if is_good else result.faults())
 
 
-def _sweep(directory: Path, count: int, seed: int) -> Outcome:
+def _sweep(sync: str) -> Loop:
     """Cut the store alone, `count` times in each mode on average."""
-    entries = record_run(build_library(directory), directory, batches=count)
-    result = sweep(entries, directory, count * len(Mode), Random(seed))
-    return Outcome(result.line(seed), result.is_clean, "\n".join(result.findings[:20]))
+
+    def loop(directory: Path, count: int, seed: int) -> Outcome:
+        entries = record_run(build_library(directory), directory, batches=count, sync=sync)
+        result = sweep(entries, directory, count * len(Mode), Random(seed), sync)
+        return Outcome(result.line(seed), result.is_clean, "\n".join(result.findings[:20]))
+
+    return loop
 
 
 def _fail(moment: str, call: str) -> Loop:
@@ -124,7 +128,8 @@ LOOPS: dict[str, Loop] = {
     "pause": _pause,
     "kill": _kill,
     **{mode.value: _cut(mode) for mode in Mode},
-    "sweep": _sweep,
+    "sweep": _sweep("always"),
+    "sweep-interval": _sweep("interval"),
     "control": _control,
     **{f"{moment}-{call}": _fail(moment, call) for moment, calls in SWEPT.items() for call in calls},
 }

@@ -78,12 +78,26 @@ def test_the_store_can_be_opened_after_a_cut_behind_any_call_and_has_what_was_ac
     assert result.cuts == SWEEP_CUTS
 
 
+def test_with_sync_interval_a_cut_takes_only_the_last_batches_since_the_last_sync(tmp_path, library):
+    entries = record_run(library, tmp_path, batches=200, sync="interval")
+    result = sweep(entries, tmp_path, SWEEP_CUTS, Random(SEED), "interval")
+    assert result.is_clean, "\n".join([result.line(SEED), *result.findings[:20]])
+    assert result.behind > SWEEP_CUTS // 10, "no cut has taken anything"
+    assert result.counts["refused"] < SWEEP_CUTS // 2
+
+
 # --- the loops find what they must --------------------------------------------------------------------------
 
 
 def test_the_sweep_finds_what_a_store_loses_that_never_syncs(tmp_path, library):
     entries = record_run(library, tmp_path, batches=50, sync="never")
     assert sweep(entries, tmp_path, SWEEP_CUTS, Random(SEED)).counts["lost"]
+
+
+def test_the_sweep_finds_what_a_store_loses_that_says_it_has_synced(tmp_path, library):
+    """What `interval` leaves on the disk is not enough where every batch is to be there."""
+    entries = record_run(library, tmp_path, batches=50, sync="interval")
+    assert sweep(entries, tmp_path, SWEEP_CUTS, Random(SEED), "always").counts["lost"]
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """Writes batches to a store for as long as it is told to, and notes each in a file when it was acknowledged.
 
 python -m tests.durability.writer store acks count always|interval|never
+
+With `interval` it also syncs now and then, and notes that.
 """
 
 import asyncio
@@ -16,6 +18,9 @@ from tests.durability.messages import payload_of
 OPTIONS = DatabaseOptions(write_buffer_bytes=64 << 10)
 #: Each batch adds a key and removes the one that is as many batches older.
 KEPT = 40
+#: With `interval`: of so many batches the last is synced, with all before it.
+BATCHES_PER_SYNC = 10
+ACKNOWLEDGED, SYNCED = b".", b"s"
 
 
 def batch(number: int) -> dict[bytes, bytes | None]:
@@ -36,7 +41,10 @@ async def write(store_directory: Path, acks: Path, count: int, sync: SyncMode) -
     store = await LevelDBStore.open(store_directory, sync=sync, options=OPTIONS)
     for number in range(count):
         await store.write(batch(number))
-        os.write(descriptor, b".")
+        os.write(descriptor, ACKNOWLEDGED)
+        if sync is SyncMode.INTERVAL and (number + 1) % BATCHES_PER_SYNC == 0:
+            await store.sync()
+            os.write(descriptor, SYNCED)
     await store.close()
 
 
