@@ -20,6 +20,8 @@ OPTIONS = DatabaseOptions(write_buffer_bytes=64 << 10)
 KEPT = 40
 #: With `interval`: of so many batches the last is synced, with all before it.
 BATCHES_PER_SYNC = 10
+#: After each batch then: for 20 ms after a log has begun everything is synced, and logs begin all the time here.
+PAUSE_SECONDS = 0.004
 ACKNOWLEDGED, SYNCED = b".", b"s"
 
 
@@ -42,9 +44,11 @@ async def write(store_directory: Path, acks: Path, count: int, sync: SyncMode) -
     for number in range(count):
         await store.write(batch(number))
         os.write(descriptor, ACKNOWLEDGED)
-        if sync is SyncMode.INTERVAL and (number + 1) % BATCHES_PER_SYNC == 0:
-            await store.sync()
-            os.write(descriptor, SYNCED)
+        if sync is SyncMode.INTERVAL:
+            await asyncio.sleep(PAUSE_SECONDS)
+            if (number + 1) % BATCHES_PER_SYNC == 0:
+                await store.sync()
+                os.write(descriptor, SYNCED)
     await store.close()
 
 
