@@ -5,7 +5,8 @@ lock does not do: it is a POSIX record lock, which the owner loses as soon as an
 and closes the file, a second failed `DB(path)` included; another process may then write to the same store.
 `flock` belongs to the open file, so it also keeps out a second opener in the same process.
 
-The file is never removed: whoever held it open would go on holding a lock that nobody else can see.
+The file is never removed: whoever held it open would go on holding a lock that nobody else can see. In case somebody
+else removes it, and LevelDB's with it, the directory itself is locked too, where the file system can do that.
 """
 
 import fcntl
@@ -34,7 +35,9 @@ class StoreLock:
         path = directory / LOCK_FILE_NAME
         access = os.O_RDWR | os.O_CREAT if leaves_trace else os.O_RDONLY
         self._descriptor = os.open(path, access | os.O_CLOEXEC, 0o600)
+        self._directory = -1
         try:
+            self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             self._lock(directory)
             if leaves_trace:
                 self._write_owner()
@@ -44,13 +47,16 @@ class StoreLock:
 
     def release(self) -> None:
         """Give the lock back; safe to call twice."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        descriptors = (self._directory, self._descriptor)
+        self._directory = self._descriptor = -1
+        for descriptor in descriptors:
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def _lock(self, directory: Path) -> None:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock_directory(self._directory)
         except BlockingIOError as exc:
             raise StoreInUseError(f"{directory} is in use by {self._owner()}") from exc
 
@@ -61,3 +67,12 @@ class StoreLock:
     def _owner(self) -> str:
         pid = os.pread(self._descriptor, 32, 0).strip()  # empty while the owner is just writing it
         return f"process {int(pid)}" if pid.isdigit() else "another process"
+
+
+def _lock_directory(descriptor: int) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return  # NFS locks only what can be written to; the file is locked

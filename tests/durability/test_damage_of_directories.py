@@ -72,7 +72,7 @@ except StorageError as error:
 """
 
 
-@pytest.mark.parametrize("removed", [(), ("miniqueue.lock",), ("db/LOCK",)])
+@pytest.mark.parametrize("removed", [(), ("miniqueue.lock",), ("db/LOCK",), ("miniqueue.lock", "db/LOCK")])
 def test_second_broker_is_refused_even_when_a_lock_file_was_removed(sample, copy, removed):
     async def body():
         owner = await LevelDBStore.open(copy)
