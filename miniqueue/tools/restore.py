@@ -43,7 +43,7 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
         try:
             write_store(given.config.db, _audited(view.pairs(), audit))
         finally:
-            for line in report(audit, view.set_aside):
+            for line in report(audit, view.set_aside, view.doubt):
                 print(line)
     return 0
 

@@ -61,6 +61,14 @@ def test_an_unsound_backup_is_reported_and_not_restored(store, tmp_path, capsys)
     assert [path.name for path in tmp_path.iterdir()] == ["copy"]
 
 
+def test_restore_says_what_it_cannot_know_of_a_backup(store, tmp_path, capsys):
+    """As check does: a copy made by hand may be without the mark of the last acknowledged commit."""
+    copy = shutil.copytree(store, tmp_path / "copy")
+    (copy / "miniqueue.acknowledged").unlink()
+    assert run("restore", "-db", tmp_path / "restored", copy) == 0
+    assert f"note: {copy}/miniqueue.acknowledged is missing: whether the log has lost its end" in capsys.readouterr().out
+
+
 def test_what_is_no_store_is_not_backed_up(tmp_path):
     assert run("backup", "-db", tmp_path, tmp_path / "copy") == 65
     assert list(tmp_path.iterdir()) == []
