@@ -21,7 +21,7 @@ from hyperframe.frame import (
 )
 
 from miniqueue.server import listening
-from miniqueue.server.h2guard.frames import BURST, CountedConnection
+from miniqueue.server.h2guard.frames import BURST, WINDOW_UPDATES_PER_DATA_FRAME, CountedConnection
 from tests.fakes import settle_down
 from tests.server.apps import Endpoint, Source, answer_early, echo, never_answer, stay_whatever_happens
 from tests.server.hostile import on_both, publish, victim
@@ -105,6 +105,20 @@ def test_as_many_of_them_as_are_allowed_do_no_harm(certificates, is_tls, name):
             client.send(*FLOODS[name] * (BURST // 2))
             client.send(PingFrame(0, opaque_data=b"the last"))
             await client.wait_for(lambda frame: isinstance(frame, PingFrame) and frame.opaque_data == b"the last")
+
+    run(scenario)
+
+
+def test_window_updates_of_a_client_that_reads_cost_nothing(certificates, is_tls):
+    async def scenario():
+        update = WindowUpdateFrame(0, window_increment=1)
+        async with victim(certificates, Endpoint(answer_early), is_tls=is_tls) as server, server.http2() as client:
+            for stream_id in odd(2 * BURST // WINDOW_UPDATES_PER_DATA_FRAME):
+                client.send(client.request(stream_id))
+                await client.body(stream_id)
+                client.send(*[update] * WINDOW_UPDATES_PER_DATA_FRAME)
+            client.send(*[update] * TOO_MANY)
+            assert await client.goodbye() == ENHANCE_YOUR_CALM
 
     run(scenario)
 
