@@ -219,6 +219,7 @@ class Broker:
         """
         self._admission.check_change()
         topic = self._topics.get(check_topic(name)) or Topic(name)
+        consumed_bytes = topic.consumed_bytes
         if (topic_id := topic.id) is not None:
             self._journal.change({keys.topic(name): None, keys.purge(topic_id): b""})
             topic.clear()
@@ -226,12 +227,12 @@ class Broker:
             if topic.is_idle:
                 del self._topics[name]
         self._committer.request()
-        return self._removed(topic_id, self._committer.open)
+        return self._removed(topic_id, consumed_bytes, self._committer.open)
 
-    async def _removed(self, topic_id: int | None, commit: Commit) -> bool:
+    async def _removed(self, topic_id: int | None, consumed_bytes: int, commit: Commit) -> bool:
         await commit.wait()
         if topic_id is not None:
-            self._purger.purge(topic_id)
+            self._purger.purge(topic_id, consumed_bytes)
         return topic_id is not None
 
     # --- from the journal -------------------------------------------------------------------------------------

@@ -38,12 +38,16 @@ class Purger:
         self._spawn = spawn
         self._is_reclaiming = False
 
-    def purge(self, topic_id: int) -> None:
+    def purge(self, topic_id: int, consumed_bytes: int = 0) -> None:
         """Delete every key of a topic that is no longer registered, and give its disk space back.
 
         It can be broken off anywhere: the topic's purge entry goes last, and a restart begins again.
+
+        Args:
+          topic_id: of the topic.
+          consumed_bytes: what else it still holds on disk, as far as that is known.
         """
-        self._spawn(self._purge(topic_id))
+        self._spawn(self._purge(topic_id, consumed_bytes))
 
     def reclaim(self, topics: Iterable[Topic]) -> None:
         """Give disk space back for the first topic of which enough has been consumed, if any."""
@@ -53,10 +57,10 @@ class Purger:
             self._is_reclaiming = True
             self._spawn(self._reclaim(topic.id, topic))
 
-    async def _purge(self, topic_id: int) -> None:
+    async def _purge(self, topic_id: int, consumed_bytes: int) -> None:
         try:
             ranges = keys.of_topic(topic_id)
-            deleted_bytes = sum([await self._delete(start, stop) for start, stop in ranges])
+            deleted_bytes = consumed_bytes + sum([await self._delete(start, stop) for start, stop in ranges])
             await self._journal.commit({keys.purge(topic_id): None})
             for start, stop in ranges if deleted_bytes >= MIN_PURGED_BYTES else ():
                 await self._journal.store.reclaim(start, stop)
