@@ -43,6 +43,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="the scenarios with goals, one round, small counts")
     parser.add_argument("--only", default="", metavar="REGEX", help="scenarios whose name matches, or of that group")
     parser.add_argument("--rounds", type=int, help="how often to measure everything (3, or 1 with --quick)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="about how long a rate is measured (1)")
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md, its plots and its figures")
     parser.add_argument("--rewrite", action="store_true", help="measure nothing; write the page from its figures")
     parser.add_argument("--folder", help="where stores are made; by default the system's folder for temporary files")
@@ -62,7 +63,7 @@ def _run(chosen: Sequence[Scenario], args: argparse.Namespace) -> Results:
     with tempfile.TemporaryDirectory(dir=args.folder, prefix="miniqueue-bench-") as folder:
         results = Results(machine.described(Path(folder)), rounds, args.quick)
         print("\n".join(f"{name}: {value}" for name, value in results.machine.items()), end="\n\n")
-        bench = Bench(Path(folder))
+        bench = Bench(Path(folder), seconds=args.seconds)
         if args.quick:
             print("Quick: counts, also those in names, are a twentieth; the figures say little.\n")
             bench = Bench(Path(folder), seconds=0.2, scale=0.05)
