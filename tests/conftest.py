@@ -4,6 +4,7 @@ A skip says "this machine lacks something", and the machine of the continuous in
 """
 
 import os
+import signal
 from collections.abc import Generator
 
 import pytest
@@ -13,6 +14,10 @@ MAY_SKIP_IN_CI: dict[str, str] = {
     "tests/durability/test_disk_full.py": "to mount a small disk takes root",
     "tests/durability/test_disk_errors.py": "to trace a process takes strace, and the right to do so",
 }
+
+
+# A shell that starts the tests in the background has them ignore SIGINT, and whatever they start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

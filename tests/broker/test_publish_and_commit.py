@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from miniqueue.broker import commit
 from miniqueue.broker.commit import Commit
 from miniqueue.errors import DrainingError, InvalidTopicError, PayloadTooLargeError
 from miniqueue.storage import keys, records
@@ -159,7 +160,9 @@ def test_stats_count_messages_and_consumers():
     run(body)
 
 
-def test_settles_wait_for_company_but_not_for_long():
+def test_settles_wait_for_company_but_not_for_long(monkeypatch):
+    monkeypatch.setattr(commit, "SETTLE_DELAY_SECONDS", 0.5)  # long enough for a hundred on a machine that is busy
+
     async def body(world):
         await world.publish(b"t", *(b"%d" % n for n in range(100)))
         assert len(await world.drain(b"t")) == 100

@@ -4,7 +4,8 @@ copy ─▶ damage ─▶ start
     refused       the files are as they were, and the text names one of them                       REFUSED
                   LevelDB had opened it and met the damage later; with that undone, all is there   LATE
     drained       everything is there                                                              COMPLETE
-                  all but the last commits, none of them acknowledged, and that was reported       PREFIX
+                  all but the last commits, none of them acknowledged, and that was reported,
+                  unless the log ends with a whole batch: it looks as if there never had been more PREFIX
                   a topic ends with an error and stands in `faults`, what came before is right,
                   other topics are complete; or nothing more can be written                        FAULT
     anything else                                                                                  HOLE
@@ -28,6 +29,8 @@ from miniqueue.storage.leveldb import LevelDBStore
 from miniqueue.storage.port import Store
 from tests.durability.damage_samples import SMALL_BUFFER, Content, Sample, drained, make_broker
 from tests.storage.directories import fingerprint
+from tests.storage.leveldb_log import log_of
+from tests.storage.log_batches import batches_of
 
 _FILE = re.compile(r"CURRENT|MANIFEST-\d+|\d+\.(log|ldb)|miniqueue\.format")
 
@@ -126,14 +129,14 @@ async def _stop(broker: Broker) -> None:
 
 def judge(sample: Sample, directory: Path, open_directory: OpenStore = open_store) -> Verdict:
     """Open the damaged copy of a sample in `directory`, and say what came of it."""
-    before = fingerprint(directory)
+    before, newest_log = fingerprint(directory), _newest_log(sample, directory)
     with capture_logs():  # thousands of lines, of which every one is wanted
         opening = asyncio.run(_open(directory, open_directory))
     if opening.refusal is not None:
         return _judge_refusal(opening.refusal, sample, directory, before)
     if opening.content.errors:
         return _judge_faults(sample.states[-1], opening)
-    return _judge_content(sample, opening)
+    return _judge_content(sample, opening, newest_log)
 
 
 def _judge_refusal(text: str, sample: Sample, directory: Path, before: dict[str, str]) -> Verdict:
@@ -170,7 +173,7 @@ def _judge_faults(wanted: Content, opening: Opening) -> Verdict:
     return Verdict(Outcome.FAULT, said if opening.goes_on else f"{said}; nothing can be written")
 
 
-def _judge_content(sample: Sample, opening: Opening) -> Verdict:
+def _judge_content(sample: Sample, opening: Opening, newest_log: bytes) -> Verdict:
     if opening.content == sample.states[-1]:
         return Verdict(Outcome.COMPLETE) if opening.goes_on else Verdict(Outcome.FAULT, "nothing can be written")
     number = _commit_of(opening.content, sample.states)
@@ -179,9 +182,19 @@ def _judge_content(sample: Sample, opening: Opening) -> Verdict:
     lost = f"commits {number + 1} to {len(sample.states) - 1} are missing"
     if number < sample.acknowledged:
         return Verdict(Outcome.HOLE, f"{lost}, {sample.acknowledged} was acknowledged; reports: {opening.reports}")
-    if not opening.reports:
+    if not opening.reports and not _is_cut_behind_a_batch(sample, newest_log):
         return Verdict(Outcome.HOLE, f"{lost} without a word")
     return Verdict(Outcome.PREFIX, lost)
+
+
+def _newest_log(sample: Sample, directory: Path) -> bytes:
+    log = directory / "db" / sample.newest_log
+    return log.read_bytes() if log.is_file() else b""
+
+
+def _is_cut_behind_a_batch(sample: Sample, newest_log: bytes) -> bool:
+    batches = batches_of(_newest_log(sample, sample.directory))
+    return any(log_of(*batches[:count])[0] == newest_log for count in range(len(batches)))
 
 
 def _commit_of(content: Content, states: list[Content]) -> int | None:

@@ -1,6 +1,7 @@
 """Accepting connections while there are descriptors to spare; the limit is told here, not the process's own."""
 
 import asyncio
+import os
 import socket
 from contextlib import contextmanager
 
@@ -37,6 +38,18 @@ def loop_with(monkeypatch, limit):
     monkeypatch.setattr(descriptors, "reserve", lambda _: descriptors.RESERVED)
     with asyncio.Runner(loop_factory=AcceptingLoop) as runner:
         yield runner
+
+
+@pytest.fixture(autouse=True)
+def descriptors_without_gaps():
+    """Take the numbers that are free below the highest one in use: earlier tests may have left gaps."""
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    filling = [os.open(os.devnull, os.O_RDONLY)]
+    while filling[-1] < highest:
+        filling.append(os.open(os.devnull, os.O_RDONLY))
+    yield
+    for descriptor in filling:
+        os.close(descriptor)
 
 
 async def heard(port):
