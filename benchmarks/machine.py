@@ -28,6 +28,7 @@ def described(folder: Path) -> dict[str, str]:
         "processor": f"{_processor()}, {os.cpu_count()} cores",
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9:.0f} GB",
         "stores on": _file_system(folder),
+        "scheduling": _scheduling(),
         "system": f"{_distribution()}, Linux {platform.release()}",
         "Python": platform.python_version(),
         "packages": ", ".join(f"{name} {_package(name)}" for name in PACKAGES),
@@ -38,6 +39,12 @@ def described(folder: Path) -> dict[str, str]:
 def _processor() -> str:
     found = re.search(r"model name\s*: (.+)", _read("/proc/cpuinfo"))
     return found[1] if found else platform.machine()
+
+
+def _scheduling() -> str:
+    """Tell how the contenders get their processor time; they inherit it."""
+    names = {os.SCHED_OTHER: "as usual", os.SCHED_FIFO: "real time, first in first out", os.SCHED_RR: "real time"}
+    return names.get(os.sched_getscheduler(0), "unusual")
 
 
 def _distribution() -> str:
