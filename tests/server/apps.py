@@ -4,16 +4,14 @@ import asyncio
 
 from miniqueue.server.replies import OK, Reply, start_message
 
-NOBODY = 0
-
 
 class Endpoint:
     """An application whose behaviour is a coroutine function, and which counts who is inside."""
 
     def __init__(self, behave):
         self.behave = behave
-        self.inside = NOBODY
-        self.entered = NOBODY
+        self.inside = 0
+        self.entered = 0
 
     async def __call__(self, scope, receive, send):
         if scope["type"] != "http":
@@ -62,7 +60,7 @@ class Source:
 
     def __init__(self) -> None:
         self.sent_bytes = 0
-        self.inside = NOBODY
+        self.inside = 0
 
     async def __call__(self, scope, receive, send):
         if scope["type"] != "http":

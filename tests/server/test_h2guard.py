@@ -12,33 +12,10 @@ from miniqueue.errors import DisconnectedError
 from miniqueue.server import h2guard, listening
 from miniqueue.server.replies import OK, Reply, start_message
 from tests.fakes import settle_down
+from tests.server.apps import Endpoint, answer_early, never_answer
 from tests.serving import eventually, serving
 
 MEBIBYTE = 1 << 20
-
-
-class Endpoint:
-    """An application whose behaviour is a coroutine function, and which counts who is inside."""
-
-    def __init__(self, behave):
-        self.behave = behave
-        self.inside = 0
-        self.entered = 0
-
-    async def __call__(self, scope, receive, send):
-        if scope["type"] != "http":
-            return
-        self.inside += 1
-        self.entered += 1
-        try:
-            await self.behave(scope, receive, send)
-        finally:
-            self.inside -= 1
-
-
-async def never_answer(scope, receive, send):
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def answer_without_end(scope, receive, send):
@@ -46,10 +23,6 @@ async def answer_without_end(scope, receive, send):
     for _ in range(1000):
         await send({"type": "http.response.body", "body": bytes(16_384), "more_body": True})
     await send({"type": "http.response.body", "body": b""})
-
-
-async def answer_early(scope, receive, send):
-    await OK(scope, receive, send)
 
 
 @pytest.mark.parametrize("behave", [never_answer, answer_without_end])
