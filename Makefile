@@ -1,4 +1,5 @@
-# `make` lists the targets. Everything runs in .venv, which is made when it is missing or pyproject.toml is newer.
+# `make` lists the targets. Everything runs in .venv, which is made when it is missing, or older than pyproject.toml
+# or the lock files. Only what stands there with its hash is installed.
 
 PYTHON ?= python3
 EXTRAS ?= dev,client,granian
@@ -6,6 +7,12 @@ EXTRAS ?= dev,client,granian
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed-$(EXTRAS)
+
+# What is locked: a file for each extra, and one for what builds miniqueue (.ci/lock). The tools for that stay apart.
+COMMA := ,
+BUILD_LOCK := .ci/locks/build.lock
+LOCKS := $(patsubst %,.ci/locks/%.lock,$(subst $(COMMA), ,$(EXTRAS)))
+TOOLS := $(VENV)/tools
 
 # Where a mistake would lose or mix up messages: the pure parts, and what is written to disk.
 COVERED := miniqueue/core/*,miniqueue/wire/*,miniqueue/storage/keys.py,miniqueue/storage/records.py
@@ -15,16 +22,23 @@ COVERED_PERCENT := 95
 MODEL_RUNS := 20000
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test soak lint bench clean
+.PHONY: help install run test soak lint bench lock audit clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ## make .venv with miniqueue and its tools in it (EXTRAS=dev,client,granian,spark for all)
 
-$(INSTALLED): pyproject.toml
+$(INSTALLED): pyproject.toml $(BUILD_LOCK) $(LOCKS)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --editable '.[$(EXTRAS)]'
+	$(BIN)/pip install --quiet --require-hashes --requirement=$(BUILD_LOCK)
+	$(BIN)/pip install --quiet --require-hashes --no-build-isolation $(LOCKS:%=--requirement=%)
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+$(TOOLS)/.installed: .ci/locks/tools.lock
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/pip install --quiet --require-hashes --requirement=$<
 	touch $@
 
 run: install ## start the broker (ARGS='-port 9000 …')
@@ -46,6 +60,12 @@ lint: install ## check style and types
 bench: ## measure it (ARGS='--quick' for two minutes, ARGS='--help' tells what can be chosen)
 	$(MAKE) install EXTRAS=$(EXTRAS),bench
 	$(BIN)/python -m benchmarks $(ARGS)
+
+lock: $(TOOLS)/.installed ## lock what pyproject.toml asks for (ARGS='--upgrade-package h2', ARGS=--upgrade for all)
+	.ci/lock $(TOOLS)/bin/pip-compile $(ARGS)
+
+audit: $(TOOLS)/.installed ## look what is locked up in a database of known weaknesses (ARGS=--ignore-vuln=<id>)
+	$(PYTHON) .ci/audit.py $(TOOLS)/bin/pip-audit .ci/locks/*.lock $(ARGS)
 
 clean: ## remove .venv and everything that was built or cached; keeps data/ and certs/
 	rm -rf $(VENV) build dist miniqueue.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
