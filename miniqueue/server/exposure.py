@@ -5,14 +5,16 @@
     elsewhere                         refused (78), with the flags that help
     elsewhere, -insecure              fine, with a warning at every start
 
-A store whose directory others may enter is worth a warning too.
+The directory of the store likewise:
+
+    others may write to it            refused (78), as they could put another store there; -insecure makes it a warning
+    others may enter it               fine, with a warning
 
 Knows the configuration and no network: a name other than `localhost` may lead anywhere and counts as elsewhere.
 """
 
 import stat
 from ipaddress import ip_address
-from pathlib import Path
 
 from miniqueue.errors import ConfigError
 from miniqueue.server.config import Config
@@ -41,15 +43,25 @@ def check_exposure(config: Config) -> str:
     )
 
 
-def open_to_others(directory: Path) -> str:
-    """Return what the operator is to be warned of if others may enter a directory with messages, or nothing."""
+def check_directory(config: Config) -> str:
+    """Return what the operator is to be warned of if others may enter the directory of the store, or nothing.
+
+    Raises ConfigError when they may also write to it, unless the operator insists.
+    """
     try:
-        mode = directory.stat().st_mode
+        mode = config.db.stat().st_mode
     except OSError:
         return ""  # it is still to be made, for its owner only
-    if not mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if config.storage == "memory" or not mode & (stat.S_IRWXG | stat.S_IRWXO):
         return ""
-    return f"others may enter {escape(str(directory))} (mode {stat.S_IMODE(mode):o}); chmod 700 keeps them out"
+    may_write = mode & (stat.S_IWGRP | stat.S_IWOTH)
+    problem = (
+        f"others may {'write to' if may_write else 'enter'} {escape(str(config.db))} "
+        f"(mode {stat.S_IMODE(mode):o}); chmod 700 keeps them out"
+    )
+    if may_write and not config.insecure:
+        raise ConfigError([f"flag -db: {problem}; -insecure accepts it"])
+    return problem
 
 
 def is_loopback(host: str) -> bool:

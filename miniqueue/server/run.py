@@ -25,7 +25,7 @@ from miniqueue.errors import ConfigError, InternalError, MiniqueueError, StoreFa
 from miniqueue.server import descriptors, logs, runtime
 from miniqueue.server.accepting import AcceptingLoop
 from miniqueue.server.config import Config
-from miniqueue.server.exposure import check_exposure, open_to_others
+from miniqueue.server.exposure import check_directory, check_exposure
 from miniqueue.server.h2guard import HttpLimits
 from miniqueue.server.http import HttpApp
 from miniqueue.server.listening import TLS_HANDSHAKE_SECONDS, ServeHttps, listen, serve_https, serve_plain
@@ -61,7 +61,7 @@ def run(config: Config) -> None:
     runtime.prepare()
     logs.configure(config.level, config.human)
     os.umask(PRIVATE_UMASK)
-    for warning in filter(None, (check_exposure(config), open_to_others(config.db))):
+    for warning in filter(None, (check_exposure(config), check_directory(config))):
         log.warning("insecure", problem=warning)
     sign_in = None if config.users is None else SignIn(read_users(config.users))
     certificates = ensure_certificates(
@@ -149,8 +149,7 @@ class _Listeners:
         loop.granted = self._granted
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
-        if self._sign_in is not None:
-            loop.add_signal_handler(signal.SIGHUP, self._reload, self._sign_in)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)  # also without users: left alone, it ends the process
         self._broker.failed.add_done_callback(lambda _: self._stopping.set())
         listener = await loop.create_server(
             self._resp, sock=resp, ssl=self._resp_tls(), ssl_handshake_timeout=TLS_HANDSHAKE_SECONDS
@@ -185,15 +184,17 @@ class _Listeners:
             self._certificates.cert, self._certificates.key, protocols=(), client_ca=self._config.client_ca
         )
 
-    def _reload(self, sign_in: SignIn) -> None:
+    def _reload(self) -> None:
         """Read the users again, and cut off those who are not what they were; on SIGHUP."""
-        assert self._config.users is not None
+        if self._sign_in is None or self._config.users is None:
+            log.info("there are no users to be read again")
+            return
         try:
             users = read_users(self._config.users)
         except ConfigError as exc:
             log.error("the users stay as they were: their file cannot be used", problems=exc.problems)
             return
-        sign_in.replace(users)
+        self._sign_in.replace(users)
         self._resp.cut_off()
         self._http.cut_off()
         log.info("users read again", users=len(users))

@@ -127,3 +127,12 @@ def test_the_monitoring_port_answers(start_broker):
     with urlopen(f"http://127.0.0.1:{broker.monitor_port}/metrics", timeout=10) as answer:
         assert answer.headers["content-type"].startswith("text/plain")
         assert b'topic="orders"' in answer.read()
+
+
+def test_sighup_does_no_harm_without_users(start_broker):
+    """Left to its default it ends a process, and an operator who reloads all services sends it."""
+    broker = start_broker("data")
+    broker.process.send_signal(signal.SIGHUP)
+    broker.wait_for_event("there are no users to be read again")
+    assert broker.monitor("/readyz")
+    broker.stop()

@@ -38,6 +38,14 @@ def test_to_listen_elsewhere_without_users_is_78_and_touches_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_store_that_others_may_write_to_is_78_and_is_not_touched(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data").chmod(0o777)
+    (line,) = refusal(*FREE_PORTS, cwd=tmp_path, code=78)
+    assert "others may write to data (mode 777)" in line
+    assert [path.name for path in tmp_path.rglob("*")] == ["data"]
+
+
 def test_a_store_in_use_is_73_and_its_owner_goes_on(trust, start_broker, tmp_path):
     owner = start_broker("data")
     (line,) = refusal(*FREE_PORTS, *trust.flags, cwd=tmp_path, code=73)
@@ -48,7 +56,7 @@ def test_a_store_in_use_is_73_and_its_owner_goes_on(trust, start_broker, tmp_pat
 
 
 def test_a_directory_with_something_else_is_65_and_stays_as_it_was(trust, tmp_path):
-    (tmp_path / "data").mkdir()
+    (tmp_path / "data").mkdir(0o700)
     (tmp_path / "data" / "holiday.jpg").write_bytes(b"beach")
     (line,) = refusal(*FREE_PORTS, *trust.flags, cwd=tmp_path, code=65)
     assert "neither empty nor a miniqueue store" in line

@@ -4,7 +4,7 @@ import pytest
 
 from miniqueue.errors import ConfigError
 from miniqueue.server.config import load
-from miniqueue.server.exposure import check_exposure, is_loopback, open_to_others
+from miniqueue.server.exposure import check_directory, check_exposure, is_loopback
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
@@ -37,11 +37,30 @@ def test_who_insists_is_warned():
     assert "everybody who reaches 0.0.0.0" in check_exposure(load(["-host=0.0.0.0", "-insecure"], {}))
 
 
-@pytest.mark.parametrize(("mode", "is_open"), [(0o700, False), (0o750, True), (0o701, True), (0o777, True)])
+@pytest.mark.parametrize(("mode", "is_open"), [(0o700, False), (0o750, True), (0o701, True), (0o2755, True)])
 def test_a_store_that_others_may_enter_is_worth_a_warning(tmp_path, mode, is_open):
     tmp_path.chmod(mode)
-    assert bool(open_to_others(tmp_path)) is is_open
+    assert bool(check_directory(load([f"-db={tmp_path}"], {}))) is is_open
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o702, 0o777, 0o1777, 0o2775])
+def test_a_store_that_others_may_write_to_is_refused(tmp_path, mode):
+    tmp_path.chmod(mode)
+    with pytest.raises(ConfigError) as caught:
+        check_directory(load([f"-db={tmp_path}"], {}))
+    (line,) = caught.value.problems
+    assert line.startswith(f"flag -db: others may write to {tmp_path} (mode {mode:o}); chmod 700")
+
+
+def test_who_insists_may_have_such_a_store_and_is_warned(tmp_path):
+    tmp_path.chmod(0o777)
+    assert "others may write to" in check_directory(load([f"-db={tmp_path}", "-insecure"], {}))
+
+
+def test_a_store_in_memory_is_in_no_directory(tmp_path):
+    tmp_path.chmod(0o777)
+    assert check_directory(load([f"-db={tmp_path}", "-storage=memory"], {})) == ""
 
 
 def test_a_store_that_is_still_to_be_made_is_not(tmp_path):
-    assert open_to_others(tmp_path / "data") == ""
+    assert check_directory(load([f"-db={tmp_path}/data"], {})) == ""
