@@ -33,6 +33,8 @@ _PLACES = {state: place for place, state in _STATES.items()}
 _HIGH = {Range.DELAYED: "due_at", Range.BACK: "behind"}
 _ID = re.compile(r"0-(0|[1-9][0-9]{0,18})")
 _MAX_64, _MAX_32 = (1 << 63) - 1, (1 << 32) - 1
+#: The number of the last id that a line can have.
+MAX_SEQ = _MAX_64
 _MEMBERS = {"topic", "id", "state", "published_at", "returns", "serial", "behind", "due_at", "text", "msg"}
 
 

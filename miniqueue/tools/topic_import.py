@@ -13,7 +13,7 @@ from miniqueue.core.message import Chunk, Record
 from miniqueue.core.partition import DEFAULT_GROUP, MAX_CHUNK_BYTES, MAX_CHUNK_MESSAGES
 from miniqueue.errors import InvalidLineError
 from miniqueue.storage import keys, records
-from miniqueue.tools.message_lines import StoredMessage
+from miniqueue.tools.message_lines import MAX_SEQ, StoredMessage
 from miniqueue.tools.seen import Seen
 
 Batch = dict[bytes, bytes | None]
@@ -50,6 +50,8 @@ class TopicImport:
     def take(self, message: StoredMessage, batch: Batch) -> None:
         """Add a message; what is complete goes into `batch`. Raises InvalidLineError when it cannot be."""
         seq = self._next_seq if message.seq is None else message.seq
+        if seq > MAX_SEQ:
+            raise InvalidLineError(f"no id is left for it: 0-{MAX_SEQ} is the last")
         if not self._seqs.add(seq):
             raise InvalidLineError(f"message 0-{seq} came before")
         if message.place is Range.LOG:

@@ -270,6 +270,16 @@ def test_a_message_that_came_back_has_a_serial_of_its_own(tmp_path, capfdbinary)
     assert b"line 2: another message has the serial 1" in capfdbinary.readouterr().err
 
 
+def test_no_message_is_given_an_id_that_no_line_may_have(tmp_path, capfdbinary):
+    last = waiting((1 << 63) - 1)
+    lines = lines_file(tmp_path / "lines", last, {"topic": "t", "text": "behind it"})
+    assert run("import", "-db", tmp_path / "new", lines) == 65
+    assert b"line 2: no id is left for it: 0-9223372036854775807 is the last" in capfdbinary.readouterr().err
+    assert run("import", "-db", tmp_path / "new", lines_file(tmp_path / "lines", last)) == 0
+    capfdbinary.readouterr()
+    assert [line["id"] for line in exported(capfdbinary, "-db", tmp_path / "new")] == [last["id"]]
+
+
 def test_words_and_files_that_are_wrong(tmp_path, capfdbinary):
     assert run("import", "a", "b") == 78
     assert run("import", "-db", tmp_path / "new", tmp_path / "missing") == 78
