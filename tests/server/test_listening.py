@@ -4,7 +4,7 @@ import socket
 import pytest
 
 from miniqueue.errors import CertificateError, ListenError
-from miniqueue.server.listening import KEEPALIVE_OPTIONS, listen, serve_https
+from miniqueue.server.listening import CONNECTION_OPTIONS, listen, serve_https
 from miniqueue.server.replies import OK
 
 
@@ -41,13 +41,13 @@ def test_port_can_be_taken_again_at_once():
     listen("127.0.0.1", port).close()
 
 
-def test_connections_notice_when_the_peer_is_gone_without_a_word():
+def test_connections_write_at_once_and_notice_when_the_peer_is_gone_without_a_word():
     with (
         listen("127.0.0.1", 0) as listener,
         socket.create_connection(listener.getsockname()),
         listener.accept()[0] as accepted,
     ):
-        assert [accepted.getsockopt(level, name) for level, name, _ in KEEPALIVE_OPTIONS] == [1, 60, 15, 4]
+        assert [accepted.getsockopt(level, name) for level, name, _ in CONNECTION_OPTIONS] == [1, 1, 60, 15, 4]
 
 
 def test_certificate_that_cannot_be_used_is_reported(tmp_path):
