@@ -18,8 +18,9 @@ TOOLS := $(VENV)/tools
 COVERED := miniqueue/core/*,miniqueue/wire/*,miniqueue/storage/keys.py,miniqueue/storage/records.py
 COVERED_PERCENT := 95
 
-# How often `make soak` runs the broker beside the model of it.
+# How often `make soak` runs the broker beside the model of it, and for how long it fuzzes each parser.
 MODEL_RUNS := 20000
+FUZZ_SECONDS := 600
 
 .DEFAULT_GOAL := help
 .PHONY: help install run test soak lint bench lock audit clean
@@ -50,6 +51,7 @@ test: install ## run all tests and check the coverage of core, wire and encoding
 
 soak: install ## crash it for hours, and count what is lost (ARGS='kill --count 50', ARGS='--help' tells more)
 	$(if $(ARGS),,$(BIN)/python -m tests.model.soak --runs $(MODEL_RUNS))
+	$(if $(ARGS),,$(BIN)/python -m tests.fuzz.soak --seconds $(FUZZ_SECONDS))
 	$(BIN)/python -m tests.durability.soak $(ARGS)
 
 lint: install ## check style and types

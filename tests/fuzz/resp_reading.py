@@ -1,0 +1,81 @@
+"""Bytes on the RESP port: commands are the same however they are cut, by both parsers; replies can be read.
+
+Documented: nothing is raised; what makes no sense is in `error`, a ProtocolError.
+"""
+
+from random import Random
+
+import hiredis
+
+from miniqueue.errors import ProtocolError
+from miniqueue.wire import resp_replies
+from miniqueue.wire.resp_parser import Oversized, StrictParser
+from miniqueue.wire.resp_reader import CommandReader
+from tests.fuzz.engine import Target, chance_of
+from tests.fuzz.pieces import cut, payload, some
+from tests.wire.test_resp_commands import LIMITS, bulks, reader_of_runs, run
+from tests.wire.test_resp_fuzz import HOSTILE, sizes
+
+_WORDS = (b"PUBLISH", b"publish", b"P", b"a", b"ACK", b"PING", b"orders", b"t", b"", b"\r\n", b"12")
+_LINES = (b"PING\r\n", b"PUBLISH t x\n", b'PUBLISH t "a b"\r\n', b"PUBLISH t 'it\\'s'\r\n", b'P "\\x41\\n"\n', b"\r\n")
+_LIMITS = ({}, LIMITS, LIMITS | {"max_arguments": 3}, {"max_arguments": 2})
+
+
+def _make(chance: Random) -> bytes:
+    match chance.randrange(5):
+        case 0:
+            return b"".join(bulks(b"PUBLISH", b"t", payload(chance)) for _ in range(chance.randint(1, 6)))
+        case 1:
+            start = chance.randint(0, 1010)
+            return bulks(b"ACK", *(b"%d" % receipt for receipt in range(start, start + 20)))
+        case 2:
+            return b"".join(some(chance, _LINES, 5))
+        case 3:
+            return b"".join(some(chance, HOSTILE, 8))
+        case _:
+            commands = [[*some(chance, _WORDS, 4), payload(chance)] for _ in range(chance.randint(1, 6))]
+            return b"".join(bulks(*command) for command in commands)
+
+
+def _check(stream: bytes) -> None:
+    chance = chance_of(stream)
+    limits = chance.choice(_LIMITS)
+    strict = StrictParser(**limits)
+    expected = run(strict, [stream])
+    assert strict.error is None or type(strict.error) is ProtocolError
+    pieces = cut(chance, stream)
+    _check_same(expected, run(StrictParser(**limits), pieces))
+    for new_reader in (CommandReader, reader_of_runs):
+        _check_same(expected, run(new_reader(**limits), [stream]))
+        _check_same(expected, run(new_reader(**limits), pieces))
+    _check_round_trip(expected[0])
+    _check_replies(chance, stream)
+
+
+def _check_same(expected, found) -> None:
+    assert found == expected
+    assert sizes(found[0]) == sizes(expected[0])
+
+
+def _check_round_trip(commands: list[list[bytes]]) -> None:
+    """What was read, encoded, is read again."""
+    whole = [command for command in commands if Oversized not in map(type, command)]
+    assert run(CommandReader(), [b"".join(bulks(*command) for command in whole)]) == (whole, None)
+
+
+def _check_replies(chance: Random, content: bytes) -> None:
+    """A client reads what was encoded; errors and statuses of any text stay one line."""
+    protocol = chance.choice((resp_replies.RESP2, resp_replies.RESP3))
+    reader = hiredis.Reader()
+    value = [content, [len(content), -1], None, [content[:3]]]
+    reader.feed(resp_replies.encode(value, protocol))
+    assert reader.gets() == value
+    text = content.decode("utf-8", "surrogateescape")
+    for line in (resp_replies.simple(text), resp_replies.error("ERR", text)):
+        assert line.count(b"\n") == line.count(b"\r") == 1
+        reader.feed(line)
+        assert reader.gets() is not False
+    assert reader.gets() is False
+
+
+TARGET = Target("resp_reading", _make, _check, tokens=(*HOSTILE, *_WORDS), quick_inputs=1500)
