@@ -193,7 +193,7 @@ class _Walk:
         return _FULL <= kind <= _LAST and left_bytes < size_bytes <= _room_in_block(self.offset)
 
     def _skip_trailer(self) -> bool:
-        self.offset += _room_in_block(self.offset)
+        self.offset = min(self.offset + _room_in_block(self.offset), len(self.log))
         self.record_offset = self.offset
         if not self.is_inside_batch:
             self.batch_offset = self.offset

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from miniqueue.storage.crc32c import crc32c, crc32c_of_each
-from miniqueue.storage.log_tail import BLOCK_BYTES, Damage, find_damage
+from miniqueue.storage.log_tail import BLOCK_BYTES, HEADER, Damage, find_damage, survey
 from tests.storage.leveldb_log import batch, log_of, record
 
 SMALL = [batch(n, 200) for n in range(1, 6)]
@@ -48,6 +48,14 @@ def test_logs_of_leveldb_are_understood(tmp_path, batches):
     assert find_damage(log, verify_checksums=True) is None
     length = int.from_bytes(log[4:6], "little")
     assert log.startswith(record(log[6], log[7 : 7 + length]))
+
+
+@pytest.mark.parametrize("verify_checksums", [False, True])
+@pytest.mark.parametrize("zero_count", range(7))
+def test_a_log_may_end_where_no_record_fits_in_its_block_any_more(zero_count, verify_checksums):
+    log, offsets = log_of(batch(1, BLOCK_BYTES - HEADER.size - 6))
+    found = survey(log + bytes(zero_count), verify_checksums=verify_checksums)
+    assert (list(found.batch_offsets), found.end_offset, found.damage) == (offsets, len(log) + zero_count, None)
 
 
 @pytest.mark.parametrize("verify_checksums", [False, True])
