@@ -4,21 +4,20 @@
 
 Commits go on meanwhile. When a page cannot be read the stream stops without its end, which the client notices.
 
-A web page can make a browser on this machine ask for things under the page's own name, once that name leads here. So
-only requests under a name of this machine are answered.
+Only requests under a name of this machine are answered: see `web_pages`.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
-from urllib.parse import urlsplit
 
 import structlog
 from starlette.types import Receive, Scope, Send
 
 from miniqueue.broker import Broker
 from miniqueue.errors import MiniqueueError
-from miniqueue.server.replies import error_reply, json_reply, start_message
+from miniqueue.server.replies import error_reply, start_message
+from miniqueue.server.web_pages import NOT_FROM_ELSEWHERE, is_for_loopback
 from miniqueue.wire.pair_stream import MAGIC, Pair, encode_end, encode_pairs
 
 log = structlog.get_logger()
@@ -28,8 +27,6 @@ PAGE_BYTES = 1 << 20
 #: Reads a page of a snapshot.
 Scan: TypeAlias = Callable[..., Awaitable[list[Pair]]]
 
-_LOOPBACK_NAMES = {"127.0.0.1", "::1", "localhost"}
-_FORBIDDEN = json_reply(403, {"error": "only for requests to 127.0.0.1 or localhost"})
 _AFTER_ALL_KEYS = b"\xff" * 1024
 
 
@@ -41,8 +38,8 @@ class BackupReply:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if not _is_for_loopback(scope):
-            await _FORBIDDEN(scope, receive, send)
+        if not is_for_loopback(scope["headers"]):
+            await NOT_FROM_ELSEWHERE(scope, receive, send)
             return
         try:
             snapshot = await self._broker.snapshot()
@@ -58,14 +55,6 @@ class BackupReply:
         finally:
             listening.cancel()
             await snapshot.close()
-
-
-def _is_for_loopback(scope: Scope) -> bool:
-    hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
-    try:
-        return [urlsplit(f"//{host}").hostname in _LOOPBACK_NAMES for host in hosts] == [True]
-    except ValueError:
-        return False
 
 
 async def _listen(receive: Receive) -> None:

@@ -23,6 +23,7 @@ from miniqueue.server.http_subscribe import SubscribeEndpoint
 from miniqueue.server.paths import topic_of
 from miniqueue.server.replies import NOT_FOUND, OK, error_reply
 from miniqueue.server.sign_in import SignIn
+from miniqueue.server.web_pages import NOT_FOR_PAGES, is_from_another_site
 
 
 class HttpApp:
@@ -46,7 +47,9 @@ class HttpApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] == "http":
-            await self._endpoint(scope["path"])(scope, receive, send)
+            is_foreign = is_from_another_site(scope["headers"])
+            endpoint = NOT_FOR_PAGES if is_foreign else self._endpoint(scope["path"])
+            await endpoint(scope, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close"})
 

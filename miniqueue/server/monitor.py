@@ -27,6 +27,10 @@ from miniqueue.server.refusal_metrics import RefusalCollector
 from miniqueue.server.refusals import Refusals
 from miniqueue.server.replies import NOT_FOUND, Reply, json_reply
 from miniqueue.server.sign_in import SignIn
+from miniqueue.server.web_pages import ForLoopback
+
+#: Pages that tell the names of topics.
+_WITH_NAMES = ("/metrics", "/stats")
 
 
 class MonitorApp:
@@ -49,6 +53,8 @@ class MonitorApp:
         ProcessCollector(registry=self._registry)
         pages = {"/healthz": self.health, "/readyz": self.readiness, "/metrics": self.metrics, "/stats": self.stats}
         endpoints: dict[tuple[str, str], ASGIApp] = {("GET", path): Page(page) for path, page in pages.items()}
+        if sign_in is None:  # nobody has to sign in, so that a page could read what is not for everybody
+            endpoints |= {route: ForLoopback(page) for route, page in endpoints.items() if route[1] in _WITH_NAMES}
         endpoints["GET", "/backup"] = BackupReply(broker)
         self._router = Router(
             [Route(path, endpoint) for path, endpoint in routes(endpoints, sign_in).items()],

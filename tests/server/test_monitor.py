@@ -9,6 +9,8 @@ from miniqueue.server.listening import listen, serve_plain
 from miniqueue.server.monitor import MonitorApp
 from tests.fakes import FakeConsumer, FaultyStore, ManualClock, broker_on
 
+HOST = [(b"host", b"localhost:8081")]
+
 
 async def ask(app, path, method="GET"):
     """Return (status, headers, body) as an ASGI server sees them."""
@@ -17,7 +19,7 @@ async def ask(app, path, method="GET"):
     async def send(message):
         sent.append(message)
 
-    await app({"type": "http", "method": method, "path": path, "headers": []}, None, send)
+    await app({"type": "http", "method": method, "path": path, "headers": HOST}, None, send)
     start, body = sent
     return start["status"], dict(start["headers"]), body["body"]
 
