@@ -37,7 +37,7 @@ class Consumer(asyncio.Protocol):
                 self._done.set_exception(reply)
                 return
             if self._is_message_next:
-                self._transport.write(b"ACK\r\n")
+                self._transport.write(b"*1\r\n$3\r\nACK\r\n")
             else:
                 self._count()
             self._is_message_next = not self._is_message_next

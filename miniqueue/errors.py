@@ -23,6 +23,10 @@ class ProtocolError(MiniqueueError):
     """Protocol error."""
 
 
+class ForeignProtocolError(ProtocolError):
+    """Another protocol than that of this port."""
+
+
 # --- the caller's fault: this request fails, connection and lease live on ------------------------------------
 
 

@@ -172,6 +172,12 @@ class FakeTransport:
         if self.high_water_bytes is not None and len(self.written) > self.high_water_bytes:
             self.protocol.pause_writing()
 
+    def get_write_buffer_size(self) -> int:
+        return len(self.written)
+
+    def abort(self) -> None:
+        self.close()
+
     def take(self) -> bytes:
         """Return what was written since the last call."""
         written, self.written = self.written, b""

@@ -10,10 +10,11 @@ Knows the broker's counts; knows neither the messages nor the queue's own protoc
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.registry import Collector
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -40,9 +41,16 @@ class MonitorApp:
       broker: of which it tells.
       sign_in: knows the users; None where everybody may see everything.
       refusals: what HTTP clients were refused; None where nobody counts.
+      collectors: of other metrics.
     """
 
-    def __init__(self, broker: Broker, sign_in: SignIn | None = None, refusals: Refusals | None = None) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        sign_in: SignIn | None = None,
+        refusals: Refusals | None = None,
+        collectors: Iterable[Collector] = (),
+    ) -> None:
         self._broker = broker
         self._started_at_seconds = time.monotonic()
         self._registry = CollectorRegistry()
@@ -50,6 +58,8 @@ class MonitorApp:
         self._registry.register(LoopCollector())
         if refusals is not None:
             self._registry.register(RefusalCollector(refusals))
+        for collector in collectors:
+            self._registry.register(collector)
         ProcessCollector(registry=self._registry)
         pages = {"/healthz": self.health, "/readyz": self.readiness, "/metrics": self.metrics, "/stats": self.stats}
         endpoints: dict[tuple[str, str], ASGIApp] = {("GET", path): Page(page) for path, page in pages.items()}

@@ -1,7 +1,7 @@
 """What is wrong with a RESP command, in words of its own."""
 
-from miniqueue.errors import PayloadTooLargeError, RequestError, UnknownCommandError
-from miniqueue.wire.resp_parser import Command, Oversized
+from miniqueue.errors import RequestError, UnknownCommandError
+from miniqueue.wire.resp_parser import Command
 
 
 class ArityError(RequestError):
@@ -26,10 +26,3 @@ def unknown_subcommand(command: Command) -> UnknownCommandError:
     """Return the error for a second word that the command does not know."""
     name = command[0].upper().decode("utf-8", "replace")
     return UnknownCommandError(f"unknown subcommand or wrong number of arguments for {name} '{shown(command[1])}'")
-
-
-def refuse_oversized(arguments: list[bytes], max_bytes: int) -> None:
-    """Raise PayloadTooLargeError if the bytes of an argument were skipped because there were too many."""
-    if Oversized in map(type, arguments):  # in C: there may be thousands of receipts
-        first = next(argument for argument in arguments if isinstance(argument, Oversized))
-        raise PayloadTooLargeError(first.size_bytes, max_bytes)

@@ -12,21 +12,18 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import structlog
-
 from miniqueue.access.rights import Right, command_needs
 from miniqueue.access.users import User
 from miniqueue.errors import MiniqueueError, NotAuthenticatedError, NotPermittedError
 from miniqueue.server.client_certificates import subject_of
 from miniqueue.server.resp_errors import shown
+from miniqueue.server.resp_refusals import Reason
 from miniqueue.server.sign_in import SignIn
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
 
 if TYPE_CHECKING:
     from miniqueue.server.resp import RespConnection
-
-log = structlog.get_logger()
 
 SIGN_IN_SECONDS = 10.0
 #: With one read more, as much memory as somebody unknown gets.
@@ -78,7 +75,7 @@ class Guard:
         if self.user is None and self._task is None:
             self._unknown_bytes += size_bytes
             if self._unknown_bytes > MAX_UNKNOWN_BYTES:
-                self._send_away("it sent too much before it signed in")
+                self._send_away(Reason.LONG_SIGN_IN, "it sent too much before it signed in")
 
     def check(self, command: Command) -> None:
         """Raise NotAuthenticatedError or NotPermittedError unless the user may do this.
@@ -123,6 +120,8 @@ class Guard:
             self._failures += 1
             self._connection.release(replies.error(exc.code, str(exc)))
             if self._failures >= MAX_FAILURES or self._is_late:
+                refusals = self._connection.server.refusals
+                refusals.count(Reason.WRONG_SECRETS, self._connection.session, "its secrets are wrong")
                 self._connection.close_when_sent()
             return
         self._task = None
@@ -135,13 +134,14 @@ class Guard:
         self._connection.session.user = user.name.encode() if user else b""
         if user is not None:
             self.stop()
+            self._connection.trust()
 
     def _too_late(self) -> None:
         self._is_late = True
         if self._task is None:  # else many are waiting for their turn, and this one may be right
-            self._send_away("it did not sign in")
+            self._send_away(Reason.LATE_SIGN_IN, "it did not sign in")
 
-    def _send_away(self, reason: str) -> None:
-        log.info("connection closed", peer=self._connection.session.address, reason=reason)
-        self._connection.reply(replies.error("NOAUTH", reason))
+    def _send_away(self, reason: Reason, text: str) -> None:
+        self._connection.server.refusals.count(reason, self._connection.session, text)
+        self._connection.reply(replies.error("NOAUTH", text))
         self._connection.close_when_sent()

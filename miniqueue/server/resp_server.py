@@ -1,9 +1,12 @@
 """All RESP connections of a broker: where they begin, and how they end together."""
 
+import time
 from itertools import count
 
 from miniqueue.broker import Broker
 from miniqueue.server.resp import RespConnection
+from miniqueue.server.resp_refusals import RespRefusals
+from miniqueue.server.resp_turns import Turns
 from miniqueue.server.sign_in import SignIn
 
 
@@ -25,6 +28,8 @@ class RespServer:
         self.sign_in = sign_in
         self.connections: dict[int, RespConnection] = {}
         self.next_id = count(1)
+        self.turns = Turns()
+        self.refusals = RespRefusals(time.monotonic)
 
     def __call__(self) -> RespConnection:
         """Make the protocol object of a new connection."""

@@ -31,6 +31,7 @@ from miniqueue.server.http import HttpApp
 from miniqueue.server.listening import TLS_HANDSHAKE_SECONDS, ServeHttps, listen, serve_https, serve_plain
 from miniqueue.server.monitor import MonitorApp
 from miniqueue.server.refusals import Refusals
+from miniqueue.server.resp_metrics import RespRefusalCollector
 from miniqueue.server.resp_server import RespServer
 from miniqueue.server.security import Certificates, ensure_certificates, server_tls_context
 from miniqueue.server.sign_in import SignIn
@@ -154,7 +155,9 @@ class _Listeners:
         listener = await loop.create_server(
             self._resp, sock=resp, ssl=self._resp_tls(), ssl_handshake_timeout=TLS_HANDSHAKE_SECONDS
         )
-        monitor = MonitorApp(self._broker, self._sign_in, self._limits.refusals)
+        monitor = MonitorApp(
+            self._broker, self._sign_in, self._limits.refusals, [RespRefusalCollector(self._resp.refusals)]
+        )
         serving = [
             asyncio.create_task(
                 self._serve_https(

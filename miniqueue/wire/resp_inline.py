@@ -1,4 +1,4 @@
-r"""Inline commands: the lines that people type, `PUBLISH topic "two words"`.
+r"""Inline commands: the lines that people type, `PING "are you there"`.
 
 Knows how one line becomes words. Does not know where a line ends in a stream (`resp_parser` does) nor what
 the words mean.
@@ -7,8 +7,9 @@ the words mean.
     word   = [ plain ] [ '"' *( char / escape ) '"' / "'" *( char / "\'" ) "'" ]   a closing quote ends it
     escape = "\x" HEX HEX / "\n" / "\r" / "\t" / "\b" / "\a" / "\" any
 
-A web page can make a browser send HTTP to a port on the reader's own machine, and every line of that request
-that reads like a command would be run. So a line that looks like HTTP is an error that ends the connection.
+A web page can make a browser send HTTP to a port on the reader's own machine, and other programs can be made to send
+lines; each that reads like a command would be run. So a line that looks like HTTP ends the connection at its first
+bytes, and the commands that can be inline are those that change nothing.
 
 Sources: `sdssplitargs` in Redis's sds.c; CVE-2016-10517 for the cross-protocol request.
 """
@@ -27,24 +28,30 @@ _WORD: Final = re.compile(
 _ESCAPE: Final = re.compile(rb"\\(?:x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 _ESCAPED: Final = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
 
-# `GET topic` and `TRACE topic id` stay possible as commands: the target or the version tells HTTP apart.
-_HTTP: Final = re.compile(
-    rb"(?:POST|PUT|DELETE|HEAD|OPTIONS)\s|GET\s+/|Host:|PRI \* HTTP|[A-Z]+ (?:\*|/\S*|https?://\S*) HTTP/\d",
-    re.IGNORECASE,
-)
+_FOREIGN: Final = re.compile(rb"(?:GET|POST|PUT|PRI|DELETE|HEAD|OPTIONS|PATCH|CONNECT|TRACE) |Host:", re.IGNORECASE)
 
 
-def split_line(line: bytes) -> list[bytes]:
+def is_foreign(data: bytes, position: int) -> bool:
+    """Tell whether the line that begins at `position` is one of HTTP, by its first bytes."""
+    return _FOREIGN.match(data, position) is not None
+
+
+def split_line(line: bytes, allowed: frozenset[bytes]) -> list[bytes]:
     """Split one line, without its end, into words.
+
+    Args:
+      line: what was typed.
+      allowed: the first words, in capitals, that a line may have.
 
     Returns:
       The words, unquoted; an empty list when there is none.
 
     Raises:
-      ProtocolError: a quote is not closed or is followed by text, or the line is HTTP.
+      ProtocolError: the first word is another, or a quote is not closed or is followed by text.
     """
-    if _HTTP.match(line):
-        raise ProtocolError("Protocol error: HTTP request on the RESP port")
+    first = line.split(None, 1)[:1]
+    if first and first[0].upper() not in allowed:
+        raise ProtocolError("Protocol error: only PING and QUIT can be sent inline, other commands as arrays")
     words: list[bytes] = []
     position = _end_of_blanks(line, 0)
     while position < len(line):

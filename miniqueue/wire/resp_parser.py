@@ -3,32 +3,27 @@ r"""The strict RESP command parser: the definition of what a client's bytes mean
 Knows the framing of commands and its limits. Does not know any command, any socket, or hiredis:
 `resp_reader` is the fast way to the same result.
 
-    command = "*" count CRLF count*( "$" size CRLF size*OCTET 2*OCTET )      array of bulk strings
+    command = "*" count CRLF count*( "$" size CRLF size*OCTET CRLF )         array of bulk strings
             / LETTER *OCTET [ CR ] LF                                        inline: see `resp_inline`
             / "*0" CRLF / "*-1" CRLF / [ CR ] LF                             nothing, ignored
     count, size = decimal digits without a sign or leading zeros
 
-    between commands --"*" count--> in a command --"$" size--> in a bulk --its bytes--> in a command
-                     --a line----------------------------------(after the last one)---> between commands
+    between commands --"*" count--> in a command --"$" size--> in a bulk --its bytes, CRLF--> in a command
+                     --a line----------------------------------(after the last one)---------> between commands
 
-Every limit is checked on the line that announces the size, before anything is kept. The two bytes after a
-bulk are skipped without a look at them, exactly as Redis and hiredis do.
+Every limit is checked on the line that announces the size, before anything is kept. Redis and hiredis skip the
+two bytes after a bulk without a look at them; here a size that was miscounted is told from the next command.
 
 Sources: https://redis.io/docs/latest/develop/reference/protocol-spec/, networking.c of Redis 7 (error texts).
 """
 
 from typing import Final, TypeAlias
 
-from miniqueue.errors import ProtocolError
-from miniqueue.wire.resp_inline import split_line
+from miniqueue.errors import ForeignProtocolError, ProtocolError
+from miniqueue.wire.resp_inline import is_foreign, split_line
+from miniqueue.wire.resp_limits import USUAL, Limits
 
 Command: TypeAlias = list[bytes]
-
-MAX_ARGUMENTS: Final = 1_048_576  # Redis's own limit for an array from an authenticated client
-MAX_PAYLOAD_BYTES: Final = 1 << 20
-MAX_BULK_BYTES: Final = 512 << 20  # Redis: proto-max-bulk-len
-MAX_COMMAND_BYTES: Final = 64 << 20
-MAX_INLINE_BYTES: Final = 64 << 10  # Redis: PROTO_INLINE_MAX_SIZE
 
 # No valid length line is longer ("$", at most 19 digits, CRLF), so a longer one need not be waited for.
 _MAX_LENGTH_LINE_BYTES: Final = 32
@@ -37,61 +32,28 @@ _BAD_COUNT: Final = "Protocol error: invalid multibulk length"
 _BAD_SIZE: Final = "Protocol error: invalid bulk length"
 
 
-class Oversized(bytes):
-    """Stands, empty, for an argument that was over the payload limit and was skipped.
-
-    Attributes:
-      size_bytes: how long the argument was.
-    """
-
-    size_bytes: int
-
-    def __new__(cls, size_bytes: int) -> "Oversized":
-        """Make the stand-in for an argument of `size_bytes`."""
-        argument = super().__new__(cls)
-        argument.size_bytes = size_bytes
-        return argument
-
-
 class StrictParser:
     """Turns bytes, however split, into commands; keeps no more than the limits allow.
 
     Args:
-      max_arguments: words of one command; more is a protocol error.
-      max_payload_bytes: a longer argument is skipped, and an `Oversized` stands in its place.
-      max_bulk_bytes: an argument announced as longer than this is a protocol error.
-      max_command_bytes: what the kept arguments of one command may add up to; more is a protocol error.
-      max_inline_bytes: length of an inline command without its LF; more is a protocol error.
+      limits: what a command may be; more is a protocol error.
 
     Attributes:
       error: set once, when the bytes make no sense; nothing after them is read.
     """
 
-    def __init__(
-        self,
-        *,
-        max_arguments: int = MAX_ARGUMENTS,
-        max_payload_bytes: int = MAX_PAYLOAD_BYTES,
-        max_bulk_bytes: int = MAX_BULK_BYTES,
-        max_command_bytes: int = MAX_COMMAND_BYTES,
-        max_inline_bytes: int = MAX_INLINE_BYTES,
-    ) -> None:
+    def __init__(self, limits: Limits = USUAL) -> None:
         self.error: ProtocolError | None = None
-        self._max_arguments = max_arguments
-        self._max_payload_bytes = max_payload_bytes
-        self._max_bulk_bytes = max_bulk_bytes
-        self._max_command_bytes = max_command_bytes
-        self._max_inline_bytes = max_inline_bytes
-        # What has been fed and not yet read. Between two feeds it holds part of a line at most, because the
-        # bytes of a bulk move to `_bulk`; so joining it with the next feed costs little.
+        self._limits = limits
+        # What has been fed and not yet read. Between two feeds it holds part of a line at most, unless reading
+        # stopped before its end; the bytes of a bulk move to `_bulk`. So joining it with the next feed costs little.
         self._buffer = b""
         self._position = 0
         self._arguments: Command | None = None  # the command under way
         self._arguments_missing = 0
         self._command_bytes = 0
         self._bulk = bytearray()  # the argument under way, as far as earlier feeds brought it
-        self._bulk_bytes = 0  # its whole size
-        self._bulk_bytes_missing = 0  # with the two bytes after it; 0: no argument is under way
+        self._bulk_bytes_missing = 0  # with the CRLF after it; 0: no argument is under way
 
     @property
     def is_idle(self) -> bool:
@@ -111,30 +73,35 @@ class StrictParser:
 
     def next_command(self) -> Command | None:
         """Return the next complete command (one word or more), or None: feed more, unless `error` is set."""
+        while (command := self.step()) is not None:
+            if command:
+                return command
+        return None
+
+    def all_commands(self) -> list[Command]:
+        """Return all complete commands; those in front of an error are among them."""
+        return list(iter(self.next_command, None))
+
+    def step(self) -> Command | None:
+        """Return what comes next, an empty list for what asks for nothing, such as an empty line; else None."""
         if self.error is not None:
             return None
         try:
-            return self._next_command()
+            return self._step()
         except ProtocolError as error:
             self.error = error
             self._bulk.clear()
             self._buffer, self._position = b"", 0
             return None
 
-    def all_commands(self) -> list[Command]:
-        """Return all complete commands; those in front of an error are among them."""
-        return list(iter(self.next_command, None))
-
-    def _next_command(self) -> Command | None:
-        while True:
-            if self._arguments is None and not self._read_start():
+    def _step(self) -> Command | None:
+        if self._arguments is None and not self._read_start():
+            return None
+        while self._arguments_missing:
+            if not self._read_argument():
                 return None
-            while self._arguments_missing:
-                if not self._read_argument():
-                    return None
-            command, self._arguments = self._arguments, None
-            if command:
-                return command
+        command, self._arguments = self._arguments, None
+        return command
 
     # Each _read method moves on and returns True, or returns False when it needs more bytes.
 
@@ -146,29 +113,34 @@ class StrictParser:
             return self._read_count()
         if first in _LETTERS or first in b"\r\n":
             return self._read_inline()
+        if first == 0x16:  # a TLS record of a handshake
+            raise ForeignProtocolError
         raise _unexpected("*", first)
 
     def _read_count(self) -> bool:
         count = self._read_number(_BAD_COUNT, may_be_null=True)
         if count is None:
             return False
-        if count > self._max_arguments:
-            raise ProtocolError(_BAD_COUNT)
+        if count > self._limits.max_words_of_many:
+            raise self._bad_count()
         self._arguments, self._arguments_missing, self._command_bytes = [], count, 0
         return True
 
     def _read_inline(self) -> bool:
-        end = self._buffer.find(b"\n", self._position, self._position + self._max_inline_bytes + 1)
+        if is_foreign(self._buffer, self._position):
+            raise ForeignProtocolError
+        max_bytes = self._limits.max_inline_bytes
+        end = self._buffer.find(b"\n", self._position, self._position + max_bytes + 1)
         if end < 0:
-            if len(self._buffer) - self._position > self._max_inline_bytes:
+            if len(self._buffer) - self._position > max_bytes:
                 raise ProtocolError("Protocol error: too big inline request")
             return False
         line = self._buffer[self._position : end].removesuffix(b"\r")
         if line.startswith(b"\r"):
             raise _unexpected("*", line[0])
-        self._arguments = split_line(line)
-        if len(self._arguments) > self._max_arguments:
-            raise ProtocolError(_BAD_COUNT)
+        self._arguments = split_line(line, self._limits.inline_words)
+        if len(self._arguments) > self._limits.max_words:
+            raise self._bad_count()
         self._position = end + 1
         return True
 
@@ -178,24 +150,34 @@ class StrictParser:
         start = self._position
         self._position = min(start + self._bulk_bytes_missing, len(self._buffer))
         self._bulk_bytes_missing -= self._position - start
-        if self._bulk_bytes > self._max_payload_bytes:
-            return not self._bulk_bytes_missing and self._end_argument(Oversized(self._bulk_bytes))
         if not self._bulk_bytes_missing and not self._bulk:  # all of it came in one piece, the usual case
-            return self._end_argument(self._buffer[start : self._position - 2])
+            end = self._position - 2
+            self._end_argument(self._buffer[start:end], self._buffer[end : end + 2])
+            return True
         self._bulk += self._buffer[start : self._position]
-        return not self._bulk_bytes_missing and self._end_argument(self._take_bulk())
-
-    def _take_bulk(self) -> bytes:
+        if self._bulk_bytes_missing:
+            return False
         with memoryview(self._bulk) as view:
-            argument = bytes(view[: self._bulk_bytes])
+            self._end_argument(bytes(view[:-2]), bytes(view[-2:]))
         self._bulk.clear()
-        return argument
+        return True
 
-    def _end_argument(self, argument: bytes) -> bool:
+    def _end_argument(self, argument: bytes, terminator: bytes) -> None:
         assert self._arguments is not None  # an argument is read only inside a command
+        if terminator != b"\r\n":
+            raise ProtocolError("Protocol error: expected CRLF after a bulk string")
         self._arguments.append(argument)
         self._arguments_missing -= 1
-        return True
+        if self._arguments_missing >= self._limits.max_words and len(self._arguments) == 1:
+            self._check_name(argument)
+
+    def _check_name(self, name: bytes) -> None:
+        """Refuse so many words to a command that is not made for them, as soon as it is known."""
+        if name.upper() not in self._limits.many_words:
+            raise self._bad_count()
+
+    def _bad_count(self) -> ProtocolError:
+        return ProtocolError(f"Protocol error: {self._limits.bad_count}")
 
     def _read_size(self) -> bool:
         if self._position == len(self._buffer):
@@ -206,17 +188,11 @@ class StrictParser:
         size = self._read_number(_BAD_SIZE)
         if size is None:
             return False
-        self._check_size(size)
-        self._bulk_bytes, self._bulk_bytes_missing = size, size + 2
-        return True
-
-    def _check_size(self, size: int) -> None:
-        if size > self._max_bulk_bytes:
+        self._command_bytes += size
+        if size > self._limits.max_bulk_bytes or self._command_bytes > self._limits.max_command_bytes:
             raise ProtocolError(_BAD_SIZE)
-        if size <= self._max_payload_bytes:
-            self._command_bytes += size
-        if self._command_bytes > self._max_command_bytes:
-            raise ProtocolError("Protocol error: too big command")
+        self._bulk_bytes_missing = size + 2
+        return True
 
     def _read_number(self, text_if_bad: str, *, may_be_null: bool = False) -> int | None:
         """Read a length line, type byte first; None when its end has not come. "-1" (null) counts as 0."""

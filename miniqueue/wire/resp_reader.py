@@ -9,19 +9,23 @@ it buffer for ever, and it takes types that no command has. Hence three rules:
 1. It is fed at command boundaries only and keeps nothing from one read to the next: the strict parser ends
    the command that a read leaves unfinished. So no more than one read is ever in its hands.
 2. Before: no read with anything like the header of a long aggregate in it reaches hiredis. The header may
-   stand anywhere, since the two bytes after a bulk are arbitrary; inside a payload it costs time only.
+   stand anywhere, since hiredis takes any two bytes after a bulk; inside a payload it costs time only.
 3. After: the commands, encoded again, must be the very bytes that were read, up to the unfinished rest. That
-   proves that they are arrays of bulk strings, that nothing was misread, and where the rest begins.
+   proves that they are arrays of bulk strings, each with CRLF behind it, and where the rest begins.
 
     at a boundary --read--> a run? --no--> rule 2 --> hiredis --> rule 3 --> all used: at a boundary
                               |              |          |error      |no        |a rest
                               v              v          v           v          v
                         `resp_runs`      strict parser, the whole read       strict parser, to the end of that command
 
+What the strict parser reads takes ten times as long, and a client can see to it that it reads all. So a read can be
+bounded; the rest is read when the caller has let others have their turn (`is_stopped`).
+
 Sources: read.c of hiredis 1.3 (types, lengths, when it allocates).
 """
 
 import re
+import sys
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any, Final
@@ -29,15 +33,8 @@ from typing import Any, Final
 import hiredis
 
 from miniqueue.errors import ProtocolError
-from miniqueue.wire.resp_parser import (
-    MAX_ARGUMENTS,
-    MAX_BULK_BYTES,
-    MAX_COMMAND_BYTES,
-    MAX_INLINE_BYTES,
-    MAX_PAYLOAD_BYTES,
-    Command,
-    StrictParser,
-)
+from miniqueue.wire.resp_limits import USUAL, Limits
+from miniqueue.wire.resp_parser import Command, StrictParser
 from miniqueue.wire.resp_runs import RUN_WORDS, Run, gather_runs, split_run
 
 _NOTHING: Final = object()  # for "not enough data": None and False are values that hiredis can produce
@@ -57,46 +54,37 @@ class CommandReader:
     """Turns what a client sends, however split, into commands.
 
     Args:
-      max_arguments: as the other limits, see `StrictParser`.
-      max_payload_bytes: see there.
-      max_bulk_bytes: see there.
-      max_command_bytes: see there.
-      max_inline_bytes: see there.
+      limits: what a command may be, see `StrictParser`.
       run_words: commands of three words that are returned as runs: a `Run`, also of one, for each sequence of commands
         that differ in the last word only. In capitals or not, as spelt here.
+      max_strict_words: as many words, and one command more, are read strictly at a time.
+      max_read_bytes: as much is read by hiredis at a time, if it is not a run.
+
+    Attributes:
+      error: what made no sense in the bytes read, after which nothing is read; None as long as all is well.
+      is_stopped: whether it may have more bytes than it has read; then `read` must be called again, be it with none.
     """
 
     def __init__(
         self,
+        limits: Limits = USUAL,
         *,
-        max_arguments: int = MAX_ARGUMENTS,
-        max_payload_bytes: int = MAX_PAYLOAD_BYTES,
-        max_bulk_bytes: int = MAX_BULK_BYTES,
-        max_command_bytes: int = MAX_COMMAND_BYTES,
-        max_inline_bytes: int = MAX_INLINE_BYTES,
         run_words: frozenset[bytes] = frozenset(),
+        max_strict_words: int = sys.maxsize,
+        max_read_bytes: int = sys.maxsize,
     ) -> None:
-        self._strict = StrictParser(
-            max_arguments=max_arguments,
-            max_payload_bytes=max_payload_bytes,
-            max_bulk_bytes=max_bulk_bytes,
-            max_command_bytes=max_command_bytes,
-            max_inline_bytes=max_inline_bytes,
-        )
-        self._max_arguments = max_arguments
-        self._max_argument_bytes = min(max_payload_bytes, max_bulk_bytes, max_command_bytes)
-        self._max_command_bytes = max_command_bytes
-        self._run_words = run_words if max_arguments >= RUN_WORDS else frozenset()
+        self._strict = StrictParser(limits)
+        self._limits = limits
+        self._max_strict_words = max_strict_words
+        self._max_read_bytes = max_read_bytes
+        self._run_words = run_words if limits.max_words >= RUN_WORDS else frozenset()
+        self.error: ProtocolError | None = None
+        self.is_stopped = False
         self._hiredis = _new_hiredis()
         self._word_read: bytes | None = None
         self._word = b""
         self._opening, self._opened_bytes = b"", -1  # of a run of one, up to its last argument; its whole length
         self._head: Command = []
-
-    @property
-    def error(self) -> ProtocolError | None:
-        """What made no sense in the bytes read, after which nothing is read; None as long as all is well."""
-        return self._strict.error
 
     def read(self, data: bytes) -> list[Command | Run]:
         """Return the commands that `data` completes, in order; those before an `error` are among them."""
@@ -110,10 +98,18 @@ class CommandReader:
                 self._remember_word(data, commands)
             return commands
         self._strict.feed(data)
-        command = self._strict.next_command()
+        self.is_stopped = False
+        command = self._strict.step()
+        self.error = self._strict.error
         if command is None:
             return []
-        return [*gather_runs([command], self._run_words), *self._read_at_boundary(self._strict.take_rest())]
+        rest = self._read_at_boundary(self._strict.take_rest())
+        return [*gather_runs([command], self._run_words), *rest] if command else rest
+
+    def keep(self, data: bytes) -> None:
+        """Have `data` read when `read` is called next."""
+        self._strict.feed(data)
+        self.is_stopped = True
 
     def _remember_word(self, data: bytes, commands: list[Command | Run]) -> None:
         """Keep a command of one word, and how it was spelled.
@@ -132,7 +128,7 @@ class CommandReader:
         self._opened_bytes, self._head = len(data), run.head
 
     def _read_at_boundary(self, data: bytes) -> list[Command | Run]:
-        if len(data) <= self._max_argument_bytes and (found := split_run(data, self._run_words)):
+        if len(data) <= self._limits.max_bulk_bytes and (found := split_run(data, self._run_words)):
             run, size_bytes = found
             if size_bytes < len(data):
                 return [run, *self._read_commands(data[size_bytes:])]
@@ -142,8 +138,15 @@ class CommandReader:
         return gather_runs(self._read_commands(data), self._run_words)
 
     def _read_commands(self, data: bytes) -> list[Command]:
-        if not data.startswith(b"*") or _may_allocate(data) or len(data) > self._max_command_bytes:
+        if not data.startswith(b"*") or _may_allocate(data) or len(data) > self._limits.max_command_bytes:
             return self._read_strictly(data)
+        if len(data) > self._max_read_bytes:
+            commands = self._read_commands(data[: self._max_read_bytes])
+            self.keep(data[self._max_read_bytes :])
+            return commands
+        return self._read_by_hiredis(data)
+
+    def _read_by_hiredis(self, data: bytes) -> list[Command]:
         reader = self._hiredis
         try:
             reader.feed(data)
@@ -163,15 +166,22 @@ class CommandReader:
 
     def _read_strictly(self, data: bytes) -> list[Command]:
         self._strict.feed(data)
-        return self._strict.all_commands()
+        commands: list[Command] = []
+        words_left = self._max_strict_words
+        while words_left > 0 and (command := self._strict.step()) is not None:
+            words_left -= 1 + len(command)
+            if command:
+                commands.append(command)
+        self.error, self.is_stopped = self._strict.error, words_left <= 0
+        return commands
 
     def _are_within_limits(self, commands: list[Command], read_bytes: int) -> bool:
         """Check what a read of this size could exceed; with the usual limits and reads, nothing."""
-        if read_bytes > self._max_argument_bytes:
+        if read_bytes > self._limits.max_bulk_bytes:
             longest = max(map(len, chain.from_iterable(commands)), default=0)
-            if longest > self._max_argument_bytes:
+            if longest > self._limits.max_bulk_bytes:
                 return False
-        return self._max_arguments > 999 or max(map(len, commands), default=0) <= self._max_arguments
+        return self._limits.max_words > 999 or max(map(len, commands), default=0) <= self._limits.max_words
 
 
 def _new_hiredis() -> hiredis.Reader:

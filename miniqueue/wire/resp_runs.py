@@ -15,7 +15,7 @@ A message of 10 bytes takes a quarter of the time that hiredis takes with the ch
 import re
 from typing import Final, NamedTuple
 
-from miniqueue.wire.resp_parser import Command, Oversized
+from miniqueue.wire.resp_parser import Command
 
 #: The words and sizes of the head; the sizes are checked, since a word may hold anything but the end of a line.
 _HEAD: Final = re.compile(rb"\*3\r\n\$(\d{1,2})\r\n([^\r\n]+)\r\n\$(\d{1,3})\r\n([^\r\n]+)\r\n\$")
@@ -62,14 +62,11 @@ def split_run(data: bytes, words: frozenset[bytes]) -> tuple[Run, int] | None:
 
 
 def gather_runs(commands: list[Command], words: frozenset[bytes]) -> list[Command | Run]:
-    """Return the same commands, with those that are, or could be, a run of one of `words` put together.
-
-    One of which an argument was skipped is never in a run.
-    """
+    """Return the same commands, with those that are, or could be, a run of one of `words` put together."""
     gathered: list[Command | Run] = []
     open_run = Run([], [])
     for command in commands:
-        if len(command) != RUN_WORDS or command[0] not in words or Oversized in map(type, command):
+        if len(command) != RUN_WORDS or command[0] not in words:
             gathered.append(command)
             open_run = Run([], [])
         elif command[:2] == open_run.head:

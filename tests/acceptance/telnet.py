@@ -6,6 +6,12 @@ from types import TracebackType
 from tests.acceptance.tools import MAX_SECONDS
 
 
+def command(line: bytes) -> bytes:
+    """Return the words of a line as a RESP array."""
+    words = line.split()
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+
+
 class Telnet:
     """A connection that says what it is told and reads as far as it is told."""
 
@@ -21,8 +27,9 @@ class Telnet:
     ) -> None:
         self.socket.close()
 
-    def say(self, words: bytes) -> None:
-        self.socket.sendall(words + b"\r\n")
+    def say(self, *lines: bytes) -> None:
+        """Send commands, each a line of words without spaces in them."""
+        self.socket.sendall(b"".join(map(command, lines)))
 
     def read_until(self, end: bytes) -> bytes:
         """Return what comes up to and with `end`; fails when the connection ends before."""

@@ -29,7 +29,7 @@ class Publisher(threading.Thread):
             for first in itertools.count(start, PIPELINE):
                 commands = [b"PUBLISH %b %d" % (self.topic.encode(), n) for n in range(first, first + PIPELINE)]
                 try:
-                    telnet.say(b"\r\n".join(commands))
+                    telnet.say(*commands)
                     for _ in commands:
                         assert telnet.read_until(b"\r\n") == b"+OK\r\n"
                         self.next += 1

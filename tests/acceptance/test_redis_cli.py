@@ -1,12 +1,14 @@
 """redis-cli, redis-benchmark and netcat against the RESP port."""
 
+import subprocess
 from collections.abc import Callable
 
 import pytest
 
 from tests.acceptance.counts import counts
 from tests.acceptance.process import BrokerProcess
-from tests.acceptance.tools import conversation, needs, run
+from tests.acceptance.telnet import command
+from tests.acceptance.tools import MAX_SECONDS, conversation, needs, run
 
 pytestmark = [pytest.mark.acceptance, needs("redis-cli", "redis-benchmark", "nc")]
 
@@ -15,8 +17,8 @@ RedisCli = Callable[..., str]
 
 @pytest.fixture
 def redis_cli(broker: BrokerProcess) -> RedisCli:
-    command = ["redis-cli", "-p", str(broker.resp_port)]
-    return lambda *words, lines="": run([*command, *words], lines.encode()).decode()
+    program = ["redis-cli", "-p", str(broker.resp_port)]
+    return lambda *words, lines="": run([*program, *words], lines.encode()).decode()
 
 
 @pytest.mark.parametrize("version", [(), ("-3",)], ids=["RESP2", "RESP3"])
@@ -48,9 +50,26 @@ def test_subscribe_prints_the_first_message_and_returns_it_at_the_end(redis_cli,
 
 
 def test_mass_insertion(redis_cli, broker, topic):
-    commands = "".join(f"PUBLISH {topic} message-{number}\r\n" for number in range(5000))
-    assert "errors: 0, replies: 5000" in redis_cli("--pipe", lines=commands)
+    commands = b"".join(command(f"PUBLISH {topic} message-{number}".encode()) for number in range(5000))
+    assert "errors: 0, replies: 5000" in redis_cli("--pipe", lines=commands.decode())
     assert counts(broker, topic)["ready"] == 5000
+
+
+def test_mass_insertion_with_commands_that_do_not_exist_ends_with_their_number(broker, topic):
+    commands = [f"PUBLISH {topic} x", "MONITOR", "DEBUG SLEEP 9", "EVAL return 0", "NOSUCH", f"PUBLISH {topic} y"]
+    given = b"".join(command(line.encode()) for line in commands)
+    port = str(broker.resp_port)
+    program = ["redis-cli", "-p", port, "--pipe"]
+    ended = subprocess.run(program, input=given, capture_output=True, timeout=MAX_SECONDS, check=False)
+    assert b"errors: 4, replies: 6" in ended.stdout
+    assert ended.returncode == 1
+    assert counts(broker, topic)["ready"] == 2
+
+
+@pytest.mark.parametrize("name", ["MONITOR", "DEBUG", "EVAL", "SHUTDOWN", "SLAVEOF", "KEYS", "FLUSHALL", "MODULE"])
+def test_commands_of_redis_that_are_not_ours_are_plain_errors(redis_cli, name):
+    assert redis_cli(name, "x", "0").startswith(f"ERR unknown command '{name}'\n")
+    assert redis_cli("PING") == "PONG\n"
 
 
 @pytest.mark.parametrize("depth", ["1", "32"])
@@ -62,8 +81,8 @@ def test_redis_benchmark_counts_what_is_published(broker, topic, depth):
 
 def test_netcat_publishes(broker, topic):
     """What is sent before the end of the input is answered after it."""
-    lines = f"PUBLISH {topic} hello\r\nPUBLISH {topic} 'two words'\r\nQUIT\r\n"
-    assert run(["nc", "127.0.0.1", str(broker.resp_port)], lines.encode()) == b"+OK\r\n" * 3
+    commands = command(f"PUBLISH {topic} hello".encode()) * 2 + b"QUIT\r\n"
+    assert run(["nc", "127.0.0.1", str(broker.resp_port)], commands) == b"+OK\r\n" * 3
     assert counts(broker, topic)["ready"] == 2
 
 
@@ -72,6 +91,6 @@ def test_netcat_consumes(redis_cli, broker, topic):
     with conversation(["nc", "127.0.0.1", str(broker.resp_port)]) as nc:
         heard = []
         for line, replies in ((f"SUBSCRIBE {topic}", 2), ("NACK", 3), ("ACK", 3), ("DACK 0", 3), ("ACK", 1)):
-            nc.say(line)
+            nc.say(command(line.encode()).decode())
             heard += [nc.hear() for _ in range(replies)]
     assert heard == ["$1", "1", "+OK", "$1", "1", "+OK", "$1", "2", "+OK", "$1", "2", "+OK"]

@@ -7,6 +7,7 @@ import pytest
 import redis
 
 from tests.acceptance.process import Trust
+from tests.acceptance.telnet import command
 from tests.acceptance.tools import needs, run
 
 pytestmark = pytest.mark.acceptance
@@ -22,10 +23,10 @@ def broker(start_broker):
 @needs("redis-cli")
 @pytest.mark.parametrize("version", [(), ("-3",)], ids=["RESP2", "RESP3"])
 def test_redis_cli(broker, trust: Trust, version):
-    command = ["redis-cli", "--tls", "--cacert", trust.ca, "-h", "localhost", "-p", str(broker.resp_port), *version]
-    assert run([*command, "PUBLISH", "t", "x"]) == b"OK\n"
-    assert run([*command, "TOPICS"]) == b"t\n"
-    assert b"errors: 0, replies: 2000" in run([*command, "--pipe"], b"PUBLISH t message\r\n" * 2000)
+    program = ["redis-cli", "--tls", "--cacert", trust.ca, "-h", "localhost", "-p", str(broker.resp_port), *version]
+    assert run([*program, "PUBLISH", "t", "x"]) == b"OK\n"
+    assert run([*program, "TOPICS"]) == b"t\n"
+    assert b"errors: 0, replies: 2000" in run([*program, "--pipe"], command(b"PUBLISH t message") * 2000)
 
 
 @pytest.mark.parametrize("protocol", [2, 3])

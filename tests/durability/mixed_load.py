@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from random import Random
 
+from hiredis import pack_command
+
 from miniqueue.client import connect
 from tests.durability.publishers import Ports
 from tests.durability.resp import Resp
@@ -96,8 +98,8 @@ async def rude(ports: Ports, topic: bytes, random: Random) -> Counter[str]:
         await first.ask(b"PUBLISH", topic, bytes(MAX_PAYLOAD_BYTES))
     for words in (
         b"*3\r\n$7\r\nPUBLISH\r\n$",
-        b"SUBSCRIBE %b\r\n" % topic,
-        b"SUBSCRIBE %b PREFETCH 100\r\n" % topic,
+        pack_command((b"SUBSCRIBE", topic)),
+        pack_command((b"SUBSCRIBE", topic, b"PREFETCH", b"100")),
         b"PING\r\n" * 5000,
     ):
         await _say_and_leave(ports.resp, words, is_abrupt=random.random() < 0.5)

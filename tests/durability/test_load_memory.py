@@ -3,7 +3,7 @@
 import pytest
 
 from tests.acceptance.process import BrokerProcess, Trust
-from tests.acceptance.telnet import Telnet
+from tests.acceptance.telnet import Telnet, command
 from tests.durability import stalled
 from tests.durability.measuring import rss_bytes, wait_until
 from tests.durability.test_load_stalled import publish, round_trips_seconds
@@ -20,19 +20,19 @@ MAX_RSS_BYTES = 640 * MIB
 
 def publish_to_many(broker: BrokerProcess) -> None:
     with Telnet(broker.resp_port) as telnet:
-        telnet.socket.sendall(b"".join(b"PUBLISH topic-%d %b\r\n" % (n, b"x" * 1000) for n in range(TOPICS)))
+        telnet.say(*[b"PUBLISH topic-%d %b" % (n, b"x" * 1000) for n in range(TOPICS)])
         for _ in range(TOPICS):
             assert telnet.read_until(b"\r\n") == b"+OK\r\n"
 
 
 def publish_large(broker: BrokerProcess) -> None:
     """Send on several connections, as fast as the broker takes it, and look at the replies at the end."""
-    command = b"*3\r\n$7\r\nPUBLISH\r\n$5\r\nlarge\r\n$%d\r\n%b\r\n" % (MIB, bytes(MIB))
+    publishing = b"*3\r\n$7\r\nPUBLISH\r\n$5\r\nlarge\r\n$%d\r\n%b\r\n" % (MIB, bytes(MIB))
     connections = [Telnet(broker.resp_port) for _ in range(PUBLISHERS)]
     try:
         for _ in range(LARGE // PUBLISHERS):
             for telnet in connections:
-                telnet.socket.sendall(command)
+                telnet.socket.sendall(publishing)
         for telnet in connections:
             for _ in range(LARGE // PUBLISHERS):
                 assert telnet.read_until(b"\r\n") == b"+OK\r\n"
@@ -48,8 +48,8 @@ def test_a_mixed_load_has_its_bound(start_broker, trust: Trust):
     publish(broker, b"small", bytes(1000), 50_000)
     peak_bytes = rss_bytes(broker.process.pid)
     with (
-        stalled.over_resp(broker.resp_port, b"SUBSCRIBE small PREFETCH 10000\r\n", 5),
-        stalled.over_resp(broker.resp_port, b"SUBSCRIBE large PREFETCH 100\r\n", 5),
+        stalled.over_resp(broker.resp_port, command(b"SUBSCRIBE small PREFETCH 10000"), 5),
+        stalled.over_resp(broker.resp_port, command(b"SUBSCRIBE large PREFETCH 100"), 5),
         stalled.over_http(broker.https_port, trust.ca, "/subscribe/large?prefetch=100", 5),
     ):
         wait_until(lambda: b'miniqueue_consumers{topic="large"} 10.0' in broker.monitor("/metrics"), "they are there")

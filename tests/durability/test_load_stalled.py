@@ -11,7 +11,7 @@ from statistics import median
 import pytest
 
 from tests.acceptance.process import BrokerProcess, Trust
-from tests.acceptance.telnet import Telnet
+from tests.acceptance.telnet import Telnet, command
 from tests.durability import stalled
 from tests.durability.measuring import rss_bytes, wait_until
 
@@ -34,10 +34,10 @@ def broker(start_broker) -> BrokerProcess:
 
 
 def publish(broker: BrokerProcess, topic: bytes, payload: bytes, count: int) -> None:
-    command = b"*3\r\n$7\r\nPUBLISH\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(topic), topic, len(payload), payload)
+    publishing = b"*3\r\n$7\r\nPUBLISH\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(topic), topic, len(payload), payload)
     with Telnet(broker.resp_port) as telnet:
         for _ in range(count // 50):
-            telnet.socket.sendall(command * 50)
+            telnet.socket.sendall(publishing * 50)
             for _ in range(50):
                 assert telnet.read_until(b"\r\n") == b"+OK\r\n"
 
@@ -88,7 +88,7 @@ def cost_bytes(
 
 def test_a_hundred_over_resp(broker):
     publish(broker, b"stalled", bytes(MESSAGE_BYTES), 100)
-    each = cost_bytes(broker, lambda: stalled.over_resp(broker.resp_port, b"SUBSCRIBE stalled\r\n", 100), 100, 100)
+    each = cost_bytes(broker, lambda: stalled.over_resp(broker.resp_port, command(b"SUBSCRIBE stalled"), 100), 100, 100)
     assert each < MESSAGE_BYTES + (128 << 10)
 
 
@@ -102,7 +102,7 @@ def test_a_hundred_over_http(broker, trust: Trust):
 def test_those_that_prefetch_over_resp(broker):
     leased = 10 * HELD_BYTES // PREFETCHED_BYTES
     publish(broker, b"stalled", bytes(PREFETCHED_BYTES), 50_000)
-    words = b"SUBSCRIBE stalled PREFETCH 10000\r\n"
+    words = command(b"SUBSCRIBE stalled PREFETCH 10000")
     assert cost_bytes(broker, lambda: stalled.over_resp(broker.resp_port, words, 10), 10, leased) < 3 * HELD_BYTES
 
 

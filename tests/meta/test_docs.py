@@ -15,6 +15,7 @@ from miniqueue.server import http_commands, replies, resp_commands, resp_connect
 from miniqueue.server.loop_metrics import LoopCollector
 from miniqueue.server.metrics import BrokerCollector
 from miniqueue.server.refusal_metrics import RefusalCollector
+from miniqueue.server.resp_metrics import RespRefusalCollector
 from miniqueue.server.settings import SETTINGS
 from miniqueue.server.usage import option_table
 from miniqueue.storage import keys, records
@@ -128,7 +129,7 @@ def test_the_exit_codes_are_those_of_the_protocol():
 
 def test_every_metric_is_in_the_protocol():
     documented = re.findall(r"miniqueue_\w+", SPANS)
-    collected = f"{BrokerCollector.__doc__}{LoopCollector.__doc__}{RefusalCollector.__doc__}"
+    collected = f"{BrokerCollector.__doc__}{LoopCollector.__doc__}{RefusalCollector.__doc__}{RespRefusalCollector.__doc__}"
     assert sorted(set(re.findall(r"miniqueue_\w+", collected))) == sorted(
         name for name in set(documented) if name != "miniqueue_v"
     )

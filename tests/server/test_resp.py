@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from miniqueue.errors import StorageError
-from miniqueue.server import resp
+from miniqueue.server import resp_output
 from miniqueue.server.resp_commands import COMMANDS
 from miniqueue.server.resp_server import RespServer
 from tests.broker.support import run
@@ -285,11 +285,12 @@ def test_a_tiny_limit_for_messages_leaves_room_for_words_and_names():
     serve(body, max_message_bytes=1)
 
 
-def test_an_argument_whose_bytes_were_skipped_is_never_taken_for_an_empty_one():
+def test_a_word_that_is_too_long_ends_the_connection_before_it_comes():
     async def body(world, server, client):
-        reply = await client.say(b"ECHO " + b"x" * 5000)
-        assert reply.startswith(b"-TOOBIG message of 5000 bytes is over the limit of 10")
-        assert await client.say(b"PING") == b"+PONG\r\n"
+        client.connection.data_received(command(b"ECHO", b"x" * 1024) + b"*2\r\n$4\r\nECHO\r\n$1025\r\n")
+        await settle_down()
+        assert client.transport.take().endswith(b"x\r\n-ERR Protocol error: invalid bulk length\r\n")
+        assert client.transport.is_lost
 
     serve(body, max_message_bytes=10)
 
@@ -502,7 +503,7 @@ def test_a_peer_that_does_not_read_is_not_read_from():
 
 
 def test_a_peer_that_has_much_uncommitted_is_not_read_from_until_it_is_committed(monkeypatch):
-    monkeypatch.setattr(resp, "MAX_UNCOMMITTED_BYTES", resp.WAITING_BYTES + len(b"+OK\r\n") + 10)
+    monkeypatch.setattr(resp_output, "MAX_UNCOMMITTED_BYTES", resp_output.WAITING_BYTES + len(b"+OK\r\n") + 10)
 
     async def body(world, server, client):
         world.store.may_write.clear()
@@ -519,9 +520,9 @@ def test_a_peer_that_has_much_uncommitted_is_not_read_from_until_it_is_committed
     serve(body)
 
 
-@pytest.mark.parametrize("line", [b'MPUBLISH u ""', b'PUBLISH u ""', b"TOPIC DELETE u"])
-def test_what_waits_without_a_byte_of_payload_is_bounded_too(line, monkeypatch):
-    monkeypatch.setattr(resp, "MAX_UNCOMMITTED_BYTES", 10 * resp.WAITING_BYTES)
+@pytest.mark.parametrize("words", [(b"MPUBLISH", b"u", b""), (b"PUBLISH", b"u", b""), (b"TOPIC", b"DELETE", b"u")])
+def test_what_waits_without_a_byte_of_payload_is_bounded_too(words, monkeypatch):
+    monkeypatch.setattr(resp_output, "MAX_UNCOMMITTED_BYTES", 10 * resp_output.WAITING_BYTES)
 
     async def body(world, server, client):
         world.store.may_write.clear()
@@ -529,7 +530,7 @@ def test_what_waits_without_a_byte_of_payload_is_bounded_too(line, monkeypatch):
         await settle_down()
         for _ in range(9):
             assert client.transport.is_reading()
-            client.connection.data_received(line + b"\r\n")
+            client.send(*words)
         assert not client.transport.is_reading()
         world.store.may_write.set()
         await settle_down()
@@ -623,7 +624,7 @@ def test_replies_wait_for_a_peer_that_does_not_read_and_none_is_lost():
         client.connection.data_received(command(b"TOPICS") * 500 + command(b"ECHO", b"last"))
         await settle_down()
         written = client.transport.take()
-        assert len(written) < 2 * resp.MAX_UNSENT_BYTES
+        assert len(written) < 2 * resp_output.MAX_UNSENT_BYTES
         assert not client.transport.is_reading()
         client.transport.high_water_bytes = None
         client.connection.resume_writing()
@@ -672,7 +673,7 @@ def test_replies_behind_a_commit_are_bounded_too():
         client.connection.data_received(command(b"PUBLISH", b"t", b"x") + command(b"ECHO", b"x" * 10_000) * 500)
         await settle_down()
         assert (client.transport.take(), client.transport.is_reading()) == (b"", False)
-        assert client.connection._unsent_bytes < 2 * resp.MAX_UNSENT_BYTES
+        assert client.connection._unsent_bytes < 2 * resp_output.MAX_UNSENT_BYTES
         world.store.may_write.set()
         await settle_down()
         assert client.transport.take().count(b"$10000\r\n") == 500

@@ -2,22 +2,27 @@
 
 import pytest
 
-from miniqueue.wire.resp_parser import Oversized, StrictParser
+from miniqueue.wire.resp_limits import STRANGER, USUAL, Limits
+from miniqueue.wire.resp_parser import StrictParser
 from miniqueue.wire.resp_reader import CommandReader
 from miniqueue.wire.resp_runs import Run
 
 LIMITS = {
-    "max_arguments": 1000,
-    "max_payload_bytes": 20,
-    "max_bulk_bytes": 100,
+    "max_words": 1000,
+    "max_words_of_many": 1005,
+    "max_bulk_bytes": 20,
     "max_command_bytes": 50,
     "max_inline_bytes": 60,
+    "inline_words": frozenset({b"PING", b"P", b"PUB", b"P" * 60}),
+    "many_words": frozenset({b"ACK"}),
 }
 PING = b"*1\r\n$4\r\nPING\r\n"
 BAD_COUNT = "Protocol error: invalid multibulk length"
 BAD_SIZE = "Protocol error: invalid bulk length"
 UNBALANCED = "Protocol error: unbalanced quotes in request"
-HTTP = "Protocol error: HTTP request on the RESP port"
+NO_CRLF = "Protocol error: expected CRLF after a bulk string"
+NOT_INLINE = "Protocol error: only PING and QUIT can be sent inline, other commands as arrays"
+FOREIGN = "Another protocol than that of this port"
 
 
 def bulks(*arguments):
@@ -46,15 +51,19 @@ TABLE = [
         None,
     ),
     (bulks(b"P", b"t", b"x") + b"*3\r\n$1\r\nP\r\n", [[b"P", b"t", b"x"]], None),
-    (bulks(b"P", b"t", b"x")[:-2] + b"XY" + PING, [[b"P", b"t", b"x"], [b"PING"]], None),
+    (bulks(b"P", b"t", b"x")[:-2] + b"XY" + PING, [], NO_CRLF),
+    (bulks(b"P", b"t", b"x") * 2 + bulks(b"P", b"t", b"x")[:-2] + b"XY" + PING, [[b"P", b"t", b"x"]] * 2, NO_CRLF),
     (bulks(b"P", b"t", b"x") + b"*3\r\n$1\r\nP\r\n$1\r\nt\r\n$01\r\nx\r\n", [[b"P", b"t", b"x"]], BAD_SIZE),
     # nothing asked for, nothing answered
     (b"*0\r\n" + PING, [[b"PING"]], None),
     (b"*-1\r\n" + PING, [[b"PING"]], None),
     (b"\r\n\n\r\n" + PING + b"*0\r\n", [[b"PING"]], None),
-    # the two bytes after a bulk are not looked at
-    (b"*2\r\n$1\r\naXY$1\r\nb\r\n" + PING, [[b"a", b"b"], [b"PING"]], None),
-    (b"*1\r\n$1\r\na\n*" + PING, [[b"a"], [b"PING"]], None),
+    # the two bytes after a bulk
+    (b"*2\r\n$1\r\naXY$1\r\nb\r\n" + PING, [], NO_CRLF),
+    (PING + b"*1\r\n$1\r\na\n*" + PING, [[b"PING"]], NO_CRLF),
+    (b"*1\r\n$0\r\n\r\r" + PING, [], NO_CRLF),
+    (b"*1\r\n$1\r\na\n\r" + PING, [], NO_CRLF),
+    (b"*1\r\n$3\r\na\r\n" + PING, [], NO_CRLF),  # a size that was miscounted
     # unfinished
     (PING + b"*", [[b"PING"]], None),
     (PING + b"*2\r\n", [[b"PING"]], None),
@@ -69,24 +78,32 @@ TABLE = [
     (b"*\r\n", [], BAD_COUNT),
     (b"*-2\r\n", [], BAD_COUNT),
     (b"* 1\r\n", [], BAD_COUNT),
-    (b"*1001\r\n", [], BAD_COUNT),
+    (b"*1006\r\n", [], BAD_COUNT),
+    (b"*1001\r\n", [], None),
+    (b"*1001\r\n$4\r\nPING\r\n", [], BAD_COUNT),
+    (b"*1001\r\n$3\r\nack\r\n", [], None),
+    (PING + b"*1005\r\n$3\r\nACK\r\n" + b"$1\r\n1\r\n" * 1004, [[b"PING"]], BAD_SIZE),
     (b"*2147483647\r\n", [], BAD_COUNT),
     (b"*" + b"1" * 40, [], BAD_COUNT),
     (b"*" + b"0" * 40 + b"\r\n", [], BAD_COUNT),
     (b"*1\r\n$-1\r\n", [], BAD_SIZE),
     (b"*1\r\n$01\r\na\r\n", [], BAD_SIZE),
     (b"*1\r\n$\r\n\r\n", [], BAD_SIZE),
-    (b"*1\r\n$101\r\n", [], BAD_SIZE),
+    (b"*1\r\n$21\r\n", [], BAD_SIZE),
+    (PING + bulks(b"x" * 21), [[b"PING"]], BAD_SIZE),
     (b"*1\r\n$" + b"9" * 40, [], BAD_SIZE),
-    (bulks(*[b"x" * 20] * 3), [], "Protocol error: too big command"),
+    (bulks(*[b"x" * 20] * 3), [], BAD_SIZE),
     (PING + bulks(*[b"x" * 20] * 2, b"x" * 10), [[b"PING"], [b"x" * 20, b"x" * 20, b"x" * 10]], None),
     # other types
     (PING + b"*1\r\n:1\r\n", [[b"PING"]], "Protocol error: expected '$', got ':'"),
     (b"*1\r\n*1\r\n$1\r\na\r\n", [], "Protocol error: expected '$', got '*'"),
     (b"*1\r\n+a\r\n", [], "Protocol error: expected '$', got '+'"),
-    (b"*2\r\n$1\r\naXY+a\r\n", [], "Protocol error: expected '$', got '+'"),
-    (b"*2\r\n$1\r\naXY*2147483647\r\n", [], "Protocol error: expected '$', got '*'"),
-    (b"*2\r\n$1\r\naXY>2147483647\r\n", [], "Protocol error: expected '$', got '>'"),
+    (b"*2\r\n$1\r\naXY+a\r\n", [], NO_CRLF),
+    (b"*2\r\n$1\r\na\r\n+a\r\n", [], "Protocol error: expected '$', got '+'"),
+    (b"*2\r\n$1\r\naXY*2147483647\r\n", [], NO_CRLF),
+    (b"*2\r\n$1\r\na\r\n*2147483647\r\n", [], "Protocol error: expected '$', got '*'"),
+    (b"*2\r\n$1\r\naXY>2147483647\r\n", [], NO_CRLF),
+    (b"*2\r\n$1\r\na\r\n>2147483647\r\n", [], "Protocol error: expected '$', got '>'"),
     (b"*1\r\n=5\r\ntxt:a\r\n", [], "Protocol error: expected '$', got '='"),
     (b"*1\r\n%1\r\n*1\r\n", [], "Protocol error: expected '$', got '%'"),
     (b"*1\r\n#t\r\n", [], "Protocol error: expected '$', got '#'"),
@@ -96,7 +113,6 @@ TABLE = [
     (PING + b"%0\r\n", [[b"PING"]], "Protocol error: expected '*', got '%'"),
     (PING + b"|1\r\n", [[b"PING"]], "Protocol error: expected '*', got '|'"),
     (PING + b"$0\r\n\r\n" + PING, [[b"PING"]], "Protocol error: expected '*', got '$'"),
-    (b"\x16\x03\x01\x02\x00", [], "Protocol error: expected '*', got '\\x16'"),
     (b"\xff\n", [], "Protocol error: expected '*', got '\\xff'"),
     (b" PING\r\n", [], "Protocol error: expected '*', got ' '"),
     (PING + b"\rPING\n", [[b"PING"]], "Protocol error: expected '*', got '\\r'"),
@@ -116,18 +132,29 @@ TABLE = [
     (b"P" * 60 + b"\n", [[b"P" * 60]], None),
     (b"P" * 61 + b"\n", [], "Protocol error: too big inline request"),
     (b"P" * 61, [], "Protocol error: too big inline request"),
-    # other protocols
-    (b"GET topic\r\n", [[b"GET", b"topic"]], None),
-    (b"TRACE topic id\r\n", [[b"TRACE", b"topic", b"id"]], None),
-    (PING + b"GET / HTTP/1.1\r\n" + PING, [[b"PING"]], HTTP),
-    (b"POST /publish/t HTTP/1.1\r\n", [], HTTP),
-    (b"PUT x\r\n", [], HTTP),
-    (b"DELETE /t\r\n", [], HTTP),
-    (b"HEAD /t\r\n", [], HTTP),
-    (b"OPTIONS * HTTP/1.1\r\n", [], HTTP),
-    (b"PATCH /t HTTP/1.1\r\n", [], HTTP),
-    (b"Host: localhost\r\n", [], HTTP),
-    (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", [], HTTP),
+    (b"PUBLISH t x\r\n", [], NOT_INLINE),
+    (PING + b"AUTH secret\n" + PING, [[b"PING"]], NOT_INLINE),
+    (b"PUBLISH 'open\n", [], NOT_INLINE),
+    (b"PINGS\n", [], NOT_INLINE),
+    (b"PUBLISH t x", [], None),
+    # other protocols, known by their first bytes
+    (b"GET", [], None),
+    (b"GET ", [], FOREIGN),
+    (b"GETS x\n", [], NOT_INLINE),
+    (PING + b"GET / HTTP/1.1\r\n" + PING, [[b"PING"]], FOREIGN),
+    (b"POST /publish/t HTTP/1.1\r\n", [], FOREIGN),
+    (b"post ", [], FOREIGN),
+    (b"PUT x", [], FOREIGN),
+    (b"DELETE /t\r\n", [], FOREIGN),
+    (b"HEAD /t\r\n", [], FOREIGN),
+    (b"OPTIONS * HTTP/1.1\r\n", [], FOREIGN),
+    (b"PATCH /t HTTP/1.1\r\n", [], FOREIGN),
+    (b"CONNECT localhost:6379 HTTP/1.1\r\n", [], FOREIGN),
+    (b"TRACE / HTTP/1.1\r\n", [], FOREIGN),
+    (b"\r\nHost: localhost\r\n", [], FOREIGN),
+    (b"host:", [], FOREIGN),
+    (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", [], FOREIGN),
+    (PING + b"\x16\x03\x01\x02\x00", [[b"PING"]], FOREIGN),
 ]
 
 
@@ -135,6 +162,14 @@ def spread(found):
     """The commands of a run, one by one."""
     assert found.lasts
     return [[*found.head, last] for last in found.lasts]
+
+
+def read_all(reader, piece):
+    """Read a piece, in as many turns as it takes."""
+    commands = reader.read(piece)
+    while reader.is_stopped:
+        commands += reader.read(b"")
+    return commands
 
 
 def run(parser, pieces):
@@ -145,18 +180,29 @@ def run(parser, pieces):
             parser.feed(piece)
             commands += parser.all_commands()
         else:
-            for command in parser.read(piece):
+            for command in read_all(parser, piece):
                 commands += spread(command) if isinstance(command, Run) else [command]
     return commands, str(parser.error) if parser.error else None
 
 
-def reader_of_runs(**limits):
-    return CommandReader(run_words=frozenset({b"P", b"a", b"PUBLISH"}), **limits)
+RUN_WORDS = frozenset({b"P", b"a", b"PUBLISH"})
 
 
-@pytest.fixture(params=[StrictParser, CommandReader, reader_of_runs], ids=["strict", "fast", "runs"])
+def reader_of_runs(limits):
+    return CommandReader(limits, run_words=RUN_WORDS)
+
+
+def reader_in_turns(limits):
+    """Reads as little as it can at a time, where it reads strictly."""
+    return CommandReader(limits, run_words=RUN_WORDS, max_strict_words=1, max_read_bytes=40)
+
+
+READERS = [CommandReader, reader_of_runs, reader_in_turns]
+
+
+@pytest.fixture(params=[StrictParser, *READERS], ids=["strict", "fast", "runs", "turns"])
 def new_parser(request):
-    return lambda **limits: request.param(**(LIMITS | limits))
+    return lambda **limits: request.param(Limits(**(LIMITS | limits)))
 
 
 def test_table_whole(new_parser):
@@ -184,43 +230,65 @@ def test_complete_entries_with_trailing_bytes(new_parser):
     for stream, commands, error in TABLE:
         complete = stream.endswith(b"\n") and run(new_parser(), [stream, PING])[0] != commands
         if error or complete:
-            trailing = [] if error else [[b"PING"], [b"x"]]
-            assert run(new_parser(), [stream + PING + b"x\n"]) == (commands + trailing, error), stream
-
-
-def test_oversized_argument_is_skipped_and_the_connection_lives_on(new_parser):
-    stream = bulks(b"P", b"x" * 21, b"y") + PING
-    for pieces in ([stream], [stream[i : i + 1] for i in range(len(stream))], [stream[:20], stream[20:]]):
-        commands, error = run(new_parser(), pieces)
-        assert (commands, error) == ([[b"P", b"", b"y"], [b"PING"]], None)
-        argument = commands[0][1]
-        assert isinstance(argument, Oversized)
-        assert argument.size_bytes == 21
-
-
-def test_oversized_arguments_do_not_count_as_kept(new_parser):
-    commands, error = run(new_parser(), [bulks(*[b"x" * 90] * 3) + PING])
-    assert [len(command) for command in commands] == [3, 1]
-    assert error is None
-
-
-def test_oversized_argument_in_a_read_of_short_lines(new_parser):
-    commands, error = run(new_parser(max_command_bytes=1000), [bulks(b"x" * 21) + PING])
-    assert (commands, error) == ([[b""], [b"PING"]], None)
-    assert commands[0][0].size_bytes == 21
+            trailing = [] if error else [[b"PING"], [b"P"]]
+            assert run(new_parser(), [stream + PING + b"P\n"]) == (commands + trailing, error), stream
 
 
 def test_argument_of_exactly_the_limit_is_kept(new_parser):
     assert run(new_parser(), [bulks(b"x" * 20)]) == ([[b"x" * 20]], None)
 
 
-def test_few_arguments_allowed(new_parser):
-    assert run(new_parser(max_arguments=2), [PING + bulks(b"a", b"b")])[1] is None
-    assert run(new_parser(max_arguments=2), [PING + bulks(b"a", b"b", b"c")]) == ([[b"PING"]], BAD_COUNT)
-    assert run(new_parser(max_arguments=2), [b"a b\na b c\n"]) == ([[b"a", b"b"]], BAD_COUNT)
+def test_few_words_allowed(new_parser):
+    assert run(new_parser(max_words=2), [PING + bulks(b"a", b"b")])[1] is None
+    assert run(new_parser(max_words=2), [PING + bulks(b"a", b"b", b"c")]) == ([[b"PING"]], BAD_COUNT)
+    assert run(new_parser(max_words=2), [PING + bulks(b"ack", b"b", b"c")]) == ([[b"PING"], [b"ack", b"b", b"c"]], None)
+    assert run(new_parser(max_words=2), [b"P b\nP b c\n"]) == ([[b"P", b"b"]], BAD_COUNT)
 
 
-@pytest.mark.parametrize("spelling", [b"*1\r\n$3\r\nACK\r\n", b"ACK\r\n", b"\r\nACK\n", b"*1\r\n$3\r\nACKxx"])
+@pytest.mark.parametrize("new", [StrictParser, *READERS])
+@pytest.mark.parametrize(
+    ("limits", "most", "one_more"),
+    [
+        (USUAL, b"*1024\r\n$4\r\nPING\r\n", b"*1025\r\n$4\r\nPING\r\n"),
+        (USUAL, b"*10002\r\n$4\r\nDACK\r\n", b"*10003\r\n"),
+        (USUAL, b"*3\r\n$1048576\r\n", b"*3\r\n$1048577\r\n"),
+        (USUAL, b"PING " + b"x" * 1019, b"PING " + b"x" * 1020),
+        (STRANGER, b"*10\r\n$4\r\nDACK\r\n", b"*11\r\n"),
+        (STRANGER, b"*1\r\n$16384\r\n", b"*1\r\n$16385\r\n"),
+        (STRANGER, b"PING " + b"x" * 1019, b"PING " + b"x" * 1020),
+    ],
+)
+def test_limits_are_kept_on_the_line_that_announces_a_size(new, limits, most, one_more):
+    assert run(new(limits), [most]) == ([], None)
+    commands, error = run(new(limits), [one_more])
+    assert (commands, error.startswith("Protocol error: ")) == ([], True)
+
+
+@pytest.mark.parametrize("new", [StrictParser, *READERS])
+def test_a_command_is_at_most_2_mib(new):
+    half = b"$1048576\r\n" + bytes(1 << 20) + b"\r\n"
+    assert run(new(USUAL), [b"*2\r\n" + half * 2])[1] is None
+    assert run(new(USUAL), [b"*3\r\n" + half * 2 + b"$1\r\n"]) == ([], BAD_SIZE)
+
+
+def test_what_is_read_strictly_at_a_time_is_bounded():
+    for stream, each in ((b"PING\n", 1), (b"\n", 0), (b"*0\r\n", 0), (b"\r\n", 0), (bulks(*[b"a"] * 9), 9)):
+        reader = CommandReader(max_strict_words=100)
+        turns = [reader.read(b"PING\n" + stream * 1000 + b"*1000\r\n")]  # which is why nothing of it is for hiredis
+        while reader.is_stopped:
+            turns.append(reader.read(b""))
+        assert len(turns) >= 1000 * (1 + each) // 110
+        assert max(sum(1 + len(command) for command in commands) for commands in turns) <= 110
+
+
+def test_what_is_kept_is_read_first():
+    reader = CommandReader()
+    reader.keep(PING + b"*1\r\n$4\r\nQU")
+    assert reader.read(b"IT\r\n") == [[b"PING"], [b"QUIT"]]
+    assert not reader.is_stopped
+
+
+@pytest.mark.parametrize("spelling", [b"*1\r\n$3\r\nACK\r\n", b"QUIT\r\n", b"\r\nQUIT\n", b"*1\r\n$4\r\nPING\r\n"])
 def test_the_same_word_in_each_read(spelling):
     reader = CommandReader()
     reads = [spelling, spelling, b"*1\r\n$4\r\nPING\r\n", spelling, spelling[:-3], spelling, spelling, spelling]

@@ -2,15 +2,17 @@
 
 import random
 import tracemalloc
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from miniqueue.wire.resp_limits import STRANGER, USUAL, Limits, limits_for
 from miniqueue.wire.resp_parser import StrictParser
 from miniqueue.wire.resp_reader import CommandReader
-from tests.wire.test_resp_commands import LIMITS, bulks, reader_of_runs, run
+from tests.wire.test_resp_commands import LIMITS, READERS, bulks, reader_of_runs, run
 
 HOSTILE = [
     b"\n*1000\r\n",
@@ -82,23 +84,37 @@ def split(stream, cuts):
     return [stream[a:b] for a, b in pairwise(edges)]
 
 
-def sizes(commands_read):
-    return [[getattr(argument, "size_bytes", None) for argument in command] for command in commands_read]
+LOW = Limits(**LIMITS)
+FEW = replace(LOW, max_words=3, max_words_of_many=6)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("limits", [{}, LIMITS, LIMITS | {"max_arguments": 3}], ids=["usual", "low", "few"])
-def test_both_read_the_same(limits):
+@pytest.mark.parametrize("limits", [USUAL, LOW, FEW, STRANGER], ids=["usual", "low", "few", "stranger"])
+def test_all_read_the_same(limits):
     @settings(max_examples=700, deadline=None, derandomize=True, database=None)
     @given(anything, st.lists(st.integers(0, 250), max_size=6))
     def check(stream, cuts):
-        expected = run(StrictParser(**limits), [stream])
-        assert run(StrictParser(**limits), split(stream, cuts)) == expected
-        for pieces in ([stream], split(stream, cuts)):
-            for new_reader in (CommandReader, reader_of_runs):
-                found = run(new_reader(**limits), pieces)
-                assert found == expected
-                assert sizes(found[0]) == sizes(expected[0])
+        expected = run(StrictParser(limits), [stream])
+        for pieces in ([stream], split(stream, cuts), split(stream, range(len(stream)))):
+            for new in (StrictParser, *READERS):
+                assert run(new(limits), pieces) == expected
+
+    check()
+
+
+@pytest.mark.slow
+def test_two_streams_in_one_read_are_what_they_are_apart():
+    """What merges is what a sender with much to say and a slow network give."""
+
+    @settings(max_examples=500, deadline=None, derandomize=True, database=None)
+    @given(st.lists(streams, max_size=5), anything)
+    def check(before, last):
+        apart = [command for stream in before for command in run(StrictParser(LOW), [stream])[0]]
+        whole, error = run(StrictParser(LOW), [last])
+        if any(run(StrictParser(LOW), [stream])[1] for stream in before):
+            return  # nothing is read after an error
+        for new in (StrictParser, *READERS):
+            assert run(new(LOW), [b"".join(before) + last]) == (apart + whole, error)
 
     check()
 
@@ -107,8 +123,8 @@ def test_both_read_the_same(limits):
 def test_what_is_encoded_is_read(sent, cuts):
     stream = b"".join(bulks(*command) for command in sent)
     assert run(CommandReader(), split(stream, cuts)) == (sent, None)
-    assert run(reader_of_runs(), split(stream, cuts)) == (sent, None)
-    assert run(reader_of_runs(), [bulks(*command) for command in sent]) == (sent, None)
+    assert run(reader_of_runs(USUAL), split(stream, cuts)) == (sent, None)
+    assert run(reader_of_runs(USUAL), [bulks(*command) for command in sent]) == (sent, None)
 
 
 @pytest.mark.slow
@@ -133,7 +149,7 @@ def peak_bytes(reader, pieces):
 
 @pytest.mark.parametrize(
     "start",
-    [b"*2\r\n$1\r\nP\r\n$9999999\r\n", b"*2\r\n$1\r\nPXY$500000000\r\n", b"*1\r\n$1048577\r\n", b"P"],
+    [b"*2\r\n$1\r\nP\r\n$9999999\r\n", b"*2\r\n$1\r\nPXY$500000000\r\n", b"*1\r\n$1048577\r\n", b"P", b"*9999\r\n"],
 )
 def test_reader_holds_no_more_than_its_limit(start):
     piece = b"x" * 65536
@@ -178,7 +194,7 @@ def test_large_payload_in_small_pieces_takes_linear_time():
     payload = b"x" * 10_000_000
     stream = bulks(b"P", payload)
     pieces = [stream[i : i + 65536] for i in range(0, len(stream), 65536)]
-    commands_read, error = run(CommandReader(max_payload_bytes=1 << 24), pieces)
+    commands_read, error = run(CommandReader(limits_for(1 << 24)), pieces)
     assert (commands_read, error) == ([[b"P", payload]], None)
 
 

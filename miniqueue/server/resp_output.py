@@ -1,0 +1,123 @@
+"""The replies of one RESP connection: they leave in the order of their commands.
+
+    _outcomes:  [commit, +OK ×32] [–, +PONG] [commit, ids] …        what waits for a commit holds back all after it
+                      └─ done? ─▶ write what is ready, up to the next that waits
+
+Does not know what a command is. What has not been handed to the transport is counted, and so is what has not been
+committed; the connection reads no more from a peer that has too much of either, or that does not take its replies.
+"""
+
+import asyncio
+from abc import abstractmethod
+from collections import deque
+
+from miniqueue.broker import Commit
+from miniqueue.server.resp_backlog import Backlog
+from miniqueue.wire import resp_replies as replies
+
+#: Above this much published and not yet committed, a connection is not read from.
+MAX_UNCOMMITTED_BYTES = 4 << 20
+#: What a command counts that waits for its commit, beside its messages and its reply, which may be empty and short.
+WAITING_BYTES = 256
+#: Above this much in replies that have not been handed to the transport, no more commands are carried out.
+MAX_UNSENT_BYTES = 1 << 20
+
+
+class Output(asyncio.Protocol):
+    """Half of a connection: what leaves it.
+
+    Args:
+      backlog: watches what the peer does not take.
+    """
+
+    _transport: asyncio.Transport
+
+    def __init__(self, backlog: Backlog) -> None:
+        self._backlog = backlog
+        self._outcomes: deque[tuple[Commit | None, bytes, int]] = deque()
+        self._awaited: Commit | None = None
+        self._uncommitted_bytes = 0
+        self._unsent_bytes = 0
+        self._is_peer_slow = False
+        self._is_held = False
+        self._is_closing = False
+
+    @abstractmethod
+    def _adjust_reading(self) -> None:
+        """Read on, or not, as the replies are now."""
+
+    def _has_too_much(self) -> bool:
+        return (
+            self._is_peer_slow
+            or self._is_held
+            or self._unsent_bytes > MAX_UNSENT_BYTES
+            or self._uncommitted_bytes > MAX_UNCOMMITTED_BYTES
+        )
+
+    def pause_writing(self) -> None:
+        """The peer does not read its replies: stop reading from it."""
+        self._is_peer_slow = True
+        self._backlog.watch(self._transport)
+        self._adjust_reading()
+
+    def resume_writing(self) -> None:
+        """The peer reads again."""
+        self._is_peer_slow = False
+        self._backlog.forget()
+        self._adjust_reading()
+
+    def reply(self, reply: bytes) -> None:
+        """Send `reply` after all replies before it."""
+        self._outcomes.append((None, reply, 1))
+        self._unsent_bytes += len(reply)
+
+    def send(self, reply: bytes) -> None:
+        """Send `reply` after all replies before it, now; not by the queue if that is empty: 68 instructions less."""
+        if self._outcomes:
+            self.reply(reply)
+            self.flush()
+        else:
+            self._transport.write(reply)
+
+    def wait_for(self, commit: Commit, reply: bytes, times: int = 1) -> None:
+        """Send `reply`, `times` over, when `commit` is done, or its error as often."""
+        self._outcomes.append((commit, reply, times))
+        self._uncommitted_bytes += WAITING_BYTES + len(reply) * times
+        if self._awaited is not commit:
+            self._awaited = commit
+            commit.add_listener(self.flush)
+
+    def _awaits_commit(self) -> bool:
+        """Whether the next reply is of a commit under way, which will call `flush`."""
+        commit = self._outcomes[0][0]
+        return commit is not None and not commit.is_done
+
+    def flush(self) -> None:
+        """Write the replies that are ready."""
+        outcomes = self._outcomes
+        ready: list[bytes] = []
+        while outcomes:
+            commit, reply, times = outcomes[0]
+            if commit is not None:
+                if not commit.is_done:
+                    break
+                if commit.error is not None:
+                    reply = replies.error(commit.error.code, str(commit.error))
+            ready.append(reply * times)
+            outcomes.popleft()
+        if ready:
+            self._transport.write(b"".join(ready))
+        if not outcomes:
+            self._all_answered()
+
+    def _all_answered(self) -> None:
+        self._uncommitted_bytes = self._unsent_bytes = 0
+        if self._is_closing:
+            self._transport.close()
+        elif not self._transport.is_reading():
+            self._adjust_reading()
+
+    def close_when_sent(self) -> None:
+        """Read no more, and close when the last reply has been sent."""
+        self._is_closing = True
+        self.flush()
