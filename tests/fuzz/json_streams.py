@@ -22,6 +22,12 @@ MAX_PAYLOAD_BYTES = 40
 _COMMANDS = (b'"INIT"', b'"ACK"', b'"ACK 1 2"', b'"DACK 5"', b'"\\u00e9\\n"', b'"\\ud800"', b'""', b" ", b"\n", b"\t\r")
 _TOKENS = (*_COMMANDS, b'{"msg":"', b'"}', b"\\u0000", b"\\ud83d\\ude00", b"[", b"{}", b"null", b"1e999", b"=", MAGIC)
 _FRAME_BYTES = 8
+#: Of texts around the limits: of a payload, of a line, of a command.
+_LENGTHS = tuple(
+    limit + step
+    for limit in (MAX_PAYLOAD_BYTES, 2 * MAX_PAYLOAD_BYTES + 1024, json_lines.MAX_COMMAND_BYTES)
+    for step in range(-4, 3)
+)
 
 
 def _make(chance: Random) -> bytes:
@@ -35,6 +41,8 @@ def _make(chance: Random) -> bytes:
 
 
 def _line(chance: Random) -> bytes:
+    if chance.random() < 1 / 20:
+        return orjson.dumps("x" * chance.choice(_LENGTHS)) + b"\n"
     if chance.random() < 1 / 2:
         return orjson.dumps(text(chance)) + chance.choice((b"\n", b"\n", b"\r\n", b"\n\n"))
     return b'{"msg":"%b"}\n' % binascii.b2a_base64(payload(chance), newline=False)
@@ -73,6 +81,8 @@ def _commands(pieces: list[bytes]) -> tuple[list[str], str | None]:
     decoder = CommandDecoder()
     commands = [command for piece in pieces for command in decoder.feed(piece)]
     assert decoder.error is None or type(decoder.error) is InvalidLineError
+    for command in commands:
+        command.encode()  # receipts are read from its words, as bytes
     return commands, str(decoder.error) if decoder.error else None
 
 

@@ -34,15 +34,33 @@ _OPENINGS = tuple(
 
 
 def _make(chance: Random) -> bytes:
-    commands = []
-    for _ in range(chance.randint(1, 8)):
-        command = list(chance.choice(_OPENINGS))
+    make = chance.choice((_consumption, _mixture))
+    return b"".join(bulks(*command) for command in make(chance))
+
+
+def _consumption(chance: Random) -> list[list[bytes]]:
+    """Return what a consumer sends that has something to consume."""
+    published = [[b"PUBLISH", b"t", payload(chance)[: MAX_MESSAGE_BYTES + 1]] for _ in range(chance.randint(1, 5))]
+    prefetch = chance.choice((None, None, 1, 3))
+    settled = [_settle(chance, prefetch) for _ in range(chance.randint(1, 6))]
+    subscribe = [b"SUBSCRIBE", b"t"] + ([b"PREFETCH", b"%d" % prefetch] if prefetch else [])
+    return [*published, subscribe, *settled, *some(chance, _OPENINGS, 2)]
+
+
+def _settle(chance: Random, prefetch: int | None) -> list[bytes]:
+    command = list(chance.choice(([b"ACK"], [b"NACK"], [b"BACK"], [b"DACK", b"0"], [b"DACK", b"5"])))
+    return command + [b"%d" % chance.randint(1, 5) for _ in range(chance.randint(1, prefetch) if prefetch else 0)]
+
+
+def _mixture(chance: Random) -> list[list[bytes]]:
+    """Return any commands, with more words or other ones at times."""
+    commands = [list(chance.choice(_OPENINGS)) for _ in range(chance.randint(1, 8))]
+    for command in commands:
         if chance.random() < 1 / 3:
-            command += some(chance, (payload(chance), b"t", b"1", b"0"), 2)
+            command.extend(some(chance, (payload(chance), b"t", b"1", b"0"), 2))
         if chance.random() < 1 / 8:
             command[chance.randrange(len(command))] = payload(chance)
-        commands.append(bulks(*command))
-    return b"".join(commands)
+    return commands
 
 
 def _check(stream: bytes) -> None:
@@ -113,5 +131,5 @@ TARGET = Target(
     _make,
     _check,
     tokens=tuple(sorted({word for opening in _OPENINGS for word in opening})),
-    quick_inputs=150,
+    quick_inputs=200,
 )

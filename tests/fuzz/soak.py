@@ -28,7 +28,7 @@ Runs = dict[str, "Future[tuple[bool, str]]"]
 @contextmanager
 def running(names: Sequence[str], seconds: float, seed: int) -> Iterator[Runs]:
     """Run targets, each in a process; the results are whether nothing was found, and what was said."""
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         try:
             yield {name: pool.submit(_run_alone, name, seconds, seed) for name in names}
         finally:
