@@ -9,16 +9,16 @@ import hiredis
 
 from miniqueue.errors import ProtocolError
 from miniqueue.wire import resp_replies
+from miniqueue.wire.resp_limits import STRANGER, USUAL
 from miniqueue.wire.resp_parser import StrictParser
 from miniqueue.wire.resp_reader import CommandReader
 from tests.fuzz.engine import Target, chance_of
 from tests.fuzz.pieces import cut, payload, some
-from tests.wire.test_resp_commands import bulks, run
-from tests.wire.test_resp_fuzz import HOSTILE
+from tests.wire.test_resp_commands import READERS, bulks, run
+from tests.wire.test_resp_fuzz import FEW, HOSTILE, LOW
 
 _WORDS = (b"PUBLISH", b"publish", b"P", b"a", b"ACK", b"PING", b"orders", b"t", b"", b"\r\n", b"12")
 _LINES = (b"PING\r\n", b"PUBLISH t x\n", b'PUBLISH t "a b"\r\n', b"PUBLISH t 'it\\'s'\r\n", b'P "\\x41\\n"\n', b"\r\n")
-_RUN_WORDS = frozenset({b"PUBLISH", b"publish", b"P", b"a"})
 
 
 def _make(chance: Random) -> bytes:
@@ -39,14 +39,15 @@ def _make(chance: Random) -> bytes:
 
 def _check(stream: bytes) -> None:
     chance = chance_of(stream)
-    strict = StrictParser()
+    limits = chance.choice((USUAL, LOW, FEW, STRANGER))
+    strict = StrictParser(limits)
     expected = run(strict, [stream])
     assert isinstance(strict.error, ProtocolError | None)
     pieces = cut(chance, stream)
-    assert run(StrictParser(), pieces) == expected
-    for run_words in (frozenset(), _RUN_WORDS):
-        assert run(CommandReader(run_words=run_words), [stream]) == expected
-        assert run(CommandReader(run_words=run_words), pieces) == expected
+    assert run(StrictParser(limits), pieces) == expected
+    for new_reader in READERS:
+        assert run(new_reader(limits), [stream]) == expected
+        assert run(new_reader(limits), pieces) == expected
     encoded = b"".join(bulks(*command) for command in expected[0])
     assert run(CommandReader(), [encoded]) == (expected[0], None)
     _check_replies(chance, stream)
