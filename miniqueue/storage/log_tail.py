@@ -29,7 +29,9 @@ Sources: LevelDB `doc/log_format.md`, `db/log_reader.cc`, `db/write_batch.cc`.
 import re
 import struct
 from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from miniqueue.storage.crc32c import masked_crc32c, masked_crc32c_of_each
 
@@ -48,6 +50,7 @@ _MAY_BE_BATCH = re.compile(rb"(?s)(?=.{6}[\x01\x02].{6}\x00\x00)")
 _MAX_SEQUENCE_STEP = 2**24
 
 _RECORDS_AT_ONCE = 1024  # to verify: at most 32 MiB, and enough of small ones to be worth it
+_CANDIDATES_AT_ONCE = 256  # of what may be a record: they may all be of 32 KiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,20 +219,28 @@ class _Walk:
 
 def _find_batch(log: bytes, start: int, last_sequence: int | None) -> int | None:
     """Return where, at `start` or later, the first whole record of a later batch's beginning is."""
-    for match in _MAY_BE_BATCH.finditer(log, start):
-        offset = match.start()
-        end = _record_end(log, offset)
-        if end is not None and _is_later(log, offset, last_sequence) and _has_good_checksum(log, offset, end):
-            return offset
-    return None
+    places = (match.start() for match in _MAY_BE_BATCH.finditer(log, start))
+    records = ((offset, end) for offset in places if (end := _record_end(log, offset)) is not None)
+    return _first_sound(log, ((offset, end) for offset, end in records if _is_later(log, offset, last_sequence)))
 
 
 def _find_edit(manifest: bytes, start: int) -> int | None:
     """Return where, at `start` or later, a whole record begins. Manifests are small: every place is tried."""
-    for offset in range(start, len(manifest) - HEADER.size):
-        end = _record_end(manifest, offset)
-        if end is not None and end > offset + HEADER.size and _has_good_checksum(manifest, offset, end):
-            return offset
+    places = range(start, len(manifest) - HEADER.size)
+    records = ((offset, end) for offset in places if (end := _record_end(manifest, offset)) is not None)
+    return _first_sound(manifest, ((offset, end) for offset, end in records if end > offset + HEADER.size))
+
+
+def _first_sound(log: bytes, records: Iterator[tuple[int, int]]) -> int | None:
+    """Return where the first of `records` begins whose checksum is right.
+
+    Many at a time: a message may be full of what looks like records, each of which takes a checksum to tell.
+    """
+    while some := list(islice(records, _CANDIDATES_AT_ONCE)):
+        sums = masked_crc32c_of_each([log[offset + 6 : end] for offset, end in some])
+        for (offset, _end), checksum in zip(some, sums, strict=True):
+            if _header(log, offset)[0] == checksum:
+                return offset
     return None
 
 

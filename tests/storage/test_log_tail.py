@@ -58,6 +58,15 @@ def test_a_log_may_end_where_no_record_fits_in_its_block_any_more(zero_count, ve
     assert (list(found.batch_offsets), found.end_offset, found.damage) == (offsets, len(log) + zero_count, None)
 
 
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_a_batch_behind_a_message_full_of_what_looks_like_batches_is_found(is_followed):
+    lookalike = HEADER.pack(0, 20_000, 1) + (3).to_bytes(8, "little")
+    hostile = batch(2, 12) + lookalike * 2000
+    log, offsets = log_of(batch(1, 200), hostile, *[batch(3, 200)] * is_followed)
+    damage = find_damage(flipped(log, offsets[1] + 20), verify_checksums=True)
+    assert damage == Damage(offsets[1], offsets[2] if is_followed else None)
+
+
 @pytest.mark.parametrize("verify_checksums", [False, True])
 @pytest.mark.parametrize("batches", [SMALL[:3], LARGE[:2]])
 def test_last_record_cut_short_is_usual(batches, verify_checksums):
