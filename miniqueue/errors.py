@@ -89,6 +89,9 @@ class InvalidPrefetchError(RequestError):
 
     code = "BADPREFETCH"
 
+    def __init__(self, max_prefetch: int = 10_000) -> None:
+        super().__init__(f"A prefetch is a whole number from 1 to {max_prefetch}")
+
 
 class UnsupportedEncodingError(RequestError):
     """A body is taken as it is: no Content-Encoding but identity."""
@@ -157,6 +160,23 @@ class FullError(UnavailableError):
     """The disk is full; publishing is refused until there is space again."""
 
     code = "FULL"
+
+
+class LimitReachedError(UnavailableError):
+    """A limit of this broker has been reached."""
+
+    code = "LIMIT"
+
+
+class TopicFullError(LimitReachedError):
+    """The topic holds as much as it may.
+
+    `fitting_count`: how many of the messages, from the first on, there would have been room for.
+    """
+
+    def __init__(self, what: str, setting: str, fitting_count: int = 0) -> None:
+        super().__init__(f"the topic holds as many {what} as it may (-{setting}); nothing was added")
+        self.fitting_count = fitting_count
 
 
 class DrainingError(UnavailableError):

@@ -1,7 +1,8 @@
 """Turns what changed in a topic into the keys and values of a commit."""
 
 from miniqueue.broker.topic import Topic
-from miniqueue.core.cursor import Changes, GroupCursor
+from miniqueue.core.changes import Changes
+from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.message import Chunk
 from miniqueue.core.partition import Partition
 from miniqueue.storage import keys, records
@@ -19,7 +20,7 @@ def add_topic(batch: dict[bytes, bytes | None], topic: Topic, now_ms: int) -> li
         for chunk in chunks:
             batch[keys.chunk(topic.id, number, chunk.first_seq)] = records.encode_chunk(chunk)
         if chunks:
-            batch[keys.head(topic.id, number)] = records.encode_number(partition.next_seq)
+            batch[keys.head(topic.id, number)] = records.encode_head(partition.next_seq, partition.log_bytes)
             appended.append((topic, partition, chunks))
         for group, cursor in partition.cursors.items():
             _add_cursor(batch, (topic.id, number, group), partition, cursor)

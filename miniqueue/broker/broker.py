@@ -17,16 +17,17 @@ from miniqueue.broker.commit import Commit
 from miniqueue.broker.consumer import Consumer
 from miniqueue.broker.dispatcher import Dispatcher
 from miniqueue.broker.journal import Journal
+from miniqueue.broker.limits import BrokerLimits, LimitCounts, Quota
 from miniqueue.broker.loader import Loader
 from miniqueue.broker.purger import Purger
 from miniqueue.broker.space import SpaceWatch
 from miniqueue.broker.topic import Topic, TopicStats
+from miniqueue.broker.trimming import Trimmer
 from miniqueue.core.budget import Budget
-from miniqueue.core.cursor import CursorState
+from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.lease import Lease
 from miniqueue.core.names import check_topic
 from miniqueue.core.partition import DEFAULT_GROUP
-from miniqueue.core.prefetch import check_prefetch
 from miniqueue.errors import (
     InternalError,
     MiniqueueError,
@@ -42,11 +43,15 @@ CACHE_BYTES = 64 << 20
 
 
 class Published(NamedTuple):
-    """Where messages went: they are durable when `commit` is done, with consecutive numbers from `first_seq`."""
+    """Where messages went: they are durable when `commit` is done, with consecutive numbers from `first_seq`.
+
+    Their payloads are `size_bytes` long together.
+    """
 
     commit: Commit
     partition: int
     first_seq: int
+    size_bytes: int
 
 
 class Broker:
@@ -58,6 +63,10 @@ class Broker:
       max_message_bytes: the largest payload accepted.
       period_seconds: how often delayed messages are looked for.
       sync_interval_seconds: how often to make everything durable, for stores that do not with every commit.
+      limits: how much there may be; without them there is none.
+
+    Attributes:
+      limit_counts: how often limits were reached, for all to count in.
     """
 
     def __init__(
@@ -68,8 +77,11 @@ class Broker:
         max_message_bytes: int = 1 << 20,
         period_seconds: float = 1.0,
         sync_interval_seconds: float | None = None,
+        limits: BrokerLimits | None = None,
     ) -> None:
         self.max_message_bytes = max_message_bytes
+        self.limits = limits or BrokerLimits()
+        self.limit_counts = LimitCounts()
         self._clock = clock
         self._period_seconds = period_seconds
         self._sync_interval_seconds = sync_interval_seconds
@@ -77,13 +89,16 @@ class Broker:
         self._journal = Journal(open_store, clock, self._topics, readable=self._readable, reopened=self._install)
         self._committer = self._journal.committer
         self._admission = self._journal.admission
+        self._quota = Quota(self.limits, self.limit_counts)
+        self._trimmer = Trimmer(self._journal, self._quota, self._readable)
         self._cache = Budget(CACHE_BYTES)
-        self._loader = Loader(self._journal, spawn=self._spawn, loaded=self._readable)
+        self._loader = Loader(self._journal, spawn=self._spawn, loaded=self._loaded)
         self._purger = Purger(self._journal, spawn=self._spawn)
         self._space = SpaceWatch(self._journal)
         self._dispatcher = Dispatcher(self._topics, clock, self._journal, self._loader)
         self._tasks: set[asyncio.Task[None]] = set()
         self._next_topic_id = 1
+        self._topic_count = 0
 
     # --- life -------------------------------------------------------------------------------------------------
 
@@ -141,20 +156,26 @@ class Broker:
 
         Raises:
           InvalidTopicError, PayloadTooLargeError: nothing was added.
+          LimitReachedError: there are too many topics; TopicFullError: the topic is full. Nothing was added.
           FullError, ReadOnlyError, DrainingError: nothing can be added now.
         """
         self._admission.check()
-        if (size_bytes := max(map(len, payloads))) > self.max_message_bytes:
-            raise PayloadTooLargeError(size_bytes, self.max_message_bytes)
+        if (longest_bytes := max(map(len, payloads))) > self.max_message_bytes:
+            raise PayloadTooLargeError(longest_bytes, self.max_message_bytes)
+        size_bytes = sum(map(len, payloads))
         topic = self._topics.get(name)
         if topic is None or topic.id is None:
-            topic = self._create(name)
-        first_seq = topic.partitions[0].append(payloads)
+            topic = self._create(name, payloads, size_bytes)
+        elif self._quota.admit(topic, payloads, size_bytes):
+            self._trimmer.note(topic)
+        first_seq = topic.partitions[0].append(payloads, size_bytes)
         self._journal.touch(topic)
         self._committer.request()
-        return Published(self._committer.open, 0, first_seq)
+        return Published(self._committer.open, 0, first_seq, size_bytes)
 
-    def _create(self, name: bytes) -> Topic:
+    def _create(self, name: bytes, payloads: list[bytes], size_bytes: int) -> Topic:
+        self._quota.admit_topic(Topic(check_topic(name)), self._topic_count, payloads, size_bytes)
+        self._topic_count += 1
         topic = self._topic(name)
         topic.id, self._next_topic_id = self._next_topic_id, self._next_topic_id + 1
         self._journal.change(
@@ -185,7 +206,7 @@ class Broker:
 
         Raises InvalidTopicError or InvalidPrefetchError.
         """
-        check_prefetch(prefetch)
+        self._quota.check_prefetch(prefetch)
         return Consumer(self._dispatcher, self._topic(name), deliver, fail, prefetch)
 
     # --- looking and removing ---------------------------------------------------------------------------------
@@ -222,6 +243,7 @@ class Broker:
         consumed_bytes = topic.consumed_bytes
         if (topic_id := topic.id) is not None:
             self._journal.change({keys.topic(name): None, keys.purge(topic_id): b""})
+            self._topic_count -= 1
             topic.clear()
             self._cache.touch(topic)
             if topic.is_idle:
@@ -241,9 +263,14 @@ class Broker:
         self._dispatcher.dispatch(topic)
         self._cache.touch(topic)
 
+    def _loaded(self, topic: Topic) -> None:
+        self._readable(topic)
+        self._trimmer.look_again(topic)
+
     def _install(self, content: opening.StoreContent) -> None:
         """Take over what the store holds, at the start and after a fault."""
         self._next_topic_id = content.next_topic_id
+        self._topic_count = len(content.topics)
         self._topics.update({topic.name: topic for topic in content.topics})
         for topic in list(self._topics.values()):
             self._cache.touch(topic)

@@ -64,10 +64,15 @@ class Committer:
 
     Args:
       write: gathers what there is, writes it, and finishes the commit it is given; it does not raise.
+
+    Attributes:
+      prepare: adds something to the next commit, if there is something to wait for; when it sets itself anew, another
+        commit follows. It does not raise.
     """
 
     def __init__(self, write: Callable[[Commit], Awaitable[None]]) -> None:
         self.open = Commit()
+        self.prepare: Callable[[], Awaitable[None]] | None = None
         self._write = write
         self._wanted = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -93,9 +98,18 @@ class Committer:
             await self._wanted.wait()
             for _ in range(GATHER_TURNS):
                 await asyncio.sleep(0)
-            self._wanted.clear()
+            if self.prepare is not None:
+                await self._prepare(self.prepare)
+            else:
+                self._wanted.clear()
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
             commit, self.open = self.open, Commit()
             await self._write(commit)
+
+    async def _prepare(self, prepare: Callable[[], Awaitable[None]]) -> None:
+        self.prepare = None
+        await prepare()
+        if self.prepare is None:
+            self._wanted.clear()

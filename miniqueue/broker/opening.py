@@ -1,12 +1,14 @@
 """Reads what a store holds: at start, and again after the store has failed.
 
-The work grows with the topics and with the messages that were half settled, never with the backlog.
+The work grows with the topics and with the messages that were half settled, never with the backlog; but bytes that an
+old store does not tell are counted, until the topic's cursor has been written anew.
 """
 
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
 
+from miniqueue.broker import counting
 from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.partition import DEFAULT_GROUP, Partition
@@ -49,7 +51,7 @@ async def read_content(store: Store, known: dict[bytes, Topic], acknowledged: in
     commit_number = state.number(keys.COMMIT, default=0)
     if commit_number < acknowledged:
         raise CorruptionError(f"commit {acknowledged} was acknowledged, the store ends with {commit_number}")
-    stored = [_stored_topic(state, key, value) for key, value in state.between(keys.topics())]
+    stored = [await _stored_topic(store, state, key, value) for key, value in state.between(keys.topics())]
     return StoreContent(
         topics=[_filled(known.get(topic.name) or Topic(topic.name), topic) for topic in stored],
         next_topic_id=state.number(keys.NEXT_TOPIC, default=1),
@@ -94,25 +96,36 @@ class _State:
         return ((key, self._values[key]) for key in self._keys[start:stop])
 
 
-def _stored_topic(state: _State, key: bytes, value: bytes) -> _StoredTopic:
+async def _stored_topic(store: Store, state: _State, key: bytes, value: bytes) -> _StoredTopic:
     topic_id, _created_at_ms = records.decode_topic(value)
-    return _StoredTopic(keys.topic_name(key), topic_id, [_partition(state, topic_id, 0)])
+    return _StoredTopic(keys.topic_name(key), topic_id, [await _partition(store, state, topic_id, 0)])
 
 
-def _partition(state: _State, topic_id: int, partition: int) -> Partition:
-    next_seq = state.number(keys.head(topic_id, partition), default=0)
-    return Partition(next_seq, {DEFAULT_GROUP: _cursor(state, topic_id, partition, next_seq)})
+async def _partition(store: Store, state: _State, topic_id: int, partition: int) -> Partition:
+    head = state.value(keys.head(topic_id, partition))
+    next_seq, log_bytes = (0, 0) if head is None else records.decode_head(head)
+    cursor = await _cursor(store, state, (topic_id, partition, DEFAULT_GROUP), next_seq, log_bytes)
+    return Partition(next_seq, {DEFAULT_GROUP: cursor}, cursor.tail_bytes)
 
 
-def _cursor(state: _State, topic_id: int, partition: int, next_seq: int) -> GroupCursor:
-    cursor = state.value(keys.cursor(topic_id, partition, DEFAULT_GROUP))
-    if cursor is None:
+async def _cursor(
+    store: Store, state: _State, place: tuple[int, int, int], next_seq: int, log_bytes: int
+) -> GroupCursor:
+    topic_id, partition, _group = place
+    value = state.value(keys.cursor(*place))
+    if value is None:
         raise CorruptionError(f"topic {topic_id}, partition {partition}: the group's cursor is missing")
-    bitmaps = state.between(keys.bitmaps(topic_id, partition, DEFAULT_GROUP))
-    gaps = state.between(keys.gaps(topic_id, partition, DEFAULT_GROUP))
+    cursor = records.decode_cursor(value)
+    bitmaps = {
+        keys.bitmap_first_seq(key): records.decode_bitmap(value) for key, value in state.between(keys.bitmaps(*place))
+    }
+    gaps = state.between(keys.gaps(*place))
+    if cursor.log_bytes is None:
+        chunks, returned = counting.chunks_of(topic_id, partition), counting.records_of(*place)
+        log_bytes = await counting.held_bytes(pages(store, chunks), pages(store, returned), bitmaps)
     return GroupCursor(
-        records.decode_cursor(cursor),
+        cursor._replace(log_bytes=max(log_bytes, cursor.log_bytes or 0)),
         next_seq,
-        {keys.bitmap_first_seq(key): records.decode_bitmap(value) for key, value in bitmaps},
+        bitmaps,
         {keys.gap_first_seq(key): records.decode_number(value) for key, value in gaps},
     )

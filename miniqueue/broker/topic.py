@@ -4,7 +4,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from miniqueue.core.cursor import CursorState, GroupCursor
+from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.lease import Lease
 from miniqueue.core.partition import DEFAULT_GROUP, Partition
 from miniqueue.errors import MiniqueueError
@@ -15,13 +16,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TopicStats:
-    """How much a topic holds; all in messages, but `consumers` and `waiting`, which count consumers."""
+    """How much a topic holds; all in messages, but `consumers` and `waiting`, which count consumers, and `size_bytes`.
+
+    `size_bytes` are those of the payloads of messages that are ready, leased or delayed.
+    """
 
     published: int
     acknowledged: int
+    dropped: int
     ready: int
     leased: int
     delayed: int
+    size_bytes: int
     consumers: int
     waiting: int
 
@@ -81,6 +87,27 @@ class Topic:
         """Roughly what has been deleted on disk since space was last given back."""
         return sum(partition.consumed_bytes for partition in self.partitions)
 
+    def held(self) -> tuple[int, int]:
+        """Count messages that are not acknowledged, and the bytes of their payloads; also what is not yet committed."""
+        partition, cursor = self.partitions[0], self.cursors[0]
+        return (
+            partition.next_seq - cursor.acked_count - cursor.dropped_count,
+            partition.log_bytes - cursor.gone_bytes,
+        )
+
+    @property
+    def uncommitted_bytes(self) -> int:
+        """Bytes of the payloads that the next commit adds."""
+        return sum(partition.log_bytes for partition in self.partitions) - sum(c.tail_bytes for c in self.cursors)
+
+    def waiting(self) -> tuple[int, int]:
+        """Count messages that are committed and that nobody holds, and the bytes of their payloads."""
+        cursors = self.cursors
+        return (
+            sum(cursor.depth - cursor.leased_count for cursor in cursors),
+            sum(cursor.tail_bytes - cursor.gone_bytes - cursor.leased_bytes for cursor in cursors),
+        )
+
     def take(self, max_count: int, horizon_ms: int) -> tuple[GroupCursor, Lease] | None:
         """Lease the next run of at most `max_count` messages for the default group."""
         for cursor in self.cursors:
@@ -102,9 +129,11 @@ class Topic:
         return TopicStats(
             published=sum(c.tail_seq for c in cursors),
             acknowledged=sum(c.acked_count for c in cursors),
+            dropped=sum(c.dropped_count for c in cursors),
             ready=depth - leased - delayed,
             leased=leased,
             delayed=delayed,
+            size_bytes=sum(c.tail_bytes - c.gone_bytes for c in cursors),
             consumers=self.consumer_count,
             waiting=len(self.waiters),
         )

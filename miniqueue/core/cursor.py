@@ -12,13 +12,14 @@ A message waits in one of four ranges (`lease.Range`). Taking looks at them in t
      DELAYED├take▶│ dack ─────────────▶ DELAYED       of its own in the new one, the old one
      BACK ──┘     │ back ─────────────▶ BACK          settled, in one commit
                   └ restart ──▶ where it was
+    LOG, else BACK, FRONT, DELAYED ──take_oldest──▶ leased ──drop──▶ gone, for want of room
 
 Nothing here waits: when the next message is not in memory, `take` returns None and `blocked_on` names the
 range to load. What the next commit must write is collected in `changes`.
 """
 
-from typing import NamedTuple
-
+from miniqueue.core.changes import Changes
+from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.gaps import Gaps
 from miniqueue.core.lease import ChunkLease, ChunkProgress, Lease, Range, RecordLease
 from miniqueue.core.message import Chunk, Record
@@ -28,33 +29,6 @@ from miniqueue.errors import NothingOutstandingError
 FRONT_START = 1 << 127
 LOG_WINDOW_BYTES = 8 << 20
 RECORD_WINDOW_BYTES = 1 << 20
-
-
-class CursorState(NamedTuple):
-    """What a cursor remembers across restarts, beside bitmaps and records.
-
-    `head_seq`: no chunk below it is needed. `serial`: counts returns, so that their orders are never reused.
-    """
-
-    acked_count: int = 0
-    head_seq: int = 0
-    serial: int = 0
-    delayed_count: int = 0
-
-
-class Changes:
-    """What the next commit must write for one cursor."""
-
-    __slots__ = ("finished", "gaps", "records", "touched")
-
-    def __init__(self) -> None:
-        self.records: dict[tuple[Range, int], Record | None] = {}  # None: delete
-        self.touched: dict[int, ChunkProgress] = {}
-        self.finished: list[ChunkProgress] = []
-        self.gaps: dict[int, int | None] = {}  # start to stop; None: delete
-
-    def __bool__(self) -> bool:
-        return bool(self.records or self.touched or self.finished)
 
 
 class GroupCursor:
@@ -87,9 +61,12 @@ class GroupCursor:
         self.gaps = Gaps(gaps or {})
         self.tail_seq = tail_seq
         self.read_seq = state.head_seq
+        self.tail_bytes = state.log_bytes or 0
         self.acked_count = state.acked_count
+        self.dropped_count = state.dropped_count
+        self.gone_bytes = state.gone_bytes or 0
         self.delayed_count = state.delayed_count
-        self.leased_count = 0
+        self.leased_count = self.leased_bytes = 0
         self.blocked_on: Range | None = None
         self.changes = Changes()
         self.next_receipt = 1
@@ -105,12 +82,13 @@ class GroupCursor:
     def state(self) -> CursorState:
         """What to persist with the next commit."""
         head_seq = next(iter(self._open), self.read_seq)
-        return CursorState(self.acked_count, head_seq, self._serial, self.delayed_count)
+        places = self.acked_count, head_seq, self._serial, self.delayed_count
+        return CursorState(*places, self.dropped_count, self.gone_bytes, self.tail_bytes)
 
     @property
     def depth(self) -> int:
         """How many messages are not acknowledged: ready, leased and delayed."""
-        return self.tail_seq - self.acked_count
+        return self.tail_seq - self.acked_count - self.dropped_count
 
     @property
     def waiting_delayed_count(self) -> int:
@@ -137,6 +115,7 @@ class GroupCursor:
     def append(self, chunk: Chunk) -> None:
         """Take in a chunk that has just been committed."""
         self.tail_seq = chunk.end_seq
+        self.tail_bytes = chunk.log_bytes
         self.log.add(chunk.first_seq, chunk)
 
     def take(self, max_count: int, horizon_ms: int) -> Lease | None:
@@ -168,11 +147,18 @@ class GroupCursor:
         return self._grant(RecordLease(self.next_receipt, record, place, order))
 
     def _take_from_log(self, max_count: int) -> Lease | None:
-        progress = self._reading
-        while progress is None or not progress.runs:
-            progress = self._reading = self._open_next_chunk()
-            if progress is None:
+        progress = self._next_in_log()
+        return None if progress is None else self._take_from(progress, max_count)
+
+    def _next_in_log(self) -> ChunkProgress | None:
+        """Return the chunk that has the next message of the log, opened; None when there is none loaded."""
+        while self._reading is None or not self._reading.runs:
+            self._reading = self._open_next_chunk()
+            if self._reading is None:
                 return None
+        return self._reading
+
+    def _take_from(self, progress: ChunkProgress, max_count: int) -> Lease:
         start, stop = progress.take(max_count)
         chunk = progress.chunk
         self.read_seq = chunk.first_seq + stop if progress.runs else self.gaps.end_of(chunk.end_seq)
@@ -191,7 +177,22 @@ class GroupCursor:
         self._leases[lease.receipt] = lease
         self.next_receipt += lease.count
         self.leased_count += lease.count
+        self.leased_bytes += lease.size_bytes
         return lease
+
+    def take_oldest(self, count: int, size_bytes: int) -> Lease | None:
+        """Lease waiting messages, to drop them: `count` or more with `size_bytes` or more, or the first part of that.
+
+        Those of the log come first; what came back goes only when nothing else waits. Returns None as `take` does.
+        """
+        self.blocked_on = None
+        progress = self._next_in_log()
+        if progress is not None:
+            return self._take_from(progress, max(count, progress.count_of(size_bytes)))
+        for place in (Range.BACK, Range.FRONT, Range.DELAYED) if self.blocked_on is None else ():
+            if self.returned[place].head is not None:
+                return self._take_record(place)
+        return None
 
     def split(self, lease: Lease, receipt: int, end_receipt: int) -> tuple[Lease, list[Lease]]:
         """Cut a lease in up to three, so that the messages from `receipt` to before `end_receipt` stand alone.
@@ -203,9 +204,7 @@ class GroupCursor:
         """
         self._revoke(lease)
         assert isinstance(lease, ChunkLease)  # the only kind with more than one message
-        end = lease.receipt + lease.count
-        others: list[Lease] = [lease.part(a, b) for a, b in ((lease.receipt, receipt), (end_receipt, end)) if a < b]
-        wanted = lease.part(receipt, end_receipt)
+        wanted, others = lease.cut(receipt, end_receipt)
         self._leases |= {part.receipt: part for part in (wanted, *others)}
         return wanted, others
 
@@ -214,11 +213,17 @@ class GroupCursor:
     def ack(self, lease: Lease) -> None:
         """Settle the messages: they are done.
 
-        Raises (this and the four below):
-          NothingOutstandingError: the lease was settled before, or ended with its topic.
+        Raises NothingOutstandingError, as those below, when the lease was settled before, or ended with its topic.
         """
         self._leave(lease)
         self.acked_count += lease.count
+        self.gone_bytes += lease.size_bytes
+
+    def drop(self, lease: Lease) -> None:
+        """Give the messages up: there is no room for them."""
+        self._leave(lease)
+        self.dropped_count += lease.count
+        self.gone_bytes += lease.size_bytes
 
     def nack(self, lease: Lease) -> None:
         """Return the messages to the front."""
@@ -244,7 +249,7 @@ class GroupCursor:
     def revoke_all(self) -> None:
         """End every lease without touching a message, because the topic is gone or is read anew."""
         self._leases.clear()
-        self.leased_count = 0
+        self.leased_count = self.leased_bytes = 0
 
     def _return_to_front(self, lease: Lease, cause: str) -> None:
         self._leave(lease)
@@ -263,6 +268,7 @@ class GroupCursor:
     def _leave(self, lease: Lease) -> None:
         self._revoke(lease)
         self.leased_count -= lease.count
+        self.leased_bytes -= lease.size_bytes
         if isinstance(lease, ChunkLease):
             self._leave_chunk(lease.progress, lease.start, lease.count)
         elif isinstance(lease, RecordLease):

@@ -1,6 +1,7 @@
 """Leases: what a consumer was handed, and where it came from."""
 
 from enum import IntEnum
+from itertools import accumulate, islice, takewhile
 
 from miniqueue.core.message import NEVER_RETURNED, Chunk, Counts, Record
 
@@ -36,6 +37,12 @@ class ChunkProgress:
             self.runs.append((start + max_count, stop))
             stop = start + max_count
         return start, stop
+
+    def count_of(self, size_bytes: int) -> int:
+        """Return how many messages of the next run are `size_bytes` long together; one more than all when too few."""
+        start, stop = self.runs[-1]
+        sums = accumulate(map(len, islice(self.chunk.payloads, start, stop)), initial=0)
+        return len(list(takewhile(size_bytes.__gt__, sums)))
 
     def settle(self, start: int, count: int) -> None:
         """Mark `count` messages from index `start` on."""
@@ -104,6 +111,12 @@ class ChunkLease(Lease):
             Record(seq, chunk.committed_at_ms, self.counts, payload)
             for seq, payload in enumerate(self.payloads, first_seq)
         ]
+
+    def cut(self, receipt: int, end_receipt: int) -> "tuple[Lease, list[Lease]]":
+        """Return a lease of the messages from `receipt` to before `end_receipt`, and the leases of the others."""
+        end = self.receipt + self.count
+        others: list[Lease] = [self.part(a, b) for a, b in ((self.receipt, receipt), (end_receipt, end)) if a < b]
+        return self.part(receipt, end_receipt), others
 
     def part(self, receipt: int, end_receipt: int) -> "ChunkLease":
         """Return a lease of the messages from `receipt` to before `end_receipt`, which must not be none."""

@@ -11,15 +11,28 @@ MESSAGE_OVERHEAD_BYTES = 41
 
 
 class Chunk:
-    """The messages of one commit of one partition, in the order of their sequence numbers."""
+    """The messages of one commit of one partition, in the order of their sequence numbers.
 
-    __slots__ = ("committed_at_ms", "first_seq", "payloads", "size_bytes")
+    Args:
+      first_seq: the sequence number of the first message.
+      committed_at_ms: when they were committed.
+      payloads: the messages.
+      log_bytes: of all payloads of the log up to the end of this chunk; 0 where an old store does not tell.
+    """
 
-    def __init__(self, first_seq: int, committed_at_ms: int, payloads: list[bytes]) -> None:
+    __slots__ = ("committed_at_ms", "first_seq", "log_bytes", "payloads", "size_bytes")
+
+    def __init__(self, first_seq: int, committed_at_ms: int, payloads: list[bytes], log_bytes: int = 0) -> None:
         self.first_seq = first_seq
         self.committed_at_ms = committed_at_ms
         self.payloads = payloads
+        self.log_bytes = log_bytes
         self.size_bytes = sum(map(len, payloads)) + MESSAGE_OVERHEAD_BYTES * len(payloads)
+
+    @property
+    def payload_bytes(self) -> int:
+        """How long the payloads are together."""
+        return self.size_bytes - MESSAGE_OVERHEAD_BYTES * len(self.payloads)
 
     @property
     def end_seq(self) -> int:

@@ -18,21 +18,24 @@ class Partition:
     """A log that grows by chunks, one commit at a time.
 
     Appended messages wait in memory until `cut`, and are readable from `commit` on. `next_seq` counts them from
-    the moment of `append`, so every message knows its sequence number before it is durable.
+    the moment of `append`, so every message knows its sequence number before it is durable, and `log_bytes` their
+    payloads.
     """
 
-    __slots__ = ("_appended", "consumed_bytes", "cursors", "next_seq")
+    __slots__ = ("_appended", "consumed_bytes", "cursors", "log_bytes", "next_seq")
 
-    def __init__(self, next_seq: int, cursors: dict[int, GroupCursor]) -> None:
+    def __init__(self, next_seq: int, cursors: dict[int, GroupCursor], log_bytes: int = 0) -> None:
         self.next_seq = next_seq
+        self.log_bytes = log_bytes
         self.cursors = cursors
         self.consumed_bytes = 0  # of chunks deleted since disk space was last given back
         self._appended: list[bytes] = []
 
-    def append(self, payloads: list[bytes]) -> int:
-        """Add messages to the next commit; return the sequence number of the first."""
+    def append(self, payloads: list[bytes], size_bytes: int) -> int:
+        """Add messages, `size_bytes` together, to the next commit; return the sequence number of the first."""
         first_seq = self.next_seq
         self.next_seq = first_seq + len(payloads)
+        self.log_bytes += size_bytes
         self._appended += payloads
         return first_seq
 
@@ -41,7 +44,12 @@ class Partition:
         payloads, self._appended = self._appended, []
         first_seq = self.next_seq - len(payloads)
         stops = _chunk_stops(payloads)
-        return [Chunk(first_seq + a, now_ms, payloads[a:b]) for a, b in pairwise([0, *stops])]
+        chunks = [Chunk(first_seq + a, now_ms, payloads[a:b]) for a, b in pairwise([0, *stops])]
+        log_bytes = self.log_bytes
+        for chunk in reversed(chunks):
+            chunk.log_bytes = log_bytes
+            log_bytes -= chunk.payload_bytes
+        return chunks
 
     def commit(self, chunks: list[Chunk]) -> None:
         """Make chunks readable; they are durable now."""

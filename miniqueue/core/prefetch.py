@@ -14,8 +14,8 @@ def parse_prefetch(word: bytes) -> int:
     return check_prefetch(int(word))
 
 
-def check_prefetch(prefetch: int) -> int:
+def check_prefetch(prefetch: int, max_prefetch: int = MAX_PREFETCH) -> int:
     """Return `prefetch` if it can be one; raises InvalidPrefetchError otherwise."""
-    if not 0 < prefetch <= MAX_PREFETCH:
-        raise InvalidPrefetchError
+    if not 0 < prefetch <= max_prefetch:
+        raise InvalidPrefetchError(max_prefetch)
     return prefetch

@@ -45,6 +45,11 @@ class Config:
     min_free_bytes: int
     ballast_bytes: int
     max_message_bytes: int
+    max_topics: int
+    max_topic_messages: int
+    max_topic_bytes: int
+    topic_limit_policy: Literal["refuse", "drop-oldest"]
+    max_prefetch: int
     stall_seconds: float
     http_server: Literal["hypercorn", "granian"]
     config_file: Path | None

@@ -13,7 +13,7 @@ from starlette.types import Receive, Send
 
 from miniqueue.broker import Broker, Published
 from miniqueue.core.names import check_topic
-from miniqueue.errors import MiniqueueError
+from miniqueue.errors import MiniqueueError, TopicFullError
 from miniqueue.server.replies import begin_json_lines
 from miniqueue.wire.json_lines import PublishDecoder, PublishResult, encode_error, encode_ids
 
@@ -65,15 +65,20 @@ class PublishedLines:
                 results += decoder.finish()
             for result in results:
                 await self._room.acquire()  # before it is published: `end` must not come between that and its answer
-                self._answers.put_nowait(self._publish(result))
+                self._publish(result)
 
-    def _publish(self, result: PublishResult) -> Answer:
+    def _publish(self, result: PublishResult) -> None:
         if not isinstance(result, list):
-            return encode_error(str(result))
+            self._answers.put_nowait(encode_error(str(result)))
+            return
         try:
-            return self._broker.publish(self._topic, result), len(result)
+            self._answers.put_nowait((self._broker.publish(self._topic, result), len(result)))
+        except TopicFullError as error:
+            if count := error.fitting_count:
+                self._publish(result[:count])
+            self._answers.put_nowait(encode_error(str(error)) * (len(result) - count))
         except MiniqueueError as error:
-            return encode_error(str(error)) * len(result)
+            self._answers.put_nowait(encode_error(str(error)) * len(result))
 
     async def _write(self, send: Send) -> None:
         await begin_json_lines(send)

@@ -14,6 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from miniqueue.errors import (
     FullError,
+    LimitReachedError,
     MiniqueueError,
     NotAuthenticatedError,
     NotPermittedError,
@@ -42,6 +43,7 @@ STATUS: Mapping[type[BaseException], HTTPStatus] = MappingProxyType(
         TooManyAttemptsError: HTTPStatus.TOO_MANY_REQUESTS,
         RequestError: HTTPStatus.BAD_REQUEST,
         FullError: HTTPStatus.INSUFFICIENT_STORAGE,
+        LimitReachedError: HTTPStatus.INSUFFICIENT_STORAGE,
         UnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
         MiniqueueError: HTTPStatus.INTERNAL_SERVER_ERROR,
     }

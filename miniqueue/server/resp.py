@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, cast
 
 from miniqueue.broker import Published
-from miniqueue.errors import MiniqueueError, PayloadTooLargeError
+from miniqueue.errors import MiniqueueError, PayloadTooLargeError, TopicFullError
 from miniqueue.server import resp_commands
 from miniqueue.server.resp_backlog import Backlog
 from miniqueue.server.resp_guard import Guard
@@ -205,6 +205,10 @@ class RespConnection(Output):
                 return
             for payload in payloads:  # one of the run is too large: that one is refused, no other
                 self.publish(topic, [payload])
+        except TopicFullError as exc:
+            if count := exc.fitting_count:
+                self.publish(topic, payloads[:count])
+            self.reply(replies.error(exc.code, str(exc)) * (len(payloads) - count))
         except MiniqueueError as exc:
             self.reply(replies.error(exc.code, str(exc)) * len(payloads))
 
@@ -216,8 +220,9 @@ class RespConnection(Output):
         self.wait_for(published.commit, replies.array(ids))
 
     def _add(self, topic: bytes, payloads: list[bytes]) -> Published:
-        self._uncommitted_bytes += sum(map(len, payloads))
-        return self.broker.publish(topic, payloads)
+        published = self.broker.publish(topic, payloads)
+        self._uncommitted_bytes += published.size_bytes
+        return published
 
     def hold(self) -> None:
         """Carry out nothing more until `release`: the reply to a command is being made elsewhere."""

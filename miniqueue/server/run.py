@@ -21,6 +21,7 @@ import uvloop
 
 from miniqueue import __version__
 from miniqueue.broker import Broker, SystemClock
+from miniqueue.broker.limits import BrokerLimits
 from miniqueue.errors import ConfigError, InternalError, MiniqueueError, StoreFailedError
 from miniqueue.server import descriptors, logs, runtime
 from miniqueue.server.accepting import AcceptingLoop
@@ -105,6 +106,13 @@ def _make_broker(config: Config) -> Broker:
         max_message_bytes=config.max_message_bytes,
         period_seconds=config.period_seconds,
         sync_interval_seconds=config.sync_interval_seconds if config.sync == "interval" else None,
+        limits=BrokerLimits(
+            max_topics=config.max_topics,
+            max_topic_messages=config.max_topic_messages,
+            max_topic_bytes=config.max_topic_bytes,
+            drops_oldest=config.topic_limit_policy == "drop-oldest",
+            max_prefetch=config.max_prefetch,
+        ),
     )
 
 

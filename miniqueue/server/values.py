@@ -9,6 +9,7 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from miniqueue.core.prefetch import MAX_PREFETCH
 from miniqueue.errors import ConfigError
 
 GRANIAN_VERSION = "2.8.7"
@@ -71,6 +72,20 @@ def parse_space(text: str) -> int:
     if size is None:
         raise ConfigError(["want a size, in bytes or with KB, MB, GB, KiB, MiB or GiB (0: none)"])
     return int(size[1]) * _BYTES[size[2]]
+
+
+def parse_count(text: str) -> int:
+    """Return a number of things; 0 means no limit."""
+    if not re.fullmatch("[0-9]{1,15}", text):
+        raise ConfigError(["want a number (0: no limit)"])
+    return int(text)
+
+
+def parse_max_prefetch(text: str) -> int:
+    """Return the largest prefetch."""
+    if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= MAX_PREFETCH:
+        raise ConfigError([f"want a number from 1 to {MAX_PREFETCH}"])
+    return int(text)
 
 
 def parse_level(text: str) -> str:

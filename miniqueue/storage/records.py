@@ -1,15 +1,19 @@
 """The one file that makes and parses values.
 
     value   = version:1 body crc:4               crc: CRC-32 (zlib) of all before it; integers are little-endian
-    number  = u64                                COMMIT, NEXT_TOPIC, HEAD, GAP
+    number  = u64                                COMMIT, NEXT_TOPIC, GAP
+    head    = next_seq:8 log_bytes:8             version 1: next_seq:8
     topic   = topic_id:8 created_at_ms:8
-    cursor  = acked_count:8 head_seq:8 serial:8 delayed_count:8
+    cursor  = acked_count:8 head_seq:8 serial:8 delayed_count:8 dropped_count:8 gone_bytes:8 log_bytes:8
+              version 1: acked_count:8 head_seq:8 serial:8 delayed_count:8
     bitmap  = bits, least significant byte first
-    chunk   = flags:1 count:4 committed_at_ms:8 length:4 × count, then the payloads; flags 0: no attributes
+    chunk   = flags:1 count:4 committed_at_ms:8 log_bytes:8 length:4 × count, then the payloads; flags 0: no attributes
+              version 1: without log_bytes
     record  = seq:8 published_at_ms:8 nacks:4 backs:4 dacks:4 timeouts:4 disconnects:4, then the payload
 
-A chunk of plain messages costs 18 bytes and 4 more per message. Every value names its version, so a new form can be
-read beside the old: give it the next number, keep the old parser, write only the new (docs/storage-format.md).
+A chunk of plain messages costs 26 bytes and 4 more per message. Every value names its version, so a new form can be
+read beside the old: give it the next number, keep the old parser, write only the new (docs/storage-format.md). The
+version is 2 where a version 1 is named above, and 1 otherwise.
 """
 
 import struct
@@ -19,38 +23,39 @@ from itertools import accumulate, pairwise
 from typing import Any
 from zlib import crc32
 
-from miniqueue.core.cursor import CursorState
+from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.message import Chunk, Counts, Record
 from miniqueue.errors import CorruptionError, FormatVersionError
 
 VERSION = 1
 
-_version = bytes([VERSION])
 _crc = struct.Struct("<I")
 _number = struct.Struct("<Q")
 _pair = struct.Struct("<QQ")
-_cursor = struct.Struct("<QQQQ")
-_chunk = struct.Struct("<BIQ")
+_cursor = struct.Struct("<QQQQQQQ")
+_cursor_1 = struct.Struct("<QQQQ")
+_chunk = struct.Struct("<BIQQ")
+_chunk_1 = struct.Struct("<BIQ")
 _record = struct.Struct("<QQIIIII")
 
 
-def _seal(*parts: bytes) -> bytes:
-    value = b"".join((_version, *parts))
+def _seal(*parts: bytes, version: bytes = b"\x01") -> bytes:
+    value = b"".join((version, *parts))
     return value + _crc.pack(crc32(value))
 
 
-def _open(value: bytes, what: str) -> bytes:
-    """Return the body of a value after checking its sum and version."""
+def _open(value: bytes, what: str, version: int = VERSION) -> bytes:
+    """Return the body of a value after checking its sum, and that its version is `version` or an older one."""
     if len(value) < 5 or crc32(value[:-4]) != _crc.unpack_from(value, len(value) - 4)[0]:
         raise CorruptionError(f"{what}: checksum does not match")
-    if value[0] != VERSION:
-        raise FormatVersionError(what, value[0], VERSION)
+    if not VERSION <= value[0] <= version:
+        raise FormatVersionError(what, value[0], version)
     return value[1:-4]
 
 
-def _unpack(layout: struct.Struct, value: bytes, what: str) -> tuple[Any, ...]:
+def _unpack(layout: struct.Struct, value: bytes, what: str, version: int = VERSION) -> tuple[Any, ...]:
     """Parse a value of fixed size."""
-    body = _open(value, what)
+    body = _open(value, what, version)
     if len(body) != layout.size:
         raise _malformed(what)
     return layout.unpack(body)
@@ -71,6 +76,19 @@ def decode_number(value: bytes) -> int:
     return number
 
 
+def encode_head(next_seq: int, log_bytes: int) -> bytes:
+    """Encode where a partition's log ends, in messages and in bytes of payloads."""
+    return _seal(_pair.pack(next_seq, log_bytes), version=b"\x02")
+
+
+def decode_head(value: bytes) -> tuple[int, int]:
+    """Parse `encode_head`; an old one tells 0 bytes."""
+    if value[:1] == b"\x01":
+        return decode_number(value), 0
+    next_seq, log_bytes = _unpack(_pair, value, "head", 2)
+    return next_seq, log_bytes
+
+
 def encode_topic(topic_id: int, created_at_ms: int) -> bytes:
     """Encode an entry of the topic registry."""
     return _seal(_pair.pack(topic_id, created_at_ms))
@@ -84,12 +102,15 @@ def decode_topic(value: bytes) -> tuple[int, int]:
 
 def encode_cursor(state: CursorState) -> bytes:
     """Encode the state of a group in a partition."""
-    return _seal(_cursor.pack(*state))
+    return _seal(_cursor.pack(*state), version=b"\x02")
 
 
 def decode_cursor(value: bytes) -> CursorState:
-    """Parse `encode_cursor`."""
-    return CursorState(*_unpack(_cursor, value, "cursor"))
+    """Parse `encode_cursor`; an old one does not tell bytes."""
+    if value[:1] == b"\x01":
+        acked_count, head_seq, serial, delayed_count = _unpack(_cursor_1, value, "cursor")
+        return CursorState(acked_count, head_seq, serial, delayed_count, gone_bytes=None, log_bytes=None)
+    return CursorState(*_unpack(_cursor, value, "cursor", 2))
 
 
 def encode_bitmap(bits: int) -> bytes:
@@ -105,26 +126,28 @@ def decode_bitmap(value: bytes) -> int:
 def encode_chunk(chunk: Chunk) -> bytes:
     """Encode the messages of a commit."""
     payloads = chunk.payloads
-    header = _chunk.pack(0, len(payloads), chunk.committed_at_ms)
-    return _seal(header, _native_to_little(array("I", map(len, payloads))).tobytes(), *payloads)
+    header = _chunk.pack(0, len(payloads), chunk.committed_at_ms, chunk.log_bytes)
+    lengths = _native_to_little(array("I", map(len, payloads))).tobytes()
+    return _seal(header, lengths, *payloads, version=b"\x02")
 
 
 def decode_chunk(first_seq: int, value: bytes) -> Chunk:
     """Parse `encode_chunk`; the first sequence number comes from the key."""
-    body = _open(value, "chunk")
-    if len(body) < _chunk.size:
+    body = _open(value, "chunk", 2)
+    layout = _chunk_1 if value[0] == 1 else _chunk
+    if len(body) < layout.size:
         raise _malformed("chunk")
-    flags, count, committed_at_ms = _chunk.unpack_from(body)
+    flags, count, committed_at_ms, *log_bytes = layout.unpack_from(body)
     if flags:
         raise FormatVersionError("chunk flags", flags, 0)
-    payloads_at = _chunk.size + 4 * count
+    payloads_at = layout.size + 4 * count
     if len(body) < payloads_at:
         raise _malformed("chunk")
-    lengths = array("I", body[_chunk.size : payloads_at])
+    lengths = array("I", body[layout.size : payloads_at])
     stops = list(accumulate(_native_to_little(lengths), initial=payloads_at))
     if stops[-1] != len(body):
         raise _malformed("chunk")
-    return Chunk(first_seq, committed_at_ms, [body[a:b] for a, b in pairwise(stops)])
+    return Chunk(first_seq, committed_at_ms, [body[a:b] for a, b in pairwise(stops)], *log_bytes)
 
 
 def encode_record(record: Record) -> bytes:

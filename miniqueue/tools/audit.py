@@ -134,7 +134,8 @@ class Audit:
         return True
 
     def _take_head(self, parts: Parts, key: bytes, value: bytes) -> None:
-        self.topics[parts.topic_id].set_head(self._decoded(records.decode_number, key, value))
+        head = self._decoded(records.decode_head, key, value)
+        self.topics[parts.topic_id].set_head(*(head or (None, 0)))
 
     def _take_cursor(self, parts: Parts, key: bytes, value: bytes) -> None:
         self.topics[parts.topic_id].set_cursor(self._decoded(records.decode_cursor, key, value))

@@ -38,6 +38,7 @@ class LogAudit:
 
     Attributes:
       is_readable: whether every chunk and bitmap could be decoded, so that the counts are right.
+      waiting_bytes: of the payloads of messages that are not settled.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class LogAudit:
         bitmaps: dict[int, int | None],
         gaps: dict[int, int | None],
     ) -> None:
-        self.chunk_count = self.message_count = self.settled_count = 0
+        self.chunk_count = self.message_count = self.settled_count = self.waiting_bytes = 0
         self.is_readable = True
         self._topic_id = topic_id
         self._problems = problems
@@ -75,7 +76,9 @@ class LogAudit:
         self.message_count += count
         for cause in self._wrong_places(chunk):
             self._problems.add(cause, key)
-        self._take_bits(first_seq, count)
+        bits = self._take_bits(first_seq, count)
+        self.settled_count += bits.bit_count()
+        self.waiting_bytes += sum(len(payload) for i, payload in enumerate(chunk.payloads) if not bits >> i & 1)
         self._remember(first_seq, chunk.end_seq)
         if self._expected is None or self._expected < chunk.end_seq:
             self._expected = self._gaps.pop(chunk.end_seq, chunk.end_seq)
@@ -123,7 +126,7 @@ class LogAudit:
             causes.append(f"ends with message {chunk.end_seq - 1}, but the next to be published is {self._next_seq}")
         return causes
 
-    def _take_bits(self, first_seq: int, count: int) -> None:
+    def _take_bits(self, first_seq: int, count: int) -> int:
         bits = self._bitmaps.pop(first_seq, 0)
         if bits is None:
             self.is_readable = False
@@ -134,9 +137,9 @@ class LogAudit:
         elif bits and bits.bit_count() == count:
             cause = "every message is settled, but the chunk was not deleted"
             self._problems.add(cause, self._bitmap_key(first_seq))
-        self.settled_count += bits.bit_count()
         if bits:
             self._partly_settled.append(PartlySettled(first_seq, first_seq + count, bits))
+        return bits
 
     def _bitmap_key(self, first_seq: int) -> bytes:
         return keys.bitmap(self._topic_id, 0, DEFAULT_GROUP, first_seq)

@@ -31,11 +31,13 @@ class RecordAudit:
 
     Attributes:
       counts: of records by range.
+      size_bytes: of their payloads.
       is_readable: whether every record could be decoded.
     """
 
     def __init__(self, problems: Problems, *, next_seq: int | None, serial: int | None) -> None:
         self.counts = dict.fromkeys((Range.FRONT, Range.DELAYED, Range.BACK), 0)
+        self.size_bytes = 0
         self.is_readable = True
         self._problems = problems
         self._next_seq = _NOTHING_IS_BEYOND if next_seq is None else next_seq
@@ -45,6 +47,7 @@ class RecordAudit:
     def take(self, key: bytes, place: Range, order: int, record: Record, *, is_waiting: bool) -> None:
         """Check a record; `is_waiting` says whether the log has its message too, not settled."""
         self.counts[place] += 1
+        self.size_bytes += len(record.payload)
         for cause in self._wrong(place, order, record, is_waiting):
             self._problems.add(cause, key)
 

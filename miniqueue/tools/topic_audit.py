@@ -1,11 +1,12 @@
 """Checks all that a store holds of one topic: head, cursor, log, what came back; and that the counts agree.
 
-published (next_seq) = acknowledged (cursor) + waiting in the log + records
+published (next_seq) = acknowledged and dropped (cursor) + waiting in the log + records
+bytes of the log (head) = bytes gone (cursor) + those of the same messages
 """
 
 from typing import NamedTuple
 
-from miniqueue.core.cursor import CursorState
+from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.lease import Range
 from miniqueue.core.message import Chunk, Record
 from miniqueue.core.partition import DEFAULT_GROUP
@@ -34,6 +35,7 @@ class TopicAudit:
         self.topic_id = topic_id
         self._problems = problems
         self._next_seq: int | None = 0  # None: it could not be read
+        self._log_bytes = 0
         self._cursor: CursorState | None = None
         self._has_cursor = False
         self._bitmaps: dict[int, int | None] = {}
@@ -41,9 +43,10 @@ class TopicAudit:
         self._log: LogAudit | None = None
         self._records: RecordAudit | None = None
 
-    def set_head(self, next_seq: int | None) -> None:
-        """Take the next sequence number, None when it could not be read."""
+    def set_head(self, next_seq: int | None, log_bytes: int) -> None:
+        """Take the next sequence number, None when it could not be read, and the bytes up to there."""
         self._next_seq = next_seq
+        self._log_bytes = log_bytes
 
     def set_cursor(self, cursor: CursorState | None) -> None:
         """Take the cursor, None when it could not be read."""
@@ -83,7 +86,8 @@ class TopicAudit:
             self._problems.add("there is no cursor", self._cursor_key())
         if self._cursor is None or self._next_seq is None:
             return
-        for cause in _wrong_counts(self._cursor, self._next_seq, log, records):
+        causes = _wrong_counts(self._cursor, self._next_seq, log, records)
+        for cause in [*causes, *_wrong_bytes(self._cursor, self._log_bytes, log, records)]:
             self._problems.add(cause, self._cursor_key())
 
     def counts(self) -> TopicCounts:
@@ -129,6 +133,15 @@ def _wrong_counts(cursor: CursorState, next_seq: int, log: LogAudit, records: Re
     if cursor.delayed_count != delayed_count:
         causes.append(f"counts {cursor.delayed_count} delayed messages, there are {delayed_count}")
     left_count = log.waiting_count + sum(records.counts.values())
-    if log.is_readable and cursor.acked_count + left_count != next_seq:
-        causes.append(f"counts {cursor.acked_count} acknowledged messages of {next_seq}, but {left_count} are left")
+    gone_count = cursor.acked_count + cursor.dropped_count
+    if log.is_readable and gone_count + left_count != next_seq:
+        causes.append(f"counts {gone_count} acknowledged messages of {next_seq}, but {left_count} are left")
     return causes
+
+
+def _wrong_bytes(cursor: CursorState, log_bytes: int, log: LogAudit, records: RecordAudit) -> list[str]:
+    if cursor.gone_bytes is None or cursor.log_bytes is None or not (log.is_readable and records.is_readable):
+        return []
+    counted_bytes = max(log_bytes, cursor.log_bytes) - cursor.gone_bytes
+    left_bytes = log.waiting_bytes + records.size_bytes
+    return [] if counted_bytes == left_bytes else [f"counts {counted_bytes} bytes, but {left_bytes} are left"]

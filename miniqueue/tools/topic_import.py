@@ -7,7 +7,8 @@
 It knows no lines and no store.
 """
 
-from miniqueue.core.cursor import FRONT_START, CursorState
+from miniqueue.core.cursor import FRONT_START
+from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.lease import Range
 from miniqueue.core.message import Chunk, Record
 from miniqueue.core.partition import DEFAULT_GROUP, MAX_CHUNK_BYTES, MAX_CHUNK_MESSAGES
@@ -45,6 +46,7 @@ class TopicImport:
         self._log_end = 0  # behind the last message of the log
         self._payloads: list[bytes] = []  # of the chunk that is being filled, which ends at `_log_end`
         self._payload_bytes = 0
+        self._log_bytes = 0  # of all messages, also of those that came back
         self._published_at_ms = 0
 
     def take(self, message: StoredMessage, batch: Batch) -> None:
@@ -59,13 +61,14 @@ class TopicImport:
         else:
             self._take_returned(seq, message, batch)
         self._next_seq = max(self._next_seq, seq + 1)
+        self._log_bytes += len(message.payload)
         self.message_count += 1
 
     def end_chunk(self, batch: Batch) -> None:
         """Add the messages of the log that wait in memory, if any, as a chunk."""
         if self._payloads:
             first_seq = self._log_end - len(self._payloads)
-            chunk = Chunk(first_seq, self._published_at_ms, self._payloads)
+            chunk = Chunk(first_seq, self._published_at_ms, self._payloads, self._log_bytes)
             batch[keys.chunk(self.topic_id, 0, first_seq)] = records.encode_chunk(chunk)
             self._payloads, self._payload_bytes = [], 0
 
@@ -81,8 +84,9 @@ class TopicImport:
             head_seq=self._head_seq,
             serial=self._serial,
             delayed_count=self._delayed_count,
+            log_bytes=self._log_bytes,
         )
-        batch[keys.head(self.topic_id, 0)] = records.encode_number(self._next_seq)
+        batch[keys.head(self.topic_id, 0)] = records.encode_head(self._next_seq, self._log_bytes)
         batch[keys.cursor(self.topic_id, 0, DEFAULT_GROUP)] = records.encode_cursor(cursor)
         batch[keys.topic(self.name)] = records.encode_topic(self.topic_id, self._now_ms)
 

@@ -1,6 +1,8 @@
 """A cursor with what a store would hold for it, so that tests can restart it."""
 
-from miniqueue.core.cursor import Changes, CursorState, GroupCursor
+from miniqueue.core.changes import Changes
+from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.lease import Lease, Range
 from miniqueue.core.message import Chunk, Record
 
@@ -15,12 +17,14 @@ class StoredCursor:
         self.gaps: dict[int, int] = {}
         self.state = CursorState()
         self.tail_seq = 0
+        self.log_bytes = 0
         self.cursor = GroupCursor(self.state, 0, {}, is_new=True)
 
     def publish(self, *payloads: bytes) -> None:
         """Commit one chunk."""
         self.commit()
-        chunk = Chunk(self.tail_seq, 1, list(payloads))
+        self.log_bytes += sum(map(len, payloads))
+        chunk = Chunk(self.tail_seq, 1, list(payloads), self.log_bytes)
         self.chunks[chunk.first_seq] = chunk
         self.tail_seq = chunk.end_seq
         self.cursor.append(chunk)
@@ -43,7 +47,9 @@ class StoredCursor:
 
     def restart(self) -> None:
         """Begin anew from what is stored."""
-        self.cursor = GroupCursor(self.state, self.tail_seq, dict(self.bitmaps), dict(self.gaps))
+        self.cursor = GroupCursor(
+            self.state._replace(log_bytes=self.log_bytes), self.tail_seq, dict(self.bitmaps), dict(self.gaps)
+        )
 
     def take(self, max_count: int = 1, horizon_ms: int = 0) -> Lease | None:
         """Take, loading what is lacking."""

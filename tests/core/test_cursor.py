@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from miniqueue.core import cursor as limits
-from miniqueue.core.cursor import CursorState
+from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.lease import Range
 from miniqueue.core.message import Counts
 from miniqueue.errors import NothingOutstandingError
@@ -276,9 +276,9 @@ def test_state_keeps_the_oldest_open_chunk():
     some = stored(b"a", b"b", b"c")
     straggler = some.take()
     some.cursor.ack(some.take())
-    assert some.cursor.state == CursorState(acked_count=1, head_seq=0)
+    assert some.cursor.state._replace(gone_bytes=0, log_bytes=0) == CursorState(acked_count=1, head_seq=0)
     some.cursor.ack(straggler)
-    assert some.cursor.state == CursorState(acked_count=2, head_seq=2)
+    assert some.cursor.state._replace(gone_bytes=0, log_bytes=0) == CursorState(acked_count=2, head_seq=2)
 
 
 # --- memory --------------------------------------------------------------------------------------------------------

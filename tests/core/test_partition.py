@@ -3,7 +3,8 @@
 import pytest
 
 from miniqueue.core import partition as limits
-from miniqueue.core.cursor import CursorState, GroupCursor
+from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.partition import DEFAULT_GROUP, Partition
 
 
@@ -15,17 +16,21 @@ def new_partition(next_seq: int = 0) -> Partition:
     return Partition(next_seq, {DEFAULT_GROUP: new_cursor()})
 
 
+def append(partition: Partition, payloads: list[bytes]) -> int:
+    return partition.append(payloads, sum(map(len, payloads)))
+
+
 def test_sequence_numbers_are_given_when_a_message_is_appended():
     partition = new_partition(next_seq=40)
-    assert partition.append([b"a", b"b"]) == 40
-    assert partition.append([b"c"]) == 42
+    assert append(partition, [b"a", b"b"]) == 40
+    assert append(partition, [b"c"]) == 42
     assert partition.next_seq == 43
 
 
 def test_a_cut_is_one_chunk_of_all_that_was_appended():
     partition = new_partition(next_seq=7)
-    partition.append([b"a", b"b"])
-    partition.append([b"c"])
+    append(partition, [b"a", b"b"])
+    append(partition, [b"c"])
     [chunk] = partition.cut(99)
     assert (chunk.first_seq, chunk.committed_at_ms, chunk.payloads) == (7, 99, [b"a", b"b", b"c"])
     assert partition.cut(100) == []
@@ -33,9 +38,9 @@ def test_a_cut_is_one_chunk_of_all_that_was_appended():
 
 def test_numbers_go_on_after_a_cut():
     partition = new_partition()
-    partition.append([b"a"])
+    append(partition, [b"a"])
     partition.cut(1)
-    assert partition.append([b"b"]) == 1
+    assert append(partition, [b"b"]) == 1
     assert partition.cut(1)[0].first_seq == 1
 
 
@@ -62,7 +67,7 @@ def test_chunks_keep_to_their_limits_unless_one_message_is_over(monkeypatch, siz
     monkeypatch.setattr(limits, "MAX_CHUNK_BYTES", 100)
     partition = new_partition()
     payloads = [bytes(size) for size in sizes]
-    partition.append(payloads)
+    append(partition, payloads)
     chunks = partition.cut(1)
     assert [len(chunk.payloads) for chunk in chunks] == chunk_lengths
     assert [payload for chunk in chunks for payload in chunk.payloads] == payloads
@@ -71,14 +76,14 @@ def test_chunks_keep_to_their_limits_unless_one_message_is_over(monkeypatch, siz
 
 def test_a_chunk_of_the_usual_limits_is_cut_at_8192_messages():
     partition = new_partition()
-    partition.append([b""] * 8193)
+    append(partition, [b""] * 8193)
     assert [len(chunk.payloads) for chunk in partition.cut(1)] == [8192, 1]
 
 
 def test_a_commit_reaches_every_group_and_a_chunk_is_needed_until_all_have_finished():
     groups = {DEFAULT_GROUP: new_cursor(), 1: new_cursor()}
     partition = Partition(0, groups)
-    partition.append([b"a"])
+    append(partition, [b"a"])
     partition.commit(partition.cut(1))
     for is_unneeded, cursor in zip((False, True), groups.values(), strict=True):
         cursor.ack(cursor.take(1, 0))
@@ -88,8 +93,25 @@ def test_a_commit_reaches_every_group_and_a_chunk_is_needed_until_all_have_finis
 
 def test_nothing_is_readable_before_its_commit():
     partition = new_partition()
-    partition.append([b"a"])
+    append(partition, [b"a"])
     chunks = partition.cut(1)
     assert partition.cursors[DEFAULT_GROUP].take(1, 0) is None
     partition.commit(chunks)
     assert partition.cursors[DEFAULT_GROUP].take(1, 0).payloads == [b"a"]
+
+
+def test_a_chunk_knows_how_long_the_log_is_up_to_its_end():
+    partition = Partition(7, {DEFAULT_GROUP: new_cursor()}, log_bytes=100)
+    append(partition, [b"abc"])
+    append(partition, [b"", b"de"])
+    assert partition.log_bytes == 105
+    assert [chunk.log_bytes for chunk in partition.cut(1)] == [105]
+    append(partition, [b"f"])
+    assert [chunk.log_bytes for chunk in partition.cut(1)] == [106]
+
+
+def test_each_of_the_chunks_of_a_commit_knows_its_own_end(monkeypatch):
+    monkeypatch.setattr(limits, "MAX_CHUNK_MESSAGES", 2)
+    partition = new_partition()
+    append(partition, [b"a", b"bb", b"ccc"])
+    assert [chunk.log_bytes for chunk in partition.cut(1)] == [3, 6]

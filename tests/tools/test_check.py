@@ -11,7 +11,8 @@ from zlib import crc32
 import pytest
 
 from miniqueue import cli
-from miniqueue.core.cursor import FRONT_START, CursorState
+from miniqueue.core.cursor import FRONT_START
+from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.lease import Range
 from miniqueue.core.message import Chunk, Counts, Record
 from miniqueue.storage import keys, records
@@ -109,13 +110,16 @@ FAULTS = {
     "purge with a value": (keys.purge(0), put(b"x"), "has a value"),
     "purge of a topic that is there": (keys.purge(2), put(b""), "the topic is registered"),
     "purge beyond the next topic": (keys.purge(7), put(b""), "is 3, but topic 7 exists"),
-    "head": (HEAD, flipped, "counter: checksum does not match"),
-    "head too low": (HEAD, put(records.encode_number(9)), "ends with message 9, but the next to be published is 9"),
-    "head too high": (HEAD, put(records.encode_number(12)), "messages 10 to 11 are missing"),
+    "head": (HEAD, flipped, "head: checksum does not match"),
+    "head too low": (HEAD, put(records.encode_head(9, 80)), "ends with message 9, but the next to be published is 9"),
+    "head too high": (HEAD, put(records.encode_head(12, 80)), "messages 10 to 11 are missing"),
+    "bytes too many": (HEAD, put(records.encode_head(10, 81)), "counts 49 bytes, but 48 are left"),
+    "bytes gone": (CURSOR, cursor_with(gone_bytes=80), "counts 0 bytes, but 48 are left"),
     "no cursor": (CURSOR, deleted, "there is no cursor"),
     "cursor": (CURSOR, flipped, "cursor: checksum does not match"),
     "cursor too short": (CURSOR, put(records.encode_number(0)), "the content makes no sense"),
-    "cursor of a newer version": (CURSOR, put(sealed(bytes(32), version=2)), "format version 2 found"),
+    "cursor of a newer version": (CURSOR, put(sealed(bytes(32), version=3)), "format version 3 found"),
+    "dropped too many": (CURSOR, cursor_with(dropped_count=1), "counts 5 acknowledged messages of 10, but 6 are left"),
     "acked too many": (CURSOR, cursor_with(acked_count=5), "counts 5 acknowledged messages of 10, but 6 are left"),
     "delayed too many": (CURSOR, cursor_with(delayed_count=2), "counts 2 delayed messages, there are 1"),
     "serial too low": (CURSOR, cursor_with(serial=2), "the order does not fit the range"),
@@ -134,7 +138,7 @@ FAULTS = {
     "gap where no chunk ends": (keys.gap(ID, 0, 0, 9), put(records.encode_number(10)), "no chunk ends there"),
     "chunk": (FIRST_CHUNK, flipped, "chunk: checksum does not match"),
     "chunk without messages": (LAST_CHUNK, put(records.encode_chunk(Chunk(8, 0, []))), "has no messages"),
-    "another partition": (keys.head(ID, 1), put(records.encode_number(0)), "no such partition or group"),
+    "another partition": (keys.head(ID, 1), put(records.encode_head(0, 0)), "no such partition or group"),
     "another group": (keys.cursor(ID, 0, 1), put(records.encode_cursor(CursorState())), "no such partition or group"),
     "record": (FRONT, flipped, "record: checksum does not match"),
     "record cut short": (FRONT, put(records.encode_number(0)), "the content makes no sense"),

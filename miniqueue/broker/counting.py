@@ -1,0 +1,32 @@
+"""Counts the bytes that a group holds, where a store of an earlier version does not tell."""
+
+from collections.abc import AsyncIterator
+
+from miniqueue.core.lease import Range
+from miniqueue.storage import keys, records
+
+Pairs = AsyncIterator[tuple[bytes, bytes]]
+
+
+def chunks_of(topic_id: int, partition: int) -> keys.KeyRange:
+    """Return the range of all chunks of a partition."""
+    return keys.chunk(topic_id, partition, 0), keys.chunk(topic_id, partition + 1, 0)
+
+
+def records_of(topic_id: int, partition: int, group: int) -> keys.KeyRange:
+    """Return the range of all that came back in a group."""
+    first, last = (keys.records(topic_id, partition, group, place, 0) for place in (Range.FRONT, Range.BACK))
+    return first[0], last[1]
+
+
+async def held_bytes(chunks: Pairs, returned: Pairs, bitmaps: dict[int, int]) -> int:
+    """Return how long the payloads are together that are not settled; reads every message."""
+    total_bytes = 0
+    async for key, value in chunks:
+        first_seq = keys.chunk_first_seq(key)
+        settled = bitmaps.get(first_seq, 0)
+        payloads = records.decode_chunk(first_seq, value).payloads
+        total_bytes += sum(len(payload) for index, payload in enumerate(payloads) if not settled >> index & 1)
+    async for _, value in returned:
+        total_bytes += len(records.decode_record(value).payload)
+    return total_bytes

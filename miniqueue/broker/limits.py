@@ -1,0 +1,145 @@
+"""How many topics there may be, and how much each may hold; and the count of every limit that was reached.
+
+    publish ─▶ room for the topic? ─ no ─▶ LimitReachedError
+               room in the topic?  ─ yes ▶ stored
+                    └ no ─ refuse ──────▶ TopicFullError, nothing is stored
+                         └ drop-oldest ─▶ stored, and noted: `trimming` drops what waits longest, in the same commit
+                              └ what is leased, and what is not yet committed, leaves no room ─▶ TopicFullError
+
+What a topic holds is known as counts, so the check costs the same for one message and for thousands.
+"""
+
+import sys
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import accumulate
+from typing import NamedTuple
+
+from miniqueue.broker.topic import Topic
+from miniqueue.core.prefetch import MAX_PREFETCH, check_prefetch
+from miniqueue.errors import LimitReachedError, TopicFullError
+
+
+class Limit(StrEnum):
+    """What may be reached; the names are those of settings, where there is one."""
+
+    CONNECTIONS = "connections"
+    CONNECTIONS_PER_ADDRESS = "max-connections-per-address"
+    IDLE_TIMEOUT = "idle-timeout"
+    MESSAGE_SIZE = "max-message-size"
+    OUTPUT = "max-output"
+    PREFETCH = "max-prefetch"
+    TOPICS = "max-topics"
+    TOPIC_BYTES = "max-topic-bytes"
+    TOPIC_MESSAGES = "max-topic-messages"
+    UNCOMMITTED = "max-uncommitted"
+
+
+class LimitCounts:
+    """How often each limit was reached since the start."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[Limit] = Counter()
+
+    @property
+    def counts(self) -> Mapping[Limit, int]:
+        """By limit; one that never was may be missing."""
+        return self._counts
+
+    def reached(self, limit: Limit, times: int = 1) -> None:
+        """Count it."""
+        self._counts[limit] += times
+
+
+class Room(NamedTuple):
+    """Messages and the bytes of their payloads; what is over a limit may be below 0 in one of them."""
+
+    messages: int
+    size_bytes: int
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this, as what is over the limits, must go."""
+        return self.messages > 0 or self.size_bytes > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLimits:
+    """What an operator has set; None and 0 are no limit.
+
+    Attributes:
+      max_topics: that exist.
+      max_topic_messages: not acknowledged, in one topic.
+      max_topic_bytes: of their payloads.
+      drops_oldest: whether a topic that is full drops what waits longest, instead of refusing what comes.
+      max_prefetch: messages that one consumer may ask for.
+    """
+
+    max_topics: int = 0
+    max_topic_messages: int = 0
+    max_topic_bytes: int = 0
+    drops_oldest: bool = False
+    max_prefetch: int = MAX_PREFETCH
+
+
+class Quota:
+    """Decides what there is room for.
+
+    Args:
+      limits: what is allowed.
+      counts: where a refusal is counted.
+    """
+
+    def __init__(self, limits: BrokerLimits, counts: LimitCounts) -> None:
+        self._max_topics = limits.max_topics or sys.maxsize
+        self._max_messages = limits.max_topic_messages or sys.maxsize
+        self._max_bytes = limits.max_topic_bytes or sys.maxsize
+        self.drops_oldest = limits.drops_oldest
+        self._max_prefetch = limits.max_prefetch
+        self._counts = counts
+
+    def check_prefetch(self, prefetch: int) -> None:
+        """Raise InvalidPrefetchError unless a consumer may hold so many messages."""
+        if prefetch > self._max_prefetch:
+            self._counts.reached(Limit.PREFETCH)
+        check_prefetch(prefetch, self._max_prefetch)
+
+    def admit_topic(self, topic: Topic, topic_count: int, payloads: Sequence[bytes], size_bytes: int) -> None:
+        """Raise LimitReachedError unless there may be one more topic than `topic_count`, with these messages."""
+        if topic_count >= self._max_topics:
+            self._counts.reached(Limit.TOPICS)
+            raise LimitReachedError(f"there are {topic_count} topics already (-max-topics); nothing was added")
+        self.admit(topic, payloads, size_bytes)
+
+    def excess(self, topic: Topic) -> Room:
+        """Return what a topic holds over its limits."""
+        held_count, held_bytes = topic.held()
+        return Room(held_count - self._max_messages, held_bytes - self._max_bytes)
+
+    def admit(self, topic: Topic, payloads: Sequence[bytes], size_bytes: int) -> bool:
+        """Say whether older messages must be dropped for these; raise TopicFullError if they cannot be taken."""
+        held_count, held_bytes = topic.held()
+        messages = held_count + len(payloads) - self._max_messages
+        over_bytes = held_bytes + size_bytes - self._max_bytes
+        if messages <= 0 and over_bytes <= 0:
+            return False
+        if self.drops_oldest:
+            waiting_count, waiting_bytes = topic.waiting()
+            messages, over_bytes = messages - waiting_count, over_bytes - waiting_bytes
+            if messages <= 0 and over_bytes <= 0:
+                return True
+        fitting_count = _fitting(payloads, len(payloads) - messages, size_bytes - over_bytes)
+        if messages > 0:
+            self._counts.reached(Limit.TOPIC_MESSAGES)
+            raise TopicFullError("messages", Limit.TOPIC_MESSAGES, fitting_count)
+        self._counts.reached(Limit.TOPIC_BYTES)
+        raise TopicFullError("bytes of messages", Limit.TOPIC_BYTES, fitting_count)
+
+
+def _fitting(payloads: Sequence[bytes], max_messages: int, max_bytes: int) -> int:
+    """Return how many of the first messages are within both."""
+    in_bytes = bisect_right(list(accumulate(map(len, payloads))), max_bytes)
+    return max(0, min(max_messages, in_bytes))

@@ -1,0 +1,110 @@
+"""What clients get who reach a limit of topics: over RESP and over HTTP, and in the metrics."""
+
+import asyncio
+
+import orjson
+from prometheus_client import CollectorRegistry, generate_latest
+
+from miniqueue.broker.limits import BrokerLimits
+from miniqueue.server.metrics import BrokerCollector
+from tests.fakes import FakeConsumer, settle_down
+from tests.server.test_resp import Client, command, serve
+from tests.serving import NDJSON, serving
+
+FULL = b"-LIMIT the topic holds as many messages as it may (-max-topic-messages); nothing was added\r\n"
+FULL_TEXT = FULL.decode().removeprefix("-LIMIT ").strip()
+TWO_MESSAGES = BrokerLimits(max_topic_messages=2)
+
+
+def metrics_of(broker) -> str:
+    registry = CollectorRegistry()
+    registry.register(BrokerCollector(broker))
+    return generate_latest(registry).decode()
+
+
+def test_a_run_of_publishes_fills_the_topic_and_the_rest_is_refused():
+    async def body(world, server, client):
+        other = Client(server)
+        client.connection.data_received(b"".join(command(b"PUBLISH", b"t", b"%d" % n) for n in range(4)))
+        await settle_down()
+        assert client.transport.take() == b"+OK\r\n" * 2 + FULL * 2
+        assert await other.say(b"PUBLISH u 1") == b"+OK\r\n"
+        assert FakeConsumer(world.broker, b"t").drain() == [b"0", b"1"]
+        assert await client.say(b"PUBLISH t 5") == b"+OK\r\n"
+
+    serve(body, limits=TWO_MESSAGES)
+
+
+def test_mpublish_is_refused_as_a_whole():
+    async def body(world, _server, client):
+        await client.say(b"PUBLISH t 0")
+        assert await client.say(b"MPUBLISH t 1 2") == FULL
+        assert await client.say(b"PUBLISH t 3") == b"+OK\r\n"
+        assert FakeConsumer(world.broker, b"t").drain() == [b"0", b"3"]
+
+    serve(body, limits=TWO_MESSAGES)
+
+
+def test_one_topic_too_many():
+    async def body(_world, _server, client):
+        await client.say(b"PUBLISH t 0")
+        assert await client.say(b"PUBLISH u 1") == (
+            b"-LIMIT there are 1 topics already (-max-topics); nothing was added\r\n"
+        )
+        assert await client.say(b"TOPICS") == b"*1\r\n$1\r\nt\r\n"
+
+    serve(body, limits=BrokerLimits(max_topics=1))
+
+
+def test_a_prefetch_over_the_maximum():
+    async def body(_world, _server, client):
+        assert await client.say(b"SUBSCRIBE t PREFETCH 11") == (
+            b"-BADPREFETCH A prefetch is a whole number from 1 to 10\r\n"
+        )
+        assert await client.say(b"SUBSCRIBE t PREFETCH 10") == b""
+
+    serve(body, limits=BrokerLimits(max_prefetch=10))
+
+
+def test_limits_are_counted():
+    async def body(world, _server, client):
+        for line in (b"MPUBLISH t 1 2 3", b"PUBLISH t 1", b"PUBLISH u 1", b"SUBSCRIBE t PREFETCH 11"):
+            await client.say(line)
+        metrics = metrics_of(world.broker)
+        for limit, times in (("max-topic-messages", 1), ("max-topics", 1), ("max-prefetch", 1), ("max-topic-bytes", 0)):
+            assert f'miniqueue_limits_reached_total{{limit="{limit}"}} {times}.0' in metrics
+        assert 'miniqueue_topic_bytes{topic="t"} 1.0' in metrics
+
+    serve(body, limits=BrokerLimits(max_topics=1, max_topic_messages=2, max_prefetch=10))
+
+
+def test_what_was_dropped_is_counted():
+    async def body(world, _server, client):
+        for line in (b"MPUBLISH t 1 2", b"PUBLISH t 3"):
+            assert not (await client.say(line)).startswith(b"-")
+        assert 'miniqueue_messages_dropped_total{topic="t"} 1.0' in metrics_of(world.broker)
+        assert FakeConsumer(world.broker, b"t").drain() == [b"2", b"3"]
+
+    serve(body, limits=BrokerLimits(max_topic_messages=2, drops_oldest=True))
+
+
+def test_http_gets_507_and_the_text(certificates):
+    async def scenario():
+        async with serving(certificates, limits=TWO_MESSAGES) as served:
+            for expected in (201, 201, 507):
+                status, body = await served.request("POST", "/publish/t", b"x")
+                assert status == expected
+            assert orjson.loads(body) == {"error": FULL_TEXT}
+            assert (await served.request("POST", "/publish/u", b"x"))[0] == 201
+
+    asyncio.run(scenario())
+
+
+def test_json_lines_are_answered_each(certificates):
+    async def scenario():
+        async with serving(certificates, limits=TWO_MESSAGES) as served:
+            status, body = await served.request("POST", "/publish/t", b'"a"\n"b"\n"c"\n"d"\n', NDJSON)
+            lines = [orjson.loads(line) for line in body.splitlines()]
+            assert (status, lines) == (200, [{"id": "0-0"}, {"id": "0-1"}, {"error": FULL_TEXT}, {"error": FULL_TEXT}])
+
+    asyncio.run(scenario())
