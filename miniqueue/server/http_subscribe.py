@@ -141,5 +141,6 @@ def _encode_with_receipts(lease: Lease) -> bytes:
 
 def _prefetch_of(scope: Scope) -> int | None:
     """Return what the query says, or None; raises InvalidPrefetchError."""
-    given: list[bytes] | None = parse_qs(scope["query_string"], keep_blank_values=True).get(b"prefetch")
-    return None if given is None else parse_prefetch(given[-1])
+    query: str = scope["query_string"].decode("latin-1")  # of bytes, `parse_qs` takes no others than ASCII
+    given = parse_qs(query, keep_blank_values=True).get("prefetch")
+    return None if given is None else parse_prefetch(given[-1].encode())

@@ -5,7 +5,9 @@ import pytest
 
 from miniqueue.core.lease import Lease
 from miniqueue.server import http_subscribe
-from tests.fakes import FakeConsumer
+from miniqueue.server.http import HttpApp
+from miniqueue.storage.memory import MemoryStore
+from tests.fakes import FakeConsumer, ManualClock, broker_on
 from tests.serving import Lines, eventually, serving
 
 INIT_TWICE = {"error": "error getting next value for consumer"}
@@ -298,6 +300,30 @@ def test_prefetch_names_messages_by_receipts(certificates):
             assert served.broker.stats()[b"t"].delayed == 1
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("query", "status"), [(b"prefetch=\xb2", 400), (b"prefetch=%b2", 400), (b"\xff&prefetch=2", 200)]
+)
+def test_a_query_that_is_not_ascii_is_read_like_any_other(query, status):
+    path = b"/subscribe/t"
+    scope = {"type": "http", "method": "POST", "path": path.decode(), "raw_path": path, "headers": []}
+    sent: list[dict] = []
+
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message)
+
+    async def scenario():
+        broker = broker_on(MemoryStore(), ManualClock())
+        await broker.start()
+        await HttpApp(broker)(scope | {"query_string": query}, receive, send)
+        await broker.stop()
+
+    asyncio.run(scenario())
+    assert sent[0]["status"] == status
 
 
 @pytest.mark.parametrize("prefetch", ["0", "10001", "x", "", "-1", "9999999999"])
