@@ -129,7 +129,9 @@ def test_the_exit_codes_are_those_of_the_protocol():
 
 def test_every_metric_is_in_the_protocol():
     documented = re.findall(r"miniqueue_\w+", SPANS)
-    collected = f"{BrokerCollector.__doc__}{LoopCollector.__doc__}{RefusalCollector.__doc__}{RespRefusalCollector.__doc__}"
+    collected = (
+        f"{BrokerCollector.__doc__}{LoopCollector.__doc__}{RefusalCollector.__doc__}{RespRefusalCollector.__doc__}"
+    )
     assert sorted(set(re.findall(r"miniqueue_\w+", collected))) == sorted(
         name for name in set(documented) if name != "miniqueue_v"
     )
