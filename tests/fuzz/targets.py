@@ -2,6 +2,7 @@
 
 from tests.fuzz import (
     credentials,
+    http_requests,
     json_streams,
     leveldb_files,
     message_lines,
@@ -17,6 +18,7 @@ TARGETS = {
     for module in (
         resp_reading,
         resp_connections,
+        http_requests,
         json_streams,
         words,
         stored_values,

@@ -9,7 +9,7 @@ import pytest
 
 from miniqueue.access import users_text
 from miniqueue.core import names
-from miniqueue.server import resp_commands, sources
+from miniqueue.server import http_commands, resp_commands, sources
 from miniqueue.storage import records, table
 from miniqueue.tools import message_lines
 from miniqueue.wire import json_lines, resp_replies
@@ -145,6 +145,7 @@ _SEAL = records._seal
 PLANTED = {
     "an error of two lines": ("resp_reading", resp_replies, "_line", lambda text: text.encode() + b"\r\n"),
     "commands that must be UTF-8": ("resp_connections", resp_commands, "shown", bytes.decode),
+    "delays that Python takes": ("http_requests", http_commands, "parse_delay", float),
     "an error of orjson's": ("json_streams", json_lines, "_decode_command", orjson.loads),
     "names that are too long": ("words", names, "MAX_TOPIC_BYTES", 1 << 20),
     "payloads that get lost": ("stored_values", records, "_seal", _seal_without_payload),
