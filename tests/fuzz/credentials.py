@@ -62,7 +62,7 @@ def _users(chance: Random) -> Users:
 
 
 def _user(chance: Random, number: int) -> User:
-    roles = {role: tuple(some(chance, _PATTERNS, 2)) for role in set(some(chance, sorted(ROLES), 3))}
+    roles = {role: tuple(some(chance, _PATTERNS, 2)) for role in sorted(set(some(chance, sorted(ROLES), 3)))}
     name = chance.choice(("ada", "a.b", "x@example", "default")) + str(number)
     certificate = chance.choice(("", f"CN={text(chance)}{number}"))
     return User(name, chance.choice(("", hash_token(chance.randbytes(4)))), certificate, roles)

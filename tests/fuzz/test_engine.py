@@ -1,6 +1,10 @@
 """The engine finds what it is for: planted in toys, a bug of each kind; in miniqueue, one for each target."""
 
+import os
 import re
+import subprocess
+import sys
+from itertools import islice
 from random import Random
 from unittest.mock import patch
 
@@ -17,6 +21,7 @@ from tests.fuzz import engine, soak
 from tests.fuzz.engine import FoundError, Target, attempt, fuzz, inputs, literal, shrunk
 from tests.fuzz.mutation import mutated
 from tests.fuzz.targets import TARGETS
+from tests.meta.modules import ROOT
 
 
 def number(chance: Random) -> bytes:
@@ -95,12 +100,37 @@ def test_an_input_that_takes_long_is_found(monkeypatch):
 # --- what makes a finding useful ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", TARGETS)
-def test_the_same_seed_makes_the_same_inputs(name):
-    first, second, other = (inputs(TARGETS[name], seed) for seed in (1, 1, 2))
-    made = [next(first) for _ in range(30)]
-    assert made == [next(second) for _ in range(30)]
-    assert made != [next(other) for _ in range(30)]
+DIGEST = """
+import hashlib, itertools
+from tests.fuzz.engine import inputs
+from tests.fuzz.targets import TARGETS
+for name, target in TARGETS.items():
+    made = itertools.islice(inputs(target, 1), 100)
+    print(name, hashlib.sha256(b"\\0".join(made)).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_the_same_seed_makes_the_same_inputs_in_every_process():
+    first, second = (
+        subprocess.run(
+            [sys.executable, "-c", DIGEST],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.splitlines()
+        for hash_seed in ("1", "2")
+    )
+    assert len(first) == len(TARGETS)
+    assert first == second
+
+
+def test_another_seed_makes_other_inputs():
+    for target in TARGETS.values():
+        one, other = (list(islice(inputs(target, seed), 30)) for seed in (1, 2))
+        assert one != other
 
 
 def test_a_finding_is_cut_down():
