@@ -20,18 +20,18 @@ def add_topic(batch: dict[bytes, bytes | None], topic: Topic, now_ms: int) -> li
         for chunk in chunks:
             batch[keys.chunk(topic.id, number, chunk.first_seq)] = records.encode_chunk(chunk)
         if chunks:
-            batch[keys.head(topic.id, number)] = records.encode_head(partition.next_seq, partition.log_bytes)
             appended.append((topic, partition, chunks))
-        for group, cursor in partition.cursors.items():
+        changed = [(group, cursor) for group, cursor in partition.cursors.items() if cursor.changes]
+        for group, cursor in changed:
             _add_cursor(batch, (topic.id, number, group), partition, cursor)
+        if changed:  # no chunk is deleted without: a start finds the next number here, or behind the last chunk
+            batch[keys.head(topic.id, number)] = records.encode_head(partition.next_seq, partition.log_bytes)
     return appended
 
 
 def _add_cursor(
     batch: dict[bytes, bytes | None], place: tuple[int, int, int], partition: Partition, cursor: GroupCursor
 ) -> None:
-    if not cursor.changes:
-        return
     changes, cursor.changes = cursor.changes, Changes()
     batch[keys.cursor(*place)] = records.encode_cursor(cursor.state)
     for (kind, order), record in changes.records.items():

@@ -29,7 +29,6 @@ from miniqueue.errors import (
     OutcomeUnknownError,
     StorageError,
 )
-from miniqueue.storage import keys, records
 from miniqueue.storage.port import Batch, Store
 
 log = structlog.get_logger()
@@ -73,8 +72,8 @@ class Journal:
         self._readable = readable
         self._reopened = reopened
         self._reopen_delays_seconds = reopen_delays_seconds
-        self._commit_number = 0
-        self._synced_number = 0
+        self._acknowledged_change = 0
+        self._synced_change = 0
         self._dirty: dict[Topic, None] = {}
         self._own_changes: dict[bytes, bytes | None] = {}
         self._is_sync_due = False
@@ -83,11 +82,11 @@ class Journal:
         """Open the store and return what it holds; raises StorageError."""
         self.store = await self._open_store()
         try:
-            content = await opening.read_content(self.store, self._topics, self._commit_number)
+            content = await opening.read_content(self.store, self._topics, self._acknowledged_change)
         except BaseException:
             await self.store.close()
             raise
-        self._commit_number = content.commit_number
+        self._acknowledged_change = self.store.last_change
         return content
 
     async def drain(self) -> None:
@@ -116,7 +115,7 @@ class Journal:
 
         Nothing, when there is nothing: every sync makes LevelDB's log longer, also of a broker that is idle.
         """
-        if self._commit_number != self._synced_number:
+        if self._acknowledged_change != self._synced_change:
             self._is_sync_due = True
             self.committer.request()
 
@@ -145,14 +144,12 @@ class Journal:
 
     async def _write_batch(self, batch: dict[bytes, bytes | None]) -> None:
         if batch:
-            number = self._commit_number + 1
-            batch[keys.COMMIT] = records.encode_number(number)
             await self.store.write(batch)
-            self._commit_number = number
+            self._acknowledged_change = self.store.last_change
         if self._is_sync_due:
             await self.store.sync()
             self._is_sync_due = False
-            self._synced_number = self._commit_number
+            self._synced_change = self._acknowledged_change
 
     # --- after a fault ----------------------------------------------------------------------------------------
 

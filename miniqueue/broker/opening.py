@@ -8,16 +8,26 @@ from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
 
+import structlog
+
 from miniqueue.broker import counting
 from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.partition import DEFAULT_GROUP, Partition
-from miniqueue.errors import CorruptionError
+from miniqueue.errors import CorruptionError, FormatVersionError, MiniqueueError
 from miniqueue.storage import keys, records
 from miniqueue.storage.port import Store
 
+log = structlog.get_logger()
+
 PAGE_ITEMS = 1024
 PAGE_BYTES = 1 << 20
+#: Whose last chunks, of 1 MiB each at most unless it is a single message, are in memory at the same time.
+TOPICS_AT_ONCE = 64
+#: What is published to a topic with a damaged end gets numbers from here on, behind what cannot be read.
+MORE_THAN_EVER_WAIT = 1 << 40
+
+_DAMAGE = (CorruptionError, FormatVersionError)
 
 
 class StoreContent(NamedTuple):
@@ -25,14 +35,22 @@ class StoreContent(NamedTuple):
 
     topics: list[Topic]
     next_topic_id: int
-    commit_number: int
     unpurged_topic_ids: list[int]
+
+
+class _End(NamedTuple):
+    """Where the log of a partition ends."""
+
+    next_seq: int
+    log_bytes: int
+    fault: MiniqueueError | None = None
 
 
 class _StoredTopic(NamedTuple):
     name: bytes
     id: int
     partitions: list[Partition]
+    fault: MiniqueueError | None
 
 
 async def read_content(store: Store, known: dict[bytes, Topic], acknowledged: int) -> StoreContent:
@@ -43,25 +61,63 @@ async def read_content(store: Store, known: dict[bytes, Topic], acknowledged: in
     Args:
       store: open.
       known: topics by name.
-      acknowledged: the number of the last commit that anybody was told of.
+      acknowledged: the number of the last change that anybody was told of.
 
     Raises CorruptionError when something that must be there is not.
     """
+    if store.last_change < acknowledged:
+        raise CorruptionError(f"change {acknowledged} was acknowledged, the store ends with {store.last_change}")
     state = _State([pair async for pair in pages(store, keys.state())])
-    commit_number = state.number(keys.COMMIT, default=0)
-    if commit_number < acknowledged:
-        raise CorruptionError(f"commit {acknowledged} was acknowledged, the store ends with {commit_number}")
-    stored = [await _stored_topic(store, state, key, value) for key, value in state.between(keys.topics())]
+    topic_ids = {keys.topic_name(key): records.decode_topic(value)[0] for key, value in state.between(keys.topics())}
+    ends = await _ends(store, state, list(topic_ids.values()))
+    stored = [await _stored_topic(store, state, name, id_, ends[id_]) for name, id_ in topic_ids.items()]
     return StoreContent(
         topics=[_filled(known.get(topic.name) or Topic(topic.name), topic) for topic in stored],
         next_topic_id=state.number(keys.NEXT_TOPIC, default=1),
-        commit_number=commit_number,
         unpurged_topic_ids=[keys.purge_topic_id(key) for key, _ in state.between(keys.purges())],
     )
 
 
+async def _ends(store: Store, state: "_State", topic_ids: list[int]) -> dict[int, _End]:
+    """Return where the log of each topic ends: behind its last chunk, or where its head says if that is further.
+
+    No chunk is deleted without the head being written. So the chunks from the head on are all there.
+    """
+    found = {}
+    for start in range(0, len(topic_ids), TOPICS_AT_ONCE):
+        heads = {id_: state.head(id_, 0) for id_ in topic_ids[start : start + TOPICS_AT_ONCE]}
+        try:
+            found.update(await _ends_behind(store, heads))
+        except _DAMAGE:
+            for id_, head in heads.items():
+                found[id_] = await _end_in_doubt(store, id_, head)
+    return found
+
+
+async def _ends_behind(store: Store, heads: dict[int, _End]) -> dict[int, _End]:
+    lasts = await store.last_of([keys.chunks(id_, 0, head.next_seq) for id_, head in heads.items()])
+    return {
+        id_: head if last is None else _end_of(*last) for (id_, head), last in zip(heads.items(), lasts, strict=True)
+    }
+
+
+def _end_of(key: bytes, value: bytes) -> _End:
+    chunk = records.decode_chunk(keys.chunk_first_seq(key), value)
+    return _End(chunk.end_seq, chunk.log_bytes)
+
+
+async def _end_in_doubt(store: Store, topic_id: int, head: _End) -> _End:
+    """Return where the log of one topic ends; if that cannot be read, a place behind everything that may be there."""
+    try:
+        return (await _ends_behind(store, {topic_id: head}))[topic_id]
+    except _DAMAGE as exc:
+        log.error("the end of a topic cannot be read", topic_id=topic_id, error=str(exc))
+        return _End(head.next_seq + MORE_THAN_EVER_WAIT, head.log_bytes, exc)
+
+
 def _filled(topic: Topic, stored: _StoredTopic) -> Topic:
     topic.fill(stored.id, stored.partitions)
+    topic.fault = stored.fault
     return topic
 
 
@@ -91,26 +147,25 @@ class _State:
         value = self.value(key)
         return default if value is None else records.decode_number(value)
 
+    def head(self, topic_id: int, partition: int) -> _End:
+        value = self.value(keys.head(topic_id, partition))
+        return _End(*((0, 0) if value is None else records.decode_head(value)))
+
     def between(self, key_range: keys.KeyRange) -> Iterator[tuple[bytes, bytes]]:
         start, stop = (bisect_left(self._keys, bound) for bound in key_range)
         return ((key, self._values[key]) for key in self._keys[start:stop])
 
 
-async def _stored_topic(store: Store, state: _State, key: bytes, value: bytes) -> _StoredTopic:
-    topic_id, _created_at_ms = records.decode_topic(value)
-    return _StoredTopic(keys.topic_name(key), topic_id, [await _partition(store, state, topic_id, 0)])
+async def _stored_topic(store: Store, state: _State, name: bytes, topic_id: int, end: _End) -> _StoredTopic:
+    return _StoredTopic(name, topic_id, [await _partition(store, state, topic_id, 0, end)], end.fault)
 
 
-async def _partition(store: Store, state: _State, topic_id: int, partition: int) -> Partition:
-    head = state.value(keys.head(topic_id, partition))
-    next_seq, log_bytes = (0, 0) if head is None else records.decode_head(head)
-    cursor = await _cursor(store, state, (topic_id, partition, DEFAULT_GROUP), next_seq, log_bytes)
-    return Partition(next_seq, {DEFAULT_GROUP: cursor}, cursor.tail_bytes)
+async def _partition(store: Store, state: _State, topic_id: int, partition: int, end: _End) -> Partition:
+    cursor = await _cursor(store, state, (topic_id, partition, DEFAULT_GROUP), end)
+    return Partition(end.next_seq, {DEFAULT_GROUP: cursor}, cursor.tail_bytes)
 
 
-async def _cursor(
-    store: Store, state: _State, place: tuple[int, int, int], next_seq: int, log_bytes: int
-) -> GroupCursor:
+async def _cursor(store: Store, state: _State, place: tuple[int, int, int], end: _End) -> GroupCursor:
     topic_id, partition, _group = place
     value = state.value(keys.cursor(*place))
     if value is None:
@@ -120,12 +175,13 @@ async def _cursor(
         keys.bitmap_first_seq(key): records.decode_bitmap(value) for key, value in state.between(keys.bitmaps(*place))
     }
     gaps = state.between(keys.gaps(*place))
+    log_bytes = max(end.log_bytes, cursor.log_bytes or 0)
     if cursor.log_bytes is None:
         chunks, returned = counting.chunks_of(topic_id, partition), counting.records_of(*place)
         log_bytes = await counting.held_bytes(pages(store, chunks), pages(store, returned), bitmaps)
     return GroupCursor(
-        cursor._replace(log_bytes=max(log_bytes, cursor.log_bytes or 0)),
-        next_seq,
+        cursor._replace(log_bytes=log_bytes),
+        end.next_seq,
         bitmaps,
         {keys.gap_first_seq(key): records.decode_number(value) for key, value in gaps},
     )

@@ -1,13 +1,14 @@
-"""The last commit that was acknowledged, kept beside the database: what the next start must find again.
+"""The last change that was acknowledged, kept beside the database: what the next start must find again.
 
     miniqueue.acknowledged    = slot slot                       written by turns, so that one of them is always whole
-    slot                      = commit:8 log:8 crc:4            little-endian; crc: CRC-32 (zlib); all zero: none yet
+    slot                      = change:8 log:8 crc:4            little-endian; crc: CRC-32 (zlib); all zero: none yet
 
-`commit` is the number of the commit and `log` that of LevelDB's log which it went to: when LevelDB's manifest needs
-only later logs, the commit is in a table. Without this file a log that lost its end is just a shorter log.
+`change` is LevelDB's number of the last change of a commit (`Store.last_change`) and `log` that of the log which it
+went to: when LevelDB's manifest needs only later logs, the change is in a table. Without this file a log that lost its
+end is just a shorter log. In stores of format 1 `change` counted commits: never more than there were changes.
 
 A slot is written behind every synced commit, before anybody is told of it, and is not synced itself. After a crash of
-the process it is exact. A power cut may leave an older one, half a minute old on Linux. So the file names a commit
+the process it is exact. A power cut may leave an older one, half a minute old on Linux. So the file names a change
 that has been on the disk, at times not the last one.
 """
 
@@ -28,9 +29,9 @@ _EMPTY = bytes(_SLOT_BYTES)
 
 
 class Acknowledged(NamedTuple):
-    """A commit, and the number of the log that it was written to; an earlier one is of less use, but does no harm."""
+    """A change, and the number of the log that it was written to; an earlier one is of less use, but does no harm."""
 
-    commit: int
+    change: int
     log: int
 
 
@@ -42,7 +43,7 @@ class Reading(NamedTuple):
 
 
 def read_acknowledged(directory: Path) -> Reading:
-    """Return the last commit that was acknowledged, as far as it is known."""
+    """Return the last change that was acknowledged, as far as it is known."""
     path = directory / ACKNOWLEDGED_FILE_NAME
     try:
         content = path.read_bytes()
@@ -70,7 +71,7 @@ class AcknowledgedFile:
             raise
 
     def advance(self, last: Acknowledged) -> None:
-        """Note that a commit is on the disk; raises OSError."""
+        """Note that a change is on the disk, with all before it; raises OSError."""
         os.pwrite(self._descriptor, _formatted(last), self._turn * _SLOT_BYTES)
         self._turn ^= 1
 

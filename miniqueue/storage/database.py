@@ -40,8 +40,12 @@ class Cursor(Protocol):
         """Go to the first pair with `target <= key`."""
         ...
 
+    def seek_to_last(self) -> None:
+        """Go to the last pair."""
+        ...
+
     def valid(self) -> bool:
-        """Whether there is a pair here; False behind the last one."""
+        """Whether there is a pair here; False behind the last one and in front of the first."""
         ...
 
     def item(self) -> tuple[bytes, bytes]:
@@ -50,6 +54,10 @@ class Cursor(Protocol):
 
     def next(self) -> None:
         """Go on by one pair."""
+        ...
+
+    def prev(self) -> None:
+        """Go back by one pair."""
         ...
 
     def close(self) -> None:
@@ -149,6 +157,20 @@ def pairs_between(database: Readable, start: bytes, stop: bytes) -> Generator[tu
         while cursor.valid() and (pair := cursor.item())[0] < stop:
             yield pair
             cursor.next()
+    finally:
+        cursor.close()
+
+
+def last_pair(database: Readable, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
+    """Return the last pair with `start <= key < stop`, from a verified block, or None when there is none."""
+    cursor = database.raw_iterator(verify_checksums=True, fill_cache=False)
+    try:
+        cursor.seek(stop)
+        if cursor.valid():
+            cursor.prev()
+        else:
+            cursor.seek_to_last()
+        return pair if cursor.valid() and (pair := cursor.item())[0] >= start else None
     finally:
         cursor.close()
 

@@ -1,7 +1,6 @@
 """The one file that makes and parses keys.
 
     key         = space rest                     one byte, then what follows; integers are big-endian
-    COMMIT      = 0x01                           value: number of the last commit
     NEXT_TOPIC  = 0x02                           value: the next topic id
     TOPIC       = 0x03 name                      value: topic id, creation time
     PURGE       = 0x04 topic:8                   value: empty; the topic is deleted, its keys not yet all
@@ -14,7 +13,9 @@
 
 A name is only ever the whole rest of its key, and everything else has a fixed width, so no name can collide with
 another's range or be a prefix of it. Topic ids are never reused: what a deleted topic leaves behind can be
-removed at leisure. `lane` is the priority, 1 for normal.
+removed at leisure. `lane` is the priority, 1 for normal. HEAD is written with CURSOR; chunks that begin there or later
+are all there, and the last of them says what the next number is. Stores that were begun in format 1 may have a key
+0x01, COMMIT, with the number of the last commit; nobody reads it.
 
 To change the grammar: raise FORMAT_VERSION in `store_marker.py`, keep the old functions for reading, add the step
 that rewrites an old store, and a golden file of the old format to the tests (docs/storage-format.md).
@@ -57,13 +58,13 @@ class Parts(NamedTuple):
     order: int = 0
 
 
-COMMIT = bytes([Space.COMMIT])
 NEXT_TOPIC = bytes([Space.NEXT_TOPIC])
 
 LANE_NORMAL = 1
 
 _TOPIC, _PURGE = bytes([Space.TOPIC]), bytes([Space.PURGE])
 _HEAD, _CURSOR, _BITMAP, _GAP, _CHUNK, _RECORD = 0x10, 0x11, 0x12, 0x13, 0x20, 0x21
+_MAX_64 = (1 << 64) - 1
 _MAX_128 = (1 << 128) - 1
 
 _purge = struct.Struct(">cQ")
@@ -80,7 +81,7 @@ KeyRange = tuple[bytes, bytes]
 
 def state() -> KeyRange:
     """Range of everything but the messages: what a start reads."""
-    return COMMIT, bytes([_CHUNK])
+    return bytes([Space.COMMIT]), bytes([_CHUNK])
 
 
 def topic(name: bytes) -> bytes:
@@ -160,6 +161,11 @@ def chunk(topic_id: int, partition: int, first_seq: int) -> bytes:
     return _chunk.pack(_CHUNK, topic_id, partition, LANE_NORMAL, first_seq)
 
 
+def chunks(topic_id: int, partition: int, first_seq: int) -> KeyRange:
+    """Range of the chunks of a partition that begin at `first_seq` or later."""
+    return chunk(topic_id, partition, first_seq), chunk(topic_id, partition, _MAX_64) + b"\x00"
+
+
 def chunk_first_seq(key: bytes) -> int:
     """Parse `chunk`."""
     first_seq: int = _chunk.unpack(key)[4]
@@ -168,7 +174,7 @@ def chunk_first_seq(key: bytes) -> int:
 
 def record(topic_id: int, partition: int, group: int, place: Range, order: int) -> bytes:
     """Key of a message that came back."""
-    return _record.pack(_RECORD, topic_id, partition, group, place, order >> 64, order & 0xFFFF_FFFF_FFFF_FFFF)
+    return _record.pack(_RECORD, topic_id, partition, group, place, order >> 64, order & _MAX_64)
 
 
 def record_order(key: bytes) -> int:

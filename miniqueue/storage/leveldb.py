@@ -14,16 +14,15 @@ What the directory holds, and how it is opened, stands in `store_directory` and 
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from miniqueue.errors import CorruptionError, NoSpaceError, StorageError, StoreClosedError
-from miniqueue.storage import keys, records
 from miniqueue.storage.acknowledged import Acknowledged
-from miniqueue.storage.database import Database, DatabaseOptions, WriteBatch, pairs_between, translated
+from miniqueue.storage.database import Database, DatabaseOptions, WriteBatch, last_pair, pairs_between, translated
 from miniqueue.storage.directory_sync import DirectorySync
 from miniqueue.storage.leveldb_snapshot import LevelDBSnapshot
 from miniqueue.storage.leveldb_start import Opened, open_directory
@@ -44,17 +43,19 @@ class LevelDBStore:
     Attributes:
       set_aside: torn tails that were cut off the log when the store was opened; worth a warning.
       doubts: why it cannot be known whether all that was acknowledged is there; worth a warning, too.
+      last_change: see `Store`; LevelDB numbers the changes.
     """
 
     def __init__(self, opened: Opened, *, sync: SyncMode, writer: Worker, reserve: Reserve | None = None) -> None:
         self.set_aside: tuple[SetAside, ...] = opened.set_aside
         self.doubts: tuple[str, ...] = opened.doubts
+        self.last_change: int = opened.last_change
         self._opened = opened
         self._database: Database = opened.database
         self._directory_sync: DirectorySync = opened.directory_sync
         self._reserve = reserve or Reserve(opened.path)
         self._sync_mode = sync
-        self._commit: Acknowledged | None = None  # the last one written, until it is synced
+        self._unnoted: Acknowledged | None = None  # the last change written, until it is synced
         self._failure: StorageError | None = None  # set for good, by the writer thread as a rule
         self._owner_pid = os.getpid()
         self._closing: asyncio.Task[None] | None = None
@@ -103,6 +104,10 @@ class LevelDBStore:
     async def scan(self, start: bytes, stop: bytes, *, max_items: int, max_bytes: int) -> list[tuple[bytes, bytes]]:
         """Return the first pairs with `start <= key < stop`, in key order, within the two limits."""
         return await self._submit(self._reader, self._scan, start, stop, max_items, max_bytes)
+
+    async def last_of(self, ranges: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes] | None]:
+        """Return the last pair with `start <= key < stop` of each range, None where there is none."""
+        return await self._submit(self._reader, self._last_of, ranges)
 
     async def write(self, batch: Batch) -> None:
         """Apply all of `batch` or nothing; it must not change before this returns.
@@ -177,7 +182,7 @@ class LevelDBStore:
         except Exception as exc:  # no fault of the disk, but a write that failed all the same
             self._failure = translated(exc, self._opened.path)
             raise self._failure from exc
-        return self._writer.submit(self._write, writing, is_synced, batch.get(keys.COMMIT))
+        return self._writer.submit(self._write, writing, is_synced, len(batch))
 
     def _check_usable(self) -> None:
         if self._closing is not None:
@@ -192,7 +197,7 @@ class LevelDBStore:
 
     # --- on the threads -------------------------------------------------------------------------------------------
 
-    def _write(self, writing: AbstractContextManager[WriteBatch], is_synced: bool, commit: bytes | None) -> None:
+    def _write(self, writing: AbstractContextManager[WriteBatch], is_synced: bool, change_count: int) -> None:
         if self._failure is not None:
             raise StorageError(f"an earlier write failed: {self._failure}") from self._failure
         try:
@@ -201,20 +206,21 @@ class LevelDBStore:
             writing.__exit__(None, None, None)
             if is_synced or self._sync_mode is SyncMode.INTERVAL:
                 self._directory_sync.sync_if_changed()
-            self._note_commit(commit, is_synced)
+            self._note_changes(change_count, is_synced)
         except Exception as exc:
             self._failure = translated(exc, self._opened.path)
             if isinstance(self._failure, NoSpaceError):
                 self._reserve.give_back()
             raise self._failure from exc
 
-    def _note_commit(self, commit: bytes | None, is_synced: bool) -> None:
-        """Keep what the next start must find again: the last commit that is on the disk, with all before it."""
-        if commit is not None:
-            self._commit = Acknowledged(records.decode_number(commit), self._directory_sync.used_log)
-        if is_synced and self._commit is not None and self._opened.acknowledged is not None:
-            self._opened.acknowledged.advance(self._commit)
-            self._commit = None
+    def _note_changes(self, count: int, is_synced: bool) -> None:
+        """Keep what the next start must find again: the last change that is on the disk, with all before it."""
+        if count:
+            self.last_change += count
+            self._unnoted = Acknowledged(self.last_change, self._directory_sync.used_log)
+        if is_synced and self._unnoted is not None and self._opened.acknowledged is not None:
+            self._opened.acknowledged.advance(self._unnoted)
+            self._unnoted = None
 
     def _get(self, key: bytes) -> bytes | None:
         try:
@@ -227,6 +233,15 @@ class LevelDBStore:
             return self._first_pairs(start, stop, max_items, max_bytes)
         except Exception as exc:
             raise self._with_place(translated(exc, self._opened.path), start, stop) from exc
+
+    def _last_of(self, ranges: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes] | None]:
+        found = []
+        for start, stop in ranges:
+            try:
+                found.append(last_pair(self._database, start, stop))
+            except Exception as exc:
+                raise self._with_place(translated(exc, self._opened.path), start, stop) from exc
+        return found
 
     def _with_place(self, error: StorageError, start: bytes, stop: bytes) -> StorageError:
         """Return the error with file and offset of the damage that a reader met, which LevelDB does not name."""

@@ -11,6 +11,7 @@ The start sequence, each step only after the one before:
     5  open LevelDB with paranoid checks: it verifies every log record
     6  if it refuses: verify the checksums ourselves, to set a torn tail
        aside or to name file and offset; if a tail was cut, step 5 again
+    7  let the marker of an older format say this one                       store_marker
 
 LevelDB writes when it is opened: if the disk is full, the ballast is given back first (`reserve`).
 The directory, with the log that LevelDB has just begun, is synced by the first write, before it is acknowledged.
@@ -27,10 +28,10 @@ from miniqueue.storage.acknowledged import Acknowledged, AcknowledgedFile, read_
 from miniqueue.storage.database import Database, DatabaseOptions, create_database, open_database, translated
 from miniqueue.storage.directory_sync import DirectorySync
 from miniqueue.storage.reserve import Reserve
-from miniqueue.storage.set_aside import SetAside, check_logs
+from miniqueue.storage.set_aside import Checked, SetAside, check_logs
 from miniqueue.storage.store_directory import DATABASE_NAME, LOST_NAME, claim, prepare
 from miniqueue.storage.store_lock import StoreLock
-from miniqueue.storage.store_marker import MARKER_FILE_NAME
+from miniqueue.storage.store_marker import MARKER_FILE_NAME, raise_marker
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Opened:
     set_aside: tuple[SetAside, ...] = ()
     acknowledged: AcknowledgedFile | None = None
     doubts: tuple[str, ...] = ()
+    last_change: int = 0
 
     def close(self) -> None:
         """Close the database, then give the directory back."""
@@ -86,29 +88,30 @@ def _open_directory(path: Path, options: DatabaseOptions) -> Opened:
         directory_sync = DirectorySync(path / DATABASE_NAME)
         held.callback(directory_sync.close)
         last, doubt = read_acknowledged(path)
-        database, set_aside = open_checked(path, options, last)
+        database, checked = open_checked(path, options, last)
         held.callback(database.close)
         acknowledged = AcknowledgedFile(path)
+        raise_marker(path)
         held.pop_all()
     doubts = () if doubt is None or is_new else (doubt,)
-    return Opened(path, database, directory_sync, lock, tuple(set_aside), acknowledged, doubts)
+    set_aside, last_change = checked
+    return Opened(path, database, directory_sync, lock, tuple(set_aside), acknowledged, doubts, last_change)
 
 
-def open_checked(
-    path: Path, options: DatabaseOptions, acknowledged: Acknowledged | None
-) -> tuple[Database, list[SetAside]]:
+def open_checked(path: Path, options: DatabaseOptions, acknowledged: Acknowledged | None) -> tuple[Database, Checked]:
     """Carry out steps 4 to 6 on the directory `path`."""
     database, lost = path / DATABASE_NAME, path / LOST_NAME
-    set_aside = check_logs(database, lost, verify_checksums=False, acknowledged=acknowledged)
+    checked = check_logs(database, lost, verify_checksums=False, acknowledged=acknowledged)
     try:
-        return _open_database(database, options), set_aside
+        return _open_database(database, options), checked
     except Exception as refusal:
         if not isinstance(translated(refusal, path), CorruptionError):
             raise
         explained = check_logs(database, lost, verify_checksums=True, acknowledged=acknowledged)
-        if not any(torn.copy for torn in explained):
+        if not any(torn.copy for torn in explained.set_aside):
             raise  # it is not a log that is damaged
-    return _open_database(database, options), [torn for torn in set_aside if torn.copy] + explained
+    set_aside = [torn for torn in checked.set_aside if torn.copy] + explained.set_aside
+    return _open_database(database, options), Checked(set_aside, explained.last_change)
 
 
 def _open_database(database: Path, options: DatabaseOptions) -> Database:

@@ -7,19 +7,24 @@ of the list is stale: removing it from the list each time would make deleting n 
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from miniqueue.errors import StoreClosedError
 from miniqueue.storage.port import Batch, Room, Snapshot
 
 
 class MemoryStore:
-    """`Store` without durability: what is written is gone with the process."""
+    """`Store` without durability: what is written is gone with the process.
+
+    Attributes:
+      last_change: see `Store`.
+    """
 
     def __init__(self) -> None:
         self._values: dict[bytes, bytes] = {}
         self._sorted_keys: list[bytes] = []  # every key of `_values`, and some that were deleted
         self._is_closed = False
+        self.last_change = 0
 
     async def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`, or None when there is none."""
@@ -38,6 +43,11 @@ class MemoryStore:
                 break
         return pairs
 
+    async def last_of(self, ranges: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes] | None]:
+        """Return the last pair with `start <= key < stop` of each range, None where there is none."""
+        self._refuse_if_closed()
+        return [next(self._pairs_between(start, stop, step=-1), None) for start, stop in ranges]
+
     async def write(self, batch: Batch) -> None:
         """Apply all of `batch`; nothing can come between two of its changes."""
         self._refuse_if_closed()
@@ -47,6 +57,7 @@ class MemoryStore:
             else:
                 self._put(key, value)
         self._drop_stale_keys()
+        self.last_change += len(batch)
 
     async def sync(self) -> None:
         """Do nothing: there is no disk."""
@@ -81,8 +92,8 @@ class MemoryStore:
                 self._sorted_keys.insert(index, key)
         self._values[key] = value
 
-    def _pairs_between(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
-        for index in range(bisect_left(self._sorted_keys, start), bisect_left(self._sorted_keys, stop)):
+    def _pairs_between(self, start: bytes, stop: bytes, step: int = 1) -> Iterator[tuple[bytes, bytes]]:
+        for index in range(bisect_left(self._sorted_keys, start), bisect_left(self._sorted_keys, stop))[::step]:
             key = self._sorted_keys[index]
             if (value := self._values.get(key)) is not None:
                 yield key, value

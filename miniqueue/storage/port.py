@@ -4,7 +4,7 @@ Two adapters implement it, `memory` and `leveldb`; one contract suite (`tests/st
 both. Reads and writes are awaitable so that a remote store can implement it as well.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 #: What one atomic write changes: a value to store, or None to delete the key.
@@ -46,6 +46,14 @@ class Store(Protocol):
     accepts later.
     """
 
+    @property
+    def last_change(self) -> int:
+        """Number of the last change: every key that a write puts or deletes counts as one, also across restarts.
+
+        When a store is opened anew and it is lower than it was, something has been lost.
+        """
+        ...
+
     async def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`, or None when there is none."""
         ...
@@ -56,6 +64,10 @@ class Store(Protocol):
         Stops after `max_items` pairs, or with the pair that brings the values to `max_bytes` or more; so a range
         that is not empty yields at least one pair.
         """
+        ...
+
+    async def last_of(self, ranges: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes] | None]:
+        """Return the last pair with `start <= key < stop` of each range, None where there is none."""
         ...
 
     async def write(self, batch: Batch) -> None:

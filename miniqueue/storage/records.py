@@ -1,7 +1,7 @@
 """The one file that makes and parses values.
 
     value   = version:1 body crc:4               crc: CRC-32 (zlib) of all before it; integers are little-endian
-    number  = u64                                COMMIT, NEXT_TOPIC, GAP
+    number  = u64                                NEXT_TOPIC, GAP
     head    = next_seq:8 log_bytes:8             version 1: next_seq:8
     topic   = topic_id:8 created_at_ms:8
     cursor  = acked_count:8 head_seq:8 serial:8 delayed_count:8 dropped_count:8 gone_bytes:8 log_bytes:8

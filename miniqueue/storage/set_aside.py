@@ -3,9 +3,9 @@
 A tail that is torn or unfinished may be dropped when it was never acknowledged. What must be there is known from
 
     the manifest        names the oldest log that is needed                                       manifest
-    the logs            every log goes on with the change where the one before it ended           log_commits
+    the logs            every log goes on with the change where the one before it ended           log_changes
     the tables          all are there; where a start reads them, checksums are right              table_check
-    the mark            the last commit that was acknowledged is in a log, or in a table          acknowledged
+    the mark            the last change that was acknowledged is in a log, or in a table          acknowledged
 
 A torn tail may still be of use to somebody: the whole log is copied into `lost/` before it is cut. The copy gets its
 name when it is complete, and the log is cut after that, so a crash in between costs a second copy and nothing else.
@@ -21,12 +21,13 @@ import shutil
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from miniqueue.errors import CorruptionError
 from miniqueue.storage import keys
 from miniqueue.storage.acknowledged import Acknowledged
 from miniqueue.storage.directory_sync import log_number, sync_path
-from miniqueue.storage.log_commits import Changes, changes_of, last_commit_of
+from miniqueue.storage.log_changes import Changes, changes_of, last_change_of
 from miniqueue.storage.log_tail import Damage, find_manifest_damage, survey
 from miniqueue.storage.manifest import parse_manifest
 from miniqueue.storage.table_check import check_tables, manifest_path
@@ -49,6 +50,18 @@ class SetAside:
     copy: Path | None
 
 
+class Checked(NamedTuple):
+    """What `check_logs` found.
+
+    Attributes:
+      set_aside: the tails that do not count.
+      last_change: the number that LevelDB gave to the last change that counts; 0 when there is none.
+    """
+
+    set_aside: list[SetAside]
+    last_change: int
+
+
 @dataclass(frozen=True, slots=True)
 class _Log:
     """What was found in a log, without its content."""
@@ -58,19 +71,19 @@ class _Log:
     end_offset: int
     damage: Damage | None
     changes: Changes | None
-    last_commit: int | None
+    last_change: int
 
 
 def check_logs(
     database: Path, lost: Path, *, verify_checksums: bool, acknowledged: Acknowledged | None = None
-) -> list[SetAside]:
+) -> Checked:
     """Set aside the torn tail of the newest log, if it has one, and that of the manifest.
 
     Args:
       database: LevelDB's directory.
       lost: where copies go; made when needed.
       verify_checksums: see `log_tail.survey`; the manifest is looked at only then.
-      acknowledged: the last commit that is known to have been acknowledged.
+      acknowledged: the last change that is known to have been acknowledged.
 
     Raises:
       CorruptionError: a log is missing, damaged in front of whole batches, or ends in front of what was acknowledged;
@@ -86,10 +99,12 @@ def check_logs(
     if newest.damage is not None and newest.damage.next_batch_offset is not None:
         raise CorruptionError(_in_front_of_sound_data(newest, newest.damage.next_batch_offset))
     if acknowledged is not None and manifest.needed_log <= acknowledged.log:
-        _refuse_loss(logs, acknowledged.commit)
+        _refuse_loss(logs, acknowledged.change)
     check_tables(database, manifest, keys.state())
     set_aside = _tail(newest, lost)
-    return set_aside + _check_manifest(database, lost) if verify_checksums else set_aside
+    if verify_checksums:
+        set_aside += _check_manifest(database, lost)
+    return Checked(set_aside, max(manifest.last_sequence or 0, *(log.last_change for log in logs)))
 
 
 def _needed_logs(database: Path, needed: int) -> list[Path]:
@@ -108,7 +123,7 @@ def _needed_logs(database: Path, needed: int) -> list[Path]:
 def _surveyed(path: Path, verify_checksums: bool) -> _Log:
     log = path.read_bytes()
     found = survey(log, verify_checksums=verify_checksums)
-    return _Log(path, len(log), found.end_offset, found.damage, changes_of(log, found), last_commit_of(log, found))
+    return _Log(path, len(log), found.end_offset, found.damage, changes_of(log, found), last_change_of(log, found))
 
 
 def _refuse_holes(logs: list[_Log], last_sequence: int | None) -> None:
@@ -132,15 +147,15 @@ def _in_front_of_sound_data(log: _Log, end: int) -> str:
     return f"{log.path}: damaged at offset {log.end_offset}, {end - log.end_offset} bytes, in front of sound data"
 
 
-def _refuse_loss(logs: list[_Log], commit: int) -> None:
-    """Refuse logs without a commit that was acknowledged; more than that may be there."""
-    found = max((log.last_commit for log in logs if log.last_commit is not None), default=None)
-    if found is not None and found >= commit:
+def _refuse_loss(logs: list[_Log], change: int) -> None:
+    """Refuse logs without a change that was acknowledged; more than that may be there."""
+    found = max(log.last_change for log in logs)
+    if found >= change:
         return
     newest = logs[-1]
-    held = "no commit" if found is None else f"commit {found} as the last"
+    held = f"change {found} as the last" if found else "no change"
     raise CorruptionError(
-        f"{newest.path}: ends or is damaged at offset {newest.end_offset} with {held}; commit {commit} was acknowledged"
+        f"{newest.path}: ends or is damaged at offset {newest.end_offset} with {held}; change {change} was acknowledged"
     )
 
 

@@ -1,6 +1,9 @@
 r"""The file that says "this directory is a miniqueue store" and in which format.
 
-    miniqueue.format      miniqueue store, format 1\n
+    miniqueue.format      miniqueue store, format 2\n
+
+Format 1 is read, too. It wrote HEAD with every chunk and counted commits in COMMIT; both is true of any store of
+format 2 that was only ever read. So the marker alone is raised, before anything else is written.
 
 LevelDB asked to create what is missing wipes a store that has lost its CURRENT file. So a database is created
 only where no marker is, and opened only where one is.
@@ -11,27 +14,40 @@ import re
 from pathlib import Path
 
 from miniqueue.errors import CorruptionError, FormatVersionError
+from miniqueue.storage.directory_sync import sync_path
 
 MARKER_FILE_NAME = "miniqueue.format"
 UNFINISHED_MARKER_NAME = "miniqueue.format.unfinished"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+_OLDEST_READ = 1
 
 _MARKER = re.compile(rb"miniqueue store, format ([0-9]{1,9})\n")
 
 
 def check_marker(directory: Path) -> None:
-    """Make sure that the store in `directory` is in the format that this version reads and writes.
+    """Make sure that the store in `directory` is in a format that this version reads.
 
     Raises:
       FormatVersionError: it is in another one.
       CorruptionError: the marker file says something else.
     """
+    if not _OLDEST_READ <= (found := _version(directory)) <= FORMAT_VERSION:
+        raise FormatVersionError(str(directory / MARKER_FILE_NAME), found=found, expected=FORMAT_VERSION)
+
+
+def raise_marker(directory: Path) -> None:
+    """Let the marker of a store that was checked say the format that this version writes."""
+    if _version(directory) < FORMAT_VERSION:
+        write_marker(directory)
+        sync_path(directory)
+
+
+def _version(directory: Path) -> int:
     path = directory / MARKER_FILE_NAME
     match = _MARKER.fullmatch(path.read_bytes())
     if match is None:
         raise CorruptionError(f"{path}: not a miniqueue marker")
-    if int(match[1]) != FORMAT_VERSION:
-        raise FormatVersionError(str(path), found=int(match[1]), expected=FORMAT_VERSION)
+    return int(match[1])
 
 
 def write_marker(directory: Path) -> None:

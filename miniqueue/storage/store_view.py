@@ -127,8 +127,8 @@ def _open(directory: Path, view: Path) -> StoreView:
         check_marker(directory)
         _fill(view / DATABASE_NAME, directory)
         last, doubt = read_acknowledged(directory)
-        database, set_aside = open_checked(view, DatabaseOptions(), last)
-    torn = (replace(tail, file=directory / DATABASE_NAME / tail.file.name) for tail in set_aside)
+        database, checked = open_checked(view, DatabaseOptions(), last)
+    torn = (replace(tail, file=directory / DATABASE_NAME / tail.file.name) for tail in checked.set_aside)
     return StoreView(directory, tuple(torn), view, database, doubt)
 
 

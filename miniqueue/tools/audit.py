@@ -1,6 +1,6 @@
 """Walks through a store, once and in key order, and verifies everything that the broker relies on.
 
-    COMMIT NEXT_TOPIC TOPIC PURGE HEAD CURSOR BITMAP GAP │ CHUNK RECORD
+    NEXT_TOPIC TOPIC PURGE HEAD CURSOR BITMAP GAP │ CHUNK RECORD
     kept: they grow with topics and what is half settled │ passed, however many
 
 The order of the spaces is what makes one pass enough: when a chunk comes, all that is said about it is known.
@@ -28,21 +28,19 @@ class Audit:
     Attributes:
       problems: what is wrong so far.
       topics: by id.
-      commit_number: of the last commit; None when there is none.
       pair_count: how many were taken.
     """
 
     def __init__(self) -> None:
         self.problems = Problems()
         self.topics: dict[int, TopicAudit] = {}
-        self.commit_number: int | None = None
         self.pair_count = 0
         self._next_topic_id: int | None = None
         self._highest_topic_id = 0
         self._is_registry_readable = True
         self._purged: set[int] = set()
         self._take: Mapping[Space, Callable[[Parts, bytes, bytes], None]] = {
-            Space.COMMIT: self._take_commit,
+            Space.COMMIT: lambda _parts, _key, _value: None,
             Space.NEXT_TOPIC: self._take_next_topic,
             Space.TOPIC: self._take_topic,
             Space.PURGE: self._take_purge,
@@ -67,8 +65,6 @@ class Audit:
 
     def finish(self) -> None:
         """Check what only shows at the end."""
-        if self.pair_count and self.commit_number is None:
-            self.problems.add("there is no readable number of the last commit", keys.COMMIT)
         if self._highest_topic_id and (self._next_topic_id or 0) <= self._highest_topic_id:
             cause = f"is {self._next_topic_id}, but topic {self._highest_topic_id} exists"
             self.problems.add(cause, keys.NEXT_TOPIC)
@@ -84,11 +80,6 @@ class Audit:
             return None
 
     # --- what is no topic's own -------------------------------------------------------------------------------
-
-    def _take_commit(self, _parts: Parts, key: bytes, value: bytes) -> None:
-        self.commit_number = self._decoded(records.decode_number, key, value)
-        if self.commit_number == 0:
-            self.problems.add("is 0, but commits count from 1", key)
 
     def _take_next_topic(self, _parts: Parts, key: bytes, value: bytes) -> None:
         self._next_topic_id = self._decoded(records.decode_number, key, value)

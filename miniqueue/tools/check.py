@@ -97,9 +97,8 @@ def report(audit: Audit, torn: Sequence[SetAside], doubt: str | None = None) -> 
 
 def _last_line(audit: Audit) -> str:
     topics, keys = counted(len(audit.topics), "topic"), counted(audit.pair_count, "key")
-    commit = "no commit" if audit.commit_number is None else f"commit {audit.commit_number}"
     problems = counted(audit.problems.count, "problem") if audit.problems.count else "no problems"
-    return f"{topics}, {keys}, {commit}: {problems}"
+    return f"{topics}, {keys}: {problems}"
 
 
 def _topic_line(topic: TopicAudit) -> str:

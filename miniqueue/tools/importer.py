@@ -29,7 +29,6 @@ class Importer:
         self._store = store
         self._taken_names = {topic.name for topic in content.topics}
         self._next_topic_id = content.next_topic_id
-        self._commit_number = content.commit_number
         self._now_ms = now_ms
         self._topics: dict[bytes, TopicImport] = {}
         self._batch: Batch = {}
@@ -91,5 +90,4 @@ class Importer:
             topic.end_chunk(batch)
         self._begun.clear()
         self._line_bytes = 0
-        self._commit_number += 1
-        await self._store.write(batch | {keys.COMMIT: records.encode_number(self._commit_number)})
+        await self._store.write(batch)

@@ -31,12 +31,14 @@ class LogAudit:
     Args:
       topic_id: whose log it is.
       problems: where to note what is wrong.
-      next_seq: of the partition; None when it is not known.
+      next_seq: what the partition's head says; None when it is not known.
       head_seq: of the cursor; None when it is not known, and then the log may begin anywhere.
       bitmaps: settled bits by first_seq, None for bits that could not be read; emptied on the way.
       gaps: stop by start, likewise.
 
     Attributes:
+      next_seq: behind the last message of the log, or what the head says if that is more; None when it is not known.
+      log_bytes: what the last chunk says; 0 when there is none, or it is of an old store.
       is_readable: whether every chunk and bitmap could be decoded, so that the counts are right.
       waiting_bytes: of the payloads of messages that are not settled.
     """
@@ -52,10 +54,11 @@ class LogAudit:
         gaps: dict[int, int | None],
     ) -> None:
         self.chunk_count = self.message_count = self.settled_count = self.waiting_bytes = 0
+        self.log_bytes = 0
         self.is_readable = True
         self._topic_id = topic_id
         self._problems = problems
-        self._next_seq = next_seq
+        self.next_seq = next_seq
         self._head_seq = head_seq
         self._expected = head_seq  # where the next chunk begins; None: not known
         self._bitmaps = bitmaps
@@ -80,6 +83,9 @@ class LogAudit:
         self.settled_count += bits.bit_count()
         self.waiting_bytes += sum(len(payload) for i, payload in enumerate(chunk.payloads) if not bits >> i & 1)
         self._remember(first_seq, chunk.end_seq)
+        self.log_bytes = chunk.log_bytes
+        if self.next_seq is not None:
+            self.next_seq = max(self.next_seq, chunk.end_seq)
         if self._expected is None or self._expected < chunk.end_seq:
             self._expected = self._gaps.pop(chunk.end_seq, chunk.end_seq)
 
@@ -92,8 +98,8 @@ class LogAudit:
 
     def finish(self) -> None:
         """Note what is left when there are no more chunks."""
-        if self._expected is not None and self._next_seq is not None and self._expected < self._next_seq:
-            self._problems.add(_missing(self._expected, self._next_seq))
+        if self._expected is not None and self.next_seq is not None and self._expected < self.next_seq:
+            self._problems.add(_missing(self._expected, self.next_seq))
         for first_seq in self._bitmaps:
             self._problems.add("no chunk begins there", self._bitmap_key(first_seq))
         if self.is_readable:  # or it may have been the chunk in front of the gap
@@ -122,8 +128,8 @@ class LogAudit:
             causes.append(f"begins in front of message {expected}, inside what comes before it")
         elif expected is not None and first_seq > expected:
             causes.append(_missing(expected, first_seq))
-        if self._next_seq is not None and chunk.end_seq > self._next_seq:
-            causes.append(f"ends with message {chunk.end_seq - 1}, but the next to be published is {self._next_seq}")
+        if self.next_seq is not None and first_seq < self.next_seq < chunk.end_seq:
+            causes.append(f"ends with message {chunk.end_seq - 1}, but the next to be published is {self.next_seq}")
         return causes
 
     def _take_bits(self, first_seq: int, count: int) -> int:

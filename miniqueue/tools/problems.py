@@ -73,7 +73,7 @@ def _record(parts: Parts) -> str:
 
 
 _WORDS: Mapping[Space, Callable[[Parts, bytes], str]] = {
-    Space.COMMIT: lambda _parts, _key: "number of the last commit",
+    Space.COMMIT: lambda _parts, _key: "number of the last commit, of format 1",
     Space.NEXT_TOPIC: lambda _parts, _key: "next topic id",
     Space.TOPIC: lambda _parts, key: f"topic {escape(keys.topic_name(key))}",
     Space.PURGE: lambda parts, _key: f"deletion of topic {parts.topic_id}",

@@ -34,8 +34,8 @@ class TopicAudit:
         self.name = name
         self.topic_id = topic_id
         self._problems = problems
-        self._next_seq: int | None = 0  # None: it could not be read
-        self._log_bytes = 0
+        self._head: int | None = 0  # None: it could not be read
+        self._head_bytes = 0
         self._cursor: CursorState | None = None
         self._has_cursor = False
         self._bitmaps: dict[int, int | None] = {}
@@ -45,8 +45,8 @@ class TopicAudit:
 
     def set_head(self, next_seq: int | None, log_bytes: int) -> None:
         """Take the next sequence number, None when it could not be read, and the bytes up to there."""
-        self._next_seq = next_seq
-        self._log_bytes = log_bytes
+        self._head = next_seq
+        self._head_bytes = log_bytes
 
     def set_cursor(self, cursor: CursorState | None) -> None:
         """Take the cursor, None when it could not be read."""
@@ -84,10 +84,10 @@ class TopicAudit:
         log.finish()
         if not self._has_cursor:
             self._problems.add("there is no cursor", self._cursor_key())
-        if self._cursor is None or self._next_seq is None:
+        if self._cursor is None or log.next_seq is None:
             return
-        causes = _wrong_counts(self._cursor, self._next_seq, log, records)
-        for cause in [*causes, *_wrong_bytes(self._cursor, self._log_bytes, log, records)]:
+        causes = _wrong_counts(self._cursor, log.next_seq, log, records)
+        for cause in [*causes, *_wrong_bytes(self._cursor, max(self._head_bytes, log.log_bytes), log, records)]:
             self._problems.add(cause, self._cursor_key())
 
     def counts(self) -> TopicCounts:
@@ -111,7 +111,7 @@ class TopicAudit:
             self._log = LogAudit(
                 self.topic_id,
                 self._problems,
-                next_seq=self._next_seq,
+                next_seq=self._head,
                 head_seq=None if self._cursor is None else self._cursor.head_seq,
                 bitmaps=self._bitmaps,
                 gaps=self._gaps,
@@ -121,7 +121,7 @@ class TopicAudit:
     def _the_records(self) -> RecordAudit:
         if self._records is None:
             serial = None if self._cursor is None else self._cursor.serial
-            self._records = RecordAudit(self._problems, next_seq=self._next_seq, serial=serial)
+            self._records = RecordAudit(self._problems, next_seq=self._the_log().next_seq, serial=serial)
         return self._records
 
 

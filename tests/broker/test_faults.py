@@ -208,6 +208,7 @@ def test_nobody_is_served_from_a_store_that_may_yet_be_refused():
         await world.publish(b"u", b"b")
         torn = Torn()
         torn._values, torn._sorted_keys = world.store._values, world.store._sorted_keys
+        torn.last_change = world.store.last_change
         broker._journal._open_store = Reopening(torn, world.store)
         consumer = world.consumer(b"t")
         world.store.fail_writes = {3}

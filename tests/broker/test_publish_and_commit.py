@@ -38,7 +38,7 @@ def test_everything_that_arrives_during_a_commit_is_one_next_commit():
         world.store.may_write.set()
         await later[0].wait()
         assert (world.store.write_count, first.is_done) == (2, True)
-        assert len(world.store.batches[1]) == 3 + 2 * 2 + 1  # new topic, head and chunk twice, commit number
+        assert len(world.store.batches[1]) == 3 + 2  # new topic, chunk twice
 
     run(body)
 
@@ -78,18 +78,6 @@ def test_the_publisher_hears_of_the_commit_before_the_consumer_gets_the_message(
         world.broker.publish(b"t", [b"a"]).commit.add_listener(lambda: events.append("published"))
         await settle_down()
         assert events == ["published", "delivered"]
-
-    run(body)
-
-
-def test_commits_are_numbered_without_gaps():
-    async def body(world):
-        for expected in (1, 2, 3):
-            await world.publish(b"t", b"x")
-            assert records.decode_number(world.store.pairs()[keys.COMMIT]) == expected
-        await world.restart()
-        await world.publish(b"t", b"x")
-        assert records.decode_number(world.store.pairs()[keys.COMMIT]) == 4
 
     run(body)
 

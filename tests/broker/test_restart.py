@@ -244,12 +244,38 @@ def test_a_missing_chunk_is_reported_and_nothing_of_the_topic_is_delivered_past_
     run(body)
 
 
+def damage(world, key):
+    value = world.store._values[key]
+    world.store._values[key] = value[:-6] + b"XX" + value[-4:]
+
+
+def test_a_topic_whose_last_chunk_is_damaged_is_reported_and_overwrites_nothing():
+    async def body(world):
+        await world.publish(b"u", b"x")
+        await world.publish_each(b"t", b"a", b"b")
+        await world.broker.stop()
+        damage(world, keys.chunk(2, 0, 1))
+        before = world.store.pairs()
+        await world.start()
+        assert set(world.broker.faults()) == {b"t"}
+        with pytest.raises(CorruptionError):
+            world.consumer(b"t").consumer.request()
+        await world.publish(b"t", b"c")
+        assert before.items() <= world.store.pairs().items()
+        assert await world.drain(b"u") == [b"x"]
+        await world.restart()
+        await world.publish(b"t", b"d")
+        assert len([key for key in world.store.pairs() if key.startswith(keys.chunk(2, 0, 0)[:14])]) == 4
+        assert await world.broker.delete_topic(b"t")
+
+    run(body)
+
+
 def test_a_damaged_chunk_is_reported():
     async def body(world):
-        await world.publish(b"t", b"a")
+        await world.publish_each(b"t", b"a", b"b")
         await world.broker.stop()
-        key = keys.chunk(1, 0, 0)
-        world.store._values[key] = world.store._values[key][:-6] + b"XX" + world.store._values[key][-4:]
+        damage(world, keys.chunk(1, 0, 0))
         await world.start()
         consumer = world.consumer(b"t")
         consumer.consumer.request()

@@ -20,7 +20,6 @@ from miniqueue.broker import Broker
 from miniqueue.core.lease import Lease
 from miniqueue.core.message import Record
 from miniqueue.errors import MiniqueueError
-from miniqueue.storage import keys
 from miniqueue.storage.acknowledged import ACKNOWLEDGED_FILE_NAME
 from miniqueue.storage.database import DatabaseOptions
 from miniqueue.storage.leveldb import LevelDBStore
@@ -102,8 +101,7 @@ class RecordingStore:
     async def write(self, batch: Batch) -> None:
         await self._store.write(batch)
         self._recording.batches.append(dict(batch))
-        if keys.COMMIT in batch:
-            self._recording.marks.append(self._mark.read_bytes())
+        self._recording.marks.append(self._mark.read_bytes())
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._store, name)
@@ -176,8 +174,7 @@ async def _state_after(batches: list[Batch]) -> Content:
 
 async def _states(batches: list[Batch]) -> list[Content]:
     """Return the state after each commit, that after none first."""
-    ends = [number for number, batch in enumerate(batches, 1) if keys.COMMIT in batch]
-    return [Content(), *[await _state_after(batches[:end]) for end in ends]]
+    return [await _state_after(batches[:end]) if end else Content() for end in range(len(batches) + 1)]
 
 
 # --- lives ----------------------------------------------------------------------------------------------------

@@ -152,6 +152,10 @@ class FragileStore:
         await self.may_scan.wait()
         return pairs
 
+    @property
+    def last_change(self) -> int:
+        return self._store.last_change
+
     def __getattr__(self, name: str) -> Callable[..., Awaitable[object]]:
         """Every other call of the port, as it is."""
         call = getattr(self._store, name)

@@ -288,7 +288,7 @@ def test_14_a_publish_is_one_atomic_write():
         (await world.holding(b"t")).consumer.nack()
         await world.commit()
         assert len(world.store.batches) == 3
-        assert {key[0] for key in world.store.batches[2]} == {0x01, 0x11, 0x12, 0x21}
+        assert {key[0] for key in world.store.batches[2]} == {0x10, 0x11, 0x12, 0x21}
 
     run(body)
 

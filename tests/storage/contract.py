@@ -69,6 +69,35 @@ class StoreContract:
 
         run(body)
 
+    def test_last_of_each_range_is_found(self, run):
+        async def body(store):
+            await store.write({b"b1": b"1", b"b2": b"2", b"b3": b"3", b"d1": b"", b"d2": b"gone"})
+            await store.write({b"b3": None, b"d2": None})
+            assert await store.last_of([]) == []
+            ranges = [
+                (b"a", b"b1"),
+                (b"a", b"b2"),
+                (b"b", b"c"),
+                (b"b2", b"b3"),
+                (b"b3", b"c"),
+                (b"c", b"e"),
+                (b"e", END),
+            ]
+            expected = [None, (b"b1", b"1"), (b"b2", b"2"), (b"b2", b"2"), None, (b"d1", b""), None]
+            assert await store.last_of(ranges) == expected
+
+        run(body)
+
+    def test_changes_are_counted(self, run):
+        async def body(store):
+            counts = [store.last_change]
+            for batch in ({b"a": b"1", b"b": b"2"}, {b"a": b"1"}, {b"b": None, b"never there": None}, {}):
+                await store.write(batch)
+                counts.append(store.last_change)
+            assert counts == [0, 2, 3, 5, 5]
+
+        run(body)
+
     def test_empty_batch_changes_nothing(self, run):
         async def body(store):
             await store.write({b"a": b"1"})

@@ -7,6 +7,7 @@ from random import Random
 
 from miniqueue.storage.leveldb import LevelDBStore
 from miniqueue.storage.set_aside import SetAside
+from miniqueue.storage.sync_mode import SyncMode
 from tests.storage.contract import everything
 
 BATCH_COUNT = 60
@@ -26,10 +27,10 @@ def open_and_close(path: Path) -> tuple[list[tuple[bytes, bytes]], tuple[SetAsid
 
 
 def fill(path: Path, value_bytes: int = 1000) -> Path:
-    """Make a store of `BATCH_COUNT` batches, all of them in its newest log, and return the log."""
+    """Make a store of `BATCH_COUNT` batches, none acknowledged, all of them in its newest log, and return the log."""
 
     async def body():
-        store = await LevelDBStore.open(path)
+        store = await LevelDBStore.open(path, sync=SyncMode.NEVER)
         for number in range(BATCH_COUNT):
             await store.write({b"%03d" % number: Random(number).randbytes(value_bytes)})
         await store.close()

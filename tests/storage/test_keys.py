@@ -18,7 +18,6 @@ ORDERS = st.integers(0, 2**128 - 1)
 NAMES = st.binary(min_size=1, max_size=255)
 
 GOLDEN = {
-    "01": keys.COMMIT,
     "02": keys.NEXT_TOPIC,
     "03666f6f": keys.topic(b"foo"),
     "040000000000000102": keys.purge(0x102),
@@ -34,7 +33,7 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize(("expected", "key"), GOLDEN.items())
-def test_bytes_of_format_version_1(expected, key):
+def test_bytes_of_format_version_2(expected, key):
     assert key.hex() == expected
 
 
@@ -57,6 +56,8 @@ def test_numbers_round_trip_and_keys_are_in_their_own_range(topic, partition, gr
     assert contains(keys.gaps(topic, partition, group), keys.gap(topic, partition, group, seq))
     record = keys.record(topic, partition, group, place, order)
     assert contains(keys.records(topic, partition, group, place, 0), record)
+    assert contains(keys.chunks(topic, partition, 0), keys.chunk(topic, partition, seq))
+    assert contains(keys.chunks(topic, partition, seq), keys.chunk(topic, partition, seq))
 
 
 @given(SEQS, SEQS)
@@ -74,7 +75,6 @@ def test_records_are_ordered_by_order_and_a_range_begins_where_it_is_told(place,
 
 #: Makes a key of each kind from the same numbers.
 MAKERS = {
-    "commit": lambda n: keys.COMMIT,
     "next topic": lambda n: keys.NEXT_TOPIC,
     "topic": lambda n: keys.topic(n.name),
     "purge": lambda n: keys.purge(n.topic),
@@ -90,6 +90,7 @@ RANGES = {
     "topics": (lambda n: [keys.topics()], {"topic"}, ()),
     "purges": (lambda n: [keys.purges()], {"purge"}, ()),
     "bitmaps": (lambda n: [keys.bitmaps(n.topic, n.partition, n.group)], {"bitmap"}, ("topic", "partition", "group")),
+    "chunks": (lambda n: [keys.chunks(n.topic, n.partition, 0)], {"chunk"}, ("topic", "partition")),
     "gaps": (lambda n: [keys.gaps(n.topic, n.partition, n.group)], {"gap"}, ("topic", "partition", "group")),
     "records": (
         lambda n: [keys.records(n.topic, n.partition, n.group, n.place, 0)],

@@ -43,12 +43,15 @@ def test_random_operations_and_reopening_agree_with_a_dict(steps):
             match step:
                 case "reopen":
                     await store.close()
+                    change = store.last_change  # LevelDB's own count must go on where ours did
                     store = await LevelDBStore.open(path, sync=SyncMode.NEVER)
+                    assert store.last_change == change
                 case "reclaim":
                     await store.reclaim(b"", END)
                 case (start, stop):
                     expected = [pair for pair in sorted(model.items()) if start <= pair[0] < stop]
                     assert await store.scan(start, stop, **NO_LIMIT) == expected
+                    assert await store.last_of([(start, stop)]) == [expected[-1] if expected else None]
                 case batch:
                     await store.write(batch)
                     model = {k: v for k, v in (model | batch).items() if v is not None}

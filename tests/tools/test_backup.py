@@ -27,10 +27,10 @@ def test_a_backup_and_a_store_restored_from_it_hold_the_same(store, tmp_path, ca
     assert every_byte(store) == before
     assert stores.contents(tmp_path / "restored") == stores.contents(store)
     assert capsys.readouterr().out.splitlines() == [
-        f"{tmp_path}/copy: 15 keys",
+        f"{tmp_path}/copy: 14 keys",
         "topic empty: 0 chunks, 0 messages, 0 waiting, 0 delayed, 0 returned, 0 settled but kept",
         "topic letters: 2 chunks, 6 messages, 3 waiting, 1 delayed, 2 returned, 3 settled but kept",
-        "2 topics, 15 keys, commit 6: no problems",
+        "2 topics, 14 keys: no problems",
     ]
 
 
@@ -53,10 +53,10 @@ def test_a_source_that_is_in_use_is_refused(words, store, tmp_path):
 def test_an_unsound_backup_is_reported_and_not_restored(store, tmp_path, capsys):
     copy = shutil.copytree(store, tmp_path / "copy")
     with stores.opened(copy) as database:
-        database.delete(keys.COMMIT)
+        database.delete(keys.NEXT_TOPIC)
     assert run("restore", "-db", tmp_path / "restored", copy) == 65
     captured = capsys.readouterr()
-    assert "problem: key 01 (number of the last commit)" in captured.out
+    assert "problem: key 02 (next topic id)" in captured.out
     assert captured.err == "miniqueue: the backup has problems; nothing was restored\n"
     assert [path.name for path in tmp_path.iterdir()] == ["copy"]
 

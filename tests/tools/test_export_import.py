@@ -203,7 +203,7 @@ def test_a_start_removes_what_an_import_that_broke_off_has_left(tmp_path):
             await broker._committer.flush()
 
     stores.run_on(tmp_path / "new", wait_for_the_purge)
-    assert stores.contents(tmp_path / "new").keys() == {keys.COMMIT, keys.NEXT_TOPIC}
+    assert stores.contents(tmp_path / "new").keys() == {keys.NEXT_TOPIC}
 
 
 def test_importing_twice_is_refused_and_changes_nothing(store, tmp_path, capfdbinary):
