@@ -1,4 +1,4 @@
-"""Counts the bytecode instructions that miniqueue executes: the same on every machine, whatever else it does.
+"""Counts the bytecode instructions that miniqueue, or whoever else, executes: the same on every machine, whatever else it does.
 
 C code is not counted, so the figure tells how much Python there is on a path, not how long it takes.
 """
@@ -16,15 +16,16 @@ _PACKAGE = str(Path(miniqueue.__file__).parent)
 
 
 class Counter:
-    """The number of instructions seen so far."""
+    """The number of instructions seen so far in files below some folders."""
 
-    def __init__(self) -> None:
+    def __init__(self, folders: tuple[str, ...]) -> None:
         self.count = 0
+        self._folders = folders
 
     def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        """Count an instruction of miniqueue; for `sys.settrace`."""
+        """Count an instruction; for `sys.settrace`."""
         if event == "call":
-            if not frame.f_code.co_filename.startswith(_PACKAGE):
+            if not frame.f_code.co_filename.startswith(self._folders):
                 return None
             frame.f_trace_opcodes, frame.f_trace_lines = True, False
         elif event == "opcode":
@@ -33,9 +34,9 @@ class Counter:
 
 
 @contextmanager
-def counting() -> Iterator[Counter]:
-    """Count while the block runs; coverage, which uses the same hook, sees nothing of it."""
-    counter, others = Counter(), sys.gettrace()
+def counting(*folders: str) -> Iterator[Counter]:
+    """Count miniqueue, and `folders`, while the block runs; coverage, which uses the same hook, sees nothing of it."""
+    counter, others = Counter((_PACKAGE, *folders)), sys.gettrace()
     sys.settrace(counter.trace)
     try:
         yield counter

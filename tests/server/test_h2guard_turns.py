@@ -1,10 +1,13 @@
-"""How much of what one client sends is taken in at once, and who has to wait."""
+"""Whose turn it is: how much of what one client sends is taken in at once, and which of its streams sends next."""
 
 import asyncio
 
+import pytest
 from hyperframe.frame import PingFrame, SettingsFrame
+from priority.priority import DeadlockError, MissingStreamError
 
 from miniqueue.server.h2guard.frames import BURST, FRAMES_AT_ONCE, PATIENCE, TOKENS_PER_SECOND, CountedConnection
+from miniqueue.server.h2guard.turns import Turns
 from tests.server.hostile import on_both, publish, victim
 from tests.server.raw_http2 import PREFACE
 
@@ -59,3 +62,39 @@ def test_others_are_served_many_times_before_a_wasteful_client_is_sent_away(cert
             assert served_count > 10
 
     asyncio.run(scenario())
+
+
+def turns_of(*stream_ids: int) -> Turns:
+    turns = Turns()
+    for stream_id in stream_ids:
+        turns.insert_stream(stream_id)
+    return turns
+
+
+def test_streams_send_by_turns():
+    turns = turns_of(1, 3, 5)
+    assert [next(turns) for _ in range(7)] == [1, 3, 5, 1, 3, 5, 1]
+
+
+def test_a_stream_that_is_blocked_is_passed_by():
+    turns = turns_of(1, 3)
+    turns.block(1)
+    assert [next(turns) for _ in range(2)] == [3, 3]
+    turns.unblock(1)
+    assert [next(turns) for _ in range(3)] == [3, 1, 3]
+
+
+def test_it_is_nobodys_turn_when_all_are_blocked_or_gone():
+    turns = turns_of(1, 3)
+    turns.block(1)
+    turns.remove_stream(3)
+    with pytest.raises(DeadlockError):
+        next(turns)
+
+
+@pytest.mark.parametrize("act", [Turns.block, Turns.unblock, Turns.remove_stream])
+def test_a_stream_that_is_not_there_has_no_turn(act):
+    turns = turns_of(1)
+    turns.remove_stream(1)
+    with pytest.raises(MissingStreamError):
+        act(turns, 1)

@@ -20,6 +20,8 @@ BODY_STALL_SECONDS = 10.0
 #: For all of it; a second more for as many bytes as this that came.
 BODY_SECONDS = 30.0
 BODY_BYTES_PER_SECOND = 16_384
+#: For a connection without a request, at most.
+KEEP_ALIVE_SECONDS = 75.0
 #: For a client to take something of a reply that waits for it, unless the operator says otherwise.
 STALL_SECONDS = 30.0
 #: For a client to take something of what is written to its connection.

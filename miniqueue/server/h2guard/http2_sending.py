@@ -16,13 +16,14 @@ from h2.connection import ConnectionState
 from h2.errors import ErrorCodes
 from hypercorn.config import Config
 from hypercorn.protocol import h2 as hypercorn_h2
+from hypercorn.protocol.events import EndBody, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
-from hypercorn.protocol.events import StreamClosed
 from hypercorn.typing import AppWrapper
 from priority.priority import DeadlockError
 
 from miniqueue.server.h2guard.frames import CountedConnection
 from miniqueue.server.h2guard.stream import Abandoned, BodyRead, GuardedStream
+from miniqueue.server.h2guard.turns import Turns
 
 #: So much data makes a write, even if there is more.
 MAX_UNWRITTEN_BYTES = 1 << 16
@@ -38,6 +39,7 @@ class SendingH2(hypercorn_h2.H2Protocol):
         self.connection: CountedConnection = CountedConnection(
             config.h2_max_concurrent_streams, config.h2_max_header_list_size
         )
+        self.priority: Turns = Turns()  # type: ignore[assignment] # all of a tree that is used
         self._unwritten_bytes = 0
         self._abandoned_count = 0
 
@@ -70,7 +72,9 @@ class SendingH2(hypercorn_h2.H2Protocol):
 
     async def stream_send(self, event: StreamEvent) -> None:
         """Take in what came from an application."""
-        if isinstance(event, BodyRead):
+        if isinstance(event, EndBody) and self._is_all_sent(event.stream_id):
+            await self._send_end(event.stream_id)
+        elif isinstance(event, BodyRead):
             self._open_window(event.stream_id, event.size_bytes)
             await self._flush()
         elif isinstance(event, Abandoned):
@@ -79,6 +83,20 @@ class SendingH2(hypercorn_h2.H2Protocol):
             await self._close_stream(event.stream_id)  # and no new task to watch for idleness: none can begin now
         else:
             await super().stream_send(event)
+
+    async def _send_end(self, stream_id: int) -> None:
+        """End a reply of which nothing is left to be sent: no task has to be woken for that."""
+        del self.stream_buffers[stream_id]
+        self.priority.remove_stream(stream_id)
+        with suppress(h2.exceptions.ProtocolError):  # the stream, or the connection, has ended
+            self.connection.end_stream(stream_id)
+        self.connection.frames.allow_window_updates()
+        await self._flush()
+        await self._refuse_rest(stream_id)
+
+    def _is_all_sent(self, stream_id: int) -> bool:
+        buffer = self.stream_buffers.get(stream_id)
+        return buffer is not None and not buffer.buffer
 
     def _abandon(self, stream_id: int) -> None:
         """Know of a request whose application goes on for a while although nobody waits for it."""
@@ -90,8 +108,8 @@ class SendingH2(hypercorn_h2.H2Protocol):
     async def _close_stream(self, stream_id: int) -> None:
         """Forget a request: it was answered, its client reset it, or the connection has ended."""
         stream = self.streams.get(stream_id)
-        if isinstance(stream, GuardedStream) and stream.unread_bytes:
-            self._open_window(stream_id, stream.unread_bytes)
+        if isinstance(stream, GuardedStream) and (held_bytes := stream.unread_bytes + stream.unreported_bytes):
+            self._open_window(stream_id, held_bytes)
         buffer = self.stream_buffers.get(stream_id)
         if buffer is not None and not buffer.complete:
             self._reset(stream_id, ErrorCodes.INTERNAL_ERROR)
@@ -102,9 +120,13 @@ class SendingH2(hypercorn_h2.H2Protocol):
 
     async def _send_data(self, stream_id: int) -> None:
         await super()._send_data(stream_id)
-        if stream_id not in self.stream_buffers and self._is_open(stream_id):
+        if stream_id not in self.stream_buffers:
+            await self._refuse_rest(stream_id)
+
+    async def _refuse_rest(self, stream_id: int) -> None:
+        """Want no more of a request whose reply was sent."""
+        if self._is_open(stream_id):
             await self._write()  # curl 7.88 forgets a reply that comes in one piece with the reset
-            # All is sent; the rest of the request is not wanted.
             self._reset(stream_id, ErrorCodes.NO_ERROR)
             await self._flush()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hypercorn.config import Config
 
-from miniqueue.server.h2guard.deadlines import STALL_SECONDS
+from miniqueue.server.h2guard.deadlines import KEEP_ALIVE_SECONDS, STALL_SECONDS
 from miniqueue.server.refusals import Refusals
 
 
@@ -17,11 +17,13 @@ class HttpLimits:
 
     Attributes:
       refusals: where refusals are counted.
+      idle_seconds: how long a connection may have no request.
       stall_seconds: how long a client may take nothing of a reply that waits for it.
     """
 
     refusals: Refusals
     stall_seconds: float = STALL_SECONDS
+    idle_seconds: float = KEEP_ALIVE_SECONDS
 
 
 class GuardedConfig(Config):

@@ -3,6 +3,7 @@
 Knows Hypercorn's streams; does not know the connection that it is on.
 """
 
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -14,6 +15,9 @@ from hypercorn.typing import AppWrapper, ASGIReceiveCallable, ASGIReceiveEvent, 
 
 from miniqueue.server.h2guard.deadlines import BodyDeadline
 from miniqueue.server.problems import problem
+
+#: So much of a body is read before the client may send as much again; a small one is settled when the request ends.
+REPORT_BYTES = 8192
 
 
 @dataclass(frozen=True)
@@ -33,25 +37,27 @@ class GuardedStream(HTTPStream):
 
     Attributes:
       unread_bytes: of the body, that came and was not read.
+      unreported_bytes: of the body, that were read and of which the connection has not been told.
       is_abandoned: whether the end of the application shall be told.
     """
 
     def __init__(self, app: AppWrapper, *arguments: Any) -> None:  # noqa: ANN401 - as upstream has them
         super().__init__(cast(AppWrapper, partial(self._run, app)), *arguments)
         self.unread_bytes = 0
+        self.unreported_bytes = 0
         self.is_abandoned = False
         self._received_bytes = 0
         self._is_whole = False
         self._deadline: BodyDeadline | None = None
 
-    async def handle(self, event: StreamEvent) -> None:
+    def handle(self, event: StreamEvent) -> Coroutine[Any, Any, None]:
         """Count, and pass on."""
         if isinstance(event, Body):
             self.unread_bytes += len(event.data)
             self._received_bytes += len(event.data)
         elif isinstance(event, EndBody):
             self._is_whole = True
-        await super().handle(event)
+        return super().handle(event)
 
     def is_body_late(self, now_seconds: float) -> bool:
         """Tell whether the client takes too long to send what must be there before it is answered."""
@@ -70,12 +76,18 @@ class GuardedStream(HTTPStream):
         await self.send(EndBody(self.stream_id))
         await self.send(StreamClosed(self.stream_id))
 
+    async def _report(self) -> None:
+        size_bytes, self.unreported_bytes = self.unreported_bytes, 0
+        await self.send(BodyRead(self.stream_id, size_bytes))
+
     async def _run(self, app: AppWrapper, scope: Scope, receive: ASGIReceiveCallable, *others: Any) -> None:  # noqa: ANN401 - the same
         async def receive_and_report() -> ASGIReceiveEvent:
             message = await receive()
             if message["type"] == "http.request" and (size_bytes := len(message["body"])):
                 self.unread_bytes -= size_bytes
-                await self.send(BodyRead(self.stream_id, size_bytes))
+                self.unreported_bytes += size_bytes
+                if self.unreported_bytes >= REPORT_BYTES:
+                    await self._report()
             return message
 
         try:
