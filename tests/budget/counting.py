@@ -1,5 +1,6 @@
-"""Counts the bytecode instructions that miniqueue, or whoever else, executes: the same on every machine, whatever else it does.
+"""Counts the bytecode instructions that miniqueue executes, and whoever else is asked for.
 
+They are the same on every machine, whatever else it does.
 C code is not counted, so the figure tells how much Python there is on a path, not how long it takes.
 """
 

@@ -1,7 +1,7 @@
 """What a request over HTTP/2 costs below the application: in our repairs and limits of Hypercorn, and in all of it.
 
-The same rules as in `test_cost`. Some repairs do in a few instructions what Hypercorn, h2 and hpack do in many: so there
-is a budget for all these together, too. They took 14,500 for each request, now 11,200.
+The same rules as in `test_cost`. Some repairs do in a few instructions what Hypercorn, h2 and hpack do in many: so
+there is a budget for all these together, too. They took 14,500 for each request, now 11,200.
 """
 
 import asyncio
