@@ -15,6 +15,7 @@ from miniqueue.broker import opening
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.commit import Commit
 from miniqueue.broker.consumer import Consumer
+from miniqueue.broker.crowd import Crowd
 from miniqueue.broker.dispatcher import Dispatcher
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.limits import BrokerLimits, LimitCounts, Quota
@@ -66,6 +67,7 @@ class Broker:
       limits: how much there may be; without them there is none.
 
     Attributes:
+      crowd: says when who publishes had better wait; it is up to them.
       limit_counts: how often limits were reached, for all to count in.
     """
 
@@ -91,8 +93,9 @@ class Broker:
         self._admission = self._journal.admission
         self._quota = Quota(self.limits, self.limit_counts)
         self._trimmer = Trimmer(self._journal, self._quota, self._readable)
+        self.crowd = Crowd(self._committer, self.limits.max_uncommitted_bytes, self.limit_counts)
         self._cache = Budget(CACHE_BYTES)
-        self._loader = Loader(self._journal, spawn=self._spawn, loaded=self._loaded)
+        self._loader = Loader(self._journal, spawn=self._spawn, loaded=self._trimmer.loaded)
         self._purger = Purger(self._journal, spawn=self._spawn)
         self._space = SpaceWatch(self._journal)
         self._dispatcher = Dispatcher(self._topics, clock, self._journal, self._loader)
@@ -150,9 +153,7 @@ class Broker:
     def publish(self, name: bytes, payloads: list[bytes]) -> Published:
         """Add messages to a topic, which is created when there is none.
 
-        Args:
-          name: of the topic, UTF-8.
-          payloads: at least one; stored as they are, in this order, in one commit.
+        There is at least one of `payloads`; they are stored as they are, in this order, in one commit.
 
         Raises:
           InvalidTopicError, PayloadTooLargeError: nothing was added.
@@ -171,7 +172,9 @@ class Broker:
         first_seq = topic.partitions[0].append(payloads, size_bytes)
         self._journal.touch(topic)
         self._committer.request()
-        return Published(self._committer.open, 0, first_seq, size_bytes)
+        commit = self._committer.open
+        commit.size_bytes += size_bytes
+        return Published(commit, 0, first_seq, size_bytes)
 
     def _create(self, name: bytes, payloads: list[bytes], size_bytes: int) -> Topic:
         self._quota.admit_topic(Topic(check_topic(name)), self._topic_count, payloads, size_bytes)
@@ -262,10 +265,6 @@ class Broker:
     def _readable(self, topic: Topic) -> None:
         self._dispatcher.dispatch(topic)
         self._cache.touch(topic)
-
-    def _loaded(self, topic: Topic) -> None:
-        self._readable(topic)
-        self._trimmer.look_again(topic)
 
     def _install(self, content: opening.StoreContent) -> None:
         """Take over what the store holds, at the start and after a fault."""

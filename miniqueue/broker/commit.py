@@ -23,11 +23,12 @@ GATHER_TURNS = 4
 
 
 class Commit:
-    """One atomic, durable write, and those who wait for it."""
+    """One atomic, durable write, and those who wait for it; `size_bytes` of payloads wait for it."""
 
-    __slots__ = ("_listeners", "_waiters", "error", "is_done")
+    __slots__ = ("_listeners", "_waiters", "error", "is_done", "size_bytes")
 
     def __init__(self) -> None:
+        self.size_bytes = 0
         self.is_done = False
         self.error: MiniqueueError | None = None
         self._listeners: list[Callable[[], None]] = []
@@ -49,6 +50,7 @@ class Commit:
     def finish(self, error: MiniqueueError | None = None) -> None:
         """Tell everybody who waits."""
         self.is_done = True
+        self.size_bytes = 0
         self.error = error
         for listener in self._listeners:
             listener()
@@ -66,12 +68,15 @@ class Committer:
       write: gathers what there is, writes it, and finishes the commit it is given; it does not raise.
 
     Attributes:
+      open: takes in what arrives now.
+      writing: the commit under way, or the last one.
       prepare: adds something to the next commit, if there is something to wait for; when it sets itself anew, another
         commit follows. It does not raise.
     """
 
     def __init__(self, write: Callable[[Commit], Awaitable[None]]) -> None:
         self.open = Commit()
+        self.writing = Commit()
         self.prepare: Callable[[], Awaitable[None]] | None = None
         self._write = write
         self._wanted = asyncio.Event()
@@ -105,7 +110,8 @@ class Committer:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-            commit, self.open = self.open, Commit()
+            self.writing = commit = self.open
+            self.open = Commit()
             await self._write(commit)
 
     async def _prepare(self, prepare: Callable[[], Awaitable[None]]) -> None:

@@ -20,17 +20,16 @@ from typing import NamedTuple
 
 from miniqueue.broker.topic import Topic
 from miniqueue.core.prefetch import MAX_PREFETCH, check_prefetch
-from miniqueue.errors import LimitReachedError, TopicFullError
+from miniqueue.errors import LimitReachedError, PayloadTooLargeError, TopicFullError
 
 
 class Limit(StrEnum):
     """What may be reached; the names are those of settings, where there is one."""
 
-    CONNECTIONS = "connections"
+    CONNECTIONS = "max-connections"
     CONNECTIONS_PER_ADDRESS = "max-connections-per-address"
     IDLE_TIMEOUT = "idle-timeout"
     MESSAGE_SIZE = "max-message-size"
-    OUTPUT = "max-output"
     PREFETCH = "max-prefetch"
     TOPICS = "max-topics"
     TOPIC_BYTES = "max-topic-bytes"
@@ -49,9 +48,14 @@ class LimitCounts:
         """By limit; one that never was may be missing."""
         return self._counts
 
-    def reached(self, limit: Limit, times: int = 1) -> None:
+    def reached(self, limit: Limit) -> None:
         """Count it."""
-        self._counts[limit] += times
+        self._counts[limit] += 1
+
+    def note(self, error: Exception) -> None:
+        """Count an error that says that a message is too large; others are counted where they are raised."""
+        if isinstance(error, PayloadTooLargeError):
+            self.reached(Limit.MESSAGE_SIZE)
 
 
 class Room(NamedTuple):
@@ -76,6 +80,7 @@ class BrokerLimits:
       max_topic_bytes: of their payloads.
       drops_oldest: whether a topic that is full drops what waits longest, instead of refusing what comes.
       max_prefetch: messages that one consumer may ask for.
+      max_uncommitted_bytes: of payloads that wait for their commit.
     """
 
     max_topics: int = 0
@@ -83,6 +88,7 @@ class BrokerLimits:
     max_topic_bytes: int = 0
     drops_oldest: bool = False
     max_prefetch: int = MAX_PREFETCH
+    max_uncommitted_bytes: int = 0
 
 
 class Quota:
@@ -111,7 +117,7 @@ class Quota:
         """Raise LimitReachedError unless there may be one more topic than `topic_count`, with these messages."""
         if topic_count >= self._max_topics:
             self._counts.reached(Limit.TOPICS)
-            raise LimitReachedError(f"there are {topic_count} topics already (-max-topics); nothing was added")
+            raise LimitReachedError(f"there are as many topics as there may be, {topic_count} (-max-topics)")
         self.admit(topic, payloads, size_bytes)
 
     def excess(self, topic: Topic) -> Room:

@@ -49,8 +49,9 @@ class Trimmer:
             if await self._trim(topic):
                 self.note(topic)
 
-    def look_again(self, topic: Topic) -> None:
-        """Trim `topic` if it is over its limits, now that more of it is in memory."""
+    def loaded(self, topic: Topic) -> None:
+        """Hand out what is in memory now, and trim `topic` if it still is over its limits."""
+        self._loaded(topic)
         if self._quota.drops_oldest and topic.id is not None and self._quota.excess(topic).is_over:
             self.note(topic)
             self._journal.committer.request()
@@ -67,7 +68,7 @@ class Trimmer:
                 continue
             cursor = next((cursor for cursor in topic.cursors if cursor.blocked_on is not None), None)
             if cursor is None or topic.is_loading:
-                break  # nothing waits; or it does when it is loaded, and then `look_again` is called
+                break  # nothing waits; or it does when it is loaded, and then `loaded` is called
             if cursor.blocked_on is not Range.LOG and cursor.changes.records:
                 return True  # these must be in the store before the rest of their range is loaded
             if not await self._load(topic, topic.id, cursor):

@@ -1,7 +1,7 @@
-"""Accepting connections, for as long as there are descriptors to spare.
+"""Accepting connections, for as long as there are descriptors to spare, and as many as one address may have.
 
-    listener ─ accept ─▶ number of the descriptor in the reserve? ─ no ──▶ protocol, with TLS if wanted
-                                                                  └ yes ─▶ last words, closed
+    listener ─ accept ─▶ number of the descriptor in the reserve? ─ no ──▶ too many? ─ no ──▶ protocol, TLS if wanted
+                                                                  └ yes ─────────────┴ yes ─▶ last words, closed
 
 `AcceptingLoop` is uvloop with servers that do this, whoever starts them: the RESP listener, Hypercorn. A connection is
 looked at before its TLS begins, since one that never says a word has a descriptor too. uvloop's own servers know no
@@ -17,12 +17,15 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import structlog
 import uvloop
 
+from miniqueue.broker.limits import Limit
 from miniqueue.server import descriptors
+from miniqueue.server.census import Census
 from miniqueue.server.repeats import RepeatLimit
 
 log = structlog.get_logger()
@@ -37,12 +40,14 @@ class AcceptingLoop(uvloop.Loop):
     """An event loop whose servers keep the reserve of descriptors.
 
     Attributes:
+      census: counts the connections of clients and says when there are too many; None where nobody counts.
       granted: how many descriptors others may take for connections, of which this loop does not learn.
       refused_count: connections that were refused since the start.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self.census: Census | None = None
         self.granted = 0
         self.refused_count = 0
         self._admitted_to_reserve: set[int] = set()
@@ -73,15 +78,33 @@ class AcceptingLoop(uvloop.Loop):
             return connection.fileno() < total - reserved // 2
         return connection.fileno() < total - reserved - self.granted
 
+    def limit_for(self, address: str, listener: socket.socket) -> Limit | None:
+        """Return the limit that a connection from `address` would break; the operator's are not counted."""
+        if self.census is None or listener.fileno() in self._admitted_to_reserve:
+            return None
+        return self.census.limit_for(address)
+
+    def count(self, connection: socket.socket, address: str, listener: socket.socket) -> socket.socket:
+        """Return the connection as one that is counted for as long as it lives."""
+        if self.census is None or listener.fileno() in self._admitted_to_reserve:
+            return connection
+        self.census.opened(address)
+        return _CountedSocket(connection, partial(self.census.closed, address))
+
     def refuse(self, connection: socket.socket, last_words: bytes) -> None:
-        """Close a connection for which there is no room."""
+        """Close a connection for which there is no descriptor."""
         self.refused_count += 1
         held_back = self._log_limit.admit("refused")
         if held_back is not None:
             log.warning("too many connections; one was refused", limit=descriptors.limit(), held_back=held_back)
-        with connection, suppress(OSError):
-            connection.setblocking(False)
-            connection.send(last_words)
+        _dismiss(connection, last_words)
+
+    def turn_away(self, connection: socket.socket, last_words: bytes, limit: Limit, address: str) -> None:
+        """Close a connection that would break a limit."""
+        held_back = self._log_limit.admit(limit)
+        if held_back is not None:
+            log.warning("too many connections; one was refused", limit=limit, client=address, held_back=held_back)
+        _dismiss(connection, last_words)
 
     def could_not_accept(self, error: OSError) -> None:
         """Say that the kernel gave no connection."""
@@ -121,15 +144,17 @@ class _Server:
     async def _accept(self) -> None:
         while True:
             try:
-                connection, _ = await self._loop.sock_accept(self._listener)
+                connection, (address, *_) = await self._loop.sock_accept(self._listener)
             except OSError as exc:
                 self._loop.could_not_accept(exc)
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
-            if self._loop.has_room_for(connection, self._listener):
-                self._begin(connection)
-            else:
+            if not self._loop.has_room_for(connection, self._listener):
                 self._loop.refuse(connection, self._last_words)
+            elif limit := self._loop.limit_for(address, self._listener):
+                self._loop.turn_away(connection, self._last_words, limit, address)
+            else:
+                self._begin(self._loop.count(connection, address, self._listener))
 
     def _begin(self, connection: socket.socket) -> None:
         task = self._loop.create_task(self._connect(connection))
@@ -138,5 +163,36 @@ class _Server:
 
     async def _connect(self, connection: socket.socket) -> None:
         connection.setblocking(False)
-        with suppress(OSError):  # the peer is gone, or no peer of ours: TLS has failed, or took too long
+        try:
             await self._loop.connect_accepted_socket(self._factory, connection, **self._options)
+        except OSError:  # the peer is gone, or no peer of ours: TLS has failed, or took too long
+            connection.close()
+
+
+class _CountedSocket(socket.socket):
+    """A connection that tells when it is over: uvloop detaches the socket of a transport that it has closed."""
+
+    def __init__(self, connection: socket.socket, ended: Callable[[], None]) -> None:
+        super().__init__(fileno=connection.detach())
+        self._ended: Callable[[], None] | None = ended
+
+    def detach(self) -> int:
+        """Give the descriptor up."""
+        self._end()
+        return super().detach()
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        self._end()
+        super().close()
+
+    def _end(self) -> None:
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended()
+
+
+def _dismiss(connection: socket.socket, last_words: bytes) -> None:
+    with connection, suppress(OSError):
+        connection.setblocking(False)
+        connection.send(last_words)

@@ -45,6 +45,10 @@ class Config:
     min_free_bytes: int
     ballast_bytes: int
     max_message_bytes: int
+    max_connections: int
+    max_connections_per_address: int
+    max_uncommitted_bytes: int
+    idle_seconds: float
     max_topics: int
     max_topic_messages: int
     max_topic_bytes: int

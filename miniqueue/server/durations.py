@@ -55,6 +55,18 @@ def parse_positive_duration(text: str) -> float:
     return seconds
 
 
+def parse_optional_duration(text: str) -> float:
+    """Return the duration in seconds; 0 means none.
+
+    Raises:
+      ConfigError: as `parse_duration`, or the duration is negative.
+    """
+    seconds = parse_duration(text)
+    if seconds < 0:
+        raise ConfigError(["want a duration such as 10m or 1h, or 0 for none"])
+    return seconds
+
+
 def _parts(text: str) -> list[int]:
     """Return the nanoseconds of each part of an unsigned duration."""
     found: list[int] = []

@@ -34,8 +34,10 @@ class PublishEndpoint:
             payload = await read_body(receive, self._broker.max_message_bytes)
             if payload is None:
                 return
+            await self._broker.crowd.gone()
             await self._broker.publish(topic_of(scope), [payload]).commit.wait()
         except MiniqueueError as error:
+            self._broker.limit_counts.note(error)
             reply = error_reply(error)
         await reply(scope, receive, send)
 

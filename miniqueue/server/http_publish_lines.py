@@ -64,11 +64,13 @@ class PublishedLines:
             if not more_body:
                 results += decoder.finish()
             for result in results:
+                await self._broker.crowd.gone()
                 await self._room.acquire()  # before it is published: `end` must not come between that and its answer
                 self._publish(result)
 
     def _publish(self, result: PublishResult) -> None:
         if not isinstance(result, list):
+            self._broker.limit_counts.note(result)
             self._answers.put_nowait(encode_error(str(result)))
             return
         try:

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 from miniqueue.errors import ListenError
 from miniqueue.server import closing, h2guard
 from miniqueue.server.h2guard import HttpLimits
+from miniqueue.server.h2guard.deadlines import KEEP_ALIVE_SECONDS
 from miniqueue.server.refusals import Refusals
 from miniqueue.server.security import server_tls_context
 
@@ -32,7 +33,6 @@ ServeHttps: TypeAlias = Callable[
 ]
 
 BACKLOG = 1024
-KEEP_ALIVE_SECONDS = 75.0
 #: Of one request: over HTTP/2 as HTTP/2 counts them, over HTTP/1.1 with the request line.
 MAX_HEADER_BYTES = 8192
 #: With `closing.CLOSE_SECONDS` after it, still well under what a supervisor waits before it kills.
@@ -113,6 +113,7 @@ async def _serve(
 ) -> None:
     h2guard.install()
     config.limits = limits or HttpLimits(Refusals(time.monotonic))
+    config.keep_alive_timeout = config.limits.idle_seconds
     closing.install()
     config.bind = [f"fd://{listener.detach()}"]
     try:

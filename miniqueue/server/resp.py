@@ -9,6 +9,8 @@ one list, added to the commit that is being gathered. Replies leave in the order
 """
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from miniqueue.broker import Published
@@ -58,6 +60,7 @@ class RespConnection(Output):
         self._postponed: list[Command | Run] = []  # read, but to be carried out in another turn
         self._is_turn_due = False
         self._has_ended = False
+        self.command_count = 0  # a run of PUBLISH counts once
         self.tasks: set[asyncio.Task[None]] = set()
         self.guard = None if server.sign_in is None else Guard(self, server.sign_in)
         if self.guard is None:
@@ -116,6 +119,7 @@ class RespConnection(Output):
             self._reader.keep(data)
         else:
             commands = self._postponed + self._reader.read(data)
+            self.command_count += len(commands)
             are_few = len(commands) <= FEW_COMMANDS
             self._carry_out(commands, FEW_COMMANDS if are_few else self.server.turns.take(len(commands)))
         if self.guard is not None and not self._is_closing:
@@ -195,28 +199,60 @@ class RespConnection(Output):
         if reply:  # empty when it has been queued already
             self.reply(reply)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the client waits for something: messages, or a reply."""
+        return self.stream is not None or self._is_held or bool(self._outcomes) or self._is_behind()
+
     def publish(self, topic: bytes, payloads: list[bytes]) -> None:
-        """Publish messages and queue their replies."""
+        """Publish messages and queue their replies, now or when there is room."""
+        if self.broker.crowd.is_there:
+            self._wait_for_room(partial(self._publish, topic, payloads))
+        else:
+            self._publish(topic, payloads)
+
+    def publish_together(self, topic: bytes, payloads: list[bytes]) -> None:
+        """Publish messages in one commit and queue the reply with their ids; raises MiniqueueError."""
+        if self.broker.crowd.is_there:
+            self._wait_for_room(partial(self._publish_together, topic, payloads))
+        else:
+            self._publish_together(topic, payloads)
+
+    def _wait_for_room(self, publish: Callable[[], None]) -> None:
+        self.hold()
+        self.broker.crowd.when_gone(partial(self._publish_late, publish))
+
+    def _publish_late(self, publish: Callable[[], None]) -> None:
+        self._is_held = False
+        if self._is_closing:
+            return
+        try:
+            publish()
+        except MiniqueueError as exc:
+            self.reply(replies.error(exc.code, str(exc)))
+        self.flush()
+        self._adjust_reading()
+
+    def _publish(self, topic: bytes, payloads: list[bytes]) -> None:
         try:
             self.wait_for(self._add(topic, payloads).commit, replies.OK, len(payloads))
         except PayloadTooLargeError as exc:
             if len(payloads) == 1:
+                self.broker.limit_counts.note(exc)
                 self.reply(replies.error(exc.code, str(exc)))
                 return
             for payload in payloads:  # one of the run is too large: that one is refused, no other
-                self.publish(topic, [payload])
+                self._publish(topic, [payload])
         except TopicFullError as exc:
             if count := exc.fitting_count:
-                self.publish(topic, payloads[:count])
+                self._publish(topic, payloads[:count])
             self.reply(replies.error(exc.code, str(exc)) * (len(payloads) - count))
         except MiniqueueError as exc:
             self.reply(replies.error(exc.code, str(exc)) * len(payloads))
 
-    def publish_together(self, topic: bytes, payloads: list[bytes]) -> None:
-        """Publish messages in one commit and queue the reply with their ids; raises MiniqueueError."""
+    def _publish_together(self, topic: bytes, payloads: list[bytes]) -> None:
         published = self._add(topic, payloads)
-        numbers = range(published.first_seq, published.first_seq + len(payloads))
-        ids = [replies.bulk(b"%d-%d" % (published.partition, number)) for number in numbers]
+        ids = [replies.bulk(b"%d-%d" % (published.partition, published.first_seq + n)) for n in range(len(payloads))]
         self.wait_for(published.commit, replies.array(ids))
 
     def _add(self, topic: bytes, payloads: list[bytes]) -> Published:

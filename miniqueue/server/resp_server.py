@@ -35,6 +35,10 @@ class RespServer:
         """Make the protocol object of a new connection."""
         return RespConnection(self)
 
+    def all_connections(self) -> list[RespConnection]:
+        """Return those that there are."""
+        return list(self.connections.values())
+
     def drain(self) -> None:
         """Return every lease, send what is ready, and close every connection."""
         for connection in list(self.connections.values()):

@@ -13,6 +13,7 @@ import ssl
 import time
 from datetime import UTC, datetime
 from functools import partial
+from math import inf
 from socket import socket
 from typing import cast
 
@@ -25,13 +26,22 @@ from miniqueue.broker.limits import BrokerLimits
 from miniqueue.errors import ConfigError, InternalError, MiniqueueError, StoreFailedError
 from miniqueue.server import descriptors, logs, runtime
 from miniqueue.server.accepting import AcceptingLoop
+from miniqueue.server.census import Census
 from miniqueue.server.config import Config
 from miniqueue.server.exposure import check_directory, check_exposure
 from miniqueue.server.h2guard import HttpLimits
+from miniqueue.server.h2guard.deadlines import KEEP_ALIVE_SECONDS
 from miniqueue.server.http import HttpApp
-from miniqueue.server.listening import TLS_HANDSHAKE_SECONDS, ServeHttps, listen, serve_https, serve_plain
+from miniqueue.server.listening import (
+    TLS_HANDSHAKE_SECONDS,
+    ServeHttps,
+    listen,
+    serve_https,
+    serve_plain,
+)
 from miniqueue.server.monitor import MonitorApp
 from miniqueue.server.refusals import Refusals
+from miniqueue.server.resp_idle import IdleWatch
 from miniqueue.server.resp_metrics import RespRefusalCollector
 from miniqueue.server.resp_server import RespServer
 from miniqueue.server.security import Certificates, ensure_certificates, server_tls_context
@@ -112,6 +122,7 @@ def _make_broker(config: Config) -> Broker:
             max_topic_bytes=config.max_topic_bytes,
             drops_oldest=config.topic_limit_policy == "drop-oldest",
             max_prefetch=config.max_prefetch,
+            max_uncommitted_bytes=config.max_uncommitted_bytes,
         ),
     )
 
@@ -143,7 +154,9 @@ class _Listeners:
         self._config = config
         self._sign_in = sign_in
         self._certificates = certificates
-        self._limits = HttpLimits(Refusals(time.monotonic), config.stall_seconds)
+        self._limits = HttpLimits(
+            Refusals(time.monotonic), config.stall_seconds, min(config.idle_seconds or inf, KEEP_ALIVE_SECONDS)
+        )
         self._serve_https = _http_server(config, self._limits)
         self._granted = descriptors.granian_connections(descriptors.limit()) if config.http_server == "granian" else 0
         self._broker = broker
@@ -156,6 +169,9 @@ class _Listeners:
         loop = cast(AcceptingLoop, asyncio.get_running_loop())
         loop.admit_to_reserve(plain)
         loop.granted = self._granted
+        loop.census = Census(
+            self._config.max_connections, self._config.max_connections_per_address, self._broker.limit_counts
+        )
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload)  # also without users: left alone, it ends the process
@@ -181,12 +197,22 @@ class _Listeners:
             resp=resp.getsockname()[1],
             monitor=plain.getsockname()[1],
         )
+        watching = self._watch_idle()
         await asyncio.wait([asyncio.create_task(self._stopping.wait()), *serving], return_when="FIRST_COMPLETED")
+        if watching is not None:
+            watching.cancel()
         was_asked = self._stopping.is_set()
         listener.close()
         await self._drain(serving)
         if not was_asked:
             raise InternalError("a listener ended by itself; the log says why")
+
+    def _watch_idle(self) -> "asyncio.Task[None] | None":
+        idle_seconds = self._config.idle_seconds
+        if not idle_seconds:
+            return None
+        watch = IdleWatch(self._resp.all_connections, idle_seconds, self._broker.limit_counts, time.monotonic)
+        return asyncio.create_task(watch.run())
 
     def _resp_tls(self) -> ssl.SSLContext | None:
         if not self._config.resp_tls:

@@ -13,7 +13,7 @@ test compares the two.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from miniqueue.server.durations import parse_positive_duration
+from miniqueue.server.durations import parse_optional_duration, parse_positive_duration
 from miniqueue.server.values import (
     one_of,
     parse_count,
@@ -174,6 +174,38 @@ SETTINGS = (
         parse_size,
         "size",
         "largest message accepted, such as 65536, 64KiB or 1MB",
+    ),
+    Setting(
+        "max-connections",
+        "max_connections",
+        "10000",
+        parse_count,
+        "number",
+        "connections of clients at a time; 0 for as many as there are descriptors",
+    ),
+    Setting(
+        "max-connections-per-address",
+        "max_connections_per_address",
+        "1000",
+        parse_count,
+        "number",
+        "the same from one address, ten times as many from loopback; 0 for no limit",
+    ),
+    Setting(
+        "max-uncommitted",
+        "max_uncommitted_bytes",
+        "64MiB",
+        parse_space,
+        "size",
+        "bytes that all clients together may have waiting for a commit; 0 for no limit",
+    ),
+    Setting(
+        "idle-timeout",
+        "idle_seconds",
+        "1h",
+        parse_optional_duration,
+        "duration",
+        "how long a client that is not subscribed may do nothing; 0 for ever",
     ),
     Setting("max-topics", "max_topics", "20000", parse_count, "number", "topics that there may be; 0 for no limit"),
     Setting(

@@ -79,9 +79,11 @@ class Victim:
 
 
 @asynccontextmanager
-async def victim(certificates, app=None, *, is_tls: bool, stall_seconds: float = 30.0, **options):
+async def victim(
+    certificates, app=None, *, is_tls: bool, stall_seconds: float = 30.0, idle_seconds: float = 75.0, **options
+):
     """Serve `app`, or the real one, while the block runs."""
-    limits = HttpLimits(Refusals(time.monotonic), stall_seconds)
+    limits = HttpLimits(Refusals(time.monotonic), stall_seconds, idle_seconds)
 
     async def serve(app, listener, cert, key, trigger):
         if is_tls:

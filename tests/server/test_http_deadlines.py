@@ -87,6 +87,19 @@ def test_connection_without_requests_is_closed_whatever_it_asks(certificates, is
 
 
 @on_both
+def test_a_shorter_time_without_requests_can_be_set(certificates, is_tls):
+    async def scenario():
+        async with victim(certificates, is_tls=is_tls, idle_seconds=20) as server:
+            peer = await server.raw("h2")
+            await leap(15)
+            assert not peer.is_over
+            await leap(6)
+            await peer.until_over()
+
+    run_leaping(scenario)
+
+
+@on_both
 def test_connection_whose_requests_were_answered_is_closed(certificates, is_tls):
     async def scenario():
         async with victim(certificates, Endpoint(echo), is_tls=is_tls) as server, server.http2() as client:

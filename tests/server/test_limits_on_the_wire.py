@@ -49,7 +49,7 @@ def test_one_topic_too_many():
     async def body(_world, _server, client):
         await client.say(b"PUBLISH t 0")
         assert await client.say(b"PUBLISH u 1") == (
-            b"-LIMIT there are 1 topics already (-max-topics); nothing was added\r\n"
+            b"-LIMIT there are as many topics as there may be, 1 (-max-topics)\r\n"
         )
         assert await client.say(b"TOPICS") == b"*1\r\n$1\r\nt\r\n"
 

@@ -1,0 +1,61 @@
+"""Keeps the next commit small: who publishes while very much waits for its commit waits too, first come, first served.
+
+    publish ─▶ is_there? ─ no ─▶ the open commit
+                  └ yes ─▶ queue ─▶ a commit is done ─▶ is_there? ─ no ─▶ the open commit ─▶ the next in the queue …
+
+So memory and the length of a commit are bounded whatever the number of clients. Only publishes wait; that of one client
+is at most one message, or one run of small ones, beyond the limit.
+"""
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import Callable
+
+from miniqueue.broker.commit import Committer
+from miniqueue.broker.limits import Limit, LimitCounts
+
+
+class Crowd:
+    """What waits for its commit, all clients together.
+
+    Args:
+      committer: runs the commits.
+      max_bytes: of payloads; 0 for no limit.
+      counts: where it is counted that somebody had to wait.
+    """
+
+    def __init__(self, committer: Committer, max_bytes: int, counts: LimitCounts) -> None:
+        self._committer = committer
+        self._max_bytes = max_bytes or sys.maxsize
+        self._counts = counts
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether who publishes must wait."""
+        return self._committer.open.size_bytes + self._committer.writing.size_bytes > self._max_bytes
+
+    def when_gone(self, act: Callable[[], None]) -> None:
+        """Call `act` when there is room, before those who ask later."""
+        self._counts.reached(Limit.UNCOMMITTED)
+        self._waiting.append(act)
+        if len(self._waiting) == 1:
+            self._look_later()
+
+    async def gone(self) -> None:
+        """Wait until there is room."""
+        if self.is_there:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.when_gone(lambda: None if waiter.done() else waiter.set_result(None))
+            await waiter
+
+    def _look_later(self) -> None:
+        self._committer.open.add_listener(self._look)
+        self._committer.request()
+
+    def _look(self) -> None:
+        while self._waiting and not self.is_there:
+            self._waiting.popleft()()
+        if self._waiting:
+            self._look_later()

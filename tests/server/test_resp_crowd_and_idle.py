@@ -1,0 +1,160 @@
+"""RESP clients when too much waits for its commit, and when nothing happens for a long time."""
+
+import asyncio
+
+import pytest
+
+from miniqueue.broker.limits import BrokerLimits, Limit
+from miniqueue.server.resp_idle import IdleWatch
+from tests.fakes import FakeConsumer, settle_down
+from tests.server.test_resp import Client, command, serve
+from tests.serving import NDJSON, serving
+
+OK = b"+OK\r\n"
+TEN_BYTES = BrokerLimits(max_uncommitted_bytes=10)
+
+
+async def crowd(world, client) -> None:
+    """Have a publish wait for a commit that leaves no room."""
+    world.store.may_write.clear()
+    assert await client.say(b"PUBLISH t 0123456789x") == b""
+
+
+def test_a_publish_waits_for_room_and_what_is_behind_it_keeps_its_place():
+    async def body(world, server, client):
+        other = Client(server)
+        await crowd(world, client)
+        for line in (b"PUBLISH t second", b"MPUBLISH t third fourth", b"PING"):
+            other.send(*line.split())
+        await settle_down()
+        assert other.transport.take() == b""
+        assert not other.transport.is_reading()
+        world.store.may_write.set()
+        await settle_down()
+        assert client.transport.take() == OK
+        assert other.transport.take() == OK + b"*2\r\n$3\r\n0-2\r\n$3\r\n0-3\r\n+PONG\r\n"
+        assert other.transport.is_reading()
+        assert FakeConsumer(world.broker, b"t").drain() == [b"0123456789x", b"second", b"third", b"fourth"]
+        assert world.broker.limit_counts.counts[Limit.UNCOMMITTED] >= 1
+
+    serve(body, limits=TEN_BYTES)
+
+
+def test_who_does_not_publish_does_not_wait():
+    async def body(world, server, client):
+        consumer = Client(server)
+        await client.say(b"MPUBLISH t a b")
+        await consumer.say(b"SUBSCRIBE t")
+        await crowd(world, client)
+        assert await consumer.say(b"ACK") == b"+OK\r\n$1\r\nb\r\n"
+        assert await Client(server).say(b"PING") == b"+PONG\r\n"
+        world.store.may_write.set()
+
+    serve(body, limits=TEN_BYTES)
+
+
+def test_an_error_comes_when_it_is_its_turn():
+    async def body(world, server, client):
+        other = Client(server)
+        await crowd(world, client)
+        for line in (b"MPUBLISH a/b x", b"PUBLISH a/b x"):
+            other.send(*line.split())
+        world.store.may_write.set()
+        await settle_down()
+        assert other.transport.take().count(b"-BADTOPIC ") == 2
+
+    serve(body, limits=TEN_BYTES)
+
+
+def test_a_client_that_is_gone_publishes_nothing():
+    async def body(world, server, client):
+        other = Client(server)
+        await crowd(world, client)
+        other.send(b"PUBLISH", b"t", b"never")
+        other.transport.lose()
+        world.store.may_write.set()
+        await settle_down()
+        assert FakeConsumer(world.broker, b"t").drain() == [b"0123456789x"]
+
+    serve(body, limits=TEN_BYTES)
+
+
+def test_many_clients_make_many_small_commits():
+    async def body(world, server, client):
+        await crowd(world, client)
+        clients = [Client(server) for _ in range(50)]
+        for each in clients:
+            each.connection.data_received(command(b"PUBLISH", b"t", b"x" * 10) * 3)
+        world.store.may_write.set()
+        await settle_down()
+        await settle_down()
+        assert [each.transport.take() for each in clients] == [OK * 3] * 50
+        assert max(sum(len(value or b"") for value in batch.values()) for batch in world.store.batches) < 400
+
+    serve(body, limits=TEN_BYTES)
+
+
+@pytest.mark.parametrize("headers", [[], [NDJSON]], ids=["one message", "lines"])
+def test_http_waits_for_room_too(certificates, headers):
+    async def scenario():
+        async with serving(certificates, limits=TEN_BYTES) as served:
+            served.store.may_write.clear()
+            served.broker.publish(b"t", [b"x" * 11])
+            request = asyncio.create_task(served.request("POST", "/publish/t", b'"y"\n', *headers))
+            while Limit.UNCOMMITTED not in served.broker.limit_counts.counts:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            served.store.may_write.set()
+            assert (await request)[0] == (200 if headers else 201)
+
+    asyncio.run(scenario())
+
+
+class Clock:
+    now_seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.now_seconds
+
+
+def watch(world, server) -> tuple[IdleWatch, Clock]:
+    clock = Clock()
+    return IdleWatch(server.all_connections, 100.0, world.broker.limit_counts, clock), clock
+
+
+def test_who_does_nothing_for_long_is_disconnected():
+    async def body(world, server, client):
+        busy, subscriber, dripping = Client(server), Client(server), Client(server)
+        await subscriber.say(b"SUBSCRIBE t")
+        idle_watch, clock = watch(world, server)
+        for now_seconds in range(0, 125, 25):
+            clock.now_seconds = now_seconds
+            await busy.say(b"PING")
+            dripping.connection.data_received(b"*"[now_seconds:] or b"1")
+            await idle_watch.look()
+        await settle_down()
+        ended = [each.transport.is_closed for each in (client, dripping, busy, subscriber)]
+        assert ended == [True, True, False, False]
+        assert world.broker.limit_counts.counts == {Limit.IDLE_TIMEOUT: 2}
+        assert await busy.say(b"PING") == b"+PONG\r\n"
+
+    serve(body)
+
+
+def test_who_waits_for_a_reply_is_not_idle():
+    async def body(world, server, client):
+        world.store.may_write.clear()
+        await client.say(b"PUBLISH t x")
+        idle_watch, clock = watch(world, server)
+        for clock.now_seconds in (0, 1000):
+            await idle_watch.look()
+        assert not client.transport.is_closed
+        world.store.may_write.set()
+        await settle_down()
+        for clock.now_seconds in (1001, 1050):
+            await idle_watch.look()
+        assert not client.transport.is_closed
+        clock.now_seconds = 1101
+        await idle_watch.look()
+        assert client.transport.is_closed
+
+    serve(body)
