@@ -39,7 +39,7 @@ class Needs(NamedTuple):
     Attributes:
       right: the right.
       topic_at: which word of the command names the topic, the command being word 0; of a route, any number: its path
-        ends with the topic. None when it concerns the broker as a whole.
+        ends with the topic, or begins `/topics/{topic}`. None when it concerns the broker as a whole.
     """
 
     right: Right

@@ -22,8 +22,8 @@ from miniqueue.access.rights import ROUTES, Right
 from miniqueue.access.users import User
 from miniqueue.errors import MiniqueueError, NotAuthenticatedError, NotPermittedError
 from miniqueue.server.client_certificates import STATE_KEY
-from miniqueue.server.one_method import OneMethod
-from miniqueue.server.paths import topic_of
+from miniqueue.server.methods import Methods
+from miniqueue.server.paths import finder_of_topic
 from miniqueue.server.replies import error_reply
 from miniqueue.server.sign_in import SignIn
 
@@ -32,7 +32,7 @@ MAX_KNOWN = 10_000
 
 
 def routes(endpoints: Mapping[tuple[str, str], ASGIApp], sign_in: SignIn | None) -> dict[str, ASGIApp]:
-    """Return what answers each path, which knows one method.
+    """Return what answers each path, by the methods that it knows.
 
     Args:
       endpoints: by method and path.
@@ -41,10 +41,11 @@ def routes(endpoints: Mapping[tuple[str, str], ASGIApp], sign_in: SignIn | None)
     Raises KeyError for a route without rights.
     """
     gate = None if sign_in is None else Gate(sign_in)
-    return {
-        path: OneMethod(method, endpoint if gate is None else gate.guard(method, path, endpoint))
-        for (method, path), endpoint in endpoints.items()
-    }
+    methods: dict[str, dict[str, ASGIApp]] = {}
+    for (method, path), endpoint in endpoints.items():
+        guarded = endpoint if gate is None else gate.guard(method, path, endpoint)
+        methods.setdefault(path, {})[method] = guarded
+    return {path: Methods(of_path) for path, of_path in methods.items()}
 
 
 class Gate:
@@ -116,6 +117,7 @@ class _Guarded:
     def __init__(self, gate: Gate, method: str, path: str, endpoint: ASGIApp) -> None:
         self._gate = gate
         self._needs = ROUTES[method, path]
+        self._topic_of = finder_of_topic(path)
         self._act = f"{method} {path}"
         self._endpoint = endpoint
 
@@ -123,7 +125,7 @@ class _Guarded:
         """Answer one request."""
         try:
             user = await self._gate.user_of(scope)
-            topic = None if self._needs.topic_at is None else topic_of(scope)
+            topic = None if self._needs.topic_at is None else self._topic_of(scope)
             if not user.may(self._needs.right, topic):
                 raise NotPermittedError(self._act)
         except MiniqueueError as error:

@@ -6,7 +6,7 @@
 
 Knows the broker and ASGI; knows neither sockets nor the server that calls it. The endpoints are raw ASGI: request and
 response objects would cost more than the publish, and would read the command stream to watch for a disconnect. The
-same goes for a router: all routes end with a topic, so finding the endpoint is a look-up.
+same goes for a router: nearly all routes end with a topic, so finding the endpoint is a look-up.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from miniqueue.server.gate import routes
 from miniqueue.server.http_publish import PublishEndpoint
 from miniqueue.server.http_streams import OpenStreams
 from miniqueue.server.http_subscribe import SubscribeEndpoint
-from miniqueue.server.paths import topic_of
+from miniqueue.server.paths import route_below_topic, topic_of
 from miniqueue.server.replies import NOT_FOUND, OK, error_reply
 from miniqueue.server.sign_in import SignIn
 from miniqueue.server.web_pages import NOT_FOR_PAGES, is_from_another_site
@@ -54,9 +54,13 @@ class HttpApp:
             await send({"type": "websocket.close"})
 
     def _endpoint(self, path: str) -> ASGIApp:
-        """Return what answers a path: every route ends with the name of a topic, so that is left out of the look-up."""
+        """Return what answers a path: most routes end with the name of a topic, so that is left out of the look-up."""
         parent, slash, topic = path.rpartition("/")
-        return self._routes.get(parent + "/{topic}", NOT_FOUND) if slash and topic else NOT_FOUND
+        if not slash or not topic:
+            return NOT_FOUND
+        if parent:
+            return self._routes.get(parent + "/{topic}") or self._routes.get(route_below_topic(path), NOT_FOUND)
+        return self._routes.get(path) or self._routes["/{topic}"]
 
     def drain(self) -> None:
         """End every stream: messages go back to their topics, lines that were read are answered. Let none begin."""

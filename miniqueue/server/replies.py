@@ -105,9 +105,9 @@ OK = Reply(HTTPStatus.OK)
 NOT_FOUND = Reply(HTTPStatus.NOT_FOUND, b"404 page not found\n", PLAIN_TEXT)
 
 
-def not_allowed(allowed_method: str) -> Reply:
-    """Return the reply to a request whose path is known and whose method is not."""
-    return Reply(HTTPStatus.METHOD_NOT_ALLOWED, headers=[(b"allow", allowed_method.encode())])
+def not_allowed(allowed_methods: str) -> Reply:
+    """Return the reply to a request whose path is known and whose method is not; the methods stand between commas."""
+    return Reply(HTTPStatus.METHOD_NOT_ALLOWED, headers=[(b"allow", allowed_methods.encode())])
 
 
 def json_reply(status: int, content: object, headers: Headers = ()) -> Reply:
