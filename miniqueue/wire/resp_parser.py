@@ -17,6 +17,7 @@ two bytes after a bulk without a look at them; here a size that was miscounted i
 Sources: https://redis.io/docs/latest/develop/reference/protocol-spec/, networking.c of Redis 7 (error texts).
 """
 
+import re
 from typing import Final, TypeAlias
 
 from miniqueue.errors import ForeignProtocolError, ProtocolError
@@ -27,6 +28,7 @@ Command: TypeAlias = list[bytes]
 
 # No valid length line is longer ("$", at most 19 digits, CRLF), so a longer one need not be waited for.
 _MAX_LENGTH_LINE_BYTES: Final = 32
+_EMPTY_LINES: Final = re.compile(rb"(?:\r?\n)+")  # all at once: a megabyte of them is nothing to answer, but work
 _LETTERS: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _BAD_COUNT: Final = "Protocol error: invalid multibulk length"
 _BAD_SIZE: Final = "Protocol error: invalid bulk length"
@@ -111,7 +113,10 @@ class StrictParser:
         first = self._buffer[self._position]
         if first == 0x2A:  # "*"
             return self._read_count()
-        if first in _LETTERS or first in b"\r\n":
+        if empty := _EMPTY_LINES.match(self._buffer, self._position):
+            self._arguments, self._position = [], empty.end()
+            return True
+        if first in _LETTERS or first == 0x0D:
             return self._read_inline()
         if first == 0x16:  # a TLS record of a handshake
             raise ForeignProtocolError

@@ -272,13 +272,19 @@ def test_a_command_is_at_most_2_mib(new):
 
 
 def test_what_is_read_strictly_at_a_time_is_bounded():
-    for stream, each in ((b"PING\n", 1), (b"\n", 0), (b"*0\r\n", 0), (b"\r\n", 0), (bulks(*[b"a"] * 9), 9)):
+    for stream, each in ((b"PING\n", 1), (b"*0\r\n", 0), (bulks(*[b"a"] * 9), 9)):
         reader = CommandReader(max_strict_words=100)
         turns = [reader.read(b"PING\n" + stream * 1000 + b"*1000\r\n")]  # which is why nothing of it is for hiredis
         while reader.is_stopped:
             turns.append(reader.read(b""))
         assert len(turns) >= 1000 * (1 + each) // 110
         assert max(sum(1 + len(command) for command in commands) for commands in turns) <= 110
+
+
+def test_any_number_of_empty_lines_is_read_as_one():
+    reader = CommandReader(max_strict_words=10)
+    assert reader.read(b"PING\n" + b"\n\r\n" * 100_000 + b"PING\n") == [[b"PING"], [b"PING"]]
+    assert not reader.is_stopped
 
 
 def test_what_is_kept_is_read_first():
