@@ -52,6 +52,7 @@ test: install ## run all tests and check the coverage of core, wire and encoding
 soak: install ## crash it for hours, and count what is lost (ARGS='kill --count 50', ARGS='--help' tells more)
 	$(if $(ARGS),,$(BIN)/python -m tests.model.soak --runs $(MODEL_RUNS))
 	$(if $(ARGS),,$(BIN)/python -m tests.fuzz.soak --seconds $(FUZZ_SECONDS))
+	$(if $(ARGS),,$(BIN)/python -m pytest tests/acceptance/test_resp_floods.py --quiet --capture no)
 	$(BIN)/python -m tests.durability.soak $(ARGS)
 
 lint: install ## check style and types
