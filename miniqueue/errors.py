@@ -93,6 +93,12 @@ class InvalidPrefetchError(RequestError):
         super().__init__(f"A prefetch is a whole number from 1 to {max_prefetch}")
 
 
+class InvalidAttributesError(RequestError):
+    """The headers or other attributes of a message are wrong or too long."""
+
+    code = "BADATTRIBUTE"
+
+
 class UnsupportedEncodingError(RequestError):
     """A body is taken as it is: no Content-Encoding but identity."""
 

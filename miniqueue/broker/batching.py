@@ -3,12 +3,22 @@
 from miniqueue.broker.topic import Topic
 from miniqueue.core.changes import Changes
 from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.message import Chunk
-from miniqueue.core.partition import Partition
+from miniqueue.core.partition import DEFAULT_GROUP, Partition
 from miniqueue.storage import keys, records
 
 #: The chunks of a commit, with the partition where they become readable.
 Appended = tuple[Topic, Partition, list[Chunk]]
+
+
+def new_topic(name: bytes, topic_id: int, now_ms: int) -> dict[bytes, bytes | None]:
+    """Return what registers a topic, whose id is the highest so far."""
+    return {
+        keys.NEXT_TOPIC: records.encode_number(topic_id + 1),
+        keys.topic(name): records.encode_topic(topic_id, now_ms),
+        keys.cursor(topic_id, 0, DEFAULT_GROUP): records.encode_cursor(CursorState()),
+    }
 
 
 def add_topic(batch: dict[bytes, bytes | None], topic: Topic, now_ms: int) -> list[Appended]:

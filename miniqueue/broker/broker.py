@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from miniqueue.broker import opening
+from miniqueue.broker import batching, opening
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.commit import Commit
 from miniqueue.broker.consumer import Consumer
@@ -25,17 +25,15 @@ from miniqueue.broker.space import SpaceWatch
 from miniqueue.broker.topic import Topic, TopicStats
 from miniqueue.broker.trimming import Trimmer
 from miniqueue.core.budget import Budget
-from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.lease import Lease
 from miniqueue.core.names import check_topic
-from miniqueue.core.partition import DEFAULT_GROUP
 from miniqueue.errors import (
     InternalError,
     MiniqueueError,
     PayloadTooLargeError,
     UnavailableError,
 )
-from miniqueue.storage import keys, records
+from miniqueue.storage import keys
 from miniqueue.storage.port import Snapshot, Store
 
 log = structlog.get_logger()
@@ -46,7 +44,7 @@ CACHE_BYTES = 64 << 20
 class Published(NamedTuple):
     """Where messages went: they are durable when `commit` is done, with consecutive numbers from `first_seq`.
 
-    Their payloads are `size_bytes` long together.
+    Their payloads and attributes are `size_bytes` long together.
     """
 
     commit: Commit
@@ -150,10 +148,11 @@ class Broker:
 
     # --- publishing -------------------------------------------------------------------------------------------
 
-    def publish(self, name: bytes, payloads: list[bytes]) -> Published:
+    def publish(self, name: bytes, payloads: list[bytes], attributes: list[bytes] | None = None) -> Published:
         """Add messages to a topic, which is created when there is none.
 
-        There is at least one of `payloads`; they are stored as they are, in this order, in one commit.
+        There is at least one of `payloads`; they are stored as they are, in this order, in one commit. So are their
+        `attributes`, if given: those of each, as `core.attributes` encodes them.
 
         Raises:
           InvalidTopicError, PayloadTooLargeError: nothing was added.
@@ -164,12 +163,16 @@ class Broker:
         if (longest_bytes := max(map(len, payloads))) > self.max_message_bytes:
             raise PayloadTooLargeError(longest_bytes, self.max_message_bytes)
         size_bytes = sum(map(len, payloads))
+        if attributes is not None:
+            size_bytes += sum(map(len, attributes))
         topic = self._topics.get(name)
         if topic is None or topic.id is None:
             topic = self._create(name, payloads, size_bytes)
         elif self._quota.admit(topic, payloads, size_bytes):
             self._trimmer.note(topic)
         first_seq = topic.partitions[0].append(payloads, size_bytes)
+        if attributes is not None:
+            topic.partitions[0].describe(first_seq, attributes)
         self._journal.touch(topic)
         self._committer.request()
         commit = self._committer.open
@@ -181,13 +184,7 @@ class Broker:
         self._topic_count += 1
         topic = self._topic(name)
         topic.id, self._next_topic_id = self._next_topic_id, self._next_topic_id + 1
-        self._journal.change(
-            {
-                keys.NEXT_TOPIC: records.encode_number(self._next_topic_id),
-                keys.topic(name): records.encode_topic(topic.id, self._clock.now_ms()),
-                keys.cursor(topic.id, 0, DEFAULT_GROUP): records.encode_cursor(CursorState()),
-            }
-        )
+        self._journal.change(batching.new_topic(name, topic.id, self._clock.now_ms()))
         return topic
 
     def _topic(self, name: bytes) -> Topic:

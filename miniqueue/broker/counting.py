@@ -20,13 +20,13 @@ def records_of(topic_id: int, partition: int, group: int) -> keys.KeyRange:
 
 
 async def held_bytes(chunks: Pairs, returned: Pairs, bitmaps: dict[int, int]) -> int:
-    """Return how long the payloads are together that are not settled; reads every message."""
+    """Return how long payloads and attributes are together that are not settled; reads every message."""
     total_bytes = 0
     async for key, value in chunks:
         first_seq = keys.chunk_first_seq(key)
         settled = bitmaps.get(first_seq, 0)
-        payloads = records.decode_chunk(first_seq, value).payloads
-        total_bytes += sum(len(payload) for index, payload in enumerate(payloads) if not settled >> index & 1)
+        sizes = records.decode_chunk(first_seq, value).sizes()
+        total_bytes += sum(size for index, size in enumerate(sizes) if not settled >> index & 1)
     async for _, value in returned:
-        total_bytes += len(records.decode_record(value).payload)
+        total_bytes += records.decode_record(value).content_bytes
     return total_bytes

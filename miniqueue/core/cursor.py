@@ -257,7 +257,7 @@ class GroupCursor:
             self._put(Range.FRONT, FRONT_START - self._next_serial(), record, cause)
 
     def _put(self, place: Range, order: int, record: Record, cause: str) -> None:
-        record = Record(record.seq, record.published_at_ms, record.counts.plus(cause), record.payload)
+        record = Record(*record[:2], record.counts.plus(cause), *record[3:])
         self.changes.records[place, order] = record
         self.returned[place].add(order, record)
 

@@ -1,7 +1,7 @@
 """Leases: what a consumer was handed, and where it came from."""
 
 from enum import IntEnum
-from itertools import accumulate, islice, takewhile
+from itertools import accumulate, islice, repeat, takewhile
 
 from miniqueue.core.message import NEVER_RETURNED, Chunk, Counts, Record
 
@@ -41,7 +41,7 @@ class ChunkProgress:
     def count_of(self, size_bytes: int) -> int:
         """Return how many messages of the next run are `size_bytes` long together; one more than all when too few."""
         start, stop = self.runs[-1]
-        sums = accumulate(map(len, islice(self.chunk.payloads, start, stop)), initial=0)
+        sums = accumulate(islice(self.chunk.sizes(), start, stop), initial=0)
         return len(list(takewhile(size_bytes.__gt__, sums)))
 
     def settle(self, start: int, count: int) -> None:
@@ -75,18 +75,33 @@ class Lease:
     """The right to some messages, until it is settled: once, as a whole, by the cursor that gave it.
 
     Every delivery of a message has a receipt of its own; those of a lease are `count` numbers from `receipt` on.
-    `payloads` are the messages in the order of their receipts, `size_bytes` long together; `counts` tell how often they
-    came back before.
+    `payloads` are the messages in the order of their receipts, `attributes` those of each, encoded, or None when no
+    message has any; together they are `size_bytes` long. `counts` tell how often the messages came back before.
     """
 
-    __slots__ = ("count", "counts", "payloads", "receipt", "size_bytes")
+    __slots__ = ("attributes", "count", "counts", "payloads", "receipt", "size_bytes")
 
-    def __init__(self, receipt: int, payloads: list[bytes], counts: Counts) -> None:
+    def __init__(
+        self, receipt: int, payloads: list[bytes], counts: Counts, attributes: list[bytes] | None = None
+    ) -> None:
         self.receipt = receipt
         self.payloads = payloads
+        self.attributes = attributes
         self.count = len(payloads)
         self.size_bytes = sum(map(len, payloads))
+        if attributes is not None:
+            self.size_bytes += sum(map(len, attributes))
         self.counts = counts
+
+    @property
+    def first_seq(self) -> int:
+        """The sequence number of the first message; those of the others follow it."""
+        raise NotImplementedError
+
+    @property
+    def published_at_ms(self) -> int:
+        """When the messages were published."""
+        raise NotImplementedError
 
     def records(self) -> list[Record]:
         """Return the messages as records, for when they come back."""
@@ -99,17 +114,29 @@ class ChunkLease(Lease):
     __slots__ = ("progress", "start")
 
     def __init__(self, receipt: int, progress: ChunkProgress, start: int, count: int) -> None:
-        super().__init__(receipt, progress.chunk.payloads[start : start + count], NEVER_RETURNED)
+        chunk, stop = progress.chunk, start + count
+        attributes = None if chunk.attributes is None else chunk.attributes[start:stop]
+        super().__init__(receipt, chunk.payloads[start:stop], NEVER_RETURNED, attributes)
         self.progress = progress
         self.start = start
+
+    @property
+    def first_seq(self) -> int:
+        """The sequence number of the first message."""
+        return self.progress.chunk.first_seq + self.start
+
+    @property
+    def published_at_ms(self) -> int:
+        """When the chunk was committed."""
+        return self.progress.chunk.committed_at_ms
 
     def records(self) -> list[Record]:
         """Return the messages as records."""
         chunk = self.progress.chunk
-        first_seq = chunk.first_seq + self.start
+        attributes = repeat(b"") if self.attributes is None else self.attributes
         return [
-            Record(seq, chunk.committed_at_ms, self.counts, payload)
-            for seq, payload in enumerate(self.payloads, first_seq)
+            Record(seq, chunk.committed_at_ms, self.counts, *content)
+            for seq, content in enumerate(zip(self.payloads, attributes, strict=False), chunk.first_seq + self.start)
         ]
 
     def cut(self, receipt: int, end_receipt: int) -> "tuple[Lease, list[Lease]]":
@@ -129,10 +156,20 @@ class RecordLease(Lease):
     __slots__ = ("order", "place", "record")
 
     def __init__(self, receipt: int, record: Record, place: Range, order: int) -> None:
-        super().__init__(receipt, [record.payload], record.counts)
+        super().__init__(receipt, [record.payload], record.counts, [record.attributes] if record.attributes else None)
         self.record = record
         self.place = place
         self.order = order
+
+    @property
+    def first_seq(self) -> int:
+        """The message's sequence number."""
+        return self.record.seq
+
+    @property
+    def published_at_ms(self) -> int:
+        """When the message was published."""
+        return self.record.published_at_ms
 
     def records(self) -> list[Record]:
         """Return the message as a record."""

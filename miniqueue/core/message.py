@@ -4,6 +4,8 @@ A message is known by its sequence number `seq`, its place in the partition's lo
 their commit until they are acknowledged, or until they come back and become a `Record` of their own.
 """
 
+from collections.abc import Iterable
+from operator import add
 from typing import NamedTuple
 
 #: What one message costs in memory beside its payload: a bytes object's header and the list slot it stands in.
@@ -17,22 +19,39 @@ class Chunk:
       first_seq: the sequence number of the first message.
       committed_at_ms: when they were committed.
       payloads: the messages.
-      log_bytes: of all payloads of the log up to the end of this chunk; 0 where an old store does not tell.
+      attributes: of each message, as `core.attributes` encodes them; None when no message has any.
+      log_bytes: of all payloads and attributes of the log up to the end of this chunk; 0 where an old store does not
+        tell.
     """
 
-    __slots__ = ("committed_at_ms", "first_seq", "log_bytes", "payloads", "size_bytes")
+    __slots__ = ("attributes", "committed_at_ms", "first_seq", "log_bytes", "payloads", "size_bytes")
 
-    def __init__(self, first_seq: int, committed_at_ms: int, payloads: list[bytes], log_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        first_seq: int,
+        committed_at_ms: int,
+        payloads: list[bytes],
+        log_bytes: int = 0,
+        attributes: list[bytes] | None = None,
+    ) -> None:
         self.first_seq = first_seq
         self.committed_at_ms = committed_at_ms
         self.payloads = payloads
+        self.attributes = attributes
         self.log_bytes = log_bytes
         self.size_bytes = sum(map(len, payloads)) + MESSAGE_OVERHEAD_BYTES * len(payloads)
+        if attributes is not None:
+            self.size_bytes += sum(map(len, attributes))
 
     @property
-    def payload_bytes(self) -> int:
-        """How long the payloads are together."""
+    def content_bytes(self) -> int:
+        """How long the payloads and the attributes are together."""
         return self.size_bytes - MESSAGE_OVERHEAD_BYTES * len(self.payloads)
+
+    def sizes(self) -> Iterable[int]:
+        """How long payload and attributes of each message are together."""
+        lengths = map(len, self.payloads)
+        return lengths if self.attributes is None else map(add, lengths, map(len, self.attributes))
 
     @property
     def end_seq(self) -> int:
@@ -70,8 +89,14 @@ class Record(NamedTuple):
     published_at_ms: int
     counts: Counts
     payload: bytes
+    attributes: bytes = b""
+
+    @property
+    def content_bytes(self) -> int:
+        """How long payload and attributes are together."""
+        return len(self.payload) + len(self.attributes)
 
     @property
     def size_bytes(self) -> int:
         """Its cost in memory."""
-        return len(self.payload) + 3 * MESSAGE_OVERHEAD_BYTES
+        return self.content_bytes + 3 * MESSAGE_OVERHEAD_BYTES

@@ -1,5 +1,6 @@
 """One partition: an ordered log, and the groups that read it."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from miniqueue.core.cursor import GroupCursor
@@ -19,10 +20,10 @@ class Partition:
 
     Appended messages wait in memory until `cut`, and are readable from `commit` on. `next_seq` counts them from
     the moment of `append`, so every message knows its sequence number before it is durable, and `log_bytes` their
-    payloads.
+    payloads and attributes.
     """
 
-    __slots__ = ("_appended", "consumed_bytes", "cursors", "log_bytes", "next_seq")
+    __slots__ = ("_appended", "_attributes", "consumed_bytes", "cursors", "log_bytes", "next_seq")
 
     def __init__(self, next_seq: int, cursors: dict[int, GroupCursor], log_bytes: int = 0) -> None:
         self.next_seq = next_seq
@@ -30,26 +31,53 @@ class Partition:
         self.cursors = cursors
         self.consumed_bytes = 0  # of chunks deleted since disk space was last given back
         self._appended: list[bytes] = []
+        self._attributes: dict[int, bytes] = {}  # of what was appended and has some, by sequence number
 
     def append(self, payloads: list[bytes], size_bytes: int) -> int:
-        """Add messages, `size_bytes` together, to the next commit; return the sequence number of the first."""
+        """Add messages, `size_bytes` together, to the next commit; return the sequence number of the first.
+
+        Attributes count in `size_bytes`; `describe` adds them.
+        """
         first_seq = self.next_seq
         self.next_seq = first_seq + len(payloads)
         self.log_bytes += size_bytes
         self._appended += payloads
         return first_seq
 
+    def describe(self, first_seq: int, attributes: Sequence[bytes]) -> None:
+        """Give messages just appended their attributes, encoded: one for each, from `first_seq` on; b"" for none.
+
+        `append` has been told their size too.
+        """
+        self._attributes |= {seq: extra for seq, extra in enumerate(attributes, first_seq) if extra}
+
     def cut(self, now_ms: int) -> list[Chunk]:
         """Return what has been appended since the last call, as the chunks of one commit."""
         payloads, self._appended = self._appended, []
         first_seq = self.next_seq - len(payloads)
-        stops = _chunk_stops(payloads)
-        chunks = [Chunk(first_seq + a, now_ms, payloads[a:b]) for a, b in pairwise([0, *stops])]
+        stops = _chunk_stops(self._sizes(first_seq, payloads))
+        chunks = [
+            Chunk(first_seq + a, now_ms, payloads[a:b], 0, self._attributes_of(first_seq + a, first_seq + b))
+            for a, b in pairwise([0, *stops])
+        ]
+        self._attributes.clear()
         log_bytes = self.log_bytes
         for chunk in reversed(chunks):
             chunk.log_bytes = log_bytes
-            log_bytes -= chunk.payload_bytes
+            log_bytes -= chunk.content_bytes
         return chunks
+
+    def _sizes(self, first_seq: int, payloads: list[bytes]) -> list[int]:
+        sizes = list(map(len, payloads))
+        for seq, extra in self._attributes.items():
+            sizes[seq - first_seq] += len(extra)
+        return sizes
+
+    def _attributes_of(self, first_seq: int, stop_seq: int) -> list[bytes] | None:
+        if not self._attributes:
+            return None
+        found = [self._attributes.get(seq, b"") for seq in range(first_seq, stop_seq)]
+        return found if any(found) else None
 
     def commit(self, chunks: list[Chunk]) -> None:
         """Make chunks readable; they are durable now."""
@@ -62,14 +90,14 @@ class Partition:
         return all(cursor.has_finished(progress.chunk.first_seq) for cursor in self.cursors.values())
 
 
-def _chunk_stops(payloads: list[bytes]) -> list[int]:
-    """Return where to cut so that no chunk is over its limits, unless it is a single message."""
-    if len(payloads) <= MAX_CHUNK_MESSAGES and sum(map(len, payloads)) <= MAX_CHUNK_BYTES:
-        return [len(payloads)] if payloads else []
+def _chunk_stops(sizes: list[int]) -> list[int]:
+    """Return where to cut messages of so many bytes that no chunk is over its limits, unless it is a single message."""
+    if len(sizes) <= MAX_CHUNK_MESSAGES and sum(sizes) <= MAX_CHUNK_BYTES:
+        return [len(sizes)] if sizes else []
     stops, start, size_bytes = [], 0, 0
-    for i, payload in enumerate(payloads):
-        size_bytes += len(payload)
+    for i, size in enumerate(sizes):
+        size_bytes += size
         if i > start and (size_bytes > MAX_CHUNK_BYTES or i - start >= MAX_CHUNK_MESSAGES):
             stops.append(i)
-            start, size_bytes = i, len(payload)
-    return [*stops, len(payloads)]
+            start, size_bytes = i, size
+    return [*stops, len(sizes)]

@@ -7,11 +7,14 @@
     cursor  = acked_count:8 head_seq:8 serial:8 delayed_count:8 dropped_count:8 gone_bytes:8 log_bytes:8
               version 1: acked_count:8 head_seq:8 serial:8 delayed_count:8
     bitmap  = bits, least significant byte first
-    chunk   = flags:1 count:4 committed_at_ms:8 log_bytes:8 length:4 × count, then the payloads; flags 0: no attributes
+    chunk   = flags:1 count:4 committed_at_ms:8 log_bytes:8 length:4 × count, then the payloads
+              flags 1: length:4 × count, attributes_length:4 × count, then the payloads, then the attributes
               version 1: without log_bytes
-    record  = seq:8 published_at_ms:8 nacks:4 backs:4 dacks:4 timeouts:4 disconnects:4, then the payload
+    record  = seq:8 published_at_ms:8 nacks:4 backs:4 dacks:4 timeouts:4 disconnects:4 attributes_length:4
+              then the attributes, then the payload; version 1: without attributes_length and attributes
 
-A chunk of plain messages costs 26 bytes and 4 more per message. Every value names its version, so a new form can be
+The attributes of a message are encoded by `core.attributes`; here they are bytes like a payload. A chunk of plain
+messages costs 26 bytes and 4 more per message. Every value names its version, so a new form can be
 read beside the old: give it the next number, keep the old parser, write only the new (docs/storage-format.md). The
 version is 2 where a version 1 is named above, and 1 otherwise.
 """
@@ -36,7 +39,9 @@ _cursor = struct.Struct("<QQQQQQQ")
 _cursor_1 = struct.Struct("<QQQQ")
 _chunk = struct.Struct("<BIQQ")
 _chunk_1 = struct.Struct("<BIQ")
-_record = struct.Struct("<QQIIIII")
+_record = struct.Struct("<QQIIIIII")
+_record_1 = struct.Struct("<QQIIIII")
+_HAS_ATTRIBUTES = 1  # a flag of a chunk
 
 
 def _seal(*parts: bytes, version: bytes = b"\x01") -> bytes:
@@ -125,8 +130,10 @@ def decode_bitmap(value: bytes) -> int:
 
 def encode_chunk(chunk: Chunk) -> bytes:
     """Encode the messages of a commit."""
-    payloads = chunk.payloads
-    header = _chunk.pack(0, len(payloads), chunk.committed_at_ms, chunk.log_bytes)
+    payloads, flags = chunk.payloads, 0
+    if chunk.attributes is not None:
+        payloads, flags = payloads + chunk.attributes, _HAS_ATTRIBUTES
+    header = _chunk.pack(flags, len(chunk.payloads), chunk.committed_at_ms, chunk.log_bytes)
     lengths = _native_to_little(array("I", map(len, payloads))).tobytes()
     return _seal(header, lengths, *payloads, version=b"\x02")
 
@@ -138,30 +145,44 @@ def decode_chunk(first_seq: int, value: bytes) -> Chunk:
     if len(body) < layout.size:
         raise _malformed("chunk")
     flags, count, committed_at_ms, *log_bytes = layout.unpack_from(body)
-    if flags:
-        raise FormatVersionError("chunk flags", flags, 0)
-    payloads_at = layout.size + 4 * count
-    if len(body) < payloads_at:
+    if flags & ~_HAS_ATTRIBUTES:
+        raise FormatVersionError("chunk flags", flags, _HAS_ATTRIBUTES)
+    contents = _contents(body, layout.size, 2 * count if flags else count)
+    attributes = contents[count:] if flags else None
+    return Chunk(first_seq, committed_at_ms, contents[:count], log_bytes[0] if log_bytes else 0, attributes)
+
+
+def _contents(body: bytes, lengths_at: int, count: int) -> list[bytes]:
+    """Parse `count` lengths and what is so long; there must be nothing else."""
+    contents_at = lengths_at + 4 * count
+    if len(body) < contents_at:
         raise _malformed("chunk")
-    lengths = array("I", body[layout.size : payloads_at])
-    stops = list(accumulate(_native_to_little(lengths), initial=payloads_at))
+    lengths = array("I", body[lengths_at:contents_at])
+    stops = list(accumulate(_native_to_little(lengths), initial=contents_at))
     if stops[-1] != len(body):
         raise _malformed("chunk")
-    return Chunk(first_seq, committed_at_ms, [body[a:b] for a, b in pairwise(stops)], *log_bytes)
+    return [body[a:b] for a, b in pairwise(stops)]
 
 
 def encode_record(record: Record) -> bytes:
     """Encode a message that came back."""
-    return _seal(_record.pack(record.seq, record.published_at_ms, *record.counts) + record.payload)
+    seq, published_at_ms, counts, payload, attributes = record
+    header = _record.pack(seq, published_at_ms, *counts, len(attributes))
+    return _seal(header, attributes, payload, version=b"\x02")
 
 
 def decode_record(value: bytes) -> Record:
     """Parse `encode_record`."""
-    body = _open(value, "record")
-    if len(body) < _record.size:
+    body = _open(value, "record", 2)
+    layout = _record_1 if value[0] == 1 else _record
+    if len(body) < layout.size:
         raise _malformed("record")
-    seq, published_at_ms, *counts = _record.unpack_from(body)
-    return Record(seq, published_at_ms, Counts(*counts), body[_record.size :])
+    seq, published_at_ms, *counts = layout.unpack_from(body)
+    attributes_length = 0 if value[0] == 1 else counts.pop()
+    payload_at = layout.size + attributes_length
+    if len(body) < payload_at:
+        raise _malformed("record")
+    return Record(seq, published_at_ms, Counts(*counts), body[payload_at:], body[layout.size : payload_at])
 
 
 def _native_to_little(numbers: "array[int]") -> "array[int]":

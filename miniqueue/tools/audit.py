@@ -10,6 +10,7 @@ It knows keys and values, not files.
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from miniqueue.core import attributes
 from miniqueue.core.lease import Range
 from miniqueue.core.names import check_topic
 from miniqueue.core.partition import DEFAULT_GROUP
@@ -158,6 +159,8 @@ class Audit:
             topic.skip_chunk(parts.order)
         else:
             topic.take_chunk(key, chunk)
+            for extra in chunk.attributes or ():
+                self._decoded(attributes.decode, key, extra)
 
     def _take_record(self, parts: Parts, key: bytes, value: bytes) -> None:
         topic = self.topics[parts.topic_id]
@@ -168,6 +171,7 @@ class Audit:
             topic.skip_record(Range(parts.lane))
         else:
             topic.take_record(key, Range(parts.lane), parts.order, record)
+            self._decoded(attributes.decode, key, record.attributes)
 
     def _is_in_the_lane(self, parts: Parts, key: bytes) -> bool:
         if parts.lane != keys.LANE_NORMAL:

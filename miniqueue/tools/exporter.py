@@ -7,6 +7,7 @@ A value that cannot be read is left out and told; the rest is exported. It knows
 """
 
 from collections.abc import Callable, Collection, Iterator
+from itertools import repeat
 from typing import TypeVar
 
 from miniqueue.core.lease import Range
@@ -85,21 +86,27 @@ class Exporter:
         if chunk is None:
             return
         settled = self._bitmaps.get(parts.topic_id, {}).pop(parts.order, 0)
-        for index, payload in enumerate(chunk.payloads):
+        attributes = repeat(b"") if chunk.attributes is None else chunk.attributes
+        for index, content in enumerate(zip(chunk.payloads, attributes, strict=False)):
             if not settled >> index & 1:
-                record = Record(chunk.first_seq + index, chunk.committed_at_ms, NEVER_RETURNED, payload)
-                yield self._line(parts.topic_id, Range.LOG, 0, record)
+                record = Record(chunk.first_seq + index, chunk.committed_at_ms, NEVER_RETURNED, *content)
+                yield from self._line(parts.topic_id, Range.LOG, 0, record, key)
 
     def _record_lines(self, parts: Parts, key: bytes, value: bytes) -> Iterator[bytes]:
         record = self._read(records.decode_record, key, value)
         if parts.lane not in (Range.FRONT, Range.DELAYED, Range.BACK):
             self.problems.add("there is no such range; it was left out", key)
         elif record is not None:
-            yield self._line(parts.topic_id, Range(parts.lane), parts.order, record)
+            yield from self._line(parts.topic_id, Range(parts.lane), parts.order, record, key)
 
-    def _line(self, topic_id: int, place: Range, order: int, record: Record) -> bytes:
+    def _line(self, topic_id: int, place: Range, order: int, record: Record, key: bytes) -> Iterator[bytes]:
+        try:
+            line = encode(self._names[topic_id], place, order, record)
+        except (CorruptionError, FormatVersionError) as exc:
+            self.problems.add(f"message {record.seq}: {exc}; it was left out", key)
+            return
         self.message_count += 1
-        return encode(self._names[topic_id], place, order, record)
+        yield line
 
     def _read(self, decode: Callable[[bytes], T], key: bytes, value: bytes) -> T | None:
         try:

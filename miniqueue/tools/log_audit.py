@@ -40,7 +40,7 @@ class LogAudit:
       next_seq: behind the last message of the log, or what the head says if that is more; None when it is not known.
       log_bytes: what the last chunk says; 0 when there is none, or it is of an old store.
       is_readable: whether every chunk and bitmap could be decoded, so that the counts are right.
-      waiting_bytes: of the payloads of messages that are not settled.
+      waiting_bytes: of the payloads and attributes of messages that are not settled.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class LogAudit:
             self._problems.add(cause, key)
         bits = self._take_bits(first_seq, count)
         self.settled_count += bits.bit_count()
-        self.waiting_bytes += sum(len(payload) for i, payload in enumerate(chunk.payloads) if not bits >> i & 1)
+        self.waiting_bytes += sum(size for i, size in enumerate(chunk.sizes()) if not bits >> i & 1)
         self._remember(first_seq, chunk.end_seq)
         self.log_bytes = chunk.log_bytes
         if self.next_seq is not None:

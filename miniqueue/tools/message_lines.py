@@ -5,7 +5,10 @@ r"""Messages as JSON lines, with everything that the store knows of them.
     … "state":"back","returns":{"backs":1},"serial":6,"behind":41, …
     … "state":"delayed","returns":{"dacks":1},"serial":7,"due_at":1700000060000, …
 
+    … "headers":[["trace","7f"]],"key":"ada","expires_at":1700000060000,"dedup":"17","origin":{…}
+
     text or msg    the payload: as text when it is UTF-8, otherwise in base64
+    headers …      the attributes, where there are some (`attribute_members`)
     …_at           milliseconds since 1970, UTC
     serial         numbers the returns of a topic
     behind         the sequence number that the next message published had when this one came back
@@ -26,6 +29,7 @@ from miniqueue.core.lease import Range
 from miniqueue.core.message import NEVER_RETURNED, Counts, Record
 from miniqueue.core.names import check_topic
 from miniqueue.errors import InvalidLineError, InvalidTopicError
+from miniqueue.tools import attribute_members
 
 _STATES = {Range.LOG: "waiting", Range.FRONT: "front", Range.DELAYED: "delayed", Range.BACK: "back"}
 _PLACES = {state: place for place, state in _STATES.items()}
@@ -35,7 +39,10 @@ _ID = re.compile(r"0-(0|[1-9][0-9]{0,18})")
 _MAX_64, _MAX_32 = (1 << 63) - 1, (1 << 32) - 1
 #: The number of the last id that a line can have.
 MAX_SEQ = _MAX_64
-_MEMBERS = {"topic", "id", "state", "published_at", "returns", "serial", "behind", "due_at", "text", "msg"}
+_MEMBERS = {
+    *("topic", "id", "state", "published_at", "returns", "serial", "behind", "due_at", "text", "msg"),
+    *attribute_members.NAMES,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,7 @@ class StoredMessage:
       published_at_ms: likewise.
       counts: how often it came back.
       payload: as it was published.
+      attributes: likewise, encoded.
     """
 
     topic: bytes
@@ -59,10 +67,14 @@ class StoredMessage:
     published_at_ms: int | None
     counts: Counts
     payload: bytes
+    attributes: bytes = b""
 
 
 def encode(topic: bytes, place: Range, order: int, record: Record) -> bytes:
-    """Encode a message as a line; `order` is that of its key, any for the log."""
+    """Encode a message as a line; `order` is that of its key, any for the log.
+
+    Raises CorruptionError or FormatVersionError when its attributes cannot be read.
+    """
     members: dict[str, object] = {
         "topic": topic.decode("utf-8", "backslashreplace"),
         "id": f"0-{record.seq}",
@@ -78,6 +90,7 @@ def encode(topic: bytes, place: Range, order: int, record: Record) -> bytes:
         members["text"] = record.payload.decode()
     except UnicodeDecodeError:
         members["msg"] = binascii.b2a_base64(record.payload, newline=False).decode()
+    members |= attribute_members.encode(record.attributes)
     return orjson.dumps(members) + b"\n"
 
 
@@ -99,6 +112,7 @@ def decode(line: bytes) -> StoredMessage:
         else _value(members, "published_at", _number),
         counts=NEVER_RETURNED if is_waiting else _value(members, "returns", _counts),
         payload=_payload(members),
+        attributes=attribute_members.take(members),
     )
     if members:
         raise InvalidLineError(f"{min(members)!r} has no place in the line of a message that is {_STATES[place]}")

@@ -31,7 +31,7 @@ class RecordAudit:
 
     Attributes:
       counts: of records by range.
-      size_bytes: of their payloads.
+      size_bytes: of their payloads and attributes.
       is_readable: whether every record could be decoded.
     """
 
@@ -47,7 +47,7 @@ class RecordAudit:
     def take(self, key: bytes, place: Range, order: int, record: Record, *, is_waiting: bool) -> None:
         """Check a record; `is_waiting` says whether the log has its message too, not settled."""
         self.counts[place] += 1
-        self.size_bytes += len(record.payload)
+        self.size_bytes += record.content_bytes
         for cause in self._wrong(place, order, record, is_waiting):
             self._problems.add(cause, key)
 

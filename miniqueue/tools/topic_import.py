@@ -45,7 +45,8 @@ class TopicImport:
         self._head_seq: int | None = None  # of the first chunk
         self._log_end = 0  # behind the last message of the log
         self._payloads: list[bytes] = []  # of the chunk that is being filled, which ends at `_log_end`
-        self._payload_bytes = 0
+        self._attributes: list[bytes] = []  # of each of those
+        self._content_bytes = 0
         self._log_bytes = 0  # of all messages, also of those that came back
         self._published_at_ms = 0
 
@@ -61,16 +62,17 @@ class TopicImport:
         else:
             self._take_returned(seq, message, batch)
         self._next_seq = max(self._next_seq, seq + 1)
-        self._log_bytes += len(message.payload)
+        self._log_bytes += len(message.payload) + len(message.attributes)
         self.message_count += 1
 
     def end_chunk(self, batch: Batch) -> None:
         """Add the messages of the log that wait in memory, if any, as a chunk."""
         if self._payloads:
             first_seq = self._log_end - len(self._payloads)
-            chunk = Chunk(first_seq, self._published_at_ms, self._payloads, self._log_bytes)
+            attributes = self._attributes if any(self._attributes) else None
+            chunk = Chunk(first_seq, self._published_at_ms, self._payloads, self._log_bytes, attributes)
             batch[keys.chunk(self.topic_id, 0, first_seq)] = records.encode_chunk(chunk)
-            self._payloads, self._payload_bytes = [], 0
+            self._payloads, self._attributes, self._content_bytes = [], [], 0
 
     def finish(self, batch: Batch) -> None:
         """Add what remains: the last chunk, head, cursor and the entry in the registry."""
@@ -95,14 +97,16 @@ class TopicImport:
             raise InvalidLineError(f"message 0-{seq} is not in order: it waits behind 0-{self._log_end - 1}")
         published_at_ms = self._now_ms if message.published_at_ms is None else message.published_at_ms
         is_next = seq == self._log_end and published_at_ms == self._published_at_ms
-        if not is_next or self._is_chunk_full(len(message.payload)):
+        content_bytes = len(message.payload) + len(message.attributes)
+        if not is_next or self._is_chunk_full(content_bytes):
             self.end_chunk(batch)
         if self._head_seq is None:
             self._head_seq = seq
         elif seq > self._log_end:
             batch[self._gap_key()] = records.encode_number(seq)
         self._payloads.append(message.payload)
-        self._payload_bytes += len(message.payload)
+        self._attributes.append(message.attributes)
+        self._content_bytes += content_bytes
         self._published_at_ms = published_at_ms
         self._log_end = seq + 1
 
@@ -118,11 +122,11 @@ class TopicImport:
         self._serial = max(self._serial, serial)
         self._delayed_count += message.place is Range.DELAYED
         key = keys.record(self.topic_id, 0, DEFAULT_GROUP, message.place, message.order)
-        record = Record(seq, message.published_at_ms, message.counts, message.payload)
+        record = Record(seq, message.published_at_ms, message.counts, message.payload, message.attributes)
         batch[key] = records.encode_record(record)
 
     def _is_chunk_full(self, more_bytes: int) -> bool:
-        return len(self._payloads) >= MAX_CHUNK_MESSAGES or self._payload_bytes + more_bytes > MAX_CHUNK_BYTES
+        return len(self._payloads) >= MAX_CHUNK_MESSAGES or self._content_bytes + more_bytes > MAX_CHUNK_BYTES
 
     def _gap_key(self) -> bytes:
         return keys.gap(self.topic_id, 0, DEFAULT_GROUP, self._log_end)

@@ -115,3 +115,23 @@ def test_each_of_the_chunks_of_a_commit_knows_its_own_end(monkeypatch):
     partition = new_partition()
     append(partition, [b"a", b"bb", b"ccc"])
     assert [chunk.log_bytes for chunk in partition.cut(1)] == [3, 6]
+
+
+def test_messages_keep_their_attributes_and_plain_chunks_have_none(monkeypatch):
+    monkeypatch.setattr(limits, "MAX_CHUNK_MESSAGES", 2)
+    partition = new_partition()
+    append(partition, [b"a"])
+    partition.describe(partition.append([b"b", b"c", b"d", b"e"], 11), [b"", b"one", b"", b"four"])
+    append(partition, [b"f", b"g"])
+    chunks = partition.cut(1)
+    assert [chunk.attributes for chunk in chunks] == [None, [b"one", b""], [b"four", b""], None]
+    assert [chunk.log_bytes for chunk in chunks] == [2, 7, 13, 14]
+    append(partition, [b"h"])
+    assert [chunk.attributes for chunk in partition.cut(2)] == [None]
+
+
+def test_a_chunk_keeps_to_its_limit_with_the_attributes_counted(monkeypatch):
+    monkeypatch.setattr(limits, "MAX_CHUNK_BYTES", 100)
+    partition = new_partition()
+    partition.describe(partition.append([b""] * 3, 150), [bytes(50), bytes(50), b"x"])
+    assert [len(chunk.payloads) for chunk in partition.cut(1)] == [2, 1]

@@ -9,6 +9,7 @@ from zlib import crc32
 
 import orjson
 
+from miniqueue.core.attributes import Attributes, Origin
 from miniqueue.core.cursor import FRONT_START
 from miniqueue.core.lease import Range
 from miniqueue.core.message import NEVER_RETURNED, Counts, Record
@@ -25,6 +26,7 @@ _TOPICS = (b"letters", b"orders.eu", "caf\u00e9".encode())
 _TOKENS = (
     *(b'"text":"x"', b'"msg":"AA=="', b'"state":"back"', b'"id":"0-7"', b'"returns":{"nacks":1}', b'"serial":1'),
     *(b'"due_at":5', b'"behind":9', b"null", b"true", b"1.5", b"[]", b"{}", b'"topic":"t"', b"\\ud800", b',"x":1}'),
+    *(b'"key":"k"', b'"headers":[["a","b"]]', b'"expires_at":5', b'{"base64":"AA=="}', b'"origin":{}'),
 )
 _CRC_BYTES = 4
 
@@ -53,11 +55,22 @@ def _message(chance: Random, index: int) -> StoredMessage:
         published_at_ms=number(chance, 63),
         counts=NEVER_RETURNED if is_waiting else Counts(*some(chance, (0, 1, 7), 5)),
         payload=payload(chance),
+        attributes=_attributes(chance),
     )
 
 
+def _attributes(chance: Random) -> bytes:
+    if chance.random() < 1 / 2:
+        return b""
+    times = number(chance, 63), number(chance, 63)
+    origin = Origin(b"letters", 0, number(chance, 63), *times, Counts(*some(chance, (0, 1, 7), 5)), payload(chance))
+    headers = tuple((b"name", payload(chance)) for _ in range(chance.randint(0, 2)))
+    found = Attributes(headers, payload(chance), number(chance, 63), payload(chance), chance.choice((None, origin)))
+    return found.encode()
+
+
 def _encoded(message: StoredMessage) -> bytes:
-    record = Record(message.seq, message.published_at_ms, message.counts, message.payload)
+    record = Record(message.seq, message.published_at_ms, message.counts, message.payload, message.attributes)
     return encode(message.topic, message.place, message.order, record)
 
 

@@ -5,10 +5,13 @@ Documented: CorruptionError for keys; CorruptionError and FormatVersionError for
 
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from random import Random
 from typing import NamedTuple
 from zlib import crc32
 
+from miniqueue.core import attributes
+from miniqueue.core.attributes import Attributes, Origin
 from miniqueue.core.cursor import CursorState
 from miniqueue.core.lease import Range
 from miniqueue.core.message import Chunk, Counts, Record
@@ -20,6 +23,7 @@ from tests.fuzz.pieces import number, payload
 
 _FIRST_SEQ = 41
 _CRC_BYTES = 4
+_fields_of_chunk = attrgetter("first_seq", "committed_at_ms", "payloads", "log_bytes", "attributes")
 
 
 class _Kind(NamedTuple):
@@ -31,12 +35,22 @@ class _Kind(NamedTuple):
 
 
 def _chunk(chance: Random) -> Chunk:
-    return Chunk(_FIRST_SEQ, number(chance, 64), [payload(chance) for _ in range(chance.randint(0, 5))])
+    payloads = [payload(chance) for _ in range(chance.randint(0, 5))]
+    extras = chance.choice((None, [payload(chance) for _ in payloads]))
+    return Chunk(_FIRST_SEQ, number(chance, 64), payloads, number(chance, 64), extras)
+
+
+def _attributes(chance: Random) -> Attributes:
+    headers = tuple((chance.choice((b"a", b"trace", b"~" * 255)), payload(chance)) for _ in range(chance.randint(0, 2)))
+    counts = Counts(*(number(chance, 32) for _ in Counts._fields))
+    times = number(chance, 64), number(chance, 64)
+    origin = Origin(b"letters", number(chance, 32), number(chance, 64), *times, counts, payload(chance))
+    return Attributes(headers, payload(chance), number(chance, 64), payload(chance), chance.choice((None, origin)))
 
 
 def _record(chance: Random) -> Record:
     counts = Counts(*(number(chance, 32) for _ in Counts._fields))
-    return Record(number(chance, 64), number(chance, 64), counts, payload(chance))
+    return Record(number(chance, 64), number(chance, 64), counts, payload(chance), payload(chance))
 
 
 _KINDS = (
@@ -58,6 +72,7 @@ _KINDS = (
     ),
     _Kind(records.encode_chunk, partial(records.decode_chunk, _FIRST_SEQ), _chunk),
     _Kind(records.encode_record, records.decode_record, _record),
+    _Kind(Attributes.encode, attributes.decode, _attributes),
 )
 #: All there are, also those of which no kind is made.
 _DECODERS = tuple(
@@ -130,7 +145,7 @@ def _check_round_trip(kind: _Kind, value: object) -> None:
 
 
 def _said(value: object) -> object:
-    return (value.first_seq, value.committed_at_ms, value.payloads) if isinstance(value, Chunk) else value
+    return _fields_of_chunk(value) if isinstance(value, Chunk) else value
 
 
 TARGET = Target("stored_values", _make, _check, mend=_mend, quick_inputs=2000)

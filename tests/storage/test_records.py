@@ -16,8 +16,8 @@ U32 = st.integers(0, 2**32 - 1)
 PAYLOADS = st.lists(st.binary(max_size=30), max_size=30)
 
 
-def chunk_fields(chunk: Chunk) -> tuple[int, int, list[bytes], int]:
-    return chunk.first_seq, chunk.committed_at_ms, chunk.payloads, chunk.log_bytes
+def chunk_fields(chunk: Chunk) -> tuple[int, int, list[bytes], int, list[bytes] | None]:
+    return chunk.first_seq, chunk.committed_at_ms, chunk.payloads, chunk.log_bytes, chunk.attributes
 
 
 #: What each value is made of, None if it is not written any more; its bytes; how it is parsed. Change no line; add.
@@ -58,19 +58,31 @@ GOLDEN = {
         None,
         "0100030000000068e5cf8b0100000300000000000000020000006f6e6500ff23d99dd1",
         lambda value: chunk_fields(records.decode_chunk(5, value)),
-        (5, 1_700_000_000_000, [b"one", b"", b"\x00\xff"], 0),
+        (5, 1_700_000_000_000, [b"one", b"", b"\x00\xff"], 0, None),
     ),
     "chunk": (
         records.encode_chunk(Chunk(5, 1_700_000_000_000, [b"one", b"", b"\x00\xff"], 1000)),
         "0200030000000068e5cf8b010000e8030000000000000300000000000000020000006f6e6500fffc385e87",
         lambda value: chunk_fields(records.decode_chunk(5, value)),
-        (5, 1_700_000_000_000, [b"one", b"", b"\x00\xff"], 1000),
+        (5, 1_700_000_000_000, [b"one", b"", b"\x00\xff"], 1000, None),
     ),
-    "record": (
-        records.encode_record(Record(9, 1_700_000_000_000, Counts(1, 2, 3, 4, 5), b"one")),
+    "record 1": (
+        None,
         "0109000000000000000068e5cf8b01000001000000020000000300000004000000050000006f6e650bdda386",
         records.decode_record,
         Record(9, 1_700_000_000_000, Counts(1, 2, 3, 4, 5), b"one"),
+    ),
+    "record": (
+        records.encode_record(Record(9, 1_700_000_000_000, Counts(1, 2, 3, 4, 5), b"one", b"extra")),
+        "0209000000000000000068e5cf8b01000001000000020000000300000004000000050000000500000065787472616f6e65f155e4a8",
+        records.decode_record,
+        Record(9, 1_700_000_000_000, Counts(1, 2, 3, 4, 5), b"one", b"extra"),
+    ),
+    "chunk with attributes": (
+        records.encode_chunk(Chunk(5, 1_700_000_000_000, [b"one", b"", b"\x00\xff"], 1000, [b"", b"extra", b"x"])),
+        "0201030000000068e5cf8b010000e8030000000000000300000000000000020000000000000005000000010000006f6e6500ff6578747261786062f75b",
+        lambda value: chunk_fields(records.decode_chunk(5, value)),
+        (5, 1_700_000_000_000, [b"one", b"", b"\x00\xff"], 1000, [b"", b"extra", b"x"]),
     ),
 }
 
@@ -166,7 +178,18 @@ def test_chunks_round_trip(first_seq, committed_at_ms, payloads, log_bytes):
     assert len(value) == 26 + 4 * len(payloads) + sum(map(len, payloads))
 
 
-@given(st.builds(Record, U64, U64, st.builds(Counts, U32, U32, U32, U32, U32), st.binary(max_size=50)))
+@given(U64, U64, st.lists(st.tuples(st.binary(max_size=30), st.binary(max_size=9)), max_size=30), U64)
+def test_chunks_with_attributes_round_trip(first_seq, committed_at_ms, contents, log_bytes):
+    payloads, attributes = ([content[i] for content in contents] for i in (0, 1))
+    chunk = Chunk(first_seq, committed_at_ms, payloads, log_bytes, attributes)
+    assert chunk_fields(records.decode_chunk(first_seq, records.encode_chunk(chunk))) == chunk_fields(chunk)
+    assert chunk.content_bytes == sum(chunk.sizes())
+
+
+EXTRA = st.binary(max_size=20)
+
+
+@given(st.builds(Record, U64, U64, st.builds(Counts, U32, U32, U32, U32, U32), st.binary(max_size=50), EXTRA))
 def test_records_round_trip(record):
     assert records.decode_record(records.encode_record(record)) == record
 

@@ -167,11 +167,18 @@ FAULTS = {
     "back without a return": (BACK, record_with(counts=NACKED), "never come back to this range"),
     "record of a message to come": (FRONT, record_with(seq=10), "message 10 has not been published"),
     "record of a waiting message": (FRONT, record_with(seq=8), "message 8 is waiting in the log too"),
+    "attributes of a record": (FRONT, record_with(attributes=b"\x02"), "the attributes of a message make no sense"),
+    "attributes of a newer version": (
+        LAST_CHUNK,
+        put(records.encode_chunk(Chunk(8, 1_700_000_003_000, [b"12345678", b"1"], 80, [b"", b"\x09\2\0\0\0xx"]))),
+        "attributes: format version 9 found, this miniqueue reads 5",
+    ),
     "two records of a message": (FRONT, record_with(seq=6), "message 6 has another record"),
 } | {f"key {key[0]:02x} of no topic": (key, put(b""), "there is no such topic") for key in NOBODYS}
 
 #: Those that throw off something else too: the counts, or what lies behind.
 NOT_ALONE = {
+    "attributes of a record",
     "head too low",
     "head too high",
     "cursor inside the log",

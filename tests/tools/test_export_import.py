@@ -9,6 +9,8 @@ import pytest
 
 from miniqueue import cli
 from miniqueue.broker import Broker
+from miniqueue.core.attributes import Attributes, Origin
+from miniqueue.core.message import Counts
 from miniqueue.storage import keys
 from miniqueue.tools import importer
 from tests.fakes import START_MS, ManualClock
@@ -136,6 +138,32 @@ def test_bytes_that_are_no_text_and_names_of_any_script_come_back(tmp_path, capf
     assert exported(capfdbinary, "-db", tmp_path / "new") == before
 
 
+def test_attributes_come_back_whatever_is_in_them(tmp_path, capfdbinary):
+    origin = Origin(b"orders", 0, 7, START_MS, START_MS + 5, Counts(nacks=3), b"max-deliveries")
+    described = Attributes(((b"trace", b"7f"), (b"raw", b"\xff")), b"ada", START_MS, b"17", origin).encode()
+
+    async def publish(broker: Broker, _clock: ManualClock) -> None:
+        await broker.publish(b"t", [b"a", b"b", b"c"], [described, b"", described]).commit.wait()
+        held = await stores.holding(broker, b"t")
+        held.consumer.nack()
+
+    stores.run_on(tmp_path / "old", publish)
+    before = exported(capfdbinary, "-db", tmp_path / "old")
+    assert [line["text"] for line in before if "headers" in line] == ["c", "a"]
+    assert before[1] | {"serial": None, "returns": None} == {
+        **{"topic": "t", "id": "0-2", "state": "waiting", "published_at": START_MS, "text": "c"},
+        **{"headers": [["trace", "7f"], ["raw", {"base64": "/w=="}]], "key": "ada", "expires_at": START_MS},
+        **{"dedup": "17", "serial": None, "returns": None},
+        "origin": {
+            **{"topic": "orders", "id": "0-7", "published_at": START_MS, "died_at": START_MS + 5},
+            **{"returns": {"nacks": 3}, "reason": "max-deliveries"},
+        },
+    }
+    run("import", "-db", tmp_path / "new", lines_file(tmp_path / "lines", *before))
+    assert exported(capfdbinary, "-db", tmp_path / "new") == before
+    assert run("check", "-db", tmp_path / "new") == 0
+
+
 def test_a_line_by_hand_needs_only_topic_and_payload(tmp_path, capfdbinary):
     lines = lines_file(tmp_path / "lines", {"topic": "t", "text": "a"}, "", {"topic": "t", "msg": "/w=="})
     assert run("import", "-db", tmp_path / "new", lines) == 0
@@ -233,7 +261,13 @@ WRONG = {
     '{"topic":1,"text":"x"}': "'topic' is wrong",
     '{"topic":"t","text":1}': "'text' is wrong",
     '{"topic":"t","msg":"!"}': "'msg' is wrong",
-    '{"topic":"t","text":"x","key":"k"}': "there is no member 'key'",
+    '{"topic":"t","text":"x","color":"k"}': "there is no member 'color'",
+    '{"topic":"t","text":"x","key":7}': "'key' is wrong",
+    '{"topic":"t","text":"x","key":{"base32":"x"}}': "'key' is wrong",
+    '{"topic":"t","text":"x","headers":{"a":"b"}}': "'headers' is wrong",
+    '{"topic":"t","text":"x","headers":[["a b","c"]]}': "the name of a header is 1 to 255 printable ASCII characters",
+    '{"topic":"t","text":"x","expires_at":-1}': "'expires_at' is wrong",
+    '{"topic":"t","text":"x","origin":{"topic":"a"}}': "'origin' is wrong",
     '{"topic":"t","text":"x","id":"1-0"}': "'id' is wrong",
     '{"topic":"t","text":"x","id":"0-9999999999999999999"}': "'id' is wrong",
     '{"topic":"t","text":"x","id":7}': "'id' is wrong",

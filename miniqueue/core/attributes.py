@@ -1,0 +1,183 @@
+"""What a message has beside its payload: headers, a key, a time after which it is of no use, where it died.
+
+    attributes   = field …                       in the order of tags; of a plain message: no bytes at all
+    field        = tag:1 length:4 value          integers are little-endian
+
+    tag          value
+    1 header     name_length:1 name, then the value; one field for each, in their order
+    2 key        the key
+    3 expiry     expires_at_ms:8
+    4 dedup id   the id
+    5 origin     partition:4 seq:8 published_at_ms:8 died_at_ms:8 nacks:4 backs:4 dacks:4 timeouts:4 disconnects:4
+                 topic_length:1 topic, then the reason
+
+Who stores messages or hands them out takes the bytes as they are; only who needs to know what they say parses them.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from miniqueue.core.message import NEVER_RETURNED, Counts
+from miniqueue.errors import CorruptionError, FormatVersionError, InvalidAttributesError
+
+#: Of what a publisher gives one message, encoded.
+MAX_ATTRIBUTES_BYTES = 64 << 10
+MAX_HEADER_NAME_BYTES = 255
+
+_HEADER, _KEY, _EXPIRY, _DEDUP_ID, _ORIGIN = range(1, 6)
+_MAX_64 = (1 << 64) - 1
+
+_field = struct.Struct("<BI")
+_number = struct.Struct("<Q")
+_origin = struct.Struct("<IQQQIIIIIB")
+
+
+class Origin(NamedTuple):
+    """Where a dead letter was a message, and why it is one no more.
+
+    Attributes:
+      topic: its name.
+      partition: of the topic.
+      seq: the message's number there.
+      published_at_ms: when it was first published.
+      died_at_ms: when it was given up.
+      counts: how often it had come back.
+      reason: why it was given up, as UTF-8.
+    """
+
+    topic: bytes
+    partition: int
+    seq: int
+    published_at_ms: int
+    died_at_ms: int
+    counts: Counts = NEVER_RETURNED
+    reason: bytes = b""
+
+
+class Attributes(NamedTuple):
+    """The attributes of one message; by default it has none.
+
+    Attributes:
+      headers: names and values, in the publisher's order; a name may be there more than once.
+      key: b"" for none.
+      expires_at_ms: since 1970; 0 for never.
+      dedup_id: b"" for none.
+      origin: of a dead letter, else None.
+    """
+
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    key: bytes = b""
+    expires_at_ms: int = 0
+    dedup_id: bytes = b""
+    origin: Origin | None = None
+
+    def encode(self) -> bytes:
+        """Encode them for storage.
+
+        Raises:
+          InvalidAttributesError: the name of a header is wrong, a time is out of range, or they are too long, not
+            counting the origin, which no publisher gives.
+        """
+        fields = [_pack(_HEADER, _header(name, value)) for name, value in self.headers]
+        if self.key:
+            fields.append(_pack(_KEY, self.key))
+        if self.expires_at_ms:
+            fields.append(_pack(_EXPIRY, _time(self.expires_at_ms)))
+        if self.dedup_id:
+            fields.append(_pack(_DEDUP_ID, self.dedup_id))
+        if (size_bytes := sum(map(len, fields))) > MAX_ATTRIBUTES_BYTES:
+            raise InvalidAttributesError(f"attributes of {size_bytes} bytes are over the limit of 65536 for a message")
+        if self.origin is not None:
+            fields.append(_pack(_ORIGIN, _encode_origin(self.origin)))
+        return b"".join(fields)
+
+
+NO_ATTRIBUTES = Attributes()
+
+
+def decode(encoded: bytes) -> Attributes:
+    """Parse `Attributes.encode`.
+
+    Raises:
+      FormatVersionError: there is a field that only a newer version knows.
+      CorruptionError: they make no sense.
+    """
+    if not encoded:
+        return NO_ATTRIBUTES
+    headers: list[tuple[bytes, bytes]] = []
+    found = NO_ATTRIBUTES
+    try:
+        for tag, value in _fields(encoded):
+            if tag == _HEADER:
+                headers.append(_decode_header(value))
+            elif tag == _KEY:
+                found = found._replace(key=value)
+            elif tag == _EXPIRY:
+                found = found._replace(expires_at_ms=_number.unpack(value)[0])
+            elif tag == _DEDUP_ID:
+                found = found._replace(dedup_id=value)
+            elif tag == _ORIGIN:
+                found = found._replace(origin=_decode_origin(value))
+            else:
+                raise FormatVersionError("attributes", tag, _ORIGIN)
+    except (struct.error, ValueError, IndexError, InvalidAttributesError) as exc:
+        raise CorruptionError("the attributes of a message make no sense") from exc
+    return found._replace(headers=tuple(headers))
+
+
+def check_header_name(name: bytes) -> bytes:
+    """Return `name` if a header may have it: 1 to 255 printable ASCII characters, none of them a blank.
+
+    Raises InvalidAttributesError otherwise.
+    """
+    if not 0 < len(name) <= MAX_HEADER_NAME_BYTES or not all(0x21 <= char <= 0x7E for char in name):
+        raise InvalidAttributesError("the name of a header is 1 to 255 printable ASCII characters without blanks")
+    return name
+
+
+def _pack(tag: int, value: bytes) -> bytes:
+    return _field.pack(tag, len(value)) + value
+
+
+def _header(name: bytes, value: bytes) -> bytes:
+    return bytes([len(check_header_name(name))]) + name + value
+
+
+def _time(at_ms: int) -> bytes:
+    if not 0 < at_ms <= _MAX_64:
+        raise InvalidAttributesError("the time at which a message expires is out of range")
+    return _number.pack(at_ms)
+
+
+def _encode_origin(origin: Origin) -> bytes:
+    times = origin.published_at_ms, origin.died_at_ms
+    packed = _origin.pack(origin.partition, origin.seq, *times, *origin.counts, len(origin.topic))
+    return packed + origin.topic + origin.reason
+
+
+def _fields(encoded: bytes) -> Iterator[tuple[int, bytes]]:
+    start = 0
+    while start < len(encoded):
+        tag, length = _field.unpack_from(encoded, start)
+        start += _field.size
+        if start + length > len(encoded):
+            raise ValueError
+        yield tag, encoded[start : start + length]
+        start += length
+
+
+def _decode_header(value: bytes) -> tuple[bytes, bytes]:
+    stop = 1 + value[0]
+    if stop > len(value):
+        raise ValueError
+    return check_header_name(value[1:stop]), value[stop:]
+
+
+def _decode_origin(value: bytes) -> Origin:
+    partition, seq, published_at_ms, died_at_ms, *counts, topic_length = _origin.unpack_from(value)
+    stop = _origin.size + topic_length
+    if stop > len(value):
+        raise ValueError
+    topic, reason = value[_origin.size : stop], value[stop:]
+    return Origin(topic, partition, seq, published_at_ms, died_at_ms, Counts(*counts), reason)
