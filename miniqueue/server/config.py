@@ -47,6 +47,10 @@ class Config:
     max_message_bytes: int
     max_connections: int
     max_connections_per_address: int
+    max_output_bytes: int
+    max_header_bytes: int
+    handshake_seconds: float
+    body_seconds: float
     max_uncommitted_bytes: int
     idle_seconds: float
     max_topics: int

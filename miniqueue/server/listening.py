@@ -23,7 +23,8 @@ from starlette.types import ASGIApp
 from miniqueue.errors import ListenError
 from miniqueue.server import closing, h2guard
 from miniqueue.server.h2guard import HttpLimits
-from miniqueue.server.h2guard.deadlines import KEEP_ALIVE_SECONDS
+from miniqueue.server.h2guard.deadlines import KEEP_ALIVE_SECONDS, TLS_HANDSHAKE_SECONDS
+from miniqueue.server.h2guard.limits import MAX_HEADER_BYTES
 from miniqueue.server.refusals import Refusals
 from miniqueue.server.security import server_tls_context
 
@@ -33,11 +34,8 @@ ServeHttps: TypeAlias = Callable[
 ]
 
 BACKLOG = 1024
-#: Of one request: over HTTP/2 as HTTP/2 counts them, over HTTP/1.1 with the request line.
-MAX_HEADER_BYTES = 8192
 #: With `closing.CLOSE_SECONDS` after it, still well under what a supervisor waits before it kills.
 GRACEFUL_SECONDS = 4.0
-TLS_HANDSHAKE_SECONDS = 10.0
 #: A peer whose machine is gone without a word still holds its message: a silent connection is asked for a sign of life
 #: after 60 s, and given up after four more silences of 15 s. What is written goes at once: uvloop sees to that itself,
 #: while Granian let the first reply of a connection wait 40 ms for a delayed acknowledgement. Linux lets connections
@@ -114,6 +112,8 @@ async def _serve(
     h2guard.install()
     config.limits = limits or HttpLimits(Refusals(time.monotonic))
     config.keep_alive_timeout = config.limits.idle_seconds
+    config.ssl_handshake_timeout = config.limits.handshake_seconds
+    config.h11_max_incomplete_size = config.h2_max_header_list_size = config.limits.max_header_bytes
     closing.install()
     config.bind = [f"fd://{listener.detach()}"]
     try:

@@ -51,7 +51,7 @@ class RespConnection(Output):
     """One connection: its bytes, its replies in order, and its session."""
 
     def __init__(self, server: "RespServer") -> None:
-        super().__init__(Backlog(server.broker.max_message_bytes, self._cut_slow))
+        super().__init__(Backlog(server.broker.max_message_bytes, self._cut_slow, server.max_output_bytes))
         self.server = server
         self.broker = server.broker
         self.session: Session = Session(next(server.next_id))

@@ -22,11 +22,13 @@ class Backlog:
     Args:
       max_message_bytes: there is room for two messages, if these limits are for small ones.
       cut: ends the connection.
+      max_bytes: instead of `MAX_BYTES`, and a quarter of it instead of `MAX_LASTING_BYTES`.
     """
 
-    def __init__(self, max_message_bytes: int, cut: Callable[[], None]) -> None:
-        self._max_bytes = max(MAX_BYTES, 2 * max_message_bytes)
-        self._max_lasting_bytes = max(MAX_LASTING_BYTES, 2 * max_message_bytes)
+    def __init__(self, max_message_bytes: int, cut: Callable[[], None], max_bytes: int | None = None) -> None:
+        max_lasting_bytes = MAX_LASTING_BYTES if max_bytes is None else max_bytes // 4
+        self._max_bytes = max(max_bytes or MAX_BYTES, 2 * max_message_bytes)
+        self._max_lasting_bytes = max(max_lasting_bytes, 2 * max_message_bytes)
         self._cut = cut
         self._timer: asyncio.TimerHandle | None = None
 

@@ -17,15 +17,23 @@ class RespServer:
       broker: what they all use.
       parameters: what CONFIG GET shows.
       sign_in: knows the users; None where everybody may do everything.
+      max_output_bytes: how much of its replies a client may leave lying; None for the usual.
     """
 
     #: What a connection is told for which there is no descriptor; Redis says the same.
     refusal = b"-ERR max number of clients reached\r\n"
 
-    def __init__(self, broker: Broker, parameters: dict[str, str], sign_in: SignIn | None = None) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        parameters: dict[str, str],
+        sign_in: SignIn | None = None,
+        max_output_bytes: int | None = None,
+    ) -> None:
         self.broker = broker
         self.parameters = parameters
         self.sign_in = sign_in
+        self.max_output_bytes = max_output_bytes
         self.connections: dict[int, RespConnection] = {}
         self.next_id = count(1)
         self.turns = Turns()

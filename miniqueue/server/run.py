@@ -33,7 +33,6 @@ from miniqueue.server.h2guard import HttpLimits
 from miniqueue.server.h2guard.deadlines import KEEP_ALIVE_SECONDS
 from miniqueue.server.http import HttpApp
 from miniqueue.server.listening import (
-    TLS_HANDSHAKE_SECONDS,
     ServeHttps,
     listen,
     serve_https,
@@ -155,13 +154,18 @@ class _Listeners:
         self._sign_in = sign_in
         self._certificates = certificates
         self._limits = HttpLimits(
-            Refusals(time.monotonic), config.stall_seconds, min(config.idle_seconds or inf, KEEP_ALIVE_SECONDS)
+            Refusals(time.monotonic),
+            stall_seconds=config.stall_seconds,
+            idle_seconds=min(config.idle_seconds or inf, KEEP_ALIVE_SECONDS),
+            body_seconds=config.body_seconds,
+            handshake_seconds=config.handshake_seconds,
+            max_header_bytes=config.max_header_bytes,
         )
         self._serve_https = _http_server(config, self._limits)
         self._granted = descriptors.granian_connections(descriptors.limit()) if config.http_server == "granian" else 0
         self._broker = broker
         self._http = HttpApp(broker, sign_in)
-        self._resp = RespServer(broker, _shown_parameters(config), sign_in)
+        self._resp = RespServer(broker, _shown_parameters(config), sign_in, config.max_output_bytes)
         self._stopping = asyncio.Event()
 
     async def run(self, https: socket, resp: socket, plain: socket) -> None:
@@ -177,7 +181,7 @@ class _Listeners:
         loop.add_signal_handler(signal.SIGHUP, self._reload)  # also without users: left alone, it ends the process
         self._broker.failed.add_done_callback(lambda _: self._stopping.set())
         listener = await loop.create_server(
-            self._resp, sock=resp, ssl=self._resp_tls(), ssl_handshake_timeout=TLS_HANDSHAKE_SECONDS
+            self._resp, sock=resp, ssl=self._resp_tls(), ssl_handshake_timeout=self._config.handshake_seconds
         )
         monitor = MonitorApp(
             self._broker, self._sign_in, self._limits.refusals, [RespRefusalCollector(self._resp.refusals)]

@@ -79,11 +79,9 @@ class Victim:
 
 
 @asynccontextmanager
-async def victim(
-    certificates, app=None, *, is_tls: bool, stall_seconds: float = 30.0, idle_seconds: float = 75.0, **options
-):
-    """Serve `app`, or the real one, while the block runs."""
-    limits = HttpLimits(Refusals(time.monotonic), stall_seconds, idle_seconds)
+async def victim(certificates, app=None, *, is_tls: bool, stall_seconds: float = 30.0, limits=None, **options):
+    """Serve `app`, or the real one, while the block runs; `limits` are others than the usual ones."""
+    limits = HttpLimits(Refusals(time.monotonic), stall_seconds, **(limits or {}))
 
     async def serve(app, listener, cert, key, trigger):
         if is_tls:

@@ -89,7 +89,7 @@ def test_connection_without_requests_is_closed_whatever_it_asks(certificates, is
 @on_both
 def test_a_shorter_time_without_requests_can_be_set(certificates, is_tls):
     async def scenario():
-        async with victim(certificates, is_tls=is_tls, idle_seconds=20) as server:
+        async with victim(certificates, is_tls=is_tls, limits={"idle_seconds": 20}) as server:
             peer = await server.raw("h2")
             await leap(15)
             assert not peer.is_over

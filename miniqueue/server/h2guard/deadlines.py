@@ -13,11 +13,13 @@ from dataclasses import dataclass
 
 LOOK_SECONDS = 1.0
 
+#: For TLS to be agreed on.
+TLS_HANDSHAKE_SECONDS = 10.0
 #: For a request's headers, or any other frame, from the first byte to the last.
 HEADERS_SECONDS = 10.0
 #: For the next part of a request's body, as long as the reply has not begun.
 BODY_STALL_SECONDS = 10.0
-#: For all of it; a second more for as many bytes as this that came.
+#: For all of it, or three times as much as for its next part; a second more for as many bytes as this that came.
 BODY_SECONDS = 30.0
 BODY_BYTES_PER_SECOND = 16_384
 #: For a connection without a request, at most.
@@ -47,9 +49,10 @@ class Stillness:
 class BodyDeadline:
     """The time for one request's body."""
 
-    __slots__ = ("_begun", "_stall")
+    __slots__ = ("_begun", "_seconds", "_stall")
 
-    def __init__(self) -> None:
+    def __init__(self, stall_seconds: float = BODY_STALL_SECONDS) -> None:
+        self._seconds = stall_seconds
         self._begun = Stillness()
         self._stall = Stillness()
 
@@ -58,6 +61,6 @@ class BodyDeadline:
         total_seconds = self._begun.age("begun", now_seconds)
         stall_seconds = self._stall.age(None if unread_bytes else received_bytes, now_seconds)
         return not unread_bytes and (
-            stall_seconds >= BODY_STALL_SECONDS
-            or total_seconds >= BODY_SECONDS + received_bytes / BODY_BYTES_PER_SECOND
+            stall_seconds >= self._seconds
+            or total_seconds >= max(BODY_SECONDS, 3 * self._seconds) + received_bytes / BODY_BYTES_PER_SECOND
         )

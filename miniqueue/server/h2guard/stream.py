@@ -14,6 +14,7 @@ from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
 from hypercorn.typing import AppWrapper, ASGIReceiveCallable, ASGIReceiveEvent, Scope
 
 from miniqueue.server.h2guard.deadlines import BodyDeadline
+from miniqueue.server.h2guard.limits import limits_of
 from miniqueue.server.problems import problem
 
 #: So much of a body is read before the client may send as much again; a small one is settled when the request ends.
@@ -64,7 +65,7 @@ class GuardedStream(HTTPStream):
         if self._is_whole or self.state is not ASGIHTTPState.REQUEST:
             return False
         if self._deadline is None:
-            self._deadline = BodyDeadline()
+            self._deadline = BodyDeadline(limits_of(self.config).body_seconds)
         return self._deadline.is_over(self._received_bytes, self.unread_bytes, now_seconds)
 
     async def answer_late(self) -> None:
