@@ -111,6 +111,19 @@ def test_connection_whose_requests_were_answered_is_closed(certificates, is_tls)
     run_leaping(scenario)
 
 
+@on_both
+def test_connection_is_idle_anew_after_each_request(certificates, is_tls):
+    async def scenario():
+        async with victim(certificates, Endpoint(echo), is_tls=is_tls) as server, server.http2() as client:
+            for stream_id in (1, 3, 5):
+                client.send(client.request(stream_id))
+                await client.body(stream_id)
+                await leap(KEEP_ALIVE_SECONDS - 5)
+                assert not client.peer.is_over
+
+    run_leaping(scenario)
+
+
 BEGINNINGS = {
     "a part of a frame's head": lambda client: client.peer.write(b"\0\0"),
     "a part of a frame": lambda client: client.peer.write(bytes([0, 0, 8, 6, 0, 0, 0, 0, 0, 1])),
