@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-import structlog
-
 from miniqueue.broker import batching, opening
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.commit import Commit
@@ -22,21 +20,19 @@ from miniqueue.broker.limits import BrokerLimits, LimitCounts, Quota
 from miniqueue.broker.loader import Loader
 from miniqueue.broker.purger import Purger
 from miniqueue.broker.space import SpaceWatch
+from miniqueue.broker.tasks import Tasks
 from miniqueue.broker.topic import Topic, TopicStats
 from miniqueue.broker.trimming import Trimmer
 from miniqueue.core.budget import Budget
 from miniqueue.core.lease import Lease
 from miniqueue.core.names import check_topic
 from miniqueue.errors import (
-    InternalError,
     MiniqueueError,
     PayloadTooLargeError,
     UnavailableError,
 )
 from miniqueue.storage import keys
 from miniqueue.storage.port import Snapshot, Store
-
-log = structlog.get_logger()
 
 CACHE_BYTES = 64 << 20
 
@@ -93,11 +89,11 @@ class Broker:
         self._trimmer = Trimmer(self._journal, self._quota, self._readable)
         self.crowd = Crowd(self._committer, self.limits.max_uncommitted_bytes, self.limit_counts)
         self._cache = Budget(CACHE_BYTES)
-        self._loader = Loader(self._journal, spawn=self._spawn, loaded=self._trimmer.loaded)
-        self._purger = Purger(self._journal, spawn=self._spawn)
+        self._tasks = Tasks(self._journal.fail)
+        self._loader = Loader(self._journal, spawn=self._tasks.spawn, loaded=self._trimmer.loaded)
+        self._purger = Purger(self._journal, spawn=self._tasks.spawn)
         self._space = SpaceWatch(self._journal)
         self._dispatcher = Dispatcher(self._topics, clock, self._journal, self._loader)
-        self._tasks: set[asyncio.Task[None]] = set()
         self._next_topic_id = 1
         self._topic_count = 0
 
@@ -107,11 +103,11 @@ class Broker:
         """Open the store, read what it holds, and begin to work; raises StorageError when that is impossible."""
         self._install(await self._journal.open())
         await self._space.look()
-        self._spawn(self._space.run())
-        self._spawn(self._committer.run())
-        self._spawn(self._every(self._period_seconds, self.tick))
+        self._tasks.spawn(self._space.run())
+        self._tasks.spawn(self._committer.run())
+        self._tasks.spawn_every(self._period_seconds, self.tick)
         if self._sync_interval_seconds is not None:
-            self._spawn(self._every(self._sync_interval_seconds, self._journal.request_sync))
+            self._tasks.spawn_every(self._sync_interval_seconds, self._journal.request_sync)
 
     async def stop(self) -> None:
         """Refuse new messages, commit what there is, close the store.
@@ -121,9 +117,7 @@ class Broker:
         try:
             await self._journal.drain()
         finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._tasks.stop()
             await self._journal.store.close()
 
     def tick(self) -> None:
@@ -275,22 +269,3 @@ class Broker:
         for topic_id in content.unpurged_topic_ids:
             self._purger.purge(topic_id)
         self.tick()
-
-    # --- background work --------------------------------------------------------------------------------------
-
-    async def _every(self, seconds: float, act: Callable[[], None]) -> None:
-        while True:
-            await asyncio.sleep(seconds)
-            act()
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """Stop the broker when a task of its own has died: that is a bug, and what it did would stay undone."""
-        self._tasks.discard(task)
-        if not task.cancelled() and (fault := task.exception()) is not None:
-            log.error("a task of the broker has died", error=repr(fault))
-            self._journal.fail(InternalError(repr(fault)))
