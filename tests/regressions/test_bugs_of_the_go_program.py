@@ -17,6 +17,7 @@ from miniqueue.storage import keys
 from miniqueue.storage.database import DatabaseOptions
 from miniqueue.storage.leveldb import LevelDBStore
 from miniqueue.storage.sync_mode import SyncMode
+from tests.acceptance.telnet import command
 from tests.broker.support import World, run
 from tests.fakes import FakeConsumer, FakeTransport, ManualClock, settle_down
 
@@ -30,8 +31,8 @@ class Client:
         self.connection.connection_made(self.transport)
 
     async def say(self, words: bytes) -> bytes:
-        """Send one inline command; return what comes back."""
-        self.connection.data_received(words + b"\r\n")
+        """Send one command; return what comes back."""
+        self.connection.data_received(command(words))
         await settle_down()
         return self.transport.take()
 
@@ -153,8 +154,8 @@ def test_08_a_bad_delay_keeps_the_message_with_its_consumer():
         client = Client(server_of(world))
         await world.publish(b"t", b"a")
         assert await client.say(b"SUBSCRIBE t") == b"$1\r\na\r\n"
-        for command in (b"DACK oops", b"DACK -1", b"DACK nan", b"DACK 1e999", b"DACK 1 2", b"WHAT"):
-            assert (await client.say(command)).startswith(b"-")
+        for words in (b"DACK oops", b"DACK -1", b"DACK nan", b"DACK 1e999", b"DACK 1 2", b"WHAT"):
+            assert (await client.say(words)).startswith(b"-")
         assert await client.say(b"ACK") == b"+OK\r\n"
         assert world.broker.stats()[b"t"].acknowledged == 1
 
