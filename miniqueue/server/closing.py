@@ -3,8 +3,8 @@
 TLS says goodbye and waits for the answer, and so does a stop of the whole server: one client that keeps a connection
 and does not read it held the process for half a minute after SIGTERM. And a connection that the client closes while it
 is idle stayed in memory until the end of its keep-alive, 75 s later, with three tasks. Here is also the clock for the
-deadlines of all connections: once a second each is asked for what takes too long, idleness included. Like `h2guard`, which checks the
-version, this replaces a name in a module of Hypercorn. Knows neither HTTP nor the applications.
+deadlines of all connections: once a second each is asked for what takes too long, idleness included. Like `h2guard`,
+which checks the version, this replaces a name in a module of Hypercorn. Knows neither HTTP nor the applications.
 """
 
 import asyncio
@@ -61,6 +61,8 @@ class GuardedConnection(TCPServer):
         with one request at a time that was a fifth of what it cost.
         """
         if isinstance(event, RawData):
+            if self.writer.transport.is_closing():
+                return  # nobody is there to take it, and asyncio's TLS has no transport to write to
             self._begun_writes += 1
             try:
                 await super().protocol_send(event)
