@@ -11,10 +11,11 @@ START_MS = 1_700_000_000_000
 
 
 class ManualClock:
-    """A wall clock that stands still until it is set."""
+    """A wall clock that stands still until it is set, and a clock that only goes forward."""
 
     def __init__(self, now_ms: int = START_MS) -> None:
         self.time_ms = now_ms
+        self.monotonic_ms = 0
 
     def now_ms(self) -> int:
         return self.time_ms
@@ -22,8 +23,13 @@ class ManualClock:
     def next_ms(self) -> int:
         return self.time_ms
 
+    def monotonic(self) -> float:
+        return self.monotonic_ms / 1000
+
     def advance(self, seconds: float) -> None:
+        """Let time pass; with negative seconds, set the wall clock back."""
         self.time_ms += round(seconds * 1000)
+        self.monotonic_ms += max(0, round(seconds * 1000))
 
 
 class FaultyStore(MemoryStore):

@@ -16,6 +16,7 @@ from miniqueue.broker.consumer import Consumer
 from miniqueue.broker.crowd import Crowd
 from miniqueue.broker.dispatcher import Dispatcher
 from miniqueue.broker.journal import Journal
+from miniqueue.broker.leasing import Leasing
 from miniqueue.broker.limits import BrokerLimits, LimitCounts, Quota
 from miniqueue.broker.loader import Loader
 from miniqueue.broker.purger import Purger
@@ -26,11 +27,8 @@ from miniqueue.broker.trimming import Trimmer
 from miniqueue.core.budget import Budget
 from miniqueue.core.lease import Lease
 from miniqueue.core.names import check_topic
-from miniqueue.errors import (
-    MiniqueueError,
-    PayloadTooLargeError,
-    UnavailableError,
-)
+from miniqueue.core.receiving import DEFAULT_LEASE_SECONDS
+from miniqueue.errors import MiniqueueError, PayloadTooLargeError, UnavailableError
 from miniqueue.storage import keys
 from miniqueue.storage.port import Snapshot, Store
 
@@ -59,10 +57,12 @@ class Broker:
       period_seconds: how often delayed messages are looked for.
       sync_interval_seconds: how often to make everything durable, for stores that do not with every commit.
       limits: how much there may be; without them there is none.
+      lease_seconds: how long messages are leased to who receives them and does not say.
 
     Attributes:
       crowd: says when who publishes had better wait; it is up to them.
       limit_counts: how often limits were reached, for all to count in.
+      leasing: hands out messages for a time, settled by receipt.
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class Broker:
         period_seconds: float = 1.0,
         sync_interval_seconds: float | None = None,
         limits: BrokerLimits | None = None,
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
     ) -> None:
         self.max_message_bytes = max_message_bytes
         self.limits = limits or BrokerLimits()
@@ -94,6 +95,9 @@ class Broker:
         self._purger = Purger(self._journal, spawn=self._tasks.spawn)
         self._space = SpaceWatch(self._journal)
         self._dispatcher = Dispatcher(self._topics, clock, self._journal, self._loader)
+        self.leasing = Leasing(
+            self._topics, self._topic, self._admission, self._dispatcher, lease_seconds, self.limits.max_prefetch
+        )
         self._next_topic_id = 1
         self._topic_count = 0
 
@@ -121,7 +125,8 @@ class Broker:
             await self._journal.store.close()
 
     def tick(self) -> None:
-        """Let the delayed messages through that are due by now, and see to the disk."""
+        """Let the delayed messages through that are due by now, end leases that are over, and see to the disk."""
+        self.leasing.tick()
         self._dispatcher.tick()
         self._purger.reclaim(self._topics.values())
 

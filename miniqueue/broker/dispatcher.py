@@ -4,10 +4,9 @@ import math
 from contextlib import suppress
 
 from miniqueue.broker.clock import Clock
-from miniqueue.broker.consumer import Consumer
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.loader import Loader
-from miniqueue.broker.topic import Topic
+from miniqueue.broker.topic import Topic, Waiter
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.lease import Lease
 from miniqueue.errors import InvalidDelayError, NothingOutstandingError
@@ -27,18 +26,18 @@ class Dispatcher:
 
     def __init__(self, topics: dict[bytes, Topic], clock: Clock, journal: Journal, loader: Loader) -> None:
         self._topics = topics
-        self._clock = clock
+        self.clock = clock
         self._journal = journal
         self._loader = loader
         self._horizon_ms = 0
 
     def tick(self) -> None:
         """Let the delayed messages through that are due by now."""
-        self._horizon_ms = self._clock.now_ms()
+        self._horizon_ms = self.clock.now_ms()
         for topic in [topic for topic in self._topics.values() if topic.waiters]:
             self.dispatch(topic)
 
-    def serve(self, consumer: Consumer) -> None:
+    def serve(self, consumer: Waiter) -> None:
         """Give `consumer` what it has room for, at once or as soon as there is some."""
         topic = consumer.topic
         if topic.fault is not None:
@@ -50,7 +49,7 @@ class Dispatcher:
             consumer.deliver(leases)
         self._loader.load_ahead(topic)
 
-    def _fill(self, consumer: Consumer) -> list[Lease]:
+    def _fill(self, consumer: Waiter) -> list[Lease]:
         """Let `consumer` hold what there is, as far as it has room; return that."""
         leases: list[Lease] = []
         while (room := consumer.room) and (taken := consumer.topic.take(room, self._horizon_ms)) is not None:
@@ -85,7 +84,7 @@ class Dispatcher:
         """
         if not 0 <= delay_seconds < MAX_TIME_MS / 1000:
             raise InvalidDelayError
-        begin_ms = self._clock.next_ms()
+        begin_ms = self.clock.next_ms()
         self._horizon_ms = min(self._horizon_ms, begin_ms)  # the clock may have been set back since the last tick
         return max(begin_ms + math.ceil(delay_seconds * 1000), self._horizon_ms + 1)
 

@@ -2,16 +2,33 @@
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.lease import Lease
+from miniqueue.core.lease_book import LeaseBook
 from miniqueue.core.partition import DEFAULT_GROUP, Partition
 from miniqueue.errors import MiniqueueError
 
-if TYPE_CHECKING:
-    from miniqueue.broker.consumer import Consumer
+
+class Waiter(Protocol):
+    """Somebody in a topic's line, who has `room` for so many messages."""
+
+    topic: "Topic"
+    room: int
+
+    def hold(self, cursor: GroupCursor, lease: Lease) -> None:
+        """Take over a lease; there may be less room after it."""
+        ...
+
+    def deliver(self, leases: list[Lease], /) -> None:
+        """Hear what was taken over; leave the line if that is all."""
+        ...
+
+    def fail(self, error: MiniqueueError, /) -> None:
+        """Hear that the topic cannot be read; the line is left already."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -37,14 +54,15 @@ class Topic:
 
     `id` is None until the first publish, and again after the topic was deleted: consumers may wait on a topic
     that does not exist yet, and go on waiting when it is deleted. `fault` is what makes it unreadable, if anything.
-    `cursors` are those of the default group, one for each partition.
+    `cursors` are those of the default group, one for each partition. `book` has the leases that belong to no
+    connection, if there are any.
     """
 
-    __slots__ = ("consumer_count", "cursors", "fault", "id", "is_loading", "name", "partitions", "waiters")
+    __slots__ = ("book", "consumer_count", "cursors", "fault", "id", "is_loading", "name", "partitions", "waiters")
 
     def __init__(self, name: bytes) -> None:
         self.name = name
-        self.waiters: OrderedDict[Consumer, None] = OrderedDict()
+        self.waiters: OrderedDict[Waiter, None] = OrderedDict()
         self.consumer_count = 0
         self.partitions: list[Partition] = []
         self.cursors: list[GroupCursor] = []
@@ -55,6 +73,7 @@ class Topic:
         for cursor in self.cursors:
             cursor.revoke_all()
         self.id: int | None = None
+        self.book: LeaseBook | None = None
         self.fault: MiniqueueError | None = None
         self.is_loading = False
         self._replace([Partition(0, {DEFAULT_GROUP: GroupCursor(CursorState(), 0, {}, is_new=True)})])

@@ -225,9 +225,9 @@ class GroupCursor:
         self.dropped_count += lease.count
         self.gone_bytes += lease.size_bytes
 
-    def nack(self, lease: Lease) -> None:
-        """Return the messages to the front."""
-        self._return_to_front(lease, "nacks")
+    def nack(self, lease: Lease, cause: str = "nacks") -> None:
+        """Return the messages to the front; `cause` names what is counted, `timeouts` when the lease is over."""
+        self._return_to_front(lease, cause)
 
     def disconnect(self, lease: Lease) -> None:
         """Return the messages of a consumer that is gone to the front."""

@@ -1,6 +1,6 @@
 """Receipts: the numbers by which consumers name the messages they settle."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from miniqueue.core.numerals import joined
 from miniqueue.errors import UnknownReceiptError
@@ -23,6 +23,36 @@ def parse_receipts(words: Sequence[bytes]) -> Sequence[int]:
     if not words or not all(map(bytes.isdigit, words)) or max(map(len, words)) > _MAX_DIGITS:
         raise UnknownReceiptError(len(words), len(words))
     return list(map(int, words))
+
+
+def parse_prefixed(words: Sequence[bytes], prefix: bytes) -> Sequence[int]:
+    """Return the numbers that `words` say behind `prefix`; 0, which is no receipt, for a word that says none.
+
+    A range when they are consecutive, as above.
+    """
+    start = _number_behind(words[0], prefix) if len(words) >= _FEW else 0
+    if start:
+        stop = start + len(words)
+        if b" ".join(words) == prefix + joined(start, stop, b" " + prefix):
+            return range(start, stop)
+    return [_number_behind(word, prefix) for word in words]
+
+
+def _number_behind(word: bytes, prefix: bytes) -> int:
+    digits = word.removeprefix(prefix)
+    is_one = len(digits) == len(word) - len(prefix) <= _MAX_DIGITS and digits.isdigit() and digits[0] != ord("0")
+    return int(digits) if is_one else 0
+
+
+def which(receipts: Sequence[int], found: Iterable[tuple[int, int]]) -> list[bool]:
+    """Tell of each of `receipts` whether it was found, when `found` are runs (first, count) in their order."""
+    are_found = [False] * len(receipts)
+    position = 0
+    for first, count in found:
+        position = receipts.index(first, position)
+        are_found[position : position + count] = [True] * count
+        position += count
+    return are_found
 
 
 def runs(receipts: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -3,6 +3,7 @@
     POST   /publish/{topic}      the body is one message, or with application/x-ndjson one message a line
     POST   /subscribe/{topic}    commands in, deliveries out, on one stream (HTTP/2)
     DELETE /{topic}              away with it
+    POST   /topics/{topic}/…     receive, and settle by receipt
 
 Knows the broker and ASGI; knows neither sockets nor the server that calls it. The endpoints are raw ASGI: request and
 response objects would cost more than the publish, and would read the command stream to watch for a disconnect. The
@@ -18,6 +19,8 @@ from miniqueue.broker import Broker
 from miniqueue.errors import MiniqueueError
 from miniqueue.server.gate import routes
 from miniqueue.server.http_publish import PublishEndpoint
+from miniqueue.server.http_receive import ReceiveEndpoint
+from miniqueue.server.http_settle import settle_endpoints
 from miniqueue.server.http_streams import OpenStreams
 from miniqueue.server.http_subscribe import SubscribeEndpoint
 from miniqueue.server.paths import route_below_topic, topic_of
@@ -41,6 +44,8 @@ class HttpApp:
             ("POST", "/publish/{topic}"): PublishEndpoint(broker, self._streams),
             ("POST", "/subscribe/{topic}"): SubscribeEndpoint(broker, self._streams),
             ("DELETE", "/{topic}"): DeleteEndpoint(broker),
+            ("POST", "/topics/{topic}/receive"): ReceiveEndpoint(broker, self._streams),
+            **settle_endpoints(broker),
         }
         self._routes: Mapping[str, ASGIApp] = MappingProxyType(routes(endpoints, sign_in))
 

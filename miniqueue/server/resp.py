@@ -102,6 +102,7 @@ class RespConnection(Output):
     def eof_received(self) -> bool:
         """Carry out and answer what was asked, return what was leased, then close."""
         self._has_ended = True
+        self.give_up_waiting()
         is_tls = self._transport.get_extra_info("ssl_object") is not None
         for _ in range(MAX_LAST_TURNS if is_tls else 0):
             if self._is_behind() and not self._has_too_much():
@@ -117,6 +118,7 @@ class RespConnection(Output):
             return
         if self._is_held:  # what is read, and how, depends on what is waited for
             self._reader.keep(data)
+            self._note_kept(len(data))
         else:
             commands = self._postponed + self._reader.read(data)
             self.command_count += len(commands)
@@ -163,7 +165,7 @@ class RespConnection(Output):
         self._is_turn_due = False
         if not self._is_closing and not self._has_too_much():
             self._carry_out(self._next_commands(), room)
-            self._adjust_reading()
+        self._adjust_reading()
 
     def _is_behind(self) -> bool:
         """Whether something has been read, or can be, that has not been carried out."""
@@ -173,7 +175,7 @@ class RespConnection(Output):
         if self._is_closing:
             return
         if self._has_too_much():
-            self._transport.pause_reading()
+            self._pause_reading()
         elif self._is_behind():
             self._go_on_soon()
         elif self._has_ended:
@@ -260,22 +262,11 @@ class RespConnection(Output):
         self._uncommitted_bytes += published.size_bytes
         return published
 
-    def hold(self) -> None:
-        """Carry out nothing more until `release`: the reply to a command is being made elsewhere."""
-        self._is_held = True
-
-    def release(self, reply: bytes) -> None:
-        """Send the reply that was waited for, and go on."""
-        self._is_held = False
-        if not self._is_closing:
-            self.reply(reply)
-            self.flush()
-            self._adjust_reading()
-
     # --- the end ----------------------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """End the stream, if there is one: its lease goes back to the front of the topic."""
+        """End the stream, if there is one: its lease goes back to the front of the topic; wait no longer."""
+        self.give_up_waiting()
         if self.stream is not None:
             self.stream.close()
             self.stream = None

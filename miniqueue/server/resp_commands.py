@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from miniqueue.broker import Commit
 from miniqueue.core.prefetch import parse_prefetch
-from miniqueue.errors import MiniqueueError, NothingOutstandingError, UnknownCommandError
-from miniqueue.server import resp_connecting
+from miniqueue.errors import MiniqueueError, UnknownCommandError
+from miniqueue.server import resp_connecting, resp_receive
 from miniqueue.server.resp_errors import ArityError, shown, unknown_subcommand
 from miniqueue.server.resp_stream import Stream
 from miniqueue.wire import resp_replies as replies
@@ -79,10 +79,6 @@ def _prefetch(command: Command) -> int | None:
     return parse_prefetch(command[3])
 
 
-def _settle(connection: "RespConnection", command: Command) -> bytes:
-    raise NothingOutstandingError
-
-
 def _topics(connection: "RespConnection", command: Command) -> bytes:
     names, guard = connection.broker.topics(), connection.guard
     if guard is not None and guard.user is not None:
@@ -148,10 +144,13 @@ COMMANDS: dict[bytes, Entry] = {
     b"SUBSCRIBE": Entry(
         -2, "Receive the messages of a topic, one after the other or PREFETCH n at a time.", _subscribe, plain_arity=2
     ),
-    b"ACK": Entry(1, "Settle the message received: it is done.", _settle),
-    b"NACK": Entry(1, "Return the message received to the front of its topic.", _settle),
-    b"BACK": Entry(1, "Return the message received to the back of its topic.", _settle),
-    b"DACK": Entry(-1, "Return the message received to the front after a number of seconds.", _settle),
+    b"RECEIVE": Entry(-2, "Receive messages of a topic once, leased for a time.", resp_receive.receive),
+    b"ACK": Entry(-1, "Settle messages by receipt, or the one of the stream: they are done.", resp_receive.settle),
+    b"NACK": Entry(-1, "Return messages to the front of their topic.", resp_receive.settle),
+    b"BACK": Entry(-1, "Return messages to the back of their topic.", resp_receive.settle),
+    b"DACK": Entry(-1, "Return messages to the front after a number of seconds.", resp_receive.settle),
+    b"REJECT": Entry(-4, "Give messages up, for a reason.", resp_receive.settle),
+    b"EXTEND": Entry(-4, "Have leases end a number of seconds from now.", resp_receive.settle),
     b"TOPICS": Entry(1, "List the topics.", _topics),
     b"TOPIC": Entry(-2, "TOPIC DELETE name removes a topic with all its messages.", _topic),
     b"PING": Entry(-1, "Answer PONG, or what was sent.", resp_connecting.ping),

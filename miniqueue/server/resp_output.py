@@ -10,6 +10,7 @@ committed; the connection reads no more from a peer that has too much of either,
 import asyncio
 from abc import abstractmethod
 from collections import deque
+from typing import Protocol
 
 from miniqueue.broker import Commit
 from miniqueue.server.resp_backlog import Backlog
@@ -21,6 +22,16 @@ MAX_UNCOMMITTED_BYTES = 4 << 20
 WAITING_BYTES = 256
 #: Above this much in replies that have not been handed to the transport, no more commands are carried out.
 MAX_UNSENT_BYTES = 1 << 20
+#: Above this much behind a command that waits, it waits no longer: its connection could not be listened to any more.
+MAX_KEPT_BYTES = 64 << 10
+
+
+class Waiting(Protocol):
+    """A command that may wait for long, and need not."""
+
+    def give_up(self) -> None:
+        """Have it answered now."""
+        ...
 
 
 class Output(asyncio.Protocol):
@@ -40,6 +51,8 @@ class Output(asyncio.Protocol):
         self._unsent_bytes = 0
         self._is_peer_slow = False
         self._is_held = False
+        self._waiting: Waiting | None = None
+        self._kept_bytes = 0
         self._is_closing = False
 
     @abstractmethod
@@ -116,6 +129,42 @@ class Output(asyncio.Protocol):
             self._transport.close()
         elif not self._transport.is_reading():
             self._adjust_reading()
+
+    def hold(self, waiting: Waiting | None = None) -> None:
+        """Carry out nothing more until `release`: the reply to a command is being made elsewhere.
+
+        While a command waits for something, the peer is read from, to hear it leave.
+        """
+        self._is_held = True
+        self._waiting = waiting
+        self._kept_bytes = 0
+
+    def release(self, reply: bytes) -> None:
+        """Send the reply that was waited for, and go on."""
+        self._is_held = False
+        self._waiting = None
+        if not self._is_closing:
+            self.reply(reply)
+            self.flush()
+            self._adjust_reading()
+
+    def give_up_waiting(self) -> None:
+        """Have the command answered that waits, if there is one."""
+        if self._waiting is not None:
+            self._waiting.give_up()
+
+    def _note_kept(self, size_bytes: int) -> None:
+        """Count what came while the connection is held."""
+        self._kept_bytes += size_bytes
+        if self._kept_bytes > MAX_KEPT_BYTES:
+            self.give_up_waiting()
+
+    def _pause_reading(self) -> None:
+        """Read no more, but to hear the peer leave."""
+        if self._waiting is None:
+            self._transport.pause_reading()
+        elif not self._transport.is_reading():
+            self._transport.resume_reading()
 
     def close_when_sent(self) -> None:
         """Read no more, and close when the last reply has been sent."""

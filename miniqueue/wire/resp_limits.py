@@ -15,7 +15,7 @@ MAX_BULK_BYTES: Final = 1 << 20
 MAX_COMMAND_BYTES: Final = 2 << 20
 MAX_INLINE_BYTES: Final = 1 << 10
 INLINE_WORDS: Final = frozenset({b"PING", b"QUIT"})
-MANY_WORDS: Final = frozenset({b"MPUBLISH", b"ACK", b"NACK", b"BACK", b"DACK"})
+MANY_WORDS: Final = frozenset({b"MPUBLISH", b"ACK", b"NACK", b"BACK", b"DACK", b"REJECT", b"EXTEND"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,16 @@ ALLOWED = {
     "/publish/{topic}": {"publisher", "publisher-of-all", "admin", "admin-of-all"},
     "/subscribe/{topic}": {"subscriber", "subscriber-of-all", "admin", "admin-of-all"},
     "/{topic}": {"admin", "admin-of-all"},
+    **{
+        f"/topics/{{topic}}/{act}": {"subscriber", "subscriber-of-all", "admin", "admin-of-all"}
+        for act in ("receive", "ack", "nack", "back", "dack", "reject", "extend")
+    },
     "/metrics": {"monitor-of-all", "admin-of-all"},
     "/stats": {"monitor-of-all", "admin-of-all"},
     "/backup": {"admin-of-all"},
 }
+#: Good for every route that reads a body.
+BODY = b'{"receipts":["x"],"delaySeconds":1,"leaseSeconds":1,"reason":"broken"}'
 ADA = User("ada", hash_password(b"correct: horse"), roles={"admin": ("*",)})
 
 
@@ -46,7 +52,7 @@ class World:
         self.queue, self.monitor = HttpApp(broker, signing_in), MonitorApp(broker, signing_in)
         self.has_read = False
 
-    async def ask(self, method, path, *headers, client=("10.0.0.1", 1), body=b"x"):
+    async def ask(self, method, path, *headers, client=("10.0.0.1", 1), body=BODY):
         """Return status, headers and body of the answer; an endless reply is broken off after its beginning."""
         sent = []
 

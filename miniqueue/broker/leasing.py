@@ -1,0 +1,227 @@
+"""Leases that belong to no connection: messages received once, settled by receipt from anywhere, and back in time.
+
+    receive ─▶ in line ─▶ book of leases ─settle by receipt─▶ done, or back in the topic
+                              │ extend ─▶ a later deadline
+                              └ tick: the deadline is over ─▶ front of the topic, counted as a timeout
+
+A receipt is the book's random prefix and a number. A topic has a new book after every restart, whenever it was deleted
+or read anew, and when the last lease has ended: so a receipt never names another message. Leases are not stored.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from miniqueue.broker.admission import Admission
+from miniqueue.broker.dispatcher import Dispatcher
+from miniqueue.broker.receiving import Received, Receiving
+from miniqueue.broker.topic import Topic
+from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.holding import Held
+from miniqueue.core.lease import Lease
+from miniqueue.core.lease_book import LeaseBook
+from miniqueue.core.names import check_topic
+from miniqueue.core.receipts import parse_prefixed, which
+from miniqueue.core.receiving import ReceiveOptions, check_lease
+from miniqueue.errors import DrainingError, InvalidPrefetchError, LimitReachedError, MiniqueueError, RequestError
+
+#: What is leased stays in memory; beyond so much, all topics together, nothing more is handed out.
+MAX_LEASED_BYTES = 1 << 30
+#: So many messages return in one turn of the loop when their leases are over, the others in the next ones.
+MAX_EXPIRED_IN_TURN = 5_000
+#: Of a reason, for which a message is rejected.
+MAX_REASON_BYTES = 1024
+
+_Act = Callable[[GroupCursor, Lease], None]
+
+
+class Leasing:
+    """Hands out messages for a time.
+
+    Args:
+      topics: by name.
+      topic_of: returns the topic of a name, also one that does not exist; raises InvalidTopicError.
+      admission: says when nothing can be changed.
+      dispatcher: serves those who wait, and has the clock.
+      lease_seconds: how long a lease is for who does not say.
+      max_count: messages that may be asked for at once.
+    """
+
+    def __init__(
+        self,
+        topics: dict[bytes, Topic],
+        topic_of: Callable[[bytes], Topic],
+        admission: Admission,
+        dispatcher: Dispatcher,
+        lease_seconds: float,
+        max_count: int,
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.lease_seconds = check_lease(lease_seconds)
+        self._topics = topics
+        self._topic_of = topic_of
+        self._admission = admission
+        self._max_count = max_count
+        self._leased: dict[Topic, None] = {}  # those with a book
+        self._most_leased_bytes = 0  # as of the last count, and with all that was handed out since
+
+    def receive(
+        self,
+        name: bytes,
+        options: ReceiveOptions,
+        answer: Callable[[Received], None],
+        fail: Callable[[MiniqueueError], None],
+    ) -> Receiving:
+        """Ask for messages of a topic, which need not exist; `answer` or `fail` is called once, maybe at once.
+
+        Raises:
+          InvalidTopicError, InvalidPrefetchError, DrainingError: it was not asked.
+          LimitReachedError: too much is leased.
+          StorageError: the topic cannot be read.
+        """
+        if self._admission.refusal is DrainingError:
+            raise DrainingError
+        if options.max_count > self._max_count:
+            raise InvalidPrefetchError(self._max_count)
+        if not options.is_acked:
+            self._check_memory()
+        topic = self._topic_of(name)
+        if topic.fault is not None:
+            raise topic.fault
+        receiving = Receiving(self, topic, options, answer, fail)
+        receiving.start()
+        return receiving
+
+    def _check_memory(self) -> None:
+        if self._most_leased_bytes >= MAX_LEASED_BYTES:
+            self._most_leased_bytes = sum(topic.book.size_bytes for topic in self._leased if topic.book is not None)
+        if self._most_leased_bytes >= MAX_LEASED_BYTES:
+            raise LimitReachedError(f"messages of {MAX_LEASED_BYTES >> 20} MiB are leased, which fill the memory")
+
+    def keep(self, topic: Topic, options: ReceiveOptions, taken: list[Held]) -> Received:
+        """Lease what was taken, or acknowledge it; return it as it is handed out."""
+        leases = [(topic.cursors.index(cursor), lease) for cursor, lease in taken]
+        if options.is_acked:
+            for cursor, lease in taken:
+                cursor.ack(lease)
+            self.dispatcher.settled(topic, is_returned=False)
+            return Received(b"", leases)
+        book = topic.book
+        if book is None:
+            book = topic.book = LeaseBook(secrets.token_hex(8).encode() + b"-")
+            self._leased[topic] = None
+        deadline = self._deadline(self.lease_seconds if options.lease_seconds is None else options.lease_seconds)
+        for cursor, lease in taken:
+            book.add(cursor, lease, deadline)
+            self._most_leased_bytes += lease.size_bytes
+        return Received(book.prefix, leases)
+
+    # --- settling ---------------------------------------------------------------------------------------------
+
+    def ack(self, name: bytes, receipts: Sequence[bytes]) -> list[bool]:
+        """Settle messages: they are done.
+
+        Returns, as those below, for each of `receipts` whether it named a message that was leased; the others had no
+        effect. There may be any receipts.
+
+        Raises (this and those below):
+          InvalidTopicError: nothing can have this name.
+          UnavailableError: nothing can be settled now.
+        """
+        return self._settle(name, receipts, GroupCursor.ack, is_returned=False)
+
+    def nack(self, name: bytes, receipts: Sequence[bytes]) -> list[bool]:
+        """Return messages to the front of the topic, in the order of `receipts`."""
+        return self._settle(name, receipts, GroupCursor.nack, is_to_front=True)
+
+    def back(self, name: bytes, receipts: Sequence[bytes]) -> list[bool]:
+        """Return messages to the back of the topic."""
+        return self._settle(name, receipts, GroupCursor.back)
+
+    def dack(self, name: bytes, receipts: Sequence[bytes], delay_seconds: float) -> list[bool]:
+        """Return messages to the front after a time; raises InvalidDelayError too."""
+        due_at_ms = self.dispatcher.due_at_ms(delay_seconds)
+        return self._settle(name, receipts, partial(GroupCursor.dack, due_at_ms=due_at_ms))
+
+    def reject(self, name: bytes, receipts: Sequence[bytes], reason: bytes) -> list[bool]:
+        """Give messages up for a `reason`; raises RequestError too, when it is over `MAX_REASON_BYTES`."""
+        if len(reason) > MAX_REASON_BYTES:
+            raise RequestError(f"a reason has at most {MAX_REASON_BYTES} bytes")
+        return self._settle(name, receipts, partial(_give_up, reason=reason), is_returned=False)
+
+    def extend(self, name: bytes, receipts: Sequence[bytes], lease_seconds: float) -> list[bool]:
+        """Have leases end `lease_seconds` from now, whatever was left of them; raises InvalidDelayError too."""
+        deadline = self._deadline(check_lease(lease_seconds))
+        book = self._book(name)
+        if book is None:
+            return [False] * len(receipts)
+        numbers = parse_prefixed(receipts, book.prefix)
+        return _results(numbers, book.extend(numbers, deadline))
+
+    def _settle(
+        self,
+        name: bytes,
+        receipts: Sequence[bytes],
+        act: _Act,
+        *,
+        is_returned: bool = True,
+        is_to_front: bool = False,
+    ) -> list[bool]:
+        book = self._book(name)
+        if book is None:
+            return [False] * len(receipts)
+        numbers = parse_prefixed(receipts, book.prefix)
+        held = book.take(numbers)
+        for cursor, lease in reversed(held) if is_to_front else held:
+            act(cursor, lease)
+        if held:
+            self.dispatcher.settled(self._topics[name], is_returned=is_returned)
+        return _results(numbers, held)
+
+    def _book(self, name: bytes) -> LeaseBook | None:
+        self._admission.check_change()
+        topic = self._topics.get(name)
+        if topic is None:
+            check_topic(name)
+            return None
+        return topic.book
+
+    # --- time -------------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Return what was leased for a time that is over."""
+        now = self.dispatcher.clock.monotonic()
+        room = MAX_EXPIRED_IN_TURN
+        for topic in list(self._leased):
+            room -= self._expire(topic, now, room)
+            if room <= 0:
+                asyncio.get_running_loop().call_soon(self.tick)
+                return
+
+    def _expire(self, topic: Topic, now: float, room: int) -> int:
+        book = topic.book
+        if book is None or not book.count:
+            topic.book = None
+            del self._leased[topic]
+            return 0
+        expired = book.expire(now, room)
+        for cursor, lease in reversed(expired):  # the front is a stack
+            cursor.nack(lease, "timeouts")
+        if expired:
+            self.dispatcher.settled(topic, is_returned=True)
+        return sum(lease.count for _, lease in expired)
+
+    def _deadline(self, seconds: float) -> float:
+        return self.dispatcher.clock.monotonic() + seconds
+
+
+def _give_up(cursor: GroupCursor, lease: Lease, reason: bytes) -> None:
+    """Reject messages: the one place where what becomes of them is decided."""
+    cursor.drop(lease)
+
+
+def _results(numbers: Sequence[int], settled: list[Held]) -> list[bool]:
+    if sum(lease.count for _, lease in settled) == len(numbers):
+        return [True] * len(numbers)
+    return which(list(numbers), [(lease.receipt, lease.count) for _, lease in settled])

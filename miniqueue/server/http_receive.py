@@ -1,0 +1,84 @@
+"""`POST /topics/{topic}/receive`: messages once, as JSON lines; the reply begins when there are some, or time is up.
+
+    request ──▶ Receiving, in the topic's line ──▶ {"receipt":…,"msg":…}
+       └ the client leaves ─▶ out of the line, before a message is handed out in vain
+
+What is handed out is leased to nobody's connection, so the reply is whole, and may get lost without harm.
+"""
+
+import asyncio
+from urllib.parse import parse_qsl
+
+from starlette.types import Receive, Scope, Send
+
+from miniqueue.broker import Broker
+from miniqueue.broker.receiving import Received, Receiving
+from miniqueue.core.receiving import ReceiveOptions, parse_receive_options
+from miniqueue.errors import MiniqueueError
+from miniqueue.server.http_streams import OpenStreams
+from miniqueue.server.paths import topic_within
+from miniqueue.server.replies import JSON_LINES, Reply, error_reply
+from miniqueue.wire.received import json_messages
+
+
+class ReceiveEndpoint:
+    """Answers every request once."""
+
+    def __init__(self, broker: Broker, streams: OpenStreams) -> None:
+        self._broker = broker
+        self._streams = streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, unless the client leaves before."""
+        try:
+            self._streams.check()
+            request = _Request(self._broker, topic_within(scope), _options(scope))
+            with self._streams.holding(request, scope.get("user")):
+                received = await request.run(receive)
+        except MiniqueueError as error:
+            reply = error_reply(error)
+        else:
+            if received is None:
+                return
+            reply = Reply(200, json_messages(received.prefix, received.leases), JSON_LINES)
+        await reply(scope, receive, send)
+
+
+def _options(scope: Scope) -> ReceiveOptions:
+    """Return what the query says; of a name that stands there twice, the last."""
+    query: str = scope["query_string"].decode("latin-1")
+    return parse_receive_options(dict(parse_qsl(query, keep_blank_values=True)))
+
+
+class _Request:
+    """One request, in the topic's line from the beginning; raises MiniqueueError."""
+
+    def __init__(self, broker: Broker, topic: bytes, options: ReceiveOptions) -> None:
+        self._answered: asyncio.Future[Received] = asyncio.get_running_loop().create_future()
+        self._receiving: Receiving = broker.leasing.receive(
+            topic, options, self._answered.set_result, self._answered.set_exception
+        )
+
+    async def run(self, receive: Receive) -> Received | None:
+        """Return what is received, or None when the client has left; raises MiniqueueError."""
+        if self._answered.done():
+            return self._answered.result()
+        listener = asyncio.ensure_future(_until_gone(receive))
+        listener.add_done_callback(lambda _: self.end())
+        try:
+            received = await self._answered
+        finally:
+            self.end()
+            has_left = listener.done()
+            listener.cancel()
+        return None if has_left and not received.leases else received
+
+    def end(self) -> None:
+        """Wait no longer."""
+        self._receiving.give_up()
+
+
+async def _until_gone(receive: Receive) -> None:
+    """Read the request, whose content does not matter, until its client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,103 @@
+"""Messages received once, as both protocols carry them: with their receipts, and all that is known of them.
+
+Knows leases, and how they are spelled. Does not know who asked for them.
+
+    RESP   [receipt, payload, [id, 0-17, published_at_ms, 1700000000000, deliveries, 2, nacks, 1]]
+           version 3 has a map in place of the inner array
+    JSON   {"receipt":"…","msg":"<base64>","id":"0-17","publishedAtMs":1700000000000,"deliveries":2,"nacks":1}
+
+A message has been delivered once more than it came back, so `deliveries` is 1 and the sum of the counts, which are left
+out when they are 0.
+"""
+
+import binascii
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
+
+from miniqueue.core.lease import Lease
+from miniqueue.core.message import Counts
+from miniqueue.core.numerals import spell
+from miniqueue.wire.resp_replies import RESP2, RESP3, encode
+
+_BASE64: Final = partial(binascii.b2a_base64, newline=False)
+
+#: Before the first receipt of a message follows what ends the message before it.
+_PIECES: Final = 6
+
+
+def resp_messages(prefix: bytes, leases: Iterable[tuple[int, Lease]], protocol: int) -> bytes:
+    """Encode an array of messages.
+
+    Args:
+      prefix: what each receipt begins with; b"" when the messages have none.
+      leases: each with its partition.
+      protocol: the version of RESP.
+    """
+    parts = [(lease.count, _resp_lease(prefix, partition, lease, protocol)) for partition, lease in leases]
+    return b"*%d\r\n%b" % (sum(count for count, _ in parts), b"".join(part for _, part in parts))
+
+
+def _resp_lease(prefix: bytes, partition: int, lease: Lease, protocol: int) -> bytes:
+    """Encode the messages of a lease, joined in C, six pieces a message.
+
+    *3 $n receipt-but-its-end │ end of receipt │ $n │ payload │ attributes, id-but-its-end │ end of id
+    """
+    sizes = list(map(len, lease.payloads))
+    headers = {size: b"\r\n$%d\r\n" % size for size in set(sizes)}
+    last = _resp_attributes_behind_id(lease)
+    pieces: list[bytes] = [b""] * (_PIECES * lease.count)
+    pieces[2::_PIECES] = map(headers.__getitem__, sizes)
+    pieces[3::_PIECES] = lease.payloads
+    if prefix:
+        _spell_into(pieces, 0, last + b"*3\r\n", prefix, lease.receipt)
+    else:
+        pieces[0::_PIECES] = [last + b"*3\r\n$0\r\n"] * lease.count
+    opening = b"\r\n" + _resp_opening(2 * _attribute_count(lease.counts), protocol) + b"$2\r\nid\r\n"
+    _spell_into(pieces, 4, opening, b"%d-" % partition, lease.first_seq)
+    pieces[0] = pieces[0].removeprefix(last)
+    return b"".join([*pieces, last])
+
+
+def _spell_into(pieces: list[bytes], index: int, opening: bytes, prefix: bytes, first: int) -> None:
+    """Write `opening`, then prefix and number as a bulk string, whose end is a piece of its own."""
+    position, count = index, len(pieces) // _PIECES
+    for beginning, endings in spell(first, first + count):
+        stop = position + _PIECES * len(endings)
+        start = prefix + beginning
+        header = b"%b$%d\r\n%b" % (opening, len(start) + len(endings[0]), start)
+        pieces[position:stop:_PIECES] = [header] * len(endings)
+        pieces[position + 1 : stop + 1 : _PIECES] = endings
+        position = stop
+
+
+def _resp_opening(word_count: int, protocol: int) -> bytes:
+    return b"%%%d\r\n" % (word_count // 2) if protocol == RESP3 else b"*%d\r\n" % word_count
+
+
+def _resp_attributes_behind_id(lease: Lease) -> bytes:
+    words = ["published_at_ms", lease.published_at_ms, "deliveries", 1 + sum(lease.counts), *lease.counts.nonzero()]
+    return b"\r\n" + b"".join(encode(word, RESP2) for word in words)
+
+
+def _attribute_count(counts: Counts) -> int:
+    return 3 + len(counts.nonzero()) // 2
+
+
+def json_messages(prefix: bytes, leases: Iterable[tuple[int, Lease]]) -> bytes:
+    """Encode messages, one line each; arguments as above."""
+    return b"".join(_json_lease(prefix, partition, lease) for partition, lease in leases)
+
+
+def _json_lease(prefix: bytes, partition: int, lease: Lease) -> bytes:
+    counts = b"".join(b',"%b":%d' % (name.encode(), n) for name, n in lease.counts._asdict().items() if n)
+    known = b'"publishedAtMs":%d,"deliveries":%d%b' % (lease.published_at_ms, 1 + sum(lease.counts), counts)
+    ids = range(lease.first_seq, lease.first_seq + lease.count)
+    payloads = map(_BASE64, lease.payloads)
+    # Without a step of Python for each message.
+    if not prefix:
+        form = b'{"receipt":"","msg":"%%b","id":"%d-%%d",%b}\n' % (partition, known)
+        return b"".join(map(form.__mod__, zip(payloads, ids, strict=True)))
+    form = b'{"receipt":"%b%%d","msg":"%%b","id":"%d-%%d",%b}\n' % (prefix, partition, known)
+    receipts = range(lease.receipt, lease.receipt + lease.count)
+    return b"".join(map(form.__mod__, zip(receipts, payloads, ids, strict=True)))
