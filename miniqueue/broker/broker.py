@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from miniqueue.broker import batching, opening
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.commit import Commit
+from miniqueue.broker.configuring import Configurator
 from miniqueue.broker.consumer import Consumer
 from miniqueue.broker.crowd import Crowd
 from miniqueue.broker.dispatcher import Dispatcher
@@ -63,6 +64,7 @@ class Broker:
       crowd: says when who publishes had better wait; it is up to them.
       limit_counts: how often limits were reached, for all to count in.
       leasing: hands out messages for a time, settled by receipt.
+      configurator: makes topics and changes their settings.
     """
 
     def __init__(
@@ -97,6 +99,9 @@ class Broker:
         self._dispatcher = Dispatcher(self._topics, clock, self._journal, self._loader)
         self.leasing = Leasing(
             self._topics, self._topic, self._admission, self._dispatcher, lease_seconds, self.limits.max_prefetch
+        )
+        self.configurator = Configurator(
+            self._journal, self._topics, create=lambda name: self._create(name, [], 0), changed=self._readable
         )
         self._next_topic_id = 1
         self._topic_count = 0

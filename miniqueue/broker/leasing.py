@@ -111,7 +111,7 @@ class Leasing:
         if book is None:
             book = topic.book = LeaseBook(secrets.token_hex(8).encode() + b"-")
             self._leased[topic] = None
-        deadline = self._deadline(self.lease_seconds if options.lease_seconds is None else options.lease_seconds)
+        deadline = self._deadline(options.lease_seconds or topic.settings.lease_seconds or self.lease_seconds)
         for cursor, lease in taken:
             book.add(cursor, lease, deadline)
             self._most_leased_bytes += lease.size_bytes

@@ -14,6 +14,7 @@ from miniqueue.broker import counting
 from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.partition import DEFAULT_GROUP, Partition
+from miniqueue.core.topic_settings import DEFAULT_SETTINGS, TopicSettings
 from miniqueue.errors import CorruptionError, FormatVersionError, MiniqueueError
 from miniqueue.storage import keys, records
 from miniqueue.storage.port import Store
@@ -50,6 +51,7 @@ class _StoredTopic(NamedTuple):
     name: bytes
     id: int
     partitions: list[Partition]
+    settings: TopicSettings
     fault: MiniqueueError | None
 
 
@@ -117,6 +119,7 @@ async def _end_in_doubt(store: Store, topic_id: int, head: _End) -> _End:
 
 def _filled(topic: Topic, stored: _StoredTopic) -> Topic:
     topic.fill(stored.id, stored.partitions)
+    topic.settings = stored.settings
     topic.fault = stored.fault
     return topic
 
@@ -157,7 +160,9 @@ class _State:
 
 
 async def _stored_topic(store: Store, state: _State, name: bytes, topic_id: int, end: _End) -> _StoredTopic:
-    return _StoredTopic(name, topic_id, [await _partition(store, state, topic_id, 0, end)], end.fault)
+    value = state.value(keys.settings(topic_id))
+    settings = DEFAULT_SETTINGS if value is None else records.decode_settings(value)
+    return _StoredTopic(name, topic_id, [await _partition(store, state, topic_id, 0, end)], settings, end.fault)
 
 
 async def _partition(store: Store, state: _State, topic_id: int, partition: int, end: _End) -> Partition:

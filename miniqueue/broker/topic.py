@@ -9,6 +9,7 @@ from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.lease import Lease
 from miniqueue.core.lease_book import LeaseBook
 from miniqueue.core.partition import DEFAULT_GROUP, Partition
+from miniqueue.core.topic_settings import DEFAULT_SETTINGS
 from miniqueue.errors import MiniqueueError
 
 
@@ -58,7 +59,18 @@ class Topic:
     connection, if there are any.
     """
 
-    __slots__ = ("book", "consumer_count", "cursors", "fault", "id", "is_loading", "name", "partitions", "waiters")
+    __slots__ = (
+        "book",
+        "consumer_count",
+        "cursors",
+        "fault",
+        "id",
+        "is_loading",
+        "name",
+        "partitions",
+        "settings",
+        "waiters",
+    )
 
     def __init__(self, name: bytes) -> None:
         self.name = name
@@ -75,6 +87,7 @@ class Topic:
         self.id: int | None = None
         self.book: LeaseBook | None = None
         self.fault: MiniqueueError | None = None
+        self.settings = DEFAULT_SETTINGS
         self.is_loading = False
         self._replace([Partition(0, {DEFAULT_GROUP: GroupCursor(CursorState(), 0, {}, is_new=True)})])
 

@@ -3,6 +3,7 @@
     POST   /publish/{topic}      the body is one message, or with application/x-ndjson one message a line
     POST   /subscribe/{topic}    commands in, deliveries out, on one stream (HTTP/2)
     DELETE /{topic}              away with it
+    …      /topics/{topic}       settings of a topic (`http_topics`)
     POST   /topics/{topic}/…     receive, and settle by receipt
 
 Knows the broker and ASGI; knows neither sockets nor the server that calls it. The endpoints are raw ASGI: request and
@@ -23,6 +24,7 @@ from miniqueue.server.http_receive import ReceiveEndpoint
 from miniqueue.server.http_settle import settle_endpoints
 from miniqueue.server.http_streams import OpenStreams
 from miniqueue.server.http_subscribe import SubscribeEndpoint
+from miniqueue.server.http_topics import topic_endpoints
 from miniqueue.server.paths import route_below_topic, topic_of
 from miniqueue.server.replies import NOT_FOUND, OK, error_reply
 from miniqueue.server.sign_in import SignIn
@@ -45,6 +47,8 @@ class HttpApp:
             ("POST", "/subscribe/{topic}"): SubscribeEndpoint(broker, self._streams),
             ("DELETE", "/{topic}"): DeleteEndpoint(broker),
             ("POST", "/topics/{topic}/receive"): ReceiveEndpoint(broker, self._streams),
+            ("DELETE", "/topics/{topic}"): DeleteEndpoint(broker),
+            **topic_endpoints(broker),
             **settle_endpoints(broker),
         }
         self._routes: Mapping[str, ASGIApp] = MappingProxyType(routes(endpoints, sign_in))

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import orjson
 from starlette.types import Message, Receive, Scope, Send
 
+from miniqueue.core.topic_errors import TopicExistsError, UnknownTopicError
 from miniqueue.errors import (
     FullError,
     LimitReachedError,
@@ -41,6 +42,8 @@ STATUS: Mapping[type[BaseException], HTTPStatus] = MappingProxyType(
         WrongSecretError: HTTPStatus.UNAUTHORIZED,
         NotPermittedError: HTTPStatus.FORBIDDEN,
         TooManyAttemptsError: HTTPStatus.TOO_MANY_REQUESTS,
+        UnknownTopicError: HTTPStatus.NOT_FOUND,
+        TopicExistsError: HTTPStatus.CONFLICT,
         RequestError: HTTPStatus.BAD_REQUEST,
         FullError: HTTPStatus.INSUFFICIENT_STORAGE,
         LimitReachedError: HTTPStatus.INSUFFICIENT_STORAGE,

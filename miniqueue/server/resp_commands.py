@@ -3,14 +3,12 @@
 To add a command, write its function and put it into `COMMANDS`; docs/protocol.md must describe it (a test looks).
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from miniqueue.broker import Commit
 from miniqueue.core.prefetch import parse_prefetch
-from miniqueue.errors import MiniqueueError, UnknownCommandError
-from miniqueue.server import resp_connecting, resp_receive
+from miniqueue.errors import UnknownCommandError
+from miniqueue.server import resp_connecting, resp_receive, resp_topics
 from miniqueue.server.resp_errors import ArityError, shown, unknown_subcommand
 from miniqueue.server.resp_stream import Stream
 from miniqueue.wire import resp_replies as replies
@@ -86,30 +84,6 @@ def _topics(connection: "RespConnection", command: Command) -> bytes:
     return replies.array([replies.bulk(name) for name in names])
 
 
-def _topic(connection: "RespConnection", command: Command) -> bytes:
-    if command[1].upper() != b"DELETE":
-        raise unknown_subcommand(command)
-    if len(command) != 3:
-        raise ArityError(3)
-    removal = connection.broker.delete_topic(command[2])
-    outcome = Commit()
-    connection.wait_for(outcome, replies.OK)
-    # It runs beside the connection; what it replies keeps its place.
-    task = asyncio.get_running_loop().create_task(_report(removal, outcome))
-    connection.tasks.add(task)
-    task.add_done_callback(connection.tasks.discard)
-    return b""
-
-
-async def _report(removal: Awaitable[bool], outcome: Commit) -> None:
-    try:
-        await removal
-    except MiniqueueError as exc:
-        outcome.finish(exc)
-    else:
-        outcome.finish()
-
-
 def _command(connection: "RespConnection", command: Command) -> bytes:
     protocol = connection.session.protocol
     subcommand = command[1].upper() if len(command) > 1 else b""
@@ -152,7 +126,7 @@ COMMANDS: dict[bytes, Entry] = {
     b"REJECT": Entry(-4, "Give messages up, for a reason.", resp_receive.settle),
     b"EXTEND": Entry(-4, "Have leases end a number of seconds from now.", resp_receive.settle),
     b"TOPICS": Entry(1, "List the topics.", _topics),
-    b"TOPIC": Entry(-2, "TOPIC DELETE name removes a topic with all its messages.", _topic),
+    b"TOPIC": Entry(-2, "CREATE, SET, GET and DELETE topics and their settings.", resp_topics.topic),
     b"PING": Entry(-1, "Answer PONG, or what was sent.", resp_connecting.ping),
     b"INFO": Entry(-1, "Tell about this broker.", resp_connecting.info),
     b"HELLO": Entry(-1, "Choose the protocol version, 2 or 3.", resp_connecting.hello),

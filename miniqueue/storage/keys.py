@@ -8,6 +8,7 @@
     CURSOR      = 0x11 topic:8 partition:4 group:4                      value: CursorState
     BITMAP      = 0x12 topic:8 partition:4 group:4 lane:1 first_seq:8   value: settled bits of a chunk
     GAP         = 0x13 topic:8 partition:4 group:4 lane:1 first_seq:8   value: the sequence number after the gap
+    SETTINGS    = 0x14 topic:8                                          value: settings of the topic that were changed
     CHUNK       = 0x20 topic:8 partition:4 lane:1 first_seq:8           value: messages
     RECORD      = 0x21 topic:8 partition:4 group:4 range:1 order:16     value: one message that came back
 
@@ -40,6 +41,7 @@ class Space(IntEnum):
     CURSOR = 0x11
     BITMAP = 0x12
     GAP = 0x13
+    SETTINGS = 0x14
     CHUNK = 0x20
     RECORD = 0x21
 
@@ -63,7 +65,7 @@ NEXT_TOPIC = bytes([Space.NEXT_TOPIC])
 LANE_NORMAL = 1
 
 _TOPIC, _PURGE = bytes([Space.TOPIC]), bytes([Space.PURGE])
-_HEAD, _CURSOR, _BITMAP, _GAP, _CHUNK, _RECORD = 0x10, 0x11, 0x12, 0x13, 0x20, 0x21
+_HEAD, _CURSOR, _BITMAP, _GAP, _SETTINGS, _CHUNK, _RECORD = 0x10, 0x11, 0x12, 0x13, 0x14, 0x20, 0x21
 _MAX_64 = (1 << 64) - 1
 _MAX_128 = (1 << 128) - 1
 
@@ -156,6 +158,11 @@ def gaps(topic_id: int, partition: int, group: int) -> KeyRange:
     return gap(topic_id, partition, group, 0), _cursor.pack(_GAP, topic_id, partition, group + 1)
 
 
+def settings(topic_id: int) -> bytes:
+    """Key of the settings of a topic."""
+    return _space.pack(_SETTINGS, topic_id)
+
+
 def chunk(topic_id: int, partition: int, first_seq: int) -> bytes:
     """Key of a chunk."""
     return _chunk.pack(_CHUNK, topic_id, partition, LANE_NORMAL, first_seq)
@@ -219,6 +226,10 @@ def _parse_head(space: Space, key: bytes) -> Parts:
     return Parts(space, *_head.unpack(key)[1:])
 
 
+def _parse_settings(space: Space, key: bytes) -> Parts:
+    return Parts(space, *_space.unpack(key)[1:])
+
+
 def _parse_of_group(space: Space, key: bytes) -> Parts:
     return Parts(space, *(_cursor if space is Space.CURSOR else _bitmap).unpack(key)[1:])
 
@@ -242,6 +253,7 @@ _PARSERS = {
     Space.CURSOR: _parse_of_group,
     Space.BITMAP: _parse_of_group,
     Space.GAP: _parse_of_group,
+    Space.SETTINGS: _parse_settings,
     Space.CHUNK: _parse_chunk,
     Space.RECORD: _parse_record,
 }
@@ -249,5 +261,5 @@ _PARSERS = {
 
 def of_topic(topic_id: int) -> list[KeyRange]:
     """Every range that holds keys of a topic, beside its entry in the registry."""
-    spaces = (_HEAD, _CURSOR, _BITMAP, _GAP, _CHUNK, _RECORD)
+    spaces = (_HEAD, _CURSOR, _BITMAP, _GAP, _SETTINGS, _CHUNK, _RECORD)
     return [(_space.pack(space, topic_id), _space.pack(space, topic_id + 1)) for space in spaces]

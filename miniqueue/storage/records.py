@@ -7,6 +7,7 @@
     cursor  = acked_count:8 head_seq:8 serial:8 delayed_count:8 dropped_count:8 gone_bytes:8 log_bytes:8
               version 1: acked_count:8 head_seq:8 serial:8 delayed_count:8
     bitmap  = bits, least significant byte first
+    settings = JSON object of the topic's settings that are not at their default
     chunk   = flags:1 count:4 committed_at_ms:8 log_bytes:8 length:4 × count, then the payloads
               flags 1: length:4 × count, attributes_length:4 × count, then the payloads, then the attributes
               version 1: without log_bytes
@@ -26,8 +27,13 @@ from itertools import accumulate, pairwise
 from typing import Any
 from zlib import crc32
 
+import orjson
+
+from miniqueue.core import topic_settings
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.message import Chunk, Counts, Record
+from miniqueue.core.topic_errors import InvalidSettingError
+from miniqueue.core.topic_settings import TopicSettings
 from miniqueue.errors import CorruptionError, FormatVersionError
 
 VERSION = 1
@@ -116,6 +122,20 @@ def decode_cursor(value: bytes) -> CursorState:
         acked_count, head_seq, serial, delayed_count = _unpack(_cursor_1, value, "cursor")
         return CursorState(acked_count, head_seq, serial, delayed_count, gone_bytes=None, log_bytes=None)
     return CursorState(*_unpack(_cursor, value, "cursor", 2))
+
+
+def encode_settings(settings: TopicSettings) -> bytes:
+    """Encode the settings of a topic."""
+    return _seal(orjson.dumps(settings.members()))
+
+
+def decode_settings(value: bytes) -> TopicSettings:
+    """Parse `encode_settings`."""
+    body = _open(value, "topic settings")
+    try:
+        return topic_settings.of_members(orjson.loads(body))
+    except (orjson.JSONDecodeError, AttributeError, InvalidSettingError) as exc:
+        raise _malformed("topic settings") from exc
 
 
 def encode_bitmap(bits: int) -> bytes:

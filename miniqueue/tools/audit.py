@@ -1,6 +1,6 @@
 """Walks through a store, once and in key order, and verifies everything that the broker relies on.
 
-    NEXT_TOPIC TOPIC PURGE HEAD CURSOR BITMAP GAP │ CHUNK RECORD
+    NEXT_TOPIC TOPIC PURGE HEAD CURSOR BITMAP GAP SETTINGS │ CHUNK RECORD
     kept: they grow with topics and what is half settled │ passed, however many
 
 The order of the spaces is what makes one pass enough: when a chunk comes, all that is said about it is known.
@@ -49,6 +49,7 @@ class Audit:
             Space.CURSOR: self._take_cursor,
             Space.BITMAP: self._take_bitmap,
             Space.GAP: self._take_gap,
+            Space.SETTINGS: lambda _parts, key, value: self._decoded(records.decode_settings, key, value) and None,
             Space.CHUNK: self._take_chunk,
             Space.RECORD: self._take_record,
         }

@@ -15,11 +15,12 @@ from miniqueue.core.attributes import Attributes, Origin
 from miniqueue.core.cursor import CursorState
 from miniqueue.core.lease import Range
 from miniqueue.core.message import Chunk, Counts, Record
+from miniqueue.core.topic_settings import TopicSettings
 from miniqueue.errors import CorruptionError, FormatVersionError
 from miniqueue.storage import keys, records
 from miniqueue.storage.keys import Parts, Space
 from tests.fuzz.engine import Target, attempt, chance_of
-from tests.fuzz.pieces import number, payload
+from tests.fuzz.pieces import number, payload, some
 
 _FIRST_SEQ = 41
 _CRC_BYTES = 4
@@ -70,6 +71,16 @@ _KINDS = (
         records.decode_bitmap,
         lambda chance: number(chance, 128) << chance.choice((0, 0, 700)),
     ),
+    _Kind(
+        records.encode_settings,
+        records.decode_settings,
+        lambda chance: TopicSettings(
+            lease_seconds=chance.choice((None, 1.0, 0.25)),
+            max_deliveries=chance.randint(0, 1000),
+            dead_letter_topic=chance.choice((None, "lost")),
+            retry_delays=tuple(some(chance, (0.0, 1.5), 3)),
+        ),
+    ),
     _Kind(records.encode_chunk, partial(records.decode_chunk, _FIRST_SEQ), _chunk),
     _Kind(records.encode_record, records.decode_record, _record),
     _Kind(Attributes.encode, attributes.decode, _attributes),
@@ -86,6 +97,7 @@ _KEYS: dict[Space, Callable[[Parts], bytes]] = {
     Space.CURSOR: lambda parts: keys.cursor(parts.topic_id, parts.partition, parts.group),
     Space.BITMAP: lambda parts: keys.bitmap(parts.topic_id, parts.partition, parts.group, parts.order),
     Space.GAP: lambda parts: keys.gap(parts.topic_id, parts.partition, parts.group, parts.order),
+    Space.SETTINGS: lambda parts: keys.settings(parts.topic_id),
     Space.CHUNK: lambda parts: keys.chunk(parts.topic_id, parts.partition, parts.order),
     Space.RECORD: lambda parts: keys.record(
         parts.topic_id, parts.partition, parts.group, Range(parts.lane), parts.order

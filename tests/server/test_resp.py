@@ -91,6 +91,15 @@ def serve(body, **options):
         (b"TOPIC DELETE", b"-ERR invalid number of args, want: 3\r\n"),
         (b"TOPIC", b"-ERR invalid number of args, want: at least 2\r\n"),
         (b"TOPIC DELETE a/b", b"-BADTOPIC "),
+        (b"TOPIC CREATE t", b"+OK\r\n"),
+        (b"TOPIC CREATE t lease_seconds 60 RETRY_DELAYS 1", b"-BADSETTING RETRY_DELAYS is no setting; there are "),
+        (b"TOPIC CREATE t lease_seconds", b"-BADSETTING lease_seconds must be followed by a value\r\n"),
+        (b"TOPIC CREATE t max_deliveries many", b"-BADSETTING max_deliveries must be a whole number from 0, no limit,"),
+        (b"TOPIC CREATE a/b", b"-BADTOPIC "),
+        (b"TOPIC SET t max_deliveries 5", b"-NOTOPIC There is no such topic\r\n"),
+        (b"TOPIC SET t", b"-ERR invalid number of args, want: at least 5\r\n"),
+        (b"TOPIC GET t", b"-NOTOPIC "),
+        (b"TOPIC GET t x", b"-ERR invalid number of args, want: 3\r\n"),
         (b"TOPIC WHAT t", b"-ERR unknown subcommand or wrong number of arguments for TOPIC 'WHAT'\r\n"),
         (b"INFO", b"$"),
         (b"INFO server", b"$"),
@@ -694,5 +703,22 @@ def test_replies_behind_a_commit_are_bounded_too():
         await settle_down()
         assert client.transport.take().count(b"$10000\r\n") == 500
         assert client.transport.is_reading()
+
+    serve(body)
+
+
+def test_the_settings_of_a_topic_are_told_as_they_can_be_set():
+    async def body(world, server, client):
+        assert await client.say(b"TOPIC CREATE t max_deliveries 5") == b"+OK\r\n"
+        assert (await client.say(b"TOPIC CREATE t")).startswith(b"-EXISTS ")
+        assert await client.say(b"TOPIC SET t retry_delays 1,2.5 max_deliveries default") == b"+OK\r\n"
+        words = (await client.say(b"TOPIC GET t")).split(b"\r\n")[2::2]
+        assert words[:8] == [
+            *(b"lease_seconds", b"default", b"max_deliveries", b"0"),
+            *(b"dead_letter_topic", b"default", b"retry_delays", b"1,2.5"),
+        ]
+        assert await client.say(b"TOPIC SET t " + b" ".join(words)) == b"+OK\r\n"
+        await client.say(b"HELLO 3")
+        assert (await client.say(b"TOPIC GET t")).startswith(b"%8\r\n")
 
     serve(body)

@@ -5,7 +5,7 @@ import pytest
 from miniqueue.access.hashing import hash_password
 from miniqueue.access.rights import COMMANDS as RIGHTS
 from miniqueue.access.users import User
-from miniqueue.server import resp_guard
+from miniqueue.server import resp_guard, resp_topics
 from miniqueue.server.resp_commands import COMMANDS
 from miniqueue.server.resp_connecting import _CLIENT_SUBCOMMANDS
 from miniqueue.server.resp_server import RespServer
@@ -34,6 +34,9 @@ WHOLE = {
     b"REJECT": [b"REJECT", b"orders", b"x", b"broken"],
     b"EXTEND": [b"EXTEND", b"orders", b"x", b"1"],
     b"TOPIC": [b"TOPIC", b"WHAT"],
+    b"TOPIC CREATE": [b"TOPIC", b"create", b"orders"],
+    b"TOPIC SET": [b"TOPIC", b"Set", b"orders", b"max_deliveries", b"5"],
+    b"TOPIC GET": [b"TOPIC", b"get", b"orders"],
     b"TOPIC DELETE": [b"TOPIC", b"delete", b"orders"],
     b"CONFIG": [b"CONFIG", b"GET", b"*"],
     b"CLIENT": [b"CLIENT", b"ID"],
@@ -55,7 +58,10 @@ ALLOWED = {
     b"REJECT": {"subscriber", "subscriber-of-all", "admin", "admin-of-all"},
     b"EXTEND": {"subscriber", "subscriber-of-all", "admin", "admin-of-all"},
     b"TOPIC": {"admin-of-all"},
+    b"TOPIC CREATE": {"admin", "admin-of-all"},
+    b"TOPIC SET": {"admin", "admin-of-all"},
     b"TOPIC DELETE": {"admin", "admin-of-all"},
+    b"TOPIC GET": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
     b"INFO": {"monitor-of-all", "admin-of-all"},
     b"CONFIG": {"monitor-of-all", "admin-of-all"},
     b"CLIENT LIST": {"monitor-of-all", "admin-of-all"},
@@ -94,7 +100,9 @@ async def ask(client, *words):
 def test_the_table_has_every_command_and_no_other():
     assert {name.partition(b" ")[0] for name in RIGHTS} == COMMANDS.keys()
     subcommands = {name for name in RIGHTS if b" " in name}
-    assert subcommands <= {b"TOPIC DELETE"} | {b"CLIENT %b" % word for word, _ in _CLIENT_SUBCOMMANDS}
+    topic_subcommands = {b"TOPIC %b" % word for word in resp_topics.SUBCOMMANDS}
+    assert topic_subcommands <= subcommands
+    assert subcommands <= topic_subcommands | {b"CLIENT %b" % word for word, _ in _CLIENT_SUBCOMMANDS}
     assert ALLOWED.keys() | FOR_EVERY_USER | OPEN == RIGHTS.keys()
 
 

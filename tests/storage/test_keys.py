@@ -25,6 +25,7 @@ GOLDEN = {
     "1100000000000001020000000300000004": keys.cursor(0x102, 3, 4),
     "1200000000000001020000000300000004010000000000000506": keys.bitmap(0x102, 3, 4, 0x506),
     "1300000000000001020000000300000004010000000000000506": keys.gap(0x102, 3, 4, 0x506),
+    "140000000000000102": keys.settings(0x102),
     "20000000000000010200000003010000000000000506": keys.chunk(0x102, 3, 0x506),
     "21000000000000010200000003000000040200000000000000070000000000000008": keys.record(
         0x102, 3, 4, Range.BACK, 7 << 64 | 8
@@ -33,7 +34,7 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize(("expected", "key"), GOLDEN.items())
-def test_bytes_of_format_version_2(expected, key):
+def test_bytes_of_format_version_3(expected, key):
     assert key.hex() == expected
 
 
@@ -82,6 +83,7 @@ MAKERS = {
     "cursor": lambda n: keys.cursor(n.topic, n.partition, n.group),
     "bitmap": lambda n: keys.bitmap(n.topic, n.partition, n.group, n.seq),
     "gap": lambda n: keys.gap(n.topic, n.partition, n.group, n.seq),
+    "settings": lambda n: keys.settings(n.topic),
     "chunk": lambda n: keys.chunk(n.topic, n.partition, n.seq),
     "record": lambda n: keys.record(n.topic, n.partition, n.group, n.place, n.order),
 }
@@ -99,7 +101,7 @@ RANGES = {
     ),
     "all of a topic": (
         lambda n: keys.of_topic(n.topic),
-        {"head", "cursor", "bitmap", "gap", "chunk", "record"},
+        {"head", "cursor", "bitmap", "gap", "settings", "chunk", "record"},
         ("topic",),
     ),
 }

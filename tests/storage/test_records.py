@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.message import Chunk, Counts, Record
+from miniqueue.core.topic_settings import TopicSettings
 from miniqueue.errors import CorruptionError, FormatVersionError
 from miniqueue.storage import records
 
@@ -54,6 +55,12 @@ GOLDEN = {
         CursorState(1, 2, 3, 4, 5, 6, 7),
     ),
     "bitmap": (records.encode_bitmap(0b1_0000_0101), "010501f677f3f4", records.decode_bitmap, 0b1_0000_0101),
+    "settings": (
+        records.encode_settings(TopicSettings(max_deliveries=5, retry_delays=(1.0, 2.5))),
+        "017b226d61785f64656c69766572696573223a352c2272657472795f64656c617973223a5b312e302c322e355d7dded8aa82",
+        records.decode_settings,
+        TopicSettings(max_deliveries=5, retry_delays=(1.0, 2.5)),
+    ),
     "chunk 1": (
         None,
         "0100030000000068e5cf8b0100000300000000000000020000006f6e6500ff23d99dd1",

@@ -136,6 +136,8 @@ FAULTS = {
     "bitmap without a chunk": (keys.bitmap(ID, 0, 0, 6), put(records.encode_bitmap(1)), "no chunk begins there"),
     "another lane": (FIRST_CHUNK[:13] + b"\2" + FIRST_CHUNK[14:], put(b""), "no such lane"),
     "another lane of bitmaps": (BITMAP[:17] + b"\2" + BITMAP[18:], put(records.encode_number(1)), "no such lane"),
+    "settings": (keys.settings(ID), put(sealed(b'{"color":1}')), "topic settings: the checksum is right, but"),
+    "settings of a newer version": (keys.settings(ID), put(sealed(b"{}", version=2)), "format version 2 found"),
     "gap": (GAP, flipped, "counter: checksum does not match"),
     "no gap": (GAP, deleted, "messages 4 to 7 are missing"),
     "gap too short": (GAP, put(records.encode_number(7)), "messages 7 to 7 are missing"),

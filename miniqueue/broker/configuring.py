@@ -1,0 +1,104 @@
+"""Makes topics and changes their settings: each act is one commit.
+
+    create, replace, change ─▶ checked ─▶ Topic.settings at once ─▶ SETTINGS with the next commit
+                                  └ InvalidSettingError, nothing has changed
+
+A topic whose settings are all at their default has none in the store, and shares one object in memory.
+"""
+
+from collections.abc import Callable, Mapping
+
+from miniqueue.broker.commit import Commit
+from miniqueue.broker.journal import Journal
+from miniqueue.broker.topic import Topic
+from miniqueue.core.names import check_topic
+from miniqueue.core.topic_errors import TopicExistsError, UnknownTopicError
+from miniqueue.core.topic_settings import DEFAULT_SETTINGS, TopicSettings
+from miniqueue.storage import keys, records
+
+#: Settings by name, as JSON has them; None for the default.
+Changes = Mapping[str, object]
+
+
+class Configurator:
+    """Changes what topics there are, and how they work.
+
+    Args:
+      journal: commits it.
+      topics: by name.
+      create: makes a topic that does not exist; raises InvalidTopicError or LimitReachedError.
+      changed: called for each topic with new settings.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        topics: Mapping[bytes, Topic],
+        *,
+        create: Callable[[bytes], Topic],
+        changed: Callable[[Topic], None],
+    ) -> None:
+        self._journal = journal
+        self._topics = topics
+        self._make = create
+        self._changed = changed
+
+    def create(self, name: bytes, settings: Changes) -> Commit:
+        """Make a topic; return the commit with which it is durable.
+
+        Raises:
+          TopicExistsError: there is one.
+          InvalidTopicError, InvalidSettingError, LimitReachedError: it was not made.
+          FullError, ReadOnlyError, DrainingError: nothing can be added now.
+        """
+        if self._existing(name) is not None:
+            raise TopicExistsError
+        return self.replace(name, settings)[0]
+
+    def replace(self, name: bytes, settings: Changes) -> tuple[Commit, bool]:
+        """Give a topic these settings and no others, and make it if there is none; return whether that was so.
+
+        Raises as `create`, but for TopicExistsError.
+        """
+        self._journal.admission.check()
+        wanted = DEFAULT_SETTINGS.with_changes(settings, check_topic(name))
+        topic = self._existing(name)
+        is_new = topic is None
+        return self._set(self._make(name) if topic is None else topic, wanted), is_new
+
+    def change(self, name: bytes, settings: Changes) -> Commit:
+        """Change settings of a topic; return the commit with which that is durable.
+
+        Raises:
+          UnknownTopicError: there is no such topic.
+          InvalidTopicError, InvalidSettingError: nothing was changed.
+          UnavailableError: nothing can be changed now.
+        """
+        self._journal.admission.check_change()
+        topic = self._known(name)
+        return self._set(topic, topic.settings.with_changes(settings, name))
+
+    def settings_of(self, name: bytes) -> TopicSettings:
+        """Return the settings of a topic; raises UnknownTopicError or InvalidTopicError."""
+        return self._known(name).settings
+
+    def _existing(self, name: bytes) -> Topic | None:
+        topic = self._topics.get(name)
+        return None if topic is None or topic.id is None else topic
+
+    def _known(self, name: bytes) -> Topic:
+        topic = self._existing(check_topic(name))
+        if topic is None:
+            raise UnknownTopicError
+        return topic
+
+    def _set(self, topic: Topic, settings: TopicSettings) -> Commit:
+        assert topic.id is not None  # it exists
+        is_default = settings == DEFAULT_SETTINGS
+        if topic.settings != settings:
+            value = None if is_default else records.encode_settings(settings)
+            self._journal.change({keys.settings(topic.id): value})
+            topic.settings = DEFAULT_SETTINGS if is_default else settings
+            self._changed(topic)
+        self._journal.committer.request()
+        return self._journal.committer.open

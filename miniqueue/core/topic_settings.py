@@ -1,0 +1,237 @@
+"""What an operator may set for one topic, on every protocol and in the store.
+
+    name                 RESP            JSON             default
+    lease_seconds        60              60               null: as the broker says
+    max_deliveries       5               5                0: no limit
+    dead_letter_topic    lost            "lost"           null: the topic's name and .dlq
+    retry_delays         1,5,30          [1, 5, 30]       none: at once
+    retry_min_seconds    0.5             0.5              0: at once
+    retry_max_seconds    60              60               3600
+    retry_factor         2               2                2
+    retry_jitter         0.1             0.1              0
+
+A setting is at its default when it is null, over RESP `default`. To add one: a field with its default, and a row in
+`_FIELDS`; the store keeps what is not at its default, by name.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from miniqueue.core.names import check_topic
+from miniqueue.core.receiving import MAX_LEASE_SECONDS
+from miniqueue.core.topic_errors import InvalidSettingError
+from miniqueue.errors import InvalidTopicError
+
+MAX_RETRY_SECONDS: Final = 366 * 86_400.0
+MAX_RETRY_DELAYS: Final = 100
+MAX_DELIVERIES: Final = 1_000_000
+MAX_FACTOR: Final = 100.0
+DEAD_LETTER_SUFFIX: Final = b".dlq"
+
+_NUMBER: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
+
+
+class TopicSettings(NamedTuple):
+    """The settings of one topic.
+
+    Attributes:
+      lease_seconds: of a lease, for who does not say; None as the broker says.
+      max_deliveries: after so many a message that comes back is a dead letter; 0 for no limit.
+      dead_letter_topic: where it goes then; None for the topic's own name and `.dlq`.
+      retry_delays: how long a message waits after its first return, its second, …; after more as after the last.
+      retry_min_seconds: how long it waits after its first return; 0 for not at all.
+      retry_max_seconds: how long at most.
+      retry_factor: by how much longer after each further return.
+      retry_jitter: what part of that may be less, by chance, so that not all come back together.
+    """
+
+    lease_seconds: float | None = None
+    max_deliveries: int = 0
+    dead_letter_topic: str | None = None
+    retry_delays: tuple[float, ...] = ()
+    retry_min_seconds: float = 0.0
+    retry_max_seconds: float = 3600.0
+    retry_factor: float = 2.0
+    retry_jitter: float = 0.0
+
+    def with_changes(self, changes: Mapping[str, object], topic: bytes) -> "TopicSettings":
+        """Return the settings of `topic` with other values, as JSON has them; None for the default.
+
+        Raises InvalidSettingError with the name of the setting and what it may be.
+        """
+        checked: dict[str, Any] = {name: _checked(name, value) for name, value in changes.items()}
+        settings = self._replace(**checked)
+        settings._check_together(topic)
+        return settings
+
+    def members(self) -> dict[str, object]:
+        """Return those that are not at their default, as JSON has them."""
+        return {name: value for name, value in self._asdict().items() if value != DEFAULTS[name]}
+
+    def dead_letters_of(self, topic: bytes) -> bytes:
+        """Return the name of the topic for the dead letters of `topic`; it may be too long to be one."""
+        return topic + DEAD_LETTER_SUFFIX if self.dead_letter_topic is None else self.dead_letter_topic.encode()
+
+    def retry_seconds(self, return_count: int, chance: float) -> float:
+        """Return how long a message waits after it has come back for the `return_count`-th time.
+
+        Args:
+          return_count: from 1 on.
+          chance: from 0 to 1, for the jitter.
+        """
+        if self.retry_delays:
+            delay = self.retry_delays[min(return_count, len(self.retry_delays)) - 1]
+        else:
+            exponent = min(return_count - 1, _MAX_EXPONENT)
+            delay = min(self.retry_min_seconds * self.retry_factor**exponent, self.retry_max_seconds)
+        return delay * (1 - self.retry_jitter * chance)
+
+    @property
+    def has_retry_delay(self) -> bool:
+        """Whether what comes back waits at all."""
+        return bool(self.retry_delays or self.retry_min_seconds)
+
+    def _check_together(self, topic: bytes) -> None:
+        if self.retry_delays and self.retry_min_seconds:
+            raise InvalidSettingError("retry_delays", "set, or retry_min_seconds; not both")
+        if self.retry_max_seconds < self.retry_min_seconds:
+            raise InvalidSettingError("retry_max_seconds", "not below retry_min_seconds")
+        if self.dead_letter_topic is not None and self.dead_letter_topic.encode() == topic:
+            raise InvalidSettingError("dead_letter_topic", "another topic than the one it is set for")
+        if self.max_deliveries:
+            try:
+                check_topic(self.dead_letters_of(topic))
+            except InvalidTopicError as exc:
+                allowed = "given: the name of the topic is too long for .dlq behind it"
+                raise InvalidSettingError("dead_letter_topic", allowed) from exc
+
+
+#: Those of a topic for which nothing was set.
+DEFAULT_SETTINGS: Final = TopicSettings()
+#: By name.
+DEFAULTS: Final[Mapping[str, object]] = MappingProxyType(DEFAULT_SETTINGS._asdict())
+_MAX_EXPONENT: Final = 1000 // 7  # 100.0**142 is still a number
+
+
+def of_members(members: Mapping[str, object], topic: bytes = b"") -> TopicSettings:
+    """Parse `TopicSettings.members`; raises InvalidSettingError."""
+    return DEFAULT_SETTINGS.with_changes(members, topic)
+
+
+def parse_texts(words: list[str]) -> dict[str, object]:
+    """Return what words say, a name and a value by turns, as `with_changes` takes it; the last of a name counts.
+
+    Raises InvalidSettingError for a name or value that cannot be.
+    """
+    if len(words) % 2:
+        raise InvalidSettingError(words[-1], "followed by a value")
+    return {name: _parsed(name, text) for name, text in zip(words[::2], words[1::2], strict=True)}
+
+
+def text_of(value: object) -> str:
+    """Return the value of a setting as `parse_texts` takes it."""
+    if value is None:
+        return "default"
+    if isinstance(value, tuple):
+        return ",".join(map(text_of, value)) or "default"
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _field(name: str) -> "_Field":
+    if name not in _FIELDS:
+        raise InvalidSettingError(name[:100], f"no setting; there are {', '.join(_FIELDS)}")
+    return _FIELDS[name]
+
+
+def _parsed(name: str, text: str) -> object:
+    field = _field(name)
+    if text.lower() == "default":
+        return None
+    try:
+        return field.parse(text)
+    except ValueError as exc:
+        raise InvalidSettingError(name, field.allowed) from exc
+
+
+def _checked(name: str, value: object) -> object:
+    field = _field(name)
+    if value is None:
+        return DEFAULTS[name]
+    try:
+        return field.check(value)
+    except (ValueError, TypeError, InvalidTopicError) as exc:
+        raise InvalidSettingError(name, field.allowed) from exc
+
+
+# --- kinds of values -----------------------------------------------------------------------------------------
+
+
+def _parse_number(text: str) -> float:
+    if _NUMBER.fullmatch(text) is None:
+        raise ValueError
+    return float(text)
+
+
+def _parse_count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise ValueError
+    return int(text)
+
+
+def _parse_numbers(text: str) -> list[float]:
+    return [_parse_number(part.strip()) for part in text.split(",")]
+
+
+def _number(minimum: float, maximum: float) -> Callable[[Any], float]:
+    def check(value: object) -> float:
+        if type(value) not in (int, float) or not minimum <= value <= maximum:  # type: ignore[operator]  # a number here
+            raise ValueError
+        return float(value)  # type: ignore[arg-type]  # likewise
+
+    return check
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= MAX_DELIVERIES:  # True is an int too
+        raise ValueError
+    return value
+
+
+def _delays(value: object) -> tuple[float, ...]:
+    if not isinstance(value, list | tuple) or len(value) > MAX_RETRY_DELAYS:
+        raise ValueError
+    return tuple(map(_number(0, MAX_RETRY_SECONDS), value))
+
+
+def _topic_name(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return check_topic(value.encode()).decode()
+
+
+class _Field(NamedTuple):
+    """How a setting is written, and what it may be."""
+
+    allowed: str
+    parse: Callable[[str], object]
+    check: Callable[[Any], object]
+
+
+def _seconds(minimum: float, maximum: float, words: str) -> _Field:
+    return _Field(f"a number of seconds, {words}", _parse_number, _number(minimum, maximum))
+
+
+_FIELDS: Final[Mapping[str, _Field]] = MappingProxyType(
+    {
+        "lease_seconds": _seconds(0.001, MAX_LEASE_SECONDS, "from 0.001 to 43200"),
+        "max_deliveries": _Field("a whole number from 0, no limit, to 1000000", _parse_count, _count),
+        "dead_letter_topic": _Field("the name of a topic", str, _topic_name),
+        "retry_delays": _Field("at most 100 numbers of seconds from 0 to 31622400", _parse_numbers, _delays),
+        "retry_min_seconds": _seconds(0, MAX_RETRY_SECONDS, "from 0, at once, to 31622400"),
+        "retry_max_seconds": _seconds(0, MAX_RETRY_SECONDS, "from 0 to 31622400"),
+        "retry_factor": _Field("a number from 1 to 100", _parse_number, _number(1, MAX_FACTOR)),
+        "retry_jitter": _Field("a number from 0 to 1", _parse_number, _number(0, 1)),
+    }
+)

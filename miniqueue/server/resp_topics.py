@@ -1,0 +1,87 @@
+"""TOPIC over RESP: make topics, set how they work, look it up, remove them.
+
+    TOPIC CREATE letters max_deliveries 5        TOPIC SET letters lease_seconds 60 retry_delays 1,5,30
+    TOPIC GET letters ─▶ every setting, as SET takes it        TOPIC DELETE letters
+
+What each setting may be stands in `core.topic_settings`; the default of each is called `default`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from miniqueue.broker import Commit
+from miniqueue.core import topic_settings
+from miniqueue.errors import MiniqueueError
+from miniqueue.server.resp_errors import ArityError, unknown_subcommand
+from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.resp_parser import Command
+
+if TYPE_CHECKING:
+    from miniqueue.server.resp import RespConnection
+
+
+def topic(connection: "RespConnection", command: Command) -> bytes:
+    """Carry out TOPIC; the reply is empty when it comes later."""
+    act = SUBCOMMANDS.get(command[1].upper())
+    if act is None:
+        raise unknown_subcommand(command)
+    return act(connection, command)
+
+
+def _create(connection: "RespConnection", command: Command) -> bytes:
+    _check_arity(len(command) >= 3, -3)
+    connection.wait_for(connection.broker.configurator.create(command[2], _settings(command)), replies.OK)
+    return b""
+
+
+def _set(connection: "RespConnection", command: Command) -> bytes:
+    _check_arity(len(command) >= 5, -5)
+    connection.wait_for(connection.broker.configurator.change(command[2], _settings(command)), replies.OK)
+    return b""
+
+
+def _get(connection: "RespConnection", command: Command) -> bytes:
+    _check_arity(len(command) == 3, 3)
+    settings = connection.broker.configurator.settings_of(command[2])
+    texts: dict[replies.Value, replies.Value] = {
+        name: topic_settings.text_of(value) for name, value in settings._asdict().items()
+    }
+    return replies.encode(texts, connection.session.protocol)
+
+
+def _delete(connection: "RespConnection", command: Command) -> bytes:
+    _check_arity(len(command) == 3, 3)
+    removal = connection.broker.delete_topic(command[2])
+    outcome = Commit()
+    connection.wait_for(outcome, replies.OK)
+    # It runs beside the connection; what it replies keeps its place.
+    task = asyncio.get_running_loop().create_task(_report(removal, outcome))
+    connection.tasks.add(task)
+    task.add_done_callback(connection.tasks.discard)
+    return b""
+
+
+#: By name in capitals.
+SUBCOMMANDS: "Mapping[bytes, Callable[[RespConnection, Command], bytes]]" = MappingProxyType(
+    {b"CREATE": _create, b"SET": _set, b"GET": _get, b"DELETE": _delete}
+)
+
+
+def _check_arity(is_right: bool, arity: int) -> None:
+    if not is_right:
+        raise ArityError(arity)
+
+
+def _settings(command: Command) -> dict[str, object]:
+    return topic_settings.parse_texts([word.decode("utf-8", "replace") for word in command[3:]])
+
+
+async def _report(removal: Awaitable[bool], outcome: Commit) -> None:
+    try:
+        await removal
+    except MiniqueueError as exc:
+        outcome.finish(exc)
+    else:
+        outcome.finish()

@@ -1,0 +1,60 @@
+"""Topics and their settings over HTTP; what is wrong is told with its name."""
+
+import asyncio
+
+import orjson
+import pytest
+
+from tests.serving import serving
+
+DEFAULTS = {
+    **{"lease_seconds": None, "max_deliveries": 0, "dead_letter_topic": None, "retry_delays": []},
+    **{"retry_min_seconds": 0.0, "retry_max_seconds": 3600.0, "retry_factor": 2.0, "retry_jitter": 0.0},
+}
+REFUSED = [
+    ("PUT", "/topics/a%20b", b"", 400, b"A topic name is"),
+    ("PUT", "/topics/t", b"{", 400, b"the body is not JSON"),
+    ("PUT", "/topics/t", b"[]", 400, b"the body is not a JSON object of settings"),
+    ("PUT", "/topics/t", b'{"color":1}', 400, b"color is no setting; there are lease_seconds, "),
+    ("PUT", "/topics/t", b'{"max_deliveries":true}', 400, b"max_deliveries must be a whole number from 0"),
+    ("PUT", "/topics/t", b" " * (1 << 17), 400, b"the body is over 65536 bytes"),
+    ("PATCH", "/topics/t", b"{}", 404, b"There is no such topic"),
+    ("GET", "/topics/t", b"", 404, b"There is no such topic"),
+    ("GET", "/topics/%ff", b"", 400, b"A topic name is"),
+    ("POST", "/topics/t", b"", 405, b""),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status", "text"), REFUSED)
+def test_what_is_wrong_is_told_and_makes_no_topic(certificates, method, path, body, status, text):
+    async def scenario():
+        async with serving(certificates) as served:
+            reply = await served.request(method, path, body)
+            assert reply[0] == status
+            assert text in reply[1]
+            assert served.broker.topics() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_is_made_changed_told_and_removed(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+
+            async def settings() -> dict:
+                status, body = await served.request("GET", "/topics/%C3%A4")
+                assert status == 200
+                assert orjson.loads(body)["topic"] == "ä"
+                return orjson.loads(body)["settings"]
+
+            assert await served.request("PUT", "/topics/%C3%A4", b"") == (201, b"")
+            assert await settings() == DEFAULTS
+            assert await served.request("PUT", "/topics/%C3%A4", b'{"max_deliveries":5}') == (200, b"")
+            assert await served.request("PATCH", "/topics/%C3%A4", b'{"retry_delays":[1,2.5]}') == (200, b"")
+            assert await settings() == DEFAULTS | {"max_deliveries": 5, "retry_delays": [1.0, 2.5]}
+            assert await served.request("PATCH", "/topics/%C3%A4", b'{"retry_delays":null}') == (200, b"")
+            assert await settings() == DEFAULTS | {"max_deliveries": 5}
+            assert await served.request("DELETE", "/topics/%C3%A4") == (200, b"")
+            assert served.broker.topics() == []
+
+    asyncio.run(scenario())
