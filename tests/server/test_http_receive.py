@@ -1,0 +1,153 @@
+"""Receiving and settling over HTTP, on both servers."""
+
+import asyncio
+import base64
+from urllib.parse import quote
+
+import orjson
+import pytest
+
+from miniqueue.server.granian_server import serve_https as serve_granian
+from miniqueue.server.listening import serve_https as serve_hypercorn
+from tests.fakes import START_MS
+from tests.serving import eventually, serving
+
+REFUSED = "NOLEASE the receipt belongs to no message that is leased now"
+
+
+@pytest.fixture(params=[serve_hypercorn, serve_granian], ids=["hypercorn", "granian"])
+def serve(request):
+    if request.param is serve_granian:
+        pytest.importorskip("granian")
+    return request.param
+
+
+async def receive(served, query: str = "", topic: str = "t") -> list[dict[str, object]]:
+    status, body = await served.request("POST", f"/topics/{quote(topic, safe='')}/receive?{query}")
+    assert status == 200
+    return [orjson.loads(line) for line in body.splitlines()]
+
+
+async def settle(served, act: str, *receipts: object, **members: object) -> object:
+    body = orjson.dumps({"receipts": receipts, **members})
+    status, answer = await served.request("POST", f"/topics/t/{act}", body)
+    assert status == 200
+    return orjson.loads(answer)
+
+
+async def publish(served, *payloads: bytes, topic: bytes = b"t") -> None:
+    await served.broker.publish(topic, list(payloads)).commit.wait()
+
+
+def run(certificates, serve, body):
+    async def scenario():
+        async with serving(certificates, serve=serve) as served:
+            await body(served)
+
+    asyncio.run(scenario())
+
+
+def test_messages_are_received_and_settled(certificates, serve):
+    async def body(served):
+        await publish(served, b"a", b"", b"\x00\xff", b"d", b"e")
+        messages = await receive(served, "count=10")
+        receipts = [message.pop("receipt") for message in messages]
+        assert [base64.b64decode(message.pop("msg")) for message in messages] == [b"a", b"", b"\x00\xff", b"d", b"e"]
+        known = {"publishedAtMs": START_MS, "deliveries": 1}
+        assert messages == [{"id": f"0-{n}"} | known for n in range(5)]
+        a, b, c, d, e = receipts
+        assert await settle(served, "ack", a, "what", a) == ["OK", REFUSED, REFUSED]
+        assert await settle(served, "nack", b) == ["OK"]
+        assert await settle(served, "dack", c, delaySeconds=1.5) == ["OK"]
+        assert await settle(served, "reject", d, reason="broken") == ["OK"]
+        assert await settle(served, "extend", e, leaseSeconds=60) == ["OK"]
+        assert await settle(served, "back", e) == ["OK"]
+        served.clock.advance(2)
+        served.broker.tick()
+        again = await receive(served, "count=10")
+        assert [(message["id"], message["deliveries"]) for message in again] == [("0-1", 2), ("0-2", 2), ("0-4", 2)]
+        assert [set(message) & {"nacks", "dacks", "backs"} for message in again] == [{"nacks"}, {"dacks"}, {"backs"}]
+
+    run(certificates, serve, body)
+
+
+def test_a_name_is_taken_from_the_path_and_autoack_needs_no_receipt(certificates, serve):
+    async def body(served):
+        await publish(served, b"a", topic="käse".encode())
+        (message,) = await receive(served, "autoack=true&group=default", topic="käse")
+        assert message["receipt"] == ""
+        assert served.broker.stats()["käse".encode()].acknowledged == 1
+        assert await receive(served, topic="käse") == []
+
+    run(certificates, serve, body)
+
+
+def test_who_waits_is_answered_with_the_first_message(certificates, serve):
+    async def body(served):
+        asking = asyncio.create_task(receive(served, "wait=60&count=5"))
+        await eventually(lambda: b"t" in served.broker.stats())
+        await publish(served, b"a", b"b")
+        assert [message["id"] for message in await asking] == ["0-0", "0-1"]
+        assert await receive(served, "wait=0.01") == []
+
+    run(certificates, serve, body)
+
+
+def test_who_leaves_while_it_waits_swallows_nothing(certificates, serve):
+    async def body(served):
+        for _ in range(2):
+            stream = await served.begin("/topics/t/receive?wait=60")
+            stream.write(b"", is_last=True)
+            await eventually(lambda: b"t" in served.broker.stats())
+            served.clients[-1].close()
+            await eventually(lambda: b"t" not in served.broker.stats())
+        await publish(served, b"a")
+        assert served.broker.stats()[b"t"].ready == 1
+
+    run(certificates, serve, body)
+
+
+def test_at_shutdown_who_waits_is_answered_and_others_are_refused(certificates, serve):
+    async def body(served):
+        asking = asyncio.create_task(receive(served, "wait=60"))
+        await eventually(lambda: b"t" in served.broker.stats())
+        served.app.drain()
+        assert await asking == []
+        status, text = await served.request("POST", "/topics/t/receive")
+        assert (status, orjson.loads(text)) == (503, {"error": "The broker is shutting down"})
+
+    run(certificates, serve, body)
+
+
+BAD = {
+    "/topics/t/receive?count=0": (b"", "A prefetch is a whole number from 1 to 10000"),
+    "/topics/t/receive?count=10001": (b"", "A prefetch is a whole number from 1 to 10000"),
+    "/topics/t/receive?wait=61": (b"", "a wait is a number of seconds, from 0 to 60"),
+    "/topics/t/receive?wait=inf": (b"", "a wait is a number of seconds, from 0 to 60"),
+    "/topics/t/receive?lease=0": (b"", "a lease is a number of seconds, more than 0 and at most 43200"),
+    "/topics/t/receive?group=x": (b"", "there is no such group; there is only the group default"),
+    "/topics/t/receive?autoack=maybe": (b"", "autoack is true or false"),
+    "/topics/a%20b/receive": (b"", "A topic name is"),
+    "/topics/a%20b/ack": (b'{"receipts":["x"]}', "A topic name is"),
+    "/topics/t/ack": (b"{", "the body is not JSON"),
+    "/topics/t/nack": (b'{"receipts":"x"}', 'the body is a JSON object with "receipts", an array of strings'),
+    "/topics/t/back": (b'{"receipts":[]}', '"receipts" are 1 to 10000'),
+    "/topics/t/dack": (b'{"receipts":["x"]}', '"delaySeconds" is a number of seconds'),
+    "/topics/t/dack?": (b'{"receipts":["x"],"delaySeconds":-1}', "A delay is a number of seconds, 0 or more"),
+    "/topics/t/extend": (b'{"receipts":["x"],"leaseSeconds":true}', '"leaseSeconds" is a number of seconds'),
+    "/topics/t/extend?": (b'{"receipts":["x"],"leaseSeconds":43201}', "a lease is a number of seconds"),
+    "/topics/t/reject": (b'{"receipts":["x"],"reason":1}', '"reason" is a string'),
+    "/topics/t/reject?": (b'{"receipts":["x"],"reason":"%b"}' % (b"x" * 1025), "a reason has at most 1024 bytes"),
+    "/topics/t/ack?": (b" " * (2 << 20) + b"{}", "the body is over 2097152 bytes"),
+}
+
+
+def test_what_cannot_be_is_refused(certificates):
+    async def body(served):
+        for path, (content, text) in BAD.items():
+            status, answer = await served.request("POST", path, content)
+            assert (status, orjson.loads(answer)["error"][: len(text)]) == (400, text)
+        assert served.broker.stats() == {}
+        assert (await served.request("GET", "/topics/t/receive"))[0] == 405
+
+    run(certificates, serve_hypercorn, body)

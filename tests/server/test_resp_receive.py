@@ -1,0 +1,184 @@
+"""RECEIVE over RESP: what waits and what does not, who leaves while it waits, and settling by receipt."""
+
+import re
+
+import pytest
+
+from miniqueue.server.resp_output import MAX_KEPT_BYTES
+from tests.fakes import settle_down
+from tests.server.test_resp import Client, command, serve
+
+OK = b"+OK\r\n"
+NOTHING = b"*0\r\n"
+REFUSED = b"-NOLEASE the receipt belongs to no message that is leased now\r\n"
+REFUSED_IN_ARRAY = b"$60\r\nNOLEASE the receipt belongs to no message that is leased now\r\n"
+
+
+def receipts_in(reply: bytes) -> list[bytes]:
+    return re.findall(rb"\b[0-9a-f]{16}-[0-9]+\b", reply)
+
+
+def attributes(*words: bytes | int) -> bytes:
+    return b"".join(b":%d\r\n" % word if isinstance(word, int) else b"$%d\r\n%b\r\n" % (len(word), word) for word in words)  # fmt: skip
+
+
+async def waiting(server, client, *options: bytes) -> Client:
+    """Have `client` wait for a message of t."""
+    client.send(b"RECEIVE", b"t", b"WAIT", b"60", *options)
+    await settle_down()
+    assert client.transport.take() == b""
+    return client
+
+
+def test_a_message_comes_with_its_receipt_and_what_is_known_of_it():
+    async def body(world, server, client):
+        await world.publish(b"t", b"hello")
+        reply = await client.say(b"RECEIVE t")
+        (receipt,) = receipts_in(reply)
+        known = attributes(b"id", b"0-0", b"published_at_ms", 1_700_000_000_000, b"deliveries", 1)
+        assert reply == b"*1\r\n*3\r\n$18\r\n%b\r\n$5\r\nhello\r\n*6\r\n%b" % (receipt, known)
+        assert await client.say(b"NACK t " + receipt) == OK
+        assert (await client.say(b"HELLO 3")).startswith(b"%")
+        known = attributes(b"id", b"0-0", b"published_at_ms", 1_700_000_000_000, b"deliveries", 2, b"nacks", 1)
+        assert (await client.say(b"RECEIVE t")).endswith(b"$5\r\nhello\r\n%4\r\n" + known)
+
+    serve(body)
+
+
+def test_any_connection_settles():
+    async def body(world, server, client):
+        await world.publish(b"t", b"a", b"b", b"c", b"d", b"e")
+        a, b, c, d, e = receipts_in(await client.say(b"RECEIVE t COUNT 5"))
+        client.transport.lose()
+        other = Client(server)
+        assert await other.say(b"ACK t " + a) == OK
+        assert await other.say(b"ACK t " + a) == REFUSED
+        assert await other.say(b"ack t %b %b" % (b, b)) == b"*2\r\n" + OK + REFUSED_IN_ARRAY
+        assert await other.say(b"EXTEND t %b %b 60" % (c, d)) == b"*2\r\n" + OK * 2
+        assert await other.say(b"DACK t %b 0.5" % c) == OK
+        assert await other.say(b"REJECT t %b broken" % d) == OK
+        assert await other.say(b"BACK t " + e) == OK
+        stats = world.broker.stats()[b"t"]
+        assert (stats.acknowledged, stats.dropped, stats.delayed, stats.ready, stats.leased) == (2, 1, 1, 1, 0)
+
+    serve(body)
+
+
+def test_autoack_hands_out_without_receipts():
+    async def body(world, server, client):
+        await world.publish(b"t", b"a")
+        reply = await client.say(b"RECEIVE t AUTOACK")
+        assert reply.startswith(b"*1\r\n*3\r\n$0\r\n\r\n$1\r\na\r\n*6\r\n")
+        assert world.broker.stats()[b"t"].acknowledged == 1
+
+    serve(body)
+
+
+def test_a_waiting_receive_holds_its_own_connection_and_no_other():
+    async def body(world, server, client):
+        await waiting(server, client)
+        client.send(b"PING")
+        client.send(b"RECEIVE", b"t")
+        other = Client(server)
+        assert await other.say(b"PING") == b"+PONG\r\n"
+        assert await other.say(b"MPUBLISH t a b") == b"*2\r\n$3\r\n0-0\r\n$3\r\n0-1\r\n"
+        await settle_down()
+        first, pong, second = re.split(rb"(\+PONG\r\n)", client.transport.take())
+        assert (b"\r\na\r\n" in first, pong, b"\r\nb\r\n" in second) == (True, b"+PONG\r\n", True)
+
+    serve(body)
+
+
+def test_a_wait_ends():
+    async def body(world, server, client):
+        assert await client.say(b"RECEIVE t WAIT 0") == NOTHING
+        client.send(b"RECEIVE", b"t", b"WAIT", b"0.01")
+        while not client.transport.written:  # noqa: ASYNC110 - nothing tells when it is written
+            await settle_down()
+        assert client.transport.take() == NOTHING
+
+    serve(body)
+
+
+@pytest.mark.parametrize("leave", [
+    lambda client: client.transport.lose(),
+    lambda client: client.connection.eof_received(),
+    lambda client: client.connection.leave(),
+], ids=["lost", "half closed", "sent away"])  # fmt: skip
+def test_who_leaves_while_it_waits_swallows_nothing(leave):
+    async def body(world, server, client):
+        await waiting(server, client)
+        leave(client)
+        assert world.broker.stats() == {}
+        await world.publish(b"t", b"a")
+        await settle_down()
+        assert world.broker.stats()[b"t"].ready == 1
+
+    serve(body)
+
+
+def test_a_client_that_has_said_all_is_answered_and_closed():
+    async def body(world, server, client):
+        await waiting(server, client)
+        client.send(b"PING")
+        assert client.connection.eof_received()
+        await settle_down()
+        assert client.transport.take() == NOTHING + b"+PONG\r\n"
+        assert client.transport.is_closed
+
+    serve(body)
+
+
+def test_a_connection_that_waits_is_listened_to():
+    async def body(world, server, client):
+        client.connection.data_received(command(b"PING") * 1000 + command(b"RECEIVE", b"t", b"WAIT", b"60"))
+        await settle_down()
+        assert client.transport.take() == b"+PONG\r\n" * 1000
+        assert client.transport.is_reading()
+        client.connection.pause_writing()
+        assert client.transport.is_reading()
+
+    serve(body)
+
+
+def test_with_too_much_behind_it_it_waits_no_longer():
+    async def body(world, server, client):
+        await waiting(server, client)
+        client.connection.data_received(command(b"ECHO", bytes(MAX_KEPT_BYTES)))
+        await settle_down()
+        assert client.transport.take().startswith(NOTHING + b"$65536\r\n")
+        assert client.transport.is_reading()
+
+    serve(body)
+
+
+def test_at_shutdown_those_who_wait_are_answered():
+    async def body(world, server, client):
+        await waiting(server, client)
+        server.drain()
+        await settle_down()
+        assert client.transport.take() == NOTHING
+        assert client.transport.is_closed
+
+    serve(body)
+
+
+def test_in_a_stream_there_is_no_receive():
+    async def body(world, server, client):
+        assert await client.say(b"SUBSCRIBE t") == b""
+        assert await client.say(b"RECEIVE t") == b"-ERR invalid command\r\n"
+
+    serve(body)
+
+
+def test_as_many_receipts_as_a_prefetch_has():
+    async def body(world, server, client):
+        await world.publish(b"t", *[b"%d" % n for n in range(10_000)])
+        receipts = receipts_in(await client.say(b"RECEIVE t COUNT 10000"))
+        assert len(receipts) == len(set(receipts)) == 10_000
+        client.send(b"ACK", b"t", *receipts)
+        await settle_down()
+        assert client.transport.take() == b"*10000\r\n" + OK * 10_000
+        assert world.broker.stats()[b"t"].acknowledged == 10_000
+
+    serve(body)

@@ -1,0 +1,50 @@
+"""Received messages as bytes, against the plain encoders."""
+
+import base64
+
+import orjson
+import pytest
+
+from miniqueue.core.lease import ChunkLease, ChunkProgress, Range, RecordLease
+from miniqueue.core.message import Chunk, Counts, Record
+from miniqueue.wire.received import json_messages, resp_messages
+from miniqueue.wire.resp_replies import RESP2, RESP3, encode
+
+PAYLOADS = [bytes([n % 256]) * (n % 13) for n in range(1200)]
+CHUNK = ChunkProgress(Chunk(95, 1_700_000_000_000, PAYLOADS))
+RETURNED = RecordLease(4000, Record(7, 5, Counts(nacks=2, timeouts=1), b"again"), Range.FRONT, 1)
+
+
+def leases(receipt: int, start: int, count: int):
+    return [(0, ChunkLease(receipt, CHUNK, start, count)), (3, RETURNED)]
+
+
+def described(prefix: bytes, parts):
+    """Return receipt, payload and attributes of each message."""
+    for partition, lease in parts:
+        counts = {name: n for name, n in lease.counts._asdict().items() if n}
+        for n, payload in enumerate(lease.payloads):
+            receipt = b"%b%d" % (prefix, lease.receipt + n) if prefix else b""
+            known = {"id": f"{partition}-{lease.first_seq + n}", "published_at_ms": lease.published_at_ms}
+            yield receipt, payload, known | {"deliveries": 1 + sum(counts.values())} | counts
+
+
+@pytest.mark.parametrize(
+    ("receipt", "start", "count"), [(1, 0, 1), (5, 0, 1200), (98, 4, 7), (999, 904, 3), (10**12 - 2, 890, 200)]
+)
+@pytest.mark.parametrize("prefix", [b"00ff-", b""])
+def test_messages_are_what_the_plain_encoders_make_of_them(prefix, receipt, start, count):
+    parts = leases(receipt, start, count)
+    expected = list(described(prefix, parts))
+    assert resp_messages(prefix, parts, RESP3) == encode(expected, RESP3)
+    flat = [(a, b, [word for pair in known.items() for word in pair]) for a, b, known in expected]
+    assert resp_messages(prefix, parts, RESP2) == encode(flat, RESP2)
+    lines = json_messages(prefix, parts).splitlines()
+    for line, (a, b, known) in zip(lines, expected, strict=True):
+        known["publishedAtMs"] = known.pop("published_at_ms")
+        assert orjson.loads(line) == {"receipt": a.decode(), "msg": base64.b64encode(b).decode()} | known
+
+
+def test_nothing_is_an_empty_array_and_no_line():
+    assert resp_messages(b"x-", [], RESP2) == b"*0\r\n"
+    assert json_messages(b"x-", []) == b""
