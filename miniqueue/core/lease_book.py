@@ -55,10 +55,15 @@ class LeaseBook:
         return taken
 
     def extend(self, receipts: Sequence[int], deadline: float) -> list[Held]:
-        """Give the messages named another deadline; return their leases, in their order, as far as they are held."""
-        found = [held[:2] for start, stop in runs(receipts) for held in self._cut_out(start, stop)]
-        for cursor, lease in found:
-            self._put(cursor, lease, deadline)
+        """Give the messages named another deadline; return their leases, in their order, as far as they are held.
+
+        Who is named twice is found twice.
+        """
+        found: list[Held] = []
+        for start, stop in runs(receipts):
+            for cursor, lease, _ in list(self._cut_out(start, stop)):
+                self._put(cursor, lease, deadline)
+                found.append((cursor, lease))
         return found
 
     def expire(self, now: float, max_count: int) -> list[Held]:

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from miniqueue.server.resp_output import MAX_KEPT_BYTES
+from miniqueue.wire import resp_replies as replies
 from tests.fakes import settle_down
 from tests.server.test_resp import Client, command, serve
 
@@ -19,7 +20,7 @@ def receipts_in(reply: bytes) -> list[bytes]:
 
 
 def attributes(*words: bytes | int) -> bytes:
-    return b"".join(b":%d\r\n" % word if isinstance(word, int) else b"$%d\r\n%b\r\n" % (len(word), word) for word in words)  # fmt: skip
+    return b"".join(replies.integer(word) if isinstance(word, int) else replies.bulk(word) for word in words)
 
 
 async def waiting(server, client, *options: bytes) -> Client:
@@ -93,7 +94,7 @@ def test_a_wait_ends():
     async def body(world, server, client):
         assert await client.say(b"RECEIVE t WAIT 0") == NOTHING
         client.send(b"RECEIVE", b"t", b"WAIT", b"0.01")
-        while not client.transport.written:  # noqa: ASYNC110 - nothing tells when it is written
+        while not client.transport.written:
             await settle_down()
         assert client.transport.take() == NOTHING
 
