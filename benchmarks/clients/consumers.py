@@ -126,6 +126,23 @@ class EagerPrefetcher(Prefetcher):
     is_eager = True
 
 
+class Receiver(RespConsumer):
+    """miniqueue's RECEIVE COUNT batch WAIT, then ACK by receipt and the next RECEIVE in one write."""
+
+    def begin(self) -> None:
+        """Ask for the first messages."""
+        super().begin()
+        self._receive = pack(b"RECEIVE", TOPIC, b"COUNT", b"%d" % self._batch, b"WAIT", b"60")
+        self._transport.write(self._receive)
+
+    def replied(self, reply: Reply) -> None:
+        """Acknowledge the messages; the reply to ACK has none."""
+        if isinstance(reply, list) and isinstance(reply[0], list):
+            acknowledge = pack(*self._word.split(), TOPIC, *[message[0] for message in reply])
+            if self._sink.received([message[1] for message in reply]):
+                self._transport.write(acknowledge + self._receive)
+
+
 class GroupReader(RespConsumer):
     """Redis: XREADGROUP COUNT batch BLOCK, then XACK and the next XREADGROUP in one write."""
 
@@ -215,6 +232,7 @@ CONSUMERS: dict[str, type[Consumer]] = {
     "subscribe": Subscriber,
     "prefetch": Prefetcher,
     "prefetch-eager": EagerPrefetcher,
+    "receive": Receiver,
     "redis": GroupReader,
     "beanstalk": Reserver,
     "nats": Puller,

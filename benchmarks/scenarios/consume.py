@@ -41,6 +41,7 @@ SCENARIOS = (
         f"consume and settle, {BATCH} at a time, {CONNECTIONS} connections",
         (
             consuming(MINIQUEUE, "prefetch", count=400_000, batch=BATCH),
+            consuming(MINIQUEUE, "receive", count=400_000, batch=BATCH, name="miniqueue, RECEIVE"),
             consuming(REDIS, "redis", count=400_000, batch=BATCH),
             consuming(REDIS_EVERYSEC, "redis", count=400_000, batch=BATCH),
             consuming(JETSTREAM, "nats", count=100_000, batch=BATCH),
