@@ -30,6 +30,9 @@ STALL_SECONDS = 30.0
 WRITE_SECONDS = 60.0
 #: For the last words to a client that is sent away.
 GOODBYE_SECONDS = 3.0
+#: Between these and the end of the connection: TLS with the next one costs 2 ms, and nobody who is sent away need be
+#: quick to come back. Who does not wait for the end is held by the limit of connections from an address.
+LINGER_SECONDS = 0.2
 
 
 @dataclass(slots=True)

@@ -21,7 +21,13 @@ from hypercorn.protocol.events import Body
 from hypercorn.typing import AppWrapper
 
 from miniqueue.server.h2guard.buffer import GuardedBuffer
-from miniqueue.server.h2guard.deadlines import GOODBYE_SECONDS, HEADERS_SECONDS, LOOK_SECONDS, Stillness
+from miniqueue.server.h2guard.deadlines import (
+    GOODBYE_SECONDS,
+    HEADERS_SECONDS,
+    LINGER_SECONDS,
+    LOOK_SECONDS,
+    Stillness,
+)
 from miniqueue.server.h2guard.http2_sending import SendingH2
 from miniqueue.server.h2guard.limits import limits_of
 from miniqueue.server.h2guard.stream import GuardedStream
@@ -107,6 +113,9 @@ class GuardedH2(SendingH2):
         with suppress(TimeoutError):  # the client does not read
             async with asyncio.timeout(GOODBYE_SECONDS):
                 await self._write()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                await self.context.terminated.wait()
         await self.send(Closed())
 
     async def _handle_events(self, events: list[h2.events.Event]) -> None:
