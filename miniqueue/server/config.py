@@ -31,6 +31,7 @@ class Config:
     human: bool
     level: Literal["debug", "info", "warning", "error", "disabled"]
     period_seconds: float
+    lease_seconds: float
     host: str
     users: Path | None
     client_ca: Path | None

@@ -114,6 +114,7 @@ def _make_broker(config: Config) -> Broker:
         clock=SystemClock(),
         max_message_bytes=config.max_message_bytes,
         period_seconds=config.period_seconds,
+        lease_seconds=config.lease_seconds,
         sync_interval_seconds=config.sync_interval_seconds if config.sync == "interval" else None,
         limits=BrokerLimits(
             max_topics=config.max_topics,

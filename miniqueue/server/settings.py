@@ -19,6 +19,7 @@ from miniqueue.server.values import (
     parse_count,
     parse_host,
     parse_http_server,
+    parse_lease,
     parse_level,
     parse_max_prefetch,
     parse_optional_path,
@@ -83,6 +84,9 @@ SETTINGS = (
         parse_positive_duration,
         "duration",
         "time between checks for delayed messages that are due",
+    ),
+    Setting(
+        "lease", "lease_seconds", "30s", parse_lease, "duration", "how long messages are leased to who receives them"
     ),
     Setting("host", "host", "127.0.0.1", parse_host, "address", "where the HTTP and RESP ports listen"),
     Setting(

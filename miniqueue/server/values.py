@@ -10,7 +10,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from miniqueue.core.prefetch import MAX_PREFETCH
+from miniqueue.core.receiving import MAX_LEASE_SECONDS
 from miniqueue.errors import ConfigError
+from miniqueue.server.durations import parse_positive_duration
 
 GRANIAN_VERSION = "2.8.7"
 
@@ -86,6 +88,14 @@ def parse_max_prefetch(text: str) -> int:
     if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= MAX_PREFETCH:
         raise ConfigError([f"want a number from 1 to {MAX_PREFETCH}"])
     return int(text)
+
+
+def parse_lease(text: str) -> float:
+    """Return how long a lease is, in seconds."""
+    seconds = parse_positive_duration(text)
+    if seconds > MAX_LEASE_SECONDS:
+        raise ConfigError(["want a duration of at most 12h"])
+    return seconds
 
 
 def parse_level(text: str) -> str:
