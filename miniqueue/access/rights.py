@@ -80,6 +80,9 @@ COMMANDS: Mapping[bytes, Needs] = MappingProxyType(
         b"TOPIC SET": Needs(Right.ADMIN, 2),
         b"TOPIC GET": Needs(Right.MONITOR, 2),
         b"TOPIC DELETE": Needs(Right.ADMIN, 2),
+        b"LEN": Needs(Right.MONITOR, 1),
+        b"STATS": Needs(Right.MONITOR, 1),
+        b"PEEK": Needs(Right.MONITOR, 1),
         b"INFO": Needs(Right.MONITOR),
         b"CONFIG": Needs(Right.MONITOR),
         b"CLIENT": Needs(Right.KNOWN),
@@ -107,6 +110,10 @@ ROUTES: Mapping[tuple[str, str], Needs] = MappingProxyType(
         ("POST", "/topics/{topic}/dack"): Needs(Right.CONSUME, 1),
         ("POST", "/topics/{topic}/reject"): Needs(Right.CONSUME, 1),
         ("POST", "/topics/{topic}/extend"): Needs(Right.CONSUME, 1),
+        ("DELETE", "/topics"): Needs(Right.ADMIN, 1),  # as /{topic}: a topic may have this name
+        ("GET", "/topics"): Needs(Right.KNOWN),  # those that the user may look into
+        ("GET", "/topics/{topic}/messages"): Needs(Right.MONITOR, 1),
+        ("GET", "/topics/{topic}/messages/{id}"): Needs(Right.MONITOR, 1),
         ("GET", "/healthz"): Needs(Right.OPEN),
         ("GET", "/readyz"): Needs(Right.OPEN),
         ("GET", "/metrics"): Needs(Right.MONITOR),

@@ -6,7 +6,6 @@ called on one event loop.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from miniqueue.broker import batching, opening
@@ -20,6 +19,8 @@ from miniqueue.broker.journal import Journal
 from miniqueue.broker.leasing import Leasing
 from miniqueue.broker.limits import BrokerLimits, LimitCounts, Quota
 from miniqueue.broker.loader import Loader
+from miniqueue.broker.looking import Looker
+from miniqueue.broker.peeking import Peeker
 from miniqueue.broker.purger import Purger
 from miniqueue.broker.space import SpaceWatch
 from miniqueue.broker.tasks import Tasks
@@ -65,6 +66,7 @@ class Broker:
       limit_counts: how often limits were reached, for all to count in.
       leasing: hands out messages for a time, settled by receipt.
       configurator: makes topics and changes their settings.
+      looker: knows figures of topics, and `peeker` shows messages.
     """
 
     def __init__(
@@ -103,6 +105,8 @@ class Broker:
         self.configurator = Configurator(
             self._journal, self._topics, create=lambda name: self._create(name, [], 0), changed=self._readable
         )
+        self.looker = Looker(self._topics, self._journal, clock)
+        self.peeker = Peeker(self._topics, self._journal, clock)
         self._next_topic_id = 1
         self._topic_count = 0
 
@@ -113,6 +117,7 @@ class Broker:
         self._install(await self._journal.open())
         await self._space.look()
         self._tasks.spawn(self._space.run())
+        self._tasks.spawn(self.looker.watch.run())
         self._tasks.spawn(self._committer.run())
         self._tasks.spawn_every(self._period_seconds, self.tick)
         if self._sync_interval_seconds is not None:
@@ -187,6 +192,7 @@ class Broker:
         self._quota.admit_topic(Topic(check_topic(name)), self._topic_count, payloads, size_bytes)
         self._topic_count += 1
         topic = self._topic(name)
+        self.looker.watch.see([topic])
         topic.id, self._next_topic_id = self._next_topic_id, self._next_topic_id + 1
         self._journal.change(batching.new_topic(name, topic.id, self._clock.now_ms()))
         return topic
@@ -229,8 +235,7 @@ class Broker:
 
     async def snapshot(self) -> Snapshot:
         """Return all that is stored now: whatever was acknowledged before, also settles; raises StorageError."""
-        with suppress(UnavailableError):  # what cannot be committed now was not acknowledged
-            await self._committer.flush()
+        await self._journal.commit_settles()  # what cannot be committed now was not acknowledged
         return await self._journal.store.snapshot()
 
     def delete_topic(self, name: bytes) -> Coroutine[Any, Any, bool]:
@@ -272,6 +277,7 @@ class Broker:
         self._next_topic_id = content.next_topic_id
         self._topic_count = len(content.topics)
         self._topics.update({topic.name: topic for topic in content.topics})
+        self.looker.watch.see(content.topics)
         for topic in list(self._topics.values()):
             self._cache.touch(topic)
             if topic.is_idle:

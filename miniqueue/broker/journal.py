@@ -12,6 +12,7 @@ What is refused meanwhile, `admission` says.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from itertools import chain, repeat
 
 import structlog
@@ -28,6 +29,7 @@ from miniqueue.errors import (
     NotAStoreError,
     OutcomeUnknownError,
     StorageError,
+    UnavailableError,
 )
 from miniqueue.storage.port import Batch, Store
 
@@ -50,6 +52,9 @@ class Journal:
       readable: called for each topic that has new messages to hand out.
       reopened: called with what the store holds, after a fault.
       reopen_delays_seconds: see `REOPEN_DELAYS_SECONDS`.
+
+    Attributes:
+      touched: topics that were committed since somebody last looked, and set it anew.
     """
 
     def __init__(
@@ -75,6 +80,7 @@ class Journal:
         self._acknowledged_change = 0
         self._synced_change = 0
         self._dirty: dict[Topic, None] = {}
+        self.touched: set[Topic] = set()
         self._own_changes: dict[bytes, bytes | None] = {}
         self._is_sync_due = False
 
@@ -110,6 +116,11 @@ class Journal:
         self.change(batch)
         await self.committer.flush()
 
+    async def commit_settles(self) -> None:
+        """Commit what was done so far, where that can be done: what is in the store then is all there is."""
+        with suppress(UnavailableError):
+            await self.committer.flush()
+
     def request_sync(self) -> None:
         """Make durable what has been committed since the last sync, whatever the store's sync mode.
 
@@ -135,6 +146,7 @@ class Journal:
     def _gather(self) -> tuple[dict[bytes, bytes | None], list[batching.Appended]]:
         batch, self._own_changes = self._own_changes, {}
         dirty, self._dirty = self._dirty, {}
+        self.touched.update(dirty)
         now_ms = self._clock.now_ms()
         appended: list[batching.Appended] = []
         for topic in dirty:

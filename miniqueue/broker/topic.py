@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
@@ -11,6 +11,9 @@ from miniqueue.core.lease_book import LeaseBook
 from miniqueue.core.partition import DEFAULT_GROUP, Partition
 from miniqueue.core.topic_settings import DEFAULT_SETTINGS
 from miniqueue.errors import MiniqueueError
+
+if TYPE_CHECKING:
+    from miniqueue.broker.watch import Pulse
 
 
 class Waiter(Protocol):
@@ -56,7 +59,7 @@ class Topic:
     `id` is None until the first publish, and again after the topic was deleted: consumers may wait on a topic
     that does not exist yet, and go on waiting when it is deleted. `fault` is what makes it unreadable, if anything.
     `cursors` are those of the default group, one for each partition. `book` has the leases that belong to no
-    connection, if there are any.
+    connection, if there are any. `pulse` times hand-outs, where somebody watches.
     """
 
     __slots__ = (
@@ -68,6 +71,7 @@ class Topic:
         "is_loading",
         "name",
         "partitions",
+        "pulse",
         "settings",
         "waiters",
     )
@@ -76,6 +80,7 @@ class Topic:
         self.name = name
         self.waiters: OrderedDict[Waiter, None] = OrderedDict()
         self.consumer_count = 0
+        self.pulse: Pulse | None = None
         self.partitions: list[Partition] = []
         self.cursors: list[GroupCursor] = []
         self.clear()
@@ -145,6 +150,8 @@ class Topic:
         for cursor in self.cursors:
             lease = cursor.take(max_count, horizon_ms)
             if lease is not None:
+                if (pulse := self.pulse) is not None and pulse.wanted:
+                    pulse.handed_out(lease)
                 return cursor, lease
         return None
 

@@ -64,6 +64,11 @@ class Window(Generic[T]):
         """The order of the first item, or, while none is loaded, one that it does not come before; None: empty."""
         return self._items[0][0] if self._items else self.resume_at
 
+    @property
+    def first(self) -> T | None:
+        """The first item, if it is loaded."""
+        return self._items[0][1] if self._items else None
+
     def take(self) -> tuple[int, T]:
         """Take the first item with its order; it stays in the store, and in `taken`, until `settle`."""
         first = self._items.popleft()

@@ -5,6 +5,7 @@
     DELETE /{topic}              away with it
     …      /topics/{topic}       settings of a topic (`http_topics`)
     POST   /topics/{topic}/…     receive, and settle by receipt
+    GET    /topics…              a look inside (http_looking)
 
 Knows the broker and ASGI; knows neither sockets nor the server that calls it. The endpoints are raw ASGI: request and
 response objects would cost more than the publish, and would read the command stream to watch for a disconnect. The
@@ -18,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from miniqueue.broker import Broker
 from miniqueue.errors import MiniqueueError
+from miniqueue.server import http_looking
 from miniqueue.server.gate import routes
 from miniqueue.server.http_publish import PublishEndpoint
 from miniqueue.server.http_receive import ReceiveEndpoint
@@ -50,6 +52,8 @@ class HttpApp:
             ("DELETE", "/topics/{topic}"): DeleteEndpoint(broker),
             **topic_endpoints(broker),
             **settle_endpoints(broker),
+            ("DELETE", "/topics"): DeleteEndpoint(broker),  # where GET lists them; a topic may have this name
+            **http_looking.endpoints(broker),
         }
         self._routes: Mapping[str, ASGIApp] = MappingProxyType(routes(endpoints, sign_in))
 

@@ -2,7 +2,7 @@
 
     PUT    /topics/{topic}    {"max_deliveries": 5}     201 made, 200 there already: these settings and no others
     PATCH  /topics/{topic}    {"lease_seconds": null}   200: these too; null is the default
-    GET    /topics/{topic}                              {"topic": name, "settings": {every one}}
+    GET    /topics/{topic}                              {"topic": name, …, "settings": {every one}}: see `http_looking`
     DELETE /topics/{topic}                              200, also for a topic that does not exist
 
 What each setting may be stands in `core.topic_settings`.
@@ -18,29 +18,12 @@ from miniqueue.broker import Broker, Commit
 from miniqueue.errors import InvalidLineError, MiniqueueError, PayloadTooLargeError
 from miniqueue.server.http_publish import read_body
 from miniqueue.server.paths import topic_of
-from miniqueue.server.replies import CREATED, OK, Reply, error_reply, json_reply
+from miniqueue.server.replies import CREATED, OK, Reply, error_reply
 
 MAX_BODY_BYTES = 64 << 10
 
 #: Changes a topic, as a JSON object says; returns when it is durable, and whether the topic is new.
 _Act = Callable[[bytes, dict[str, object]], tuple[Commit, bool]]
-
-
-class GetTopicEndpoint:
-    """Tells the settings of a topic."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        name = topic_of(scope)
-        try:
-            settings = self._broker.configurator.settings_of(name)
-            reply = json_reply(200, {"topic": name.decode(), "settings": settings._asdict()})
-        except MiniqueueError as error:
-            reply = error_reply(error)
-        await reply(scope, receive, send)
 
 
 class ChangeTopicEndpoint:
@@ -69,14 +52,13 @@ class ChangeTopicEndpoint:
 
 
 def topic_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
-    """Return the endpoints by method and path, but that of DELETE."""
+    """Return the endpoints by method and path, but those of GET and DELETE."""
     configurator = broker.configurator
     return {
         ("PUT", "/topics/{topic}"): ChangeTopicEndpoint(configurator.replace),
         ("PATCH", "/topics/{topic}"): ChangeTopicEndpoint(
             lambda name, settings: (configurator.change(name, settings), False)
         ),
-        ("GET", "/topics/{topic}"): GetTopicEndpoint(broker),
     }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from miniqueue.core.prefetch import parse_prefetch
 from miniqueue.errors import UnknownCommandError
-from miniqueue.server import resp_connecting, resp_receive, resp_topics
+from miniqueue.server import resp_connecting, resp_looking, resp_receive, resp_topics
 from miniqueue.server.resp_errors import ArityError, shown, unknown_subcommand
 from miniqueue.server.resp_stream import Stream
 from miniqueue.wire import resp_replies as replies
@@ -127,6 +127,9 @@ COMMANDS: dict[bytes, Entry] = {
     b"EXTEND": Entry(-4, "Have leases end a number of seconds from now.", resp_receive.settle),
     b"TOPICS": Entry(1, "List the topics.", _topics),
     b"TOPIC": Entry(-2, "CREATE, SET, GET and DELETE topics and their settings.", resp_topics.topic),
+    b"LEN": Entry(2, "Count the messages of a topic that are not acknowledged.", resp_looking.length),
+    b"STATS": Entry(-1, "Tell the figures of a topic, or of all.", resp_looking.stats),
+    b"PEEK": Entry(-2, "Show messages of a topic without taking them.", resp_looking.peek),
     b"PING": Entry(-1, "Answer PONG, or what was sent.", resp_connecting.ping),
     b"INFO": Entry(-1, "Tell about this broker.", resp_connecting.info),
     b"HELLO": Entry(-1, "Choose the protocol version, 2 or 3.", resp_connecting.hello),

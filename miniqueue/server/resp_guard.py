@@ -93,6 +93,11 @@ class Guard:
         if not self.user.may(needs.right, topic):
             raise NotPermittedError(f"the '{shown(command[0]).lower()}' command")
 
+    def check_everything(self, right: Right, command: Command) -> None:
+        """Raise NotPermittedError unless the user has a right on the broker as a whole."""
+        if self.user is None or not self.user.may(right):
+            raise NotPermittedError(f"the '{shown(command[0]).lower()}' command")
+
     def lets_publish(self, topic: bytes) -> bool:
         """Tell the same of a publish to `topic`; remembers the last one, for there is one for each read."""
         if topic == self._publishable:

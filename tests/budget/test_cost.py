@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from miniqueue.broker import commit
+from miniqueue.broker import commit, watch
 from miniqueue.server.resp_server import RespServer
 from miniqueue.server.sign_in import SignIn
 from miniqueue.wire.json_lines import PublishDecoder, encode_ids
@@ -140,6 +140,12 @@ PATHS = {
 def no_commit_by_the_clock(monkeypatch):
     """Settles are committed within some milliseconds: when that falls would depend on the machine."""
     monkeypatch.setattr(commit, "SETTLE_DELAY_SECONDS", 3600)
+
+
+@pytest.fixture(autouse=True)
+def no_hand_out_timed(monkeypatch):
+    """Some hand-outs a second are timed, however many there are: too few to count."""
+    monkeypatch.setattr(watch, "SAMPLES", 0)
 
 
 @pytest.mark.slow

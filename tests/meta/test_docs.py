@@ -75,7 +75,7 @@ def routes() -> list[str]:
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
-    return sorted({string for string in strings if re.fullmatch(r"(/[a-z]+|/\{topic\})+", string)})
+    return sorted({string for string in strings if re.fullmatch(r"(/[a-z]+|/\{topic\}|/\{id\})+", string)})
 
 
 @pytest.mark.parametrize("path", routes())

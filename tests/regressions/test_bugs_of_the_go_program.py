@@ -258,7 +258,7 @@ def test_13_the_space_of_acknowledged_messages_is_given_back(tmp_path, write_buf
         await acknowledge_all(broker, 10_000)
         await broker._committer.flush()
         await broker.delete_topic(b"t")
-        while len(broker._tasks) > 3:  # noqa: ASYNC110 - the purge tells nobody
+        while len(broker._tasks) > 4:  # noqa: ASYNC110 - the purge tells nobody
             await asyncio.sleep(0)
         await broker.stop()
 

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 
+import orjson
 import pytest
 
 from miniqueue.access import hashing
@@ -17,6 +18,7 @@ from tests.fakes import FakeConsumer, FaultyStore, ManualClock, broker_on
 from tests.server.access import EVERYBODY, Clock, Naps, sign_in_for, token_of, user
 from tests.serving import NDJSON, Lines, serving
 
+MONITOR_PATHS = {"/healthz", "/readyz", "/metrics", "/stats", "/backup"}
 QUEUE_ROUTES = {route for route in ROUTES if "{topic}" in route[1]}
 #: Who may do what, written down once more and by hand.
 ALLOWED = {
@@ -29,6 +31,9 @@ ALLOWED = {
         f"/topics/{{topic}}/{act}": {"subscriber", "subscriber-of-all", "admin", "admin-of-all"}
         for act in ("receive", "ack", "nack", "back", "dack", "reject", "extend")
     },
+    ("DELETE", "/topics"): {"admin-of-all"},
+    "/topics/{topic}/messages": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
+    "/topics/{topic}/messages/{id}": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
     "/metrics": {"monitor-of-all", "admin-of-all"},
     "/stats": {"monitor-of-all", "admin-of-all"},
     "/backup": {"admin-of-all"},
@@ -71,7 +76,7 @@ class World:
         self.has_read = False
         headers = [(b"host", b"localhost"), *headers]
         scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
-        app = self.monitor if (method, path) in ROUTES else self.queue
+        app = self.monitor if path in MONITOR_PATHS else self.queue
         await app(scope | {"headers": headers, "client": client}, receive, send)
         return sent[0]["status"], sent[0]["headers"], b"".join(part["body"] for part in sent[1:])
 
@@ -92,11 +97,13 @@ def run(body, *users, signing_in=None):
 
 def test_the_table_has_the_routes_of_both_applications_and_no_other():
     paths = {name for name in ALLOWED if isinstance(name, str)}
-    assert paths == {path for (_, path), needs in ROUTES.items() if needs.right is not Right.OPEN}
+    assert paths == {path for (_, path), needs in ROUTES.items() if needs.right not in (Right.OPEN, Right.KNOWN)} - {
+        "/topics"
+    }
 
     async def body(world):
         served = {(method, path) for path, one in world.queue._routes.items() for method in one._endpoints}
-        served |= {(next(iter(route.app._endpoints)), route.path) for route in world.monitor._router.routes}
+        served |= {(method, route.path) for route in world.monitor._router.routes for method in route.app._endpoints}
         assert served == ROUTES.keys()
 
     run(body)
@@ -113,8 +120,11 @@ def test_every_route_is_for_those_whom_the_table_names(somebody, topic):
     async def body(world):
         await world.broker.publish(topic.encode(), [b"x"]).commit.wait()
         for (method, path), needs in ROUTES.items():
+            for name in (b"topics", topic.encode()):
+                await world.broker.publish(name, [b"x"]).commit.wait()
             body = BODIES.get(path, BODY)
-            status, _, _ = await world.ask(method, path.replace("{topic}", topic), bearer(somebody.name), body=body)
+            sent_path = path.replace("{topic}", topic).replace("{id}", "0-0")
+            status, _, _ = await world.ask(method, sent_path, bearer(somebody.name), body=body)
             allowed = ALLOWED.get((method, path)) or ALLOWED.get(path, {user.name for user in EVERYBODY})
             if needs.topic_at and topic == "other":
                 allowed = {one for one in allowed if one.endswith("-of-all")}
@@ -124,10 +134,23 @@ def test_every_route_is_for_those_whom_the_table_names(somebody, topic):
     run(body)
 
 
+@pytest.mark.parametrize(
+    ("name", "topics"), [("monitor", ["orders"]), ("monitor-of-all", ["orders", "other"]), ("publisher", [])]
+)
+def test_only_topics_that_the_user_may_look_into_are_listed(name, topics):
+    async def body(world):
+        for topic in (b"orders", b"other"):
+            await world.broker.publish(topic, [b"x"]).commit.wait()
+        _, _, text = await world.ask("GET", "/topics", bearer(name))
+        assert [topic["topic"] for topic in orjson.loads(text)["topics"]] == topics
+
+    run(body)
+
+
 @pytest.mark.parametrize(("method", "path"), sorted(ROUTES))
 def test_without_credentials_only_health_is_told(method, path):
     async def body(world):
-        status, headers, text = await world.ask(method, path.replace("{topic}", "orders"))
+        status, headers, text = await world.ask(method, path.replace("{topic}", "orders").replace("{id}", "0-0"))
         if ROUTES[method, path].right is Right.OPEN:
             assert status == 200
             return

@@ -38,6 +38,9 @@ WHOLE = {
     b"TOPIC SET": [b"TOPIC", b"Set", b"orders", b"max_deliveries", b"5"],
     b"TOPIC GET": [b"TOPIC", b"get", b"orders"],
     b"TOPIC DELETE": [b"TOPIC", b"delete", b"orders"],
+    b"LEN": [b"LEN", b"orders"],
+    b"STATS": [b"STATS", b"orders"],
+    b"PEEK": [b"PEEK", b"orders"],
     b"CONFIG": [b"CONFIG", b"GET", b"*"],
     b"CLIENT": [b"CLIENT", b"ID"],
     b"CLIENT LIST": [b"CLIENT", b"List"],
@@ -62,6 +65,9 @@ ALLOWED = {
     b"TOPIC SET": {"admin", "admin-of-all"},
     b"TOPIC DELETE": {"admin", "admin-of-all"},
     b"TOPIC GET": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
+    b"LEN": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
+    b"STATS": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
+    b"PEEK": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
     b"INFO": {"monitor-of-all", "admin-of-all"},
     b"CONFIG": {"monitor-of-all", "admin-of-all"},
     b"CLIENT LIST": {"monitor-of-all", "admin-of-all"},
@@ -157,7 +163,17 @@ def test_every_command_is_for_those_whom_the_table_names(somebody, topic):
     serve(body)
 
 
-@pytest.mark.parametrize("name", sorted(name for name, needs in RIGHTS.items() if needs.topic_at))
+@pytest.mark.parametrize("somebody", EVERYBODY, ids=lambda user: user.name)
+def test_figures_of_all_topics_are_for_those_who_may_look_into_all(somebody):
+    async def body(world, server, client):
+        await enter(client, somebody.name)
+        is_refused = await ask(client, b"STATS") == NOPERM % b"stats"
+        assert is_refused is (somebody.name not in {"monitor-of-all", "admin-of-all"})
+
+    serve(body)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, needs in RIGHTS.items() if needs.topic_at and name != b"STATS"))
 def test_a_command_without_the_word_for_its_topic_does_nothing(name):
     async def body(world, server, client):
         await enter(client, "admin-of-all")

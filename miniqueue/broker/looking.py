@@ -1,0 +1,125 @@
+"""Figures of topics: how much they hold, how fast they are, how old. Nothing is changed by looking.
+
+They are counts that are there anyway; of the store a few values are read at most, for the oldest message. What goes
+over all topics lets others go on in between.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+
+from miniqueue.broker.clock import Clock
+from miniqueue.broker.journal import Journal
+from miniqueue.broker.oldest import oldest_at_ms
+from miniqueue.broker.topic import Topic, TopicStats
+from miniqueue.broker.turns import in_turns
+from miniqueue.broker.watch import Watch
+from miniqueue.core import cursor_view
+from miniqueue.core.names import check_topic
+from miniqueue.core.topic_errors import UnknownTopicError
+
+TOPICS_IN_TURN = 100
+
+#: Figures by name; None where there is nothing to measure.
+Figures = dict[str, int | float | None]
+
+
+class Looker:
+    """Looks at topics.
+
+    Args:
+      topics: by name.
+      journal: has the store.
+      clock: tells how old messages are.
+
+    Attributes:
+      watch: knows how fast topics are.
+    """
+
+    def __init__(self, topics: Mapping[bytes, Topic], journal: Journal, clock: Clock) -> None:
+        self.watch = Watch(journal, clock)
+        self._topics = topics
+        self._journal = journal
+        self._clock = clock
+
+    def depth(self, name: bytes) -> int:
+        """Return how many messages of a topic are not acknowledged; 0 when there is no such topic.
+
+        Raises InvalidTopicError or UnavailableError.
+        """
+        self._journal.admission.check_change()
+        topic = self._topics.get(check_topic(name))
+        return 0 if topic is None else sum(cursor.depth for cursor in topic.cursors)
+
+    async def stats(self, name: bytes) -> Figures:
+        """Return the figures of a topic.
+
+        Raises InvalidTopicError, UnknownTopicError, UnavailableError, or StorageError when its oldest message cannot be
+        read.
+        """
+        topic = await committed_topic(self._topics, self._journal, name)
+        return await self.figures(topic)
+
+    async def figures(self, topic: Topic) -> Figures:
+        """Return the figures of a topic that exists, as of its last commit."""
+        stats = topic.stats()
+        at_ms = await oldest_at_ms(self._journal.store, topic)
+        latencies = self.watch.latencies_seconds(topic) or (None, None)
+        return {
+            **_counts(stats),
+            "leases": sum(cursor_view.lease_count(cursor) for cursor in topic.cursors),
+            "oldest_seconds": None if at_ms is None else max(0, self._clock.now_ms() - at_ms) / 1000,
+            **self.watch.rates(topic),
+            "latency_p50_seconds": latencies[0],
+            "latency_p99_seconds": latencies[1],
+        }
+
+    async def totals(self) -> Figures:
+        """Return the sums over all topics of what can be added up."""
+        sums: dict[str, float] = {"topics": 0}
+        async for topic in self.existing():
+            sums["topics"] += 1
+            for figures in (_counts(topic.stats()), self.watch.rates(topic)):
+                for name, figure in figures.items():
+                    sums[name] = sums.get(name, 0) + figure
+        return {name: round(figure, 3) for name, figure in sums.items()}
+
+    async def existing(self) -> AsyncGenerator[Topic, None]:
+        """Yield the topics that exist, by name, some in each turn of the loop; one may be deleted meanwhile."""
+        async for topic in in_turns([self._topics[name] for name in sorted(self._topics)], TOPICS_IN_TURN):
+            if topic.id is not None:
+                yield topic
+
+
+async def committed_topic(topics: Mapping[bytes, Topic], journal: Journal, name: bytes) -> Topic:
+    """Return the topic of a name, as it is when what was done so far is committed.
+
+    Raises:
+      InvalidTopicError, UnknownTopicError.
+      UnavailableError: the store is being reopened, and nobody knows what it holds.
+    """
+    journal.admission.check_change()
+    _existing_topic(topics, name)
+    await journal.commit_settles()
+    journal.admission.check_change()
+    return _existing_topic(topics, name)
+
+
+def _existing_topic(topics: Mapping[bytes, Topic], name: bytes) -> Topic:
+    topic = topics.get(check_topic(name))
+    if topic is None or topic.id is None:
+        raise UnknownTopicError
+    return topic
+
+
+def _counts(stats: TopicStats) -> dict[str, int]:
+    return {
+        "depth": stats.ready + stats.leased + stats.delayed,
+        "ready": stats.ready,
+        "leased": stats.leased,
+        "delayed": stats.delayed,
+        "size_bytes": stats.size_bytes,
+        "published": stats.published,
+        "acknowledged": stats.acknowledged,
+        "dropped": stats.dropped,
+        "consumers": stats.consumers,
+        "waiting": stats.waiting,
+    }

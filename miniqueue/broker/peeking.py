@@ -1,0 +1,219 @@
+"""Shows the messages of a topic, by state or by id, and changes none of them, nor what is in memory for consumers.
+
+    ready, delayed   pages of the store, read beside everything else (`browsing`)
+    leased           the leases, which are in memory
+
+What counts is what is committed, and the leases: before the store is read, what was settled goes into it. No call does
+more in one turn of the loop than one page is worth, whatever the topic holds.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from enum import StrEnum
+from heapq import nsmallest
+from typing import NamedTuple
+
+from miniqueue.broker.browsing import START, Browser, Found, Position, of_lease
+from miniqueue.broker.clock import Clock
+from miniqueue.broker.journal import Journal
+from miniqueue.broker.looking import committed_topic
+from miniqueue.broker.topic import Topic
+from miniqueue.core import cursor_view
+from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.lease import Lease, Range
+from miniqueue.core.look_errors import InvalidOptionError, UnknownMessageError
+
+#: Messages that one look may ask for, and how many it gets if it does not say.
+MAX_COUNT = 1000
+DEFAULT_COUNT = 10
+#: With so many bytes a look ends, whatever was asked for.
+MAX_BYTES = 4 << 20
+#: Messages up to which somebody has read a topic, and whose position is remembered.
+MAX_POSITIONS = 1024
+LEASES_IN_TURN = 2048
+
+
+class State(StrEnum):
+    """Where a message may be."""
+
+    READY = "ready"
+    LEASED = "leased"
+    DELAYED = "delayed"
+
+
+class Seen(NamedTuple):
+    """A message as it is now.
+
+    Attributes:
+      partition, seq: what its id is made of.
+      state: where it is.
+      published_at_ms: since 1970.
+      due_at_ms: when it is ready again; None unless it is delayed.
+      found: its content, and how often it came back.
+    """
+
+    partition: int
+    state: State
+    due_at_ms: int | None
+    found: Found
+
+
+class Peeker:
+    """Shows messages.
+
+    Args:
+      topics: by name.
+      journal: has the store.
+      clock: tells what is due.
+    """
+
+    def __init__(self, topics: Mapping[bytes, Topic], journal: Journal, clock: Clock) -> None:
+        self._topics = topics
+        self._journal = journal
+        self._clock = clock
+        self._positions: OrderedDict[tuple[int | None, int], Position] = OrderedDict()
+
+    async def peek(
+        self, name: bytes, state: State = State.READY, count: int = DEFAULT_COUNT, after: tuple[int, int] | None = None
+    ) -> list[Seen]:
+        """Return the next messages that are in a state, in the order in which they will leave it.
+
+        What is ready comes in the order of delivery, what is delayed by due time, what is leased by id. There are fewer
+        than `count` at the end, or when they are large.
+
+        Args:
+          name: of the topic.
+          state: of the messages.
+          count: how many, 1 to `MAX_COUNT`.
+          after: partition and number of the message behind which to begin.
+
+        Raises:
+          InvalidTopicError, UnknownTopicError, InvalidOptionError, UnavailableError.
+          UnknownMessageError: nobody knows where `after` is, or was.
+          StorageError: the messages cannot be read.
+        """
+        if not 0 < count <= MAX_COUNT:
+            raise InvalidOptionError(f"a count is a whole number from 1 to {MAX_COUNT}")
+        topic = await committed_topic(self._topics, self._journal, name)
+        if state is State.LEASED:
+            return _within_limit(await _leased(topic.cursors[0], -1 if after is None else after[1], count))
+        browser = self._browser(topic)
+        position = START if after is None else await self._position(topic, browser, after[1], state)
+        now_ms = self._clock.now_ms()
+        source = browser.ready(position, now_ms) if state is State.READY else browser.delayed(position, now_ms)
+        seen = [Seen(0, state, _due_at_ms(found, state), found) for found in await _first(source, count)]
+        if seen:
+            self._remember(topic, seen[-1].found)
+        return seen
+
+    async def find(self, name: bytes, message_id: tuple[int, int]) -> Seen:
+        """Return one message, wherever it is; what came back and waits is searched for.
+
+        Raises InvalidTopicError, UnknownTopicError, UnknownMessageError, UnavailableError, or StorageError when it
+        cannot be read.
+        """
+        topic = await committed_topic(self._topics, self._journal, name)
+        partition, seq = message_id
+        if partition != 0:
+            raise UnknownMessageError
+        leased = await _leased(topic.cursors[0], seq - 1, 1)
+        if leased and leased[0].found.seq == seq:
+            return leased[0]
+        browser = self._browser(topic)
+        found = await browser.in_log(seq) or await browser.in_returned(seq)
+        if found is None:
+            raise UnknownMessageError
+        due_at_ms = _due_at_ms(found, State.DELAYED)
+        state = State.DELAYED if due_at_ms is not None and due_at_ms > self._clock.now_ms() else State.READY
+        return Seen(0, state, _due_at_ms(found, state), found)
+
+    def _browser(self, topic: Topic) -> Browser:
+        assert topic.id is not None
+        return Browser(self._journal.store, topic.id, 0, topic.cursors[0])
+
+    async def _position(self, topic: Topic, browser: Browser, seq: int, state: State) -> Position:
+        """Return where to go on behind a message, which may be gone since it was shown."""
+        known = self._positions.get((topic.id, seq))
+        if known is not None:
+            return known
+        found = await browser.in_log(seq) or await browser.in_returned(seq)
+        if found is not None and found.position is not None:
+            return found.position
+        if state is State.DELAYED:
+            raise UnknownMessageError
+        return Position(Range.LOG, seq)
+
+    def _remember(self, topic: Topic, found: Found) -> None:
+        if found.position is not None:
+            self._positions[topic.id, found.seq] = found.position
+            self._positions.move_to_end((topic.id, found.seq))
+            if len(self._positions) > MAX_POSITIONS:
+                self._positions.popitem(last=False)
+
+
+def parse_count(word: bytes) -> int:
+    """Return the number of messages that a client asks for; raises InvalidOptionError."""
+    if not word.isdigit() or len(word) > 9 or not 0 < int(word) <= MAX_COUNT:
+        raise InvalidOptionError(f"a count is a whole number from 1 to {MAX_COUNT}")
+    return int(word)
+
+
+def parse_state(word: bytes) -> State:
+    """Return the state that a client names; raises InvalidOptionError."""
+    try:
+        return State(word.decode("ascii", "replace").lower())
+    except ValueError as exc:
+        raise InvalidOptionError(f"a state is one of {', '.join(State)}") from exc
+
+
+def _due_at_ms(found: Found, state: State) -> int | None:
+    position = found.position
+    is_delayed = state is State.DELAYED and position is not None and position.place is Range.DELAYED
+    return position.order >> 64 if is_delayed and position is not None else None
+
+
+async def _first(source: AsyncGenerator[Found, None], count: int) -> list[Found]:
+    """Return the first of what comes, at most `count` and about `MAX_BYTES`."""
+    first: list[Found] = []
+    size_bytes = 0
+    async with aclosing(source):
+        async for found in source:
+            first.append(found)
+            size_bytes += len(found.payload) + len(found.attributes)
+            if len(first) == count or size_bytes >= MAX_BYTES:
+                break
+    return first
+
+
+def _within_limit(seen: list[Seen]) -> list[Seen]:
+    size_bytes = 0
+    for number, one in enumerate(seen, start=1):
+        size_bytes += len(one.found.payload) + len(one.found.attributes)
+        if size_bytes >= MAX_BYTES:
+            return seen[:number]
+    return seen
+
+
+async def _leased(cursor: GroupCursor, after_seq: int, count: int) -> list[Seen]:
+    """Return the leased messages with the lowest numbers above `after_seq`, at most `count`."""
+    lowest: list[tuple[int, int, Lease]] = []
+    leases = cursor_view.leases(cursor)
+    for start in range(0, len(leases), LEASES_IN_TURN):
+        part = enumerate(leases[start : start + LEASES_IN_TURN], start)
+        numbered = [(lease.first_seq, number, lease) for number, lease in part]
+        above = [one for one in numbered if one[0] + one[2].count > after_seq + 1]
+        lowest = nsmallest(count, [*lowest, *above])
+        await asyncio.sleep(0)
+    starts = [max(0, after_seq + 1 - first_seq) for first_seq, _, _ in lowest]
+    found = [
+        of_lease(lease, index)
+        for start, (_, _, lease) in zip(starts, lowest, strict=True)
+        for index in range(start, min(lease.count, start + count))
+    ]
+    return [Seen(0, State.LEASED, None, one) for one in sorted(found, key=_seq)[:count]]
+
+
+def _seq(found: Found) -> int:
+    return found.seq

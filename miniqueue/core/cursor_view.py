@@ -1,0 +1,50 @@
+"""What a cursor says to those who only look: which messages are leased, settled or ready, without touching any.
+
+    log      L L s L s s L L | r r s r | r r r r …       L leased   s settled   r ready
+                             read_seq
+
+What comes before `read_seq` is never ready, and nothing behind it is leased.
+"""
+
+from collections.abc import Iterable
+
+from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.lease import Lease, Range
+from miniqueue.core.message import Chunk
+
+
+def leases(cursor: GroupCursor) -> list[Lease]:
+    """Return every lease, in no order that matters."""
+    return list(cursor._leases.values())
+
+
+def lease_count(cursor: GroupCursor) -> int:
+    """Return how many leases there are; one may be of many messages."""
+    return len(cursor._leases)
+
+
+def ready_in(cursor: GroupCursor, chunk: Chunk, start_seq: int) -> Iterable[int]:
+    """Return the indexes of the messages of a chunk from `start_seq` on that nobody was handed and that wait there."""
+    progress = cursor._open.get(chunk.first_seq)
+    settled = cursor._bitmaps.get(chunk.first_seq, 0) if progress is None else progress.settled
+    start = max(start_seq, cursor.read_seq, chunk.first_seq) - chunk.first_seq
+    return (index for index in range(start, len(chunk.payloads)) if not settled >> index & 1)
+
+
+def is_waiting(cursor: GroupCursor, place: Range, order: int) -> bool:
+    """Whether a record that the store has still waits there: it may be leased, or be gone with the next commit."""
+    is_gone = cursor.changes.records.get((place, order), True) is None
+    return not is_gone and order not in cursor.returned[place].taken
+
+
+def is_empty(cursor: GroupCursor, place: Range) -> bool:
+    """Whether nothing came back to `place`, leased or not; False where that must be looked up in the store."""
+    window = cursor.returned[place]
+    return window.head is None and not window.taken
+
+
+def oldest_open_chunk(cursor: GroupCursor) -> Chunk | None:
+    """Return the first chunk of the log that is not finished, if it is in memory."""
+    if cursor._open:
+        return next(iter(cursor._open.values())).chunk
+    return cursor.log.first

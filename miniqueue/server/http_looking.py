@@ -1,0 +1,89 @@
+"""What HTTP clients may look at.
+
+GET /topics                            the topics that the user may look into, with what each holds
+GET /topics/{topic}                    the figures of one, and its settings
+GET /topics/{topic}/messages           its messages: ?state=&count=&after=
+GET /topics/{topic}/messages/{id}      one message
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from urllib.parse import parse_qsl
+
+from starlette.types import Receive, Scope, Send
+
+from miniqueue.access.rights import Right
+from miniqueue.broker import Broker
+from miniqueue.broker.peeking import DEFAULT_COUNT, State, parse_count, parse_state
+from miniqueue.core.message_id import parse_message_id
+from miniqueue.errors import MiniqueueError, RequestError
+from miniqueue.server.paths import message_id_of, topic_of, topic_within
+from miniqueue.server.replies import error_reply, json_reply
+from miniqueue.server.seen import json_message
+
+
+class JsonEndpoint:
+    """Answers a request with JSON, or with the error that making it raises."""
+
+    def __init__(self, make_content: Callable[[Scope], Awaitable[object]]) -> None:
+        self._make_content = make_content
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        try:
+            reply = json_reply(200, await self._make_content(scope))
+        except MiniqueueError as error:
+            reply = error_reply(error)
+        await reply(scope, receive, send)
+
+
+def endpoints(broker: Broker) -> dict[tuple[str, str], JsonEndpoint]:
+    """Return what answers each route, by method and path."""
+    pages = _Pages(broker)
+    return {
+        ("GET", "/topics"): JsonEndpoint(pages.topics),
+        ("GET", "/topics/{topic}"): JsonEndpoint(pages.topic),
+        ("GET", "/topics/{topic}/messages"): JsonEndpoint(pages.messages),
+        ("GET", "/topics/{topic}/messages/{id}"): JsonEndpoint(pages.message),
+    }
+
+
+class _Pages:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def topics(self, scope: Scope) -> object:
+        user = scope.get("user")
+        listed = []
+        async for topic in self._broker.looker.existing():
+            if user is None or user.may(Right.MONITOR, topic.name):
+                stats = topic.stats()
+                counts = {"ready": stats.ready, "leased": stats.leased, "delayed": stats.delayed}
+                listed.append({"topic": topic.name.decode(), "depth": sum(counts.values()), **counts})
+        return {"topics": listed}
+
+    async def topic(self, scope: Scope) -> object:
+        name = topic_of(scope)
+        figures = await self._broker.looker.stats(name)
+        settings = self._broker.configurator.settings_of(name)
+        return {"topic": name.decode(), **figures, "settings": settings._asdict()}
+
+    async def messages(self, scope: Scope) -> object:
+        options = query_of(scope, ("state", "count", "after"))
+        state = parse_state(options["state"].encode()) if "state" in options else State.READY
+        count = parse_count(options["count"].encode()) if "count" in options else DEFAULT_COUNT
+        after = parse_message_id(options["after"].encode()) if "after" in options else None
+        seen = await self._broker.peeker.peek(topic_within(scope), state, count, after)
+        return {"messages": [json_message(one) for one in seen]}
+
+    async def message(self, scope: Scope) -> object:
+        return json_message(await self._broker.peeker.find(topic_within(scope), parse_message_id(message_id_of(scope))))
+
+
+def query_of(scope: Scope, names: tuple[str, ...]) -> Mapping[str, str]:
+    """Return the parameters of a request; raises RequestError for one that is not among `names`, or there twice."""
+    pairs = parse_qsl(scope["query_string"].decode("utf-8", "replace"), keep_blank_values=True)
+    options = dict(pairs)
+    unknown = [name for name in options if name not in names]
+    if unknown or len(options) < len(pairs):
+        raise RequestError(f"the parameters of this route are {', '.join(names)}, each at most once")
+    return options

@@ -1,0 +1,91 @@
+"""The RESP commands that look into topics: LEN, STATS and PEEK.
+
+What must read the store is done beside the connection, which carries out nothing meanwhile, so that its replies keep
+their order; other connections go on.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from miniqueue.access.rights import Right
+from miniqueue.broker.peeking import DEFAULT_COUNT, State, parse_count, parse_state
+from miniqueue.core.message_id import parse_message_id
+from miniqueue.errors import MiniqueueError, RequestError
+from miniqueue.server.resp_errors import ArityError, shown
+from miniqueue.server.seen import resp_message, resp_messages
+from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.resp_parser import Command
+
+if TYPE_CHECKING:
+    from miniqueue.server.resp import RespConnection
+
+
+def length(connection: "RespConnection", command: Command) -> bytes:
+    """Carry out LEN."""
+    return replies.integer(connection.broker.looker.depth(command[1]))
+
+
+def stats(connection: "RespConnection", command: Command) -> bytes:
+    """Carry out STATS, of a topic or of all."""
+    if len(command) > 2:
+        raise ArityError(2)
+    if len(command) == 1 and connection.guard is not None:
+        connection.guard.check_everything(Right.MONITOR, command)
+    looker, protocol = connection.broker.looker, connection.session.protocol
+
+    async def reply() -> bytes:
+        figures = await (looker.totals() if len(command) == 1 else looker.stats(command[1]))
+        pairs = [(replies.encode(name, protocol), replies.encode(figures[name], protocol)) for name in figures]
+        return replies.map_of(pairs, protocol)
+
+    return answer_later(connection, reply())
+
+
+def peek(connection: "RespConnection", command: Command) -> bytes:
+    """Carry out PEEK."""
+    options = options_of(command, 2, (b"STATE", b"COUNT", b"AFTER", b"ID"))
+    return answer_later(connection, _peek(connection, command[1], options))
+
+
+async def _peek(connection: "RespConnection", topic: bytes, options: dict[bytes, bytes]) -> bytes:
+    peeker, protocol = connection.broker.peeker, connection.session.protocol
+    if b"ID" in options:
+        if len(options) > 1:
+            raise RequestError("PEEK takes ID alone")
+        return resp_message(await peeker.find(topic, parse_message_id(options[b"ID"])), protocol)
+    state = parse_state(options[b"STATE"]) if b"STATE" in options else State.READY
+    count = parse_count(options[b"COUNT"]) if b"COUNT" in options else DEFAULT_COUNT
+    after = parse_message_id(options[b"AFTER"]) if b"AFTER" in options else None
+    return resp_messages(await peeker.peek(topic, state, count, after), protocol)
+
+
+def options_of(command: Command, start: int, names: tuple[bytes, ...]) -> dict[bytes, bytes]:
+    """Return what a command says from word `start` on, in pairs of a name and a value.
+
+    Raises RequestError for a name that is not among `names`, is there twice, or has no value.
+    """
+    options: dict[bytes, bytes] = {}
+    for index in range(start, len(command), 2):
+        name = command[index].upper()
+        if name not in names or name in options or index + 1 == len(command):
+            raise RequestError(f"syntax error at '{shown(command[index])}'")
+        options[name] = command[index + 1]
+    return options
+
+
+def answer_later(connection: "RespConnection", work: Awaitable[bytes]) -> bytes:
+    """Hold the connection until `work` has made the reply; what it raises is the reply otherwise."""
+    connection.hold()
+    task = asyncio.get_running_loop().create_task(_answer(connection, work))
+    connection.tasks.add(task)
+    task.add_done_callback(connection.tasks.discard)
+    return b""
+
+
+async def _answer(connection: "RespConnection", work: Awaitable[bytes]) -> None:
+    try:
+        reply = await work
+    except MiniqueueError as exc:
+        reply = replies.error(exc.code, str(exc))
+    connection.release(reply)

@@ -1,0 +1,61 @@
+"""Messages that were looked at, as both protocols tell of them.
+
+    RESP   [0-17, payload, [state, ready, published_at_ms, 1700000000000, deliveries, 2, nacks, 2]]
+    JSON   {"id":"0-17","msg":"<base64>","state":"ready","publishedAtMs":1700000000000,"deliveries":2,"nacks":2}
+
+Counts of 0 are left out, and so is what a message does not have. Here `deliveries` are those so far: a message that
+waits has come back from each.
+"""
+
+import binascii
+from collections.abc import Iterable, Mapping
+
+from miniqueue.broker.peeking import Seen, State
+from miniqueue.core.attributes import decode
+from miniqueue.core.message_id import format_message_id
+from miniqueue.wire import resp_replies as replies
+
+
+def resp_message(seen: Seen, protocol: int) -> bytes:
+    """Encode one message; in version 3 of RESP its attributes are a map."""
+    message_id = format_message_id(seen.partition, seen.found.seq)
+    return replies.encode([message_id, seen.found.payload, _attributes(seen)], protocol)
+
+
+def resp_messages(messages: Iterable[Seen], protocol: int) -> bytes:
+    """Encode an array of messages."""
+    return replies.array([resp_message(seen, protocol) for seen in messages])
+
+
+def json_message(seen: Seen) -> Mapping[str, object]:
+    """Return a message as JSON has it; bytes that are no UTF-8 lose something but in the payload."""
+    return {
+        "id": format_message_id(seen.partition, seen.found.seq).decode(),
+        "msg": binascii.b2a_base64(seen.found.payload, newline=False).decode(),
+        **{_JSON_NAMES.get(str(name), str(name)): _text(value) for name, value in _attributes(seen).items()},
+    }
+
+
+_JSON_NAMES = {"published_at_ms": "publishedAtMs", "due_at_ms": "dueAtMs", "expires_at_ms": "expiresAtMs"}
+
+
+def _attributes(seen: Seen) -> dict[replies.Value, replies.Value]:
+    found = seen.found
+    given = decode(found.attributes)
+    words: list[tuple[replies.Value, replies.Value]] = [
+        ("state", seen.state.value),
+        ("published_at_ms", found.published_at_ms),
+        ("due_at_ms", seen.due_at_ms),
+        ("deliveries", sum(found.counts) + (seen.state is State.LEASED)),
+        *found.counts._asdict().items(),
+        ("key", given.key),
+        ("expires_at_ms", given.expires_at_ms),
+        ("headers", [list(header) for header in given.headers]),
+    ]
+    return {name: value for name, value in words if value or name == "deliveries"}
+
+
+def _text(value: object) -> object:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return [_text(item) for item in value] if isinstance(value, list) else value
