@@ -11,7 +11,7 @@ so it may wait `SETTLE_DELAY_SECONDS` for company: one fdatasync then covers man
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from miniqueue.errors import MiniqueueError
+from miniqueue.errors import InternalError, MiniqueueError
 
 SETTLE_DELAY_SECONDS = 0.005
 
@@ -66,6 +66,7 @@ class Committer:
 
     Args:
       write: gathers what there is, writes it, and finishes the commit it is given; it does not raise.
+      broken: called when one of these raises all the same: there are no more commits, and nobody must wait for one.
 
     Attributes:
       open: takes in what arrives now.
@@ -74,11 +75,12 @@ class Committer:
         commit follows. It does not raise.
     """
 
-    def __init__(self, write: Callable[[Commit], Awaitable[None]]) -> None:
+    def __init__(self, write: Callable[[Commit], Awaitable[None]], broken: Callable[[MiniqueueError], None]) -> None:
         self.open = Commit()
         self.writing = Commit()
         self.prepare: Callable[[], Awaitable[None]] | None = None
         self._write = write
+        self._broken = broken
         self._wanted = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -99,20 +101,27 @@ class Committer:
 
     async def run(self) -> None:
         """Commit for ever."""
-        while True:
-            await self._wanted.wait()
-            for _ in range(GATHER_TURNS):
-                await asyncio.sleep(0)
-            if self.prepare is not None:
-                await self._prepare(self.prepare)
-            else:
-                self._wanted.clear()
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-            self.writing = commit = self.open
-            self.open = Commit()
-            await self._write(commit)
+        try:
+            while True:
+                await self._commit_next()
+        except Exception as exc:
+            self._broken(InternalError(repr(exc)))
+            raise
+
+    async def _commit_next(self) -> None:
+        await self._wanted.wait()
+        for _ in range(GATHER_TURNS):
+            await asyncio.sleep(0)
+        if self.prepare is not None:
+            await self._prepare(self.prepare)
+        else:
+            self._wanted.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.writing = commit = self.open
+        self.open = Commit()
+        await self._write(commit)
 
     async def _prepare(self, prepare: Callable[[], Awaitable[None]]) -> None:
         self.prepare = None

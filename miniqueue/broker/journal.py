@@ -70,7 +70,7 @@ class Journal:
         self.store: Store
         self.admission = Admission()
         self.failed: asyncio.Future[MiniqueueError] = asyncio.get_running_loop().create_future()
-        self.committer = Committer(self._write)
+        self.committer = Committer(self._write, self._break_off)
         self._open_store = open_store
         self._clock = clock
         self._topics = topics
@@ -135,7 +135,7 @@ class Journal:
         try:
             await self._write_batch(batch)
         except StorageError as exc:
-            await self._recover(commit, exc)
+            await self._recover(exc)
             return
         for _topic, partition, chunks in appended:
             partition.commit(chunks)
@@ -165,15 +165,21 @@ class Journal:
 
     # --- after a fault ----------------------------------------------------------------------------------------
 
-    async def _recover(self, commit: Commit, fault: StorageError) -> None:
+    async def _recover(self, fault: StorageError) -> None:
         log.error("the store failed; messages are refused until it has been reopened", error=str(fault))
-        refusal = self.admission.shut(fault)
-        never_written, self.committer.open = self.committer.open, Commit()
-        self._forget()
-        commit.finish(OutcomeUnknownError())
-        never_written.finish(refusal())
+        self._break_off(fault)
         if not await self._reopen_at_last():
             self.fail(fault)
+
+    def _break_off(self, fault: MiniqueueError) -> None:
+        """Refuse everything from now on; tell those who wait for the commit under way, and for the next."""
+        refusal = self.admission.shut(fault)
+        commit, never_written = self.committer.writing, self.committer.open
+        self.committer.open = Commit()
+        self._forget()
+        if not commit.is_done:
+            commit.finish(OutcomeUnknownError())
+        never_written.finish(refusal())
 
     async def _reopen_at_last(self) -> bool:
         """Reopen the store, however long it takes; return False when it is damaged."""

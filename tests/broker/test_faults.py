@@ -8,11 +8,13 @@ from miniqueue.broker import broker as broker_module
 from miniqueue.broker.journal import Journal
 from miniqueue.errors import (
     CorruptionError,
+    InternalError,
     NotAStoreError,
     NothingOutstandingError,
     OutcomeUnknownError,
     ReadOnlyError,
     StorageError,
+    UnavailableError,
 )
 from miniqueue.storage import keys
 from tests.broker.support import World, run
@@ -322,3 +324,23 @@ def test_stopping_while_the_store_is_unusable_waits_for_nothing():
         assert broker.refusal is ReadOnlyError
 
     asyncio.run(body())
+
+
+@pytest.mark.parametrize("place", ["prepare", "_write"])
+def test_a_bug_that_ends_the_commits_leaves_nobody_waiting(place):
+    """Else a publish never gets an answer, and a stop waits for a last commit for ever."""
+
+    async def body(world):
+        async def fail(*_):
+            raise ZeroDivisionError
+
+        committer = world.broker._committer
+        setattr(committer, place, fail)
+        with pytest.raises(UnavailableError):
+            await world.publish(b"t", b"x")
+        await settle_down()
+        assert isinstance(world.broker.failed.result(), InternalError)
+        with pytest.raises(ReadOnlyError):
+            world.broker.publish(b"t", [b"y"])
+
+    run(body)
