@@ -1,7 +1,7 @@
 """Keeps the next commit small: who publishes while very much waits for its commit waits too, first come, first served.
 
     publish ─▶ is_there? ─ no ─▶ the open commit
-                  └ yes ─▶ queue ─▶ a commit is done ─▶ is_there? ─ no ─▶ the open commit ─▶ the next in the queue …
+                  └ yes ─▶ queue ─▶ a commit is done ─▶ room? ─ yes ─▶ the open commit ─▶ the next in the queue …
 
 So memory and the length of a commit are bounded whatever the number of clients. Only publishes wait; that of one client
 is at most one message, or one run of small ones, beyond the limit.
@@ -11,9 +11,13 @@ import asyncio
 import sys
 from collections import deque
 from collections.abc import Callable
+from typing import TypeVar
 
 from miniqueue.broker.commit import Committer
 from miniqueue.broker.limits import Limit, LimitCounts
+from miniqueue.errors import MiniqueueError
+
+T = TypeVar("T")
 
 
 class Crowd:
@@ -33,8 +37,8 @@ class Crowd:
 
     @property
     def is_there(self) -> bool:
-        """Whether who publishes must wait."""
-        return self._committer.open.size_bytes + self._committer.writing.size_bytes > self._max_bytes
+        """Whether who publishes must wait: for room, or for those who came before."""
+        return bool(self._waiting) or not self._has_room()
 
     def when_gone(self, act: Callable[[], None]) -> None:
         """Call `act` when there is room, before those who ask later."""
@@ -43,19 +47,35 @@ class Crowd:
         if len(self._waiting) == 1:
             self._look_later()
 
-    async def gone(self) -> None:
-        """Wait until there is room."""
-        if self.is_there:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self.when_gone(lambda: None if waiter.done() else waiter.set_result(None))
-            await waiter
+    async def admit(self, act: Callable[[], T]) -> T:
+        """Return what `act` returns, or raise what it raises: now, or when there is room.
+
+        It is called the moment there is room, so that the next in the queue sees what it has published.
+        """
+        if not self.is_there:
+            return act()
+        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.when_gone(lambda: _act_for(result, act))
+        return await result
+
+    def _has_room(self) -> bool:
+        return self._committer.open.size_bytes + self._committer.writing.size_bytes <= self._max_bytes
 
     def _look_later(self) -> None:
         self._committer.open.add_listener(self._look)
         self._committer.request()
 
     def _look(self) -> None:
-        while self._waiting and not self.is_there:
+        while self._waiting and self._has_room():
             self._waiting.popleft()()
         if self._waiting:
             self._look_later()
+
+
+def _act_for(result: "asyncio.Future[T]", act: Callable[[], T]) -> None:
+    if result.done():  # whoever waited has given up
+        return
+    try:
+        result.set_result(act())
+    except MiniqueueError as exc:
+        result.set_exception(exc)

@@ -1,5 +1,7 @@
 """`POST /publish/{topic}`: the body is one message, answered with 201 when it is durable."""
 
+from functools import partial
+
 from starlette.types import Receive, Scope, Send
 
 from miniqueue.broker import Broker
@@ -34,8 +36,8 @@ class PublishEndpoint:
             payload = await read_body(receive, self._broker.max_message_bytes)
             if payload is None:
                 return
-            await self._broker.crowd.gone()
-            await self._broker.publish(topic_of(scope), [payload]).commit.wait()
+            published = await self._broker.crowd.admit(partial(self._broker.publish, topic_of(scope), [payload]))
+            await published.commit.wait()
         except MiniqueueError as error:
             self._broker.limit_counts.note(error)
             reply = error_reply(error)

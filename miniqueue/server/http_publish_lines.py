@@ -7,6 +7,7 @@ Reading overlaps with committing: while a commit is under way the next lines are
 """
 
 import asyncio
+from functools import partial
 from typing import TypeAlias
 
 from starlette.types import Receive, Send
@@ -64,9 +65,8 @@ class PublishedLines:
             if not more_body:
                 results += decoder.finish()
             for result in results:
-                await self._broker.crowd.gone()
                 await self._room.acquire()  # before it is published: `end` must not come between that and its answer
-                self._publish(result)
+                await self._broker.crowd.admit(partial(self._publish, result))
 
     def _publish(self, result: PublishResult) -> None:
         if not isinstance(result, list):

@@ -1,8 +1,12 @@
 """How much may wait for its commit, all clients together; who comes when it is too much waits for its turn."""
 
 import asyncio
+from functools import partial
+
+import pytest
 
 from miniqueue.broker.limits import BrokerLimits, Limit
+from miniqueue.errors import InvalidTopicError
 from tests.broker.support import run
 from tests.fakes import settle_down
 
@@ -73,15 +77,67 @@ def test_a_fault_of_the_store_leaves_nobody_waiting():
     run(body, limits=TEN_BYTES)
 
 
+def test_those_who_wait_for_a_result_go_one_after_the_other_too():
+    async def body(world):
+        world.store.may_write.clear()
+        world.broker.publish(b"t", [b"x" * 11])
+        publish = partial(world.broker.publish, b"t", [b"x" * 6])
+        waiting = [asyncio.create_task(world.broker.crowd.admit(publish)) for _ in range(20)]
+        await settle_down()
+        world.store.may_write.set()
+        assert [(await each).first_seq for each in waiting] == list(range(1, 21))
+        await settle_down()
+        assert max(sum(len(value or b"") for value in batch.values()) for batch in world.store.batches) < 200
+
+    run(body, limits=TEN_BYTES)
+
+
+def test_an_error_is_for_the_one_who_waits():
+    async def body(world):
+        world.store.may_write.clear()
+        world.broker.publish(b"t", [b"x" * 11])
+        wrong, right = [
+            asyncio.create_task(world.broker.crowd.admit(partial(world.broker.publish, name, [b"x"])))
+            for name in (b"a/b", b"t")
+        ]
+        await settle_down()
+        world.store.may_write.set()
+        with pytest.raises(InvalidTopicError):
+            await wrong
+        assert (await right).first_seq == 1
+
+    run(body, limits=TEN_BYTES)
+
+
+def test_nobody_overtakes_those_who_wait():
+    async def body(world):
+        world.store.may_write.clear()
+        world.broker.publish(b"t", [b"x" * 11])
+        await settle_down()  # under way
+        order = []
+        world.broker.crowd.when_gone(lambda: order.append("first"))
+        under_way = world.broker._committer.writing
+        under_way.add_listener(lambda: order.append(f"later must wait: {world.broker.crowd.is_there}"))
+        world.store.may_write.set()
+        await settle_down()
+        assert order == ["later must wait: True", "first"]
+        assert not world.broker.crowd.is_there
+
+    run(body, limits=TEN_BYTES)
+
+
 def test_a_waiter_may_give_up():
     async def body(world):
         world.store.may_write.clear()
         world.broker.publish(b"t", [b"x" * 11])
-        first, second = [asyncio.create_task(world.broker.crowd.gone()) for _ in range(2)]
+        done = []
+        first, second = [
+            asyncio.create_task(world.broker.crowd.admit(partial(done.append, number))) for number in (1, 2)
+        ]
         await settle_down()
         first.cancel()
         world.store.may_write.set()
         await settle_down()
-        assert (first.cancelled(), second.done()) == (True, True)
+        assert (first.cancelled(), second.done(), done) == (True, True, [2])
 
     run(body, limits=TEN_BYTES)
