@@ -4,6 +4,7 @@ import itertools
 import threading
 
 import pytest
+import redis
 
 from tests.acceptance.counts import counts
 from tests.acceptance.telnet import Telnet
@@ -87,3 +88,20 @@ def test_a_message_that_was_held_at_a_kill_comes_again(start_broker):
         telnet.read_until(b"\r\n1\r\n")
         broker.kill()
     assert consume_all(start_broker().resp_port, "orders", 2) == [1, 2]
+
+
+def test_after_a_kill_what_was_leased_comes_again_and_old_receipts_are_refused(start_broker):
+    broker = start_broker()
+    with redis.Redis(port=broker.resp_port) as client:
+        client.execute_command("MPUBLISH", "orders", 1, 2, 3)
+        (one, _, _), (two, _, _) = client.execute_command("RECEIVE", "orders", "COUNT", 2, "LEASE", 3600)
+        assert client.execute_command("ACK", "orders", one) == b"OK"
+        client.publish("orders", 4)  # in whose commit the settle is, at the latest
+    broker.kill()
+    broker = start_broker()
+    with redis.Redis(port=broker.resp_port) as client:
+        for receipt in (one, two):
+            with pytest.raises(redis.ResponseError, match="NOLEASE"):
+                client.execute_command("NACK", "orders", receipt)
+        again = client.execute_command("RECEIVE", "orders", "COUNT", 10)
+        assert [payload for _, payload, _ in again] == [b"2", b"3", b"4"]

@@ -120,3 +120,15 @@ def test_who_waits_gets_what_is_published_later(curl, topic):
         stream.send("INIT")
         curl.publish(topic, b"later")
         assert stream.receive_message() == b"later"
+
+
+def test_messages_are_received_and_settled_by_receipt(curl, broker, topic):
+    for message in (b"first", b"second"):
+        curl.publish(topic, message)
+    answer = curl(f"/topics/{topic}/receive?count=10&wait=5", "-X", "POST")
+    messages = [json.loads(line) for line in answer.body.splitlines()]
+    assert [base64.b64decode(message["msg"]) for message in messages] == [b"first", b"second"]
+    receipts = [message["receipt"] for message in messages]
+    settled = curl(f"/topics/{topic}/ack", body=json.dumps({"receipts": [*receipts, "other"]}).encode())
+    assert (settled.status, [result[:7] for result in json.loads(settled.body)]) == (200, ["OK", "OK", "NOLEASE"])
+    assert counts(broker, topic)["acknowledged"] == 2

@@ -51,3 +51,18 @@ def test_node_redis_publishes_and_takes_a_message(broker, topic, protocol):
 def test_ioredis_publishes(broker, topic):
     check_publishing(run_script("ioredis.mjs", broker.resp_port, topic), topic)
     assert counts(broker, topic)["ready"] == 100
+
+
+@pytest.mark.parametrize(("library", "protocol"), [("redis", 2), ("redis", 3), ("ioredis", 2)])
+def test_both_consume_with_receive(broker, topic, library, protocol):
+    printed = run_script("receive.mjs", library, broker.resp_port, topic, protocol)
+    assert [payload for _, payload, _ in printed["received"]] == ["a", "b", "c"]
+    refusal = "NOLEASE the receipt belongs to no message that is leased now"
+    assert printed["settled"] == ["OK", refusal, ["OK", refusal], "OK"]
+    ((_, payload, known),) = printed["again"]
+    if protocol == 2:
+        known = dict(zip(known[::2], known[1::2], strict=True))
+    assert payload == "b"
+    assert {name: known[name] for name in ("id", "deliveries", "nacks")} == {"id": "0-1", "deliveries": 2, "nacks": 1}
+    assert [payload for _, payload, _ in printed["waited"]] == ["at last"]
+    assert counts(broker, topic)["acknowledged"] == 1

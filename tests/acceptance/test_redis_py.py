@@ -70,6 +70,29 @@ def test_a_pipeline_of_1000_is_published_in_order(client, broker, topic):
     assert received == [b"%d" % number for number in range(1000)]
 
 
+def test_messages_are_received_and_settled_by_receipt(client, broker, topic, protocol):
+    client.execute_command("MPUBLISH", topic, b"a", b"\x00\xff", b"")
+    received = client.execute_command("RECEIVE", topic, "COUNT", 10, "WAIT", 5, "LEASE", 60)
+    receipts, payloads, attributes = zip(*received, strict=True)
+    assert payloads == (b"a", b"\x00\xff", b"")
+    known = attributes[1]
+    if protocol == 2:
+        known = dict(zip(known[::2], known[1::2], strict=True))
+    assert (known[b"id"], known[b"deliveries"]) == (b"0-1", 1)
+    with redis.Redis(port=broker.resp_port, protocol=protocol) as another:
+        assert another.execute_command("ACK", topic, *receipts) == [b"OK"] * 3
+        with pytest.raises(redis.ResponseError, match="NOLEASE"):
+            another.execute_command("EXTEND", topic, receipts[0], 60)
+    assert client.execute_command("RECEIVE", topic) == []
+
+
+def test_a_lease_that_is_over_brings_its_message_back(client, topic):
+    client.publish(topic, "again")
+    assert client.execute_command("RECEIVE", topic, "LEASE", "0.1")
+    ((_, payload, _),) = client.execute_command("RECEIVE", topic, "WAIT", 10, "AUTOACK")
+    assert payload == b"again"
+
+
 def test_nack_returns_to_the_front_and_back_to_the_back(client, topic):
     for message in ("1", "2", "3"):
         client.publish(topic, message)

@@ -17,6 +17,10 @@ from tests.serving import Lines
 ACTS = (Act.ACK, Act.ACK, Act.ACK, Act.ACK, Act.NACK, Act.BACK, Act.DACK)
 LEAVE_PROBABILITY = 0.01
 MAX_DELAY_SECONDS = 0.15
+#: More than is received at once: so much is not settled together for want of room.
+MAX_HELD = 1000
+#: Before the counts, the attributes of a message that was received are id, time and deliveries, each with its name.
+KNOWN_WORDS = 6
 
 
 def _choose(random: Random) -> tuple[Act, float]:
@@ -120,6 +124,34 @@ async def _several(connection: Resp, consumer: _Consumer, limit: int) -> None:
             act, delay_seconds = consumer.settle(receipts)
             words = [b"%.3f" % delay_seconds] if act is Act.DACK else []
             connection.send((act.upper().encode(), *words, *receipts))
+
+
+async def consume_by_receiving(ports: Ports, recorder: Recorder, topics: list[str], random: Random) -> None:
+    """RECEIVE, with leases that outlast every crash, settled by receipt; it leaves when it holds nothing."""
+    while True:
+        consumer = _Consumer(recorder, "receive", random.choice(topics), random)
+        connection = await Resp.connect(ports.resp)
+        try:
+            await _receiving(connection, consumer, random.choice((1, 3, 50)))
+        finally:
+            consumer.leave()
+            connection.close()
+
+
+async def _receiving(connection: Resp, consumer: _Consumer, limit: int) -> None:
+    topic = consumer.topic.encode()
+    while not consumer.wants_to_leave():
+        received = await connection.ask(b"RECEIVE", topic, b"COUNT", b"%d" % limit, b"WAIT", b"0.1", b"LEASE", b"3600")
+        assert isinstance(received, list), received
+        for receipt, payload, attributes in received:
+            consumer.receive(receipt, payload, marks_of(attributes[KNOWN_WORDS:]))
+        while consumer.held:
+            if receipts := consumer.some_held(consumer.random.choice((1, MAX_HELD))):
+                act, delay_seconds = consumer.settle(receipts)
+                words = [b"%.3f" % delay_seconds] if act is Act.DACK else []
+                reply = await connection.ask(act.upper().encode(), topic, *receipts, *words)
+                assert reply in (b"OK", [b"OK"] * len(receipts)), reply
+                consumer.answered()
 
 
 def marks_of(words: list[bytes | int]) -> dict[str, int]:

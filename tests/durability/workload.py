@@ -6,7 +6,13 @@ from collections.abc import Awaitable, Callable
 from random import Random
 
 from miniqueue.client import ConnectError
-from tests.durability.consumers import consume_one_at_a_time, consume_over_http, consume_several, marks_of
+from tests.durability.consumers import (
+    consume_by_receiving,
+    consume_one_at_a_time,
+    consume_over_http,
+    consume_several,
+    marks_of,
+)
 from tests.durability.events import Act, Drained
 from tests.durability.publishers import Ports, publish_one, publish_over_http, publish_over_resp
 from tests.durability.recorder import Recorder
@@ -22,7 +28,7 @@ CLIENTS: tuple[Client, ...] = (
     publish_over_http,
     consume_one_at_a_time,
     consume_several,
-    consume_several,
+    consume_by_receiving,
     consume_over_http,
 )
 
