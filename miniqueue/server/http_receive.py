@@ -55,9 +55,7 @@ class _Request:
 
     def __init__(self, broker: Broker, topic: bytes, options: ReceiveOptions) -> None:
         self._answered: asyncio.Future[Received] = asyncio.get_running_loop().create_future()
-        self._receiving: Receiving = broker.leasing.receive(
-            topic, options, self._answered.set_result, self._answered.set_exception
-        )
+        self._receiving: Receiving = broker.leasing.receive(topic, options, self._answer, self._fail)
 
     async def run(self, receive: Receive) -> Received | None:
         """Return what is received, or None when the client has left; raises MiniqueueError."""
@@ -76,6 +74,14 @@ class _Request:
     def end(self) -> None:
         """Wait no longer."""
         self._receiving.give_up()
+
+    def _answer(self, received: Received) -> None:
+        if not self._answered.done():  # as it is when the server has cancelled the request
+            self._answered.set_result(received)
+
+    def _fail(self, error: MiniqueueError) -> None:
+        if not self._answered.done():
+            self._answered.set_exception(error)
 
 
 async def _until_gone(receive: Receive) -> None:

@@ -8,8 +8,10 @@ import orjson
 import pytest
 
 from miniqueue.server.granian_server import serve_https as serve_granian
+from miniqueue.server.http import HttpApp
 from miniqueue.server.listening import serve_https as serve_hypercorn
-from tests.fakes import START_MS
+from tests.broker.support import run as run_on_broker
+from tests.fakes import START_MS, settle_down
 from tests.serving import eventually, serving
 
 REFUSED = "NOLEASE the receipt belongs to no message that is leased now"
@@ -151,3 +153,32 @@ def test_what_cannot_be_is_refused(certificates):
         assert (await served.request("GET", "/topics/t/receive"))[0] == 405
 
     run(certificates, serve_hypercorn, body)
+
+
+@pytest.mark.parametrize("is_message_there", [True, False])
+def test_a_request_that_the_server_cancels_while_it_waits_harms_nobody(is_message_there):
+    """A message may be handed to it before it notices: that must not end the commits of all."""
+
+    async def body(world):
+        request = asyncio.create_task(HttpApp(world.broker)(receive_scope("t"), never, never))
+        await settle_down()
+        if is_message_there:
+            world.broker.publish(b"t", [b"x"]).commit.add_listener(request.cancel)
+        else:
+            request.cancel()
+        await settle_down()
+        assert request.cancelled()
+        assert not world.broker.failed.done()
+        await world.publish(b"t", b"y")
+
+    run_on_broker(body)
+
+
+def receive_scope(topic: str) -> dict[str, object]:
+    path = f"/topics/{topic}/receive"
+    line = {"method": "POST", "path": path, "raw_path": path.encode(), "query_string": b"wait=20"}
+    return {"type": "http", "headers": [], **line}
+
+
+async def never(*_: object) -> None:
+    await asyncio.Event().wait()
