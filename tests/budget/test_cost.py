@@ -4,6 +4,7 @@ A path that costs more than its budget and 10 % has lost something: win it back,
 says what was bought. One that costs much less has a budget that guards nothing: lower it.
 """
 
+import re
 import sys
 from collections.abc import Awaitable, Callable
 
@@ -31,6 +32,7 @@ BUDGETS = {
     "stream, acknowledged one by one": 993,
     "stream, returned to the front": 1142,
     "stream with a prefetch of 100, acknowledged together": 18.1,
+    "received 100 at a time, acknowledged together": 42,
     "JSON lines, 1000 in a read": 1.6,
 }
 
@@ -108,6 +110,20 @@ def cost_of_settling_together(prefetch: int = 100, rounds: int = 10) -> float:
     return measured(body)
 
 
+def cost_of_receiving(count: int = 100, rounds: int = 10) -> float:
+    async def body(world):
+        connection = Connection(world)
+        await world.publish(b"t", *[b"x" * 10] * (count * rounds))
+        with counting() as counter:
+            for _ in range(rounds):
+                received = await connection.send(command(b"RECEIVE", b"t", b"COUNT", b"%d" % count))
+                receipts = re.findall(rb"[0-9a-f]{16}-[0-9]+", received)
+                assert (await connection.send(command(b"ACK", b"t", *receipts))).count(b"+OK\r\n") == count
+        return counter.count / (count * rounds)
+
+    return measured(body)
+
+
 def cost_of_json_lines(lines: int = 1000, rounds: int = 10) -> float:
     async def body(world):
         decoder = PublishDecoder(world.broker.max_message_bytes)
@@ -132,6 +148,7 @@ PATHS = {
     "stream, acknowledged one by one": lambda: cost_of_settling(b"ACK"),
     "stream, returned to the front": lambda: cost_of_settling(b"NACK"),
     "stream with a prefetch of 100, acknowledged together": cost_of_settling_together,
+    "received 100 at a time, acknowledged together": cost_of_receiving,
     "JSON lines, 1000 in a read": cost_of_json_lines,
 }
 
