@@ -80,6 +80,8 @@ COMMANDS: Mapping[bytes, Needs] = MappingProxyType(
         b"TOPIC SET": Needs(Right.ADMIN, 2),
         b"TOPIC GET": Needs(Right.MONITOR, 2),
         b"TOPIC DELETE": Needs(Right.ADMIN, 2),
+        b"PAUSE": Needs(Right.ADMIN, 1),
+        b"RESUME": Needs(Right.ADMIN, 1),
         b"LEN": Needs(Right.MONITOR, 1),
         b"STATS": Needs(Right.MONITOR, 1),
         b"PEEK": Needs(Right.MONITOR, 1),
@@ -112,6 +114,8 @@ ROUTES: Mapping[tuple[str, str], Needs] = MappingProxyType(
         ("POST", "/topics/{topic}/extend"): Needs(Right.CONSUME, 1),
         ("DELETE", "/topics"): Needs(Right.ADMIN, 1),  # as /{topic}: a topic may have this name
         ("GET", "/topics"): Needs(Right.KNOWN),  # those that the user may look into
+        ("POST", "/topics/{topic}/pause"): Needs(Right.ADMIN, 1),
+        ("POST", "/topics/{topic}/resume"): Needs(Right.ADMIN, 1),
         ("GET", "/topics/{topic}/messages"): Needs(Right.MONITOR, 1),
         ("GET", "/topics/{topic}/messages/{id}"): Needs(Right.MONITOR, 1),
         ("GET", "/healthz"): Needs(Right.OPEN),

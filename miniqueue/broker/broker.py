@@ -20,6 +20,7 @@ from miniqueue.broker.leasing import Leasing
 from miniqueue.broker.limits import BrokerLimits, LimitCounts, Quota
 from miniqueue.broker.loader import Loader
 from miniqueue.broker.looking import Looker
+from miniqueue.broker.pausing import Pauser
 from miniqueue.broker.peeking import Peeker
 from miniqueue.broker.purger import Purger
 from miniqueue.broker.space import SpaceWatch
@@ -30,6 +31,7 @@ from miniqueue.core.budget import Budget
 from miniqueue.core.lease import Lease
 from miniqueue.core.names import check_topic
 from miniqueue.core.receiving import DEFAULT_LEASE_SECONDS
+from miniqueue.core.topic_errors import PausedError
 from miniqueue.errors import MiniqueueError, PayloadTooLargeError, UnavailableError
 from miniqueue.storage import keys
 from miniqueue.storage.port import Snapshot, Store
@@ -67,6 +69,7 @@ class Broker:
       leasing: hands out messages for a time, settled by receipt.
       configurator: makes topics and changes their settings.
       looker: knows figures of topics, and `peeker` shows messages.
+      pauser: stops topics, on the way in or out.
     """
 
     def __init__(
@@ -103,8 +106,9 @@ class Broker:
             self._topics, self._topic, self._admission, self._dispatcher, lease_seconds, self.limits.max_prefetch
         )
         self.configurator = Configurator(
-            self._journal, self._topics, create=lambda name: self._create(name, [], 0), changed=self._readable
+            self._journal, self._topics, create=lambda name: self._create(name, [], 0), changed=self._reconfigured
         )
+        self.pauser = Pauser(self.configurator, clock, resumed=self._readable)
         self.looker = Looker(self._topics, self._journal, clock)
         self.peeker = Peeker(self._topics, self._journal, clock)
         self._next_topic_id = 1
@@ -137,6 +141,7 @@ class Broker:
     def tick(self) -> None:
         """Let the delayed messages through that are due by now, end leases that are over, and see to the disk."""
         self.leasing.tick()
+        self.pauser.tick()
         self._dispatcher.tick()
         self._purger.reclaim(self._topics.values())
 
@@ -165,6 +170,7 @@ class Broker:
 
         Raises:
           InvalidTopicError, PayloadTooLargeError: nothing was added.
+          PausedError: the topic takes none now.
           LimitReachedError: there are too many topics; TopicFullError: the topic is full. Nothing was added.
           FullError, ReadOnlyError, DrainingError: nothing can be added now.
         """
@@ -177,6 +183,8 @@ class Broker:
         topic = self._topics.get(name)
         if topic is None or topic.id is None:
             topic = self._create(name, payloads, size_bytes)
+        elif topic.is_paused_in:
+            raise PausedError
         elif self._quota.admit(topic, payloads, size_bytes):
             self._trimmer.note(topic)
         first_seq = topic.partitions[0].append(payloads, size_bytes)
@@ -268,6 +276,10 @@ class Broker:
 
     # --- from the journal -------------------------------------------------------------------------------------
 
+    def _reconfigured(self, topic: Topic) -> None:
+        self.pauser.apply([topic])
+        self._readable(topic)
+
     def _readable(self, topic: Topic) -> None:
         self._dispatcher.dispatch(topic)
         self._cache.touch(topic)
@@ -278,6 +290,7 @@ class Broker:
         self._topic_count = len(content.topics)
         self._topics.update({topic.name: topic for topic in content.topics})
         self.looker.watch.see(content.topics)
+        self.pauser.apply(content.topics)
         for topic in list(self._topics.values()):
             self._cache.touch(topic)
             if topic.is_idle:

@@ -65,6 +65,8 @@ class Looker:
         latencies = self.watch.latencies_seconds(topic) or (None, None)
         return {
             **_counts(stats),
+            "paused_in": topic.is_paused_in,
+            "paused_out": topic.is_paused_out,
             "leases": sum(cursor_view.lease_count(cursor) for cursor in topic.cursors),
             "oldest_seconds": None if at_ms is None else max(0, self._clock.now_ms() - at_ms) / 1000,
             **self.watch.rates(topic),

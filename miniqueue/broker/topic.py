@@ -69,6 +69,8 @@ class Topic:
         "fault",
         "id",
         "is_loading",
+        "is_paused_in",
+        "is_paused_out",
         "name",
         "partitions",
         "pulse",
@@ -93,7 +95,7 @@ class Topic:
         self.book: LeaseBook | None = None
         self.fault: MiniqueueError | None = None
         self.settings = DEFAULT_SETTINGS
-        self.is_loading = False
+        self.is_loading = self.is_paused_in = self.is_paused_out = False
         self._replace([Partition(0, {DEFAULT_GROUP: GroupCursor(CursorState(), 0, {}, is_new=True)})])
 
     def fill(self, topic_id: int, partitions: list[Partition]) -> None:
@@ -146,7 +148,9 @@ class Topic:
         )
 
     def take(self, max_count: int, horizon_ms: int) -> tuple[GroupCursor, Lease] | None:
-        """Lease the next run of at most `max_count` messages for the default group."""
+        """Lease the next run of at most `max_count` messages for the default group; none while that is paused."""
+        if self.is_paused_out:
+            return None
         for cursor in self.cursors:
             lease = cursor.take(max_count, horizon_ms)
             if lease is not None:

@@ -1,12 +1,18 @@
 """What is wrong with a request for a topic or its settings; more of `miniqueue.errors`."""
 
-from miniqueue.errors import RequestError
+from miniqueue.errors import RequestError, UnavailableError
 
 
 class UnknownTopicError(RequestError):
     """There is no such topic."""
 
     code = "NOTOPIC"
+
+
+class PausedError(UnavailableError):
+    """The topic is paused: it takes no messages now."""
+
+    code = "PAUSED"
 
 
 class TopicExistsError(RequestError):

@@ -9,6 +9,8 @@
     retry_max_seconds    60              60               3600
     retry_factor         2               2                2
     retry_jitter         0.1             0.1              0
+    paused_in_until_ms   1700000000000   1700000000000    0: not paused
+    paused_out_until_ms  1700000000000   1700000000000    0: not paused
 
 A setting is at its default when it is null, over RESP `default`. To add one: a field with its default, and a row in
 `_FIELDS`; the store keeps what is not at its default, by name.
@@ -20,6 +22,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from miniqueue.core.names import check_topic
+from miniqueue.core.pause import FOREVER_MS
 from miniqueue.core.receiving import MAX_LEASE_SECONDS
 from miniqueue.core.topic_errors import InvalidSettingError
 from miniqueue.errors import InvalidTopicError
@@ -30,6 +33,7 @@ MAX_DELIVERIES: Final = 1_000_000
 MAX_FACTOR: Final = 100.0
 DEAD_LETTER_SUFFIX: Final = b".dlq"
 
+_TIME: Final = f"a time in ms since 1970, from 0, not paused, to {FOREVER_MS}, for ever"
 _NUMBER: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
 
 
@@ -45,6 +49,8 @@ class TopicSettings(NamedTuple):
       retry_max_seconds: how long at most.
       retry_factor: by how much longer after each further return.
       retry_jitter: what part of that may be less, by chance, so that not all come back together.
+      paused_in_until_ms: when messages are taken again, since 1970; a time that is past does not matter.
+      paused_out_until_ms: when messages are handed out again.
     """
 
     lease_seconds: float | None = None
@@ -55,6 +61,8 @@ class TopicSettings(NamedTuple):
     retry_max_seconds: float = 3600.0
     retry_factor: float = 2.0
     retry_jitter: float = 0.0
+    paused_in_until_ms: int = 0
+    paused_out_until_ms: int = 0
 
     def with_changes(self, changes: Mapping[str, object], topic: bytes) -> "TopicSettings":
         """Return the settings of `topic` with other values, as JSON has them; None for the default.
@@ -199,6 +207,12 @@ def _count(value: object) -> int:
     return value
 
 
+def _time(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= FOREVER_MS:
+        raise ValueError
+    return value
+
+
 def _delays(value: object) -> tuple[float, ...]:
     if not isinstance(value, list | tuple) or len(value) > MAX_RETRY_DELAYS:
         raise ValueError
@@ -233,5 +247,7 @@ _FIELDS: Final[Mapping[str, _Field]] = MappingProxyType(
         "retry_max_seconds": _seconds(0, MAX_RETRY_SECONDS, "from 0 to 31622400"),
         "retry_factor": _Field("a number from 1 to 100", _parse_number, _number(1, MAX_FACTOR)),
         "retry_jitter": _Field("a number from 0 to 1", _parse_number, _number(0, 1)),
+        "paused_in_until_ms": _Field(_TIME, _parse_count, _time),
+        "paused_out_until_ms": _Field(_TIME, _parse_count, _time),
     }
 )

@@ -21,6 +21,7 @@ from miniqueue.broker import Broker
 from miniqueue.errors import MiniqueueError
 from miniqueue.server import http_looking
 from miniqueue.server.gate import routes
+from miniqueue.server.http_pausing import pause_endpoints
 from miniqueue.server.http_publish import PublishEndpoint
 from miniqueue.server.http_receive import ReceiveEndpoint
 from miniqueue.server.http_settle import settle_endpoints
@@ -54,6 +55,7 @@ class HttpApp:
             **settle_endpoints(broker),
             ("DELETE", "/topics"): DeleteEndpoint(broker),  # where GET lists them; a topic may have this name
             **http_looking.endpoints(broker),
+            **pause_endpoints(broker),
         }
         self._routes: Mapping[str, ASGIApp] = MappingProxyType(routes(endpoints, sign_in))
 

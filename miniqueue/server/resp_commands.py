@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from miniqueue.core.prefetch import parse_prefetch
 from miniqueue.errors import UnknownCommandError
-from miniqueue.server import resp_connecting, resp_looking, resp_receive, resp_topics
+from miniqueue.server import resp_connecting, resp_looking, resp_pausing, resp_receive, resp_topics
 from miniqueue.server.resp_errors import ArityError, shown, unknown_subcommand
 from miniqueue.server.resp_stream import Stream
 from miniqueue.wire import resp_replies as replies
@@ -130,6 +130,8 @@ COMMANDS: dict[bytes, Entry] = {
     b"LEN": Entry(2, "Count the messages of a topic that are not acknowledged.", resp_looking.length),
     b"STATS": Entry(-1, "Tell the figures of a topic, or of all.", resp_looking.stats),
     b"PEEK": Entry(-2, "Show messages of a topic without taking them.", resp_looking.peek),
+    b"PAUSE": Entry(-2, "Stop a topic, on the way IN, OUT or BOTH, for a time or until RESUME.", resp_pausing.pause),
+    b"RESUME": Entry(-2, "Let a topic go on.", resp_pausing.resume),
     b"PING": Entry(-1, "Answer PONG, or what was sent.", resp_connecting.ping),
     b"INFO": Entry(-1, "Tell about this broker.", resp_connecting.info),
     b"HELLO": Entry(-1, "Choose the protocol version, 2 or 3.", resp_connecting.hello),

@@ -70,6 +70,8 @@ def test_the_figures_of_a_topic():
             "dropped": 0,
             "consumers": 2,
             "waiting": 0,
+            "paused_in": False,
+            "paused_out": False,
             "leases": 1,
             "oldest_seconds": 2.5,
             **NO_RATES,

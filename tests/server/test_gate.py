@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from contextlib import suppress
 
 import orjson
 import pytest
@@ -10,6 +11,7 @@ from miniqueue.access import hashing
 from miniqueue.access.hashing import hash_password
 from miniqueue.access.rights import ROUTES, Right
 from miniqueue.access.users import User, Users
+from miniqueue.core.topic_errors import UnknownTopicError
 from miniqueue.server import gate, sign_in
 from miniqueue.server.http import HttpApp
 from miniqueue.server.monitor import MonitorApp
@@ -32,6 +34,8 @@ ALLOWED = {
         for act in ("receive", "ack", "nack", "back", "dack", "reject", "extend")
     },
     ("DELETE", "/topics"): {"admin-of-all"},
+    "/topics/{topic}/pause": {"admin", "admin-of-all"},
+    "/topics/{topic}/resume": {"admin", "admin-of-all"},
     "/topics/{topic}/messages": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
     "/topics/{topic}/messages/{id}": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
     "/metrics": {"monitor-of-all", "admin-of-all"},
@@ -121,6 +125,8 @@ def test_every_route_is_for_those_whom_the_table_names(somebody, topic):
         await world.broker.publish(topic.encode(), [b"x"]).commit.wait()
         for (method, path), needs in ROUTES.items():
             for name in (b"topics", topic.encode()):
+                with suppress(UnknownTopicError):
+                    world.broker.pauser.resume(name)
                 await world.broker.publish(name, [b"x"]).commit.wait()
             body = BODIES.get(path, BODY)
             sent_path = path.replace("{topic}", topic).replace("{id}", "0-0")

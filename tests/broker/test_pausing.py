@@ -1,0 +1,138 @@
+"""Topics that are paused: what stops and what goes on, for how long, and across restarts."""
+
+import pytest
+
+from miniqueue.core.pause import FOREVER_MS, Side
+from miniqueue.core.topic_errors import PausedError, UnknownTopicError
+from miniqueue.errors import InvalidDelayError
+from tests.broker.support import run
+from tests.fakes import settle_down
+
+
+def test_in_paused_refuses_publishes_and_hands_out():
+    async def body(world):
+        await world.publish(b"t", b"a")
+        await world.broker.pauser.pause(b"t", Side.IN).wait()
+        with pytest.raises(PausedError):
+            await world.publish(b"t", b"b")
+        await world.publish(b"other", b"x")
+        assert await world.drain(b"t") == [b"a"]
+        await world.broker.pauser.resume(b"t").wait()
+        await world.publish(b"t", b"c")
+        assert await world.drain(b"t") == [b"c"]
+
+    run(body)
+
+
+def test_out_paused_hands_nothing_out_and_takes_and_settles():
+    async def body(world):
+        await world.publish(b"t", b"a", b"b")
+        holder = await world.holding(b"t")
+        await world.broker.pauser.pause(b"t", Side.OUT).wait()
+        waiting = world.consumer(b"t")
+        waiting.consumer.request()
+        await world.publish(b"t", b"c")
+        holder.consumer.nack()
+        holder.consumer.request()
+        world.broker.tick()
+        await settle_down()
+        assert waiting.payloads == []
+        assert len(holder.leases) == 1
+        world.broker.pauser.resume(b"t", Side.OUT)
+        await settle_down()
+        assert (waiting.payloads, holder.payloads[1:]) == ([b"a"], [b"b"])
+
+    run(body)
+
+
+def test_sides_are_paused_each_for_itself():
+    async def body(world):
+        await world.publish(b"t", b"a")
+        topic = world.broker._topics[b"t"]
+        seen = []
+        for act, side in (("pause", "IN"), ("pause", "OUT"), ("resume", "IN"), ("pause", "BOTH"), ("resume", "BOTH")):
+            await getattr(world.broker.pauser, act)(b"t", Side[side]).wait()
+            seen.append((topic.is_paused_in, topic.is_paused_out))
+        assert seen == [(True, False), (True, True), (False, True), (True, True), (False, False)]
+        figures = await world.broker.looker.stats(b"t")
+        assert (figures["paused_in"], figures["paused_out"]) == (False, False)
+
+    run(body)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_pause_with_a_time_ends_by_itself_on_a_tick(is_restarted):
+    async def body(world):
+        await world.publish(b"t", b"a")
+        await world.broker.pauser.pause(b"t", seconds=10).wait()
+        if is_restarted:
+            await world.restart()
+        waiting = world.consumer(b"t")
+        waiting.consumer.request()
+        world.clock.advance(9.999)
+        world.broker.tick()
+        await settle_down()
+        assert waiting.payloads == []
+        world.clock.advance(0.001)
+        world.broker.tick()
+        await settle_down()
+        assert waiting.payloads == [b"a"]
+        await world.publish(b"t", b"b")
+
+    run(body)
+
+
+def test_a_pause_without_a_time_outlives_restarts_until_it_is_ended():
+    async def body(world):
+        await world.publish(b"t", b"a")
+        await world.broker.pauser.pause(b"t").wait()
+        await world.restart()
+        world.clock.advance(1e9)
+        world.broker.tick()
+        with pytest.raises(PausedError):
+            await world.publish(b"t", b"b")
+        await world.broker.pauser.resume(b"t").wait()
+        await world.restart()
+        await world.publish(b"t", b"b")
+        assert await world.drain(b"t") == [b"a", b"b"]
+        assert world.broker.configurator.settings_of(b"t").members() == {}
+
+    run(body)
+
+
+def test_a_pause_is_durable_when_its_commit_is():
+    async def body(world):
+        await world.publish(b"t", b"a")
+        await world.broker.pauser.pause(b"t", Side.IN).wait()
+        world.store = await world.store.as_of(len(world.store.batches))
+        await world.start()
+        with pytest.raises(PausedError):
+            await world.publish(b"t", b"b")
+
+    run(body)
+
+
+def test_a_deleted_topic_takes_its_pause_along():
+    async def body(world):
+        await world.publish(b"t", b"a")
+        await world.broker.pauser.pause(b"t", seconds=5).wait()
+        await world.broker.delete_topic(b"t")
+        await world.publish(b"t", b"b")
+        world.broker.tick()
+        assert await world.drain(b"t") == [b"b"]
+        assert world.broker.pauser._paused == {}
+
+    run(body)
+
+
+def test_what_cannot_be_paused():
+    async def body(world):
+        with pytest.raises(UnknownTopicError):
+            world.broker.pauser.pause(b"t")
+        await world.publish(b"t", b"a")
+        for seconds in (-1, float("nan"), FOREVER_MS):
+            with pytest.raises(InvalidDelayError):
+                world.broker.pauser.pause(b"t", seconds=seconds)
+        await world.publish(b"t", b"b")
+
+    run(body)
