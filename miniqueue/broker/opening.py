@@ -83,7 +83,8 @@ async def read_content(store: Store, known: dict[bytes, Topic], acknowledged: in
 async def _ends(store: Store, state: "_State", topic_ids: list[int]) -> dict[int, _End]:
     """Return where the log of each topic ends: behind its last chunk, or where its head says if that is further.
 
-    No chunk is deleted without the head being written. So the chunks from the head on are all there.
+    No chunk is deleted without the head being written. So the chunks from the head on are all there, and the first of
+    them, if there is any, begins at the head.
     """
     found = {}
     for start in range(0, len(topic_ids), TOPICS_AT_ONCE):

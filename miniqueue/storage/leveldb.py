@@ -106,7 +106,7 @@ class LevelDBStore:
         return await self._submit(self._reader, self._scan, start, stop, max_items, max_bytes)
 
     async def last_of(self, ranges: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes] | None]:
-        """Return the last pair with `start <= key < stop` of each range, None where there is none."""
+        """Return the last pair with `start <= key < stop` of each range in which `start` is, None for every other."""
         return await self._submit(self._reader, self._last_of, ranges)
 
     async def write(self, batch: Batch) -> None:
@@ -238,7 +238,8 @@ class LevelDBStore:
         found = []
         for start, stop in ranges:
             try:
-                found.append(last_pair(self._database, start, stop))
+                is_there = self._database.get(start, verify_checksums=True) is not None
+                found.append(last_pair(self._database, start, stop) if is_there else None)
             except Exception as exc:
                 raise self._with_place(translated(exc, self._opened.path), start, stop) from exc
         return found

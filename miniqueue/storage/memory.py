@@ -44,9 +44,12 @@ class MemoryStore:
         return pairs
 
     async def last_of(self, ranges: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes] | None]:
-        """Return the last pair with `start <= key < stop` of each range, None where there is none."""
+        """Return the last pair with `start <= key < stop` of each range in which `start` is, None for every other."""
         self._refuse_if_closed()
-        return [next(self._pairs_between(start, stop, step=-1), None) for start, stop in ranges]
+        return [
+            next(self._pairs_between(start, stop, step=-1), None) if start in self._values else None
+            for start, stop in ranges
+        ]
 
     async def write(self, batch: Batch) -> None:
         """Apply all of `batch`; nothing can come between two of its changes."""

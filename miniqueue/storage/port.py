@@ -67,7 +67,10 @@ class Store(Protocol):
         ...
 
     async def last_of(self, ranges: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes] | None]:
-        """Return the last pair with `start <= key < stop` of each range, None where there is none."""
+        """Return the last pair with `start <= key < stop` of each range in which `start` is, None for every other.
+
+        Only where there is a pair it is looked for from behind: that passes over everything deleted up to the next one.
+        """
         ...
 
     async def write(self, batch: Batch) -> None:

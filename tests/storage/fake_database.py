@@ -15,6 +15,7 @@ class FakeDatabase:
         self.may_write.set()
         self.is_writing = threading.Event()
         self.is_closed = False
+        self.cursors: list[FakeCursor] = []
 
     @contextlib.contextmanager
     def write_batch(self, *, transaction, sync):
@@ -35,7 +36,8 @@ class FakeDatabase:
     def raw_iterator(self, *, verify_checksums, fill_cache):
         assert verify_checksums
         self._fail_if_told()
-        return FakeCursor()
+        self.cursors.append(FakeCursor())
+        return self.cursors[-1]
 
     def compact_range(self, *, start, stop):
         self._fail_if_told()
@@ -76,6 +78,9 @@ class FakeCursor:
 
     def next(self):
         self.keys.clear()
+
+    def prev(self):
+        self.keys = [bytes([self.keys[0][0] - 1])]
 
     def close(self):
         pass

@@ -51,7 +51,8 @@ def test_random_operations_and_reopening_agree_with_a_dict(steps):
                 case (start, stop):
                     expected = [pair for pair in sorted(model.items()) if start <= pair[0] < stop]
                     assert await store.scan(start, stop, **NO_LIMIT) == expected
-                    assert await store.last_of([(start, stop)]) == [expected[-1] if expected else None]
+                    is_there = start in model and start < stop
+                    assert await store.last_of([(start, stop)]) == [expected[-1] if is_there else None]
                 case batch:
                     await store.write(batch)
                     model = {k: v for k, v in (model | batch).items() if v is not None}
@@ -80,6 +81,17 @@ def run_on_fake(tmp_path):
         asyncio.run(with_store())
 
     return run
+
+
+def test_ranges_that_do_not_begin_with_a_key_are_not_looked_through(run_on_fake):
+    """What was deleted in any of them would be passed over for each of them."""
+
+    async def body(store, database):
+        database.get = lambda key, *, verify_checksums: b"value" if key == b"b" else None
+        assert await store.last_of([(b"a", b"b"), (b"b", b"c"), (b"c", b"d")]) == [None, (b"b", b"value"), None]
+        assert len(database.cursors) == 1
+
+    run_on_fake(body)
 
 
 @pytest.mark.parametrize("failure", [OSError(28, "No space left"), MemoryError(), ValueError(b"IO error: x")])
