@@ -6,6 +6,7 @@ old store does not tell are counted, until the topic's cursor has been written a
 
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import structlog
@@ -13,7 +14,7 @@ import structlog
 from miniqueue.broker import counting
 from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
-from miniqueue.core.partition import DEFAULT_GROUP, Partition
+from miniqueue.core.partition import DEFAULT_GROUP, MAX_CHUNK_MESSAGES, Partition
 from miniqueue.core.topic_settings import DEFAULT_SETTINGS, TopicSettings
 from miniqueue.errors import CorruptionError, FormatVersionError, MiniqueueError
 from miniqueue.storage import keys, records
@@ -110,12 +111,36 @@ def _end_of(key: bytes, value: bytes) -> _End:
 
 
 async def _end_in_doubt(store: Store, topic_id: int, head: _End) -> _End:
-    """Return where the log of one topic ends; if that cannot be read, a place behind everything that may be there."""
+    """Return where the log of one topic ends; if that cannot be read, a place behind everything that may be there.
+
+    Such a place is never taken twice: all that was published at an earlier one counts in `last_change`.
+    """
     try:
         return (await _ends_behind(store, {topic_id: head}))[topic_id]
+    except _DAMAGE:
+        end, fault = await _end_of_readable(store, topic_id, head)
+    if fault is None:
+        return end
+    log.error("the end of a topic cannot be read", topic_id=topic_id, error=str(fault))
+    beyond = head.next_seq + MORE_THAN_EVER_WAIT + store.last_change * MAX_CHUNK_MESSAGES
+    return _End(beyond, end.log_bytes, fault)
+
+
+async def _end_of_readable(store: Store, topic_id: int, head: _End) -> tuple[_End, MiniqueueError | None]:
+    """Go through the log of one topic to its end, or to the damage that is in the way.
+
+    The last chunks are read by their keys: who reads a page or looks from behind meets the damage of the next topic.
+    """
+    end = head
+    with suppress(*_DAMAGE):
+        async for pair in pages(store, keys.chunks(topic_id, 0, head.next_seq)):
+            end = _end_of(*pair)
+    try:
+        while (value := await store.get(key := keys.chunk(topic_id, 0, end.next_seq))) is not None:
+            end = _end_of(key, value)
     except _DAMAGE as exc:
-        log.error("the end of a topic cannot be read", topic_id=topic_id, error=str(exc))
-        return _End(head.next_seq + MORE_THAN_EVER_WAIT, head.log_bytes, exc)
+        return end, exc
+    return end, None
 
 
 def _filled(topic: Topic, stored: _StoredTopic) -> Topic:

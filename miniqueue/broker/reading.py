@@ -41,16 +41,31 @@ async def load(
 
 async def _load_log(store: Store, cursor: GroupCursor, topic_id: int, partition: int) -> None:
     first_seq, tail_seq = cursor.log.begin_load(), cursor.tail_seq
-    pairs = await store.scan(
-        keys.chunk(topic_id, partition, first_seq),
-        keys.chunk(topic_id, partition, tail_seq),
-        max_items=PAGE_ITEMS,
-        max_bytes=PAGE_BYTES,
-    )
+    start, stop = keys.chunk(topic_id, partition, first_seq), keys.chunk(topic_id, partition, tail_seq)
+    try:
+        pairs = await store.scan(start, stop, max_items=PAGE_ITEMS, max_bytes=PAGE_BYTES)
+    except CorruptionError as exc:
+        pairs = await _pairs_by_key(store, cursor.gaps, (topic_id, partition), (first_seq, tail_seq), exc)
     chunks = [records.decode_chunk(keys.chunk_first_seq(key), value) for key, value in pairs]
     where = f"topic {topic_id}, partition {partition}"
     wanted, end_seq = _wanted(chunks, cursor.gaps, first_seq, where)
     cursor.log.load(((chunk.first_seq, chunk) for chunk in wanted), end_seq if end_seq < tail_seq else None)
+
+
+async def _pairs_by_key(
+    store: Store, gaps: Gaps, place: tuple[int, int], seqs: tuple[int, int], damage: CorruptionError
+) -> list[tuple[bytes, bytes]]:
+    """Read a page of a log after a scan has met damage, which may be that of the topic that comes next."""
+    pairs: list[tuple[bytes, bytes]] = []
+    seq, stop_seq = seqs
+    while seq < stop_seq and not _may_be_cut(pairs):
+        key = keys.chunk(*place, seq)
+        value = await store.get(key)
+        if value is None:
+            raise damage
+        pairs.append((key, value))
+        seq = gaps.end_of(records.decode_chunk(seq, value).end_seq)
+    return pairs
 
 
 def _wanted(chunks: list[Chunk], gaps: Gaps, first_seq: int, where: str) -> tuple[list[Chunk], int]:
