@@ -6,11 +6,11 @@ called on one event loop.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, NamedTuple
+from typing import Any
 
 from miniqueue.broker import batching, opening
 from miniqueue.broker.clock import Clock
-from miniqueue.broker.commit import Commit
+from miniqueue.broker.commit import Commit, Published
 from miniqueue.broker.configuring import Configurator
 from miniqueue.broker.consumer import Consumer
 from miniqueue.broker.crowd import Crowd
@@ -37,18 +37,6 @@ from miniqueue.storage import keys
 from miniqueue.storage.port import Snapshot, Store
 
 CACHE_BYTES = 64 << 20
-
-
-class Published(NamedTuple):
-    """Where messages went: they are durable when `commit` is done, with consecutive numbers from `first_seq`.
-
-    Their payloads and attributes are `size_bytes` long together.
-    """
-
-    commit: Commit
-    partition: int
-    first_seq: int
-    size_bytes: int
 
 
 class Broker:

@@ -10,6 +10,7 @@ so it may wait `SETTLE_DELAY_SECONDS` for company: one fdatasync then covers man
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from miniqueue.errors import InternalError, MiniqueueError
 
@@ -59,6 +60,18 @@ class Commit:
                 waiter.set_result(None)
         self._listeners.clear()
         self._waiters.clear()
+
+
+class Published(NamedTuple):
+    """Where messages went: they are durable when `commit` is done, with consecutive numbers from `first_seq`.
+
+    Their payloads and attributes are `size_bytes` long together.
+    """
+
+    commit: Commit
+    partition: int
+    first_seq: int
+    size_bytes: int
 
 
 class Committer:
