@@ -5,7 +5,7 @@ called on one event loop.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from miniqueue.broker import batching, opening
@@ -14,6 +14,7 @@ from miniqueue.broker.commit import Commit, Published
 from miniqueue.broker.configuring import Configurator
 from miniqueue.broker.consumer import Consumer
 from miniqueue.broker.crowd import Crowd
+from miniqueue.broker.dead_letters import DeadLetters
 from miniqueue.broker.dispatcher import Dispatcher
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.leasing import Leasing
@@ -26,6 +27,7 @@ from miniqueue.broker.purger import Purger
 from miniqueue.broker.space import SpaceWatch
 from miniqueue.broker.tasks import Tasks
 from miniqueue.broker.topic import Topic, TopicStats
+from miniqueue.broker.transfer import Transfer
 from miniqueue.broker.trimming import Trimmer
 from miniqueue.core.budget import Budget
 from miniqueue.core.lease import Lease
@@ -90,12 +92,18 @@ class Broker:
         self._purger = Purger(self._journal, spawn=self._tasks.spawn)
         self._space = SpaceWatch(self._journal)
         self._dispatcher = Dispatcher(self._topics, clock, self._journal, self._loader)
+        transfer = Transfer(self._journal, self._quota, self._trimmer, self._topics, self._create)
+        self._dead_letters = DeadLetters(transfer, clock, self._dispatcher.due_at_ms)
         self.leasing = Leasing(
-            self._topics, self._topic, self._admission, self._dispatcher, lease_seconds, self.limits.max_prefetch
+            self._topics,
+            self._topic,
+            self._admission,
+            self._dispatcher,
+            lease_seconds=lease_seconds,
+            max_count=self.limits.max_prefetch,
+            dead_letters=self._dead_letters,
         )
-        self.configurator = Configurator(
-            self._journal, self._topics, create=lambda name: self._create(name, [], 0), changed=self._reconfigured
-        )
+        self.configurator = Configurator(self._journal, self._topics, create=self._create, changed=self._reconfigured)
         self.pauser = Pauser(self.configurator, clock, resumed=self._readable)
         self.looker = Looker(self._topics, self._journal, clock)
         self.peeker = Peeker(self._topics, self._journal, clock)
@@ -184,7 +192,7 @@ class Broker:
         commit.size_bytes += size_bytes
         return Published(commit, 0, first_seq, size_bytes)
 
-    def _create(self, name: bytes, payloads: list[bytes], size_bytes: int) -> Topic:
+    def _create(self, name: bytes, payloads: Sequence[bytes] = (), size_bytes: int = 0) -> Topic:
         self._quota.admit_topic(Topic(check_topic(name)), self._topic_count, payloads, size_bytes)
         self._topic_count += 1
         topic = self._topic(name)
@@ -266,6 +274,7 @@ class Broker:
 
     def _reconfigured(self, topic: Topic) -> None:
         self.pauser.apply([topic])
+        self._dead_letters.apply_settings(topic)
         self._readable(topic)
 
     def _readable(self, topic: Topic) -> None:
@@ -280,6 +289,7 @@ class Broker:
         self.looker.watch.see(content.topics)
         self.pauser.apply(content.topics)
         for topic in list(self._topics.values()):
+            self._dead_letters.apply_settings(topic)
             self._cache.touch(topic)
             if topic.is_idle:
                 del self._topics[topic.name]

@@ -70,7 +70,7 @@ class Dispatcher:
         for cursor, lease in held:
             # The topic may have been deleted meanwhile, or is read anew.
             with suppress(NothingOutstandingError):
-                cursor.disconnect(lease)
+                cursor.nack(lease, "disconnects")
                 is_returned = True
         if is_returned:
             self.settled(topic, is_returned=True)

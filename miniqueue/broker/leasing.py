@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from miniqueue.broker.admission import Admission
+from miniqueue.broker.dead_letters import DeadLetters
 from miniqueue.broker.dispatcher import Dispatcher
 from miniqueue.broker.receiving import Received, Receiving
 from miniqueue.broker.topic import Topic
@@ -46,6 +47,7 @@ class Leasing:
       dispatcher: serves those who wait, and has the clock.
       lease_seconds: how long a lease is for who does not say.
       max_count: messages that may be asked for at once.
+      dead_letters: takes what is rejected.
     """
 
     def __init__(
@@ -54,8 +56,10 @@ class Leasing:
         topic_of: Callable[[bytes], Topic],
         admission: Admission,
         dispatcher: Dispatcher,
+        *,
         lease_seconds: float,
         max_count: int,
+        dead_letters: DeadLetters,
     ) -> None:
         self.dispatcher = dispatcher
         self.lease_seconds = check_lease(lease_seconds)
@@ -63,6 +67,7 @@ class Leasing:
         self._topic_of = topic_of
         self._admission = admission
         self._max_count = max_count
+        self._dead_letters = dead_letters
         self._leased: dict[Topic, None] = {}  # those with a book
         self._most_leased_bytes = 0  # as of the last count, and with all that was handed out since
 
@@ -148,7 +153,11 @@ class Leasing:
         """Give messages up for a `reason`; raises RequestError too, when it is over `MAX_REASON_BYTES`."""
         if len(reason) > MAX_REASON_BYTES:
             raise RequestError(f"a reason has at most {MAX_REASON_BYTES} bytes")
-        return self._settle(name, receipts, partial(_give_up, reason=reason), is_returned=False)
+
+        def reject(cursor: GroupCursor, lease: Lease) -> None:
+            self._dead_letters.reject(self._topics[name], cursor, lease, reason)
+
+        return self._settle(name, receipts, reject)
 
     def extend(self, name: bytes, receipts: Sequence[bytes], lease_seconds: float) -> list[bool]:
         """Have leases end `lease_seconds` from now, whatever was left of them; raises InvalidDelayError too."""
@@ -214,11 +223,6 @@ class Leasing:
 
     def _deadline(self, seconds: float) -> float:
         return self.dispatcher.clock.monotonic() + seconds
-
-
-def _give_up(cursor: GroupCursor, lease: Lease, reason: bytes) -> None:
-    """Reject messages: the one place where what becomes of them is decided."""
-    cursor.drop(lease)
 
 
 def _results(numbers: Sequence[int], settled: list[Held]) -> list[bool]:

@@ -122,6 +122,7 @@ def _counts(stats: TopicStats) -> dict[str, int]:
         "published": stats.published,
         "acknowledged": stats.acknowledged,
         "dropped": stats.dropped,
+        "moved": stats.moved,
         "consumers": stats.consumers,
         "waiting": stats.waiting,
     }

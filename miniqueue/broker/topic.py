@@ -45,6 +45,7 @@ class TopicStats:
     published: int
     acknowledged: int
     dropped: int
+    moved: int
     ready: int
     leased: int
     delayed: int
@@ -172,7 +173,8 @@ class Topic:
         return TopicStats(
             published=sum(c.tail_seq for c in cursors),
             acknowledged=sum(c.acked_count for c in cursors),
-            dropped=sum(c.dropped_count for c in cursors),
+            dropped=sum(c.dropped_count - c.moved_count for c in cursors),
+            moved=sum(c.moved_count for c in cursors),
             ready=depth - leased - delayed,
             leased=leased,
             delayed=delayed,

@@ -8,12 +8,13 @@ A message waits in one of four ranges (`lease.Range`). Taking looks at them in t
     LOG        first_seq of a chunk
 
     LOG ──take──▶ leased ──ack──▶ settled
-     FRONT ─┐     │ nack, disconnect ──▶ FRONT        what comes back leaves its place: a record
+     FRONT ─┐     │ nack ─────────────▶ FRONT         what comes back leaves its place: a record
      DELAYED├take▶│ dack ─────────────▶ DELAYED       of its own in the new one, the old one
      BACK ──┘     │ back ─────────────▶ BACK          settled, in one commit
                   └ restart ──▶ where it was
     LOG, else BACK, FRONT, DELAYED ──take_oldest──▶ leased ──drop──▶ gone, for want of room
 
+What comes back goes elsewhere where a `policy` says so: to the dead letters, or to DELAYED for a time.
 Nothing here waits: when the next message is not in memory, `take` returns None and `blocked_on` names the
 range to load. What the next commit must write is collected in `changes`.
 """
@@ -23,6 +24,7 @@ from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.gaps import Gaps
 from miniqueue.core.lease import ChunkLease, ChunkProgress, Lease, Range, RecordLease
 from miniqueue.core.message import Chunk, Record
+from miniqueue.core.return_policy import ReturnPolicy
 from miniqueue.core.window import Window
 from miniqueue.errors import NothingOutstandingError
 
@@ -51,24 +53,27 @@ class GroupCursor:
         *,
         is_new: bool = False,
     ) -> None:
-        start = None if is_new else 0
         log_start = None if state.head_seq >= tail_seq else state.head_seq
         self.log: Window[Chunk] = Window(max_bytes=LOG_WINDOW_BYTES, resume_at=log_start)
         self.returned: dict[Range, Window[Record]] = {
-            place: Window(max_bytes=RECORD_WINDOW_BYTES, resume_at=start)
+            place: Window(max_bytes=RECORD_WINDOW_BYTES, resume_at=None if is_new else 0)
             for place in (Range.FRONT, Range.DELAYED, Range.BACK)
         }
         self.gaps = Gaps(gaps or {})
         self.tail_seq = tail_seq
         self.read_seq = state.head_seq
         self.tail_bytes = state.log_bytes or 0
-        self.acked_count = state.acked_count
-        self.dropped_count = state.dropped_count
+        self.acked_count, self.dropped_count, self.moved_count = (
+            state.acked_count,
+            state.dropped_count,
+            state.moved_count,
+        )
         self.gone_bytes = state.gone_bytes or 0
         self.delayed_count = state.delayed_count
         self.leased_count = self.leased_bytes = 0
         self.blocked_on: Range | None = None
         self.changes = Changes()
+        self.policy: ReturnPolicy | None = None
         self.next_receipt = 1
         self._serial = state.serial
         self._bitmaps = bitmaps
@@ -83,7 +88,7 @@ class GroupCursor:
         """What to persist with the next commit."""
         head_seq = next(iter(self._open), self.read_seq)
         places = self.acked_count, head_seq, self._serial, self.delayed_count
-        return CursorState(*places, self.dropped_count, self.gone_bytes, self.tail_bytes)
+        return CursorState(*places, self.dropped_count, self.gone_bytes, self.tail_bytes, self.moved_count)
 
     @property
     def depth(self) -> int:
@@ -125,7 +130,10 @@ class GroupCursor:
         """
         self.blocked_on = None
         place = self._place_of_next(horizon_ms)
-        return self._take_from_log(max_count) if place is Range.LOG else self._take_record(place)
+        if place is not Range.LOG:
+            return self._take_record(place)
+        progress = self._next_in_log()
+        return None if progress is None else self._take_from(progress, max_count)
 
     def _place_of_next(self, horizon_ms: int) -> Range:
         """Return the first range that may have a message to hand out."""
@@ -145,10 +153,6 @@ class GroupCursor:
             return None
         order, record = window.take()
         return self._grant(RecordLease(self.next_receipt, record, place, order))
-
-    def _take_from_log(self, max_count: int) -> Lease | None:
-        progress = self._next_in_log()
-        return None if progress is None else self._take_from(progress, max_count)
 
     def _next_in_log(self) -> ChunkProgress | None:
         """Return the chunk that has the next message of the log, opened; None when there is none loaded."""
@@ -197,10 +201,8 @@ class GroupCursor:
     def split(self, lease: Lease, receipt: int, end_receipt: int) -> tuple[Lease, list[Lease]]:
         """Cut a lease in up to three, so that the messages from `receipt` to before `end_receipt` stand alone.
 
-        Returns the lease of those, and the leases of the others; together they take the place of `lease`.
-
-        Raises:
-          NothingOutstandingError: the lease was settled before, or ended with its topic.
+        Returns the lease of those, and the leases of the others; together they take the place of `lease`. Raises
+        NothingOutstandingError when that was settled before, or ended with its topic.
         """
         self._revoke(lease)
         assert isinstance(lease, ChunkLease)  # the only kind with more than one message
@@ -211,27 +213,23 @@ class GroupCursor:
     # --- settling ---------------------------------------------------------------------------------------------
 
     def ack(self, lease: Lease) -> None:
-        """Settle the messages: they are done.
-
-        Raises NothingOutstandingError, as those below, when the lease was settled before, or ended with its topic.
-        """
+        """Settle the messages: they are done. As those below, raises NothingOutstandingError when the lease is over."""
         self._leave(lease)
         self.acked_count += lease.count
         self.gone_bytes += lease.size_bytes
 
-    def drop(self, lease: Lease) -> None:
-        """Give the messages up: there is no room for them."""
+    def drop(self, lease: Lease, *, is_moved: bool = False) -> None:
+        """Give the messages up: there is no room for them, or they are in another topic now."""
         self._leave(lease)
         self.dropped_count += lease.count
+        self.moved_count += lease.count * is_moved
         self.gone_bytes += lease.size_bytes
 
     def nack(self, lease: Lease, cause: str = "nacks") -> None:
-        """Return the messages to the front; `cause` names what is counted, `timeouts` when the lease is over."""
-        self._return_to_front(lease, cause)
-
-    def disconnect(self, lease: Lease) -> None:
-        """Return the messages of a consumer that is gone to the front."""
-        self._return_to_front(lease, "disconnects")
+        """Return the messages to the front; `cause` names what is counted: also `timeouts`, or `disconnects`."""
+        self._leave(lease)
+        for record in reversed(lease.records()):
+            self._put(Range.FRONT, FRONT_START - self._next_serial(), record, cause)
 
     def back(self, lease: Lease) -> None:
         """Return the messages to the back, behind all that has been committed by now."""
@@ -244,20 +242,23 @@ class GroupCursor:
         self._leave(lease)
         for record in lease.records():
             self._put(Range.DELAYED, due_at_ms << 64 | self._next_serial(), record, "dacks")
-        self.delayed_count += lease.count
 
     def revoke_all(self) -> None:
         """End every lease without touching a message, because the topic is gone or is read anew."""
         self._leases.clear()
         self.leased_count = self.leased_bytes = 0
 
-    def _return_to_front(self, lease: Lease, cause: str) -> None:
-        self._leave(lease)
-        for record in reversed(lease.records()):
-            self._put(Range.FRONT, FRONT_START - self._next_serial(), record, cause)
-
     def _put(self, place: Range, order: int, record: Record, cause: str) -> None:
         record = Record(*record[:2], record.counts.plus(cause), *record[3:])
+        if self.policy is not None:
+            if self.policy.bury(record):
+                self.dropped_count += 1
+                self.moved_count += 1
+                self.gone_bytes += record.content_bytes
+                return
+            if (due_at_ms := self.policy.due_at_ms(record, cause)) is not None:
+                place, order = Range.DELAYED, due_at_ms << 64 | self._next_serial()
+        self.delayed_count += place is Range.DELAYED
         self.changes.records[place, order] = record
         self.returned[place].add(order, record)
 
@@ -296,5 +297,4 @@ class GroupCursor:
         # A record that came since the last commit is not in the store: there is nothing to delete, nor to put any more.
         if self.changes.records.pop((place, order), None) is None:
             self.changes.records[place, order] = None
-        if place is Range.DELAYED:
-            self.delayed_count -= 1
+        self.delayed_count -= place is Range.DELAYED

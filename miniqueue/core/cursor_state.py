@@ -8,7 +8,8 @@ class CursorState(NamedTuple):
 
     `head_seq`: no chunk below it is needed. `serial`: counts returns, so that their orders are never reused.
     `gone_bytes`: of payloads acknowledged or dropped; `log_bytes`: of all payloads up to the end of the log as it was
-    then, or later. Both are None where an old store does not tell.
+    then, or later. Both are None where an old store does not tell. `moved_count`: of those dropped, how many are in
+    another topic now.
     """
 
     acked_count: int = 0
@@ -18,3 +19,4 @@ class CursorState(NamedTuple):
     dropped_count: int = 0
     gone_bytes: int | None = 0
     log_bytes: int | None = 0
+    moved_count: int = 0

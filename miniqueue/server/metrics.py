@@ -19,6 +19,7 @@ class BrokerCollector(Collector):
     miniqueue_messages_published_total{topic}       messages
     miniqueue_messages_acknowledged_total{topic}    messages
     miniqueue_messages_dropped_total{topic}         messages, to make room in a topic that was full
+    miniqueue_messages_moved_total{topic}           messages, to another topic as dead letters, or back
     miniqueue_messages{topic,state}                 messages; state: ready, leased or delayed
     miniqueue_topic_bytes{topic}                    bytes of their payloads
     miniqueue_consumers{topic}                      consumers, waiting or with a message
@@ -62,6 +63,7 @@ class BrokerCollector(Collector):
             "miniqueue_messages_acknowledged", "Messages acknowledged.", labels=["topic"]
         )
         dropped = CounterMetricFamily("miniqueue_messages_dropped", "Messages dropped.", labels=["topic"])
+        moved = CounterMetricFamily("miniqueue_messages_moved", "Messages moved elsewhere.", labels=["topic"])
         size = GaugeMetricFamily("miniqueue_topic_bytes", "Bytes of a topic's messages.", labels=["topic"])
         messages = GaugeMetricFamily("miniqueue_messages", "Messages in a topic.", labels=["topic", "state"])
         consumers = GaugeMetricFamily("miniqueue_consumers", "Consumers of a topic.", labels=["topic"])
@@ -70,8 +72,9 @@ class BrokerCollector(Collector):
             published.add_metric([topic], stats.published)
             acknowledged.add_metric([topic], stats.acknowledged)
             dropped.add_metric([topic], stats.dropped)
+            moved.add_metric([topic], stats.moved)
             size.add_metric([topic], stats.size_bytes)
             for state in ("ready", "leased", "delayed"):
                 messages.add_metric([topic, state], getattr(stats, state))
             consumers.add_metric([topic], stats.consumers)
-        yield from (published, acknowledged, dropped, messages, size, consumers)
+        yield from (published, acknowledged, dropped, moved, messages, size, consumers)

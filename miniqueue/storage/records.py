@@ -4,8 +4,8 @@
     number  = u64                                NEXT_TOPIC, GAP
     head    = next_seq:8 log_bytes:8             version 1: next_seq:8
     topic   = topic_id:8 created_at_ms:8
-    cursor  = acked_count:8 head_seq:8 serial:8 delayed_count:8 dropped_count:8 gone_bytes:8 log_bytes:8
-              version 1: acked_count:8 head_seq:8 serial:8 delayed_count:8
+    cursor  = acked_count:8 head_seq:8 serial:8 delayed_count:8 dropped_count:8 gone_bytes:8 log_bytes:8 moved_count:8
+              version 2: without moved_count; version 1: acked_count:8 head_seq:8 serial:8 delayed_count:8
     bitmap  = bits, least significant byte first
     settings = JSON object of the topic's settings that are not at their default
     chunk   = flags:1 count:4 committed_at_ms:8 log_bytes:8 length:4 × count, then the payloads
@@ -17,7 +17,7 @@
 The attributes of a message are encoded by `core.attributes`; here they are bytes like a payload. A chunk of plain
 messages costs 26 bytes and 4 more per message. Every value names its version, so a new form can be
 read beside the old: give it the next number, keep the old parser, write only the new (docs/storage-format.md). The
-version is 2 where a version 1 is named above, and 1 otherwise.
+version is one more than the highest that is named above, and 1 where none is.
 """
 
 import struct
@@ -41,7 +41,8 @@ VERSION = 1
 _crc = struct.Struct("<I")
 _number = struct.Struct("<Q")
 _pair = struct.Struct("<QQ")
-_cursor = struct.Struct("<QQQQQQQ")
+_cursor = struct.Struct("<QQQQQQQQ")
+_cursor_2 = struct.Struct("<QQQQQQQ")
 _cursor_1 = struct.Struct("<QQQQ")
 _chunk = struct.Struct("<BIQQ")
 _chunk_1 = struct.Struct("<BIQ")
@@ -113,7 +114,7 @@ def decode_topic(value: bytes) -> tuple[int, int]:
 
 def encode_cursor(state: CursorState) -> bytes:
     """Encode the state of a group in a partition."""
-    return _seal(_cursor.pack(*state), version=b"\x02")
+    return _seal(_cursor.pack(*state), version=b"\x03")
 
 
 def decode_cursor(value: bytes) -> CursorState:
@@ -121,7 +122,7 @@ def decode_cursor(value: bytes) -> CursorState:
     if value[:1] == b"\x01":
         acked_count, head_seq, serial, delayed_count = _unpack(_cursor_1, value, "cursor")
         return CursorState(acked_count, head_seq, serial, delayed_count, gone_bytes=None, log_bytes=None)
-    return CursorState(*_unpack(_cursor, value, "cursor", 2))
+    return CursorState(*_unpack(_cursor_2 if value[:1] == b"\x02" else _cursor, value, "cursor", 3))
 
 
 def encode_settings(settings: TopicSettings) -> bytes:

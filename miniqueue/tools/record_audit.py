@@ -2,7 +2,7 @@
 
     range     order, and so the key                       the record must have come back by
     front     FRONT_START - serial                        NACK, a time limit or a lost connection
-    delayed   due time in ms · 2⁶⁴ + serial               DACK
+    delayed   due time in ms · 2⁶⁴ + serial               DACK, or as to the front where the topic retries later
     back      the log's tail at that time · 2⁶⁴ + serial  BACK
 
 `serial` is from 1 up to that of the cursor; the tail is not beyond that of now. A message has one record, and none
@@ -79,4 +79,4 @@ class RecordAudit:
 def _came_back_by(place: Range, counts: Counts) -> bool:
     if place is Range.FRONT:
         return bool(counts.nacks or counts.timeouts or counts.disconnects)
-    return bool(counts.dacks if place is Range.DELAYED else counts.backs)
+    return bool(counts.dacks or counts.nacks or counts.timeouts if place is Range.DELAYED else counts.backs)

@@ -134,7 +134,7 @@ def test_what_comes_back_is_where_it_belongs():
         leasing.dack(T, [b], 5)
         leasing.nack(T, [d, c])
         assert leasing.reject(T, [e], b"broken") == [True]
-        assert world.broker.stats()[T].dropped == 1
+        assert world.broker.stats()[T].moved == 1
         assert take(world, 9).payloads == [b"d", b"c", b"a"]
         pass_time(world, 6)
         (back,) = take(world, 9).leases

@@ -14,7 +14,7 @@ from tests.core.stored_cursor import StoredCursor
 ACTS = {
     "ack": lambda cursor, lease: cursor.ack(lease),
     "nack": lambda cursor, lease: cursor.nack(lease),
-    "disconnect": lambda cursor, lease: cursor.disconnect(lease),
+    "disconnect": lambda cursor, lease: cursor.nack(lease, "disconnects"),
     "back": lambda cursor, lease: cursor.back(lease),
     "dack": lambda cursor, lease: cursor.dack(lease, 100),
 }

@@ -11,7 +11,7 @@ from miniqueue.broker.journal import Journal
 from miniqueue.broker.purger import Purger
 from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
-from miniqueue.core.lease import ChunkProgress, Range
+from miniqueue.core.lease import ChunkProgress, Lease, Range
 from miniqueue.core.partition import Partition
 from miniqueue.core.window import Window
 from miniqueue.server import http_commands, resp, resp_stream
@@ -106,11 +106,23 @@ def equally_due_in_the_wrong_order(patch: Patch) -> None:
 
 
 def disconnect_loses_the_lease(patch: Patch) -> None:
-    patch.setattr(GroupCursor, "disconnect", lambda self, lease: None)
+    _change_disconnect(patch, lambda self, lease: None)
 
 
 def disconnect_acknowledges(patch: Patch) -> None:
-    patch.setattr(GroupCursor, "disconnect", GroupCursor.ack)
+    _change_disconnect(patch, GroupCursor.ack)
+
+
+def _change_disconnect(patch: Patch, act: Callable[[GroupCursor, Lease], None]) -> None:
+    nack = GroupCursor.nack
+
+    def change(self: GroupCursor, lease: Lease, cause: str = "nacks") -> None:
+        if cause == "disconnects":
+            act(self, lease)
+        else:
+            nack(self, lease, cause)
+
+    patch.setattr(GroupCursor, "nack", change)
 
 
 def delete_leaves_messages(patch: Patch) -> None:

@@ -60,7 +60,7 @@ def test_any_connection_settles():
         assert await other.say(b"REJECT t %b broken" % d) == OK
         assert await other.say(b"BACK t " + e) == OK
         stats = world.broker.stats()[b"t"]
-        assert (stats.acknowledged, stats.dropped, stats.delayed, stats.ready, stats.leased) == (2, 1, 1, 1, 0)
+        assert (stats.acknowledged, stats.moved, stats.delayed, stats.ready, stats.leased) == (2, 1, 1, 1, 0)
 
     serve(body)
 

@@ -1,0 +1,147 @@
+"""Dead letters: messages that came back too often, or were rejected, go to a topic of their own.
+
+    comes back ─▶ deliveries < max_deliveries ─▶ to its place, or after the delay of the retry policy
+                    └ not less ─▶ dead-letter topic, with its origin, in the same commit
+    rejected ────────────────────┘     └ no room there: it comes back as if there were no limit
+
+A dead letter is not moved again when it comes back too often in its turn: so there are no loops. One that is rejected
+is dropped.
+"""
+
+import random
+from collections.abc import Callable
+from functools import partial
+
+from miniqueue.broker.clock import Clock
+from miniqueue.broker.topic import Topic
+from miniqueue.broker.transfer import Content, Transfer
+from miniqueue.core import attributes
+from miniqueue.core.attributes import Origin
+from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.lease import Lease
+from miniqueue.core.message import Record
+from miniqueue.core.topic_settings import TopicSettings
+from miniqueue.errors import CorruptionError, FormatVersionError, InvalidTopicError, LimitReachedError
+
+#: Why a message is a dead letter that came back too often.
+MAX_DELIVERIES = b"max_deliveries"
+#: What counts for the delay of the retry policy.
+_FAILURES = ("nacks", "timeouts")
+
+
+class DeadLetters:
+    """Moves messages that are given up, and knows which those are.
+
+    Args:
+      transfer: puts them into their topic.
+      clock: tells when they died.
+      due_at_ms: returns when a message is due that is delayed for so many seconds.
+      chance: returns any number from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        transfer: Transfer,
+        clock: Clock,
+        due_at_ms: Callable[[float], int],
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._transfer = transfer
+        self._clock = clock
+        self._due_at_ms = due_at_ms
+        self._chance = chance
+
+    def apply_settings(self, topic: Topic) -> None:
+        """Have what comes back to `topic` treated as its settings say."""
+        settings = topic.settings
+        is_needed = settings.max_deliveries or settings.has_retry_delay
+        for number, cursor in enumerate(topic.cursors):
+            cursor.policy = _Policy(self, topic, number, settings) if is_needed else None
+
+    def bury(self, topic: Topic, partition: int, record: Record) -> bool:
+        """Make a message that is coming back a dead letter; False when it is one already, or there is no room."""
+        return self._bury(topic, partition, [record], MAX_DELIVERIES, _nothing)
+
+    def reject(self, topic: Topic, cursor: GroupCursor, lease: Lease, reason: bytes) -> None:
+        """Make messages dead letters; those that are drop, and where there is no room they return to the front.
+
+        Raises NothingOutstandingError when the lease is over.
+        """
+        records = lease.records()
+        letters = [record for record in records if not _is_dead_letter(record)]
+        if not letters:
+            cursor.drop(lease)
+        elif not self._bury(
+            topic, topic.cursors.index(cursor), letters, reason, partial(cursor.drop, lease, is_moved=True)
+        ):
+            cursor.nack(lease)
+
+    def retry_at_ms(self, settings: TopicSettings, record: Record) -> int:
+        """Return when a message that failed is due again."""
+        return_count = record.counts.nacks + record.counts.timeouts
+        return self._due_at_ms(settings.retry_seconds(return_count, self._chance()))
+
+    def _bury(
+        self, topic: Topic, partition: int, records: list[Record], reason: bytes, leave: Callable[[], None]
+    ) -> bool:
+        if any(map(_is_dead_letter, records)):
+            return False
+        contents = [self._letter(topic, partition, record, reason) for record in records]
+        try:
+            dead = self._transfer.room(topic.settings.dead_letters_of(topic.name), contents)
+        except (InvalidTopicError, LimitReachedError):
+            return False
+        leave()
+        self._transfer.add(dead, contents)
+        return True
+
+    def _letter(self, topic: Topic, partition: int, record: Record, reason: bytes) -> Content:
+        """Return a message as a dead letter, which does not expire."""
+        origin = Origin(
+            topic.name,
+            partition,
+            record.seq,
+            record.published_at_ms,
+            self._clock.now_ms(),
+            record.counts,
+            reason,
+        )
+        found = attributes.decode(record.attributes)._replace(expires_at_ms=0, origin=origin)
+        return Content(record.payload, found.encode())
+
+
+class _Policy:
+    """What the settings of one topic say about what comes back to one of its partitions."""
+
+    __slots__ = ("_dead_letters", "_partition", "_settings", "_topic")
+
+    def __init__(self, dead_letters: DeadLetters, topic: Topic, partition: int, settings: TopicSettings) -> None:
+        self._dead_letters = dead_letters
+        self._topic = topic
+        self._partition = partition
+        self._settings = settings
+
+    def bury(self, record: Record) -> bool:
+        """Make the message a dead letter if it was delivered as often as it may be; say so."""
+        max_deliveries = self._settings.max_deliveries
+        if not max_deliveries or sum(record.counts) < max_deliveries:
+            return False
+        return self._dead_letters.bury(self._topic, self._partition, record)
+
+    def due_at_ms(self, record: Record, cause: str) -> int | None:
+        """Return when the message may be handed out again after it failed, or None."""
+        if cause not in _FAILURES or not self._settings.has_retry_delay:
+            return None
+        return self._dead_letters.retry_at_ms(self._settings, record)
+
+
+def _is_dead_letter(record: Record) -> bool:
+    """Tell whether a message is one already; what a newer version wrote is left where it is."""
+    try:
+        return bool(record.attributes) and attributes.decode(record.attributes).origin is not None
+    except (CorruptionError, FormatVersionError):
+        return True
+
+
+def _nothing() -> None:
+    """Do nothing: the message has left already."""

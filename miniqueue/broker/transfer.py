@@ -1,0 +1,75 @@
+"""Puts messages into a topic with the commit in which they leave another one.
+
+    room ─▶ they leave their topic ─▶ add        all three in one turn of the loop, so that one commit has both
+     └ LimitReachedError, InvalidTopicError: they stay
+
+A disk that is full does not matter: what comes goes elsewhere.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from miniqueue.broker.journal import Journal
+from miniqueue.broker.limits import Quota
+from miniqueue.broker.topic import Topic
+from miniqueue.broker.trimming import Trimmer
+
+
+class Content(NamedTuple):
+    """What is put into a topic."""
+
+    payload: bytes
+    attributes: bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """How long both are together."""
+        return len(self.payload) + len(self.attributes)
+
+
+class Transfer:
+    """Adds messages that come from other topics.
+
+    Args:
+      journal: commits them.
+      quota: says what there is room for.
+      trimmer: makes room in topics that drop what is oldest.
+      topics: by name.
+      create: makes a topic that does not exist; raises InvalidTopicError or LimitReachedError.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        quota: Quota,
+        trimmer: Trimmer,
+        topics: Mapping[bytes, Topic],
+        create: Callable[[bytes], Topic],
+    ) -> None:
+        self._journal = journal
+        self._quota = quota
+        self._trimmer = trimmer
+        self._topics = topics
+        self._create = create
+
+    def room(self, name: bytes, contents: Sequence[Content]) -> Topic:
+        """Return the topic, made if there is none, when it has room for these.
+
+        Raises InvalidTopicError or LimitReachedError.
+        """
+        topic = self._topics.get(name)
+        if topic is None or topic.id is None:
+            topic = self._create(name)
+        payloads = [content.payload for content in contents]
+        if self._quota.admit(topic, payloads, sum(content.size_bytes for content in contents)):
+            self._trimmer.note(topic)
+        return topic
+
+    def add(self, topic: Topic, contents: Sequence[Content]) -> None:
+        """Add messages to a topic that has room for them, with the next commit."""
+        partition = topic.partitions[0]
+        size_bytes = sum(content.size_bytes for content in contents)
+        first_seq = partition.append([content.payload for content in contents], size_bytes)
+        partition.describe(first_seq, [content.attributes for content in contents])
+        self._journal.touch(topic)
+        self._journal.committer.request_soon()
