@@ -30,7 +30,7 @@ from miniqueue.errors import DrainingError, InvalidPrefetchError, LimitReachedEr
 #: What is leased stays in memory; beyond so much, all topics together, nothing more is handed out.
 MAX_LEASED_BYTES = 1 << 30
 #: So many messages return in one turn of the loop when their leases are over, the others in the next ones.
-MAX_EXPIRED_IN_TURN = 5_000
+MAX_EXPIRED_IN_TURN = 1_000
 #: Of a reason, for which a message is rejected.
 MAX_REASON_BYTES = 1024
 

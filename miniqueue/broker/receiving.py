@@ -100,6 +100,15 @@ class Receiving:
             self._leave()
             self._answer(NOTHING_RECEIVED)
 
+    def take_back(self) -> None:
+        """Return what was handed out, as when a stream ends: the client had left before it could be told."""
+        self.give_up()
+        book = self.topic.book
+        if book is not None:
+            runs = [range(lease.receipt, lease.receipt + lease.count) for _, lease in self._taken]
+            held = [held for run in runs for held in book.take(run)]
+            self._leasing.dispatcher.left(self.topic, held[::-1])
+
     def _held_bytes(self) -> int:
         return sum(lease.size_bytes for _, lease in self._taken)
 

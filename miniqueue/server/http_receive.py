@@ -63,13 +63,15 @@ class _Request:
             return self._answered.result()
         listener = asyncio.ensure_future(_until_gone(receive))
         listener.add_done_callback(lambda _: self.end())
+        has_left = True
         try:
             received = await self._answered
-        finally:
-            self.end()
             has_left = listener.done()
+        finally:
             listener.cancel()
-        return None if has_left and not received.leases else received
+            if has_left:
+                self._receiving.take_back()
+        return None if has_left else received
 
     def end(self) -> None:
         """Wait no longer."""

@@ -182,3 +182,23 @@ def receive_scope(topic: str) -> dict[str, object]:
 
 async def never(*_: object) -> None:
     await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("leave", ["cancel", "disconnect"])
+def test_who_leaves_in_the_turn_in_which_a_message_comes_swallows_nothing(leave):
+    async def body(world):
+        has_left = asyncio.Event()
+
+        async def hear():
+            await has_left.wait()
+            return {"type": "http.disconnect"}
+
+        request = asyncio.create_task(HttpApp(world.broker)(receive_scope("t"), hear, never))
+        await settle_down()
+        commit = world.broker.publish(b"t", [b"x"]).commit
+        commit.add_listener(request.cancel if leave == "cancel" else has_left.set)
+        await settle_down()
+        assert request.done()
+        assert world.broker.stats()[b"t"].ready == 1
+
+    run_on_broker(body)
