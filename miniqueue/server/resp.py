@@ -60,7 +60,7 @@ class RespConnection(Output):
         self._postponed: list[Command | Run] = []  # read, but to be carried out in another turn
         self._is_turn_due = False
         self._has_ended = False
-        self.command_count = 0  # a run of PUBLISH counts once
+        self.command_count = 0  # a run of PUBLISH counts once, what is postponed again; it tells that something happens
         self.tasks: set[asyncio.Task[None]] = set()
         self.guard = None if server.sign_in is None else Guard(self, server.sign_in)
         if self.guard is None:
@@ -121,7 +121,6 @@ class RespConnection(Output):
             self._note_kept(len(data))
         else:
             commands = self._postponed + self._reader.read(data)
-            self.command_count += len(commands)
             are_few = len(commands) <= FEW_COMMANDS
             self._carry_out(commands, FEW_COMMANDS if are_few else self.server.turns.take(len(commands)))
         if self.guard is not None and not self._is_closing:
@@ -135,6 +134,7 @@ class RespConnection(Output):
 
     def _carry_out(self, commands: list[Command | Run], room: int) -> None:
         """Carry out `room` commands, or as many as the peer takes the replies of; the rest is postponed."""
+        self.command_count += len(commands)
         self._postponed = commands[room:]
         most_unsent_bytes = self._unsent_bytes + MAX_REPLIES_BYTES
         for position, command in enumerate(commands[:room], start=1):
@@ -203,8 +203,9 @@ class RespConnection(Output):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the client waits for something: messages, or a reply."""
-        return self.stream is not None or self._is_held or bool(self._outcomes) or self._is_behind()
+        """Whether the client waits for something: messages, or a reply, but not one that it does not take."""
+        is_behind = self._is_behind() and not self._is_peer_slow
+        return self.stream is not None or self._is_held or bool(self._outcomes) or is_behind
 
     def publish(self, topic: bytes, payloads: list[bytes]) -> None:
         """Publish messages and queue their replies, now or when there is room."""

@@ -1,7 +1,8 @@
 """RESP connections on which nothing happens: ended after a while.
 
 What happens is a command that was carried out, so bytes of a command that never ends do not help. Who is subscribed
-waits for messages and is not idle, nor is who waits for a reply. Does not know what a command is.
+waits for messages and is not idle, nor is who waits for a reply; who does not take its replies is, also when it has
+said goodbye. Does not know what a command is.
 """
 
 import asyncio
@@ -56,7 +57,7 @@ class IdleWatch:
             if self._is_idle(connection):
                 self._counts.reached(Limit.IDLE_TIMEOUT)
                 connection.leave()
-                connection.close_when_sent()
+                connection.close_soon()
 
     def _is_idle(self, connection: "RespConnection") -> bool:
         now_seconds = self._monotonic()

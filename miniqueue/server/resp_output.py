@@ -170,3 +170,9 @@ class Output(asyncio.Protocol):
         """Read no more, and close when the last reply has been sent."""
         self._is_closing = True
         self.flush()
+
+    def close_soon(self) -> None:
+        """As `close_when_sent`, but what the peer does not take is not waited for."""
+        self.close_when_sent()
+        if self._is_peer_slow:
+            self._transport.abort()

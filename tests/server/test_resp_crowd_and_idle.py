@@ -6,7 +6,7 @@ import pytest
 
 from miniqueue.broker.limits import BrokerLimits, Limit
 from miniqueue.server.resp_idle import IdleWatch
-from tests.fakes import FakeConsumer, settle_down
+from tests.fakes import FakeConsumer, FakeTransport, settle_down
 from tests.server.test_resp import Client, command, serve
 from tests.serving import NDJSON, serving
 
@@ -136,6 +136,55 @@ def test_who_does_nothing_for_long_is_disconnected():
         assert ended == [True, True, False, False]
         assert world.broker.limit_counts.counts == {Limit.IDLE_TIMEOUT: 2}
         assert await busy.say(b"PING") == b"+PONG\r\n"
+
+    serve(body)
+
+
+class Lingering(FakeTransport):
+    """Goes on after `close` until the peer has taken everything, as real ones do."""
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        asyncio.get_running_loop().call_soon(self.lose)
+
+
+@pytest.mark.parametrize("words", [(b"ECHO", b"long"), (b"QUIT",)], ids=["stays", "has said goodbye"])
+def test_who_does_not_take_its_replies_is_idle(words):
+    """Else it has its connection, and what waits for it, for as long as it likes."""
+
+    async def body(world, server, client):
+        client.transport.lose()
+        connection = server()
+        transport = Lingering(connection)
+        transport.high_water_bytes = 3
+        connection.connection_made(transport)
+        connection.data_received(command(*words) + command(b"PING"))
+        idle_watch, clock = watch(world, server)
+        for clock.now_seconds in (0, 99):
+            await idle_watch.look()
+        await settle_down()
+        assert list(server.connections.values()) == [connection]
+        clock.now_seconds = 100
+        await idle_watch.look()
+        await settle_down()
+        assert not server.connections
+
+    serve(body)
+
+
+def test_who_takes_its_replies_slowly_is_not_idle():
+    async def body(world, server, client):
+        client.transport.high_water_bytes = 5
+        client.connection.data_received(command(b"ECHO", bytes(40_000)) * 10)
+        idle_watch, clock = watch(world, server)
+        for clock.now_seconds in (0, 99, 198, 297, 396):
+            await idle_watch.look()
+            assert 0 < client.transport.take().count(b"$40000") <= 2
+            client.connection.resume_writing()
+            await settle_down()
+        assert not client.transport.is_closed
 
     serve(body)
 
