@@ -76,6 +76,7 @@ COMMANDS: Mapping[bytes, Needs] = MappingProxyType(
         b"EXTEND": Needs(Right.CONSUME, 1),
         b"TOPICS": Needs(Right.KNOWN),  # the names that the user has a role for
         b"TOPIC": Needs(Right.ADMIN),
+        b"REDRIVE": Needs(Right.ADMIN, 1),
         b"TOPIC CREATE": Needs(Right.ADMIN, 2),
         b"TOPIC SET": Needs(Right.ADMIN, 2),
         b"TOPIC GET": Needs(Right.MONITOR, 2),
@@ -101,6 +102,7 @@ ROUTES: Mapping[tuple[str, str], Needs] = MappingProxyType(
         ("POST", "/publish/{topic}"): Needs(Right.PUBLISH, 1),
         ("POST", "/subscribe/{topic}"): Needs(Right.CONSUME, 1),
         ("DELETE", "/{topic}"): Needs(Right.ADMIN, 1),
+        ("POST", "/topics/{topic}/redrive"): Needs(Right.ADMIN, 1),
         ("PUT", "/topics/{topic}"): Needs(Right.ADMIN, 1),
         ("PATCH", "/topics/{topic}"): Needs(Right.ADMIN, 1),
         ("GET", "/topics/{topic}"): Needs(Right.MONITOR, 1),

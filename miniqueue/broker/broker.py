@@ -24,6 +24,7 @@ from miniqueue.broker.looking import Looker
 from miniqueue.broker.pausing import Pauser
 from miniqueue.broker.peeking import Peeker
 from miniqueue.broker.purger import Purger
+from miniqueue.broker.redriving import Redriver
 from miniqueue.broker.space import SpaceWatch
 from miniqueue.broker.tasks import Tasks
 from miniqueue.broker.topic import Topic, TopicStats
@@ -57,7 +58,7 @@ class Broker:
       crowd: says when who publishes had better wait; it is up to them.
       limit_counts: how often limits were reached, for all to count in.
       leasing: hands out messages for a time, settled by receipt.
-      configurator: makes topics and changes their settings.
+      configurator: makes topics and changes their settings; `redriver` moves dead letters back.
       looker: knows figures of topics, and `peeker` shows messages.
       pauser: stops topics, on the way in or out.
     """
@@ -94,6 +95,7 @@ class Broker:
         self._dispatcher = Dispatcher(self._topics, clock, self._journal, self._loader)
         transfer = Transfer(self._journal, self._quota, self._trimmer, self._topics, self._create)
         self._dead_letters = DeadLetters(transfer, clock, self._dispatcher.due_at_ms)
+        self.redriver = Redriver(self._topics, self._journal, self._dispatcher, transfer)
         self.leasing = Leasing(
             self._topics,
             self._topic,

@@ -85,6 +85,10 @@ class Consumer:
         """
         self._settle(GroupCursor.ack, receipts, is_returned=False)
 
+    def move(self, receipts: Sequence[int]) -> None:
+        """Settle messages that are put into another topic with the same commit."""
+        self._settle(partial(GroupCursor.drop, is_moved=True), receipts, is_returned=False)
+
     def nack(self, receipts: Sequence[int] | None = None) -> None:
         """Return messages to the front of the topic, in the order of `receipts`."""
         self._settle(GroupCursor.nack, receipts, is_to_front=True)

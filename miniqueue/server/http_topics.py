@@ -4,20 +4,24 @@
     PATCH  /topics/{topic}    {"lease_seconds": null}   200: these too; null is the default
     GET    /topics/{topic}                              {"topic": name, …, "settings": {every one}}: see `http_looking`
     DELETE /topics/{topic}                              200, also for a topic that does not exist
+    POST   /topics/{topic}/redrive?limit=&rate=         {"moved": 17}, dead letters that are back where they came from
 
 What each setting may be stands in `core.topic_settings`.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import orjson
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from miniqueue.broker import Broker, Commit
+from miniqueue.core.redrive_options import parse_limit, parse_rate
 from miniqueue.errors import InvalidLineError, MiniqueueError, PayloadTooLargeError
+from miniqueue.server.http_looking import JsonEndpoint, query_of
 from miniqueue.server.http_publish import read_body
-from miniqueue.server.paths import topic_of
+from miniqueue.server.paths import topic_of, topic_within
 from miniqueue.server.replies import CREATED, OK, Reply, error_reply
 
 MAX_BODY_BYTES = 64 << 10
@@ -55,11 +59,19 @@ def topic_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
     """Return the endpoints by method and path, but those of GET and DELETE."""
     configurator = broker.configurator
     return {
+        ("POST", "/topics/{topic}/redrive"): JsonEndpoint(partial(_redrive, broker)),
         ("PUT", "/topics/{topic}"): ChangeTopicEndpoint(configurator.replace),
         ("PATCH", "/topics/{topic}"): ChangeTopicEndpoint(
             lambda name, settings: (configurator.change(name, settings), False)
         ),
     }
+
+
+async def _redrive(broker: Broker, scope: Scope) -> object:
+    options = query_of(scope, ("limit", "rate"))
+    limit = parse_limit(options["limit"].encode()) if "limit" in options else None
+    per_second = parse_rate(options["rate"].encode()) if "rate" in options else None
+    return {"moved": await broker.redriver.redrive(topic_within(scope), limit, per_second)}
 
 
 def _settings(body: bytes) -> dict[str, object]:

@@ -126,6 +126,7 @@ COMMANDS: dict[bytes, Entry] = {
     b"REJECT": Entry(-4, "Give messages up, for a reason.", resp_receive.settle),
     b"EXTEND": Entry(-4, "Have leases end a number of seconds from now.", resp_receive.settle),
     b"TOPICS": Entry(1, "List the topics.", _topics),
+    b"REDRIVE": Entry(-2, "Move dead letters back to where they came from.", resp_topics.redrive),
     b"TOPIC": Entry(-2, "CREATE, SET, GET and DELETE topics and their settings.", resp_topics.topic),
     b"LEN": Entry(2, "Count the messages of a topic that are not acknowledged.", resp_looking.length),
     b"STATS": Entry(-1, "Tell the figures of a topic, or of all.", resp_looking.stats),

@@ -2,6 +2,7 @@
 
     TOPIC CREATE letters max_deliveries 5        TOPIC SET letters lease_seconds 60 retry_delays 1,5,30
     TOPIC GET letters ─▶ every setting, as SET takes it        TOPIC DELETE letters
+    REDRIVE letters.dlq LIMIT 100 RATE 10 ─▶ how many dead letters were moved back
 
 What each setting may be stands in `core.topic_settings`; the default of each is called `default`.
 """
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING
 
 from miniqueue.broker import Commit
 from miniqueue.core import topic_settings
+from miniqueue.core.redrive_options import parse_limit, parse_rate
 from miniqueue.errors import MiniqueueError
 from miniqueue.server.resp_errors import ArityError, unknown_subcommand
+from miniqueue.server.resp_looking import answer_later, options_of
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
 
@@ -61,6 +64,18 @@ def _delete(connection: "RespConnection", command: Command) -> bytes:
     connection.tasks.add(task)
     task.add_done_callback(connection.tasks.discard)
     return b""
+
+
+def redrive(connection: "RespConnection", command: Command) -> bytes:
+    """Carry out REDRIVE; commands behind it wait until the last message was moved."""
+    options = options_of(command, 2, (b"LIMIT", b"RATE"))
+    limit = parse_limit(options[b"LIMIT"]) if b"LIMIT" in options else None
+    per_second = parse_rate(options[b"RATE"]) if b"RATE" in options else None
+    return answer_later(connection, _redrive(connection, command[1], limit, per_second))
+
+
+async def _redrive(connection: "RespConnection", name: bytes, limit: int | None, per_second: float | None) -> bytes:
+    return replies.integer(await connection.broker.redriver.redrive(name, limit, per_second))
 
 
 #: By name in capitals.

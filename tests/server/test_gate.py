@@ -34,6 +34,7 @@ ALLOWED = {
         for act in ("receive", "ack", "nack", "back", "dack", "reject", "extend")
     },
     ("DELETE", "/topics"): {"admin-of-all"},
+    "/topics/{topic}/redrive": {"admin", "admin-of-all"},
     "/topics/{topic}/pause": {"admin", "admin-of-all"},
     "/topics/{topic}/resume": {"admin", "admin-of-all"},
     "/topics/{topic}/messages": {"monitor", "monitor-of-all", "admin", "admin-of-all"},

@@ -5,7 +5,8 @@ import asyncio
 import orjson
 import pytest
 
-from tests.serving import serving
+from tests.fakes import FakeConsumer
+from tests.serving import eventually, serving
 
 DEFAULTS = {
     **{"lease_seconds": None, "max_deliveries": 0, "dead_letter_topic": None, "retry_delays": []},
@@ -57,5 +58,24 @@ def test_a_topic_is_made_changed_told_and_removed(certificates):
             assert await settings() == DEFAULTS | {"max_deliveries": 5}
             assert await served.request("DELETE", "/topics/%C3%A4") == (200, b"")
             assert served.broker.topics() == []
+
+    asyncio.run(scenario())
+
+
+def test_dead_letters_are_moved_back_over_http(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            assert (await served.request("POST", "/topics/t.dlq/redrive"))[0] == 404
+            await served.request("PUT", "/topics/t", b'{"max_deliveries":1}')
+            await served.request("POST", "/publish/t", b"a")
+            consumer = FakeConsumer(served.broker, b"t")
+            consumer.consumer.request()
+            consumer.consumer.nack()
+            await eventually(lambda: b"t.dlq" in served.broker.topics())
+            assert (await served.request("POST", "/topics/t.dlq/redrive?rate=0"))[0] == 400
+            assert (await served.request("POST", "/topics/t.dlq/redrive?limit=x"))[0] == 400
+            reply = await served.request("POST", "/topics/t.dlq/redrive?limit=5&rate=100")
+            assert reply == (200, b'{"moved":1}')
+            assert served.broker.stats()[b"t"].ready == 1
 
     asyncio.run(scenario())

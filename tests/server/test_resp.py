@@ -722,3 +722,20 @@ def test_the_settings_of_a_topic_are_told_as_they_can_be_set():
         assert (await client.say(b"TOPIC GET t")).startswith(b"%10\r\n")
 
     serve(body)
+
+
+def test_dead_letters_are_moved_back():
+    async def body(world, server, client):
+        await client.say(b"TOPIC CREATE t max_deliveries 1")
+        await client.say(b"PUBLISH t a")
+        await client.say(b"SUBSCRIBE t")
+        await client.say(b"NACK")
+        other = Client(server)
+        await world.commit()
+        assert (await other.say(b"REDRIVE t.dlq LIMIT 0")).startswith(b"-ERR a limit is a whole number")
+        assert (await other.say(b"REDRIVE t.dlq RATE fast")).startswith(b"-ERR a rate is a number")
+        assert (await other.say(b"REDRIVE nothing")).startswith(b"-NOTOPIC ")
+        assert await other.say(b"REDRIVE t.dlq LIMIT 5") == b":1\r\n"
+        assert client.transport.take() == b"$1\r\na\r\n"
+
+    serve(body)

@@ -1,0 +1,150 @@
+"""Moves dead letters back to where they came from, a page at a time; each page leaves and arrives in one commit.
+
+    redrive ─▶ take a page, as a consumer ─▶ by origin: add there, without the origin ─▶ commit ─▶ next page
+                                                └ no origin: to the back       pause, if there is a rate ┘
+
+It stops when as many were looked at as were ready when it began, so what dies again meanwhile is not chased. Wherever
+it is broken off, a message is in one of the topics: what was taken and not moved returns to the front.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+
+from miniqueue.broker.consumer import Consumer
+from miniqueue.broker.dispatcher import Dispatcher
+from miniqueue.broker.journal import Journal
+from miniqueue.broker.topic import Topic
+from miniqueue.broker.transfer import Content, Transfer
+from miniqueue.core import attributes
+from miniqueue.core.lease import Lease
+from miniqueue.core.names import check_topic
+from miniqueue.core.topic_errors import PausedError, UnknownTopicError
+from miniqueue.errors import MiniqueueError
+
+#: Of a commit.
+MAX_PAGE_MESSAGES = 1000
+#: What is being read from the store is waited for so long, looking so often.
+MAX_LOADING_SECONDS = 5.0
+LOOK_SECONDS = 0.002
+
+
+class _Found(NamedTuple):
+    """A message taken, by its receipt, and what it is again where it came from; `name` is None for no dead letter."""
+
+    receipt: int
+    name: bytes | None
+    content: Content
+
+
+class Redriver:
+    """Moves dead letters back.
+
+    Args:
+      topics: by name.
+      journal: commits each page.
+      dispatcher: hands out the dead letters.
+      transfer: puts the messages into their topics.
+      sleep: waits for a number of seconds.
+    """
+
+    def __init__(
+        self,
+        topics: Mapping[bytes, Topic],
+        journal: Journal,
+        dispatcher: Dispatcher,
+        transfer: Transfer,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._topics = topics
+        self._journal = journal
+        self._dispatcher = dispatcher
+        self._transfer = transfer
+        self._sleep = sleep
+
+    async def redrive(self, name: bytes, limit: int | None = None, per_second: float | None = None) -> int:
+        """Move the dead letters of a topic back that are ready now; return how many, when that is durable.
+
+        Args:
+          name: of the topic with the dead letters.
+          limit: how many at most.
+          per_second: how many in a second at most.
+
+        Raises:
+          InvalidTopicError, UnknownTopicError: there is no such topic.
+          LimitReachedError: a topic they came from cannot be made, or is full; PausedError: it takes none now. What
+            was moved before stays moved.
+          UnavailableError, StorageError: nothing can be moved now.
+        """
+        topic = self._topics.get(check_topic(name))
+        if topic is None or topic.id is None:
+            raise UnknownTopicError
+        ready_count = topic.stats().ready
+        left = ready_count if limit is None else min(limit, ready_count)
+        moved_count = 0
+        while left > 0:
+            page_count = min(left, MAX_PAGE_MESSAGES, max(1, int(per_second or MAX_PAGE_MESSAGES)))
+            taken_count, page_moved_count = await self._page(topic, page_count)
+            moved_count += page_moved_count
+            left -= taken_count
+            if not taken_count:
+                break
+            if per_second and left > 0:
+                await self._sleep(taken_count / per_second)
+        return moved_count
+
+    async def _page(self, topic: Topic, count: int) -> tuple[int, int]:
+        """Move up to `count` messages; return how many were looked at, and how many moved."""
+        self._journal.admission.check()
+        leases: list[Lease] = []
+        faults: list[MiniqueueError] = []
+        consumer = Consumer(self._dispatcher, topic, leases.extend, faults.append, count)
+        try:
+            consumer.request()
+            await _loaded(topic, lambda: bool(leases or faults))
+            if faults:
+                raise faults[0]
+            found = [message for lease in leases for message in _messages(lease)]
+            moved_count = self._move(consumer, found)
+        finally:
+            consumer.close()
+        await self._journal.committer.flush()
+        return len(found), moved_count
+
+    def _move(self, consumer: Consumer, found: list[_Found]) -> int:
+        by_name: dict[bytes | None, list[_Found]] = {}
+        for message in found:
+            by_name.setdefault(message.name, []).append(message)
+        if strangers := by_name.pop(None, []):
+            consumer.back([message.receipt for message in strangers])
+        for name, messages in by_name.items():
+            assert name is not None  # it was taken out above
+            contents = [message.content for message in messages]
+            topic = self._transfer.room(name, contents)
+            if topic.is_paused_in:
+                raise PausedError
+            consumer.move([message.receipt for message in messages])
+            self._transfer.add(topic, contents)
+        return sum(map(len, by_name.values()))
+
+
+async def _loaded(topic: Topic, is_done: Callable[[], bool]) -> None:
+    """Wait while messages of a topic are read from the store."""
+    loop = asyncio.get_running_loop()
+    latest = loop.time() + MAX_LOADING_SECONDS
+    while not is_done() and topic.is_loading and loop.time() < latest:  # noqa: ASYNC110 - nobody tells of a load
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def _messages(lease: Lease) -> list[_Found]:
+    extras = lease.attributes or [b""] * lease.count
+    return [
+        _found(receipt, payload, extra)
+        for receipt, (payload, extra) in enumerate(zip(lease.payloads, extras, strict=True), lease.receipt)
+    ]
+
+
+def _found(receipt: int, payload: bytes, extra: bytes) -> _Found:
+    described = attributes.decode(extra)
+    name = None if described.origin is None else described.origin.topic
+    return _Found(receipt, name, Content(payload, described._replace(origin=None).encode()))

@@ -1,0 +1,185 @@
+"""Dead letters go back to where they came from: exactly once, as many and as fast as was said."""
+
+import asyncio
+
+import pytest
+
+from miniqueue.broker import redriving
+from miniqueue.broker.limits import BrokerLimits
+from miniqueue.core import attributes
+from miniqueue.core.attributes import Attributes
+from miniqueue.core.pause import Side
+from miniqueue.core.topic_errors import PausedError, UnknownTopicError
+from miniqueue.errors import OutcomeUnknownError, TopicFullError
+from tests.broker.support import run
+from tests.broker.test_dead_letters import assert_sound
+from tests.fakes import broker_on, settle_down
+
+DEAD = b"dead"
+
+
+async def die(world, topic: bytes, *payloads: bytes, given: Attributes | None = None) -> None:
+    """Publish messages that become dead letters at once."""
+    world.broker.configurator.replace(topic, {"max_deliveries": 1, "dead_letter_topic": "dead"})
+    extras = None if given is None else [given.encode()] * len(payloads)
+    await world.broker.publish(topic, list(payloads), extras).commit.wait()
+    consumer = world.consumer(topic)
+    for _ in payloads:
+        consumer.consumer.request()
+        await settle_down()
+        consumer.consumer.nack()
+    consumer.consumer.close()
+    await world.commit()
+    world.broker.configurator.replace(topic, {})
+
+
+def ready(world) -> dict[bytes, int]:
+    return {name: topic.ready for name, topic in world.broker.stats().items()}
+
+
+def test_every_dead_letter_goes_to_the_topic_it_came_from_with_what_it_had():
+    async def body(world):
+        given = Attributes(headers=((b"trace", b"7f"),), key=b"ada")
+        await die(world, b"t", b"a", b"b", given=given)
+        await die(world, b"u", b"c")
+        assert await world.broker.redriver.redrive(DEAD) == 3
+        assert ready(world) == {DEAD: 0, b"t": 2, b"u": 1}
+        assert world.broker.stats()[DEAD].moved == 3
+        assert_sound(world.store)
+        held = await world.holding(b"t")
+        assert held.payloads == [b"a"]
+        assert attributes.decode(held.leases[0].attributes[0]) == given
+        assert await world.drain(b"u") == [b"c"]
+
+    run(body)
+
+
+def test_a_message_is_in_exactly_one_topic_after_every_crash(monkeypatch):
+    monkeypatch.setattr(redriving, "MAX_PAGE_MESSAGES", 2)
+
+    async def body(world):
+        await die(world, b"t", b"a", b"b", b"c", b"d", b"e")
+        begun = len(world.store.batches)
+        assert await world.broker.redriver.redrive(DEAD) == 5
+        assert len(world.store.batches) == begun + 3
+        for batch_count in range(begun, begun + 4):
+            broker = broker_on(await world.store.as_of(batch_count), world.clock)
+            await broker.start()
+            stats = broker.stats()
+            moved_count = min(5, 2 * (batch_count - begun))
+            assert (stats[DEAD].ready, stats[b"t"].ready) == (5 - moved_count, moved_count)
+            await broker.stop()
+
+    run(body)
+
+
+def test_no_more_than_the_limit_are_moved_and_the_others_keep_their_order():
+    async def body(world):
+        await die(world, b"t", b"a", b"b", b"c")
+        assert await world.broker.redriver.redrive(DEAD, limit=2) == 2
+        assert await world.drain(b"t") == [b"a", b"b"]
+        held = await world.holding(DEAD)
+        assert (held.payloads, sum(held.leases[0].counts)) == ([b"c"], 0)
+
+    run(body)
+
+
+def test_no_more_in_a_second_than_the_rate():
+    async def body(world):
+        await die(world, b"t", *[b"%d" % n for n in range(5)])
+        naps = []
+
+        async def sleep(seconds: float) -> None:
+            naps.append((seconds, ready(world)[b"t"]))
+
+        world.broker.redriver._sleep = sleep
+        assert await world.broker.redriver.redrive(DEAD, per_second=2.0) == 5
+        assert naps == [(1.0, 2), (1.0, 4)]
+
+    run(body)
+
+
+def test_after_a_restart_what_is_not_in_memory_is_moved_too():
+    async def body(world):
+        await die(world, b"t", b"a", b"b")
+        await world.restart()
+        assert await world.broker.redriver.redrive(DEAD) == 2
+        assert await world.drain(b"t") == [b"a", b"b"]
+
+    run(body)
+
+
+def test_a_topic_that_is_gone_is_made_again():
+    async def body(world):
+        await die(world, b"t", b"a")
+        await world.broker.delete_topic(b"t")
+        assert await world.broker.redriver.redrive(DEAD) == 1
+        assert await world.drain(b"t") == [b"a"]
+
+    run(body)
+
+
+def test_what_has_no_origin_goes_to_the_back():
+    async def body(world):
+        await world.publish(DEAD, b"stranger")
+        await die(world, b"t", b"a")
+        assert await world.broker.redriver.redrive(DEAD) == 1
+        assert await world.broker.redriver.redrive(DEAD) == 0
+        held = await world.holding(DEAD)
+        assert (held.payloads, held.leases[0].counts.backs) == ([b"stranger"], 2)
+
+    run(body)
+
+
+def test_there_is_nothing_to_move_in_a_topic_that_does_not_exist():
+    async def body(world):
+        with pytest.raises(UnknownTopicError):
+            await world.broker.redriver.redrive(DEAD)
+        assert world.broker.stats() == {}
+
+    run(body)
+
+
+def test_a_topic_that_takes_none_stops_it_and_nothing_is_lost():
+    async def body(world):
+        await die(world, b"t", b"a")
+        await world.publish(b"t", b"full")
+        with pytest.raises(TopicFullError):
+            await world.broker.redriver.redrive(DEAD)
+        assert ready(world) == {DEAD: 1, b"t": 1}
+        await world.drain(b"t")
+        world.broker.pauser.pause(b"t", Side.IN)
+        with pytest.raises(PausedError):
+            await world.broker.redriver.redrive(DEAD)
+        assert ready(world) == {DEAD: 1, b"t": 0}
+
+    run(body, limits=BrokerLimits(max_topic_messages=1))
+
+
+def test_a_commit_that_fails_moves_nothing():
+    async def body(world):
+        await die(world, b"t", b"a")
+        world.store.fail_writes = {world.store.write_count + 1}
+        with pytest.raises(OutcomeUnknownError):
+            await world.broker.redriver.redrive(DEAD)
+        await settle_down()
+        assert ready(world) == {DEAD: 1, b"t": 0}
+        assert await world.broker.redriver.redrive(DEAD) == 1
+
+    run(body)
+
+
+def test_who_is_cancelled_in_between_loses_nothing(monkeypatch):
+    monkeypatch.setattr(redriving, "MAX_PAGE_MESSAGES", 1)
+
+    async def body(world):
+        await die(world, b"t", b"a", b"b")
+        world.store.may_write.clear()
+        task = asyncio.get_running_loop().create_task(world.broker.redriver.redrive(DEAD))
+        await settle_down()
+        task.cancel()
+        world.store.may_write.set()
+        await settle_down()
+        assert ready(world) == {DEAD: 1, b"t": 1}
+
+    run(body)
