@@ -83,6 +83,7 @@ COMMANDS: Mapping[bytes, Needs] = MappingProxyType(
         b"TOPIC DELETE": Needs(Right.ADMIN, 2),
         b"PAUSE": Needs(Right.ADMIN, 1),
         b"RESUME": Needs(Right.ADMIN, 1),
+        b"PURGE": Needs(Right.ADMIN, 1),
         b"LEN": Needs(Right.MONITOR, 1),
         b"STATS": Needs(Right.MONITOR, 1),
         b"PEEK": Needs(Right.MONITOR, 1),
@@ -118,6 +119,7 @@ ROUTES: Mapping[tuple[str, str], Needs] = MappingProxyType(
         ("GET", "/topics"): Needs(Right.KNOWN),  # those that the user may look into
         ("POST", "/topics/{topic}/pause"): Needs(Right.ADMIN, 1),
         ("POST", "/topics/{topic}/resume"): Needs(Right.ADMIN, 1),
+        ("POST", "/topics/{topic}/purge"): Needs(Right.ADMIN, 1),
         ("GET", "/topics/{topic}/messages"): Needs(Right.MONITOR, 1),
         ("GET", "/topics/{topic}/messages/{id}"): Needs(Right.MONITOR, 1),
         ("GET", "/healthz"): Needs(Right.OPEN),

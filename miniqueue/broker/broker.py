@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from miniqueue.broker import batching, opening
+from miniqueue.broker.clearing import Clearer
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.commit import Commit, Published
 from miniqueue.broker.configuring import Configurator
@@ -59,8 +60,7 @@ class Broker:
       limit_counts: how often limits were reached, for all to count in.
       leasing: hands out messages for a time, settled by receipt.
       configurator: makes topics and changes their settings; `redriver` moves dead letters back.
-      looker: knows figures of topics, and `peeker` shows messages.
-      pauser: stops topics, on the way in or out.
+      looker: knows figures of topics; `peeker` shows messages, `clearer` removes them; `pauser` stops topics.
     """
 
     def __init__(
@@ -107,10 +107,10 @@ class Broker:
         )
         self.configurator = Configurator(self._journal, self._topics, create=self._create, changed=self._reconfigured)
         self.pauser = Pauser(self.configurator, clock, resumed=self._readable)
+        self.clearer = Clearer(self._topics, self._journal, clock, loaded=self._readable)
         self.looker = Looker(self._topics, self._journal, clock)
         self.peeker = Peeker(self._topics, self._journal, clock)
-        self._next_topic_id = 1
-        self._topic_count = 0
+        self._next_topic_id, self._topic_count = 1, 0
 
     # --- life -------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ is remembered and merged, because the scan may or may not have seen it.
 
 from bisect import insort
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from operator import itemgetter
 from typing import Generic, Protocol, TypeVar
 
@@ -81,6 +81,14 @@ class Window(Generic[T]):
         self.taken.discard(order)
         if self._loading_from is not None:
             self._settled.add(order)
+
+    def forget(self, orders: Collection[int]) -> None:
+        """Forget items that nobody has taken, loaded or not; the caller deletes them from the store."""
+        self._items = deque(one for one in self._items if one[0] not in orders)
+        self._early = [one for one in self._early if one[0] not in orders]
+        self.size_bytes = sum(item.size_bytes for _, item in self._items)
+        for order in orders:
+            self.settle(order)
 
     def add(self, order: int, item: T) -> None:
         """Take in an item that the caller also puts into the store with the next commit, or has put there."""

@@ -1,9 +1,12 @@
-"""What HTTP clients may look at.
+"""What HTTP clients may look at, and clear away.
 
-GET /topics                            the topics that the user may look into, with what each holds
-GET /topics/{topic}                    the figures of one, and its settings
-GET /topics/{topic}/messages           its messages: ?state=&count=&after=
-GET /topics/{topic}/messages/{id}      one message
+    GET /topics                            the topics that the user may look into, with what each holds
+    GET /topics/{topic}                    the figures of one, and its settings
+    GET /topics/{topic}/messages           its messages: ?state=&count=&after=
+    GET /topics/{topic}/messages/{id}      one message
+    POST /topics/{topic}/purge             removes messages: ?state=&older=
+
+Replies are JSON.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from miniqueue.access.rights import Right
 from miniqueue.broker import Broker
 from miniqueue.broker.peeking import DEFAULT_COUNT, State, parse_count, parse_state
+from miniqueue.core.delay import parse_delay
 from miniqueue.core.message_id import parse_message_id
 from miniqueue.errors import MiniqueueError, RequestError
 from miniqueue.server.paths import message_id_of, topic_of, topic_within
@@ -44,6 +48,7 @@ def endpoints(broker: Broker) -> dict[tuple[str, str], JsonEndpoint]:
         ("GET", "/topics/{topic}"): JsonEndpoint(pages.topic),
         ("GET", "/topics/{topic}/messages"): JsonEndpoint(pages.messages),
         ("GET", "/topics/{topic}/messages/{id}"): JsonEndpoint(pages.message),
+        ("POST", "/topics/{topic}/purge"): JsonEndpoint(pages.purge),
     }
 
 
@@ -77,6 +82,12 @@ class _Pages:
 
     async def message(self, scope: Scope) -> object:
         return json_message(await self._broker.peeker.find(topic_within(scope), parse_message_id(message_id_of(scope))))
+
+    async def purge(self, scope: Scope) -> object:
+        options = query_of(scope, ("state", "older"))
+        state = parse_state(options["state"].encode()) if "state" in options else None
+        older = parse_delay(options["older"]) if "older" in options else None
+        return {"removed": await self._broker.clearer.purge(topic_within(scope), state, older)}
 
 
 def query_of(scope: Scope, names: tuple[str, ...]) -> Mapping[str, str]:

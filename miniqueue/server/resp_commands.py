@@ -133,6 +133,7 @@ COMMANDS: dict[bytes, Entry] = {
     b"PEEK": Entry(-2, "Show messages of a topic without taking them.", resp_looking.peek),
     b"PAUSE": Entry(-2, "Stop a topic, on the way IN, OUT or BOTH, for a time or until RESUME.", resp_pausing.pause),
     b"RESUME": Entry(-2, "Let a topic go on.", resp_pausing.resume),
+    b"PURGE": Entry(-2, "Remove the messages of a topic, by state and age.", resp_looking.purge),
     b"PING": Entry(-1, "Answer PONG, or what was sent.", resp_connecting.ping),
     b"INFO": Entry(-1, "Tell about this broker.", resp_connecting.info),
     b"HELLO": Entry(-1, "Choose the protocol version, 2 or 3.", resp_connecting.hello),

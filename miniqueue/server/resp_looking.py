@@ -1,4 +1,4 @@
-"""The RESP commands that look into topics: LEN, STATS and PEEK.
+"""The RESP commands that look into topics: LEN, STATS and PEEK; and PURGE.
 
 What must read the store is done beside the connection, which carries out nothing meanwhile, so that its replies keep
 their order; other connections go on.
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from miniqueue.access.rights import Right
 from miniqueue.broker.peeking import DEFAULT_COUNT, State, parse_count, parse_state
+from miniqueue.core.delay import parse_delay
 from miniqueue.core.message_id import parse_message_id
 from miniqueue.errors import MiniqueueError, RequestError
 from miniqueue.server.resp_errors import ArityError, shown
@@ -58,6 +59,18 @@ async def _peek(connection: "RespConnection", topic: bytes, options: dict[bytes,
     count = parse_count(options[b"COUNT"]) if b"COUNT" in options else DEFAULT_COUNT
     after = parse_message_id(options[b"AFTER"]) if b"AFTER" in options else None
     return resp_messages(await peeker.peek(topic, state, count, after), protocol)
+
+
+def purge(connection: "RespConnection", command: Command) -> bytes:
+    """Carry out PURGE."""
+    options = options_of(command, 2, (b"STATE", b"OLDER"))
+    state = parse_state(options[b"STATE"]) if b"STATE" in options else None
+    older = parse_delay(options[b"OLDER"].decode("utf-8", "replace")) if b"OLDER" in options else None
+
+    async def reply() -> bytes:
+        return replies.integer(await connection.broker.clearer.purge(command[1], state, older))
+
+    return answer_later(connection, reply())
 
 
 def options_of(command: Command, start: int, names: tuple[bytes, ...]) -> dict[bytes, bytes]:

@@ -262,3 +262,14 @@ class WindowMachine(RuleBasedStateMachine):
 
 WindowMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestWindowAgreesWithASortedList = pytest.mark.slow(WindowMachine.TestCase)
+
+
+def test_items_are_forgotten_loaded_or_not_and_also_by_a_load_under_way():
+    loaded = window(1, 2, 3, resume_at=10)
+    began_at = loaded.begin_load()
+    loaded.add(12, ITEM)
+    loaded.forget({2, 11, 12, 99})
+    assert loaded.size_bytes == 20
+    loaded.load([(11, ITEM), (13, ITEM)], None)
+    assert began_at == 10
+    assert taken_orders(loaded) == [1, 3, 13]

@@ -37,6 +37,7 @@ ALLOWED = {
     "/topics/{topic}/redrive": {"admin", "admin-of-all"},
     "/topics/{topic}/pause": {"admin", "admin-of-all"},
     "/topics/{topic}/resume": {"admin", "admin-of-all"},
+    "/topics/{topic}/purge": {"admin", "admin-of-all"},
     "/topics/{topic}/messages": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
     "/topics/{topic}/messages/{id}": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
     "/metrics": {"monitor-of-all", "admin-of-all"},

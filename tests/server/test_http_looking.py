@@ -110,3 +110,23 @@ def test_a_topic_may_be_called_topics(certificates):
             assert orjson.loads((await served.request("GET", "/topics"))[1]) == {"topics": []}
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "body"),
+    [
+        ("", 200, b'{"removed":2}'),
+        ("?state=ready", 200, b'{"removed":1}'),
+        ("?state=delayed&older=0", 200, b'{"removed":1}'),
+        ("?older=60", 200, b'{"removed":0}'),
+        ("?state=leased", 400, b'{"error":"leased messages cannot be purged"}'),
+        ("?older=x", 400, b'{"error":"A delay is a number of seconds, 0 or more"}'),
+    ],
+)
+def test_messages_are_cleared_away(certificates, query, status, body):
+    async def scenario():
+        async with serving(certificates) as served:
+            await fill(served)
+            assert await served.request("POST", f"/topics/t/purge{query}") == (status, body)
+
+    asyncio.run(scenario())

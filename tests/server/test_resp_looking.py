@@ -60,6 +60,13 @@ DELAYED = message(
         (b"PEEK t WHAT 1", b"-ERR syntax error at 'WHAT'\r\n"),
         (b"PEEK t COUNT 1 COUNT 1", b"-ERR syntax error at 'COUNT'\r\n"),
         (b"PEEK t ID 0-1 COUNT 1", b"-ERR PEEK takes ID alone\r\n"),
+        (b"PURGE t STATE delayed", b":1\r\n"),
+        (b"PURGE t", b":2\r\n"),
+        (b"PURGE t OLDER 0 STATE ready", b":1\r\n"),
+        (b"PURGE t OLDER 1", b":0\r\n"),
+        (b"PURGE t STATE leased", b"-BADOPTION leased messages cannot be purged\r\n"),
+        (b"PURGE t OLDER x", b"-BADDELAY A delay is a number of seconds, 0 or more\r\n"),
+        (b"PURGE other", b"-NOTOPIC There is no such topic\r\n"),
         (b"STATS t t", b"-ERR invalid number of args, want: 2\r\n"),
     ],
 )
@@ -80,7 +87,7 @@ def test_in_version_3_figures_and_attributes_are_maps():
             *(b"0-3", b"d", b"state", b"ready", *times(), b"deliveries", 0), is_map=True
         )
         figures = await client.say(b"STATS t")
-        assert figures.startswith(b"%28\r\n$5\r\ndepth\r\n:3\r\n$5\r\nready\r\n:1\r\n")
+        assert figures.startswith(b"%29\r\n$5\r\ndepth\r\n:3\r\n$5\r\nready\r\n:1\r\n")
         assert b"$14\r\noldest_seconds\r\n,0.0\r\n" in figures
 
     serve(body)

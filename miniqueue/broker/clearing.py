@@ -1,0 +1,156 @@
+"""Removes the messages of a topic by state and age, in many small commits, beside everything else.
+
+    purge ─▶ the log up to where it ends now: take a run ─▶ drop ─▶ … ─▶ commit ─▶ …
+          └▶ what came back: a page of the store ─▶ those that are old enough ─▶ drop ─▶ commit ─▶ …
+
+Each commit is whole: what it removed is gone and counted, the rest is there. So a purge may be broken off anywhere, and
+asked for again. Leased messages stay, and so does what is published meanwhile.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from math import inf
+
+from miniqueue.broker import reading
+from miniqueue.broker.browsing import Browser, Found
+from miniqueue.broker.clock import Clock
+from miniqueue.broker.journal import Journal
+from miniqueue.broker.looking import committed_topic
+from miniqueue.broker.peeking import State
+from miniqueue.broker.topic import Topic
+from miniqueue.core import purging
+from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.lease import Range
+from miniqueue.core.look_errors import InvalidOptionError
+from miniqueue.errors import InvalidDelayError
+
+#: A commit removes no more than this; runs of the log count one each, so that a turn of the loop stays short.
+MAX_BYTES_PER_COMMIT = 8 << 20
+MAX_RUNS_PER_COMMIT = 256
+MAX_RECORDS_PER_COMMIT = 1024
+#: How long to wait for somebody else who loads the same.
+LOADING_SECONDS = 0.001
+
+
+class Clearer:
+    """Purges topics.
+
+    Args:
+      topics: by name.
+      journal: has the store, and commits what was removed.
+      clock: tells how old messages are.
+      loaded: called for each topic of which something was loaded.
+    """
+
+    def __init__(
+        self, topics: Mapping[bytes, Topic], journal: Journal, clock: Clock, *, loaded: Callable[[Topic], None]
+    ) -> None:
+        self._topics = topics
+        self._journal = journal
+        self._clock = clock
+        self._loaded = loaded
+
+    async def purge(self, name: bytes, state: State | None = None, older_seconds: float | None = None) -> int:
+        """Remove messages of a topic that are there now; return how many, when that is durable.
+
+        Args:
+          name: of the topic.
+          state: those that are ready, or delayed; None for both.
+          older_seconds: those that were published at least so long ago; None for all.
+
+        Raises:
+          InvalidTopicError, UnknownTopicError, InvalidOptionError, InvalidDelayError: nothing was removed.
+          UnavailableError, StorageError: it was broken off; what was removed by then is gone.
+        """
+        if state is State.LEASED:
+            raise InvalidOptionError("leased messages cannot be purged")
+        if older_seconds is not None and not 0 <= older_seconds < inf:
+            raise InvalidDelayError
+        topic = await committed_topic(self._topics, self._journal, name)
+        now_ms = self._clock.now_ms()
+        latest_ms = inf if older_seconds is None else now_ms - older_seconds * 1000
+        cursor, due_order = topic.cursors[0], (now_ms + 1) << 64
+        count = 0
+        if state is not State.DELAYED:
+            count += await self._purge_log(topic, cursor, cursor.tail_seq, latest_ms)
+            for place in (Range.BACK, Range.FRONT):
+                count += await self._purge_returned(topic, cursor, place, (0, None), latest_ms)
+            count += await self._purge_returned(topic, cursor, Range.DELAYED, (0, due_order), latest_ms)
+        if state is not State.READY:
+            count += await self._purge_returned(topic, cursor, Range.DELAYED, (due_order, None), latest_ms)
+        return count
+
+    # --- the log ----------------------------------------------------------------------------------------------
+
+    async def _purge_log(self, topic: Topic, cursor: GroupCursor, stop_seq: int, latest_ms: float) -> int:
+        total_count = 0
+        while cursor in topic.cursors and cursor.read_seq < stop_seq:
+            count = self._drop_runs(cursor, stop_seq, latest_ms)
+            if count:
+                total_count += count
+                await self._commit(topic)
+            elif cursor.blocked_on is not None:
+                await self._load(topic, cursor)
+            else:
+                break
+        return total_count
+
+    def _drop_runs(self, cursor: GroupCursor, stop_seq: int, latest_ms: float) -> int:
+        """Drop what one commit may; return how many messages that were."""
+        count = size_bytes = 0
+        for _ in range(MAX_RUNS_PER_COMMIT):
+            lease = purging.take_log(cursor, stop_seq, latest_ms)
+            if lease is None:
+                break
+            cursor.drop(lease)
+            count += lease.count
+            size_bytes += lease.size_bytes
+            if size_bytes >= MAX_BYTES_PER_COMMIT:
+                break
+        return count
+
+    async def _load(self, topic: Topic, cursor: GroupCursor) -> None:
+        if topic.is_loading:
+            await asyncio.sleep(LOADING_SECONDS)
+            return
+        assert topic.id is not None
+        topic.is_loading = True
+        flush = self._journal.committer.flush
+        try:
+            await reading.load(self._journal.store, Range.LOG, cursor, topic.id, topic.cursors.index(cursor), flush)
+        finally:
+            if cursor in topic.cursors:  # else it was deleted meanwhile
+                topic.is_loading = False
+                self._loaded(topic)
+
+    # --- what came back ---------------------------------------------------------------------------------------
+
+    async def _purge_returned(
+        self, topic: Topic, cursor: GroupCursor, place: Range, orders: tuple[int, int | None], latest_ms: float
+    ) -> int:
+        if topic.id is None or cursor not in topic.cursors:
+            return 0
+        total_count = 0
+        old: list[Found] = []
+        browser = Browser(self._journal.store, topic.id, topic.cursors.index(cursor), cursor)
+        async with aclosing(browser.returned(place, *orders)) as waiting:
+            async for found in waiting:
+                if found.published_at_ms <= latest_ms:
+                    old.append(found)
+                if len(old) >= MAX_RECORDS_PER_COMMIT:
+                    total_count += await self._drop_records(topic, cursor, place, old)
+                    old = []
+        return total_count + await self._drop_records(topic, cursor, place, old)
+
+    async def _drop_records(self, topic: Topic, cursor: GroupCursor, place: Range, old: list[Found]) -> int:
+        if not old or cursor not in topic.cursors:
+            return 0
+        sizes = [(found.position.order, len(found.payload) + len(found.attributes)) for found in old if found.position]
+        count = purging.drop_records(cursor, place, sizes)
+        await self._commit(topic)
+        return count
+
+    async def _commit(self, topic: Topic) -> None:
+        self._journal.touch(topic)
+        await self._journal.committer.flush()

@@ -1,0 +1,45 @@
+"""Removes messages that wait, wherever they do; what is leased stays.
+
+    LOG                      taken in order, and dropped, run by run
+    FRONT, DELAYED, BACK     found in the store by somebody else, and dropped where they are, loaded or not
+
+It is the cursor's other hand: the cursor itself gives messages only from the head of a range.
+"""
+
+from collections.abc import Iterable
+
+from miniqueue.core import cursor_view
+from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.lease import Lease, Range
+
+
+def take_log(cursor: GroupCursor, stop_seq: int, latest_ms: float) -> Lease | None:
+    """Lease the next run of the log that begins before `stop_seq`, in a chunk that was committed by `latest_ms`.
+
+    Returns None when there is none, or when it must be loaded first: then `blocked_on` is set.
+    """
+    cursor.blocked_on = None
+    progress = cursor._next_in_log()
+    if progress is None or progress.chunk.committed_at_ms > latest_ms:
+        return None
+    max_count = stop_seq - progress.chunk.first_seq - progress.runs[-1][0]
+    return cursor._take_from(progress, max_count) if max_count > 0 else None
+
+
+def drop_records(cursor: GroupCursor, place: Range, sizes: Iterable[tuple[int, int]]) -> int:
+    """Drop those records of a range that still wait; return how many did.
+
+    Args:
+      cursor: of the group.
+      place: the range.
+      sizes: of records that the store has, by order: the bytes of payload and attributes.
+    """
+    waiting = {order: size for order, size in sizes if cursor_view.is_waiting(cursor, place, order)}
+    cursor.returned[place].forget(waiting.keys())
+    cursor.changes.records |= dict.fromkeys(((place, order) for order in waiting), None)
+    cursor.dropped_count += len(waiting)
+    cursor.gone_bytes += sum(waiting.values())
+    cursor.next_receipt += len(waiting)  # as if they had been taken for it
+    if place is Range.DELAYED:
+        cursor.delayed_count -= len(waiting)
+    return len(waiting)

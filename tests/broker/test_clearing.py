@@ -1,0 +1,193 @@
+"""Purging topics by state and age: what goes, what stays, and that every commit on the way is whole."""
+
+import pytest
+
+from miniqueue.broker import clearing
+from miniqueue.broker.peeking import State
+from miniqueue.core.look_errors import InvalidOptionError
+from miniqueue.core.topic_errors import UnknownTopicError
+from miniqueue.errors import InvalidDelayError, UnavailableError
+from tests.broker.support import World, run
+from tests.broker.test_peeking import scatter
+from tests.fakes import settle_down
+
+
+async def waiting(world, state):
+    return [seen.found.payload for seen in await world.broker.peeker.peek(b"t", state, 1000)]
+
+
+READY = [b"6", b"4", b"8", b"9", b"10", b"11", b"1", b"12", b"13", b"3", b"14", b"15"]
+DELAYED = [b"5", b"0"]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize(
+    ("state", "ready", "delayed"), [(None, [], []), (State.READY, [], DELAYED), (State.DELAYED, READY, [])]
+)
+def test_messages_go_by_state_and_leased_ones_stay(state, ready, delayed, is_restarted):
+    async def body(world):
+        holders = await scatter(world)
+        if is_restarted:
+            await world.restart()
+        stays = ready if ready != READY or not is_restarted else [b"6", b"4", b"7", *READY[2:]]
+        before = world.broker.looker.depth(b"t")
+        removed = await world.broker.clearer.purge(b"t", state)
+        stats = world.broker.stats()[b"t"]
+        assert stats.dropped == removed == before - world.broker.looker.depth(b"t")
+        assert await waiting(world, State.READY) == stays
+        assert await waiting(world, State.DELAYED) == delayed
+        assert await waiting(world, State.LEASED) == ([] if is_restarted else [b"7"])
+        if not is_restarted:
+            holders[7].consumer.nack()
+            stays = [b"7", *stays]
+        await world.restart()
+        stats = world.broker.stats()[b"t"]
+        assert stats.dropped == removed
+        assert stats.size_bytes == sum(map(len, [*stays, *delayed]))
+        assert await world.drain(b"t") == stays
+
+    run(body)
+
+
+def test_messages_go_by_age():
+    async def body(world):
+        await world.publish(b"t", b"a", b"b")
+        (await world.holding(b"t")).consumer.dack(100)
+        world.clock.advance(10)
+        await world.publish(b"t", b"c")
+        (await world.holding(b"t")).consumer.back()
+        assert await world.broker.clearer.purge(b"t", older_seconds=10.001) == 0
+        assert await world.broker.clearer.purge(b"t", older_seconds=10) == 2
+        assert await waiting(world, State.READY) == [b"c"]
+        assert await waiting(world, State.DELAYED) == []
+
+    run(body)
+
+
+def test_what_is_published_meanwhile_stays(monkeypatch):
+    monkeypatch.setattr(clearing, "MAX_RUNS_PER_COMMIT", 1)
+
+    async def body(world):
+        await world.publish_each(b"t", b"a", b"b", b"c")
+        world.store.may_write.clear()
+        purge = world.broker._tasks
+        results = []
+
+        async def purging():
+            results.append(await world.broker.clearer.purge(b"t"))
+
+        purge.spawn(purging())
+        await settle_down()
+        published = world.broker.publish(b"t", [b"d"])
+        world.store.may_write.set()
+        await settle_down()
+        await published.commit.wait()
+        assert results == [3]
+        assert await world.drain(b"t") == [b"d"]
+
+    run(body)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_every_commit_on_the_way_is_whole(monkeypatch, batch):
+    monkeypatch.setattr(clearing, "MAX_RUNS_PER_COMMIT", batch)
+    monkeypatch.setattr(clearing, "MAX_RECORDS_PER_COMMIT", batch)
+
+    async def body(world):
+        await scatter(world)
+        await world.commit()
+        first = len(world.store.batches)
+        removed = await world.broker.clearer.purge(b"t")
+        last = len(world.store.batches)
+        assert last - first >= removed // 4
+        total = removed + 1  # that one is leased
+        for count in range(first, last + 1):
+            after = World()
+            after.store, after.clock = await world.store.as_of(count), world.clock
+            broker = await after.start()
+            after.clock.advance(100)
+            broker.tick()
+            stats = broker.stats()[b"t"]
+            left = await after.drain(b"t")
+            assert len(left) == len(set(left)) == total - stats.dropped
+            assert stats.size_bytes == sum(map(len, left))
+            after.clock.advance(-100)
+            await broker.stop()
+
+    run(body)
+
+
+def test_a_long_backlog_is_loaded_page_by_page():
+    async def body(world):
+        for _ in range(30):
+            await world.publish(b"t", *[b"x" * 1000] * 500)
+        await world.restart()
+        assert await world.broker.clearer.purge(b"t") == 15_000
+        assert world.broker.looker.depth(b"t") == 0
+        await world.publish(b"t", b"y")
+        assert await world.drain(b"t") == [b"y"]
+
+    run(body)
+
+
+def test_consumers_that_wait_and_a_purge_do_not_disturb_each_other():
+    async def body(world):
+        for _ in range(10):
+            await world.publish(b"t", *[b"x" * 1000] * 500)
+        await world.restart()
+        consumer = world.consumer(b"t")
+        consumer.consumer.request()
+        assert await world.broker.clearer.purge(b"t") == 4_999
+        assert consumer.payloads == [b"x" * 1000]
+        consumer.consumer.nack()
+        assert await world.drain(b"t") == [b"x" * 1000]
+
+    run(body)
+
+
+def test_a_purge_ends_with_its_topic():
+    async def body(world):
+        for _ in range(10):
+            await world.publish(b"t", *[b"x" * 1000] * 500)
+        await world.restart()
+        world.store.may_scan.clear()
+        results = []
+
+        async def purging():
+            results.append(await world.broker.clearer.purge(b"t"))
+
+        world.broker._tasks.spawn(purging())
+        await settle_down()
+        removal = world.broker.delete_topic(b"t")
+        world.store.may_scan.set()
+        await removal
+        await settle_down()
+        assert results == [0]
+
+    run(body)
+
+
+def test_a_store_that_fails_breaks_a_purge_off():
+    async def body(world):
+        await world.publish(b"t", b"a", b"b")
+        world.store.fail_writes = {world.store.write_count + 1}
+        with pytest.raises(UnavailableError):
+            await world.broker.clearer.purge(b"t")
+        await settle_down()
+        assert await world.drain(b"t") == [b"a", b"b"]
+
+    run(body)
+
+
+def test_what_cannot_be_purged():
+    async def body(world):
+        with pytest.raises(UnknownTopicError):
+            await world.broker.clearer.purge(b"t")
+        await world.publish(b"t", b"a")
+        with pytest.raises(InvalidOptionError):
+            await world.broker.clearer.purge(b"t", State.LEASED)
+        for seconds in (-1, float("nan"), float("inf")):
+            with pytest.raises(InvalidDelayError):
+                await world.broker.clearer.purge(b"t", older_seconds=seconds)
+
+    run(body)
