@@ -11,9 +11,9 @@ import binascii
 from collections.abc import Iterable, Mapping
 
 from miniqueue.broker.peeking import Seen, State
-from miniqueue.core.attributes import decode
 from miniqueue.core.message_id import format_message_id
 from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.given import as_json, given_words
 
 
 def resp_message(seen: Seen, protocol: int) -> bytes:
@@ -29,33 +29,23 @@ def resp_messages(messages: Iterable[Seen], protocol: int) -> bytes:
 
 def json_message(seen: Seen) -> Mapping[str, object]:
     """Return a message as JSON has it; bytes that are no UTF-8 lose something but in the payload."""
+    told = as_json(_attributes(seen))
+    assert isinstance(told, dict)
     return {
         "id": format_message_id(seen.partition, seen.found.seq).decode(),
         "msg": binascii.b2a_base64(seen.found.payload, newline=False).decode(),
-        **{_JSON_NAMES.get(str(name), str(name)): _text(value) for name, value in _attributes(seen).items()},
+        **told,
     }
-
-
-_JSON_NAMES = {"published_at_ms": "publishedAtMs", "due_at_ms": "dueAtMs", "expires_at_ms": "expiresAtMs"}
 
 
 def _attributes(seen: Seen) -> dict[replies.Value, replies.Value]:
     found = seen.found
-    given = decode(found.attributes)
     words: list[tuple[replies.Value, replies.Value]] = [
         ("state", seen.state.value),
         ("published_at_ms", found.published_at_ms),
         ("due_at_ms", seen.due_at_ms),
         ("deliveries", sum(found.counts) + (seen.state is State.LEASED)),
         *found.counts._asdict().items(),
-        ("key", given.key),
-        ("expires_at_ms", given.expires_at_ms),
-        ("headers", [list(header) for header in given.headers]),
+        *given_words(found.attributes).items(),
     ]
     return {name: value for name, value in words if value or name == "deliveries"}
-
-
-def _text(value: object) -> object:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return [_text(item) for item in value] if isinstance(value, list) else value

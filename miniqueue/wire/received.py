@@ -7,18 +7,23 @@ Knows leases, and how they are spelled. Does not know who asked for them.
     JSON   {"receipt":"…","msg":"<base64>","id":"0-17","publishedAtMs":1700000000000,"deliveries":2,"nacks":1}
 
 A message has been delivered once more than it came back, so `deliveries` is 1 and the sum of the counts, which are left
-out when they are 0.
+out when they are 0. What a publisher gave the message follows (`given`); few messages have that, and they are encoded
+one by one.
 """
 
 import binascii
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final
 
+import orjson
+
 from miniqueue.core.lease import Lease
 from miniqueue.core.message import Counts
+from miniqueue.core.message_id import format_message_id
 from miniqueue.core.numerals import spell
-from miniqueue.wire.resp_replies import RESP2, RESP3, encode
+from miniqueue.wire.given import as_json, given_words
+from miniqueue.wire.resp_replies import RESP2, RESP3, Value, encode
 
 _BASE64: Final = partial(binascii.b2a_base64, newline=False)
 
@@ -39,7 +44,29 @@ def resp_messages(prefix: bytes, leases: Iterable[tuple[int, Lease]], protocol: 
 
 
 def _resp_lease(prefix: bytes, partition: int, lease: Lease, protocol: int) -> bytes:
-    """Encode the messages of a lease, joined in C, six pieces a message.
+    """Encode the messages of a lease."""
+    if lease.attributes is not None:
+        described = _described(prefix, partition, lease)
+        return b"".join(encode(list(message), protocol) for message in described)
+    return _resp_plain_lease(prefix, partition, lease, protocol)
+
+
+def _described(prefix: bytes, partition: int, lease: Lease) -> Iterator[tuple[bytes, bytes, dict[Value, Value]]]:
+    """Yield receipt, payload and attributes of each message."""
+    assert lease.attributes is not None
+    counts: dict[Value, Value] = {name: n for name, n in lease.counts._asdict().items() if n}
+    for n, (payload, given) in enumerate(zip(lease.payloads, lease.attributes, strict=True)):
+        receipt = b"%b%d" % (prefix, lease.receipt + n) if prefix else b""
+        known: dict[Value, Value] = {
+            "id": format_message_id(partition, lease.first_seq + n),
+            "published_at_ms": lease.published_at_ms,
+            "deliveries": 1 + sum(lease.counts),
+        }
+        yield receipt, payload, {**known, **counts, **given_words(given)}
+
+
+def _resp_plain_lease(prefix: bytes, partition: int, lease: Lease, protocol: int) -> bytes:
+    """Encode messages without attributes, joined in C, six pieces a message.
 
     *3 $n receipt-but-its-end │ end of receipt │ $n │ payload │ attributes, id-but-its-end │ end of id
     """
@@ -90,6 +117,9 @@ def json_messages(prefix: bytes, leases: Iterable[tuple[int, Lease]]) -> bytes:
 
 
 def _json_lease(prefix: bytes, partition: int, lease: Lease) -> bytes:
+    if lease.attributes is not None:
+        described = _described(prefix, partition, lease)
+        return b"".join(_json_line(*message) for message in described)
     counts = b"".join(b',"%b":%d' % (name.encode(), n) for name, n in lease.counts._asdict().items() if n)
     known = b'"publishedAtMs":%d,"deliveries":%d%b' % (lease.published_at_ms, 1 + sum(lease.counts), counts)
     ids = range(lease.first_seq, lease.first_seq + lease.count)
@@ -101,3 +131,9 @@ def _json_lease(prefix: bytes, partition: int, lease: Lease) -> bytes:
     form = b'{"receipt":"%b%%d","msg":"%%b","id":"%d-%%d",%b}\n' % (prefix, partition, known)
     receipts = range(lease.receipt, lease.receipt + lease.count)
     return b"".join(map(form.__mod__, zip(receipts, payloads, ids, strict=True)))
+
+
+def _json_line(receipt: bytes, payload: bytes, words: dict[Value, Value]) -> bytes:
+    told = as_json(words)
+    assert isinstance(told, dict)
+    return orjson.dumps({"receipt": receipt.decode(), "msg": _BASE64(payload).decode(), **told}) + b"\n"

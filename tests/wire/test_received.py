@@ -5,6 +5,7 @@ import base64
 import orjson
 import pytest
 
+from miniqueue.core.attributes import Attributes, Origin
 from miniqueue.core.lease import ChunkLease, ChunkProgress, Range, RecordLease
 from miniqueue.core.message import Chunk, Counts, Record
 from miniqueue.wire.received import json_messages, resp_messages
@@ -48,3 +49,32 @@ def test_messages_are_what_the_plain_encoders_make_of_them(prefix, receipt, star
 def test_nothing_is_an_empty_array_and_no_line():
     assert resp_messages(b"x-", [], RESP2) == b"*0\r\n"
     assert json_messages(b"x-", []) == b""
+
+
+def test_what_a_publisher_gave_is_told_and_where_a_message_died():
+    given = Attributes(
+        headers=((b"colour", b"red"), (b"raw", b"\xff")),
+        key=b"k",
+        expires_at_ms=9,
+        origin=Origin(b"orders", 0, 17, 5, 6, Counts(nacks=3), b"broken"),
+    ).encode()
+    chunk = ChunkProgress(Chunk(0, 5, [b"a", b"b"], 0, [b"", given]))
+    parts = [(0, ChunkLease(1, chunk, 0, 2))]
+    known = {"published_at_ms": 5, "deliveries": 1}
+    origin = {"topic": "orders", "id": "0-17", "published_at_ms": 5, "died_at_ms": 6, "reason": "broken", "nacks": 3}
+    words = {"key": "k", "expires_at_ms": 9, "headers": [["colour", "red"], ["raw", b"\xff"]], "origin": origin}
+    expected = [(b"p-1", b"a", {"id": "0-0"} | known), (b"p-2", b"b", {"id": "0-1"} | known | words)]
+    assert resp_messages(b"p-", parts, RESP3) == encode(expected, RESP3)
+    first, second = map(orjson.loads, json_messages(b"p-", parts).splitlines())
+    assert first == {"receipt": "p-1", "msg": "YQ==", "id": "0-0", "publishedAtMs": 5, "deliveries": 1}
+    assert second["headers"] == [["colour", "red"], ["raw", "\ufffd"]]
+    assert (second["key"], second["expiresAtMs"]) == ("k", 9)
+    assert second["origin"] == {
+        **{"topic": "orders", "id": "0-17", "publishedAtMs": 5, "diedAtMs": 6, "reason": "broken", "nacks": 3}
+    }
+
+
+def test_attributes_that_make_no_sense_do_not_hide_their_message():
+    parts = [(0, ChunkLease(1, ChunkProgress(Chunk(0, 5, [b"a"], 0, [b"\x63junk"])), 0, 1))]
+    (line,) = json_messages(b"p-", parts).splitlines()
+    assert orjson.loads(line)["attributesError"]
