@@ -1,7 +1,8 @@
 """Hands messages to the consumers that wait, and takes back what they return."""
 
 import math
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.journal import Journal
@@ -30,6 +31,7 @@ class Dispatcher:
         self._journal = journal
         self._loader = loader
         self._horizon_ms = 0
+        self._postponed: dict[Topic, None] | None = None  # while many leave
 
     def tick(self) -> None:
         """Let the delayed messages through that are due by now."""
@@ -88,8 +90,22 @@ class Dispatcher:
         self._horizon_ms = min(self._horizon_ms, begin_ms)  # the clock may have been set back since the last tick
         return max(begin_ms + math.ceil(delay_seconds * 1000), self._horizon_ms + 1)
 
+    @contextmanager
+    def many_leave(self) -> Iterator[None]:
+        """Hand out what returns when the block is over: who is to leave next must not be given it."""
+        self._postponed = {}
+        try:
+            yield
+        finally:
+            postponed, self._postponed = self._postponed, None
+            for topic in postponed:
+                self.dispatch(topic)
+
     def dispatch(self, topic: Topic) -> None:
         """Hand messages to those who wait, first come, first served; who has room left waits behind the others."""
+        if self._postponed is not None:
+            self._postponed[topic] = None
+            return
         while topic.waiters:
             consumer = next(iter(topic.waiters))
             leases = self._fill(consumer)

@@ -237,16 +237,18 @@ class _Listeners:
             log.error("the users stay as they were: their file cannot be used", problems=exc.problems)
             return
         self._sign_in.replace(users)
-        self._resp.cut_off()
-        self._http.cut_off()
+        with self._broker.leasing.dispatcher.many_leave():
+            self._resp.cut_off()
+            self._http.cut_off()
         log.info("users read again", users=len(users))
 
     async def _drain(self, serving: list[asyncio.Task[None]]) -> None:
         """Let every stream end and its lease return, but not for ever; raises why a listener could not serve."""
         log.info("stopping")
         self._stopping.set()
-        self._resp.drain()
-        self._http.drain()
+        with self._broker.leasing.dispatcher.many_leave():
+            self._resp.drain()
+            self._http.drain()
         _done, hanging = await asyncio.wait(serving, timeout=STOP_SECONDS)
         for task in hanging:
             log.warning("a listener did not stop in time", seconds=STOP_SECONDS)

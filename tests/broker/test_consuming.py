@@ -327,3 +327,22 @@ def test_the_system_clock_counts_milliseconds():
     after = time.time()
     assert before * 1000 - 1 <= now_ms <= after * 1000 + 0.001  # a float of seconds is off by less than a microsecond
     assert before * 1000 - 0.001 <= next_ms <= after * 1000 + 1
+
+
+def test_those_who_leave_together_are_not_given_what_the_others_return():
+    """Else a message goes through all of them: each is told it, and it counts as delivered as often."""
+
+    async def body(world):
+        await world.publish(b"t", b"x")
+        holding, *leaving, staying = [world.consumer(b"t") for _ in range(4)]
+        for each in (holding, *leaving, staying):
+            each.consumer.request()
+        with world.broker.leasing.dispatcher.many_leave():
+            for each in (holding, *leaving):
+                each.consumer.close()
+            assert staying.leases == []
+        assert [each.payloads for each in leaving] == [[], []]
+        assert staying.payloads == [b"x"]
+        assert staying.leases[0].counts.disconnects == 1
+
+    run(body)
