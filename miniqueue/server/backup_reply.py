@@ -2,7 +2,8 @@
 
     snapshot ─▶ page ─▶ page ─▶ … ─▶ end          a page is read on a thread of the store, when the one before is sent
 
-Commits go on meanwhile. When a page cannot be read the stream stops without its end, which the client notices.
+Commits go on meanwhile. When a page cannot be read, or the user is revoked, the stream stops without its end, which the
+client notices.
 
 Only requests under a name of this machine are answered: see `web_pages`.
 """
@@ -17,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from miniqueue.broker import Broker
 from miniqueue.errors import MiniqueueError
 from miniqueue.server.replies import error_reply, start_message
+from miniqueue.server.sign_in import SignIn
 from miniqueue.server.web_pages import NOT_FROM_ELSEWHERE, is_for_loopback
 from miniqueue.wire.pair_stream import MAGIC, Pair, encode_end, encode_pairs
 
@@ -31,10 +33,16 @@ _AFTER_ALL_KEYS = b"\xff" * 1024
 
 
 class BackupReply:
-    """An endpoint that sends the whole store."""
+    """An endpoint that sends the whole store.
 
-    def __init__(self, broker: Broker) -> None:
+    Args:
+      broker: whose store.
+      sign_in: tells whether the user still is one; None where there are no users.
+    """
+
+    def __init__(self, broker: Broker, sign_in: SignIn | None = None) -> None:
         self._broker = broker
+        self._sign_in = sign_in
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -49,12 +57,15 @@ class BackupReply:
         listening = asyncio.ensure_future(_listen(receive))
         try:
             await send(start_message(200, [(b"content-type", b"application/octet-stream")]))
-            await _send_all(snapshot.scan, send, is_wanted=lambda: not listening.done())
+            await _send_all(snapshot.scan, send, is_wanted=lambda: not listening.done() and self._may_go_on(scope))
         except MiniqueueError as exc:
             log.error("a backup was broken off", error=str(exc))
         finally:
             listening.cancel()
             await snapshot.close()
+
+    def _may_go_on(self, scope: Scope) -> bool:
+        return self._sign_in is None or self._sign_in.is_current(scope["user"])
 
 
 async def _listen(receive: Receive) -> None:

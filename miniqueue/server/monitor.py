@@ -65,7 +65,7 @@ class MonitorApp:
         endpoints: dict[tuple[str, str], ASGIApp] = {("GET", path): Page(page) for path, page in pages.items()}
         if sign_in is None:  # nobody has to sign in, so that a page could read what is not for everybody
             endpoints |= {route: ForLoopback(page) for route, page in endpoints.items() if route[1] in _WITH_NAMES}
-        endpoints["GET", "/backup"] = BackupReply(broker)
+        endpoints["GET", "/backup"] = BackupReply(broker, sign_in)
         self._router = Router(
             [Route(path, endpoint) for path, endpoint in routes(endpoints, sign_in).items()],
             redirect_slashes=False,

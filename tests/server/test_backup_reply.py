@@ -4,12 +4,14 @@ import asyncio
 
 import pytest
 
+from miniqueue.access.users import Users
 from miniqueue.errors import CorruptionError
 from miniqueue.server import backup_reply
 from miniqueue.server.backup_reply import BackupReply
 from miniqueue.storage.memory import MemoryStore
 from miniqueue.wire.pair_stream import PairDecoder
 from tests.fakes import FakeConsumer, FaultyStore, ManualClock, broker_on, settle_down
+from tests.server.access import sign_in_for, user
 from tests.serving import eventually
 
 SCOPE = {"type": "http", "method": "GET", "path": "/backup", "headers": [(b"host", b"localhost:8081")]}
@@ -114,6 +116,24 @@ def test_nothing_is_read_for_a_client_that_has_left():
         client = Client(part_count=3)
         await BackupReply(broker)(SCOPE, client.receive, client.send)
         assert len(client.messages) <= 5
+        assert client.pairs() is None
+
+    with_broker(FaultyStore(), act)
+
+
+def test_nothing_is_read_for_a_user_who_is_revoked():
+    sign_in = sign_in_for(admin := user("admin", admin=("*",)))
+
+    class Revoking(Client):
+        async def send(self, message):
+            await super().send(message)
+            if len(self.messages) == 3:
+                sign_in.replace(Users([]))
+
+    async def act(broker):
+        client = Revoking()
+        await BackupReply(broker, sign_in)(SCOPE | {"user": admin}, client.receive, client.send)
+        assert len(client.messages) <= 4
         assert client.pairs() is None
 
     with_broker(FaultyStore(), act)
