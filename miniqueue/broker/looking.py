@@ -5,6 +5,7 @@ over all topics lets others go on in between.
 """
 
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.journal import Journal
@@ -84,11 +85,19 @@ class Looker:
                     sums[name] = sums.get(name, 0) + figure
         return {name: round(figure, 3) for name, figure in sums.items()}
 
+    async def everything(self) -> AsyncGenerator[Topic, None]:
+        """Yield the topics by name, also those that are only waited for, some in each turn of the loop."""
+        topics = [self._topics[name] for name in sorted(self._topics)]
+        async with aclosing(in_turns(topics, TOPICS_IN_TURN)) as turns:
+            async for topic in turns:
+                yield topic
+
     async def existing(self) -> AsyncGenerator[Topic, None]:
         """Yield the topics that exist, by name, some in each turn of the loop; one may be deleted meanwhile."""
-        async for topic in in_turns([self._topics[name] for name in sorted(self._topics)], TOPICS_IN_TURN):
-            if topic.id is not None:
-                yield topic
+        async with aclosing(self.everything()) as topics:
+            async for topic in topics:
+                if topic.id is not None:
+                    yield topic
 
 
 async def committed_topic(topics: Mapping[bytes, Topic], journal: Journal, name: bytes) -> Topic:

@@ -166,7 +166,7 @@ def counters_of(topic: Topic) -> Counters:
     cursors = topic.cursors
     return Counters(
         publish=sum(cursor.tail_seq for cursor in cursors),
-        deliver=sum(cursor.next_receipt - cursor.dropped_count for cursor in cursors),
+        deliver=sum(cursor.next_receipt - cursor.dropped_count + cursor.moved_count for cursor in cursors),
         ack=sum(cursor.acked_count for cursor in cursors),
         return_=sum(cursor.state.serial for cursor in cursors),
     )

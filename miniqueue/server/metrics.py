@@ -1,6 +1,6 @@
-"""The broker's counts as Prometheus metrics, read at the moment somebody asks; nothing is counted twice.
+"""The broker's own counts as Prometheus metrics, read at the moment somebody asks; nothing is counted twice.
 
-A topic that is deleted takes its counters along, which Prometheus sees as a reset.
+Those of topics are in `topic_metrics`. A topic that is deleted takes its counters along: to Prometheus, a reset.
 """
 
 from collections.abc import Iterator
@@ -16,13 +16,6 @@ from miniqueue.broker.limits import Limit
 class BrokerCollector(Collector):
     """Yields the metrics of one broker.
 
-    miniqueue_messages_published_total{topic}       messages
-    miniqueue_messages_acknowledged_total{topic}    messages
-    miniqueue_messages_dropped_total{topic}         messages, to make room in a topic that was full
-    miniqueue_messages_moved_total{topic}           messages, to another topic as dead letters, or back
-    miniqueue_messages{topic,state}                 messages; state: ready, leased or delayed
-    miniqueue_topic_bytes{topic}                    bytes of their payloads
-    miniqueue_consumers{topic}                      consumers, waiting or with a message
     miniqueue_topics                                topics that exist
     miniqueue_damaged_topics                        topics that cannot be read
     miniqueue_accepts_messages                      1, or 0 while messages are refused
@@ -36,7 +29,6 @@ class BrokerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics as they are now."""
-        yield from self._per_topic()
         yield GaugeMetricFamily("miniqueue_topics", "Topics that exist.", value=len(self._broker.topics()))
         yield GaugeMetricFamily(
             "miniqueue_damaged_topics", "Topics that cannot be read.", value=len(self._broker.faults())
@@ -56,25 +48,3 @@ class BrokerCollector(Collector):
         for limit in Limit:
             reached.add_metric([limit.value], self._broker.limit_counts.counts.get(limit, 0))
         return reached
-
-    def _per_topic(self) -> Iterator[Metric]:
-        published = CounterMetricFamily("miniqueue_messages_published", "Messages published.", labels=["topic"])
-        acknowledged = CounterMetricFamily(
-            "miniqueue_messages_acknowledged", "Messages acknowledged.", labels=["topic"]
-        )
-        dropped = CounterMetricFamily("miniqueue_messages_dropped", "Messages dropped.", labels=["topic"])
-        moved = CounterMetricFamily("miniqueue_messages_moved", "Messages moved elsewhere.", labels=["topic"])
-        size = GaugeMetricFamily("miniqueue_topic_bytes", "Bytes of a topic's messages.", labels=["topic"])
-        messages = GaugeMetricFamily("miniqueue_messages", "Messages in a topic.", labels=["topic", "state"])
-        consumers = GaugeMetricFamily("miniqueue_consumers", "Consumers of a topic.", labels=["topic"])
-        for name, stats in self._broker.stats().items():
-            topic = name.decode()
-            published.add_metric([topic], stats.published)
-            acknowledged.add_metric([topic], stats.acknowledged)
-            dropped.add_metric([topic], stats.dropped)
-            moved.add_metric([topic], stats.moved)
-            size.add_metric([topic], stats.size_bytes)
-            for state in ("ready", "leased", "delayed"):
-                messages.add_metric([topic, state], getattr(stats, state))
-            consumers.add_metric([topic], stats.consumers)
-        yield from (published, acknowledged, dropped, moved, messages, size, consumers)

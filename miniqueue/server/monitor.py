@@ -10,8 +10,7 @@ Knows the broker's counts; knows neither the messages nor the queue's own protoc
 """
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from collections.abc import Awaitable, Callable, Iterable
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.registry import Collector
@@ -28,6 +27,7 @@ from miniqueue.server.refusal_metrics import RefusalCollector
 from miniqueue.server.refusals import Refusals
 from miniqueue.server.replies import NOT_FOUND, Reply, json_reply
 from miniqueue.server.sign_in import SignIn
+from miniqueue.server.topic_metrics import TopicMetrics
 from miniqueue.server.web_pages import ForLoopback
 
 #: Pages that tell the names of topics.
@@ -55,6 +55,7 @@ class MonitorApp:
         self._started_at_seconds = time.monotonic()
         self._registry = CollectorRegistry()
         self._registry.register(BrokerCollector(broker))
+        self._topic_metrics = TopicMetrics(broker)
         self._registry.register(LoopCollector())
         if refusals is not None:
             self._registry.register(RefusalCollector(refusals))
@@ -79,11 +80,11 @@ class MonitorApp:
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close"})
 
-    def health(self) -> Reply:
+    async def health(self) -> Reply:
         """Return that the process answers."""
         return json_reply(200, {"status": "ok"})
 
-    def readiness(self) -> Reply:
+    async def readiness(self) -> Reply:
         """Return whether messages are taken and delivered, and if not, why."""
         reasons = [str(self._broker.refusal())] if self._broker.refusal is not None else []
         reasons += [f"topic {name.decode()}: {fault}" for name, fault in self._broker.faults().items()]
@@ -91,13 +92,15 @@ class MonitorApp:
             return json_reply(503, {"status": "not ready", "reasons": reasons})
         return json_reply(200, {"status": "ok"})
 
-    def metrics(self) -> Reply:
+    async def metrics(self) -> Reply:
         """Return the metrics in Prometheus' text format."""
-        return Reply(200, generate_latest(self._registry), CONTENT_TYPE_LATEST.encode())
+        of_topics = await self._topic_metrics.render()
+        return Reply(200, of_topics + generate_latest(self._registry), CONTENT_TYPE_LATEST.encode())
 
-    def stats(self) -> Reply:
+    async def stats(self) -> Reply:
         """Return version, uptime and the counts of every topic; counts are of messages, or as their names say."""
         refusal = self._broker.refusal
+        topics = {topic.name.decode(): vars(topic.stats()) async for topic in self._broker.looker.everything()}
         return json_reply(
             200,
             {
@@ -105,7 +108,7 @@ class MonitorApp:
                 "uptime_seconds": round(time.monotonic() - self._started_at_seconds, 3),
                 "refusal": None if refusal is None else refusal.code,
                 "disk_free_bytes": self._broker.free_bytes,
-                "topics": {name.decode(): asdict(stats) for name, stats in self._broker.stats().items()},
+                "topics": topics,
             },
         )
 
@@ -113,9 +116,10 @@ class MonitorApp:
 class Page:
     """An endpoint whose reply is made anew for every request."""
 
-    def __init__(self, make_reply: Callable[[], Reply]) -> None:
+    def __init__(self, make_reply: Callable[[], Awaitable[Reply]]) -> None:
         self._make_reply = make_reply
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        await self._make_reply()(scope, receive, send)
+        reply = await self._make_reply()
+        await reply(scope, receive, send)

@@ -17,6 +17,7 @@ from miniqueue.server.metrics import BrokerCollector
 from miniqueue.server.refusal_metrics import RefusalCollector
 from miniqueue.server.resp_metrics import RespRefusalCollector
 from miniqueue.server.settings import SETTINGS
+from miniqueue.server.topic_metrics import TopicMetrics
 from miniqueue.server.usage import option_table
 from miniqueue.storage import keys, records
 from miniqueue.tools import TOOLS
@@ -129,9 +130,8 @@ def test_the_exit_codes_are_those_of_the_protocol():
 
 def test_every_metric_is_in_the_protocol():
     documented = re.findall(r"miniqueue_\w+", SPANS)
-    collected = (
-        f"{BrokerCollector.__doc__}{LoopCollector.__doc__}{RefusalCollector.__doc__}{RespRefusalCollector.__doc__}"
-    )
+    collectors = (BrokerCollector, TopicMetrics, LoopCollector, RefusalCollector, RespRefusalCollector)
+    collected = "".join(str(collector.__doc__) for collector in collectors)
     assert sorted(set(re.findall(r"miniqueue_\w+", collected))) == sorted(
         name for name in set(documented) if name != "miniqueue_v"
     )

@@ -2,11 +2,13 @@ import asyncio
 
 import orjson
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from miniqueue import __version__
 from miniqueue.errors import CorruptionError
 from miniqueue.server.listening import listen, serve_plain
 from miniqueue.server.monitor import MonitorApp
+from miniqueue.server.topic_metrics import FAMILIES
 from tests.fakes import FakeConsumer, FaultyStore, ManualClock, broker_on
 
 HOST = [(b"host", b"localhost:8081")]
@@ -120,6 +122,11 @@ def test_metrics_count_messages_by_state():
             'miniqueue_messages{state="leased",topic="t"} 1.0',
             'miniqueue_messages{state="delayed",topic="t"} 1.0',
             'miniqueue_consumers{topic="t"} 2.0',
+            'miniqueue_leases{topic="t"} 1.0',
+            'miniqueue_oldest_message_seconds{topic="t"} 0.0',
+            'miniqueue_messages_per_second{kind="ack",topic="t"} 0.0',
+            'miniqueue_delivery_latency_seconds{quantile="0.99",topic="t"} 0.001',
+            'miniqueue_topic_paused{side="out",topic="t"} 0.0',
             "miniqueue_topics 1.0",
             "miniqueue_accepts_messages 1.0",
             f'miniqueue_build_info{{version="{__version__}"}} 1.0',
@@ -165,5 +172,43 @@ def test_plain_http_1_is_enough():
         await server
         assert reply.startswith(b"HTTP/1.1 200")
         assert reply.endswith(b'{"status":"ok"}')
+
+    monitored(check)
+
+
+def test_every_metric_can_be_parsed_and_has_its_type():
+    async def check(app, broker):
+        await broker.publish(b'"back\\slash', [b"x"]).commit.wait()
+        body = (await ask(app, "/metrics"))[2].decode()
+        families = {family.name: family for family in text_string_to_metric_families(body)}
+        for family in FAMILIES:
+            name = f"miniqueue_{family.name}"
+            found = families[name.removesuffix("_total")]
+            assert (found.type, found.documentation) == (family.kind, family.help)
+            assert all(sample.labels["topic"] == '"back\\slash' for sample in found.samples)
+        assert len(families["miniqueue_messages"].samples) == 3
+
+    monitored(check)
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/stats"])
+def test_others_have_their_turn_while_many_topics_are_told_of(path):
+    async def check(app, broker):
+        for number in range(1000):
+            broker.publish(b"t%d" % number, [b"x"])
+        await broker._committer.flush()
+        turns = []
+
+        async def count_turns():
+            while True:
+                turns.append(1)
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count_turns())
+        status, _, body = await ask(app, path)
+        counting.cancel()
+        assert status == 200
+        assert b"t999" in body
+        assert len(turns) >= 10
 
     monitored(check)

@@ -1,0 +1,110 @@
+"""The metrics of each topic in Prometheus' text format, made some topics at a time.
+
+There may be very many topics. Their metrics are spelled here, and not by the client library, which would keep the event
+loop for a second where there are 10,000: between some topics and the next, others have their turn.
+
+Source: https://prometheus.io/docs/instrumenting/exposition_formats/.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from miniqueue.broker import Broker
+from miniqueue.broker.looking import Figures
+from miniqueue.errors import MiniqueueError
+
+STATES = ("ready", "leased", "delayed")
+KINDS = ("publish", "deliver", "ack", "return")
+QUANTILES = {"0.5": "latency_p50_seconds", "0.99": "latency_p99_seconds"}
+
+
+class _Family(NamedTuple):
+    """A metric; `rows` are the further labels of each of its values, with the figure that is the value."""
+
+    name: str
+    kind: str
+    help: str
+    rows: tuple[tuple[str, str], ...]
+
+
+def _of(figure: str) -> tuple[tuple[str, str], ...]:
+    return (("", figure),)
+
+
+FAMILIES = (
+    _Family("messages_published_total", "counter", "Messages published.", _of("published")),
+    _Family("messages_acknowledged_total", "counter", "Messages acknowledged.", _of("acknowledged")),
+    _Family("messages_dropped_total", "counter", "Messages dropped.", _of("dropped")),
+    _Family("messages_moved_total", "counter", "Messages moved elsewhere.", _of("moved")),
+    _Family("messages", "gauge", "Messages in a topic.", tuple((f'state="{state}",', state) for state in STATES)),
+    _Family("topic_bytes", "gauge", "Bytes of a topic's messages.", _of("size_bytes")),
+    _Family("consumers", "gauge", "Consumers of a topic.", _of("consumers")),
+    _Family("leases", "gauge", "Leases of a topic's messages.", _of("leases")),
+    _Family("oldest_message_seconds", "gauge", "Age of the oldest message.", _of("oldest_seconds")),
+    _Family(
+        "messages_per_second",
+        "gauge",
+        "Messages a second over the last 10 seconds.",
+        tuple((f'kind="{kind}",', f"{kind}_rate_10s") for kind in KINDS),
+    ),
+    _Family(
+        "delivery_latency_seconds",
+        "gauge",
+        "Time from commit to hand-out over the last minute.",
+        tuple((f'quantile="{quantile}",', figure) for quantile, figure in QUANTILES.items()),
+    ),
+    _Family(
+        "topic_paused",
+        "gauge",
+        "Whether a topic is paused.",
+        tuple((f'side="{side}",', f"paused_{side}") for side in ("in", "out")),
+    ),
+)
+
+
+class TopicMetrics:
+    """Spells the metrics of the topics of one broker; those of topics that are waited for, too.
+
+    miniqueue_messages_published_total{topic}       messages
+    miniqueue_messages_acknowledged_total{topic}    messages
+    miniqueue_messages_dropped_total{topic}         messages, to make room in a topic that was full, or by a purge
+    miniqueue_messages_moved_total{topic}           messages, to another topic as dead letters, or back
+    miniqueue_messages{topic,state}                 messages; state: ready, leased or delayed
+    miniqueue_topic_bytes{topic}                    bytes of their payloads
+    miniqueue_consumers{topic}                      consumers, waiting or with a message
+    miniqueue_leases{topic}                         leases
+    miniqueue_oldest_message_seconds{topic}         seconds; none where there is no message
+    miniqueue_messages_per_second{topic,kind}       messages a second; kind: publish, deliver, ack or return
+    miniqueue_delivery_latency_seconds{topic,quantile}  seconds; none where nothing was handed out
+    miniqueue_topic_paused{topic,side}              1, or 0; side: in or out
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def render(self) -> bytes:
+        """Return the metrics as they are now, each topic as of its turn."""
+        lines = [[_head(family)] for family in FAMILIES]
+        async for topic in self._broker.looker.everything():
+            label = f'topic="{_escaped(topic.name.decode())}"'
+            with suppress(MiniqueueError):  # it cannot be read; other metrics say so
+                figures = await self._broker.looker.figures(topic)
+                for family, of_family in zip(FAMILIES, lines, strict=True):
+                    of_family.append("".join(_lines(family, label, figures)).encode())
+        return b"".join([b"".join(of_family) for of_family in lines])
+
+
+def _head(family: _Family) -> bytes:
+    return f"# HELP miniqueue_{family.name} {family.help}\n# TYPE miniqueue_{family.name} {family.kind}\n".encode()
+
+
+def _lines(family: _Family, label: str, figures: Figures) -> Iterator[str]:
+    for further, figure in family.rows:
+        value = figures[figure]
+        if value is not None:
+            yield f"miniqueue_{family.name}{{{further}{label}}} {float(value)!r}\n"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
