@@ -181,7 +181,7 @@ class TopicFullError(LimitReachedError):
     """
 
     def __init__(self, what: str, setting: str, fitting_count: int = 0) -> None:
-        super().__init__(f"the topic holds as many {what} as it may (-{setting}); nothing was added")
+        super().__init__(f"the topic holds as many {what} as it may ({setting}); nothing was added")
         self.fitting_count = fitting_count
 
 

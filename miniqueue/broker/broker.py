@@ -11,7 +11,7 @@ from typing import Any
 from miniqueue.broker import batching, opening
 from miniqueue.broker.clearing import Clearer
 from miniqueue.broker.clock import Clock
-from miniqueue.broker.commit import Commit, Published
+from miniqueue.broker.commit import Published
 from miniqueue.broker.configuring import Configurator
 from miniqueue.broker.consumer import Consumer
 from miniqueue.broker.crowd import Crowd
@@ -198,6 +198,7 @@ class Broker:
         self._quota.admit_topic(Topic(check_topic(name)), self._topic_count, payloads, size_bytes)
         self._topic_count += 1
         topic = self._topic(name)
+        self._quota.apply_settings(topic)
         self.looker.watch.see([topic])
         topic.id, self._next_topic_id = self._next_topic_id, self._next_topic_id + 1
         self._journal.change(batching.new_topic(name, topic.id, self._clock.now_ms()))
@@ -264,19 +265,14 @@ class Broker:
             if topic.is_idle:
                 del self._topics[name]
         self._committer.request()
-        return self._removed(topic_id, consumed_bytes, self._committer.open)
-
-    async def _removed(self, topic_id: int | None, consumed_bytes: int, commit: Commit) -> bool:
-        await commit.wait()
-        if topic_id is not None:
-            self._purger.purge(topic_id, consumed_bytes)
-        return topic_id is not None
+        return self._purger.purge_behind(self._committer.open, topic_id, consumed_bytes)
 
     # --- from the journal -------------------------------------------------------------------------------------
 
     def _reconfigured(self, topic: Topic) -> None:
         self.pauser.apply([topic])
         self._dead_letters.apply_settings(topic)
+        self._quota.apply_settings(topic)
         self._readable(topic)
 
     def _readable(self, topic: Topic) -> None:
@@ -292,6 +288,7 @@ class Broker:
         self.pauser.apply(content.topics)
         for topic in list(self._topics.values()):
             self._dead_letters.apply_settings(topic)
+            self._quota.apply_settings(topic)
             self._cache.touch(topic)
             if topic.is_idle:
                 del self._topics[topic.name]

@@ -118,18 +118,28 @@ class Quota:
         if topic_count >= self._max_topics:
             self._counts.reached(Limit.TOPICS)
             raise LimitReachedError(f"there are as many topics as there may be, {topic_count} (-max-topics)")
+        self.apply_settings(topic)
         self.admit(topic, payloads, size_bytes)
+
+    def apply_settings(self, topic: Topic) -> None:
+        """Let a topic hold what its settings say, or as much as any."""
+        settings = topic.settings
+        topic.max_messages, topic.max_bytes = self._max_messages, self._max_bytes
+        if settings.max_messages is not None:
+            topic.max_messages = settings.max_messages or sys.maxsize
+        if settings.max_bytes is not None:
+            topic.max_bytes = settings.max_bytes or sys.maxsize
 
     def excess(self, topic: Topic) -> Room:
         """Return what a topic holds over its limits."""
         held_count, held_bytes = topic.held()
-        return Room(held_count - self._max_messages, held_bytes - self._max_bytes)
+        return Room(held_count - topic.max_messages, held_bytes - topic.max_bytes)
 
     def admit(self, topic: Topic, payloads: Sequence[bytes], size_bytes: int) -> bool:
         """Say whether older messages must be dropped for these; raise TopicFullError if they cannot be taken."""
         held_count, held_bytes = topic.held()
-        messages = held_count + len(payloads) - self._max_messages
-        over_bytes = held_bytes + size_bytes - self._max_bytes
+        messages = held_count + len(payloads) - topic.max_messages
+        over_bytes = held_bytes + size_bytes - topic.max_bytes
         if messages <= 0 and over_bytes <= 0:
             return False
         if self.drops_oldest:
@@ -138,11 +148,14 @@ class Quota:
             if messages <= 0 and over_bytes <= 0:
                 return True
         fitting_count = _fitting(payloads, len(payloads) - messages, size_bytes - over_bytes)
+        settings = topic.settings
         if messages > 0:
             self._counts.reached(Limit.TOPIC_MESSAGES)
-            raise TopicFullError("messages", Limit.TOPIC_MESSAGES, fitting_count)
+            name = f"-{Limit.TOPIC_MESSAGES}" if settings.max_messages is None else "max_messages of the topic"
+            raise TopicFullError("messages", name, fitting_count)
         self._counts.reached(Limit.TOPIC_BYTES)
-        raise TopicFullError("bytes of messages", Limit.TOPIC_BYTES, fitting_count)
+        name = f"-{Limit.TOPIC_BYTES}" if settings.max_bytes is None else "max_bytes of the topic"
+        raise TopicFullError("bytes of messages", name, fitting_count)
 
 
 def _fitting(payloads: Sequence[bytes], max_messages: int, max_bytes: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import structlog
 
+from miniqueue.broker.commit import Commit
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.opening import PAGE_BYTES, PAGE_ITEMS
 from miniqueue.broker.topic import Topic
@@ -48,6 +49,16 @@ class Purger:
           consumed_bytes: what else it still holds on disk, as far as that is known.
         """
         self._spawn(self._purge(topic_id, consumed_bytes))
+
+    async def purge_behind(self, commit: Commit, topic_id: int | None, consumed_bytes: int) -> bool:
+        """Purge a topic, None for none, when `commit` is done that deletes it; tell whether there was one.
+
+        Raises the commit's error.
+        """
+        await commit.wait()
+        if topic_id is not None:
+            self.purge(topic_id, consumed_bytes)
+        return topic_id is not None
 
     def reclaim(self, topics: Iterable[Topic]) -> None:
         """Give disk space back for the first topic of which enough has been consumed, if any."""

@@ -1,5 +1,6 @@
 """A topic as the broker holds it: its partitions, and the consumers that wait."""
 
+import sys
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -72,6 +73,8 @@ class Topic:
         "is_loading",
         "is_paused_in",
         "is_paused_out",
+        "max_bytes",
+        "max_messages",
         "name",
         "partitions",
         "pulse",
@@ -83,6 +86,7 @@ class Topic:
         self.name = name
         self.waiters: OrderedDict[Waiter, None] = OrderedDict()
         self.consumer_count = 0
+        self.max_messages = self.max_bytes = sys.maxsize
         self.pulse: Pulse | None = None
         self.partitions: list[Partition] = []
         self.cursors: list[GroupCursor] = []

@@ -9,6 +9,8 @@
     retry_max_seconds    60              60               3600
     retry_factor         2               2                2
     retry_jitter         0.1             0.1              0
+    max_messages         1000            1000             null: as the broker says; 0: no limit
+    max_bytes            1000000         1000000          the same
     paused_in_until_ms   1700000000000   1700000000000    0: not paused
     paused_out_until_ms  1700000000000   1700000000000    0: not paused
 
@@ -31,6 +33,7 @@ MAX_RETRY_SECONDS: Final = 366 * 86_400.0
 MAX_RETRY_DELAYS: Final = 100
 MAX_DELIVERIES: Final = 1_000_000
 MAX_FACTOR: Final = 100.0
+MAX_HELD: Final = 10**15
 DEAD_LETTER_SUFFIX: Final = b".dlq"
 
 _TIME: Final = f"a time in ms since 1970, from 0, not paused, to {FOREVER_MS}, for ever"
@@ -63,6 +66,8 @@ class TopicSettings(NamedTuple):
     retry_jitter: float = 0.0
     paused_in_until_ms: int = 0
     paused_out_until_ms: int = 0
+    max_messages: int | None = None
+    max_bytes: int | None = None
 
     def with_changes(self, changes: Mapping[str, object], topic: bytes) -> "TopicSettings":
         """Return the settings of `topic` with other values, as JSON has them; None for the default.
@@ -201,16 +206,13 @@ def _number(minimum: float, maximum: float) -> Callable[[Any], float]:
     return check
 
 
-def _count(value: object) -> int:
-    if type(value) is not int or not 0 <= value <= MAX_DELIVERIES:  # True is an int too
-        raise ValueError
-    return value
+def _whole(maximum: int) -> Callable[[Any], int]:
+    def check(value: object) -> int:
+        if type(value) is not int or not 0 <= value <= maximum:  # True is an int too
+            raise ValueError
+        return value
 
-
-def _time(value: object) -> int:
-    if type(value) is not int or not 0 <= value <= FOREVER_MS:
-        raise ValueError
-    return value
+    return check
 
 
 def _delays(value: object) -> tuple[float, ...]:
@@ -240,14 +242,16 @@ def _seconds(minimum: float, maximum: float, words: str) -> _Field:
 _FIELDS: Final[Mapping[str, _Field]] = MappingProxyType(
     {
         "lease_seconds": _seconds(0.001, MAX_LEASE_SECONDS, "from 0.001 to 43200"),
-        "max_deliveries": _Field("a whole number from 0, no limit, to 1000000", _parse_count, _count),
+        "max_deliveries": _Field("a whole number from 0, no limit, to 1000000", _parse_count, _whole(MAX_DELIVERIES)),
         "dead_letter_topic": _Field("the name of a topic", str, _topic_name),
         "retry_delays": _Field("at most 100 numbers of seconds from 0 to 31622400", _parse_numbers, _delays),
         "retry_min_seconds": _seconds(0, MAX_RETRY_SECONDS, "from 0, at once, to 31622400"),
         "retry_max_seconds": _seconds(0, MAX_RETRY_SECONDS, "from 0 to 31622400"),
         "retry_factor": _Field("a number from 1 to 100", _parse_number, _number(1, MAX_FACTOR)),
         "retry_jitter": _Field("a number from 0 to 1", _parse_number, _number(0, 1)),
-        "paused_in_until_ms": _Field(_TIME, _parse_count, _time),
-        "paused_out_until_ms": _Field(_TIME, _parse_count, _time),
+        "paused_in_until_ms": _Field(_TIME, _parse_count, _whole(FOREVER_MS)),
+        "paused_out_until_ms": _Field(_TIME, _parse_count, _whole(FOREVER_MS)),
+        "max_messages": _Field("a whole number from 0, no limit, to 10^15", _parse_count, _whole(MAX_HELD)),
+        "max_bytes": _Field("a whole number from 0, no limit, to 10^15", _parse_count, _whole(MAX_HELD)),
     }
 )

@@ -6,7 +6,7 @@ from miniqueue.broker.limits import BrokerLimits
 from miniqueue.core.receiving import ReceiveOptions
 from miniqueue.core.topic_errors import InvalidSettingError, TopicExistsError, UnknownTopicError
 from miniqueue.core.topic_settings import DEFAULT_SETTINGS, TopicSettings
-from miniqueue.errors import FormatVersionError, LimitReachedError
+from miniqueue.errors import FormatVersionError, LimitReachedError, TopicFullError
 from miniqueue.storage import keys, records
 from tests.broker.support import run
 from tests.fakes import broker_on, settle_down
@@ -136,3 +136,49 @@ def test_a_lease_lasts_as_long_as_the_topic_says_unless_the_consumer_does():
         assert (stats.ready, stats.leased) == (1, 1)
 
     run(body)
+
+
+def test_a_topic_holds_as_much_as_its_settings_say_whatever_the_others_may():
+    async def body(world):
+        configurator = world.broker.configurator
+        for name, settings in (
+            (b"few", {"max_messages": 1}),
+            (b"short", {"max_bytes": 3}),
+            (b"any", {"max_messages": 0}),
+        ):
+            await configurator.create(name, settings).wait()
+        await world.restart()
+        await world.publish(b"few", b"long")
+        await world.publish(b"any", *[b"x"] * 9)
+        with pytest.raises(TopicFullError, match=r"as many messages as it may \(max_messages of the topic\)"):
+            world.broker.publish(b"few", [b"x"])
+        with pytest.raises(TopicFullError, match=r"as many bytes of messages as it may \(max_bytes of the topic\)"):
+            world.broker.publish(b"short", [b"long"])
+        with pytest.raises(TopicFullError, match=r"\(-max-topic-messages\)"):
+            world.broker.publish(b"other", [b"x"] * 4)
+        await world.broker.configurator.change(b"few", {"max_messages": None}).wait()
+        await world.publish(b"few", b"x", b"x")
+
+    run(body, limits=BrokerLimits(max_topic_messages=3))
+
+
+def test_a_topic_that_is_made_anew_holds_as_much_as_any():
+    async def body(world):
+        await world.broker.configurator.create(b"t", {"max_messages": 1}).wait()
+        consumer = world.consumer(b"t")
+        await world.broker.delete_topic(b"t")
+        await world.publish(b"t", b"a")
+        await world.publish(b"t", b"b")
+        consumer.consumer.close()
+
+    run(body)
+
+
+def test_lowering_what_a_topic_holds_drops_the_oldest_with_the_next_publish():
+    async def body(world):
+        await world.publish(b"t", b"a", b"b", b"c")
+        await world.broker.configurator.change(b"t", {"max_messages": 2}).wait()
+        await world.publish(b"t", b"d")
+        assert await world.drain(b"t") == [b"c", b"d"]
+
+    run(body, limits=BrokerLimits(drops_oldest=True))

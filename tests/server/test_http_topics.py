@@ -12,6 +12,7 @@ DEFAULTS = {
     **{"lease_seconds": None, "max_deliveries": 0, "dead_letter_topic": None, "retry_delays": []},
     **{"retry_min_seconds": 0.0, "retry_max_seconds": 3600.0, "retry_factor": 2.0, "retry_jitter": 0.0},
     **{"paused_in_until_ms": 0, "paused_out_until_ms": 0},
+    **{"max_messages": None, "max_bytes": None},
 }
 REFUSED = [
     ("PUT", "/topics/a%20b", b"", 400, b"A topic name is"),

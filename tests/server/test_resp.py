@@ -719,7 +719,7 @@ def test_the_settings_of_a_topic_are_told_as_they_can_be_set():
         ]
         assert await client.say(b"TOPIC SET t " + b" ".join(words)) == b"+OK\r\n"
         await client.say(b"HELLO 3")
-        assert (await client.say(b"TOPIC GET t")).startswith(b"%10\r\n")
+        assert (await client.say(b"TOPIC GET t")).startswith(b"%12\r\n")
 
     serve(body)
 
