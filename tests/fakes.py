@@ -201,6 +201,13 @@ class FakeTransport:
     def is_closing(self) -> bool:
         return self.is_closed
 
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        """The peer hears the end, and closes."""
+        self.close()
+
     def close(self) -> None:
         if not self.is_closed:
             self.is_closed = True

@@ -17,6 +17,7 @@ from miniqueue.broker import Published
 from miniqueue.errors import MiniqueueError, PayloadTooLargeError, TopicFullError
 from miniqueue.server import resp_commands
 from miniqueue.server.resp_backlog import Backlog
+from miniqueue.server.resp_farewell import Farewell
 from miniqueue.server.resp_guard import Guard
 from miniqueue.server.resp_output import Output
 from miniqueue.server.resp_refusals import Reason, reason_of
@@ -95,12 +96,16 @@ class RespConnection(Output):
         del self.server.connections[self.session.id]
         self._outcomes.clear()
         self._backlog.forget()
+        if self._farewell is not None:
+            self._farewell.end()
         self.leave()
         if self.guard is not None:
             self.guard.stop()
 
     def eof_received(self) -> bool:
         """Carry out and answer what was asked, return what was leased, then close."""
+        if self._farewell is not None and self._farewell.is_under_way:
+            return False
         self._has_ended = True
         self.give_up_waiting()
         is_tls = self._transport.get_extra_info("ssl_object") is not None
@@ -115,6 +120,8 @@ class RespConnection(Output):
     def data_received(self, data: bytes) -> None:
         """Carry out every command that is complete."""
         if self._is_closing:
+            if self._farewell is not None:
+                self._farewell.throw_away(len(data))
             return
         if self._is_held:  # what is read, and how, depends on what is waited for
             self._reader.keep(data)
@@ -282,6 +289,7 @@ class RespConnection(Output):
         self.server.refusals.count(reason, self.session, str(error))
         if reason is not Reason.FOREIGN:
             self.reply(replies.error(error.code, str(error)))
+            self._farewell = Farewell(self._transport)
         self.leave()
         self._is_closing = True
 

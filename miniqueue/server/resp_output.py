@@ -14,6 +14,7 @@ from typing import Protocol
 
 from miniqueue.broker import Commit
 from miniqueue.server.resp_backlog import Backlog
+from miniqueue.server.resp_farewell import Farewell
 from miniqueue.wire import resp_replies as replies
 
 #: Above this much published and not yet committed, a connection is not read from.
@@ -54,6 +55,7 @@ class Output(asyncio.Protocol):
         self._waiting: Waiting | None = None
         self._kept_bytes = 0
         self._is_closing = False
+        self._farewell: Farewell | None = None
 
     @abstractmethod
     def _adjust_reading(self) -> None:
@@ -126,7 +128,7 @@ class Output(asyncio.Protocol):
     def _all_answered(self) -> None:
         self._uncommitted_bytes = self._unsent_bytes = 0
         if self._is_closing:
-            self._transport.close()
+            (self._farewell or self._transport).close()
         elif not self._transport.is_reading():
             self._adjust_reading()
 
