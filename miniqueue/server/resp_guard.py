@@ -61,9 +61,6 @@ class Guard:
         """Know the client by its certificate, or begin to wait for it to say who it is."""
         self._subject = subject_of(ssl_object)
         self.forget()
-        if self.user is not None:
-            return
-        self._deadline = asyncio.get_running_loop().call_later(SIGN_IN_SECONDS, self._too_late)
 
     def stop(self) -> None:
         """The connection is gone."""
@@ -113,8 +110,12 @@ class Guard:
         self._task = asyncio.get_running_loop().create_task(self._identify(name, secret, finish))
 
     def forget(self) -> None:
-        """Be as at the start, for RESET."""
+        """Be as at the start, for RESET; who has signed in before has no more time than others to do so again."""
+        self.stop()
+        self._is_late = False
         self._become(self._sign_in.with_certificate(self._subject))
+        if self.user is None:
+            self._deadline = asyncio.get_running_loop().call_later(SIGN_IN_SECONDS, self._too_late)
 
     async def _identify(self, name: bytes | None, secret: bytes, finish: Callable[[], bytes]) -> None:
         text = None if name is None else name.decode("utf-8", "replace")

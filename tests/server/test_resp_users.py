@@ -361,6 +361,19 @@ def test_who_does_not_sign_in_is_sent_away(monkeypatch):
     serve(body)
 
 
+def test_who_says_reset_has_to_sign_in_again(monkeypatch):
+    """Else a user who was one would have a connection for ever, revoked or not."""
+
+    async def body(world, server, client):
+        await enter(client, "admin")
+        monkeypatch.setattr(resp_guard, "SIGN_IN_SECONDS", 0)
+        client.send(b"RESET")
+        await eventually(lambda: client.transport.is_lost)
+        assert client.transport.take() == b"+RESET\r\n-NOAUTH it did not sign in\r\n"
+
+    serve(body)
+
+
 def test_who_waits_for_a_turn_is_not_late_unless_the_secret_is_wrong():
     async def body(world, server, client):
         client.send(b"AUTH", b"admin", b"wrong")
