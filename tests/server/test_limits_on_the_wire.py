@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from miniqueue.broker.limits import BrokerLimits
 from miniqueue.server.metrics import BrokerCollector
+from miniqueue.server.topic_metrics import TopicMetrics
 from tests.fakes import FakeConsumer, settle_down
 from tests.server.test_resp import Client, command, serve
 from tests.serving import NDJSON, serving
@@ -16,10 +17,10 @@ FULL_TEXT = FULL.decode().removeprefix("-LIMIT ").strip()
 TWO_MESSAGES = BrokerLimits(max_topic_messages=2)
 
 
-def metrics_of(broker) -> str:
+async def metrics_of(broker) -> str:
     registry = CollectorRegistry()
     registry.register(BrokerCollector(broker))
-    return generate_latest(registry).decode()
+    return (generate_latest(registry) + await TopicMetrics(broker).render()).decode()
 
 
 def test_a_run_of_publishes_fills_the_topic_and_the_rest_is_refused():
@@ -70,7 +71,7 @@ def test_limits_are_counted():
     async def body(world, _server, client):
         for line in (b"MPUBLISH t 1 2 3", b"PUBLISH t 1", b"PUBLISH u 1", b"SUBSCRIBE t PREFETCH 11"):
             await client.say(line)
-        metrics = metrics_of(world.broker)
+        metrics = await metrics_of(world.broker)
         for limit, times in (("max-topic-messages", 1), ("max-topics", 1), ("max-prefetch", 1), ("max-topic-bytes", 0)):
             assert f'miniqueue_limits_reached_total{{limit="{limit}"}} {times}.0' in metrics
         assert 'miniqueue_topic_bytes{topic="t"} 1.0' in metrics
@@ -82,7 +83,7 @@ def test_what_was_dropped_is_counted():
     async def body(world, _server, client):
         for line in (b"MPUBLISH t 1 2", b"PUBLISH t 3"):
             assert not (await client.say(line)).startswith(b"-")
-        assert 'miniqueue_messages_dropped_total{topic="t"} 1.0' in metrics_of(world.broker)
+        assert 'miniqueue_messages_dropped_total{topic="t"} 1.0' in await metrics_of(world.broker)
         assert FakeConsumer(world.broker, b"t").drain() == [b"2", b"3"]
 
     serve(body, limits=BrokerLimits(max_topic_messages=2, drops_oldest=True))
