@@ -41,11 +41,12 @@ class StoreContent(NamedTuple):
 
 
 class _End(NamedTuple):
-    """Where the log of a partition ends."""
+    """Where the log of a partition ends; `skipped_count` numbers in front of there were never given to a message."""
 
     next_seq: int
     log_bytes: int
     fault: MiniqueueError | None = None
+    skipped_count: int = 0
 
 
 class _StoredTopic(NamedTuple):
@@ -100,9 +101,29 @@ async def _ends(store: Store, state: "_State", topic_ids: list[int]) -> dict[int
 
 async def _ends_behind(store: Store, heads: dict[int, _End]) -> dict[int, _End]:
     lasts = await store.last_of([keys.chunks(id_, 0, head.next_seq) for id_, head in heads.items()])
-    return {
+    ends = {
         id_: head if last is None else _end_of(*last) for (id_, head), last in zip(heads.items(), lasts, strict=True)
     }
+    for id_, end in ends.items():
+        if end.next_seq - heads[id_].next_seq >= MORE_THAN_EVER_WAIT:
+            ends[id_] = await _end_behind_damage(store, id_, heads[id_], end)
+    return ends
+
+
+async def _end_behind_damage(store: Store, topic_id: int, head: _End, end: _End) -> _End:
+    """Return the end of a topic to which was published after its end had been damaged, and which is so still."""
+    readable, fault = await _end_of_readable(store, topic_id, head)
+    go_on_at = end.next_seq
+    with suppress(*_DAMAGE):
+        start, stop = keys.chunks(topic_id, 0, head.next_seq + MORE_THAN_EVER_WAIT)
+        ((key, _),) = await store.scan(start, stop, max_items=1, max_bytes=1)
+        go_on_at = keys.chunk_first_seq(key)
+    fault = fault or _missing(topic_id, readable)
+    return end._replace(fault=fault, skipped_count=go_on_at - readable.next_seq)
+
+
+def _missing(topic_id: int, end: _End) -> CorruptionError:
+    return CorruptionError(f"topic {topic_id}: messages from {end.next_seq} on are missing")
 
 
 def _end_of(key: bytes, value: bytes) -> _End:
@@ -123,7 +144,7 @@ async def _end_in_doubt(store: Store, topic_id: int, head: _End) -> _End:
         return end
     log.error("the end of a topic cannot be read", topic_id=topic_id, error=str(fault))
     beyond = head.next_seq + MORE_THAN_EVER_WAIT + store.last_change * MAX_CHUNK_MESSAGES
-    return _End(beyond, end.log_bytes, fault)
+    return _End(beyond, end.log_bytes, fault, beyond - end.next_seq)
 
 
 async def _end_of_readable(store: Store, topic_id: int, head: _End) -> tuple[_End, MiniqueueError | None]:
@@ -134,6 +155,8 @@ async def _end_of_readable(store: Store, topic_id: int, head: _End) -> tuple[_En
     end = head
     with suppress(*_DAMAGE):
         async for pair in pages(store, keys.chunks(topic_id, 0, head.next_seq)):
+            if keys.chunk_first_seq(pair[0]) > end.next_seq:
+                return end, _missing(topic_id, end)
             end = _end_of(*pair)
     try:
         while (value := await store.get(key := keys.chunk(topic_id, 0, end.next_seq))) is not None:
@@ -211,7 +234,7 @@ async def _cursor(store: Store, state: _State, place: tuple[int, int, int], end:
         chunks, returned = counting.chunks_of(topic_id, partition), counting.records_of(*place)
         log_bytes = await counting.held_bytes(pages(store, chunks), pages(store, returned), bitmaps)
     return GroupCursor(
-        cursor._replace(log_bytes=log_bytes),
+        cursor._replace(log_bytes=log_bytes, dropped_count=cursor.dropped_count + end.skipped_count),
         end.next_seq,
         bitmaps,
         {keys.gap_first_seq(key): records.decode_number(value) for key, value in gaps},
