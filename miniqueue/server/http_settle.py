@@ -6,11 +6,11 @@ dack takes `delaySeconds`, extend `leaseSeconds`, reject `reason`; there is one 
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
-import orjson
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
 
 from miniqueue.broker import Broker
 from miniqueue.broker.leasing import Leasing
@@ -19,58 +19,38 @@ from miniqueue.core.receiving import NOT_LEASED
 from miniqueue.errors import (
     InvalidDelayError,
     InvalidLineError,
-    MiniqueueError,
     NothingOutstandingError,
-    PayloadTooLargeError,
     RequestError,
 )
-from miniqueue.server.http_publish import read_body
+from miniqueue.server.http_json import JsonBodyEndpoint
 from miniqueue.server.paths import topic_within
-from miniqueue.server.replies import error_reply, json_reply
+from miniqueue.server.replies import Reply, json_reply
 
-MAX_BODY_BYTES = 2 << 20
+MAX_BODY_BYTES: Final = 2 << 20
+_WANTED = 'the body is a JSON object with "receipts", an array of strings'
 
 #: Settles messages of a topic, as the body says.
 _Act = Callable[[Leasing, bytes, list[bytes], dict[str, Any]], list[bool]]
 
 
-class SettleEndpoint:
-    """Settles messages in one way."""
-
-    def __init__(self, broker: Broker, act: _Act) -> None:
-        self._broker = broker
-        self._act = act
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        try:
-            body = await read_body(receive, MAX_BODY_BYTES)
-            if body is None:
-                return
-            reply = json_reply(200, _results(self._settle(topic_within(scope), body)))
-        except PayloadTooLargeError:
-            reply = error_reply(InvalidLineError(f"the body is over {MAX_BODY_BYTES} bytes"))
-        except MiniqueueError as error:
-            reply = error_reply(error)
-        await reply(scope, receive, send)
-
-    def _settle(self, topic: bytes, body: bytes) -> list[bool]:
-        try:
-            content: Any = orjson.loads(body)
-        except orjson.JSONDecodeError as exc:
-            raise InvalidLineError("the body is not JSON") from exc
-        return self._act(self._broker.leasing, topic, _receipts(content), content)
-
-
 def settle_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
     """Return the endpoints by method and path."""
-    return {("POST", path): SettleEndpoint(broker, act) for path, act in _ACTS.items()}
+    return {
+        ("POST", path): JsonBodyEndpoint(partial(_settle, broker.leasing, act), MAX_BODY_BYTES)
+        for path, act in _ACTS.items()
+    }
 
 
-def _receipts(content: object) -> list[bytes]:
-    receipts = content.get("receipts") if isinstance(content, dict) else None
+async def _settle(leasing: Leasing, act: _Act, scope: Scope, content: object) -> Reply:
+    if not isinstance(content, dict):
+        raise InvalidLineError(_WANTED)
+    return json_reply(200, _results(act(leasing, topic_within(scope), _receipts(content), content)))
+
+
+def _receipts(content: dict[str, Any]) -> list[bytes]:
+    receipts = content.get("receipts")
     if not isinstance(receipts, list) or not all(isinstance(receipt, str) for receipt in receipts):
-        raise InvalidLineError('the body is a JSON object with "receipts", an array of strings')
+        raise InvalidLineError(_WANTED)
     if not 0 < len(receipts) <= MAX_PREFETCH:
         raise InvalidLineError(f'"receipts" are 1 to {MAX_PREFETCH}')
     return list(map(str.encode, receipts))

@@ -11,48 +11,22 @@ What each setting may be stands in `core.topic_settings`.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Final
 
-import orjson
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
 
 from miniqueue.broker import Broker, Commit
 from miniqueue.core.redrive_options import parse_limit, parse_rate
-from miniqueue.errors import InvalidLineError, MiniqueueError, PayloadTooLargeError
+from miniqueue.errors import InvalidLineError
+from miniqueue.server.http_json import JsonBodyEndpoint
 from miniqueue.server.http_looking import JsonEndpoint, query_of
-from miniqueue.server.http_publish import read_body
 from miniqueue.server.paths import topic_of, topic_within
-from miniqueue.server.replies import CREATED, OK, Reply, error_reply
+from miniqueue.server.replies import CREATED, OK, Reply
 
-MAX_BODY_BYTES = 64 << 10
+MAX_BODY_BYTES: Final = 64 << 10
 
 #: Changes a topic, as a JSON object says; returns when it is durable, and whether the topic is new.
 _Act = Callable[[bytes, dict[str, object]], tuple[Commit, bool]]
-
-
-class ChangeTopicEndpoint:
-    """Makes a topic, or changes settings."""
-
-    def __init__(self, act: _Act) -> None:
-        self._act = act
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        try:
-            body = await read_body(receive, MAX_BODY_BYTES)
-            if body is None:
-                return
-            reply = await self._changed(topic_of(scope), body)
-        except PayloadTooLargeError:
-            reply = error_reply(InvalidLineError(f"the body is over {MAX_BODY_BYTES} bytes"))
-        except MiniqueueError as error:
-            reply = error_reply(error)
-        await reply(scope, receive, send)
-
-    async def _changed(self, name: bytes, body: bytes) -> Reply:
-        commit, is_new = self._act(name, _settings(body))
-        await commit.wait()
-        return CREATED if is_new else OK
 
 
 def topic_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
@@ -60,9 +34,9 @@ def topic_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
     configurator = broker.configurator
     return {
         ("POST", "/topics/{topic}/redrive"): JsonEndpoint(partial(_redrive, broker)),
-        ("PUT", "/topics/{topic}"): ChangeTopicEndpoint(configurator.replace),
-        ("PATCH", "/topics/{topic}"): ChangeTopicEndpoint(
-            lambda name, settings: (configurator.change(name, settings), False)
+        ("PUT", "/topics/{topic}"): JsonBodyEndpoint(partial(_changed, configurator.replace), MAX_BODY_BYTES),
+        ("PATCH", "/topics/{topic}"): JsonBodyEndpoint(
+            partial(_changed, lambda name, settings: (configurator.change(name, settings), False)), MAX_BODY_BYTES
         ),
     }
 
@@ -74,12 +48,12 @@ async def _redrive(broker: Broker, scope: Scope) -> object:
     return {"moved": await broker.redriver.redrive(topic_within(scope), limit, per_second)}
 
 
-def _settings(body: bytes) -> dict[str, object]:
-    """Parse a body; an empty one sets nothing."""
-    try:
-        content: Any = orjson.loads(body) if body else {}
-    except orjson.JSONDecodeError as exc:
-        raise InvalidLineError("the body is not JSON") from exc
+async def _changed(act: _Act, scope: Scope, content: object) -> Reply:
+    """Change a topic as a document says; none sets nothing."""
+    if content is None:
+        content = {}
     if not isinstance(content, dict):
         raise InvalidLineError("the body is not a JSON object of settings")
-    return content
+    commit, is_new = act(topic_of(scope), content)
+    await commit.wait()
+    return CREATED if is_new else OK

@@ -3,17 +3,13 @@
 Knows neither connections nor what was asked. A reason is one of `Reason`; docs/protocol.md says what leads to it.
 """
 
-from collections import Counter
-from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 import structlog
 
-from miniqueue.server.repeats import RepeatLimit
+from miniqueue.server.tally import Tally
 
 log = structlog.get_logger()
-
-LOG_INTERVAL_SECONDS = 60.0
 
 
 class Reason(StrEnum):
@@ -33,29 +29,15 @@ class Reason(StrEnum):
     TOO_MANY_STREAMS = "too_many_streams"
 
 
-class Refusals:
-    """Counts refusals. Not for use by several threads at once.
-
-    Args:
-      monotonic: the clock of the log's limit, in seconds.
-    """
-
-    def __init__(self, monotonic: Callable[[], float]) -> None:
-        self._counts: Counter[Reason] = Counter()
-        self._log_limit = RepeatLimit(LOG_INTERVAL_SECONDS, monotonic)
-
-    @property
-    def counts(self) -> Mapping[Reason, int]:
-        """How often each reason has occurred; one that never did may be missing."""
-        return self._counts
+class Refusals(Tally[Reason]):
+    """Counts refusals."""
 
     def count(self, reason: Reason, client: tuple[str, int] | None) -> None:
         """Count one; `client` is the address of the other end, for the log.
 
         For an internal error call it where the exception is handled, whose traceback goes into the log.
         """
-        self._counts[reason] += 1
-        held_back = self._log_limit.admit(reason)
+        held_back = self._admit(reason)
         if held_back is not None:
             address = client and client[0]
             log.warning(

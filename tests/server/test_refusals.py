@@ -2,7 +2,8 @@ import structlog.testing
 from prometheus_client import CollectorRegistry, generate_latest
 
 from miniqueue.server.refusal_metrics import RefusalCollector
-from miniqueue.server.refusals import LOG_INTERVAL_SECONDS, Reason, Refusals
+from miniqueue.server.refusals import Reason, Refusals
+from miniqueue.server.tally import LOG_INTERVAL_SECONDS
 
 CLIENT = ("192.0.2.1", 4711)
 
