@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Scope
 from miniqueue.broker import Broker, Commit
 from miniqueue.core.redrive_options import parse_limit, parse_rate
 from miniqueue.errors import InvalidLineError
+from miniqueue.server.dead_letter_rights import check_dead_letters
 from miniqueue.server.http_json import JsonBodyEndpoint
 from miniqueue.server.http_looking import JsonEndpoint, query_of
 from miniqueue.server.paths import topic_of, topic_within
@@ -54,6 +55,7 @@ async def _changed(act: _Act, scope: Scope, content: object) -> Reply:
         content = {}
     if not isinstance(content, dict):
         raise InvalidLineError("the body is not a JSON object of settings")
+    check_dead_letters(scope.get("user"), content)
     commit, is_new = act(topic_of(scope), content)
     await commit.wait()
     return CREATED if is_new else OK

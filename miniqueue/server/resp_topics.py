@@ -16,6 +16,7 @@ from miniqueue.broker import Commit
 from miniqueue.core import topic_settings
 from miniqueue.core.redrive_options import parse_limit, parse_rate
 from miniqueue.errors import MiniqueueError
+from miniqueue.server.dead_letter_rights import check_dead_letters
 from miniqueue.server.resp_errors import ArityError, unknown_subcommand
 from miniqueue.server.resp_looking import answer_later, options_of
 from miniqueue.wire import resp_replies as replies
@@ -35,13 +36,13 @@ def topic(connection: "RespConnection", command: Command) -> bytes:
 
 def _create(connection: "RespConnection", command: Command) -> bytes:
     _check_arity(len(command) >= 3, -3)
-    connection.wait_for(connection.broker.configurator.create(command[2], _settings(command)), replies.OK)
+    connection.wait_for(connection.broker.configurator.create(command[2], _settings(connection, command)), replies.OK)
     return b""
 
 
 def _set(connection: "RespConnection", command: Command) -> bytes:
     _check_arity(len(command) >= 5, -5)
-    connection.wait_for(connection.broker.configurator.change(command[2], _settings(command)), replies.OK)
+    connection.wait_for(connection.broker.configurator.change(command[2], _settings(connection, command)), replies.OK)
     return b""
 
 
@@ -89,8 +90,10 @@ def _check_arity(is_right: bool, arity: int) -> None:
         raise ArityError(arity)
 
 
-def _settings(command: Command) -> dict[str, object]:
-    return topic_settings.parse_texts([word.decode("utf-8", "replace") for word in command[3:]])
+def _settings(connection: "RespConnection", command: Command) -> dict[str, object]:
+    settings = topic_settings.parse_texts([word.decode("utf-8", "replace") for word in command[3:]])
+    check_dead_letters(None if connection.guard is None else connection.guard.user, settings)
+    return settings
 
 
 async def _report(removal: Awaitable[bool], outcome: Commit) -> None:

@@ -344,3 +344,15 @@ def test_a_body_under_way_is_broken_off_when_its_user_is_revoked():
         assert world.broker.topics() == []
 
     run(body)
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_dead_letters_go_only_where_the_user_may_publish(method):
+    async def body(world):
+        world.broker.publish(b"orders", [b"x"])
+        settings = b'{"dead_letter_topic": "secret"}'
+        assert (await world.ask(method, "/topics/orders", bearer("admin"), body=settings))[0] == 403
+        assert (await world.ask(method, "/topics/orders", bearer("admin"), body=b"{}"))[0] == 200
+        assert (await world.ask(method, "/topics/orders", bearer("admin-of-all"), body=settings))[0] == 200
+
+    run(body)

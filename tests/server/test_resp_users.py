@@ -427,3 +427,18 @@ def test_mistakes_do_not_repeat_a_secret(line):
         assert b"secret" not in reply
 
     serve(body)
+
+
+@pytest.mark.parametrize("act", [b"CREATE orders", b"SET orders lease_seconds 5"])
+def test_dead_letters_go_only_where_the_user_may_publish(act):
+    async def body(world, server, client):
+        world.broker.publish(b"secret", [b"x"])
+        if act.startswith(b"SET"):
+            world.broker.publish(b"orders", [b"x"])
+        await enter(client, "admin")
+        assert (await client.say(b"TOPIC " + act + b" dead_letter_topic secret")).startswith(b"-NOPERM ")
+        assert await client.say(b"TOPIC " + act + b" dead_letter_topic default") == b"+OK\r\n"
+        await enter(client, "admin-of-all")
+        assert await client.say(b"TOPIC SET orders dead_letter_topic secret") == b"+OK\r\n"
+
+    serve(body)
