@@ -37,6 +37,8 @@ async def load(
         window = cursor.log if place is Range.LOG else cursor.returned[place]
         window.abandon_load()
         raise
+    if cursor.blocked_on is place:
+        cursor.blocked_on = None  # who takes nothing now, since the topic is paused, must not have it loaded again
 
 
 async def _load_log(store: Store, cursor: GroupCursor, topic_id: int, partition: int) -> None:

@@ -24,6 +24,27 @@ def test_in_paused_refuses_publishes_and_hands_out():
     run(body)
 
 
+def test_a_pause_while_messages_are_loaded_is_no_fault():
+    """What had to be loaded is there then, and nobody takes it: it must not be asked for again."""
+
+    async def body(world):
+        await world.publish(b"t", b"a")
+        await world.restart()
+        world.store.may_scan.clear()
+        waiting = world.consumer(b"t")
+        waiting.consumer.request()
+        await settle_down()
+        world.broker.pauser.pause(b"t", Side.OUT)
+        world.store.may_scan.set()
+        await settle_down()
+        assert not world.broker.failed.done()
+        world.broker.pauser.resume(b"t", Side.OUT)
+        await settle_down()
+        assert waiting.payloads == [b"a"]
+
+    run(body)
+
+
 def test_out_paused_hands_nothing_out_and_takes_and_settles():
     async def body(world):
         await world.publish(b"t", b"a", b"b")
