@@ -87,7 +87,7 @@ class Consumer:
 
     def move(self, receipts: Sequence[int]) -> None:
         """Settle messages that are put into another topic with the same commit."""
-        self._settle(partial(GroupCursor.drop, is_moved=True), receipts, is_returned=False)
+        self._settle(_move, receipts, is_returned=False)
 
     def nack(self, receipts: Sequence[int] | None = None) -> None:
         """Return messages to the front of the topic, in the order of `receipts`."""
@@ -153,3 +153,7 @@ class Consumer:
         self._measure_room()
         act(cursor, lease)
         self._dispatcher.settled(self.topic, is_returned=is_returned)
+
+
+def _move(cursor: GroupCursor, lease: Lease) -> None:
+    cursor.drop(lease, moved_count=lease.count)

@@ -71,9 +71,9 @@ class DeadLetters:
         letters = [record for record in records if not _is_dead_letter(record)]
         if not letters:
             cursor.drop(lease)
-        elif not self._bury(
-            topic, topic.cursors.index(cursor), letters, reason, partial(cursor.drop, lease, is_moved=True)
-        ):
+            return
+        leave = partial(cursor.drop, lease, moved_count=len(letters))
+        if not self._bury(topic, topic.cursors.index(cursor), letters, reason, leave):
             cursor.nack(lease)
 
     def retry_at_ms(self, settings: TopicSettings, record: Record) -> int:

@@ -218,11 +218,11 @@ class GroupCursor:
         self.acked_count += lease.count
         self.gone_bytes += lease.size_bytes
 
-    def drop(self, lease: Lease, *, is_moved: bool = False) -> None:
-        """Give the messages up: there is no room for them, or they are in another topic now."""
+    def drop(self, lease: Lease, *, moved_count: int = 0) -> None:
+        """Give the messages up: there is no room for them, or, as `moved_count` are, they are in another topic now."""
         self._leave(lease)
         self.dropped_count += lease.count
-        self.moved_count += lease.count * is_moved
+        self.moved_count += moved_count
         self.gone_bytes += lease.size_bytes
 
     def nack(self, lease: Lease, cause: str = "nacks") -> None:

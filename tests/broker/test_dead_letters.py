@@ -161,6 +161,26 @@ def test_a_dead_letter_that_comes_back_too_often_stays_and_one_that_is_rejected_
     run(body)
 
 
+def test_of_messages_rejected_together_only_those_count_as_moved_that_were_no_dead_letters():
+    async def body(world):
+        await having(world, {"max_deliveries": 1}, b"a")
+        held = await world.holding(T)
+        held.consumer.nack()
+        world.broker.publish(DEAD, [b"stranger"])
+        await world.commit()
+        got = []
+        world.broker.leasing.receive(DEAD, ReceiveOptions(2), got.append, got.append)
+        ((_, lease),) = got[0].leases
+        receipts = [got[0].prefix + b"%d" % (lease.receipt + n) for n in range(2)]
+        assert world.broker.leasing.reject(DEAD, receipts, b"useless") == [True, True]
+        stats = world.broker.stats()[DEAD]
+        assert (stats.dropped, stats.moved, stats.ready) == (1, 1, 0)
+        await world.commit()
+        assert_sound(world.store)
+
+    run(body)
+
+
 @pytest.mark.parametrize("limits", [BrokerLimits(max_topics=1), BrokerLimits(max_topic_messages=1)])
 def test_what_finds_no_room_comes_back_as_if_there_were_no_limit(limits):
     async def body(world):
