@@ -76,8 +76,8 @@ class Dispatcher:
                 is_returned = True
         if is_returned:
             self.settled(topic, is_returned=True)
-        if topic.is_idle:
-            self._topics.pop(topic.name, None)
+        if topic.is_idle and self._topics.get(topic.name) is topic:  # else another has its name by now
+            del self._topics[topic.name]
 
     def due_at_ms(self, delay_seconds: float) -> int:
         """Return when a message delayed from now on is due: never early, and never before the next tick.

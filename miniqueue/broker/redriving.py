@@ -82,7 +82,7 @@ class Redriver:
         ready_count = topic.stats().ready
         left = ready_count if limit is None else min(limit, ready_count)
         moved_count = 0
-        while left > 0:
+        while left > 0 and self._topics.get(name) is topic:  # else it was deleted between two pages
             page_count = min(left, MAX_PAGE_MESSAGES, max(1, int(per_second or MAX_PAGE_MESSAGES)))
             taken_count, page_moved_count = await self._page(topic, page_count)
             moved_count += page_moved_count

@@ -183,3 +183,18 @@ def test_who_is_cancelled_in_between_loses_nothing(monkeypatch):
         assert ready(world) == {DEAD: 1, b"t": 1}
 
     run(body)
+
+
+def test_a_topic_made_under_the_name_of_one_that_is_gone_is_left_alone():
+    async def body(world):
+        await die(world, b"t", b"a", b"b")
+
+        async def sleep(seconds: float) -> None:
+            await world.broker.delete_topic(DEAD)
+            await world.publish(DEAD, b"another")
+
+        world.broker.redriver._sleep = sleep
+        assert await world.broker.redriver.redrive(DEAD, per_second=1.0) == 1
+        assert await world.drain(DEAD) == [b"another"]
+
+    run(body)
