@@ -97,6 +97,10 @@ class Consumer:
         """Return messages to the back of the topic."""
         self._settle(GroupCursor.back, receipts)
 
+    def pass_over(self, receipts: Sequence[int]) -> None:
+        """Return messages that nobody worked on to the back; no setting of the topic makes them dead letters."""
+        self._settle(_pass_over, receipts)
+
     def dack(self, delay_seconds: float, receipts: Sequence[int] | None = None) -> None:
         """Return messages to the front on the first tick after `delay_seconds`.
 
@@ -157,3 +161,11 @@ class Consumer:
 
 def _move(cursor: GroupCursor, lease: Lease) -> None:
     cursor.drop(lease, moved_count=lease.count)
+
+
+def _pass_over(cursor: GroupCursor, lease: Lease) -> None:
+    policy, cursor.policy = cursor.policy, None
+    try:
+        cursor.back(lease)
+    finally:
+        cursor.policy = policy

@@ -116,7 +116,7 @@ class Redriver:
         for message in found:
             by_name.setdefault(message.name, []).append(message)
         if strangers := by_name.pop(None, []):
-            consumer.back([message.receipt for message in strangers])
+            consumer.pass_over([message.receipt for message in strangers])
         for name, messages in by_name.items():
             assert name is not None  # it was taken out above
             contents = [message.content for message in messages]

@@ -198,3 +198,13 @@ def test_a_topic_made_under_the_name_of_one_that_is_gone_is_left_alone():
         assert await world.drain(DEAD) == [b"another"]
 
     run(body)
+
+
+def test_what_has_no_origin_is_no_dead_letter_for_being_looked_at():
+    async def body(world):
+        await world.publish(b"t", b"stranger")
+        world.broker.configurator.replace(b"t", {"max_deliveries": 1})
+        assert await world.broker.redriver.redrive(b"t") == 0
+        assert ready(world) == {b"t": 1}
+
+    run(body)
