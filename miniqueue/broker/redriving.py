@@ -20,7 +20,7 @@ from miniqueue.core import attributes
 from miniqueue.core.lease import Lease
 from miniqueue.core.names import check_topic
 from miniqueue.core.topic_errors import PausedError, UnknownTopicError
-from miniqueue.errors import MiniqueueError
+from miniqueue.errors import MiniqueueError, TopicFullError
 
 #: Of a commit.
 MAX_PAGE_MESSAGES = 1000
@@ -119,13 +119,29 @@ class Redriver:
             consumer.pass_over([message.receipt for message in strangers])
         for name, messages in by_name.items():
             assert name is not None  # it was taken out above
-            contents = [message.content for message in messages]
-            topic = self._transfer.room(name, contents)
-            if topic.is_paused_in:
-                raise PausedError
-            consumer.move([message.receipt for message in messages])
-            self._transfer.add(topic, contents)
+            left = messages
+            while left:
+                topic, fitting = self._fitting(name, left)
+                consumer.move([message.receipt for message in fitting])
+                self._transfer.add(topic, [message.content for message in fitting])
+                left = left[len(fitting) :]
         return sum(map(len, by_name.values()))
+
+    def _fitting(self, name: bytes, messages: list[_Found]) -> tuple[Topic, list[_Found]]:
+        """Return the topic of that name, and the first of `messages`, as many as it has room for; raises if none."""
+        while True:
+            try:
+                topic = self._transfer.room(name, [message.content for message in messages])
+            except TopicFullError as exc:
+                # Payloads alone may fit where they do not with their attributes.
+                count = exc.fitting_count if exc.fitting_count < len(messages) else len(messages) // 2
+                if not count:
+                    raise
+                messages = messages[:count]
+            else:
+                if topic.is_paused_in:
+                    raise PausedError
+                return topic, messages
 
 
 async def _loaded(topic: Topic, is_done: Callable[[], bool]) -> None:

@@ -208,3 +208,30 @@ def test_what_has_no_origin_is_no_dead_letter_for_being_looked_at():
         assert ready(world) == {b"t": 1}
 
     run(body)
+
+
+def test_a_topic_with_room_for_some_gets_those_and_the_others_stay():
+    async def body(world):
+        await die(world, b"t", b"a", b"b", b"c", b"d", b"e")
+        world.broker.configurator.change(b"t", {"max_messages": 3})
+        with pytest.raises(TopicFullError):
+            await world.broker.redriver.redrive(DEAD)
+        await world.commit()
+        assert ready(world) == {DEAD: 2, b"t": 3}
+        assert_sound(world.store)
+        assert await world.drain(b"t") == [b"a", b"b", b"c"]
+        assert await world.broker.redriver.redrive(DEAD) == 2
+
+    run(body)
+
+
+def test_a_topic_with_room_for_payloads_but_not_for_their_headers_gets_fewer():
+    async def body(world):
+        await die(world, b"t", b"a", b"b", b"c", given=Attributes(headers=((b"trace", b"7f"),)))
+        world.broker.configurator.change(b"t", {"max_bytes": 20})
+        with pytest.raises(TopicFullError):
+            await world.broker.redriver.redrive(DEAD)
+        await world.commit()
+        assert ready(world) == {DEAD: 2, b"t": 1}
+
+    run(body)
