@@ -8,7 +8,7 @@ asked for again. Leased messages stay, and so does what is published meanwhile.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import aclosing
 from math import inf
 
@@ -134,19 +134,25 @@ class Clearer:
         total_count = 0
         old: list[Found] = []
         browser = Browser(self._journal.store, topic.id, topic.cursors.index(cursor), cursor)
-        async with aclosing(browser.returned(place, *orders)) as waiting:
-            async for found in waiting:
-                if found.published_at_ms <= latest_ms:
-                    old.append(found)
-                if len(old) >= MAX_RECORDS_PER_COMMIT:
-                    total_count += await self._drop_records(topic, cursor, place, old)
-                    old = []
-        return total_count + await self._drop_records(topic, cursor, place, old)
+        with cursor.returned[place].watch() as gone:
+            await self._journal.committer.flush()  # what had gone before is not in the store then
+            async with aclosing(browser.returned(place, *orders)) as waiting:
+                async for found in waiting:
+                    if found.published_at_ms <= latest_ms:
+                        old.append(found)
+                    if len(old) >= MAX_RECORDS_PER_COMMIT:
+                        total_count += await self._drop_records(topic, cursor, place, old, gone)
+                        old = []
+            return total_count + await self._drop_records(topic, cursor, place, old, gone)
 
-    async def _drop_records(self, topic: Topic, cursor: GroupCursor, place: Range, old: list[Found]) -> int:
-        if not old or cursor not in topic.cursors:
+    async def _drop_records(
+        self, topic: Topic, cursor: GroupCursor, place: Range, old: list[Found], gone: Set[int]
+    ) -> int:
+        """Drop what was found, unless it has gone since it was read."""
+        positions = [(found.position.order, found) for found in old if found.position]
+        sizes = [(order, len(found.payload) + len(found.attributes)) for order, found in positions if order not in gone]
+        if not sizes or cursor not in topic.cursors:
             return 0
-        sizes = [(found.position.order, len(found.payload) + len(found.attributes)) for found in old if found.position]
         count = purging.drop_records(cursor, place, sizes)
         await self._commit(topic)
         return count

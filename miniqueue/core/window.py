@@ -13,7 +13,8 @@ is remembered and merged, because the scan may or may not have seen it.
 
 from bisect import insort
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from operator import itemgetter
 from typing import Generic, Protocol, TypeVar
 
@@ -34,7 +35,17 @@ _order = itemgetter(0)
 class Window(Generic[T]):
     """The first items of a range, by `order`, a number that is unique within the range."""
 
-    __slots__ = ("_early", "_items", "_loading_from", "_settled", "max_bytes", "resume_at", "size_bytes", "taken")
+    __slots__ = (
+        "_early",
+        "_items",
+        "_loading_from",
+        "_settled",
+        "_watchers",
+        "max_bytes",
+        "resume_at",
+        "size_bytes",
+        "taken",
+    )
 
     def __init__(self, *, max_bytes: int, resume_at: int | None) -> None:
         self.max_bytes = max_bytes
@@ -45,6 +56,7 @@ class Window(Generic[T]):
         self._loading_from: int | None = None
         self._early: list[tuple[int, T]] = []
         self._settled: set[int] = set()  # since `begin_load`: the scan may still see them
+        self._watchers: list[set[int]] = []
 
     def __len__(self) -> int:
         return len(self._items)
@@ -81,6 +93,18 @@ class Window(Generic[T]):
         self.taken.discard(order)
         if self._loading_from is not None:
             self._settled.add(order)
+        for gone in self._watchers:
+            gone.add(order)
+
+    @contextmanager
+    def watch(self) -> Iterator[set[int]]:
+        """Return the orders that were settled or forgotten since the block began: who has read them may not know."""
+        gone: set[int] = set()
+        self._watchers.append(gone)
+        try:
+            yield gone
+        finally:
+            self._watchers = [one for one in self._watchers if one is not gone]
 
     def forget(self, orders: Collection[int]) -> None:
         """Forget items that nobody has taken, loaded or not; the caller deletes them from the store."""

@@ -1,5 +1,7 @@
 """Purging topics by state and age: what goes, what stays, and that every commit on the way is whole."""
 
+import asyncio
+
 import pytest
 
 from miniqueue.broker import clearing
@@ -189,5 +191,27 @@ def test_what_cannot_be_purged():
         for seconds in (-1, float("nan"), float("inf")):
             with pytest.raises(InvalidDelayError):
                 await world.broker.clearer.purge(b"t", older_seconds=seconds)
+
+    run(body)
+
+
+def test_what_is_settled_while_a_purge_reads_it_is_not_purged_too():
+    """Else it counts twice, and the topic holds less than nothing."""
+
+    async def body(world):
+        await world.publish(b"t", b"a")
+        holder = await world.holding(b"t")
+        holder.consumer.nack()
+        await world.commit()
+        world.store.may_scan.clear()
+        purging = asyncio.create_task(world.broker.clearer.purge(b"t"))
+        await settle_down()
+        holder.consumer.request()
+        holder.consumer.ack()
+        await world.commit()
+        world.store.may_scan.set()
+        assert await purging == 0
+        stats = world.broker.stats()[b"t"]
+        assert (stats.acknowledged, stats.dropped, stats.ready, stats.size_bytes) == (1, 0, 0, 0)
 
     run(body)
