@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+import structlog
+
 from miniqueue.access.rights import Right
 from miniqueue.broker.peeking import DEFAULT_COUNT, State, parse_count, parse_state
 from miniqueue.core.delay import parse_delay
@@ -20,6 +22,8 @@ from miniqueue.wire.resp_parser import Command
 
 if TYPE_CHECKING:
     from miniqueue.server.resp import RespConnection
+
+log = structlog.get_logger()
 
 
 def length(connection: "RespConnection", command: Command) -> bytes:
@@ -101,4 +105,7 @@ async def _answer(connection: "RespConnection", work: Awaitable[bytes]) -> None:
         reply = await work
     except MiniqueueError as exc:
         reply = replies.error(exc.code, str(exc))
+    except Exception:  # a bug of ours must not leave the connection held for ever
+        log.exception("a RESP command failed")
+        reply = replies.error("ERR", "internal error, the broker's log has it")
     connection.release(reply)

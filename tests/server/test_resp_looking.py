@@ -132,3 +132,15 @@ def test_a_client_that_leaves_while_the_store_is_read_harms_nobody():
         assert client.connection.tasks == set()
 
     serve(body)
+
+
+def test_a_command_that_fails_by_a_bug_is_answered_and_the_connection_goes_on(monkeypatch):
+    async def fail(*_arguments):
+        raise RuntimeError("a bug")
+
+    async def body(world, server, client):
+        monkeypatch.setattr(world.broker.peeker, "peek", fail)
+        assert await client.say(b"PEEK t") == b"-ERR internal error, the broker's log has it\r\n"
+        assert await client.say(b"PING") == b"+PONG\r\n"
+
+    serve(body)
