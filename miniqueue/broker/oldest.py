@@ -22,14 +22,14 @@ async def oldest_at_ms(store: Store, topic: Topic) -> int | None:
 
     Raises StorageError.
     """
-    cursor, pulse = topic.cursors[0], topic.pulse
-    if topic.id is None or not cursor.depth:
+    topic_id, cursor, pulse = topic.id, topic.cursors[0], topic.pulse  # it may be deleted while this waits
+    if topic_id is None or not cursor.depth:
         return None
-    settles = topic.id, *cursor.state[:-1]  # all but the length of the log
+    settles = topic_id, *cursor.state[:-1]  # all but the length of the log
     if pulse is not None and pulse.oldest is not None and pulse.oldest[0] == settles:
         return pulse.oldest[1]
-    times = [await _of_log(store, topic.id, cursor)]
-    times += [time for place in cursor.returned for time in await _of_returned(store, topic.id, cursor, place)]
+    times = [await _of_log(store, topic_id, cursor)]
+    times += [time for place in cursor.returned for time in await _of_returned(store, topic_id, cursor, place)]
     at_ms = min((time for time in times if time is not None), default=None)
     if pulse is not None:
         pulse.oldest = settles, at_ms

@@ -256,3 +256,21 @@ def test_looking_reads_at_most_a_few_values_and_loads_nothing():
         assert world.clock.now_ms() == START_MS
 
     run(body)
+
+
+def test_a_topic_deleted_while_its_age_is_read_has_the_figures_of_before():
+    async def body(world):
+        await world.publish_each(b"t", b"a", b"b")
+        (await world.holding(b"t")).consumer.back()
+        await world.commit()
+        await world.restart()
+        world.store.may_scan.clear()
+        looking = asyncio.create_task(world.broker.looker.stats(b"t"))
+        await settle_down()
+        deleting = asyncio.create_task(world.broker.delete_topic(b"t"))
+        await settle_down()
+        world.store.may_scan.set()
+        assert (await looking)["depth"] == 2
+        assert await deleting
+
+    run(body)
