@@ -14,12 +14,12 @@ from typing import NamedTuple
 from miniqueue.broker.consumer import Consumer
 from miniqueue.broker.dispatcher import Dispatcher
 from miniqueue.broker.journal import Journal
+from miniqueue.broker.looking import committed_topic
 from miniqueue.broker.topic import Topic
 from miniqueue.broker.transfer import Content, Transfer
 from miniqueue.core import attributes
 from miniqueue.core.lease import Lease
-from miniqueue.core.names import check_topic
-from miniqueue.core.topic_errors import PausedError, UnknownTopicError
+from miniqueue.core.topic_errors import PausedError
 from miniqueue.errors import MiniqueueError, TopicFullError
 
 #: Of a commit.
@@ -76,9 +76,7 @@ class Redriver:
             was moved before stays moved.
           UnavailableError, StorageError: nothing can be moved now.
         """
-        topic = self._topics.get(check_topic(name))
-        if topic is None or topic.id is None:
-            raise UnknownTopicError
+        topic = await committed_topic(self._topics, self._journal, name)  # also what was rejected a moment ago
         ready_count = topic.stats().ready
         left = ready_count if limit is None else min(limit, ready_count)
         moved_count = 0

@@ -9,6 +9,7 @@ from miniqueue.broker.limits import BrokerLimits
 from miniqueue.core import attributes
 from miniqueue.core.attributes import Attributes
 from miniqueue.core.pause import Side
+from miniqueue.core.receiving import ReceiveOptions
 from miniqueue.core.topic_errors import PausedError, UnknownTopicError
 from miniqueue.errors import OutcomeUnknownError, TopicFullError
 from tests.broker.support import run
@@ -233,5 +234,17 @@ def test_a_topic_with_room_for_payloads_but_not_for_their_headers_gets_fewer():
             await world.broker.redriver.redrive(DEAD)
         await world.commit()
         assert ready(world) == {DEAD: 2, b"t": 1}
+
+    run(body)
+
+
+def test_what_was_rejected_a_moment_ago_is_moved_too():
+    async def body(world):
+        await world.publish(b"t", b"a")
+        got = []
+        world.broker.leasing.receive(b"t", ReceiveOptions(), got.append, got.append)
+        receipt = got[0].prefix + b"%d" % got[0].leases[0][1].receipt
+        assert world.broker.leasing.reject(b"t", [receipt], b"broken") == [True]
+        assert await world.broker.redriver.redrive(b"t.dlq") == 1
 
     run(body)
