@@ -30,8 +30,7 @@ async def die(world, topic: bytes, *payloads: bytes, given: Attributes | None = 
         await settle_down()
         consumer.consumer.nack()
     consumer.consumer.close()
-    await world.commit()
-    world.broker.configurator.replace(topic, {})
+    await world.broker.configurator.replace(topic, {})[0].wait()
 
 
 def ready(world) -> dict[bytes, int]:
