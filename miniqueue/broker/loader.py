@@ -69,6 +69,7 @@ def _fail(topic: Topic, fault: MiniqueueError) -> None:
     log.error("topic cannot be read", topic=topic.name, error=str(fault))
     if isinstance(fault, CorruptionError | FormatVersionError):
         topic.fault = fault
-    while topic.waiters:
-        consumer, _ = topic.waiters.popitem(last=False)
-        consumer.fail(fault)
+    for consumer in list(topic.waiters):  # not who asks again as it hears of this
+        if consumer in topic.waiters:
+            del topic.waiters[consumer]
+            consumer.fail(fault)

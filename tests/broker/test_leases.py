@@ -430,3 +430,21 @@ def test_nothing_is_handed_out_or_settled_during_a_stop():
             world.broker.leasing.ack(T, asked.receipts)
 
     run(body)
+
+
+def test_who_asks_again_when_a_read_has_failed_waits_for_the_next_one():
+    async def body(world):
+        await world.publish(b"t", b"a")
+        await world.restart()
+        world.store.fail_scans = {world.store.scan_count + 1}
+        errors, answers = [], []
+
+        def ask_again(error):
+            errors.append(error)
+            world.broker.leasing.receive(b"t", ReceiveOptions(wait_seconds=5), answers.append, errors.append)
+
+        world.broker.leasing.receive(b"t", ReceiveOptions(wait_seconds=5), answers.append, ask_again)
+        await settle_down()
+        assert (len(errors), len(answers)) == (1, 1)
+
+    run(body)
