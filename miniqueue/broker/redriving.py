@@ -97,11 +97,14 @@ class Redriver:
         leases: list[Lease] = []
         faults: list[MiniqueueError] = []
         consumer = Consumer(self._dispatcher, topic, leases.extend, faults.append, count)
+        topic_id = topic.id
         try:
             consumer.request()
             await _loaded(topic, lambda: bool(leases or faults))
             if faults:
                 raise faults[0]
+            if topic.id != topic_id:  # it was deleted, and what was taken is gone with it
+                return 0, 0
             found = [message for lease in leases for message in _messages(lease)]
             moved_count = self._move(consumer, found)
         finally:

@@ -247,3 +247,20 @@ def test_what_was_rejected_a_moment_ago_is_moved_too():
         assert await world.broker.redriver.redrive(b"t.dlq") == 1
 
     run(body)
+
+
+def test_a_topic_deleted_while_its_messages_are_read_has_none_to_move():
+    async def body(world):
+        await die(world, b"t", b"a", b"b")
+        await world.restart()
+        task = asyncio.create_task(world.broker.redriver.redrive(DEAD))
+        for _ in range(200):
+            if world.broker.stats()[DEAD].leased:
+                break
+            await asyncio.sleep(0)
+        deleting = world.broker.delete_topic(DEAD)
+        assert await task == 0
+        assert await deleting
+        assert ready(world) == {b"t": 0}
+
+    run(body)
