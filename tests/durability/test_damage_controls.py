@@ -55,7 +55,7 @@ def test_reading_without_any_checksum_is_found(fresh, tmp_path, monkeypatch):
         (tmp_path / check).mkdir()
     assert holes(idle, cases, tmp_path / "with") == []
     monkeypatch.setattr(set_aside, "check_tables", lambda *_: None)
-    monkeypatch.setattr(records, "_open", lambda value, _: value[1:-4])
+    monkeypatch.setattr(records, "_open", lambda value, *_: value[1:-4])
     monkeypatch.setattr(leveldb, "pairs_between", unverified)
     found = holes(idle, cases, tmp_path / "without")
     assert len(found) == len(cases)
