@@ -11,6 +11,7 @@ import pytest
 from miniqueue.errors import FormatVersionError, NotAStoreError, StorageError, StoreInUseError
 from miniqueue.storage.acknowledged import read_acknowledged
 from miniqueue.storage.leveldb import LevelDBStore
+from miniqueue.storage.store_marker import FORMAT_VERSION
 from tests.durability.damage_outcome import Outcome, judge
 from tests.durability.damage_samples import make_fresh
 from tests.storage.directories import fingerprint, open_and_close
@@ -26,7 +27,7 @@ def copy(sample, tmp_path):
     return shutil.copytree(sample.directory, tmp_path / "copy")
 
 
-@pytest.mark.parametrize("version", [0, 3, 99])
+@pytest.mark.parametrize("version", [0, FORMAT_VERSION + 1, 99])
 def test_other_format_version_is_refused_untouched_and_by_name(sample, copy, version):
     (copy / "miniqueue.format").write_text(f"miniqueue store, format {version}\n")
     with pytest.raises(FormatVersionError, match=rf"{copy}/miniqueue.format: format version {version} found"):
