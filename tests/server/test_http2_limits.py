@@ -21,6 +21,7 @@ from hyperframe.frame import (
 )
 
 from miniqueue.server import listening
+from miniqueue.server.h2guard import http2
 from miniqueue.server.h2guard.frames import BURST, WINDOW_UPDATES_PER_DATA_FRAME, CountedConnection
 from tests.fakes import settle_down
 from tests.server.apps import Endpoint, Source, answer_early, echo, never_answer, stay_whatever_happens
@@ -37,6 +38,12 @@ MAX_STREAMS = 100
 TOO_MANY = BURST + 100
 
 pytestmark = on_both
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    """Wasteful clients wait for some time after each turn, which takes long under a tracer; here they need not."""
+    monkeypatch.setattr(http2, "WAIT_FACTOR", 0)
 
 
 def odd(count: int) -> range:
