@@ -8,11 +8,6 @@ from miniqueue.storage import keys, records
 Pairs = AsyncIterator[tuple[bytes, bytes]]
 
 
-def chunks_of(topic_id: int, partition: int) -> keys.KeyRange:
-    """Return the range of all chunks of a partition."""
-    return keys.chunk(topic_id, partition, 0), keys.chunk(topic_id, partition + 1, 0)
-
-
 def records_of(topic_id: int, partition: int, group: int) -> keys.KeyRange:
     """Return the range of all that came back in a group."""
     first, last = (keys.records(topic_id, partition, group, place, 0) for place in (Range.FRONT, Range.BACK))

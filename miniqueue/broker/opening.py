@@ -231,7 +231,7 @@ async def _cursor(store: Store, state: _State, place: tuple[int, int, int], end:
     gaps = state.between(keys.gaps(*place))
     log_bytes = max(end.log_bytes, cursor.log_bytes or 0)
     if cursor.log_bytes is None:
-        chunks, returned = counting.chunks_of(topic_id, partition), counting.records_of(*place)
+        chunks, returned = keys.chunks(topic_id, partition, 0), counting.records_of(*place)
         log_bytes = await counting.held_bytes(pages(store, chunks), pages(store, returned), bitmaps)
     return GroupCursor(
         cursor._replace(log_bytes=log_bytes, dropped_count=cursor.dropped_count + end.skipped_count),
