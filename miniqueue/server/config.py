@@ -59,6 +59,7 @@ class Config:
     max_topic_bytes: int
     topic_limit_policy: Literal["refuse", "drop-oldest"]
     max_prefetch: int
+    max_pipelined: int
     stall_seconds: float
     http_server: Literal["hypercorn", "granian"]
     config_file: Path | None

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-#: For all connections together. A run of PUBLISH is one command.
+#: For all connections together, unless it is set otherwise. A run of PUBLISH is one command.
 MAX_COMMANDS_IN_TURN: Final = 512
 #: At least so many are a share; beyond four connections some wait for another turn.
 MIN_SHARE: Final = 128
@@ -26,11 +26,16 @@ GoOn = Callable[[int], None]
 
 
 class Turns:
-    """Shares the turns of the loop that it is first used in."""
+    """Shares the turns of the loop that it is first used in.
 
-    def __init__(self) -> None:
+    Args:
+      max_commands: in a turn, for all connections together; at least 1.
+    """
+
+    def __init__(self, max_commands: int = MAX_COMMANDS_IN_TURN) -> None:
         self._waiting: deque[GoOn] = deque()
-        self._room = MAX_COMMANDS_IN_TURN
+        self._max_commands = max_commands
+        self._room = max_commands
         self._is_next_due = False
 
     def take(self, wanted: int) -> int:
@@ -52,10 +57,10 @@ class Turns:
 
     def _begin(self) -> None:
         self._is_next_due = False
-        self._room = MAX_COMMANDS_IN_TURN
-        now = min(len(self._waiting), MAX_COMMANDS_IN_TURN // MIN_SHARE)
+        self._room = self._max_commands
+        now = min(len(self._waiting), max(1, self._max_commands // MIN_SHARE))
         for _ in range(now):  # who queues again is behind the others
-            self._room -= MAX_COMMANDS_IN_TURN // now
-            self._waiting.popleft()(MAX_COMMANDS_IN_TURN // now)
+            self._room -= self._max_commands // now
+            self._waiting.popleft()(self._max_commands // now)
         if self._waiting:
             self._schedule()

@@ -166,7 +166,9 @@ class _Listeners:
         self._granted = descriptors.granian_connections(descriptors.limit()) if config.http_server == "granian" else 0
         self._broker = broker
         self._http = HttpApp(broker, sign_in)
-        self._resp = RespServer(broker, _shown_parameters(config), sign_in, config.max_output_bytes)
+        self._resp = RespServer(
+            broker, _shown_parameters(config), sign_in, config.max_output_bytes, config.max_pipelined
+        )
         self._stopping = asyncio.Event()
 
     async def run(self, https: socket, resp: socket, plain: socket) -> None:

@@ -13,15 +13,16 @@ test compares the two.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from miniqueue.core.prefetch import MAX_PREFETCH
 from miniqueue.server.durations import parse_optional_duration, parse_positive_duration
 from miniqueue.server.values import (
+    number_up_to,
     one_of,
     parse_count,
     parse_host,
     parse_http_server,
     parse_lease,
     parse_level,
-    parse_max_prefetch,
     parse_optional_path,
     parse_path,
     parse_port,
@@ -272,10 +273,11 @@ SETTINGS = (
         "max-prefetch",
         "max_prefetch",
         "10000",
-        parse_max_prefetch,
+        number_up_to(MAX_PREFETCH),
         "number",
         "messages that a consumer may have out at a time, at most 10000",
     ),
+    Setting("max-pipelined", "max_pipelined", "512", number_up_to(100_000), "number", "pipelined RESP commands a turn"),
     Setting(
         "stall-timeout",
         "stall_seconds",

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from miniqueue.core.prefetch import MAX_PREFETCH
 from miniqueue.core.receiving import MAX_LEASE_SECONDS
 from miniqueue.errors import ConfigError
 from miniqueue.server.durations import parse_positive_duration
@@ -83,11 +82,15 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
-def parse_max_prefetch(text: str) -> int:
-    """Return the largest prefetch."""
-    if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= MAX_PREFETCH:
-        raise ConfigError([f"want a number from 1 to {MAX_PREFETCH}"])
-    return int(text)
+def number_up_to(most: int) -> Callable[[str], int]:
+    """Return a parser of numbers from 1 to `most`."""
+
+    def parse(text: str) -> int:
+        if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= most:
+            raise ConfigError([f"want a number from 1 to {most}"])
+        return int(text)
+
+    return parse
 
 
 def parse_lease(text: str) -> float:

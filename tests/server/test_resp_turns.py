@@ -6,7 +6,7 @@ import pytest
 
 from miniqueue.server import resp
 from miniqueue.server.resp_commands import COMMANDS
-from miniqueue.server.resp_turns import MAX_COMMANDS_IN_TURN, MIN_SHARE
+from miniqueue.server.resp_turns import MAX_COMMANDS_IN_TURN, MIN_SHARE, Turns
 from tests.fakes import settle_down
 from tests.server.resp_victim import resp_victim
 from tests.server.test_resp import Client, command, serve
@@ -129,6 +129,26 @@ def test_a_turn_is_shared_by_all_who_have_much():
             left -= answered
 
     serve(body)
+
+
+@pytest.mark.parametrize("most", [1, 20, 1000])
+def test_how_many_a_turn_carries_out_can_be_set(most):
+    carried_out = []
+
+    def go_on(room):
+        carried_out.append(room)
+        turns.queue(go_on)
+
+    async def body():
+        for _ in range(8):
+            turns.queue(go_on)
+        for _ in range(6):
+            carried_out.clear()
+            await asyncio.sleep(0)
+            assert 0 < sum(carried_out) <= most
+
+    turns = Turns(most)
+    asyncio.run(body())
 
 
 def test_who_has_much_is_served_round_robin():
