@@ -5,13 +5,12 @@ called on one event loop.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from miniqueue.broker import batching, opening
+from miniqueue.broker import opening
 from miniqueue.broker.clearing import Clearer
 from miniqueue.broker.clock import Clock
-from miniqueue.broker.commit import Published
 from miniqueue.broker.configuring import Configurator
 from miniqueue.broker.consumer import Consumer
 from miniqueue.broker.crowd import Crowd
@@ -24,8 +23,10 @@ from miniqueue.broker.loader import Loader
 from miniqueue.broker.looking import Looker
 from miniqueue.broker.pausing import Pauser
 from miniqueue.broker.peeking import Peeker
+from miniqueue.broker.publishing import Publisher
 from miniqueue.broker.purger import Purger
 from miniqueue.broker.redriving import Redriver
+from miniqueue.broker.registry import Registry
 from miniqueue.broker.space import SpaceWatch
 from miniqueue.broker.tasks import Tasks
 from miniqueue.broker.topic import Topic, TopicStats
@@ -35,9 +36,7 @@ from miniqueue.core.budget import Budget
 from miniqueue.core.lease import Lease
 from miniqueue.core.names import check_topic
 from miniqueue.core.receiving import DEFAULT_LEASE_SECONDS
-from miniqueue.core.topic_errors import PausedError
-from miniqueue.errors import MiniqueueError, PayloadTooLargeError, UnavailableError
-from miniqueue.storage import keys
+from miniqueue.errors import MiniqueueError, UnavailableError
 from miniqueue.storage.port import Snapshot, Store
 
 CACHE_BYTES = 64 << 20
@@ -56,6 +55,7 @@ class Broker:
       lease_seconds: how long messages are leased to who receives them and does not say.
 
     Attributes:
+      publish: adds messages to a topic; see `Publisher.publish`.
       crowd: says when who publishes had better wait; it is up to them.
       limit_counts: how often limits were reached, for all to count in.
       leasing: hands out messages for a time, settled by receipt.
@@ -77,11 +77,11 @@ class Broker:
         self.max_message_bytes = max_message_bytes
         self.limits = limits or BrokerLimits()
         self.limit_counts = LimitCounts()
-        self._clock = clock
         self._period_seconds = period_seconds
         self._sync_interval_seconds = sync_interval_seconds
-        self._topics: dict[bytes, Topic] = {}
-        self._journal = Journal(open_store, clock, self._topics, readable=self._readable, reopened=self._install)
+        topics: dict[bytes, Topic] = {}
+        self._topics = topics
+        self._journal = Journal(open_store, clock, topics, readable=self._readable, reopened=self._install)
         self._committer = self._journal.committer
         self._admission = self._journal.admission
         self._quota = Quota(self.limits, self.limit_counts)
@@ -92,25 +92,31 @@ class Broker:
         self._loader = Loader(self._journal, spawn=self._tasks.spawn, loaded=self._trimmer.loaded)
         self._purger = Purger(self._journal, spawn=self._tasks.spawn)
         self._space = SpaceWatch(self._journal)
-        self._dispatcher = Dispatcher(self._topics, clock, self._journal, self._loader)
-        transfer = Transfer(self._journal, self._quota, self._trimmer, self._topics, self._create)
+        self._dispatcher = Dispatcher(topics, clock, self._journal, self._loader)
+        self._registry = Registry(topics, self._journal, self._quota, clock, made=lambda topic: self._watch([topic]))
+        self.publish = Publisher(self._registry, self._journal, self._quota, self._trimmer, max_message_bytes).publish
+        self._add_services(topics, clock, lease_seconds)
+
+    def _add_services(self, topics: dict[bytes, Topic], clock: Clock, lease_seconds: float) -> None:
+        """Make what stands on the engine, one service for each kind of thing that clients ask for."""
+        journal, registry = self._journal, self._registry
+        transfer = Transfer(journal, self._quota, self._trimmer, topics, registry.create)
         self._dead_letters = DeadLetters(transfer, clock, self._dispatcher.due_at_ms)
-        self.redriver = Redriver(self._topics, self._journal, self._dispatcher, transfer)
+        self.redriver = Redriver(topics, journal, self._dispatcher, transfer)
         self.leasing = Leasing(
-            self._topics,
-            self._topic,
+            topics,
+            registry.topic,
             self._admission,
             self._dispatcher,
             lease_seconds=lease_seconds,
             max_count=self.limits.max_prefetch,
             dead_letters=self._dead_letters,
         )
-        self.configurator = Configurator(self._journal, self._topics, create=self._create, changed=self._reconfigured)
+        self.configurator = Configurator(journal, topics, create=registry.create, changed=self._reconfigured)
         self.pauser = Pauser(self.configurator, clock, resumed=self._readable)
-        self.clearer = Clearer(self._topics, self._journal, clock, loaded=self._readable)
-        self.looker = Looker(self._topics, self._journal, clock)
-        self.peeker = Peeker(self._topics, self._journal, clock)
-        self._next_topic_id, self._topic_count = 1, 0
+        self.clearer = Clearer(topics, journal, clock, loaded=self._readable)
+        self.looker = Looker(topics, journal, clock)
+        self.peeker = Peeker(topics, journal, clock)
 
     # --- life -------------------------------------------------------------------------------------------------
 
@@ -158,58 +164,6 @@ class Broker:
         """What was free on the disk at the last look, or None where there is no disk."""
         return self._space.free_bytes
 
-    # --- publishing -------------------------------------------------------------------------------------------
-
-    def publish(self, name: bytes, payloads: list[bytes], attributes: list[bytes] | None = None) -> Published:
-        """Add messages to a topic, which is created when there is none.
-
-        There is at least one of `payloads`; they are stored as they are, in this order, in one commit. So are their
-        `attributes`, if given: those of each, as `core.attributes` encodes them.
-
-        Raises:
-          InvalidTopicError, PayloadTooLargeError: nothing was added.
-          PausedError: the topic takes none now.
-          LimitReachedError: there are too many topics; TopicFullError: the topic is full. Nothing was added.
-          FullError, ReadOnlyError, DrainingError: nothing can be added now.
-        """
-        self._admission.check()
-        if (longest_bytes := max(map(len, payloads))) > self.max_message_bytes:
-            raise PayloadTooLargeError(longest_bytes, self.max_message_bytes)
-        size_bytes = sum(map(len, payloads))
-        if attributes is not None:
-            size_bytes += sum(map(len, attributes))
-        topic = self._topics.get(name)
-        if topic is None or topic.id is None:
-            topic = self._create(name, payloads, size_bytes)
-        elif topic.is_paused_in:
-            raise PausedError
-        elif self._quota.admit(topic, payloads, size_bytes):
-            self._trimmer.note(topic)
-        first_seq = topic.partitions[0].append(payloads, size_bytes)
-        if attributes is not None:
-            topic.partitions[0].describe(first_seq, attributes)
-        self._journal.touch(topic)
-        self._committer.request()
-        commit = self._committer.open
-        commit.size_bytes += size_bytes
-        return Published(commit, 0, first_seq, size_bytes)
-
-    def _create(self, name: bytes, payloads: Sequence[bytes] = (), size_bytes: int = 0) -> Topic:
-        self._quota.admit_topic(Topic(check_topic(name)), self._topic_count, payloads, size_bytes)
-        self._topic_count += 1
-        topic = self._topic(name)
-        self._quota.apply_settings(topic)
-        self.looker.watch.see([topic])
-        topic.id, self._next_topic_id = self._next_topic_id, self._next_topic_id + 1
-        self._journal.change(batching.new_topic(name, topic.id, self._clock.now_ms()))
-        return topic
-
-    def _topic(self, name: bytes) -> Topic:
-        topic = self._topics.get(name)
-        if topic is None:
-            topic = self._topics[name] = Topic(check_topic(name))
-        return topic
-
     # --- consuming --------------------------------------------------------------------------------------------
 
     def consumer(
@@ -224,13 +178,13 @@ class Broker:
         Raises InvalidTopicError or InvalidPrefetchError.
         """
         self._quota.check_prefetch(prefetch)
-        return Consumer(self._dispatcher, self._topic(name), deliver, fail, prefetch)
+        return Consumer(self._dispatcher, self._registry.topic(name), deliver, fail, prefetch)
 
     # --- looking and removing ---------------------------------------------------------------------------------
 
     def topics(self) -> list[bytes]:
         """Return the names of the topics that exist, sorted."""
-        return sorted(name for name, topic in self._topics.items() if topic.id is not None)
+        return self._registry.existing()
 
     def stats(self) -> dict[bytes, TopicStats]:
         """Return what each topic holds; also those that do not exist yet but are waited for."""
@@ -258,12 +212,8 @@ class Broker:
         topic = self._topics.get(check_topic(name)) or Topic(name)
         consumed_bytes = topic.consumed_bytes
         if (topic_id := topic.id) is not None:
-            self._journal.change({keys.topic(name): None, keys.purge(topic_id): b""})
-            self._topic_count -= 1
-            topic.clear()
+            self._registry.remove(topic)
             self._cache.touch(topic)
-            if topic.is_idle:
-                del self._topics[name]
         self._committer.request()
         return self._purger.purge_behind(self._committer.open, topic_id, consumed_bytes)
 
@@ -275,23 +225,23 @@ class Broker:
         self._quota.apply_settings(topic)
         self._readable(topic)
 
+    def _watch(self, topics: list[Topic]) -> None:
+        self.looker.watch.see(topics)
+
     def _readable(self, topic: Topic) -> None:
         self._dispatcher.dispatch(topic)
         self._cache.touch(topic)
 
     def _install(self, content: opening.StoreContent) -> None:
         """Take over what the store holds, at the start and after a fault."""
-        self._next_topic_id = content.next_topic_id
-        self._topic_count = len(content.topics)
-        self._topics.update({topic.name: topic for topic in content.topics})
-        self.looker.watch.see(content.topics)
+        self._registry.install(content)
+        self._watch(content.topics)
         self.pauser.apply(content.topics)
         for topic in list(self._topics.values()):
             self._dead_letters.apply_settings(topic)
             self._quota.apply_settings(topic)
             self._cache.touch(topic)
-            if topic.is_idle:
-                del self._topics[topic.name]
+            self._registry.drop_idle(topic)
         for topic_id in content.unpurged_topic_ids:
             self._purger.purge(topic_id)
         self.tick()
