@@ -9,7 +9,7 @@ from miniqueue.broker.limits import BrokerLimits
 from miniqueue.server.metrics import BrokerCollector
 from miniqueue.server.topic_metrics import TopicMetrics
 from tests.fakes import FakeConsumer, settle_down
-from tests.server.test_resp import Client, command, serve
+from tests.server.resp_clients import Client, command, serve
 from tests.serving import NDJSON, serving
 
 FULL = b"-LIMIT the topic holds as many messages as it may (-max-topic-messages); nothing was added\r\n"

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from tests.fakes import FakeConsumer
-from tests.server.test_resp import serve
+from tests.server.resp_clients import serve
 from tests.serving import serving
 
 PAUSED = b"-PAUSED The topic is paused: it takes no messages now\r\n"

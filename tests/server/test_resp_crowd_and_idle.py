@@ -7,7 +7,7 @@ import pytest
 from miniqueue.broker.limits import BrokerLimits, Limit
 from miniqueue.server.resp_idle import IdleWatch
 from tests.fakes import FakeConsumer, FakeTransport, settle_down
-from tests.server.test_resp import Client, command, serve
+from tests.server.resp_clients import Client, command, serve
 from tests.serving import NDJSON, serving
 
 OK = b"+OK\r\n"

@@ -10,8 +10,8 @@ import pytest
 from miniqueue.server import resp_backlog
 from tests.server.access import token_of
 from tests.server.hostile import leap, run_leaping
+from tests.server.resp_clients import command, serve
 from tests.server.resp_victim import resp_victim
-from tests.server.test_resp import command, serve
 
 PING = command(b"PING")
 PONG = b"+PONG\r\n"

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fakes import START_MS, settle_down
-from tests.server.test_resp import serve
+from tests.server.resp_clients import serve
 
 
 async def fill(world):

@@ -7,7 +7,7 @@ import pytest
 from miniqueue.server.resp_output import MAX_KEPT_BYTES
 from miniqueue.wire import resp_replies as replies
 from tests.fakes import settle_down
-from tests.server.test_resp import Client, command, serve
+from tests.server.resp_clients import Client, command, serve
 
 OK = b"+OK\r\n"
 NOTHING = b"*0\r\n"

@@ -8,8 +8,8 @@ from miniqueue.server import resp
 from miniqueue.server.resp_commands import COMMANDS
 from miniqueue.server.resp_turns import MAX_COMMANDS_IN_TURN, MIN_SHARE, Turns
 from tests.fakes import settle_down
+from tests.server.resp_clients import Client, command, serve
 from tests.server.resp_victim import resp_victim
-from tests.server.test_resp import Client, command, serve
 
 PONG = b"+PONG\r\n"
 

@@ -12,7 +12,7 @@ from miniqueue.server.resp_server import RespServer
 from tests.broker.support import run
 from tests.fakes import FakeConsumer, settle_down
 from tests.server.access import EVERYBODY, sign_in_for, token_of, user
-from tests.server.test_resp import PARAMETERS, Client, command
+from tests.server.resp_clients import PARAMETERS, Client, command
 from tests.serving import eventually
 
 NOAUTH = b"-NOAUTH Authentication required.\r\n"

@@ -1,0 +1,37 @@
+"""TOPIC and REDRIVE over RESP."""
+
+from tests.server.resp_clients import Client, serve
+
+
+def test_the_settings_of_a_topic_are_told_as_they_can_be_set():
+    async def body(world, server, client):
+        assert await client.say(b"TOPIC CREATE t max_deliveries 5") == b"+OK\r\n"
+        assert (await client.say(b"TOPIC CREATE t")).startswith(b"-EXISTS ")
+        assert await client.say(b"TOPIC SET t retry_delays 1,2.5 max_deliveries default") == b"+OK\r\n"
+        words = (await client.say(b"TOPIC GET t")).split(b"\r\n")[2::2]
+        assert words[:8] == [
+            *(b"lease_seconds", b"default", b"max_deliveries", b"0"),
+            *(b"dead_letter_topic", b"default", b"retry_delays", b"1,2.5"),
+        ]
+        assert await client.say(b"TOPIC SET t " + b" ".join(words)) == b"+OK\r\n"
+        await client.say(b"HELLO 3")
+        assert (await client.say(b"TOPIC GET t")).startswith(b"%12\r\n")
+
+    serve(body)
+
+
+def test_dead_letters_are_moved_back():
+    async def body(world, server, client):
+        await client.say(b"TOPIC CREATE t max_deliveries 1")
+        await client.say(b"PUBLISH t a")
+        await client.say(b"SUBSCRIBE t")
+        await client.say(b"NACK")
+        other = Client(server)
+        await world.commit()
+        assert (await other.say(b"REDRIVE t.dlq LIMIT 0")).startswith(b"-ERR a limit is a whole number")
+        assert (await other.say(b"REDRIVE t.dlq RATE fast")).startswith(b"-ERR a rate is a number")
+        assert (await other.say(b"REDRIVE nothing")).startswith(b"-NOTOPIC ")
+        assert await other.say(b"REDRIVE t.dlq LIMIT 5") == b":1\r\n"
+        assert client.transport.take() == b"$1\r\na\r\n"
+
+    serve(body)
