@@ -11,7 +11,7 @@ import asyncio
 import sys
 from threading import Thread
 
-from miniqueue.client import Client, Subscription, connect
+from miniqueue.client import Http2Client, Subscription, connect
 
 Lines = asyncio.Queue[bytes | None]
 
@@ -28,7 +28,7 @@ async def echo(options: argparse.Namespace) -> None:
         printing.cancel()
 
 
-async def publish_lines(client: Client, topic: str, lines: Lines) -> int:
+async def publish_lines(client: Http2Client, topic: str, lines: Lines) -> int:
     """Publish until the input ends; return how many there were, each durable by then."""
     count = 0
     while (line := await lines.get()) is not None:

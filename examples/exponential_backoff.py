@@ -12,7 +12,7 @@ import argparse
 import asyncio
 import sys
 
-from miniqueue.client import Client, Delivery, Subscription, connect
+from miniqueue.client import Delivery, Http2Client, Subscription, connect
 
 
 class CallError(Exception):
@@ -41,7 +41,7 @@ async def serve(options: argparse.Namespace) -> None:
 
 
 async def put_off(
-    client: Client, subscription: Subscription, delivery: Delivery, error: CallError, options: argparse.Namespace
+    client: Http2Client, subscription: Subscription, delivery: Delivery, error: CallError, options: argparse.Namespace
 ) -> None:
     """Delay the message, or give it up. It is in the other topic before it leaves this one, so it cannot get lost."""
     if delivery.dack_count + 1 >= options.max_attempts:

@@ -12,7 +12,7 @@ import structlog.testing
 from starlette.types import ASGIApp
 
 from miniqueue.broker import Broker
-from miniqueue.client import Client, connect
+from miniqueue.client import Http2Client, connect
 from miniqueue.client.stream import Stream
 from miniqueue.server.http import HttpApp
 from miniqueue.server.listening import ServeHttps, listen, serve_https
@@ -34,7 +34,7 @@ class Served:
     clock: ManualClock
     store: FaultyStore
     port: int = 0
-    clients: list[Client] = field(default_factory=list)
+    clients: list[Http2Client] = field(default_factory=list)
     shutdown: asyncio.Event = field(default_factory=asyncio.Event)
     server: "asyncio.Task[None] | None" = None
 
@@ -42,7 +42,7 @@ class Served:
     def cafile(self) -> str:
         return str(self.certificates.cert.with_name("ca.pem"))
 
-    async def client(self) -> Client:
+    async def client(self) -> Http2Client:
         client = await connect("localhost", self.port, cafile=self.cafile)
         self.clients.append(client)
         return client

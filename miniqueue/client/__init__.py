@@ -10,16 +10,16 @@ Publish, and consume what there is:
                 subscription.ack()
 """
 
-from miniqueue.client.duplex import Client, connect
+from miniqueue.client.duplex import Http2Client, connect
 from miniqueue.client.subscription import Delivery, Subscription
 from miniqueue.errors import ClientError, ConnectError, DisconnectedError, ServerError
 
 __all__ = [
-    "Client",
     "ClientError",
     "ConnectError",
     "Delivery",
     "DisconnectedError",
+    "Http2Client",
     "ServerError",
     "Subscription",
     "connect",

@@ -26,7 +26,7 @@ async def connect(
     cafile: str | None = None,
     ssl_context: ssl.SSLContext | None = None,
     token: str | None = None,
-) -> "Client":
+) -> "Http2Client":
     """Connect to a server.
 
     Args:
@@ -45,7 +45,7 @@ async def connect(
     except (OSError, DisconnectedError) as exc:  # ssl.SSLError is an OSError
         raise ConnectError(f"cannot connect to {host}:{port}: {exc}") from exc
     headers = [] if token is None else [(b"authorization", b"Bearer " + token.encode())]
-    return Client(connection, f"{host}:{port}".encode(), headers)
+    return Http2Client(connection, f"{host}:{port}".encode(), headers)
 
 
 async def _make_ready(transport: asyncio.Transport, connection: Connection) -> None:
@@ -64,7 +64,7 @@ def _make_context(cafile: str | None) -> ssl.SSLContext:
     return context
 
 
-class Client:
+class Http2Client:
     """One connection to a server; any number of tasks may use it at the same time."""
 
     def __init__(self, connection: Connection, authority: bytes, headers: Headers) -> None:

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from miniqueue.client import Client, connect
+from miniqueue.client import Http2Client, connect
 from tests.acceptance.floods import FLOODS
 from tests.acceptance.process import BrokerProcess, Trust
 from tests.acceptance.tools import on_both_http_servers
@@ -39,7 +39,7 @@ MAX_SLOWDOWN = 200
 class Innocent:
     """Publishes numbers one by one, and consumes them beside it."""
 
-    def __init__(self, publisher: Client, consumer: Client, topic: str) -> None:
+    def __init__(self, publisher: Http2Client, consumer: Http2Client, topic: str) -> None:
         self._publisher = publisher
         self._consumer = consumer
         self._topic = topic
@@ -88,7 +88,7 @@ def hostile_clients(name: str, port: int, cafile: str) -> Iterator[None]:
             process.wait()
 
 
-async def leave(*clients: Client) -> None:
+async def leave(*clients: Http2Client) -> None:
     for client in clients:
         client.close()
         client._connection._transport.abort()

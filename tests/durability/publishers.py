@@ -8,7 +8,7 @@ from typing import NamedTuple
 import hiredis
 import orjson
 
-from miniqueue.client import Client, DisconnectedError, connect
+from miniqueue.client import DisconnectedError, Http2Client, connect
 from tests.durability.events import Act
 from tests.durability.messages import payload_of
 from tests.durability.recorder import Recorder
@@ -91,7 +91,9 @@ async def publish_over_http(ports: Ports, recorder: Recorder, topics: list[str],
             recorder.unknown(operation.op)
 
 
-async def _publish_lines(http: Client, recorder: Recorder, topic: str, random: Random, asked: deque[_Asked]) -> None:
+async def _publish_lines(
+    http: Http2Client, recorder: Recorder, topic: str, random: Random, asked: deque[_Asked]
+) -> None:
     client = recorder.new_client("http-publisher")
     stream = await http._begin(b"POST", f"/publish/{topic}".encode(), NDJSON)
     lines = Lines(stream)

@@ -9,7 +9,7 @@ PUBLIC = {
     "miniqueue": {"__version__"},
     "miniqueue.broker": {"Broker", "Clock", "Commit", "Consumer", "Published", "SystemClock"},
     "miniqueue.client": {
-        "Client",
+        "Http2Client",
         "ClientError",
         "ConnectError",
         "Delivery",
