@@ -25,7 +25,7 @@ def add_topic(batch: dict[bytes, bytes | None], topic: Topic, now_ms: int) -> li
     """Add to `batch` everything that changed in `topic` since the last commit; return its new chunks."""
     assert topic.id is not None
     appended: list[Appended] = []
-    for number, partition in enumerate(topic.partitions):
+    for number, partition in topic.partitions.items():
         chunks = partition.cut(now_ms)
         for chunk in chunks:
             batch[keys.chunk(topic.id, number, chunk.first_seq)] = records.encode_chunk(chunk)

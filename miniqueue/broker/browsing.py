@@ -16,7 +16,6 @@ from miniqueue.core import cursor_view
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.lease import ChunkLease, Lease, Range, RecordLease
 from miniqueue.core.message import NEVER_RETURNED, Chunk, Counts, Record
-from miniqueue.core.partition import DEFAULT_GROUP
 from miniqueue.storage import keys, records
 from miniqueue.storage.port import Store
 
@@ -52,14 +51,14 @@ class Browser:
     Args:
       store: to read.
       topic_id: of the topic.
-      partition: its number.
-      cursor: of the default group there.
+      cursor: of a group there.
     """
 
-    def __init__(self, store: Store, topic_id: int, partition: int, cursor: GroupCursor) -> None:
+    def __init__(self, store: Store, topic_id: int, cursor: GroupCursor) -> None:
         self._store = store
         self._topic_id = topic_id
-        self._partition = partition
+        self._partition = cursor.partition
+        self._group = cursor.group
         self._cursor = cursor
 
     async def ready(self, after: Position, due_ms: int) -> AsyncGenerator[Found, None]:
@@ -86,9 +85,9 @@ class Browser:
         """Yield what waits in a range of records, by order, from `start` to before `stop`."""
         if cursor_view.is_empty(self._cursor, place):
             return
-        key, last_key = keys.records(self._topic_id, self._partition, DEFAULT_GROUP, place, start)
+        key, last_key = keys.records(self._topic_id, self._partition, self._group, place, start)
         if stop is not None:
-            last_key = keys.record(self._topic_id, self._partition, DEFAULT_GROUP, place, stop)
+            last_key = keys.record(self._topic_id, self._partition, self._group, place, stop)
         while pairs := await self._store.scan(key, last_key, max_items=PAGE_ITEMS, max_bytes=PAGE_BYTES):
             for key, value in pairs:
                 order = keys.record_order(key)

@@ -118,7 +118,7 @@ class Clearer:
         topic.is_loading = True
         flush = self._journal.committer.flush
         try:
-            await reading.load(self._journal.store, Range.LOG, cursor, topic.id, topic.cursors.index(cursor), flush)
+            await reading.load(self._journal.store, Range.LOG, cursor, topic.id, flush)
         finally:
             if cursor in topic.cursors:  # else it was deleted meanwhile
                 topic.is_loading = False
@@ -133,7 +133,7 @@ class Clearer:
             return 0
         total_count = 0
         old: list[Found] = []
-        browser = Browser(self._journal.store, topic.id, topic.cursors.index(cursor), cursor)
+        browser = Browser(self._journal.store, topic.id, cursor)
         with cursor.returned[place].watch() as gone:
             await self._journal.committer.flush()  # what had gone before is not in the store then
             async with aclosing(browser.returned(place, *orders)) as waiting:

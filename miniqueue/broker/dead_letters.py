@@ -55,8 +55,8 @@ class DeadLetters:
         """Have what comes back to `topic` treated as its settings say."""
         settings = topic.settings
         is_needed = settings.max_deliveries or settings.has_retry_delay
-        for number, cursor in enumerate(topic.cursors):
-            cursor.policy = _Policy(self, topic, number, settings) if is_needed else None
+        for cursor in topic.cursors:
+            cursor.policy = _Policy(self, topic, cursor.partition, settings) if is_needed else None
 
     def bury(self, topic: Topic, partition: int, record: Record) -> bool:
         """Make a message that is coming back a dead letter; False when it is one already, or there is no room."""
@@ -73,7 +73,7 @@ class DeadLetters:
             cursor.drop(lease)
             return
         leave = partial(cursor.drop, lease, moved_count=len(letters))
-        if not self._bury(topic, topic.cursors.index(cursor), letters, reason, leave):
+        if not self._bury(topic, cursor.partition, letters, reason, leave):
             cursor.nack(lease)
 
     def retry_at_ms(self, settings: TopicSettings, record: Record) -> int:

@@ -106,7 +106,7 @@ class Leasing:
 
     def keep(self, topic: Topic, options: ReceiveOptions, taken: list[Held]) -> Received:
         """Lease what was taken, or acknowledge it; return it as it is handed out."""
-        leases = [(topic.cursors.index(cursor), lease) for cursor, lease in taken]
+        leases = [(cursor.partition, lease) for cursor, lease in taken]
         if options.is_acked:
             for cursor, lease in taken:
                 cursor.ack(lease)

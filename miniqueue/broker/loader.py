@@ -39,21 +39,21 @@ class Loader:
         """Begin to load what the last `take` lacked, or what the next ones will."""
         if topic.is_loading:
             return
-        for number, cursor in enumerate(topic.cursors):
+        for cursor in topic.cursors:
             place = cursor.blocked_on if topic.waiters else None
             if place is None and cursor.log.wants_more:
                 place = Range.LOG
             if place is not None:
                 topic.is_loading = True
                 assert topic.id is not None  # nothing is ever lacking in a topic that does not exist
-                self._spawn(self._load(topic, topic.id, number, cursor, place))
+                self._spawn(self._load(topic, topic.id, cursor, place))
                 return
 
-    async def _load(self, topic: Topic, topic_id: int, partition: int, cursor: GroupCursor, place: Range) -> None:
+    async def _load(self, topic: Topic, topic_id: int, cursor: GroupCursor, place: Range) -> None:
         fault: MiniqueueError | None = None
         try:
             flush = self._journal.committer.flush
-            await reading.load(self._journal.store, place, cursor, topic_id, partition, flush)
+            await reading.load(self._journal.store, place, cursor, topic_id, flush)
         except MiniqueueError as exc:
             fault = exc
         if cursor not in topic.cursors:

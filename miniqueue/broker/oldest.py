@@ -12,7 +12,6 @@ from miniqueue.broker.topic import Topic
 from miniqueue.core import cursor_view
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.lease import Range
-from miniqueue.core.partition import DEFAULT_GROUP
 from miniqueue.storage import keys, records
 from miniqueue.storage.port import Store
 
@@ -40,7 +39,7 @@ async def _of_log(store: Store, topic_id: int, cursor: GroupCursor) -> int | Non
     chunk = cursor_view.oldest_open_chunk(cursor)
     if chunk is not None:
         return chunk.committed_at_ms
-    start, stop = (keys.chunk(topic_id, 0, seq) for seq in (cursor.state.head_seq, cursor.tail_seq))
+    start, stop = (keys.chunk(topic_id, cursor.partition, seq) for seq in (cursor.state.head_seq, cursor.tail_seq))
     pairs = await store.scan(start, stop, max_items=1, max_bytes=1) if start < stop else []
     return records.decode_chunk(0, pairs[0][1]).committed_at_ms if pairs else None
 
@@ -48,6 +47,6 @@ async def _of_log(store: Store, topic_id: int, cursor: GroupCursor) -> int | Non
 async def _of_returned(store: Store, topic_id: int, cursor: GroupCursor, place: Range) -> list[int]:
     if cursor_view.is_empty(cursor, place):
         return []
-    start, stop = keys.records(topic_id, 0, DEFAULT_GROUP, place, 0)
+    start, stop = keys.records(topic_id, cursor.partition, cursor.group, place, 0)
     pairs = [*await store.scan(start, stop, max_items=1, max_bytes=1), *await store.last_of([(start, stop)])]
     return [records.decode_record(pair[1]).published_at_ms for pair in pairs if pair is not None]

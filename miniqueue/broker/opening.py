@@ -52,7 +52,7 @@ class _End(NamedTuple):
 class _StoredTopic(NamedTuple):
     name: bytes
     id: int
-    partitions: list[Partition]
+    partitions: dict[int, Partition]
     settings: TopicSettings
     fault: MiniqueueError | None
 
@@ -211,16 +211,16 @@ class _State:
 async def _stored_topic(store: Store, state: _State, name: bytes, topic_id: int, end: _End) -> _StoredTopic:
     value = state.value(keys.settings(topic_id))
     settings = DEFAULT_SETTINGS if value is None else records.decode_settings(value)
-    return _StoredTopic(name, topic_id, [await _partition(store, state, topic_id, 0, end)], settings, end.fault)
+    return _StoredTopic(name, topic_id, {0: await _partition(store, state, topic_id, 0, end)}, settings, end.fault)
 
 
 async def _partition(store: Store, state: _State, topic_id: int, partition: int, end: _End) -> Partition:
     cursor = await _cursor(store, state, (topic_id, partition, DEFAULT_GROUP), end)
-    return Partition(end.next_seq, {DEFAULT_GROUP: cursor}, cursor.tail_bytes)
+    return Partition(end.next_seq, {DEFAULT_GROUP: cursor}, cursor.tail_bytes, partition)
 
 
 async def _cursor(store: Store, state: _State, place: tuple[int, int, int], end: _End) -> GroupCursor:
-    topic_id, partition, _group = place
+    topic_id, partition, group = place
     value = state.value(keys.cursor(*place))
     if value is None:
         raise CorruptionError(f"topic {topic_id}, partition {partition}: the group's cursor is missing")
@@ -238,4 +238,6 @@ async def _cursor(store: Store, state: _State, place: tuple[int, int, int], end:
         end.next_seq,
         bitmaps,
         {keys.gap_first_seq(key): records.decode_number(value) for key, value in gaps},
+        partition=partition,
+        group=group,
     )

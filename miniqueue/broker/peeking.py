@@ -131,7 +131,7 @@ class Peeker:
 
     def _browser(self, topic: Topic) -> Browser:
         assert topic.id is not None
-        return Browser(self._journal.store, topic.id, 0, topic.cursors[0])
+        return Browser(self._journal.store, topic.id, topic.cursors[0])
 
     async def _position(self, topic: Topic, browser: Browser, seq: int, state: State) -> Position:
         """Return where to go on behind a message, which may be gone since it was shown."""

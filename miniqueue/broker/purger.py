@@ -93,10 +93,10 @@ class Purger:
         `topic` may be deleted meanwhile, even before this begins; compacting what it had does no harm.
         """
         try:
-            for number, partition in enumerate(topic.partitions):
+            for partition in list(topic.partitions.values()):
                 partition.consumed_bytes = 0
                 head_seq = min(cursor.state.head_seq for cursor in partition.cursors.values())
-                start, stop = keys.chunk(topic_id, number, 0), keys.chunk(topic_id, number, head_seq)
+                start, stop = (keys.chunk(topic_id, partition.number, seq) for seq in (0, head_seq))
                 await self._journal.store.reclaim(start, stop)
         except MiniqueueError as exc:
             log.warning("disk space of consumed messages was not given back", topic=topic.name, error=str(exc))

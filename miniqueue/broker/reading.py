@@ -7,7 +7,6 @@ from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.gaps import Gaps
 from miniqueue.core.lease import Range
 from miniqueue.core.message import Chunk, Record
-from miniqueue.core.partition import DEFAULT_GROUP
 from miniqueue.errors import CorruptionError
 from miniqueue.storage import keys, records
 from miniqueue.storage.port import Store
@@ -21,7 +20,6 @@ async def load(
     place: Range,
     cursor: GroupCursor,
     topic_id: int,
-    partition: int,
     flush: Callable[[], Awaitable[None]],
 ) -> None:
     """Load the next page of `place` into the cursor's window.
@@ -30,9 +28,9 @@ async def load(
     """
     try:
         if place is Range.LOG:
-            await _load_log(store, cursor, topic_id, partition)
+            await _load_log(store, cursor, topic_id)
         else:
-            await _load_returned(store, place, cursor, topic_id, partition, flush)
+            await _load_returned(store, place, cursor, topic_id, flush)
     except BaseException:
         window = cursor.log if place is Range.LOG else cursor.returned[place]
         window.abandon_load()
@@ -41,7 +39,8 @@ async def load(
         cursor.blocked_on = None  # who takes nothing now, since the topic is paused, must not have it loaded again
 
 
-async def _load_log(store: Store, cursor: GroupCursor, topic_id: int, partition: int) -> None:
+async def _load_log(store: Store, cursor: GroupCursor, topic_id: int) -> None:
+    partition = cursor.partition
     first_seq, tail_seq = cursor.log.begin_load(), cursor.tail_seq
     start, stop = keys.chunk(topic_id, partition, first_seq), keys.chunk(topic_id, partition, tail_seq)
     try:
@@ -91,11 +90,10 @@ async def _load_returned(
     place: Range,
     cursor: GroupCursor,
     topic_id: int,
-    partition: int,
     flush: Callable[[], Awaitable[None]],
 ) -> None:
     window = cursor.returned[place]
-    start, stop = keys.records(topic_id, partition, DEFAULT_GROUP, place, window.begin_load())
+    start, stop = keys.records(topic_id, cursor.partition, cursor.group, place, window.begin_load())
     await flush()
     pairs = await store.scan(start, stop, max_items=PAGE_ITEMS, max_bytes=PAGE_BYTES)
     found: Iterable[tuple[int, Record]] = [

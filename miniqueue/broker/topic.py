@@ -60,6 +60,7 @@ class Topic:
 
     `id` is None until the first publish, and again after the topic was deleted: consumers may wait on a topic
     that does not exist yet, and go on waiting when it is deleted. `fault` is what makes it unreadable, if anything.
+    `partitions` are found by their numbers; 0 is that of plain messages, and always there.
     `cursors` are those of the default group, one for each partition. `book` has the leases that belong to no
     connection, if there are any. `pulse` times hand-outs, where somebody watches.
     """
@@ -88,7 +89,7 @@ class Topic:
         self.consumer_count = 0
         self.max_messages = self.max_bytes = sys.maxsize
         self.pulse: Pulse | None = None
-        self.partitions: list[Partition] = []
+        self.partitions: dict[int, Partition] = {}
         self.cursors: list[GroupCursor] = []
         self.clear()
 
@@ -101,18 +102,18 @@ class Topic:
         self.fault: MiniqueueError | None = None
         self.settings = DEFAULT_SETTINGS
         self.is_loading = self.is_paused_in = self.is_paused_out = False
-        self._replace([Partition(0, {DEFAULT_GROUP: GroupCursor(CursorState(), 0, {}, is_new=True)})])
+        self._replace({0: Partition(0, {DEFAULT_GROUP: GroupCursor(CursorState(), 0, {}, is_new=True)})})
 
-    def fill(self, topic_id: int, partitions: list[Partition]) -> None:
+    def fill(self, topic_id: int, partitions: dict[int, Partition]) -> None:
         """Become the topic that a store holds, after `clear`; keep who waits."""
         self.id = topic_id
         self._replace(partitions)
 
-    def _replace(self, partitions: list[Partition]) -> None:
+    def _replace(self, partitions: dict[int, Partition]) -> None:
         """Count receipts on: one of a lease that has ended must not name a message that is handed out later."""
         next_receipt = max((cursor.next_receipt for cursor in self.cursors), default=1)
         self.partitions = partitions
-        self.cursors = [partition.cursors[DEFAULT_GROUP] for partition in partitions]
+        self.cursors = [partition.cursors[DEFAULT_GROUP] for partition in partitions.values()]
         for cursor in self.cursors:
             cursor.next_receipt = next_receipt
 
@@ -129,7 +130,7 @@ class Topic:
     @property
     def consumed_bytes(self) -> int:
         """Roughly what has been deleted on disk since space was last given back."""
-        return sum(partition.consumed_bytes for partition in self.partitions)
+        return sum(partition.consumed_bytes for partition in self.partitions.values())
 
     def held(self) -> tuple[int, int]:
         """Count messages that are not acknowledged, and the bytes of their payloads; also what is not yet committed."""
@@ -142,7 +143,9 @@ class Topic:
     @property
     def uncommitted_bytes(self) -> int:
         """Bytes of the payloads that the next commit adds."""
-        return sum(partition.log_bytes for partition in self.partitions) - sum(c.tail_bytes for c in self.cursors)
+        return sum(partition.log_bytes for partition in self.partitions.values()) - sum(
+            c.tail_bytes for c in self.cursors
+        )
 
     def waiting(self) -> tuple[int, int]:
         """Count messages that are committed and that nobody holds, and the bytes of their payloads."""

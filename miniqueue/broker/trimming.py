@@ -14,6 +14,7 @@ from miniqueue.broker import reading
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.limits import Quota, Room
 from miniqueue.broker.topic import Topic
+from miniqueue.core import purging
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.lease import Range
 from miniqueue.errors import MiniqueueError
@@ -78,7 +79,7 @@ class Trimmer:
     def _drop(self, topic: Topic, excess: Room) -> int | None:
         """Drop the next of what waits in memory, `excess` or a part of it; return its bytes, None when nothing does."""
         for cursor in topic.cursors:
-            lease = cursor.take_oldest(*excess)
+            lease = purging.take_oldest(cursor, *excess)
             if lease is not None:
                 cursor.drop(lease)
                 self._journal.touch(topic)
@@ -88,10 +89,9 @@ class Trimmer:
     async def _load(self, topic: Topic, topic_id: int, cursor: GroupCursor) -> bool:
         """Load the page that a cursor lacks; return whether that could be done."""
         assert cursor.blocked_on is not None
-        number = topic.cursors.index(cursor)
         topic.is_loading = True
         try:
-            await reading.load(self._journal.store, cursor.blocked_on, cursor, topic_id, number, _nothing_to_flush)
+            await reading.load(self._journal.store, cursor.blocked_on, cursor, topic_id, _nothing_to_flush)
         except MiniqueueError:
             return False  # whoever reads it next will say so
         finally:

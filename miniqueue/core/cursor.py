@@ -12,7 +12,6 @@ A message waits in one of four ranges (`lease.Range`). Taking looks at them in t
      DELAYED├take▶│ dack ─────────────▶ DELAYED       of its own in the new one, the old one
      BACK ──┘     │ back ─────────────▶ BACK          settled, in one commit
                   └ restart ──▶ where it was
-    LOG, else BACK, FRONT, DELAYED ──take_oldest──▶ leased ──drop──▶ gone, for want of room
 
 What comes back goes elsewhere where a `policy` says so: to the dead letters, or to DELAYED for a time.
 Nothing here waits: when the next message is not in memory, `take` returns None and `blocked_on` names the
@@ -42,6 +41,7 @@ class GroupCursor:
       bitmaps: first_seq to settled bits of the chunks that were partly settled.
       gaps: start to stop of what was finished behind a chunk that was not.
       is_new: nothing is stored for the partition yet, so nothing need be loaded.
+      partition, group: the numbers of both, as the store has them.
     """
 
     def __init__(
@@ -52,7 +52,10 @@ class GroupCursor:
         gaps: dict[int, int] | None = None,
         *,
         is_new: bool = False,
+        partition: int = 0,
+        group: int = 0,
     ) -> None:
+        self.partition, self.group = partition, group
         log_start = None if state.head_seq >= tail_seq else state.head_seq
         self.log: Window[Chunk] = Window(max_bytes=LOG_WINDOW_BYTES, resume_at=log_start)
         self.returned: dict[Range, Window[Record]] = {
@@ -183,20 +186,6 @@ class GroupCursor:
         self.leased_count += lease.count
         self.leased_bytes += lease.size_bytes
         return lease
-
-    def take_oldest(self, count: int, size_bytes: int) -> Lease | None:
-        """Lease waiting messages, to drop them: `count` or more with `size_bytes` or more, or the first part of that.
-
-        Those of the log come first; what came back goes only when nothing else waits. Returns None as `take` does.
-        """
-        self.blocked_on = None
-        progress = self._next_in_log()
-        if progress is not None:
-            return self._take_from(progress, max(count, progress.count_of(size_bytes)))
-        for place in (Range.BACK, Range.FRONT, Range.DELAYED) if self.blocked_on is None else ():
-            if self.returned[place].head is not None:
-                return self._take_record(place)
-        return None
 
     def split(self, lease: Lease, receipt: int, end_receipt: int) -> tuple[Lease, list[Lease]]:
         """Cut a lease in up to three, so that the messages from `receipt` to before `end_receipt` stand alone.

@@ -20,12 +20,13 @@ class Partition:
 
     Appended messages wait in memory until `cut`, and are readable from `commit` on. `next_seq` counts them from
     the moment of `append`, so every message knows its sequence number before it is durable, and `log_bytes` their
-    payloads and attributes.
+    payloads and attributes. `number` is what the store's keys know it by.
     """
 
-    __slots__ = ("_appended", "_attributes", "consumed_bytes", "cursors", "log_bytes", "next_seq")
+    __slots__ = ("_appended", "_attributes", "consumed_bytes", "cursors", "log_bytes", "next_seq", "number")
 
-    def __init__(self, next_seq: int, cursors: dict[int, GroupCursor], log_bytes: int = 0) -> None:
+    def __init__(self, next_seq: int, cursors: dict[int, GroupCursor], log_bytes: int = 0, number: int = 0) -> None:
+        self.number = number
         self.next_seq = next_seq
         self.log_bytes = log_bytes
         self.cursors = cursors

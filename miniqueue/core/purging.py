@@ -3,6 +3,8 @@
     LOG                      taken in order, and dropped, run by run
     FRONT, DELAYED, BACK     found in the store by somebody else, and dropped where they are, loaded or not
 
+    LOG, else BACK, FRONT, DELAYED ──take_oldest──▶ leased ──drop──▶ gone, for want of room
+
 It is the cursor's other hand: the cursor itself gives messages only from the head of a range.
 """
 
@@ -24,6 +26,21 @@ def take_log(cursor: GroupCursor, stop_seq: int, latest_ms: float) -> Lease | No
         return None
     max_count = stop_seq - progress.chunk.first_seq - progress.runs[-1][0]
     return cursor._take_from(progress, max_count) if max_count > 0 else None
+
+
+def take_oldest(cursor: GroupCursor, count: int, size_bytes: int) -> Lease | None:
+    """Lease waiting messages, to drop them: `count` or more with `size_bytes` or more, or the first part of that.
+
+    Those of the log come first; what came back goes only when nothing else waits. Returns None as `take` does.
+    """
+    cursor.blocked_on = None
+    progress = cursor._next_in_log()
+    if progress is not None:
+        return cursor._take_from(progress, max(count, progress.count_of(size_bytes)))
+    for place in (Range.BACK, Range.FRONT, Range.DELAYED) if cursor.blocked_on is None else ():
+        if cursor.returned[place].head is not None:
+            return cursor._take_record(place)
+    return None
 
 
 def drop_records(cursor: GroupCursor, place: Range, sizes: Iterable[tuple[int, int]]) -> int:
