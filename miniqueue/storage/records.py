@@ -24,8 +24,6 @@ import struct
 import sys
 from array import array
 from itertools import accumulate, pairwise
-from typing import Any
-from zlib import crc32
 
 import orjson
 
@@ -34,11 +32,9 @@ from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.message import Chunk, Counts, Record
 from miniqueue.core.topic_errors import InvalidSettingError
 from miniqueue.core.topic_settings import TopicSettings
-from miniqueue.errors import CorruptionError, FormatVersionError
+from miniqueue.errors import FormatVersionError
+from miniqueue.storage.sealing import malformed, seal, unpack, unseal
 
-VERSION = 1
-
-_crc = struct.Struct("<I")
 _number = struct.Struct("<Q")
 _pair = struct.Struct("<QQ")
 _cursor = struct.Struct("<QQQQQQQQ")
@@ -51,102 +47,76 @@ _record_1 = struct.Struct("<QQIIIII")
 _HAS_ATTRIBUTES = 1  # a flag of a chunk
 
 
-def _seal(*parts: bytes, version: bytes = b"\x01") -> bytes:
-    value = b"".join((version, *parts))
-    return value + _crc.pack(crc32(value))
-
-
-def _open(value: bytes, what: str, version: int = VERSION) -> bytes:
-    """Return the body of a value after checking its sum, and that its version is `version` or an older one."""
-    if len(value) < 5 or crc32(value[:-4]) != _crc.unpack_from(value, len(value) - 4)[0]:
-        raise CorruptionError(f"{what}: checksum does not match")
-    if not VERSION <= value[0] <= version:
-        raise FormatVersionError(what, value[0], version)
-    return value[1:-4]
-
-
-def _unpack(layout: struct.Struct, value: bytes, what: str, version: int = VERSION) -> tuple[Any, ...]:
-    """Parse a value of fixed size."""
-    body = _open(value, what, version)
-    if len(body) != layout.size:
-        raise _malformed(what)
-    return layout.unpack(body)
-
-
-def _malformed(what: str) -> CorruptionError:
-    return CorruptionError(f"{what}: the checksum is right, but the content makes no sense")
-
-
 def encode_number(number: int) -> bytes:
     """Encode a counter."""
-    return _seal(_number.pack(number))
+    return seal(_number.pack(number))
 
 
 def decode_number(value: bytes) -> int:
     """Parse `encode_number`; raises CorruptionError or FormatVersionError, as all parsers here."""
-    number: int = _unpack(_number, value, "counter")[0]
+    number: int = unpack(_number, value, "counter")[0]
     return number
 
 
 def encode_head(next_seq: int, log_bytes: int) -> bytes:
     """Encode where a partition's log ends, in messages and in bytes of payloads."""
-    return _seal(_pair.pack(next_seq, log_bytes), version=b"\x02")
+    return seal(_pair.pack(next_seq, log_bytes), version=b"\x02")
 
 
 def decode_head(value: bytes) -> tuple[int, int]:
     """Parse `encode_head`; an old one tells 0 bytes."""
     if value[:1] == b"\x01":
         return decode_number(value), 0
-    next_seq, log_bytes = _unpack(_pair, value, "head", 2)
+    next_seq, log_bytes = unpack(_pair, value, "head", 2)
     return next_seq, log_bytes
 
 
 def encode_topic(topic_id: int, created_at_ms: int) -> bytes:
     """Encode an entry of the topic registry."""
-    return _seal(_pair.pack(topic_id, created_at_ms))
+    return seal(_pair.pack(topic_id, created_at_ms))
 
 
 def decode_topic(value: bytes) -> tuple[int, int]:
     """Parse `encode_topic`."""
-    topic_id, created_at_ms = _unpack(_pair, value, "topic entry")
+    topic_id, created_at_ms = unpack(_pair, value, "topic entry")
     return topic_id, created_at_ms
 
 
 def encode_cursor(state: CursorState) -> bytes:
     """Encode the state of a group in a partition."""
-    return _seal(_cursor.pack(*state), version=b"\x03")
+    return seal(_cursor.pack(*state), version=b"\x03")
 
 
 def decode_cursor(value: bytes) -> CursorState:
     """Parse `encode_cursor`; an old one does not tell bytes."""
     if value[:1] == b"\x01":
-        acked_count, head_seq, serial, delayed_count = _unpack(_cursor_1, value, "cursor")
+        acked_count, head_seq, serial, delayed_count = unpack(_cursor_1, value, "cursor")
         return CursorState(acked_count, head_seq, serial, delayed_count, gone_bytes=None, log_bytes=None)
-    return CursorState(*_unpack(_cursor_2 if value[:1] == b"\x02" else _cursor, value, "cursor", 3))
+    return CursorState(*unpack(_cursor_2 if value[:1] == b"\x02" else _cursor, value, "cursor", 3))
 
 
 def encode_settings(settings: TopicSettings) -> bytes:
     """Encode the settings of a topic."""
-    return _seal(orjson.dumps(settings.members()))
+    return seal(orjson.dumps(settings.members()))
 
 
 def decode_settings(value: bytes) -> TopicSettings:
     """Parse `encode_settings`."""
-    body = _open(value, "topic settings")
+    body = unseal(value, "topic settings")
     try:
         return topic_settings.of_members(orjson.loads(body))
     except (orjson.JSONDecodeError, AttributeError, InvalidSettingError) as exc:
-        raise _malformed("topic settings") from exc
+        raise malformed("topic settings") from exc
 
 
 def encode_bitmap(bits: int) -> bytes:
     """Encode the settled bits of a chunk."""
-    return _seal(bits.to_bytes((bits.bit_length() + 7) // 8, "little"))
+    return seal(bits.to_bytes((bits.bit_length() + 7) // 8, "little"))
 
 
 def decode_bitmap(value: bytes) -> int:
     """Parse `encode_bitmap`."""
-    return int.from_bytes(_open(value, "bitmap"), "little")
+    return int.from_bytes(unseal(value, "bitmap"), "little")
 
 
 def encode_chunk(chunk: Chunk) -> bytes:
@@ -156,15 +126,15 @@ def encode_chunk(chunk: Chunk) -> bytes:
         payloads, flags = payloads + chunk.attributes, _HAS_ATTRIBUTES
     header = _chunk.pack(flags, len(chunk.payloads), chunk.committed_at_ms, chunk.log_bytes)
     lengths = _native_to_little(array("I", map(len, payloads))).tobytes()
-    return _seal(header, lengths, *payloads, version=b"\x02")
+    return seal(header, lengths, *payloads, version=b"\x02")
 
 
 def decode_chunk(first_seq: int, value: bytes) -> Chunk:
     """Parse `encode_chunk`; the first sequence number comes from the key."""
-    body = _open(value, "chunk", 2)
+    body = unseal(value, "chunk", 2)
     layout = _chunk_1 if value[0] == 1 else _chunk
     if len(body) < layout.size:
-        raise _malformed("chunk")
+        raise malformed("chunk")
     flags, count, committed_at_ms, *log_bytes = layout.unpack_from(body)
     if flags & ~_HAS_ATTRIBUTES:
         raise FormatVersionError("chunk flags", flags, _HAS_ATTRIBUTES)
@@ -177,11 +147,11 @@ def _contents(body: bytes, lengths_at: int, count: int) -> list[bytes]:
     """Parse `count` lengths and what is so long; there must be nothing else."""
     contents_at = lengths_at + 4 * count
     if len(body) < contents_at:
-        raise _malformed("chunk")
+        raise malformed("chunk")
     lengths = array("I", body[lengths_at:contents_at])
     stops = list(accumulate(_native_to_little(lengths), initial=contents_at))
     if stops[-1] != len(body):
-        raise _malformed("chunk")
+        raise malformed("chunk")
     return [body[a:b] for a, b in pairwise(stops)]
 
 
@@ -189,20 +159,20 @@ def encode_record(record: Record) -> bytes:
     """Encode a message that came back."""
     seq, published_at_ms, counts, payload, attributes = record
     header = _record.pack(seq, published_at_ms, *counts, len(attributes))
-    return _seal(header, attributes, payload, version=b"\x02")
+    return seal(header, attributes, payload, version=b"\x02")
 
 
 def decode_record(value: bytes) -> Record:
     """Parse `encode_record`."""
-    body = _open(value, "record", 2)
+    body = unseal(value, "record", 2)
     layout = _record_1 if value[0] == 1 else _record
     if len(body) < layout.size:
-        raise _malformed("record")
+        raise malformed("record")
     seq, published_at_ms, *counts = layout.unpack_from(body)
     attributes_length = 0 if value[0] == 1 else counts.pop()
     payload_at = layout.size + attributes_length
     if len(body) < payload_at:
-        raise _malformed("record")
+        raise malformed("record")
     return Record(seq, published_at_ms, Counts(*counts), body[payload_at:], body[layout.size : payload_at])
 
 
