@@ -3,6 +3,8 @@
     redrive ─▶ take a page, as a consumer ─▶ by origin: add there, without the origin ─▶ commit ─▶ next page
                                                 └ no origin: to the back       pause, if there is a rate ┘
 
+With a target all go there, wherever they came from, also what has no origin.
+
 It stops when as many were looked at as were ready when it began, so what dies again meanwhile is not chased. Wherever
 it is broken off, a message is in one of the topics: what was taken and not moved returns to the front.
 """
@@ -19,8 +21,9 @@ from miniqueue.broker.topic import Topic
 from miniqueue.broker.transfer import Content, Transfer
 from miniqueue.core import attributes
 from miniqueue.core.lease import Lease
+from miniqueue.core.names import check_topic
 from miniqueue.core.topic_errors import PausedError
-from miniqueue.errors import MiniqueueError, TopicFullError
+from miniqueue.errors import MiniqueueError, RequestError, TopicFullError
 
 #: Of a commit.
 MAX_PAGE_MESSAGES = 1000
@@ -62,27 +65,33 @@ class Redriver:
         self._transfer = transfer
         self._sleep = sleep
 
-    async def redrive(self, name: bytes, limit: int | None = None, per_second: float | None = None) -> int:
+    async def redrive(
+        self, name: bytes, limit: int | None = None, per_second: float | None = None, target: bytes | None = None
+    ) -> int:
         """Move the dead letters of a topic back that are ready now; return how many, when that is durable.
 
         Args:
           name: of the topic with the dead letters.
           limit: how many at most.
           per_second: how many in a second at most.
+          target: the topic to move all to, made if there is none; None for where each came from.
 
         Raises:
           InvalidTopicError, UnknownTopicError: there is no such topic.
+          RequestError: the target is the topic itself.
           LimitReachedError: a topic they came from cannot be made, or is full; PausedError: it takes none now. What
             was moved before stays moved.
           UnavailableError, StorageError: nothing can be moved now.
         """
+        if target is not None and check_topic(target) == name:
+            raise RequestError("messages cannot be moved to the topic that they are in")
         topic = await committed_topic(self._topics, self._journal, name)  # also what was rejected a moment ago
         ready_count = topic.stats().ready
         left = ready_count if limit is None else min(limit, ready_count)
         moved_count = 0
         while left > 0 and self._topics.get(name) is topic:  # else it was deleted between two pages
             page_count = min(left, MAX_PAGE_MESSAGES, max(1, int(per_second or MAX_PAGE_MESSAGES)))
-            taken_count, page_moved_count = await self._page(topic, page_count)
+            taken_count, page_moved_count = await self._page(topic, page_count, target)
             moved_count += page_moved_count
             left -= taken_count
             if not taken_count:
@@ -91,7 +100,7 @@ class Redriver:
                 await self._sleep(taken_count / per_second)
         return moved_count
 
-    async def _page(self, topic: Topic, count: int) -> tuple[int, int]:
+    async def _page(self, topic: Topic, count: int, target: bytes | None) -> tuple[int, int]:
         """Move up to `count` messages; return how many were looked at, and how many moved."""
         self._journal.admission.check()
         leases: list[Lease] = []
@@ -106,6 +115,8 @@ class Redriver:
             if topic.id != topic_id:  # it was deleted, and what was taken is gone with it
                 return 0, 0
             found = [message for lease in leases for message in _messages(lease)]
+            if target is not None:
+                found = [message._replace(name=target) for message in found]
             moved_count = self._move(consumer, found)
         finally:
             consumer.close()

@@ -1,6 +1,7 @@
-"""Who may say where the dead letters of a topic go: they are messages there, so it takes the right to publish there.
+"""Who may say where dead letters go, and where they are moved to: it takes the right to publish there.
 
-Else an admin of one topic could fill any other. The topic's own `.dlq` goes with the topic.
+They are messages there; else an admin of one topic could fill any other. The topic's own `.dlq` goes with it, and where
+dead letters came from goes with them.
 """
 
 from collections.abc import Mapping
@@ -15,3 +16,9 @@ def check_dead_letters(user: User | None, settings: Mapping[str, object]) -> Non
     target = settings.get("dead_letter_topic")
     if user is not None and isinstance(target, str) and not user.may(Right.PUBLISH, target.encode()):
         raise NotPermittedError("PUBLISH on the dead_letter_topic")
+
+
+def check_target(user: User | None, target: bytes | None) -> None:
+    """Raise NotPermittedError if `target` is a topic that the user may not publish to."""
+    if user is not None and target is not None and not user.may(Right.PUBLISH, target):
+        raise NotPermittedError("PUBLISH on the topic to move to")

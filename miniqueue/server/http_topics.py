@@ -4,7 +4,7 @@
     PATCH  /topics/{topic}    {"lease_seconds": null}   200: these too; null is the default
     GET    /topics/{topic}                              {"topic": name, …, "settings": {every one}}: see `http_looking`
     DELETE /topics/{topic}                              200, also for a topic that does not exist
-    POST   /topics/{topic}/redrive?limit=&rate=         {"moved": 17}, dead letters that are back where they came from
+    POST   /topics/{topic}/redrive?limit=&rate=&to=     {"moved": 17}, dead letters that are back where they came from
 
 What each setting may be stands in `core.topic_settings`.
 """
@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Scope
 from miniqueue.broker import Broker, Commit
 from miniqueue.core.redrive_options import parse_limit, parse_rate
 from miniqueue.errors import InvalidLineError
-from miniqueue.server.dead_letter_rights import check_dead_letters
+from miniqueue.server.dead_letter_rights import check_dead_letters, check_target
 from miniqueue.server.http_json import JsonBodyEndpoint
 from miniqueue.server.http_looking import JsonEndpoint, query_of
 from miniqueue.server.paths import topic_of, topic_within
@@ -43,10 +43,12 @@ def topic_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
 
 
 async def _redrive(broker: Broker, scope: Scope) -> object:
-    options = query_of(scope, ("limit", "rate"))
+    options = query_of(scope, ("limit", "rate", "to"))
     limit = parse_limit(options["limit"].encode()) if "limit" in options else None
     per_second = parse_rate(options["rate"].encode()) if "rate" in options else None
-    return {"moved": await broker.redriver.redrive(topic_within(scope), limit, per_second)}
+    target = options["to"].encode() if "to" in options else None
+    check_target(scope.get("user"), target)
+    return {"moved": await broker.redriver.redrive(topic_within(scope), limit, per_second, target)}
 
 
 async def _changed(act: _Act, scope: Scope, content: object) -> Reply:

@@ -2,7 +2,7 @@
 
     TOPIC CREATE letters max_deliveries 5        TOPIC SET letters lease_seconds 60 retry_delays 1,5,30
     TOPIC GET letters ─▶ every setting, as SET takes it        TOPIC DELETE letters
-    REDRIVE letters.dlq LIMIT 100 RATE 10 ─▶ how many dead letters were moved back
+    REDRIVE letters.dlq [TO other] LIMIT 100 RATE 10 ─▶ how many dead letters were moved back, or to the other topic
 
 What each setting may be stands in `core.topic_settings`; the default of each is called `default`.
 """
@@ -16,7 +16,7 @@ from miniqueue.broker import Commit
 from miniqueue.core import topic_settings
 from miniqueue.core.redrive_options import parse_limit, parse_rate
 from miniqueue.errors import MiniqueueError
-from miniqueue.server.dead_letter_rights import check_dead_letters
+from miniqueue.server.dead_letter_rights import check_dead_letters, check_target
 from miniqueue.server.resp_errors import ArityError, unknown_subcommand
 from miniqueue.server.resp_looking import answer_later, options_of
 from miniqueue.wire import resp_replies as replies
@@ -69,14 +69,17 @@ def _delete(connection: "RespConnection", command: Command) -> bytes:
 
 def redrive(connection: "RespConnection", command: Command) -> bytes:
     """Carry out REDRIVE; commands behind it wait until the last message was moved."""
-    options = options_of(command, 2, (b"LIMIT", b"RATE"))
+    options = options_of(command, 2, (b"LIMIT", b"RATE", b"TO"))
     limit = parse_limit(options[b"LIMIT"]) if b"LIMIT" in options else None
     per_second = parse_rate(options[b"RATE"]) if b"RATE" in options else None
-    return answer_later(connection, _redrive(connection, command[1], limit, per_second))
+    target = options.get(b"TO")
+    check_target(None if connection.guard is None else connection.guard.user, target)
+    redriving = connection.broker.redriver.redrive(command[1], limit, per_second, target)
+    return answer_later(connection, _count_of(redriving))
 
 
-async def _redrive(connection: "RespConnection", name: bytes, limit: int | None, per_second: float | None) -> bytes:
-    return replies.integer(await connection.broker.redriver.redrive(name, limit, per_second))
+async def _count_of(redriving: Awaitable[int]) -> bytes:
+    return replies.integer(await redriving)
 
 
 #: By name in capitals.

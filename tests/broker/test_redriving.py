@@ -11,7 +11,7 @@ from miniqueue.core.attributes import Attributes
 from miniqueue.core.pause import Side
 from miniqueue.core.receiving import ReceiveOptions
 from miniqueue.core.topic_errors import PausedError, UnknownTopicError
-from miniqueue.errors import OutcomeUnknownError, TopicFullError
+from miniqueue.errors import OutcomeUnknownError, RequestError, TopicFullError
 from tests.broker.support import run
 from tests.broker.test_dead_letters import assert_sound
 from tests.fakes import broker_on, settle_down
@@ -262,5 +262,34 @@ def test_a_topic_deleted_while_its_messages_are_read_has_none_to_move():
         assert await task == 0
         assert await deleting
         assert ready(world) == {b"t": 0}
+
+    run(body)
+
+
+def test_all_go_to_the_target_that_is_named_wherever_they_came_from():
+    async def body(world):
+        given = Attributes(key=b"ada")
+        await die(world, b"t", b"a", given=given)
+        await die(world, b"u", b"b")
+        await world.publish(DEAD, b"no dead letter")
+        assert await world.broker.redriver.redrive(DEAD, target=b"other") == 3
+        assert ready(world) == {DEAD: 0, b"other": 3, b"t": 0, b"u": 0}
+        assert_sound(world.store)
+        await world.restart()
+        held = await world.holding(b"other")
+        assert attributes.decode(held.leases[0].attributes[0]) == given
+        held.consumer.close()
+        assert await world.drain(b"other") == [b"a", b"b", b"no dead letter"]
+
+    run(body)
+
+
+@pytest.mark.parametrize("target", [DEAD, b"a/b"])
+def test_a_target_must_be_another_topic(target):
+    async def body(world):
+        await die(world, b"t", b"a")
+        with pytest.raises(RequestError):
+            await world.broker.redriver.redrive(DEAD, target=target)
+        assert ready(world) == {DEAD: 1, b"t": 0}
 
     run(body)

@@ -67,7 +67,7 @@ class World:
         self.queue, self.monitor = HttpApp(broker, signing_in), MonitorApp(broker, signing_in)
         self.has_read = False
 
-    async def ask(self, method, path, *headers, client=("10.0.0.1", 1), body=BODY):
+    async def ask(self, method, path, *headers, client=("10.0.0.1", 1), body=BODY, query=b""):
         """Return status, headers and body of the answer; an endless reply is broken off after its beginning."""
         sent = []
 
@@ -81,7 +81,7 @@ class World:
 
         self.has_read = False
         headers = [(b"host", b"localhost"), *headers]
-        scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
+        scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": query}
         app = self.monitor if path in MONITOR_PATHS else self.queue
         await app(scope | {"headers": headers, "client": client}, receive, send)
         return sent[0]["status"], sent[0]["headers"], b"".join(part["body"] for part in sent[1:])
@@ -354,5 +354,15 @@ def test_dead_letters_go_only_where_the_user_may_publish(method):
         assert (await world.ask(method, "/topics/orders", bearer("admin"), body=settings))[0] == 403
         assert (await world.ask(method, "/topics/orders", bearer("admin"), body=b"{}"))[0] == 200
         assert (await world.ask(method, "/topics/orders", bearer("admin-of-all"), body=settings))[0] == 200
+
+    run(body)
+
+
+def test_messages_are_moved_only_to_where_the_user_may_publish():
+    async def body(world):
+        world.broker.publish(b"orders", [b"x"])
+        path = "/topics/orders/redrive"
+        assert (await world.ask("POST", path, bearer("admin"), query=b"to=secret"))[0] == 403
+        assert (await world.ask("POST", path, bearer("admin-of-all"), query=b"to=secret"))[0] == 200
 
     run(body)

@@ -78,5 +78,9 @@ def test_dead_letters_are_moved_back_over_http(certificates):
             reply = await served.request("POST", "/topics/t.dlq/redrive?limit=5&rate=100")
             assert reply == (200, b'{"moved":1}')
             assert served.broker.stats()[b"t"].ready == 1
+            await served.request("POST", "/publish/t.dlq", b"b")
+            reply = await served.request("POST", "/topics/t.dlq/redrive?to=%C3%A4")
+            assert reply == (200, b'{"moved":1}')
+            assert served.broker.stats()["ä".encode()].ready == 1
 
     asyncio.run(scenario())

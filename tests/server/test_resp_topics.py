@@ -31,7 +31,18 @@ def test_dead_letters_are_moved_back():
         assert (await other.say(b"REDRIVE t.dlq LIMIT 0")).startswith(b"-ERR a limit is a whole number")
         assert (await other.say(b"REDRIVE t.dlq RATE fast")).startswith(b"-ERR a rate is a number")
         assert (await other.say(b"REDRIVE nothing")).startswith(b"-NOTOPIC ")
+        assert (await other.say(b"REDRIVE t.dlq TO t.dlq")).startswith(b"-ERR messages cannot be moved to the topic")
+        assert (await other.say(b"REDRIVE t.dlq TO a/b")).startswith(b"-BADTOPIC ")
         assert await other.say(b"REDRIVE t.dlq LIMIT 5") == b":1\r\n"
         assert client.transport.take() == b"$1\r\na\r\n"
+
+    serve(body)
+
+
+def test_dead_letters_are_moved_to_another_topic():
+    async def body(world, server, client):
+        await client.say(b"PUBLISH t.dlq a")
+        assert await client.say(b"REDRIVE t.dlq TO other LIMIT 5 RATE 10") == b":1\r\n"
+        assert await world.drain(b"other") == [b"a"]
 
     serve(body)

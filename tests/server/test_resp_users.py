@@ -442,3 +442,15 @@ def test_dead_letters_go_only_where_the_user_may_publish(act):
         assert await client.say(b"TOPIC SET orders dead_letter_topic secret") == b"+OK\r\n"
 
     serve(body)
+
+
+def test_messages_are_moved_only_to_where_the_user_may_publish():
+    async def body(world, server, client):
+        world.broker.publish(b"orders", [b"x"])
+        await enter(client, "admin")
+        assert (await client.say(b"REDRIVE orders TO secret")).startswith(b"-NOPERM ")
+        assert (await client.say(b"REDRIVE secret TO orders")).startswith(b"-NOPERM ")
+        await enter(client, "admin-of-all")
+        assert await client.say(b"REDRIVE orders TO secret") == b":1\r\n"
+
+    serve(body)
