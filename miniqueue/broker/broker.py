@@ -178,7 +178,7 @@ class Broker:
         Raises InvalidTopicError or InvalidPrefetchError.
         """
         self._quota.check_prefetch(prefetch)
-        return Consumer(self._dispatcher, self._registry.topic(name), deliver, fail, prefetch)
+        return Consumer(self._dispatcher, self._registry.topic(name).default, deliver, fail, prefetch)
 
     # --- looking and removing ---------------------------------------------------------------------------------
 
@@ -229,7 +229,7 @@ class Broker:
         self.looker.watch.see(topics)
 
     def _readable(self, topic: Topic) -> None:
-        self._dispatcher.dispatch(topic)
+        self._dispatcher.dispatch_all(topic)
         self._cache.touch(topic)
 
     def _install(self, content: opening.StoreContent) -> None:

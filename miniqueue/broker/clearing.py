@@ -70,7 +70,7 @@ class Clearer:
         topic = await committed_topic(self._topics, self._journal, name)
         now_ms = self._clock.now_ms()
         latest_ms = inf if older_seconds is None else now_ms - older_seconds * 1000
-        cursor, due_order = topic.cursors[0], (now_ms + 1) << 64
+        cursor, due_order = topic.default.cursors[0], (now_ms + 1) << 64
         count = 0
         if state is not State.DELAYED:
             count += await self._purge_log(topic, cursor, cursor.tail_seq, latest_ms)
@@ -111,17 +111,17 @@ class Clearer:
         return count
 
     async def _load(self, topic: Topic, cursor: GroupCursor) -> None:
-        if topic.is_loading:
+        if topic.default.is_loading:
             await asyncio.sleep(LOADING_SECONDS)
             return
         assert topic.id is not None
-        topic.is_loading = True
+        topic.default.is_loading = True
         flush = self._journal.committer.flush
         try:
             await reading.load(self._journal.store, Range.LOG, cursor, topic.id, flush)
         finally:
             if cursor in topic.cursors:  # else it was deleted meanwhile
-                topic.is_loading = False
+                topic.default.is_loading = False
                 self._loaded(topic)
 
     # --- what came back ---------------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
-"""A consumer of a topic's default group, over whatever protocol."""
+"""A consumer in a group of a topic, over whatever protocol."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from miniqueue.broker.topic import Topic
+from miniqueue.broker.group import Group
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.holding import Holding
 from miniqueue.core.lease import Lease
@@ -32,12 +32,12 @@ class Consumer:
     longer then. `close` returns what is held to the front of the topic.
     """
 
-    __slots__ = ("_dispatcher", "_holding", "_is_closed", "_prefetch", "deliver", "fail", "room", "topic")
+    __slots__ = ("_dispatcher", "_holding", "_is_closed", "_prefetch", "deliver", "fail", "group", "room")
 
     def __init__(
         self,
         dispatcher: "Dispatcher",
-        topic: Topic,
+        group: Group,
         deliver: Callable[[list[Lease]], None],
         fail: Callable[[MiniqueueError], None],
         prefetch: int,
@@ -47,15 +47,15 @@ class Consumer:
         self._prefetch = prefetch
         self._is_closed = False
         self.room = prefetch
-        self.topic = topic
+        self.group = group
         self.deliver = deliver
         self.fail = fail
-        topic.consumer_count += 1
+        group.consumer_count += 1
 
     @property
     def is_waiting(self) -> bool:
         """Whether the next message of the topic may go to this consumer."""
-        return self in self.topic.waiters
+        return self in self.group.waiters
 
     def request(self) -> None:
         """Ask for the first messages.
@@ -115,10 +115,10 @@ class Consumer:
         if self._is_closed:
             return
         self._is_closed = True
-        self.topic.waiters.pop(self, None)
-        self.topic.consumer_count -= 1
+        self.group.waiters.pop(self, None)
+        self.group.consumer_count -= 1
         self._prefetch = self.room = 0  # who closes it may be in the middle of a command, and ask once more
-        self._dispatcher.left(self.topic, self._holding.take_all()[::-1])
+        self._dispatcher.left(self.group, self._holding.take_all()[::-1])
 
     def hold(self, cursor: GroupCursor, lease: Lease) -> None:
         """Take over a lease; the dispatcher calls this, and `deliver` after it."""
@@ -148,7 +148,7 @@ class Consumer:
                 act(cursor, lease)
                 settled_count += lease.count
         if settled_count:
-            self._dispatcher.settled(self.topic, is_returned=is_returned)
+            self._dispatcher.settled(self.group, is_returned=is_returned)
         if settled_count < len(receipts):
             raise UnknownReceiptError(len(receipts) - settled_count, len(receipts))
 
@@ -156,7 +156,7 @@ class Consumer:
         cursor, lease = self._holding.take_only()
         self._measure_room()
         act(cursor, lease)
-        self._dispatcher.settled(self.topic, is_returned=is_returned)
+        self._dispatcher.settled(self.group, is_returned=is_returned)
 
 
 def _move(cursor: GroupCursor, lease: Lease) -> None:

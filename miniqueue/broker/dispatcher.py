@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from miniqueue.broker.clock import Clock
+from miniqueue.broker.group import Group, Waiter
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.loader import Loader
-from miniqueue.broker.topic import Topic, Waiter
+from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.lease import Lease
 from miniqueue.errors import InvalidDelayError, NothingOutstandingError
@@ -31,42 +32,43 @@ class Dispatcher:
         self._journal = journal
         self._loader = loader
         self._horizon_ms = 0
-        self._postponed: dict[Topic, None] | None = None  # while many leave
+        self._postponed: dict[Group, None] | None = None  # while many leave
 
     def tick(self) -> None:
         """Let the delayed messages through that are due by now."""
         self._horizon_ms = self.clock.now_ms()
-        for topic in [topic for topic in self._topics.values() if topic.waiters]:
-            self.dispatch(topic)
+        groups = [group for topic in self._topics.values() for group in topic.groups.values() if group.waiters]
+        for group in groups:
+            self.dispatch(group)
 
     def serve(self, consumer: Waiter) -> None:
         """Give `consumer` what it has room for, at once or as soon as there is some."""
-        topic = consumer.topic
-        if topic.fault is not None:
-            raise topic.fault
-        leases = [] if topic.waiters else self._fill(consumer)
+        group = consumer.group
+        if (fault := group.topic.fault) is not None:
+            raise fault
+        leases = [] if group.waiters else self._fill(consumer)
         if consumer.room:
-            topic.waiters[consumer] = None
+            group.waiters[consumer] = None
         if leases:
             consumer.deliver(leases)
-        self._loader.load_ahead(topic)
+        self._loader.load_ahead(group)
 
     def _fill(self, consumer: Waiter) -> list[Lease]:
         """Let `consumer` hold what there is, as far as it has room; return that."""
         leases: list[Lease] = []
-        while (room := consumer.room) and (taken := consumer.topic.take(room, self._horizon_ms)) is not None:
+        while (room := consumer.room) and (taken := consumer.group.take(room, self._horizon_ms)) is not None:
             consumer.hold(*taken)
             leases.append(taken[1])
         return leases
 
-    def settled(self, topic: Topic, *, is_returned: bool) -> None:
+    def settled(self, group: Group, *, is_returned: bool) -> None:
         """Commit a settle before long, and pass on what it returned."""
-        self._journal.touch(topic)
+        self._journal.touch(group.topic)
         self._journal.committer.request_soon()
         if is_returned:
-            self.dispatch(topic)
+            self.dispatch(group)
 
-    def left(self, topic: Topic, held: list[tuple[GroupCursor, Lease]]) -> None:
+    def left(self, group: Group, held: list[tuple[GroupCursor, Lease]]) -> None:
         """Return what a consumer held when it left, the last first."""
         is_returned = False
         for cursor, lease in held:
@@ -75,7 +77,8 @@ class Dispatcher:
                 cursor.nack(lease, "disconnects")
                 is_returned = True
         if is_returned:
-            self.settled(topic, is_returned=True)
+            self.settled(group, is_returned=True)
+        topic = group.topic
         if topic.is_idle and self._topics.get(topic.name) is topic:  # else another has its name by now
             del self._topics[topic.name]
 
@@ -98,23 +101,28 @@ class Dispatcher:
             yield
         finally:
             postponed, self._postponed = self._postponed, None
-            for topic in postponed:
-                self.dispatch(topic)
+            for group in postponed:
+                self.dispatch(group)
 
-    def dispatch(self, topic: Topic) -> None:
+    def dispatch_all(self, topic: Topic) -> None:
+        """Hand messages to those who wait in any group of a topic."""
+        for group in tuple(topic.groups.values()):
+            self.dispatch(group)
+
+    def dispatch(self, group: Group) -> None:
         """Hand messages to those who wait, first come, first served; who has room left waits behind the others."""
         if self._postponed is not None:
-            self._postponed[topic] = None
+            self._postponed[group] = None
             return
-        while topic.waiters:
-            consumer = next(iter(topic.waiters))
+        while group.waiters:
+            consumer = next(iter(group.waiters))
             leases = self._fill(consumer)
             if not leases:
                 break
             if consumer.room:
-                topic.waiters.move_to_end(consumer)
+                group.waiters.move_to_end(consumer)
             else:
-                del topic.waiters[consumer]
+                del group.waiters[consumer]
             consumer.deliver(leases)
-        if topic.waiters:
-            self._loader.load_ahead(topic)
+        if group.waiters:
+            self._loader.load_ahead(group)

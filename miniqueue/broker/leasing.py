@@ -16,6 +16,7 @@ from functools import partial
 from miniqueue.broker.admission import Admission
 from miniqueue.broker.dead_letters import DeadLetters
 from miniqueue.broker.dispatcher import Dispatcher
+from miniqueue.broker.group import Group
 from miniqueue.broker.receiving import Received, Receiving
 from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
@@ -68,7 +69,7 @@ class Leasing:
         self._admission = admission
         self._max_count = max_count
         self._dead_letters = dead_letters
-        self._leased: dict[Topic, None] = {}  # those with a book
+        self._leased: dict[Group, None] = {}  # those with a book
         self._most_leased_bytes = 0  # as of the last count, and with all that was handed out since
 
     def receive(
@@ -94,29 +95,29 @@ class Leasing:
         topic = self._topic_of(name)
         if topic.fault is not None:
             raise topic.fault
-        receiving = Receiving(self, topic, options, answer, fail)
+        receiving = Receiving(self, topic.default, options, answer, fail)
         receiving.start()
         return receiving
 
     def _check_memory(self) -> None:
         if self._most_leased_bytes >= MAX_LEASED_BYTES:
-            self._most_leased_bytes = sum(topic.book.size_bytes for topic in self._leased if topic.book is not None)
+            self._most_leased_bytes = sum(group.book.size_bytes for group in self._leased if group.book is not None)
         if self._most_leased_bytes >= MAX_LEASED_BYTES:
             raise LimitReachedError(f"messages of {MAX_LEASED_BYTES >> 20} MiB are leased, which fill the memory")
 
-    def keep(self, topic: Topic, options: ReceiveOptions, taken: list[Held]) -> Received:
+    def keep(self, group: Group, options: ReceiveOptions, taken: list[Held]) -> Received:
         """Lease what was taken, or acknowledge it; return it as it is handed out."""
         leases = [(cursor.partition, lease) for cursor, lease in taken]
         if options.is_acked:
             for cursor, lease in taken:
                 cursor.ack(lease)
-            self.dispatcher.settled(topic, is_returned=False)
+            self.dispatcher.settled(group, is_returned=False)
             return Received(b"", leases)
-        book = topic.book
+        book = group.book
         if book is None:
-            book = topic.book = LeaseBook(secrets.token_hex(8).encode() + b"-")
-            self._leased[topic] = None
-        deadline = self._deadline(options.lease_seconds or topic.settings.lease_seconds or self.lease_seconds)
+            book = group.book = LeaseBook(secrets.token_hex(8).encode() + b"-")
+            self._leased[group] = None
+        deadline = self._deadline(options.lease_seconds or group.topic.settings.lease_seconds or self.lease_seconds)
         for cursor, lease in taken:
             book.add(cursor, lease, deadline)
             self._most_leased_bytes += lease.size_bytes
@@ -185,7 +186,7 @@ class Leasing:
         for cursor, lease in reversed(held) if is_to_front else held:
             act(cursor, lease)
         if held:
-            self.dispatcher.settled(self._topics[name], is_returned=is_returned)
+            self.dispatcher.settled(self._topics[name].default, is_returned=is_returned)
         return _results(numbers, held)
 
     def _book(self, name: bytes) -> LeaseBook | None:
@@ -194,7 +195,7 @@ class Leasing:
         if topic is None:
             check_topic(name)
             return None
-        return topic.book
+        return topic.default.book
 
     # --- time -------------------------------------------------------------------------------------------------
 
@@ -202,23 +203,23 @@ class Leasing:
         """Return what was leased for a time that is over."""
         now = self.dispatcher.clock.monotonic()
         room = MAX_EXPIRED_IN_TURN
-        for topic in list(self._leased):
-            room -= self._expire(topic, now, room)
+        for group in list(self._leased):
+            room -= self._expire(group, now, room)
             if room <= 0:
                 asyncio.get_running_loop().call_soon(self.tick)
                 return
 
-    def _expire(self, topic: Topic, now: float, room: int) -> int:
-        book = topic.book
+    def _expire(self, group: Group, now: float, room: int) -> int:
+        book = group.book
         if book is None or not book.count:
-            topic.book = None
-            del self._leased[topic]
+            group.book = None
+            del self._leased[group]
             return 0
         expired = book.expire(now, room)
         for cursor, lease in reversed(expired):  # the front is a stack
             cursor.nack(lease, "timeouts")
         if expired:
-            self.dispatcher.settled(topic, is_returned=True)
+            self.dispatcher.settled(group, is_returned=True)
         return sum(lease.count for _, lease in expired)
 
     def _deadline(self, seconds: float) -> float:

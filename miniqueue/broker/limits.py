@@ -143,7 +143,7 @@ class Quota:
         if messages <= 0 and over_bytes <= 0:
             return False
         if self.drops_oldest:
-            waiting_count, waiting_bytes = topic.waiting()
+            waiting_count, waiting_bytes = topic.default.waiting()
             messages, over_bytes = messages - waiting_count, over_bytes - waiting_bytes
             if messages <= 0 and over_bytes <= 0:
                 return True

@@ -6,6 +6,7 @@ from typing import Any
 import structlog
 
 from miniqueue.broker import reading
+from miniqueue.broker.group import Group
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
@@ -35,41 +36,42 @@ class Loader:
         self._spawn = spawn
         self._loaded = loaded
 
-    def load_ahead(self, topic: Topic) -> None:
+    def load_ahead(self, group: Group) -> None:
         """Begin to load what the last `take` lacked, or what the next ones will."""
-        if topic.is_loading:
+        if group.is_loading:
             return
-        for cursor in topic.cursors:
-            place = cursor.blocked_on if topic.waiters else None
+        for cursor in group.cursors:
+            place = cursor.blocked_on if group.waiters else None
             if place is None and cursor.log.wants_more:
                 place = Range.LOG
             if place is not None:
-                topic.is_loading = True
-                assert topic.id is not None  # nothing is ever lacking in a topic that does not exist
-                self._spawn(self._load(topic, topic.id, cursor, place))
+                group.is_loading = True
+                assert group.topic.id is not None  # nothing is ever lacking in a topic that does not exist
+                self._spawn(self._load(group, group.topic.id, cursor, place))
                 return
 
-    async def _load(self, topic: Topic, topic_id: int, cursor: GroupCursor, place: Range) -> None:
+    async def _load(self, group: Group, topic_id: int, cursor: GroupCursor, place: Range) -> None:
         fault: MiniqueueError | None = None
         try:
             flush = self._journal.committer.flush
             await reading.load(self._journal.store, place, cursor, topic_id, flush)
         except MiniqueueError as exc:
             fault = exc
-        if cursor not in topic.cursors:
+        if cursor not in group.cursors:
             return  # the topic was deleted meanwhile, or is read anew
-        topic.is_loading = False
+        group.is_loading = False
         if fault is not None:
-            _fail(topic, fault)
-        self._loaded(topic)
+            _fail(group, fault)
+        self._loaded(group.topic)
 
 
-def _fail(topic: Topic, fault: MiniqueueError) -> None:
+def _fail(group: Group, fault: MiniqueueError) -> None:
     """Tell those who wait; damage stays, any other fault may be gone when somebody asks again."""
+    topic = group.topic
     log.error("topic cannot be read", topic=topic.name, error=str(fault))
     if isinstance(fault, CorruptionError | FormatVersionError):
         topic.fault = fault
-    for consumer in list(topic.waiters):  # not who asks again as it hears of this
-        if consumer in topic.waiters:
-            del topic.waiters[consumer]
+    for consumer in list(group.waiters):  # not who asks again as it hears of this
+        if consumer in group.waiters:
+            del group.waiters[consumer]
             consumer.fail(fault)

@@ -21,7 +21,7 @@ async def oldest_at_ms(store: Store, topic: Topic) -> int | None:
 
     Raises StorageError.
     """
-    topic_id, cursor, pulse = topic.id, topic.cursors[0], topic.pulse  # it may be deleted while this waits
+    topic_id, cursor, pulse = topic.id, topic.default.cursors[0], topic.pulse  # it may be deleted while this waits
     if topic_id is None or not cursor.depth:
         return None
     settles = topic_id, *cursor.state[:-1]  # all but the length of the log

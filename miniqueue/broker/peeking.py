@@ -98,7 +98,7 @@ class Peeker:
             raise InvalidOptionError(f"a count is a whole number from 1 to {MAX_COUNT}")
         topic = await committed_topic(self._topics, self._journal, name)
         if state is State.LEASED:
-            return _within_limit(await _leased(topic.cursors[0], -1 if after is None else after[1], count))
+            return _within_limit(await _leased(topic.default.cursors[0], -1 if after is None else after[1], count))
         browser = self._browser(topic)
         position = START if after is None else await self._position(topic, browser, after[1], state)
         now_ms = self._clock.now_ms()
@@ -118,7 +118,7 @@ class Peeker:
         partition, seq = message_id
         if partition != 0:
             raise UnknownMessageError
-        leased = await _leased(topic.cursors[0], seq - 1, 1)
+        leased = await _leased(topic.default.cursors[0], seq - 1, 1)
         if leased and leased[0].found.seq == seq:
             return leased[0]
         browser = self._browser(topic)
@@ -131,7 +131,7 @@ class Peeker:
 
     def _browser(self, topic: Topic) -> Browser:
         assert topic.id is not None
-        return Browser(self._journal.store, topic.id, topic.cursors[0])
+        return Browser(self._journal.store, topic.id, topic.default.cursors[0])
 
     async def _position(self, topic: Topic, browser: Browser, seq: int, state: State) -> Position:
         """Return where to go on behind a message, which may be gone since it was shown."""

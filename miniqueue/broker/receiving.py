@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from miniqueue.broker.consumer import MAX_HELD_BYTES
-from miniqueue.broker.topic import Topic
+from miniqueue.broker.group import Group
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.holding import Held
 from miniqueue.core.lease import Lease
@@ -42,18 +42,18 @@ class Receiving:
 
     Args:
       leasing: keeps the leases.
-      topic: where from; need not exist.
+      group: where from; its topic need not exist.
       options: how many, and how long to wait.
       answer: called with what was received.
       fail: called with an error instead.
     """
 
-    __slots__ = ("_answer", "_fail", "_leasing", "_taken", "_timer", "options", "room", "topic")
+    __slots__ = ("_answer", "_fail", "_leasing", "_taken", "_timer", "group", "options", "room")
 
     def __init__(
         self,
         leasing: "Leasing",
-        topic: Topic,
+        group: Group,
         options: ReceiveOptions,
         answer: Callable[[Received], None],
         fail: Callable[[MiniqueueError], None],
@@ -65,13 +65,13 @@ class Receiving:
         self._timer: asyncio.TimerHandle | None = None
         self.options = options
         self.room = options.max_count
-        self.topic = topic
-        topic.consumer_count += 1
+        self.group = group
+        group.consumer_count += 1
 
     @property
     def is_waiting(self) -> bool:
         """Whether it has not been answered yet."""
-        return self in self.topic.waiters
+        return self in self.group.waiters
 
     def start(self) -> None:
         """Ask, and wait as long as it takes."""
@@ -87,7 +87,7 @@ class Receiving:
     def deliver(self, leases: list[Lease], /) -> None:
         """Be answered with what was taken."""
         self._leave()
-        self._answer(self._leasing.keep(self.topic, self.options, self._taken))
+        self._answer(self._leasing.keep(self.group, self.options, self._taken))
 
     def fail(self, error: MiniqueueError, /) -> None:
         """Be answered with an error."""
@@ -103,11 +103,11 @@ class Receiving:
     def take_back(self) -> None:
         """Return what was handed out, as when a stream ends: the client had left before it could be told."""
         self.give_up()
-        book = self.topic.book
+        book = self.group.book
         if book is not None:
             runs = [range(lease.receipt, lease.receipt + lease.count) for _, lease in self._taken]
             held = [held for run in runs for held in book.take(run)]
-            self._leasing.dispatcher.left(self.topic, held[::-1])
+            self._leasing.dispatcher.left(self.group, held[::-1])
 
     def _held_bytes(self) -> int:
         return sum(lease.size_bytes for _, lease in self._taken)
@@ -115,9 +115,9 @@ class Receiving:
     def _leave(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self.topic.waiters.pop(self, None)
-        self.topic.consumer_count -= 1
-        self._leasing.dispatcher.left(self.topic, [])
+        self.group.waiters.pop(self, None)
+        self.group.consumer_count -= 1
+        self._leasing.dispatcher.left(self.group, [])
 
     def _wait(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -129,7 +129,7 @@ class Receiving:
     def _look(self, latest: float) -> None:
         """Give up, unless what is being read now may have something."""
         loop = asyncio.get_running_loop()
-        if self.topic.is_loading and loop.time() < latest:
+        if self.group.is_loading and loop.time() < latest:
             self._timer = loop.call_later(LOOK_SECONDS, self._look, latest)
         else:
             self.give_up()

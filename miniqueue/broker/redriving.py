@@ -105,7 +105,7 @@ class Redriver:
         self._journal.admission.check()
         leases: list[Lease] = []
         faults: list[MiniqueueError] = []
-        consumer = Consumer(self._dispatcher, topic, leases.extend, faults.append, count)
+        consumer = Consumer(self._dispatcher, topic.default, leases.extend, faults.append, count)
         topic_id = topic.id
         try:
             consumer.request()
@@ -160,7 +160,7 @@ async def _loaded(topic: Topic, is_done: Callable[[], bool]) -> None:
     """Wait while messages of a topic are read from the store."""
     loop = asyncio.get_running_loop()
     latest = loop.time() + MAX_LOADING_SECONDS
-    while not is_done() and topic.is_loading and loop.time() < latest:  # noqa: ASYNC110 - nobody tells of a load
+    while not is_done() and topic.default.is_loading and loop.time() < latest:  # noqa: ASYNC110 - nobody tells of a load
         await asyncio.sleep(LOOK_SECONDS)
 
 

@@ -68,7 +68,7 @@ class Trimmer:
                 left_bytes -= dropped_bytes
                 continue
             cursor = next((cursor for cursor in topic.cursors if cursor.blocked_on is not None), None)
-            if cursor is None or topic.is_loading:
+            if cursor is None or topic.default.is_loading:
                 break  # nothing waits; or it does when it is loaded, and then `loaded` is called
             if cursor.blocked_on is not Range.LOG and cursor.changes.records:
                 return True  # these must be in the store before the rest of their range is loaded
@@ -89,14 +89,14 @@ class Trimmer:
     async def _load(self, topic: Topic, topic_id: int, cursor: GroupCursor) -> bool:
         """Load the page that a cursor lacks; return whether that could be done."""
         assert cursor.blocked_on is not None
-        topic.is_loading = True
+        topic.default.is_loading = True
         try:
             await reading.load(self._journal.store, cursor.blocked_on, cursor, topic_id, _nothing_to_flush)
         except MiniqueueError:
             return False  # whoever reads it next will say so
         finally:
             if cursor in topic.cursors:  # else it was deleted meanwhile
-                topic.is_loading = False
+                topic.default.is_loading = False
                 self._loaded(topic)
         return True
 

@@ -137,7 +137,7 @@ def test_looking_changes_nothing():
                 await world.broker.peeker.find(b"t", (0, n))
         assert (topic.stats(), world.store.pairs(), topic.size_bytes) == before
         assert world.store.write_count == writes
-        assert not topic.is_loading
+        assert not topic.default.is_loading
 
     run(body)
 

@@ -153,8 +153,8 @@ def last_come_first_served(patch: Patch) -> None:
 
     def push_in(self, consumer):
         serve(self, consumer)
-        if consumer in consumer.topic.waiters:
-            consumer.topic.waiters.move_to_end(consumer, last=False)
+        if consumer in consumer.group.waiters:
+            consumer.group.waiters.move_to_end(consumer, last=False)
 
     patch.setattr(Dispatcher, "serve", push_in)
 

@@ -1,0 +1,107 @@
+"""A group: who reads a topic, independently of all others who do; with the consumers that wait in its line.
+
+    topic ── partitions: the messages
+      └───── groups, by name ── cursors: one for each partition, what the group was handed and what came back
+                             └─ waiters: in line, first come, first served
+                             └─ book: leases that belong to no connection
+
+Consumers may wait in a group of a topic that does not exist yet, and go on waiting when it is deleted.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.lease import Lease
+from miniqueue.core.lease_book import LeaseBook
+from miniqueue.errors import MiniqueueError
+
+if TYPE_CHECKING:
+    from miniqueue.broker.topic import Topic
+
+
+class Waiter(Protocol):
+    """Somebody in a group's line, who has `room` for so many messages."""
+
+    group: "Group"
+    room: int
+
+    def hold(self, cursor: GroupCursor, lease: Lease) -> None:
+        """Take over a lease; there may be less room after it."""
+        ...
+
+    def deliver(self, leases: list[Lease], /) -> None:
+        """Hear what was taken over; leave the line if that is all."""
+        ...
+
+    def fail(self, error: MiniqueueError, /) -> None:
+        """Hear that the topic cannot be read; the line is left already."""
+        ...
+
+
+class Group:
+    """An independent reader of a topic.
+
+    Attributes:
+      topic: that it reads.
+      name: of the group.
+      cursors: in the order in which messages are taken from them.
+      waiters: who waits for messages.
+      consumer_count: also those who do not wait now.
+      book: of the leases that belong to no connection, if there are any.
+      is_loading: whether something is read from the store for it.
+    """
+
+    __slots__ = ("book", "consumer_count", "cursors", "is_loading", "name", "topic", "waiters")
+
+    def __init__(self, topic: "Topic", name: bytes) -> None:
+        self.topic = topic
+        self.name = name
+        self.cursors: list[GroupCursor] = []
+        self.waiters: OrderedDict[Waiter, None] = OrderedDict()
+        self.consumer_count = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """End every lease, because the topic is gone or is read anew; keep who waits."""
+        for cursor in self.cursors:
+            cursor.revoke_all()
+        self.book: LeaseBook | None = None
+        self.is_loading = False
+
+    def replace(self, cursors: Iterable[GroupCursor]) -> None:
+        """Go on with other cursors, after `clear`.
+
+        Receipts count on: one of a lease that has ended must not name a message that is handed out later.
+        """
+        next_receipt = max((cursor.next_receipt for cursor in self.cursors), default=1)
+        self.cursors = list(cursors)
+        for cursor in self.cursors:
+            cursor.next_receipt = next_receipt
+
+    @property
+    def depth(self) -> int:
+        """How many messages are not acknowledged: ready, leased and delayed."""
+        return sum(cursor.depth for cursor in self.cursors)
+
+    def waiting(self) -> tuple[int, int]:
+        """Count messages that are committed and that nobody holds, and the bytes of their payloads."""
+        cursors = self.cursors
+        return (
+            sum(cursor.depth - cursor.leased_count for cursor in cursors),
+            sum(cursor.tail_bytes - cursor.gone_bytes - cursor.leased_bytes for cursor in cursors),
+        )
+
+    def take(self, max_count: int, horizon_ms: int) -> tuple[GroupCursor, Lease] | None:
+        """Lease the next run of at most `max_count` messages; none while the topic is paused."""
+        topic = self.topic
+        if topic.is_paused_out:
+            return None
+        for cursor in self.cursors:
+            lease = cursor.take(max_count, horizon_ms)
+            if lease is not None:
+                if (pulse := topic.pulse) is not None and pulse.wanted:
+                    pulse.handed_out(lease)
+                return cursor, lease
+        return None
