@@ -4,16 +4,21 @@
     NEXT_TOPIC  = 0x02                           value: the next topic id
     TOPIC       = 0x03 name                      value: topic id, creation time
     PURGE       = 0x04 topic:8                   value: empty; the topic is deleted, its keys not yet all
+    TICK        = 0x05 name                      value: when the schedule of this name next makes a message
     HEAD        = 0x10 topic:8 partition:4                              value: next sequence number
     CURSOR      = 0x11 topic:8 partition:4 group:4                      value: CursorState
     BITMAP      = 0x12 topic:8 partition:4 group:4 lane:1 first_seq:8   value: settled bits of a chunk
     GAP         = 0x13 topic:8 partition:4 group:4 lane:1 first_seq:8   value: the sequence number after the gap
     SETTINGS    = 0x14 topic:8                                          value: settings of the topic that were changed
+    DELAYS      = 0x15 topic:8 partition:4                              value: what is published and not yet due
     CHUNK       = 0x20 topic:8 partition:4 lane:1 first_seq:8           value: messages
     RECORD      = 0x21 topic:8 partition:4 group:4 range:1 order:16     value: one message that came back
+    DELAYED     = 0x22 topic:8 partition:4 due_at_ms:8 serial:8         value: one message that is not yet due
+    SCHEDULE    = 0x30 name                                             value: what makes messages, and when
 
 A name is only ever the whole rest of its key, and everything else has a fixed width, so no name can collide with
-another's range or be a prefix of it. Topic ids are never reused: what a deleted topic leaves behind can be
+another's range or be a prefix of it. The keys of delayed messages and schedules are made in `delay_keys.py` and
+`schedule_keys.py`. Topic ids are never reused: what a deleted topic leaves behind can be
 removed at leisure. `lane` is the priority, 1 for normal. HEAD is written with CURSOR; chunks that begin there or later
 are all there, and the last of them says what the next number is. Stores that were begun in format 1 may have a key
 0x01, COMMIT, with the number of the last commit; nobody reads it.
@@ -37,19 +42,24 @@ class Space(IntEnum):
     NEXT_TOPIC = 0x02
     TOPIC = 0x03
     PURGE = 0x04
+    TICK = 0x05
     HEAD = 0x10
     CURSOR = 0x11
     BITMAP = 0x12
     GAP = 0x13
     SETTINGS = 0x14
+    DELAYS = 0x15
     CHUNK = 0x20
     RECORD = 0x21
+    DELAYED = 0x22
+    SCHEDULE = 0x30
 
 
 class Parts(NamedTuple):
     """What a key says; 0 where its space has no such part.
 
-    `lane` is the range of a record, `order` also the first sequence number of a bitmap, gap or chunk.
+    `lane` is the range of a record, `order` also the first sequence number of a bitmap, gap or chunk, and the due time
+    and the serial of a delayed message.
     """
 
     space: Space
@@ -75,6 +85,7 @@ _cursor = struct.Struct(">BQII")
 _bitmap = struct.Struct(">BQIIBQ")
 _chunk = struct.Struct(">BQIBQ")
 _record = struct.Struct(">BQIIBQQ")
+_delayed = struct.Struct(">BQIQQ")
 _space = struct.Struct(">BQ")
 
 #: A key range, as (start, stop) with start <= key < stop.
@@ -244,22 +255,31 @@ def _parse_record(space: Space, key: bytes) -> Parts:
     return Parts(space, topic_id, partition, group, place, record_order(key))
 
 
+def _parse_delayed(space: Space, key: bytes) -> Parts:
+    topic_id, partition, due_at_ms, serial = _delayed.unpack(key)[1:]
+    return Parts(space, topic_id, partition, 0, 0, due_at_ms << 64 | serial)
+
+
 _PARSERS = {
     Space.COMMIT: _parse_constant,
     Space.NEXT_TOPIC: _parse_constant,
     Space.TOPIC: _parse_name,
     Space.PURGE: _parse_purge,
+    Space.TICK: _parse_name,
     Space.HEAD: _parse_head,
     Space.CURSOR: _parse_of_group,
     Space.BITMAP: _parse_of_group,
     Space.GAP: _parse_of_group,
     Space.SETTINGS: _parse_settings,
+    Space.DELAYS: _parse_head,
     Space.CHUNK: _parse_chunk,
     Space.RECORD: _parse_record,
+    Space.DELAYED: _parse_delayed,
+    Space.SCHEDULE: _parse_name,
 }
 
 
 def of_topic(topic_id: int) -> list[KeyRange]:
     """Every range that holds keys of a topic, beside its entry in the registry."""
-    spaces = (_HEAD, _CURSOR, _BITMAP, _GAP, _SETTINGS, _CHUNK, _RECORD)
+    spaces = (_HEAD, _CURSOR, _BITMAP, _GAP, _SETTINGS, Space.DELAYS, _CHUNK, _RECORD, Space.DELAYED)
     return [(_space.pack(space, topic_id), _space.pack(space, topic_id + 1)) for space in spaces]

@@ -1,7 +1,7 @@
-"""The one file that makes and parses values.
+"""Makes and parses values; those of delayed messages and schedules are in `delay_records` and `schedule_records`.
 
     value   = version:1 body crc:4               crc: CRC-32 (zlib) of all before it; integers are little-endian
-    number  = u64                                NEXT_TOPIC, GAP
+    number  = u64                                NEXT_TOPIC, GAP, TICK
     head    = next_seq:8 log_bytes:8             version 1: next_seq:8
     topic   = topic_id:8 created_at_ms:8
     cursor  = acked_count:8 head_seq:8 serial:8 delayed_count:8 dropped_count:8 gone_bytes:8 log_bytes:8 moved_count:8
@@ -13,6 +13,9 @@
               version 1: without log_bytes
     record  = seq:8 published_at_ms:8 nacks:4 backs:4 dacks:4 timeouts:4 disconnects:4 attributes_length:4
               then the attributes, then the payload; version 1: without attributes_length and attributes
+    delays  = count:8 size_bytes:8 serial:8 head_due_at_ms:8
+    delayed = published_at_ms:8 priority:1 attributes_length:4, then the attributes, then the payload
+    schedule = members_length:4, then the members as a JSON object, then the payload
 
 The attributes of a message are encoded by `core.attributes`; here they are bytes like a payload. A chunk of plain
 messages costs 26 bytes and 4 more per message. Every value names its version, so a new form can be

@@ -1,10 +1,10 @@
 r"""The file that says "this directory is a miniqueue store" and in which format.
 
-    miniqueue.format      miniqueue store, format 3\n
+    miniqueue.format      miniqueue store, format 4\n
 
-Formats 1 and 2 are read, too. Format 1 wrote HEAD with every chunk and counted commits in COMMIT, and neither had
-SETTINGS; all that is true of any store of format 3 that was only ever read. So the marker alone is raised, before
-anything else is written.
+Formats 1 to 3 are read, too. Format 1 wrote HEAD with every chunk and counted commits in COMMIT, neither 1 nor 2 had
+SETTINGS, and none of them what 4 has more; all that is true of any store of format 4 that was only ever read. So the
+marker alone is raised, before anything else is written.
 
 LevelDB asked to create what is missing wipes a store that has lost its CURRENT file. So a database is created
 only where no marker is, and opened only where one is.
@@ -19,7 +19,7 @@ from miniqueue.storage.directory_sync import sync_path
 
 MARKER_FILE_NAME = "miniqueue.format"
 UNFINISHED_MARKER_NAME = "miniqueue.format.unfinished"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 _OLDEST_READ = 1
 
 _MARKER = re.compile(rb"miniqueue store, format ([0-9]{1,9})\n")

@@ -24,7 +24,15 @@ MAY_IMPORT = {
     "__main__": {"cli"},
 }
 #: The encodings and the port; everything else in `storage` is an adapter or belongs to one.
-STORAGE_FOR_THE_BROKER = ("miniqueue.storage.keys", "miniqueue.storage.records", "miniqueue.storage.port")
+STORAGE_FOR_THE_BROKER = (
+    "miniqueue.storage.keys",
+    "miniqueue.storage.delay_keys",
+    "miniqueue.storage.schedule_keys",
+    "miniqueue.storage.records",
+    "miniqueue.storage.delay_records",
+    "miniqueue.storage.schedule_records",
+    "miniqueue.storage.port",
+)
 IMPURE = {"asyncio", "logging", "os", "selectors", "signal", "socket", "ssl", "subprocess", "threading", "time"}
 IMPURE |= {"structlog", "uvloop", "plyvel", "hypercorn", "starlette"}
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from miniqueue.core.lease import Range
-from miniqueue.storage import keys
+from miniqueue.storage import delay_keys, keys, schedule_keys
 
 TOPICS = st.integers(0, 3) | st.integers(0, 2**64 - 2)
 NUMBERS = st.integers(0, 3) | st.integers(0, 2**32 - 2)
@@ -26,15 +26,19 @@ GOLDEN = {
     "1200000000000001020000000300000004010000000000000506": keys.bitmap(0x102, 3, 4, 0x506),
     "1300000000000001020000000300000004010000000000000506": keys.gap(0x102, 3, 4, 0x506),
     "140000000000000102": keys.settings(0x102),
+    "05666f6f": schedule_keys.tick(b"foo"),
+    "15000000000000010200000003": delay_keys.delays(0x102, 3),
     "20000000000000010200000003010000000000000506": keys.chunk(0x102, 3, 0x506),
     "21000000000000010200000003000000040200000000000000070000000000000008": keys.record(
         0x102, 3, 4, Range.BACK, 7 << 64 | 8
     ),
+    "2200000000000001020000000300000000000000070000000000000008": delay_keys.delayed(0x102, 3, 7, 8),
+    "30666f6f": schedule_keys.schedule(b"foo"),
 }
 
 
 @pytest.mark.parametrize(("expected", "key"), GOLDEN.items())
-def test_bytes_of_format_version_3(expected, key):
+def test_bytes_of_format_version_4(expected, key):
     assert key.hex() == expected
 
 
@@ -67,6 +71,23 @@ def test_chunks_are_ordered_by_sequence_number(one, other):
     assert (one < other) == (keys.bitmap(1, 0, 0, one) < keys.bitmap(1, 0, 0, other))
 
 
+@given(SEQS, SEQS, SEQS, SEQS)
+def test_delayed_messages_are_ordered_by_due_time_then_serial(due, other_due, serial, other_serial):
+    key, other = delay_keys.delayed(1, 0, due, serial), delay_keys.delayed(1, 0, other_due, other_serial)
+    assert delay_keys.due_at_ms_and_serial(key) == (due, serial)
+    assert (key < other) == ((due, serial) < (other_due, other_serial))
+    assert contains(delay_keys.due_between(1, 0, (due, serial)), other) == ((due, serial) <= (other_due, other_serial))
+    assert contains(delay_keys.due_between(1, 0, (0, 0), due), other) == (other_due < due)
+
+
+@given(NAMES, NAMES)
+def test_schedules_are_ordered_by_name(name, other):
+    assert (
+        schedule_keys.name_of(schedule_keys.schedule(name)) == schedule_keys.name_of(schedule_keys.tick(name)) == name
+    )
+    assert contains(schedule_keys.schedules(after=name), schedule_keys.schedule(other)) == (other > name)
+
+
 @given(PLACES, ORDERS, ORDERS)
 def test_records_are_ordered_by_order_and_a_range_begins_where_it_is_told(place, one, other):
     key = keys.record(1, 0, 0, place, other)
@@ -86,6 +107,10 @@ MAKERS = {
     "settings": lambda n: keys.settings(n.topic),
     "chunk": lambda n: keys.chunk(n.topic, n.partition, n.seq),
     "record": lambda n: keys.record(n.topic, n.partition, n.group, n.place, n.order),
+    "delays": lambda n: delay_keys.delays(n.topic, n.partition),
+    "delayed": lambda n: delay_keys.delayed(n.topic, n.partition, n.order >> 64, n.seq),
+    "tick": lambda n: schedule_keys.tick(n.name),
+    "schedule": lambda n: schedule_keys.schedule(n.name),
 }
 #: For each range: how it is made, and which kinds and numbers it is for.
 RANGES = {
@@ -99,9 +124,16 @@ RANGES = {
         {"record"},
         ("topic", "partition", "group", "place"),
     ),
+    "all delayed": (
+        lambda n: [delay_keys.due_between(n.topic, n.partition, (0, 0))],
+        {"delayed"},
+        ("topic", "partition"),
+    ),
+    "ticks": (lambda n: [schedule_keys.ticks()], {"tick"}, ()),
+    "schedules": (lambda n: [schedule_keys.schedules()], {"schedule"}, ()),
     "all of a topic": (
         lambda n: keys.of_topic(n.topic),
-        {"head", "cursor", "bitmap", "gap", "settings", "chunk", "record"},
+        {"head", "cursor", "bitmap", "gap", "settings", "chunk", "record", "delays", "delayed"},
         ("topic",),
     ),
 }

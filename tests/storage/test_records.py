@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from miniqueue.core.cursor_state import CursorState
+from miniqueue.core.delayed import Delayed, DelaysState
 from miniqueue.core.message import Chunk, Counts, Record
+from miniqueue.core.schedule import Missed, Schedule
 from miniqueue.core.topic_settings import TopicSettings
 from miniqueue.errors import CorruptionError, FormatVersionError
-from miniqueue.storage import records
+from miniqueue.storage import delay_records, records, schedule_records
 
 U64 = st.integers(0, 2**64 - 1)
 U32 = st.integers(0, 2**32 - 1)
@@ -97,6 +99,31 @@ GOLDEN = {
         lambda value: chunk_fields(records.decode_chunk(5, value)),
         (5, 1_700_000_000_000, [b"one", b"", b"\x00\xff"], 1000, [b"", b"extra", b"x"]),
     ),
+    "delays": (
+        delay_records.encode_delays(DelaysState(1, 2, 3, 4)),
+        "010100000000000000020000000000000003000000000000000400000000000000d3d9edc9",
+        delay_records.decode_delays,
+        DelaysState(1, 2, 3, 4),
+    ),
+    "delayed": (
+        delay_records.encode_delayed(Delayed(1_700_000_000_000, 2, b"one", b"extra")),
+        "010068e5cf8b010000020500000065787472616f6e6586815b2b",
+        delay_records.decode_delayed,
+        Delayed(1_700_000_000_000, 2, b"one", b"extra"),
+    ),
+    "schedule by cron": (
+        schedule_records.encode_schedule(Schedule(b"t", b"one", "0 9 * * *", 0, "Europe/Berlin", Missed.ONE)),
+        "01460000007b22746f706963223a2274222c2263726f6e223a22302039202a202a202a222c227a6f6e65223a224575726f70652f42657"
+        "26c696e222c226d6973736564223a226f6e65227d6f6e65c886ada9",
+        schedule_records.decode_schedule,
+        Schedule(b"t", b"one", "0 9 * * *", 0, "Europe/Berlin", Missed.ONE),
+    ),
+    "schedule by seconds": (
+        schedule_records.encode_schedule(Schedule(b"t", b"", every_ms=1500)),
+        "012c0000007b22746f706963223a2274222c2265766572795f6d73223a313530302c226d6973736564223a22616c6c227dd915f823",
+        schedule_records.decode_schedule,
+        Schedule(b"t", b"", every_ms=1500),
+    ),
 }
 
 
@@ -127,7 +154,7 @@ def test_every_cut_is_refused(kind):
             decode(value[:length])
 
 
-@pytest.mark.parametrize("kind", sorted(GOLDEN.keys() - {"bitmap"}))  # any bits are a bitmap
+@pytest.mark.parametrize("kind", sorted(GOLDEN.keys() - {"bitmap", "delayed"}))  # nearly any bits are one
 @pytest.mark.parametrize(
     "body",
     [
@@ -156,6 +183,14 @@ def test_another_version_is_named_in_the_error(kind, version):
         decode(body + crc32(body).to_bytes(4, "little"))
     newest = max(n for n in (1, 2, 3) if n == 1 or f"{kind.split()[0]} {n - 1}" in GOLDEN)
     assert (caught.value.found, caught.value.expected) == (version, newest)
+
+
+@pytest.mark.parametrize("body", [b"", bytes(12), bytes(9) + b"\x01\0\0\0"])
+def test_a_delayed_message_that_is_too_short_is_refused(body):
+    sealed = b"\x01" + body
+    sealed += crc32(sealed).to_bytes(4, "little")
+    with pytest.raises(CorruptionError, match="makes no sense"):
+        delay_records.decode_delayed(sealed)
 
 
 def test_unknown_chunk_flags_are_a_version_of_their_own():

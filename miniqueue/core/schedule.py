@@ -1,0 +1,94 @@
+"""What a schedule is: a message that is published over and over, at the times of a rule.
+
+    cron      minute hour day month weekday, in a time zone     0 9 * * mon-fri
+    every     a number of seconds, counted from when the schedule was set
+
+The times of the rule are its ticks. This knows no clock and no calendar; `broker.recurrence` does.
+"""
+
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from miniqueue.core.look_errors import InvalidOptionError
+from miniqueue.core.names import check_topic
+from miniqueue.errors import InvalidDelayError, InvalidTopicError
+
+#: The shortest and the longest time between two messages.
+MIN_EVERY_SECONDS = 1.0
+MAX_EVERY_SECONDS = 10.0**10
+MAX_CRON_CHARS = 255
+UTC = "UTC"
+
+
+class Missed(StrEnum):
+    """What becomes of ticks that passed while the broker was down, or while the topic took no messages."""
+
+    ALL = "all"
+    ONE = "one"
+    NONE = "none"
+
+
+class Schedule(NamedTuple):
+    """What to publish, and when.
+
+    Attributes:
+      topic: where the messages go.
+      payload: of each.
+      cron: the expression; "" where `every_ms` is the rule.
+      every_ms: time between two messages; 0 where `cron` is the rule.
+      zone: in which the expression is meant, by its name in the time zone database.
+      missed: which of the ticks that were missed make a message; of `all`, the latest 1,000.
+    """
+
+    topic: bytes
+    payload: bytes
+    cron: str = ""
+    every_ms: int = 0
+    zone: str = UTC
+    missed: Missed = Missed.ALL
+
+    def members(self) -> dict[str, Any]:
+        """Return all but the payload, as JSON has it."""
+        rule = {"cron": self.cron, "zone": self.zone} if self.cron else {"every_ms": self.every_ms}
+        return {"topic": self.topic.decode(), **rule, "missed": self.missed.value}
+
+
+def of_members(members: dict[str, Any], payload: bytes) -> Schedule:
+    """Return what `Schedule.members` says; raises KeyError, TypeError, ValueError or AttributeError."""
+    return Schedule(
+        topic=members["topic"].encode(),
+        payload=payload,
+        cron=members.get("cron", ""),
+        every_ms=members.get("every_ms", 0),
+        zone=members.get("zone", UTC),
+        missed=Missed(members["missed"]),
+    )
+
+
+def check_schedule_name(name: bytes) -> bytes:
+    """Return `name` if a schedule can have it: those that topics can have; raises InvalidOptionError."""
+    try:
+        return check_topic(name)
+    except InvalidTopicError as exc:
+        raise InvalidOptionError(
+            "the name of a schedule is 1 to 255 bytes of UTF-8 without control characters, white space or '/'"
+        ) from exc
+
+
+def parse_every_ms(text: str) -> int:
+    """Return the time between two messages that a client asks for, in whole milliseconds; raises InvalidDelayError."""
+    try:
+        seconds = float(text)
+    except ValueError as exc:
+        raise InvalidDelayError from exc
+    if not MIN_EVERY_SECONDS <= seconds <= MAX_EVERY_SECONDS:
+        raise InvalidDelayError(f"EVERY is a number of seconds from {MIN_EVERY_SECONDS:g} to {MAX_EVERY_SECONDS:.0f}")
+    return round(seconds * 1000)
+
+
+def parse_missed(text: str) -> Missed:
+    """Return what is to become of missed ticks; raises InvalidOptionError."""
+    try:
+        return Missed(text.lower())
+    except ValueError as exc:
+        raise InvalidOptionError(f"what was missed makes {', '.join(Missed)} of its messages") from exc
