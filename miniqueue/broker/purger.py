@@ -2,8 +2,16 @@
 
 LevelDB keeps deleted data until it happens to compact the tables that hold it, which after a large backlog has been
 consumed may be never. So the range in front of the oldest message still needed is compacted now and then.
+
+Deleted topics are purged one behind the other, the lowest id first, and neighbours as one:
+
+    deleted: 4 7 8 9 12    ─▶    4    7─9    12        each range of keys is scanned once for all of a run
+
+For a scan passes over everything deleted up to the next key that is still there, and where a topic has nothing in a
+range, that may be all that was purged before.
 """
 
+import heapq
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
@@ -21,6 +29,8 @@ log = structlog.get_logger()
 #: How much consumed data a topic may hold on disk: some while it is in use, less when it is empty.
 MAX_CONSUMED_BYTES = 64 << 20
 MAX_CONSUMED_BYTES_WHEN_EMPTY = 4 << 20
+#: That are purged as one.
+MAX_RUN_TOPICS = 1024
 #: What a deleted topic must have held for its space to be given back at once: compacting takes some 50 ms, so those who
 #: make and delete small topics all the time would be ahead of it for ever. LevelDB finds the rest by itself.
 MIN_PURGED_BYTES = 1 << 20
@@ -37,7 +47,8 @@ class Purger:
     def __init__(self, journal: Journal, *, spawn: Callable[[Coroutine[Any, Any, None]], None]) -> None:
         self._journal = journal
         self._spawn = spawn
-        self._is_reclaiming = False
+        self._is_reclaiming = self._is_purging = False
+        self._deleted: list[tuple[int, int]] = []  # a heap: topic id, and what else the topic holds on disk
 
     def purge(self, topic_id: int, consumed_bytes: int = 0) -> None:
         """Delete every key of a topic that is no longer registered, and give its disk space back.
@@ -48,7 +59,10 @@ class Purger:
           topic_id: of the topic.
           consumed_bytes: what else it still holds on disk, as far as that is known.
         """
-        self._spawn(self._purge(topic_id, consumed_bytes))
+        heapq.heappush(self._deleted, (topic_id, consumed_bytes))
+        if not self._is_purging:
+            self._is_purging = True
+            self._spawn(self._purge_all())
 
     async def purge_behind(self, commit: Commit, topic_id: int | None, consumed_bytes: int) -> bool:
         """Purge a topic, None for none, when `commit` is done that deletes it; tell whether there was one.
@@ -68,24 +82,37 @@ class Purger:
             self._is_reclaiming = True
             self._spawn(self._reclaim(topic.id, topic))
 
-    async def _purge(self, topic_id: int, consumed_bytes: int) -> None:
-        try:
-            ranges = keys.of_topic(topic_id)
-            deleted_bytes = consumed_bytes + sum([await self._delete(start, stop) for start, stop in ranges])
-            await self._journal.commit({keys.purge(topic_id): None})
-            for start, stop in ranges if deleted_bytes >= MIN_PURGED_BYTES else ():
-                await self._journal.store.reclaim(start, stop)
-        except MiniqueueError as exc:
-            log.warning("purge of a deleted topic was broken off", topic_id=topic_id, error=str(exc))
+    async def _purge_all(self) -> None:
+        """Purge what was deleted, until nothing is left; what fails is begun again when the store has been reopened."""
+        while self._deleted:
+            try:
+                await self._purge_some()
+            except MiniqueueError as exc:
+                log.warning("a purge of deleted topics was broken off", error=str(exc))
+        self._is_purging = False
 
-    async def _delete(self, start: bytes, stop: bytes) -> int:
-        """Delete a range a page at a time, never scanning over what has just been deleted; return its bytes."""
-        deleted_bytes = 0
-        while pairs := await self._journal.store.scan(start, stop, max_items=PAGE_ITEMS, max_bytes=PAGE_BYTES):
-            await self._journal.commit({key: None for key, _ in pairs})
-            deleted_bytes += sum(len(value) for _, value in pairs)
-            start = pairs[-1][0]
-        return deleted_bytes
+    async def _purge_some(self) -> None:
+        """Purge the first topics whose ids follow each other."""
+        topic_ids, consumed_bytes = self._take_run()
+        firsts, lasts = keys.of_topic(topic_ids[0]), keys.of_topic(topic_ids[-1])
+        ranges = [(first[0], last[1]) for first, last in zip(firsts, lasts, strict=True)]
+        deletion = _Deletion(self._journal)
+        deleted_bytes = consumed_bytes + sum([await deletion.delete(*key_range) for key_range in ranges])
+        deletion.batch |= {keys.purge(topic_id): None for topic_id in topic_ids}
+        await deletion.commit()
+        for key_range in ranges if deleted_bytes >= MIN_PURGED_BYTES else ():
+            await self._journal.store.reclaim(*key_range)
+
+    def _take_run(self) -> tuple[list[int], int]:
+        """Take topics with ids that follow each other; return these, and what else the topics hold on disk."""
+        topic_id, total_bytes = heapq.heappop(self._deleted)
+        topic_ids = [topic_id]
+        while self._deleted and self._deleted[0][0] <= topic_ids[-1] + 1 and len(topic_ids) < MAX_RUN_TOPICS:
+            topic_id, consumed_bytes = heapq.heappop(self._deleted)
+            total_bytes += consumed_bytes
+            if topic_id > topic_ids[-1]:  # else it is there twice, after a fault
+                topic_ids.append(topic_id)
+        return topic_ids, total_bytes
 
     async def _reclaim(self, topic_id: int, topic: Topic) -> None:
         """Compact what lies in front of the oldest message of each partition that is still needed.
@@ -108,3 +135,31 @@ def _is_worth_reclaiming(topic: Topic) -> bool:
     is_empty = not any(cursor.depth for cursor in topic.cursors)
     max_bytes = MAX_CONSUMED_BYTES_WHEN_EMPTY if is_empty else MAX_CONSUMED_BYTES
     return topic.id is not None and topic.consumed_bytes > max_bytes
+
+
+class _Deletion:
+    """Deletes ranges of keys, a page at a time.
+
+    Attributes:
+      batch: what the next commit deletes.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.batch: dict[bytes, bytes | None] = {}
+
+    async def delete(self, start: bytes, stop: bytes) -> int:
+        """Delete a range, never scanning over what has just been deleted; return the bytes of the values."""
+        deleted_bytes = 0
+        while pairs := await self._journal.store.scan(start, stop, max_items=PAGE_ITEMS, max_bytes=PAGE_BYTES):
+            self.batch |= dict.fromkeys(key for key, _ in pairs)
+            deleted_bytes += sum(len(value) for _, value in pairs)
+            start = pairs[-1][0] + b"\x00"
+            if len(self.batch) >= PAGE_ITEMS:
+                await self.commit()
+        return deleted_bytes
+
+    async def commit(self) -> None:
+        """Commit what was gathered."""
+        batch, self.batch = self.batch, {}
+        await self._journal.commit(batch)

@@ -301,3 +301,41 @@ def test_a_delete_is_refused_while_the_store_is_unusable():
             await world.broker.delete_topic(b"t")
 
     run(body)
+
+
+def test_topics_deleted_together_are_purged_from_the_lowest_on_in_few_commits():
+    async def body(world):
+        names = [b"t%d" % number for number in range(20)]
+        for name in names:
+            await world.publish_each(name, b"a", b"b")
+        begun = len(world.store.batches)
+        removals = [world.broker.delete_topic(name) for name in reversed(names)]
+        await asyncio.gather(*removals)
+        await settle_down()
+        assert set(world.store.pairs()) == {keys.NEXT_TOPIC}
+        purges = [
+            keys.purge_topic_id(key) for batch in world.store.batches[begun + 1 :] for key in batch if key[0] == 4
+        ]
+        assert purges == sorted(purges)
+        assert len(world.store.batches) - begun <= 4  # the deletion, the first to be purged, the others
+
+    run(body)
+
+
+def test_what_is_deleted_while_the_store_is_reopened_is_purged_all_the_same():
+    async def body(world):
+        for name in (b"t", b"u"):
+            await fill(world, name)
+        world.store.may_scan.clear()
+        await world.broker.delete_topic(b"t")  # its purge hangs in a scan
+        await settle_down()
+        world.store.fail_writes = {world.store.write_count + 1}
+        with pytest.raises(OutcomeUnknownError):
+            await world.publish(b"v", b"a")
+        world.store.may_scan.set()
+        await settle_down()
+        await world.broker.delete_topic(b"u")
+        await settle_down()
+        assert keys_of(world, 1) == keys_of(world, 2) == []
+
+    run(body)
