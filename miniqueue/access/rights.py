@@ -65,6 +65,7 @@ COMMANDS: Mapping[bytes, Needs] = MappingProxyType(
         b"QUIT": Needs(Right.OPEN),
         b"RESET": Needs(Right.OPEN),
         b"PUBLISH": Needs(Right.PUBLISH, 1),
+        b"PUB": Needs(Right.PUBLISH, 1),
         b"MPUBLISH": Needs(Right.PUBLISH, 1),
         b"SUBSCRIBE": Needs(Right.CONSUME, 1),
         b"RECEIVE": Needs(Right.CONSUME, 1),

@@ -2,7 +2,7 @@
 
 from miniqueue.broker.broker import Broker
 from miniqueue.broker.clock import Clock, SystemClock
-from miniqueue.broker.commit import Commit, Published
+from miniqueue.broker.commit import Accepted, Commit, Published
 from miniqueue.broker.consumer import Consumer
 
-__all__ = ["Broker", "Clock", "Commit", "Consumer", "Published", "SystemClock"]
+__all__ = ["Accepted", "Broker", "Clock", "Commit", "Consumer", "Published", "SystemClock"]

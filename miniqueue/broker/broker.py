@@ -55,7 +55,7 @@ class Broker:
       lease_seconds: how long messages are leased to who receives them and does not say.
 
     Attributes:
-      publish: adds messages to a topic; see `Publisher.publish`.
+      publish: adds messages to a topic; see `Publisher.publish`. `publish_with` adds one with options.
       crowd: says when who publishes had better wait; it is up to them.
       limit_counts: how often limits were reached, for all to count in.
       leasing: hands out messages for a time, settled by receipt.
@@ -94,7 +94,10 @@ class Broker:
         self._space = SpaceWatch(self._journal)
         self._dispatcher = Dispatcher(topics, clock, self._journal, self._loader)
         self._registry = Registry(topics, self._journal, self._quota, clock, made=lambda topic: self._watch([topic]))
-        self.publish = Publisher(self._registry, self._journal, self._quota, self._trimmer, max_message_bytes).publish
+        publisher = Publisher(
+            self._registry, self._journal, self._quota, self._trimmer, clock, max_message_bytes=max_message_bytes
+        )
+        self.publish, self.publish_with = publisher.publish, publisher.publish_with
         self._add_services(topics, clock, lease_seconds)
 
     def _add_services(self, topics: dict[bytes, Topic], clock: Clock, lease_seconds: float) -> None:

@@ -74,6 +74,22 @@ class Published(NamedTuple):
     size_bytes: int
 
 
+class Accepted(NamedTuple):
+    """What became of a message that was published with options: it is durable when `commit` is done.
+
+    Attributes:
+      commit: that of the message.
+      message_id: as `core.message_id` spells it; of a duplicate, that of the first one.
+      is_duplicate: whether nothing was added, because there is such a message already.
+      size_bytes: of payload and attributes, as far as they wait for the commit.
+    """
+
+    commit: Commit
+    message_id: bytes
+    is_duplicate: bool = False
+    size_bytes: int = 0
+
+
 class Committer:
     """Runs one commit after the other while any is wanted.
 

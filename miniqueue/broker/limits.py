@@ -12,10 +12,11 @@ What a topic holds is known as counts, so the check costs the same for one messa
 import sys
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
+from operator import add
 from typing import NamedTuple
 
 from miniqueue.broker.topic import Topic
@@ -113,13 +114,20 @@ class Quota:
             self._counts.reached(Limit.PREFETCH)
         check_prefetch(prefetch, self._max_prefetch)
 
-    def admit_topic(self, topic: Topic, topic_count: int, payloads: Sequence[bytes], size_bytes: int) -> None:
+    def admit_topic(
+        self,
+        topic: Topic,
+        topic_count: int,
+        payloads: Sequence[bytes],
+        size_bytes: int,
+        attributes: Sequence[bytes] | None = None,
+    ) -> None:
         """Raise LimitReachedError unless there may be one more topic than `topic_count`, with these messages."""
         if topic_count >= self._max_topics:
             self._counts.reached(Limit.TOPICS)
             raise LimitReachedError(f"there are as many topics as there may be, {topic_count} (-max-topics)")
         self.apply_settings(topic)
-        self.admit(topic, payloads, size_bytes)
+        self.admit(topic, payloads, size_bytes, attributes)
 
     def apply_settings(self, topic: Topic) -> None:
         """Let a topic hold what its settings say, or as much as any."""
@@ -135,8 +143,17 @@ class Quota:
         held_count, held_bytes = topic.held()
         return Room(held_count - topic.max_messages, held_bytes - topic.max_bytes)
 
-    def admit(self, topic: Topic, payloads: Sequence[bytes], size_bytes: int) -> bool:
-        """Say whether older messages must be dropped for these; raise TopicFullError if they cannot be taken."""
+    def admit(
+        self, topic: Topic, payloads: Sequence[bytes], size_bytes: int, attributes: Sequence[bytes] | None = None
+    ) -> bool:
+        """Say whether older messages must be dropped for these; raise TopicFullError if they cannot be taken.
+
+        Args:
+          topic: that they are for.
+          payloads: of the messages.
+          size_bytes: of payloads and attributes, all together.
+          attributes: of each, encoded, if there are any.
+        """
         held_count, held_bytes = topic.held()
         messages = held_count + len(payloads) - topic.max_messages
         over_bytes = held_bytes + size_bytes - topic.max_bytes
@@ -147,7 +164,8 @@ class Quota:
             messages, over_bytes = messages - waiting_count, over_bytes - waiting_bytes
             if messages <= 0 and over_bytes <= 0:
                 return True
-        fitting_count = _fitting(payloads, len(payloads) - messages, size_bytes - over_bytes)
+        sizes = map(len, payloads) if attributes is None else map(add, map(len, payloads), map(len, attributes))
+        fitting_count = _fitting(sizes, len(payloads) - messages, size_bytes - over_bytes)
         settings = topic.settings
         if messages > 0:
             self._counts.reached(Limit.TOPIC_MESSAGES)
@@ -158,7 +176,7 @@ class Quota:
         raise TopicFullError("bytes of messages", name, fitting_count)
 
 
-def _fitting(payloads: Sequence[bytes], max_messages: int, max_bytes: int) -> int:
-    """Return how many of the first messages are within both."""
-    in_bytes = bisect_right(list(accumulate(map(len, payloads))), max_bytes)
+def _fitting(sizes: Iterable[int], max_messages: int, max_bytes: int) -> int:
+    """Return how many of the first messages, which are so long, are within both."""
+    in_bytes = bisect_right(list(accumulate(sizes)), max_bytes)
     return max(0, min(max_messages, in_bytes))

@@ -1,13 +1,20 @@
 """Publishing: the way of messages into a topic, up to the commit that makes them durable.
 
-publish ─▶ may anything be added? ─▶ is there room? ─▶ appended, with a number each ─▶ the open commit
+publish       ─▶ may anything be added? ─▶ is there room? ─▶ appended, with a number each ─▶ the open commit
+publish_with  ─▶ is it there already? ─▶ is it to wait? ─▶ in its lane ─▶ published, with attributes
+
+Many messages at a time without any options are the usual case; one with options goes the longer way.
 """
 
-from miniqueue.broker.commit import Published
+from miniqueue.broker.clock import Clock
+from miniqueue.broker.commit import Accepted, Published
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.limits import Quota
 from miniqueue.broker.registry import Registry
 from miniqueue.broker.trimming import Trimmer
+from miniqueue.core.look_errors import InvalidOptionError
+from miniqueue.core.message_id import format_message_id
+from miniqueue.core.publish_options import Priority, PublishOptions
 from miniqueue.core.topic_errors import PausedError
 from miniqueue.errors import PayloadTooLargeError
 
@@ -20,11 +27,19 @@ class Publisher:
       journal: commits what is added.
       quota: says what there is room for.
       trimmer: makes room in topics that drop what is oldest.
+      clock: tells when a message expires.
       max_message_bytes: the largest payload accepted.
     """
 
     def __init__(
-        self, registry: Registry, journal: Journal, quota: Quota, trimmer: Trimmer, max_message_bytes: int
+        self,
+        registry: Registry,
+        journal: Journal,
+        quota: Quota,
+        trimmer: Trimmer,
+        clock: Clock,
+        *,
+        max_message_bytes: int,
     ) -> None:
         self._registry = registry
         self._topics = registry.topics
@@ -33,6 +48,7 @@ class Publisher:
         self._committer = journal.committer
         self._quota = quota
         self._trimmer = trimmer
+        self._clock = clock
         self._max_message_bytes = max_message_bytes
 
     def publish(self, name: bytes, payloads: list[bytes], attributes: list[bytes] | None = None) -> Published:
@@ -55,10 +71,10 @@ class Publisher:
             size_bytes += sum(map(len, attributes))
         topic = self._topics.get(name)
         if topic is None or topic.id is None:
-            topic = self._registry.create(name, payloads, size_bytes)
+            topic = self._registry.create(name, payloads, size_bytes, attributes)
         elif topic.is_paused_in:
             raise PausedError
-        elif self._quota.admit(topic, payloads, size_bytes):
+        elif self._quota.admit(topic, payloads, size_bytes, attributes):
             self._trimmer.note(topic)
         first_seq = topic.partitions[0].append(payloads, size_bytes)
         if attributes is not None:
@@ -68,3 +84,37 @@ class Publisher:
         commit = self._committer.open
         commit.size_bytes += size_bytes
         return Published(commit, 0, first_seq, size_bytes)
+
+    def publish_with(self, name: bytes, payload: bytes, options: PublishOptions) -> Accepted:
+        """Add one message to a topic, as its options say.
+
+        Raises, beside what `publish` does:
+          InvalidAttributesError: headers and key are too long together.
+          InvalidOptionError: an option cannot be used. Nothing was added.
+        """
+        self._admission.check()
+        attributes = options.attributes(self._clock.now_ms()).encode()
+        first = self._first_of(name, options)
+        if first is not None:
+            return first
+        if options.is_delayed:
+            return self._delay(name, payload, attributes, options)
+        return self._append(name, payload, attributes, options.priority)
+
+    def _first_of(self, name: bytes, options: PublishOptions) -> Accepted | None:
+        """Return what became of the message that makes this one a duplicate, if there is one."""
+        if options.dedup_id or options.unique_key:
+            raise InvalidOptionError("dedup and unique cannot be used yet")
+        return None
+
+    def _delay(self, name: bytes, payload: bytes, attributes: bytes, options: PublishOptions) -> Accepted:
+        """Have the message wait for its time."""
+        raise InvalidOptionError("delay and at cannot be used yet")
+
+    def _append(self, name: bytes, payload: bytes, attributes: bytes, priority: Priority) -> Accepted:
+        """Add the message to the log of its priority."""
+        if priority is not Priority.NORMAL:
+            raise InvalidOptionError("priority cannot be used yet")
+        published = self.publish(name, [payload], [attributes])
+        message_id = format_message_id(published.partition, published.first_seq)
+        return Accepted(published.commit, message_id, size_bytes=published.size_bytes)

@@ -50,9 +50,15 @@ class Registry:
         """Return the names of the topics that exist, sorted."""
         return sorted(name for name, topic in self.topics.items() if topic.id is not None)
 
-    def create(self, name: bytes, payloads: Sequence[bytes] = (), size_bytes: int = 0) -> Topic:
+    def create(
+        self,
+        name: bytes,
+        payloads: Sequence[bytes] = (),
+        size_bytes: int = 0,
+        attributes: Sequence[bytes] | None = None,
+    ) -> Topic:
         """Make a topic that does not exist, when it has room for these; raises InvalidTopicError, LimitReachedError."""
-        self._quota.admit_topic(Topic(check_topic(name)), self._count, payloads, size_bytes)
+        self._quota.admit_topic(Topic(check_topic(name)), self._count, payloads, size_bytes, attributes)
         self._count += 1
         topic = self.topic(name)
         self._quota.apply_settings(topic)

@@ -61,7 +61,8 @@ class Transfer:
         if topic is None or topic.id is None:
             topic = self._create(name)
         payloads = [content.payload for content in contents]
-        if self._quota.admit(topic, payloads, sum(content.size_bytes for content in contents)):
+        attributes = [content.attributes for content in contents]
+        if self._quota.admit(topic, payloads, sum(content.size_bytes for content in contents), attributes):
             self._trimmer.note(topic)
         return topic
 

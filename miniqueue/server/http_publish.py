@@ -1,19 +1,28 @@
-"""`POST /publish/{topic}`: the body is one message, answered with 201 when it is durable."""
+"""`POST /publish/{topic}`: the body is one message, answered with 201 when it is durable.
+
+Options stand in the query, and headers of the message in headers of the request, `Miniqueue-Header-<Name>`.
+"""
 
 from functools import partial
+from http import HTTPStatus
+from urllib.parse import parse_qsl
 
 from starlette.types import Receive, Scope, Send
 
 from miniqueue.broker import Broker
+from miniqueue.core.look_errors import InvalidOptionError
+from miniqueue.core.publish_options import PublishOptions, parse_texts
 from miniqueue.errors import MiniqueueError, PayloadTooLargeError, UnsupportedEncodingError
 from miniqueue.server.http_publish_lines import PublishedLines
 from miniqueue.server.http_streams import OpenStreams
 from miniqueue.server.paths import topic_of
-from miniqueue.server.replies import CREATED, JSON_LINES, error_reply
+from miniqueue.server.replies import CREATED, JSON_LINES, Reply, error_reply
 
 #: How much more of a body that is too large is read before the refusal: a client that is still
 #: sending when the connection closes may never see the reply.
 MAX_DISCARDED_BYTES = 1 << 20
+#: Of the request's headers that are the message's; ASGI has all names in lower case.
+HEADER_PREFIX = b"miniqueue-header-"
 
 
 class PublishEndpoint:
@@ -27,7 +36,10 @@ class PublishEndpoint:
         """Answer one request."""
         reply = CREATED
         try:
+            options = _options(scope)
             if is_json_lines(scope):
+                if options is not None:
+                    raise InvalidOptionError("options of JSON lines are members of the lines")
                 self._streams.check()
                 lines = PublishedLines(self._broker, topic_of(scope))
                 with self._streams.holding(lines, scope.get("user")):
@@ -36,12 +48,34 @@ class PublishEndpoint:
             payload = await read_body(receive, self._broker.max_message_bytes)
             if payload is None:
                 return
-            published = await self._broker.crowd.admit(partial(self._broker.publish, topic_of(scope), [payload]))
-            await published.commit.wait()
+            if options is None:
+                published = await self._broker.crowd.admit(partial(self._broker.publish, topic_of(scope), [payload]))
+                await published.commit.wait()
+            else:
+                reply = await self._publish_with(topic_of(scope), payload, options)
         except MiniqueueError as error:
             self._broker.limit_counts.note(error)
             reply = error_reply(error)
         await reply(scope, receive, send)
+
+    async def _publish_with(self, topic: bytes, payload: bytes, options: PublishOptions) -> Reply:
+        accepted = await self._broker.crowd.admit(partial(self._broker.publish_with, topic, payload, options))
+        await accepted.commit.wait()
+        headers = [(b"message-id", accepted.message_id)]
+        if accepted.is_duplicate:
+            return Reply(HTTPStatus.OK, headers=[*headers, (b"duplicate", b"true")])
+        return Reply(HTTPStatus.CREATED, headers=headers)
+
+
+def _options(scope: Scope) -> PublishOptions | None:
+    """Return what query and headers of a request say of its message; None when they say nothing."""
+    query: bytes = scope["query_string"]
+    headers = [(n.removeprefix(HEADER_PREFIX), value) for n, value in scope["headers"] if n.startswith(HEADER_PREFIX)]
+    if not query and not headers:
+        return None
+    # Latin-1 has a character for each byte: so keys may be any bytes.
+    given = parse_qsl(query.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
+    return parse_texts([(name, value.encode("latin-1")) for name, value in given], headers)
 
 
 def is_json_lines(scope: Scope) -> bool:

@@ -12,16 +12,24 @@ from typing import TypeAlias
 
 from starlette.types import Receive, Send
 
-from miniqueue.broker import Broker, Published
+from miniqueue.broker import Accepted, Broker, Published
 from miniqueue.core.names import check_topic
+from miniqueue.core.publish_options import PublishOptions
 from miniqueue.errors import MiniqueueError, TopicFullError
 from miniqueue.server.replies import begin_json_lines
-from miniqueue.wire.json_lines import PublishDecoder, PublishResult, encode_error, encode_ids
+from miniqueue.wire.json_lines import (
+    LineWithOptions,
+    PublishDecoder,
+    PublishResult,
+    encode_error,
+    encode_id,
+    encode_ids,
+)
 
 MAX_UNANSWERED_RUNS = 64  # a run is what one read from the network held
 
 #: Answers to consecutive lines: ready, or ready when a commit is.
-Answer: TypeAlias = bytes | tuple[Published, int]
+Answer: TypeAlias = bytes | tuple[Published, int] | Accepted
 
 
 class PublishedLines:
@@ -69,6 +77,9 @@ class PublishedLines:
                 await self._broker.crowd.admit(partial(self._publish, result))
 
     def _publish(self, result: PublishResult) -> None:
+        if isinstance(result, LineWithOptions):
+            self._publish_with(*result)
+            return
         if not isinstance(result, list):
             self._broker.limit_counts.note(result)
             self._answers.put_nowait(encode_error(str(result)))
@@ -82,6 +93,12 @@ class PublishedLines:
         except MiniqueueError as error:
             self._answers.put_nowait(encode_error(str(error)) * len(result))
 
+    def _publish_with(self, payload: bytes, options: PublishOptions) -> None:
+        try:
+            self._answers.put_nowait(self._broker.publish_with(self._topic, payload, options))
+        except MiniqueueError as error:
+            self._answers.put_nowait(encode_error(str(error)))
+
     async def _write(self, send: Send) -> None:
         await begin_json_lines(send)
         while (answer := await self._answers.get()) is not None:
@@ -93,9 +110,11 @@ class PublishedLines:
 async def _encode(answer: Answer) -> bytes:
     if isinstance(answer, bytes):
         return answer
-    published, count = answer
+    published, count = (answer, 1) if isinstance(answer, Accepted) else answer
     try:
         await published.commit.wait()
     except MiniqueueError as error:
         return encode_error(str(error)) * count
+    if isinstance(published, Accepted):
+        return encode_id(published.message_id, is_duplicate=published.is_duplicate)
     return encode_ids(published.partition, published.first_seq, count)

@@ -221,12 +221,12 @@ class RespConnection(Output):
         else:
             self._publish(topic, payloads)
 
-    def publish_together(self, topic: bytes, payloads: list[bytes]) -> None:
-        """Publish messages in one commit and queue the reply with their ids; raises MiniqueueError."""
+    def when_room(self, publish: Callable[[], None]) -> None:
+        """Call what publishes and queues its reply, now or when there is room; raises MiniqueueError, as it may."""
         if self.broker.crowd.is_there:
-            self._wait_for_room(partial(self._publish_together, topic, payloads))
+            self._wait_for_room(publish)
         else:
-            self._publish_together(topic, payloads)
+            publish()
 
     def _wait_for_room(self, publish: Callable[[], None]) -> None:
         self.hold()
@@ -259,11 +259,6 @@ class RespConnection(Output):
             self.reply(replies.error(exc.code, str(exc)) * (len(payloads) - count))
         except MiniqueueError as exc:
             self.reply(replies.error(exc.code, str(exc)) * len(payloads))
-
-    def _publish_together(self, topic: bytes, payloads: list[bytes]) -> None:
-        published = self._add(topic, payloads)
-        ids = [replies.bulk(b"%d-%d" % (published.partition, published.first_seq + n)) for n in range(len(payloads))]
-        self.wait_for(published.commit, replies.array(ids))
 
     def _add(self, topic: bytes, payloads: list[bytes]) -> Published:
         published = self.broker.publish(topic, payloads)

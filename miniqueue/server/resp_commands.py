@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from miniqueue.core.prefetch import parse_prefetch
 from miniqueue.errors import UnknownCommandError
-from miniqueue.server import resp_connecting, resp_looking, resp_pausing, resp_receive, resp_topics
+from miniqueue.server import resp_connecting, resp_looking, resp_pausing, resp_publish, resp_receive, resp_topics
 from miniqueue.server.resp_errors import ArityError, shown, unknown_subcommand
 from miniqueue.server.resp_stream import Stream
 from miniqueue.wire import resp_replies as replies
@@ -47,11 +47,6 @@ def execute(connection: "RespConnection", command: Command) -> bytes:
 
 def _publish(connection: "RespConnection", command: Command) -> bytes:
     connection.publish(command[1], [command[2]])
-    return b""
-
-
-def _mpublish(connection: "RespConnection", command: Command) -> bytes:
-    connection.publish_together(command[1], command[2:])
     return b""
 
 
@@ -114,7 +109,8 @@ def _describe(name: bytes) -> list[str | int | list[str]] | None:
 
 COMMANDS: dict[bytes, Entry] = {
     b"PUBLISH": Entry(3, "Add a message to a topic.", _publish),
-    b"MPUBLISH": Entry(-3, "Add several messages to a topic, all or none; answers their ids.", _mpublish),
+    b"PUB": Entry(-3, "Add a message to a topic, with options; answers its id.", resp_publish.pub),
+    b"MPUBLISH": Entry(-3, "Add several messages to a topic, all or none; answers their ids.", resp_publish.mpublish),
     b"SUBSCRIBE": Entry(
         -2, "Receive the messages of a topic, one after the other or PREFETCH n at a time.", _subscribe, plain_arity=2
     ),

@@ -94,6 +94,10 @@ class Output(asyncio.Protocol):
         else:
             self._transport.write(reply)
 
+    def note_uncommitted(self, size_bytes: int) -> None:
+        """Count payloads and attributes that the next `wait_for` waits for."""
+        self._uncommitted_bytes += size_bytes
+
     def wait_for(self, commit: Commit, reply: bytes, times: int = 1) -> None:
         """Send `reply`, `times` over, when `commit` is done, or its error as often."""
         self._outcomes.append((commit, reply, times))

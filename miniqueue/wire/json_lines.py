@@ -18,16 +18,25 @@ import binascii
 import re
 from functools import partial
 from itertools import repeat
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
-from miniqueue.errors import InvalidLineError, PayloadTooLargeError
+from miniqueue.core.publish_options import PublishOptions, parse_members
+from miniqueue.errors import InvalidLineError, PayloadTooLargeError, RequestError
 
 MAX_COMMAND_BYTES: Final = 16 << 10  # room for two thousand receipts
 
-# In the order of the lines: payloads of good lines in a row, or what was wrong with one line.
-PublishResult: TypeAlias = list[bytes] | InvalidLineError | PayloadTooLargeError
+
+class LineWithOptions(NamedTuple):
+    """A line that says more of its message than the payload."""
+
+    payload: bytes
+    options: PublishOptions
+
+
+# In the order of the lines: payloads of plain lines in a row, one that has options, or what was wrong with one line.
+PublishResult: TypeAlias = list[bytes] | LineWithOptions | RequestError
 
 _BASE64: Final = partial(binascii.b2a_base64, newline=False)
 
@@ -112,6 +121,11 @@ def encode_error(text: str) -> bytes:
     return orjson.dumps({"error": text.encode("utf-8", "replace").decode()}) + b"\n"
 
 
+def encode_id(message_id: bytes, *, is_duplicate: bool) -> bytes:
+    """Encode the id of one message as a line; `is_duplicate` says that it is that of an earlier one."""
+    return b'{"id":"%b"%b}\n' % (message_id, b',"duplicate":true' if is_duplicate else b"")
+
+
 def encode_ids(partition: int, first_seq: int, count: int) -> bytes:
     """Encode the ids of `count` messages with consecutive sequence numbers, one line each."""
     line = b'{"id":"%d-' % partition + b'%d"}\n'
@@ -183,25 +197,26 @@ class PublishDecoder:
         try:
             if len(line) > self._max_line_bytes:
                 raise PayloadTooLargeError(len(line), self._max_payload_bytes)
-            payload = _payload_of(line)
+            payload, members = _content_of(line)
             if len(payload) > self._max_payload_bytes:
                 raise PayloadTooLargeError(len(payload), self._max_payload_bytes)
-        except (InvalidLineError, PayloadTooLargeError) as error:
+            return LineWithOptions(payload, parse_members(members)) if members else [payload]
+        except RequestError as error:
             return error.with_traceback(None)
-        return [payload]
 
 
-def _payload_of(line: bytes) -> bytes:
+def _content_of(line: bytes) -> tuple[bytes, dict[str, object]]:
+    """Return the payload, and all that is said beside it."""
     try:
         value: Any = orjson.loads(line)
     except orjson.JSONDecodeError as exc:
         raise InvalidLineError("the line is not JSON") from exc
     if isinstance(value, str):
-        return value.encode()
-    if not (isinstance(value, dict) and value.keys() == {"msg"} and isinstance(value["msg"], str)):
+        return value.encode(), {}
+    if not (isinstance(value, dict) and isinstance(payload := value.pop("msg", None), str)):
         raise InvalidLineError('a line is a JSON string or {"msg": "<base64>"}')
     try:
-        return binascii.a2b_base64(value["msg"], strict_mode=True)
+        return binascii.a2b_base64(payload, strict_mode=True), value
     except ValueError as exc:  # binascii.Error is one, and so is text that is not ASCII
         raise InvalidLineError("msg is not base64") from exc
 

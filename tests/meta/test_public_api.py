@@ -7,7 +7,7 @@ import pytest
 
 PUBLIC = {
     "miniqueue": {"__version__"},
-    "miniqueue.broker": {"Broker", "Clock", "Commit", "Consumer", "Published", "SystemClock"},
+    "miniqueue.broker": {"Accepted", "Broker", "Clock", "Commit", "Consumer", "Published", "SystemClock"},
     "miniqueue.client": {
         "Http2Client",
         "ClientError",

@@ -24,6 +24,7 @@ WHOLE = {
     b"AUTH": [b"AUTH", b"nobody", token_of("nobody")],
     b"HELLO": [b"HELLO", b"2"],
     b"PUBLISH": [b"PUBLISH", b"orders", b"x"],
+    b"PUB": [b"PUB", b"orders", b"x", b"KEY", b"k"],
     b"MPUBLISH": [b"MPUBLISH", b"orders", b"x", b"y"],
     b"SUBSCRIBE": [b"SUBSCRIBE", b"orders"],
     b"RECEIVE": [b"RECEIVE", b"orders"],
@@ -55,6 +56,7 @@ OPEN = {b"AUTH", b"HELLO", b"PING", b"QUIT", b"RESET"}
 #: Who may do what, written down once more and by hand; `-of-all` also stands for the broker as a whole.
 ALLOWED = {
     b"PUBLISH": {"publisher", "publisher-of-all", "admin", "admin-of-all"},
+    b"PUB": {"publisher", "publisher-of-all", "admin", "admin-of-all"},
     b"MPUBLISH": {"publisher", "publisher-of-all", "admin", "admin-of-all"},
     b"SUBSCRIBE": {"subscriber", "subscriber-of-all", "admin", "admin-of-all"},
     b"RECEIVE": {"subscriber", "subscriber-of-all", "admin", "admin-of-all"},

@@ -7,10 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from miniqueue.core.look_errors import InvalidOptionError
+from miniqueue.core.publish_options import PublishOptions
 from miniqueue.errors import InvalidLineError, PayloadTooLargeError
 from miniqueue.wire.json_lines import (
     MAX_COMMAND_BYTES,
     CommandDecoder,
+    LineWithOptions,
     PublishDecoder,
     encode_deliveries,
     encode_delivery,
@@ -111,7 +114,9 @@ PUBLISHES = [
     (b'{"msg":""}', [[b""]]),
     (b'"a"\n{"msg":5}\n"b"\n', [[b"a"], NOT_A_LINE, [b"b"]]),
     (b"{}\n", [NOT_A_LINE]),
-    (b'{"msg":"","key":"k"}\n', [NOT_A_LINE]),
+    (b'"a"\n{"msg":"","key":"k"}\n"b"\n', [[b"a"], LineWithOptions(b"", PublishOptions(key=b"k")), [b"b"]]),
+    (b'{"msg":"","key":7}\n"b"\n', ["key has a value of a type that it cannot have", [b"b"]]),
+    (b'{"key":"k"}\n', [NOT_A_LINE]),
     (b"5\nnull\n", [NOT_A_LINE, NOT_A_LINE]),
     (b'"a"\nnope\n"b"', [[b"a"], "the line is not JSON", [b"b"]]),
     (b'"a" "b"\n', ["the line is not JSON"]),
@@ -137,7 +142,7 @@ def decode_publishes(pieces, max_payload_bytes=10):
     for result in results:
         if isinstance(result, list) and shown and isinstance(shown[-1], list):
             shown[-1] += result
-        elif isinstance(result, InvalidLineError):
+        elif isinstance(result, InvalidLineError | InvalidOptionError):
             shown.append(str(result))
         else:
             shown.append(result.size_bytes if isinstance(result, PayloadTooLargeError) else result)
