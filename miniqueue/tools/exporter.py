@@ -1,7 +1,7 @@
-"""Turns the pairs of a store, in key order, into lines of messages that are not consumed.
+"""Turns the pairs of a store, in key order, into lines of settings and of messages that are not consumed.
 
-    TOPIC PURGE BITMAP │ CHUNK ─▶ lines │ RECORD ─▶ lines
-    kept               │ passed: first the logs, topic by topic, then what came back
+    TOPIC PURGE BITMAP │ SETTINGS ─▶ lines │ CHUNK ─▶ lines │ RECORD ─▶ lines
+    kept               │ passed: first the settings, then the logs, topic by topic, then what came back
 
 A value that cannot be read is left out and told; the rest is exported. It knows no file.
 """
@@ -16,6 +16,7 @@ from miniqueue.errors import ConfigError, CorruptionError, FormatVersionError
 from miniqueue.server.escaping import escape
 from miniqueue.storage import keys, records
 from miniqueue.storage.keys import Parts, Space
+from miniqueue.tools import settings_lines
 from miniqueue.tools.message_lines import encode
 from miniqueue.tools.problems import Problems
 
@@ -70,6 +71,9 @@ class Exporter:
         elif parts.space is Space.BITMAP:
             bits = self._read(records.decode_bitmap, key, value)
             self._bitmaps.setdefault(parts.topic_id, {})[parts.order] = bits or 0
+        elif parts.space is Space.SETTINGS:
+            if (settings := self._read(records.decode_settings, key, value)) is not None:
+                yield settings_lines.encode(self._names[parts.topic_id], settings)
         elif parts.space is Space.CHUNK:
             yield from self._chunk_lines(parts, key, value)
         elif parts.space is Space.RECORD:

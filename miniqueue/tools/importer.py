@@ -1,8 +1,8 @@
-"""Puts lines of messages into a store as new topics: all of them, or none.
+"""Puts lines of messages, and of settings, into a store as new topics: all of them, or none.
 
     first line of a topic     NEXT_TOPIC, and PURGE of the new id: "deleted, its keys not yet all"
     lines                     chunks, gaps and records under that id, in batches
-    end                       one batch: names, heads, cursors, and no PURGE any more
+    end                       one batch: names, settings, heads, cursors, and no PURGE any more
 
 So an import that breaks off anywhere has added nothing that shows, and the next start removes what it has left. It
 is the same with a wrong line. Importing twice is refused at the first line, because the topic is there.
@@ -15,6 +15,7 @@ from miniqueue.errors import InvalidLineError
 from miniqueue.server.escaping import escape
 from miniqueue.storage import keys, records
 from miniqueue.storage.port import Store
+from miniqueue.tools import settings_lines
 from miniqueue.tools.message_lines import decode
 from miniqueue.tools.topic_import import Batch, TopicImport
 
@@ -57,9 +58,13 @@ class Importer:
 
     def _take(self, number: int, line: bytes) -> None:
         try:
-            message = decode(line)
-            topic = self._topic(message.topic)
-            topic.take(message, self._batch)
+            if (found := settings_lines.decode(line)) is not None:
+                topic = self._topic(found.topic)
+                topic.configure(found.settings)
+            else:
+                message = decode(line)
+                topic = self._topic(message.topic)
+                topic.take(message, self._batch)
         except InvalidLineError as exc:
             raise InvalidLineError(f"line {number}: {exc}; nothing was imported") from exc
         self._begun[topic] = None

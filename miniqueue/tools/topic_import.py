@@ -12,6 +12,7 @@ from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.lease import Range
 from miniqueue.core.message import Chunk, Record
 from miniqueue.core.partition import DEFAULT_GROUP, MAX_CHUNK_BYTES, MAX_CHUNK_MESSAGES
+from miniqueue.core.topic_settings import TopicSettings
 from miniqueue.errors import InvalidLineError
 from miniqueue.storage import keys, records
 from miniqueue.tools.message_lines import MAX_SEQ, StoredMessage
@@ -49,6 +50,7 @@ class TopicImport:
         self._content_bytes = 0
         self._log_bytes = 0  # of all messages, also of those that came back
         self._published_at_ms = 0
+        self._settings: TopicSettings | None = None
 
     def take(self, message: StoredMessage, batch: Batch) -> None:
         """Add a message; what is complete goes into `batch`. Raises InvalidLineError when it cannot be."""
@@ -64,6 +66,12 @@ class TopicImport:
         self._next_seq = max(self._next_seq, seq + 1)
         self._log_bytes += len(message.payload) + len(message.attributes)
         self.message_count += 1
+
+    def configure(self, settings: TopicSettings) -> None:
+        """Give the topic settings; raises InvalidLineError if it has some already."""
+        if self._settings is not None:
+            raise InvalidLineError("the settings of this topic came before")
+        self._settings = settings
 
     def end_chunk(self, batch: Batch) -> None:
         """Add the messages of the log that wait in memory, if any, as a chunk."""
@@ -90,6 +98,8 @@ class TopicImport:
         )
         batch[keys.head(self.topic_id, 0)] = records.encode_head(self._next_seq, self._log_bytes)
         batch[keys.cursor(self.topic_id, 0, DEFAULT_GROUP)] = records.encode_cursor(cursor)
+        if self._settings is not None:
+            batch[keys.settings(self.topic_id)] = records.encode_settings(self._settings)
         batch[keys.topic(self.name)] = records.encode_topic(self.topic_id, self._now_ms)
 
     def _take_waiting(self, seq: int, message: StoredMessage, batch: Batch) -> None:

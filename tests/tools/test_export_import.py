@@ -321,3 +321,64 @@ def test_words_and_files_that_are_wrong(tmp_path, capfdbinary):
     for tool in ("export", "import"):
         assert run(tool, "-h") == 0
         assert b"Usage: miniqueue " + tool.encode() in capfdbinary.readouterr().out
+
+
+SETTINGS = {"topic": "letters", "settings": {"max_deliveries": 5, "retry_delays": [1.0, 5.0], "paused_out_until_ms": 7}}
+
+
+def test_settings_of_topics_leave_in_front_of_all_and_come_back(store, tmp_path, capfdbinary):
+    stores.run_on(store, lambda broker, _: broker.configurator.change(b"letters", SETTINGS["settings"]).wait())
+    lines = exported(capfdbinary, "-db", store)
+    assert lines == [SETTINGS, *LETTERS]
+    assert exported(capfdbinary, "-db", store, "empty") == []
+    assert run("import", "-db", tmp_path / "new", lines_file(tmp_path / "lines", *lines)) == 0
+    assert capfdbinary.readouterr().out.endswith(b": 6 messages in 1 topic\n")
+    assert exported(capfdbinary, "-db", tmp_path / "new") == lines
+    assert run("check", "-db", tmp_path / "new") == 0
+
+    async def settings_are_in_force(broker, _):
+        assert broker.configurator.settings_of(b"letters").retry_delays == (1.0, 5.0)
+
+    stores.run_on(tmp_path / "new", settings_are_in_force)
+
+
+def test_a_topic_of_settings_alone_is_made_and_headers_of_that_name_are_none(tmp_path, capfdbinary):
+    lines = [
+        {"topic": "set", "settings": {"max_bytes": 5}},
+        {"topic": "t", "text": '"settings"', "headers": [["settings", "x"]], "key": "settings"},
+    ]
+    assert run("import", "-db", tmp_path / "new", lines_file(tmp_path / "lines", *lines)) == 0
+    assert capfdbinary.readouterr().out.endswith(b": 1 message in 2 topics\n")
+    made = exported(capfdbinary, "-db", tmp_path / "new")
+    assert made[0] == lines[0]
+    assert (made[1]["text"], made[1]["headers"]) == ('"settings"', [["settings", "x"]])
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('{"topic":"t","settings":{"max_bytes":-1}}', "max_bytes must be a whole number"),
+        ('{"topic":"t","settings":{"nothing":1}}', "nothing is no setting"),
+        (
+            '{"topic":"t","settings":5}',
+            "a line of settings has 'topic', a text, and 'settings', an object, and nothing",
+        ),
+        ('{"topic":"t","settings":{},"text":"x"}', "a line of settings has"),
+        ('{"topic":"a/b","settings":{}}', "A topic name is"),
+        ('{"topic":"t","settings":{}', "the line is not JSON"),
+        ('{"topic":"t","settings":{}}\n{"topic":"t","settings":{}}', "the settings of this topic came before"),
+    ],
+)
+def test_wrong_settings_import_nothing(tmp_path, capfdbinary, line, problem):
+    assert run("import", "-db", tmp_path / "new", lines_file(tmp_path / "lines", line)) == 65
+    assert problem in capfdbinary.readouterr().err.decode()
+    assert exported(capfdbinary, "-db", tmp_path / "new") == []
+
+
+def test_settings_that_cannot_be_read_are_left_out(store, capfdbinary):
+    plant(store, keys.settings(stores.TOPIC_ID), lambda _: b"?")
+    capfdbinary.readouterr()
+    assert run("export", "-db", store) == 1
+    told = capfdbinary.readouterr()
+    assert [json.loads(line) for line in told.out.splitlines()] == LETTERS
+    assert b"it was left out" in told.err
