@@ -20,6 +20,7 @@ from miniqueue.server.http_streams import OpenStreams
 from miniqueue.server.paths import topic_of
 from miniqueue.server.replies import begin_json_lines, error_reply
 from miniqueue.wire.json_lines import CommandDecoder, encode_deliveries, encode_delivery, encode_error
+from miniqueue.wire.streamed import json_described
 
 #: A client that causes more than this without reading is cut off; a delivery is one line, and one at a time is out.
 MAX_UNSENT_LINES = 1024
@@ -121,6 +122,8 @@ class Subscription:
     def _deliver(self, leases: list[Lease]) -> None:
         if self._has_receipts:
             self._put(b"".join(_encode_with_receipts(lease) for lease in leases))
+        elif leases[0].attributes is not None:
+            self._put(json_described(leases[0], has_receipts=False))
         else:
             self._put(encode_delivery(leases[0].payloads[0], leases[0].counts.dacks))
 
@@ -136,6 +139,8 @@ class Subscription:
 
 
 def _encode_with_receipts(lease: Lease) -> bytes:
+    if lease.attributes is not None:
+        return json_described(lease, has_receipts=True)
     return encode_deliveries(lease.payloads, lease.counts.dacks, lease.receipt)
 
 

@@ -24,6 +24,7 @@ from miniqueue.errors import MiniqueueError, NothingOutstandingError, UnknownCom
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_replies import RESP2
+from miniqueue.wire.streamed import resp_described
 
 DEFAULT_DELAY_SECONDS = 1.0
 
@@ -114,6 +115,8 @@ class Stream:
 
 def encode_lease(lease: Lease) -> bytes:
     """Encode every message of a lease as an array of receipt, payload and attributes."""
+    if lease.attributes is not None:
+        return resp_described(lease)
     payloads, attributes = lease.payloads, _encode_attributes(lease.counts)
     sizes = list(map(len, payloads))
     headers = {size: b"\r\n$%d\r\n" % size for size in set(sizes)}

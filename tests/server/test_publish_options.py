@@ -10,7 +10,7 @@ from miniqueue.server.http import HttpApp
 from tests.broker.support import run
 from tests.fakes import START_MS, settle_down
 from tests.server.resp_clients import Client, command, serve
-from tests.serving import NDJSON, serving
+from tests.serving import NDJSON, Lines, serving
 
 
 async def publish(world, query: bytes, *headers: tuple[bytes, bytes], body: bytes = b"x") -> tuple[int, dict]:
@@ -210,5 +210,34 @@ def test_lines_get_errors_of_their_own(certificates):
             _status, body = await served.request("POST", "/publish/t", lines, NDJSON)
             answers = [orjson.loads(line) for line in body.splitlines()]
             assert [sorted(answer) for answer in answers] == [["id"], ["id"], ["error"], ["error"]]
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_with_prefetch_has_attributes_behind_the_counts():
+    async def body(world, server, client):
+        await client.say(b"PUB t a KEY k HEADER h v")
+        await client.say(b"MPUBLISH t b c")
+        given = b"$3\r\nkey\r\n$1\r\nk\r\n$7\r\nheaders\r\n*1\r\n*2\r\n$1\r\nh\r\n$1\r\nv\r\n"
+        other = Client(server)
+        told = b"*3\r\n$1\r\n1\r\n$1\r\na\r\n*4\r\n" + given
+        assert await other.say(b"SUBSCRIBE t PREFETCH 2") == told + b"*3\r\n$1\r\n2\r\n$1\r\nb\r\n*0\r\n"
+        returned = b"*3\r\n$1\r\n3\r\n$1\r\na\r\n*6\r\n$5\r\nnacks\r\n:1\r\n" + given
+        assert await other.say(b"NACK 1") == b"+OK\r\n" + returned
+
+    serve(body)
+
+
+@pytest.mark.parametrize(("query", "receipt"), [("", {}), ("?prefetch=2", {"receipt": "1"})])
+def test_a_stream_of_http_has_attributes(certificates, query, receipt):
+    async def scenario():
+        async with serving(certificates) as served:
+            for path in ("/publish/t?key=k", "/publish/t"):
+                await served.request("POST", path, b"x", *[(b"miniqueue-header-h", b"v")][: "?" in path])
+            lines = Lines(await served.begin(f"/subscribe/t{query}"))
+            lines.say("INIT")
+            assert await lines.hear() == {**receipt, "msg": "eA==", "key": "k", "headers": [["h", "v"]]}
+            lines.say(f"DACK 0 {receipt.get('receipt', '')}")
+            assert await lines.hear() == ({"receipt": "2"} if receipt else {}) | {"msg": "eA=="}
 
     asyncio.run(scenario())
