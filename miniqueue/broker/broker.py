@@ -20,6 +20,7 @@ from miniqueue.broker.journal import Journal
 from miniqueue.broker.leasing import Leasing
 from miniqueue.broker.limits import BrokerLimits, LimitCounts, Quota
 from miniqueue.broker.loader import Loader
+from miniqueue.broker.log_reading import LogReader
 from miniqueue.broker.looking import Looker
 from miniqueue.broker.pausing import Pauser
 from miniqueue.broker.peeking import Peeker
@@ -61,6 +62,7 @@ class Broker:
       leasing: hands out messages for a time, settled by receipt.
       configurator: makes topics and changes their settings; `redriver` moves dead letters back.
       looker: knows figures of topics; `peeker` shows messages, `clearer` removes them; `pauser` stops topics.
+      log_reader: reads logs from any place on, without a group.
     """
 
     def __init__(
@@ -120,6 +122,7 @@ class Broker:
         self.clearer = Clearer(topics, journal, clock, loaded=self._readable)
         self.looker = Looker(topics, journal, clock)
         self.peeker = Peeker(topics, journal, clock)
+        self.log_reader = LogReader(topics, journal)
 
     # --- life -------------------------------------------------------------------------------------------------
 

@@ -13,3 +13,9 @@ class InvalidOptionError(RequestError):
     """The value of an option is none that it may have."""
 
     code = "BADOPTION"
+
+
+class UnknownPartitionError(RequestError):
+    """The topic has no such partition."""
+
+    code = "NOPARTITION"

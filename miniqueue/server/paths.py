@@ -25,7 +25,7 @@ def topic_within(scope: Scope) -> bytes:
 
 
 def message_id_of(scope: Scope) -> bytes:
-    """Return the last segment of the path, percent-decoded, unchecked."""
+    """Return the last segment of the path, percent-decoded, unchecked; also where it is no message but a partition."""
     return topic_of(scope)
 
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import orjson
 from starlette.types import Message, Receive, Scope, Send
 
-from miniqueue.core.look_errors import UnknownMessageError
+from miniqueue.core.look_errors import UnknownMessageError, UnknownPartitionError
 from miniqueue.core.topic_errors import TopicExistsError, UnknownTopicError
 from miniqueue.errors import (
     FullError,
@@ -46,6 +46,7 @@ STATUS: Mapping[type[BaseException], HTTPStatus] = MappingProxyType(
         UnknownTopicError: HTTPStatus.NOT_FOUND,
         TopicExistsError: HTTPStatus.CONFLICT,
         UnknownMessageError: HTTPStatus.NOT_FOUND,
+        UnknownPartitionError: HTTPStatus.NOT_FOUND,
         RequestError: HTTPStatus.BAD_REQUEST,
         FullError: HTTPStatus.INSUFFICIENT_STORAGE,
         LimitReachedError: HTTPStatus.INSUFFICIENT_STORAGE,

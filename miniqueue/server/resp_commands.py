@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from miniqueue.core.prefetch import parse_prefetch
 from miniqueue.errors import UnknownCommandError
-from miniqueue.server import resp_connecting, resp_looking, resp_pausing, resp_publish, resp_receive, resp_topics
+from miniqueue.server import (
+    resp_connecting,
+    resp_looking,
+    resp_pausing,
+    resp_publish,
+    resp_reading,
+    resp_receive,
+    resp_topics,
+)
 from miniqueue.server.resp_errors import ArityError, shown, unknown_subcommand
 from miniqueue.server.resp_stream import Stream
 from miniqueue.wire import resp_replies as replies
@@ -127,6 +135,8 @@ COMMANDS: dict[bytes, Entry] = {
     b"LEN": Entry(2, "Count the messages of a topic that are not acknowledged.", resp_looking.length),
     b"STATS": Entry(-1, "Tell the figures of a topic, or of all.", resp_looking.stats),
     b"PEEK": Entry(-2, "Show messages of a topic without taking them.", resp_looking.peek),
+    b"READ": Entry(-4, "Read messages of a partition from an offset or a time on.", resp_reading.read),
+    b"PARTITIONS": Entry(2, "List the partitions of a topic, and what can be read of each.", resp_reading.partitions),
     b"PAUSE": Entry(-2, "Stop a topic, on the way IN, OUT or BOTH, for a time or until RESUME.", resp_pausing.pause),
     b"RESUME": Entry(-2, "Let a topic go on.", resp_pausing.resume),
     b"PURGE": Entry(-2, "Remove the messages of a topic, by state and age.", resp_looking.purge),

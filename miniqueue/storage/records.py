@@ -32,6 +32,7 @@ import orjson
 
 from miniqueue.core import topic_settings
 from miniqueue.core.cursor_state import CursorState
+from miniqueue.core.log_extent import ChunkExtent
 from miniqueue.core.message import Chunk, Counts, Record
 from miniqueue.core.topic_errors import InvalidSettingError
 from miniqueue.core.topic_settings import TopicSettings
@@ -134,6 +135,22 @@ def encode_chunk(chunk: Chunk) -> bytes:
 
 def decode_chunk(first_seq: int, value: bytes) -> Chunk:
     """Parse `encode_chunk`; the first sequence number comes from the key."""
+    flags, count, committed_at_ms, log_bytes, body, lengths_at = _open_chunk(value)
+    contents = _contents(body, lengths_at, 2 * count if flags else count)
+    return Chunk(first_seq, committed_at_ms, contents[:count], log_bytes, contents[count:] if flags else None)
+
+
+def decode_extent(first_seq: int, value: bytes) -> ChunkExtent:
+    """Parse what a chunk says of itself, at a cost that does not grow with its messages."""
+    flags, count, committed_at_ms, log_bytes, body, lengths_at = _open_chunk(value)
+    content_bytes = len(body) - lengths_at - 4 * (2 * count if flags else count)
+    if content_bytes < 0:
+        raise malformed("chunk")
+    return ChunkExtent(first_seq, first_seq + count, committed_at_ms, content_bytes, log_bytes)
+
+
+def _open_chunk(value: bytes) -> tuple[int, int, int, int, bytes, int]:
+    """Return flags, count, commit time and bytes of the log; then the body, and where its lengths begin."""
     body = unseal(value, "chunk", 2)
     layout = _chunk_1 if value[0] == 1 else _chunk
     if len(body) < layout.size:
@@ -141,9 +158,7 @@ def decode_chunk(first_seq: int, value: bytes) -> Chunk:
     flags, count, committed_at_ms, *log_bytes = layout.unpack_from(body)
     if flags & ~_HAS_ATTRIBUTES:
         raise FormatVersionError("chunk flags", flags, _HAS_ATTRIBUTES)
-    contents = _contents(body, layout.size, 2 * count if flags else count)
-    attributes = contents[count:] if flags else None
-    return Chunk(first_seq, committed_at_ms, contents[:count], log_bytes[0] if log_bytes else 0, attributes)
+    return flags, count, committed_at_ms, log_bytes[0] if log_bytes else 0, body, layout.size
 
 
 def _contents(body: bytes, lengths_at: int, count: int) -> list[bytes]:

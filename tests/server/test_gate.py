@@ -40,6 +40,8 @@ ALLOWED = {
     "/topics/{topic}/purge": {"admin", "admin-of-all"},
     "/topics/{topic}/messages": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
     "/topics/{topic}/messages/{id}": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
+    "/topics/{topic}/partitions": {"subscriber", "subscriber-of-all", "admin", "admin-of-all"},
+    "/topics/{topic}/partitions/{id}": {"subscriber", "subscriber-of-all", "admin", "admin-of-all"},
     "/metrics": {"monitor-of-all", "admin-of-all"},
     "/stats": {"monitor-of-all", "admin-of-all"},
     "/backup": {"admin-of-all"},
@@ -131,7 +133,7 @@ def test_every_route_is_for_those_whom_the_table_names(somebody, topic):
                     world.broker.pauser.resume(name)
                 await world.broker.publish(name, [b"x"]).commit.wait()
             body = BODIES.get(path, BODY)
-            sent_path = path.replace("{topic}", topic).replace("{id}", "0-0")
+            sent_path = path.replace("{topic}", topic).replace("partitions/{id}", "partitions/0").replace("{id}", "0-0")
             status, _, _ = await world.ask(method, sent_path, bearer(somebody.name), body=body)
             allowed = ALLOWED.get((method, path)) or ALLOWED.get(path, {user.name for user in EVERYBODY})
             if needs.topic_at and topic == "other":

@@ -1,0 +1,72 @@
+"""READ and PARTITIONS over RESP: the log of a topic, read without a group.
+
+    READ letters 0 17 COUNT 100            READ letters 0 TIME 1700000000000 COUNT 100 BYTES 65536
+      ─▶ {earliest 5, end 900, missed 0, next 117, messages [[0-17, payload, {published_at_ms …}], …]}
+    PARTITIONS letters  ─▶ [{partition 0, earliest 5, end 900}]
+
+The figures are those of `broker.log_reading`.
+"""
+
+from typing import TYPE_CHECKING
+
+from miniqueue.core.read_options import (
+    DEFAULT_BYTES,
+    DEFAULT_COUNT,
+    ReadOptions,
+    parse_count,
+    parse_max_bytes,
+    parse_offset,
+    parse_partition,
+    parse_time_ms,
+    partition_word,
+)
+from miniqueue.server.resp_errors import ArityError
+from miniqueue.server.resp_looking import answer_later, options_of
+from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.log_runs import resp_runs
+from miniqueue.wire.resp_parser import Command
+
+if TYPE_CHECKING:
+    from miniqueue.server.resp import RespConnection
+
+
+def read(connection: "RespConnection", command: Command) -> bytes:
+    """Carry out READ; the reply comes later."""
+    return answer_later(connection, _read(connection, command[1], parse_partition(command[2]), _options(command)))
+
+
+def _options(command: Command) -> ReadOptions:
+    offset = time_ms = None
+    start = 4
+    if command[3].upper() == b"TIME":
+        if len(command) < 5:
+            raise ArityError(-5)
+        time_ms, start = parse_time_ms(command[4]), 5
+    else:
+        offset = parse_offset(command[3])
+    words = options_of(command, start, (b"COUNT", b"BYTES"))
+    max_count = parse_count(words[b"COUNT"]) if b"COUNT" in words else DEFAULT_COUNT
+    max_bytes = parse_max_bytes(words[b"BYTES"]) if b"BYTES" in words else DEFAULT_BYTES
+    return ReadOptions(offset, time_ms, max_count, max_bytes)
+
+
+async def _read(connection: "RespConnection", topic: bytes, partition: int, options: ReadOptions) -> bytes:
+    page, protocol = await connection.broker.log_reader.read(topic, partition, options), connection.session.protocol
+    figures = {
+        "earliest": page.bounds.earliest_seq,
+        "end": page.bounds.end_seq,
+        "missed": page.missed_count,
+        "next": page.next_seq,
+    }
+    pairs = [(replies.encode(name, protocol), replies.integer(figure)) for name, figure in figures.items()]
+    messages = resp_runs(partition, page.runs, protocol)
+    return replies.map_of([*pairs, (replies.encode("messages", protocol), messages)], protocol)
+
+
+def partitions(connection: "RespConnection", command: Command) -> bytes:
+    """Carry out PARTITIONS."""
+    listed: list[replies.Value] = [
+        {"partition": partition_word(bounds.partition), "earliest": bounds.earliest_seq, "end": bounds.end_seq}
+        for bounds in connection.broker.log_reader.bounds(command[1])
+    ]
+    return replies.encode(listed, connection.session.protocol)

@@ -1,0 +1,49 @@
+"""What one reading of a log may ask for, as clients write it."""
+
+import pytest
+
+from miniqueue.core import read_options
+from miniqueue.core.look_errors import InvalidOptionError
+
+
+@pytest.mark.parametrize(
+    ("parse", "word", "number"),
+    [
+        (read_options.parse_offset, b"0", 0),
+        (read_options.parse_offset, b"1000000000000000000", 10**18),
+        (read_options.parse_time_ms, b"1700000000000", 1_700_000_000_000),
+        (read_options.parse_count, b"0", 0),
+        (read_options.parse_count, b"10000", 10_000),
+        (read_options.parse_max_bytes, b"4194304", 4 << 20),
+        (read_options.parse_partition, b"17", 17),
+    ],
+)
+def test_numbers_within_their_bounds_are_taken(parse, word, number):
+    assert parse(word) == number
+
+
+@pytest.mark.parametrize(
+    ("parse", "word"),
+    [
+        (read_options.parse_offset, b"-1"),
+        (read_options.parse_offset, b""),
+        (read_options.parse_offset, b"1.5"),
+        (read_options.parse_offset, b"1000000000000000001"),
+        (read_options.parse_offset, b"9" * 100),
+        (read_options.parse_offset, "٣".encode()),
+        (read_options.parse_time_ms, b"now"),
+        (read_options.parse_count, b"10001"),
+        (read_options.parse_max_bytes, b"0"),
+        (read_options.parse_max_bytes, b"4194305"),
+        (read_options.parse_partition, b"0-17"),
+        (read_options.parse_partition, b"-1"),
+        (read_options.parse_partition, b"9" * 12),
+    ],
+)
+def test_everything_else_is_refused(parse, word):
+    with pytest.raises(InvalidOptionError):
+        parse(word)
+
+
+def test_a_partition_is_written_as_it_is_parsed():
+    assert read_options.partition_word(17) == b"17"
