@@ -68,6 +68,8 @@ COMMANDS: Mapping[bytes, Needs] = MappingProxyType(
         b"PUB": Needs(Right.PUBLISH, 1),
         b"MPUBLISH": Needs(Right.PUBLISH, 1),
         b"SUBSCRIBE": Needs(Right.CONSUME, 1),
+        b"SUB": Needs(Right.CONSUME, 1),
+        b"GET": Needs(Right.CONSUME, 1),
         b"RECEIVE": Needs(Right.CONSUME, 1),
         b"ACK": Needs(Right.CONSUME, 1),
         b"NACK": Needs(Right.CONSUME, 1),

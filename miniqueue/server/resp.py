@@ -18,6 +18,7 @@ from miniqueue.errors import MiniqueueError, PayloadTooLargeError, TopicFullErro
 from miniqueue.server import resp_commands
 from miniqueue.server.resp_backlog import Backlog
 from miniqueue.server.resp_farewell import Farewell
+from miniqueue.server.resp_get import Gotten
 from miniqueue.server.resp_guard import Guard
 from miniqueue.server.resp_output import Output
 from miniqueue.server.resp_refusals import Reason, reason_of
@@ -57,6 +58,7 @@ class RespConnection(Output):
         self.broker = server.broker
         self.session: Session = Session(next(server.next_id))
         self.stream: Stream | None = None
+        self.gotten = Gotten()
         self._reader: CommandReader | StrangerReader = StrangerReader()
         self._postponed: list[Command | Run] = []  # read, but to be carried out in another turn
         self._is_turn_due = False
@@ -268,8 +270,9 @@ class RespConnection(Output):
     # --- the end ----------------------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """End the stream, if there is one: its lease goes back to the front of the topic; wait no longer."""
+        """End the stream, if there is one: what is held goes back to the front of the topic; wait no longer."""
         self.give_up_waiting()
+        self.gotten.close()
         if self.stream is not None:
             self.stream.close()
             self.stream = None

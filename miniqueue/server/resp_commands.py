@@ -10,6 +10,7 @@ from miniqueue.core.prefetch import parse_prefetch
 from miniqueue.errors import UnknownCommandError
 from miniqueue.server import (
     resp_connecting,
+    resp_get,
     resp_looking,
     resp_pausing,
     resp_publish,
@@ -122,6 +123,8 @@ COMMANDS: dict[bytes, Entry] = {
     b"SUBSCRIBE": Entry(
         -2, "Receive the messages of a topic, one after the other or PREFETCH n at a time.", _subscribe, plain_arity=2
     ),
+    b"SUB": Entry(-2, "The same as SUBSCRIBE.", _subscribe, plain_arity=2),
+    b"GET": Entry(2, "Take the next message of a topic, for this connection; ACK topic settles it.", resp_get.get),
     b"RECEIVE": Entry(-2, "Receive messages of a topic once, leased for a time.", resp_receive.receive),
     b"ACK": Entry(-1, "Settle messages by receipt, or the one of the stream: they are done.", resp_receive.settle),
     b"NACK": Entry(-1, "Return messages to the front of their topic.", resp_receive.settle),

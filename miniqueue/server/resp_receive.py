@@ -5,18 +5,19 @@
         ["5f0c-18", second, [id, 0-5, …]]]     C: EXTEND topic 5f0c-19 60
                                                S: -NOLEASE …
 
-While a RECEIVE waits, the commands behind it wait too, as they do behind any command; other connections do not.
+While a RECEIVE waits, the commands behind it wait too, as they do behind any command; other connections do not. A
+settle of a topic without a receipt is about the message that the connection holds by GET (`resp_get`).
 """
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from miniqueue.broker.leasing import Leasing
-from miniqueue.broker.receiving import Received, Receiving
 from miniqueue.core.delay import parse_delay
 from miniqueue.core.receiving import NOT_LEASED, ReceiveOptions, parse_lease, parse_receive_options
-from miniqueue.errors import MiniqueueError, NothingOutstandingError, RequestError
+from miniqueue.errors import NothingOutstandingError, RequestError
 from miniqueue.server.resp_errors import ArityError, shown
+from miniqueue.server.resp_waiting import WaitingReceive
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.received import resp_messages
 from miniqueue.wire.resp_parser import Command
@@ -29,7 +30,9 @@ _WITH_VALUE = {b"GROUP": "group", b"COUNT": "count", b"WAIT": "wait", b"LEASE": 
 
 def receive(connection: "RespConnection", command: Command) -> bytes:
     """Carry out RECEIVE; the reply is empty when it comes later."""
-    return _Waiting(connection).begin(command[1], _options(command[2:]))
+    protocol = connection.session.protocol
+    waiting = WaitingReceive(connection, lambda received: resp_messages(received.prefix, received.leases, protocol))
+    return waiting.begin(command[1], _options(command[2:]))
 
 
 def _options(words: list[bytes]) -> ReceiveOptions:
@@ -46,56 +49,31 @@ def _options(words: list[bytes]) -> ReceiveOptions:
     return parse_receive_options(given)
 
 
-class _Waiting:
-    """A RECEIVE from its command to its reply."""
-
-    def __init__(self, connection: "RespConnection") -> None:
-        self._connection = connection
-        self._reply: bytes | None = None
-        self._is_held = False
-        self._receiving: Receiving | None = None
-
-    def begin(self, topic: bytes, options: ReceiveOptions) -> bytes:
-        """Return the reply, or hold the connection until it comes; raises MiniqueueError."""
-        self._receiving = self._connection.broker.leasing.receive(topic, options, self._answer, self._fail)
-        if self._reply is not None:
-            return self._reply
-        self._is_held = True
-        self._connection.hold(self)
-        return b""
-
-    def give_up(self) -> None:
-        """Have it answered now, with nothing."""
-        if self._receiving is not None:
-            self._receiving.give_up()
-
-    def _answer(self, received: Received) -> None:
-        self._finish(resp_messages(received.prefix, received.leases, self._connection.session.protocol))
-
-    def _fail(self, error: MiniqueueError) -> None:
-        self._finish(replies.error(error.code, str(error)))
-
-    def _finish(self, reply: bytes) -> None:
-        self._reply = reply
-        if self._is_held:
-            self._connection.release(reply)
-
-
 def settle(connection: "RespConnection", command: Command) -> bytes:
     """Carry out ACK, NACK, BACK, DACK, REJECT or EXTEND of a topic.
 
-    Raises NothingOutstandingError for the words of a stream, without a topic.
+    Raises NothingOutstandingError for the words of a stream, without a topic, and where GET has left nothing.
     """
     word = command[0].upper()
     act = _ACTS[word]
     has_value = word in _VALUED
     if len(command) == 1 or (word == b"DACK" and len(command) == 2):
         raise NothingOutstandingError
+    if len(command) == 2 + has_value and word not in _BY_RECEIPT_ONLY:
+        return _settle_gotten(connection, command)
     if len(command) < 3 + has_value:
         raise ArityError(-3 - has_value)
     topic, *receipts = command[1:]
     value = receipts.pop() if has_value else b""
     return _encode(act(connection.broker.leasing, topic, receipts, value))
+
+
+def _settle_gotten(connection: "RespConnection", command: Command) -> bytes:
+    topic, gotten = command[1], connection.gotten
+    receipts = [gotten.receipt_of(topic)]
+    results = _ACTS[command[0].upper()](connection.broker.leasing, topic, receipts, command[-1])
+    gotten.forget(topic)
+    return _encode(results)
 
 
 def _encode(results: list[bool]) -> bytes:
@@ -119,6 +97,7 @@ _ACTS: dict[bytes, _Act] = {
     b"EXTEND": lambda leasing, topic, receipts, value: leasing.extend(topic, receipts, parse_lease(_text(value))),
 }
 _VALUED = frozenset({b"DACK", b"REJECT", b"EXTEND"})
+_BY_RECEIPT_ONLY = frozenset({b"REJECT", b"EXTEND"})
 
 
 def _text(word: bytes) -> str:

@@ -8,8 +8,9 @@ the words mean.
     escape = "\x" HEX HEX / "\n" / "\r" / "\t" / "\b" / "\a" / "\" any
 
 A web page can make a browser send HTTP to a port on the reader's own machine, and other programs can be made to send
-lines; each that reads like a command would be run. So a line that looks like HTTP ends the connection at its first
-bytes, and the commands that can be inline are those that change nothing.
+lines; each that reads like a command would be run. So a line that looks like HTTP ends the connection, as a rule at its
+first bytes, and few commands can be inline. GET is a word of both: with a path behind it, it is HTTP. Where a browser
+lets a page have a method of its own sent, to where the page came from, the line ends with the version of HTTP.
 
 Sources: `sdssplitargs` in Redis's sds.c; CVE-2016-10517 for the cross-protocol request.
 """
@@ -28,12 +29,29 @@ _WORD: Final = re.compile(
 _ESCAPE: Final = re.compile(rb"\\(?:x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 _ESCAPED: Final = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
 
-_FOREIGN: Final = re.compile(rb"(?:GET|POST|PUT|PRI|DELETE|HEAD|OPTIONS|PATCH|CONNECT|TRACE) |Host:", re.IGNORECASE)
+_FOREIGN: Final = re.compile(rb"(?:POST|PUT|PRI|DELETE|HEAD|OPTIONS|PATCH|CONNECT|TRACE) |Host:", re.IGNORECASE)
+_FOREIGN_GET: Final = re.compile(rb"GET ", re.IGNORECASE)
+_GET_OF_A_PATH: Final = re.compile(rb"GET +[^\s/]*+/", re.IGNORECASE)
+_REQUEST_LINE: Final = re.compile(rb"\sHTTP/\d[.\d]*\s*\Z", re.IGNORECASE)
 
 
-def is_foreign(data: bytes, position: int) -> bool:
-    """Tell whether the line that begins at `position` is one of HTTP, by its first bytes."""
-    return _FOREIGN.match(data, position) is not None
+def is_foreign(data: bytes, position: int, allowed: frozenset[bytes]) -> bool:
+    """Tell whether the line that begins at `position` is one of HTTP, by its first bytes.
+
+    Args:
+      data: has the line, or its beginning.
+      position: of the line.
+      allowed: the first words, in capitals, that a line may have; GET may be among them.
+    """
+    if _FOREIGN.match(data, position):
+        return True
+    get = _GET_OF_A_PATH if b"GET" in allowed else _FOREIGN_GET
+    return get.match(data, position) is not None
+
+
+def is_request_line(line: bytes) -> bool:
+    """Tell whether a whole line ends as those do with which a request of HTTP begins."""
+    return _REQUEST_LINE.search(line) is not None
 
 
 def split_line(line: bytes, allowed: frozenset[bytes]) -> list[bytes]:
@@ -51,7 +69,8 @@ def split_line(line: bytes, allowed: frozenset[bytes]) -> list[bytes]:
     """
     first = line.split(None, 1)[:1]
     if first and first[0].upper() not in allowed:
-        raise ProtocolError("Protocol error: only PING and QUIT can be sent inline, other commands as arrays")
+        words_allowed = b", ".join(sorted(allowed)).decode()
+        raise ProtocolError(f"Protocol error: only {words_allowed} can be sent inline, other commands as arrays")
     words: list[bytes] = []
     position = _end_of_blanks(line, 0)
     while position < len(line):

@@ -14,7 +14,9 @@ MAX_WORDS_OF_MANY: Final = 10_002
 MAX_BULK_BYTES: Final = 1 << 20
 MAX_COMMAND_BYTES: Final = 2 << 20
 MAX_INLINE_BYTES: Final = 1 << 10
-INLINE_WORDS: Final = frozenset({b"PING", b"QUIT"})
+#: What a stranger may type: who it is. Then what one tries a queue with by telnet; ACK and its like also in a stream.
+SIGN_IN_WORDS: Final = frozenset({b"AUTH", b"HELLO", b"PING", b"QUIT"})
+INLINE_WORDS: Final = SIGN_IN_WORDS | {b"PUB", b"SUB", b"GET", b"ACK", b"NACK", b"BACK", b"DACK"}
 MANY_WORDS: Final = frozenset({b"MPUBLISH", b"ACK", b"NACK", b"BACK", b"DACK", b"REJECT", b"EXTEND"})
 
 
@@ -51,6 +53,7 @@ STRANGER: Final = Limits(
     max_words_of_many=10,
     max_bulk_bytes=16 << 10,
     max_command_bytes=64 << 10,
+    inline_words=SIGN_IN_WORDS,
     bad_count="unauthenticated multibulk length",
 )
 

@@ -21,7 +21,7 @@ import re
 from typing import Final, TypeAlias
 
 from miniqueue.errors import ForeignProtocolError, ProtocolError
-from miniqueue.wire.resp_inline import is_foreign, split_line
+from miniqueue.wire.resp_inline import is_foreign, is_request_line, split_line
 from miniqueue.wire.resp_limits import USUAL, Limits
 
 Command: TypeAlias = list[bytes]
@@ -132,7 +132,7 @@ class StrictParser:
         return True
 
     def _read_inline(self) -> bool:
-        if is_foreign(self._buffer, self._position):
+        if is_foreign(self._buffer, self._position, self._limits.inline_words):
             raise ForeignProtocolError
         max_bytes = self._limits.max_inline_bytes
         end = self._buffer.find(b"\n", self._position, self._position + max_bytes + 1)
@@ -143,6 +143,8 @@ class StrictParser:
         line = self._buffer[self._position : end].removesuffix(b"\r")
         if line.startswith(b"\r"):
             raise _unexpected("*", line[0])
+        if is_request_line(line):
+            raise ForeignProtocolError
         self._arguments = split_line(line, self._limits.inline_words)
         if len(self._arguments) > self._limits.max_words:
             raise self._bad_count()

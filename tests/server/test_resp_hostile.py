@@ -19,7 +19,10 @@ OK = b"+OK\r\n"
 BAD_COUNT = b"-ERR Protocol error: invalid multibulk length\r\n"
 BAD_SIZE = b"-ERR Protocol error: invalid bulk length\r\n"
 NO_CRLF = b"-ERR Protocol error: expected CRLF after a bulk string\r\n"
-NOT_INLINE = b"-ERR Protocol error: only PING and QUIT can be sent inline, other commands as arrays\r\n"
+NOT_INLINE = (
+    b"-ERR Protocol error: only ACK, AUTH, BACK, DACK, GET, HELLO, NACK, PING, PUB, QUIT, SUB can be sent inline, "
+    b"other commands as arrays\r\n"
+)
 WRONGPASS = b"-WRONGPASS invalid username-password pair or user is disabled.\r\n"
 #: With the time that a test leaps over.
 PATIENCE_SECONDS = 80
@@ -64,8 +67,8 @@ ENDED = {
         command(b"PUBLISH", b"t", b"x") + command(b"PUBLISH", b"t", b"x")[:-2] + b"XY" + PING,
         OK + NO_CRLF,
     ),
-    "an inline command that is not PING": (b"PUBLISH t x\r\n", NOT_INLINE),
-    "an inline AUTH": (PING + b"AUTH default x\r\n", PONG + NOT_INLINE),
+    "an inline command that programs send": (b"PUBLISH t x\r\n", NOT_INLINE),
+    "an inline command behind another": (PING + b"TOPIC DELETE t\r\n", PONG + NOT_INLINE),
     "an inline command over 1 KiB": (
         b"PING " + b"x" * 1020,
         b"-ERR Protocol error: too big inline request\r\n",
@@ -89,7 +92,11 @@ ENDED = {
 #: Nothing is said but the answer to what came before.
 CUT = {
     "GET": (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b""),
-    "GET and no more": (b"GET ", b""),
+    "GET and no more than the beginning of a path": (b"GET /", b""),
+    "GET of a whole address": (b"GET http://localhost", b""),
+    "GET with neither": (b"GET * HTTP/1.1\r\n", b""),
+    "a method that a page has chosen": (b"PUB /t HTTP/1.1\r\nContent-Length: 1\r\n", b""),
+    "Host: behind a word that people type": (b"\r\nPING\r\nHost: localhost\r\n", PONG),
     "POST with commands in its body": (b"POST / HTTP/1.1\r\n\r\n" + command(b"PUBLISH", b"t", b"forged"), b""),
     "PUT": (b"PUT /x HTTP/1.1\r\n", b""),
     "Host:": (b"Host: localhost\r\n", b""),
@@ -104,6 +111,7 @@ SERVED = {
     "*0": (b"*0\r\n", b""),
     "*-1": (b"*-1\r\n", b""),
     "empty lines": (b"\r\n\n\r\n" * 10, b""),
+    "AUTH inline": (b"AUTH default x\r\n", OK),
     "PING inline": (b"PING\r\nping x\n", PONG + b"$1\r\nx\r\n"),
     "an inline command of 1 KiB": (b"PING " + b"x" * 1019 + b"\n", b"$1019\r\n" + b"x" * 1019 + b"\r\n"),
     "*N at the limit": (command(b"NO", *[b""] * 1023), b"-ERR unknown command 'NO'\r\n"),

@@ -21,7 +21,7 @@ BAD_COUNT = "Protocol error: invalid multibulk length"
 BAD_SIZE = "Protocol error: invalid bulk length"
 UNBALANCED = "Protocol error: unbalanced quotes in request"
 NO_CRLF = "Protocol error: expected CRLF after a bulk string"
-NOT_INLINE = "Protocol error: only PING and QUIT can be sent inline, other commands as arrays"
+NOT_INLINE = f"Protocol error: only P, PING, {'P' * 60}, PUB can be sent inline, other commands as arrays"
 FOREIGN = "Another protocol than that of this port"
 
 
@@ -313,3 +313,49 @@ def test_nothing_is_read_after_an_error(new_parser):
     error = parser.error
     assert run(parser, [PING, PING]) == ([], BAD_COUNT)
     assert parser.error is error
+
+
+SIGN_IN = "Protocol error: only AUTH, HELLO, PING, QUIT can be sent inline, other commands as arrays"
+TYPED = [
+    (b"PUB t 'two words'\r\nGET t\r\n", [[b"PUB", b"t", b"two words"], [b"GET", b"t"]], None),
+    (
+        b"sub t\nACK\nack t\nNACK\nBACK\nDACK 1\n",
+        [[b"sub", b"t"], [b"ACK"], [b"ack", b"t"], [b"NACK"], [b"BACK"], [b"DACK", b"1"]],
+        None,
+    ),
+    (b"AUTH user secret\nHELLO 3\n", [[b"AUTH", b"user", b"secret"], [b"HELLO", b"3"]], None),
+    (b"GET ", [], None),
+    (b"GET  t", [], None),
+    (b"GET\n", [[b"GET"]], None),
+    (b"GET /", [], FOREIGN),
+    (b"get  /index.html", [], FOREIGN),
+    (b"GET http:/", [], FOREIGN),
+    (b"GET * HTTP/1.1\r\n", [], FOREIGN),
+    (b"GET t\r\nHost: localhost\r\n", [[b"GET", b"t"]], FOREIGN),
+    (b"PUB /t HTTP/1.1\r\n", [], FOREIGN),
+    (b"SUB x http/2\n", [], FOREIGN),
+    (b"ACK\tHTTP/1.0 \n", [], FOREIGN),
+    (b'PUB t "a line of HTTP/1.1"\n', [[b"PUB", b"t", b"a line of HTTP/1.1"]], None),
+    (b"POST t x\n", [], FOREIGN),
+]
+
+
+@pytest.mark.parametrize(("stream", "commands", "error"), TYPED)
+def test_what_people_type(stream, commands, error):
+    for size in (1, 3, len(stream)):
+        pieces = [stream[start : start + size] for start in range(0, len(stream), size)]
+        assert run(StrictParser(USUAL), pieces) == (commands, error)
+        assert run(CommandReader(USUAL), pieces) == (commands, error)
+
+
+@pytest.mark.parametrize("line", [b"PUB t x\n", b"SUB t\n", b"ACK t\n", b"PUBLISH t x\n"])
+def test_a_stranger_types_who_it_is_and_nothing_else(line):
+    assert run(StrictParser(STRANGER), [b"AUTH user secret\nHELLO\n"])[1] is None
+    assert run(StrictParser(STRANGER), [line]) == ([], SIGN_IN)
+    assert run(StrictParser(STRANGER), [b"GET t\n"]) == ([], FOREIGN)
+
+
+@pytest.mark.parametrize("line", [b"PUBLISH t x\n", b"TOPIC DELETE t\n", b"RECEIVE t\n", b"REDRIVE t\n"])
+def test_other_commands_are_not_typed(line):
+    _, error = run(StrictParser(USUAL), [line])
+    assert error.startswith("Protocol error: only ACK, AUTH, BACK, DACK, GET, HELLO, NACK, PING, PUB, QUIT, SUB can be")
