@@ -21,6 +21,12 @@ def new_topic(name: bytes, topic_id: int, now_ms: int) -> dict[bytes, bytes | No
     }
 
 
+def new_partition(topic_id: int, partition: Partition) -> dict[bytes, bytes | None]:
+    """Return what registers a partition that is empty, with the groups that read it."""
+    state = records.encode_cursor(CursorState())
+    return {keys.cursor(topic_id, partition.number, group): state for group in partition.cursors}
+
+
 def add_topic(batch: dict[bytes, bytes | None], topic: Topic, now_ms: int) -> list[Appended]:
     """Add to `batch` everything that changed in `topic` since the last commit; return its new chunks."""
     assert topic.id is not None

@@ -10,15 +10,21 @@ Consumers may wait in a group of a topic that does not exist yet, and go on wait
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
 from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.lane_turns import LaneTurns
+from miniqueue.core.lanes import rank_of
 from miniqueue.core.lease import Lease
 from miniqueue.core.lease_book import LeaseBook
 from miniqueue.errors import MiniqueueError
 
 if TYPE_CHECKING:
     from miniqueue.broker.topic import Topic
+
+#: Of the receipts of one partition; the others begin with what tells partitions apart.
+RECEIPT_BITS = 46
 
 
 class Waiter(Protocol):
@@ -45,7 +51,7 @@ class Group:
 
     Attributes:
       topic: that it reads.
-      name: of the group.
+      name: of the group; `id` is what the store's keys know it by.
       cursors: in the order in which messages are taken from them.
       waiters: who waits for messages.
       consumer_count: also those who do not wait now.
@@ -53,14 +59,28 @@ class Group:
       is_loading: whether something is read from the store for it.
     """
 
-    __slots__ = ("book", "consumer_count", "cursors", "is_loading", "name", "topic", "waiters")
+    __slots__ = (
+        "_receipts",
+        "_turns",
+        "book",
+        "consumer_count",
+        "cursors",
+        "id",
+        "is_loading",
+        "name",
+        "topic",
+        "waiters",
+    )
 
-    def __init__(self, topic: "Topic", name: bytes) -> None:
+    def __init__(self, topic: "Topic", name: bytes, group_id: int) -> None:
+        self.id = group_id
         self.topic = topic
         self.name = name
         self.cursors: list[GroupCursor] = []
         self.waiters: OrderedDict[Waiter, None] = OrderedDict()
         self.consumer_count = 0
+        self._receipts: dict[int, int] = {}  # the next one of each partition that there was
+        self._turns: LaneTurns | None = None
         self.clear()
 
     def clear(self) -> None:
@@ -71,14 +91,18 @@ class Group:
         self.is_loading = False
 
     def replace(self, cursors: Iterable[GroupCursor]) -> None:
-        """Go on with other cursors, after `clear`.
+        """Go on with other cursors.
 
-        Receipts count on: one of a lease that has ended must not name a message that is handed out later.
+        Receipts count on: one of a lease that has ended must not name a message that is handed out later. Each
+        partition has receipts of its own.
         """
-        next_receipt = max((cursor.next_receipt for cursor in self.cursors), default=1)
-        self.cursors = list(cursors)
+        self._receipts |= {cursor.partition: cursor.next_receipt for cursor in self.cursors}
+        self.cursors = sorted(cursors, key=attrgetter("partition"))
         for cursor in self.cursors:
+            next_receipt = self._receipts.setdefault(cursor.partition, len(self._receipts) << RECEIPT_BITS | 1)
             cursor.next_receipt = next_receipt
+        self.cursors.sort(key=lambda cursor: rank_of(cursor.partition))
+        self._turns = None if len(self.cursors) == 1 else LaneTurns(self.cursors)
 
     @property
     def depth(self) -> int:
@@ -98,10 +122,12 @@ class Group:
         topic = self.topic
         if topic.is_paused_out:
             return None
-        for cursor in self.cursors:
+        if self._turns is None:
+            cursor = self.cursors[0]
             lease = cursor.take(max_count, horizon_ms)
-            if lease is not None:
-                if (pulse := topic.pulse) is not None and pulse.wanted:
-                    pulse.handed_out(lease)
-                return cursor, lease
-        return None
+            taken = None if lease is None else (cursor, lease)
+        else:
+            taken = self._turns.take(max_count, horizon_ms)
+        if taken is not None and (pulse := topic.pulse) is not None and pulse.wanted:
+            pulse.handed_out(taken[1])
+        return taken

@@ -43,6 +43,7 @@ class Topic:
     `id` is None until the first publish, and again after the topic was deleted: consumers may wait on a topic
     that does not exist yet, and go on waiting when it is deleted. `fault` is what makes it unreadable, if anything.
     `partitions` are found by their numbers; 0 is that of plain messages, and always there.
+    `sole` is that partition with the cursor of the group, while there is but one of each.
     `groups` are found by their names; `default` is the one of plain clients, and always there. `pulse` times
     hand-outs, where somebody watches.
     """
@@ -60,6 +61,7 @@ class Topic:
         "partitions",
         "pulse",
         "settings",
+        "sole",
     )
 
     def __init__(self, name: bytes) -> None:
@@ -67,7 +69,7 @@ class Topic:
         self.max_messages = self.max_bytes = sys.maxsize
         self.pulse: Pulse | None = None
         self.partitions: dict[int, Partition] = {}
-        self.default = Group(self, DEFAULT_GROUP_NAME)
+        self.default = Group(self, DEFAULT_GROUP_NAME, DEFAULT_GROUP)
         self.groups = {DEFAULT_GROUP_NAME: self.default}
         self.clear()
 
@@ -79,7 +81,9 @@ class Topic:
         self.fault: MiniqueueError | None = None
         self.settings = DEFAULT_SETTINGS
         self.is_paused_in = self.is_paused_out = False
-        self._replace({0: Partition(0, {DEFAULT_GROUP: GroupCursor(CursorState(), 0, {}, is_new=True)})})
+        self.partitions = {}
+        self.default.replace(())
+        self.add_partition(0)
 
     def fill(self, topic_id: int, partitions: dict[int, Partition]) -> None:
         """Become the topic that a store holds, after `clear`; keep who waits."""
@@ -88,7 +92,25 @@ class Topic:
 
     def _replace(self, partitions: dict[int, Partition]) -> None:
         self.partitions = partitions
-        self.default.replace(partition.cursors[DEFAULT_GROUP] for partition in partitions.values())
+        for group in self.groups.values():
+            group.replace(partition.cursors[group.id] for partition in partitions.values())
+        self._look_for_sole()
+
+    def add_partition(self, number: int) -> Partition:
+        """Make a partition, empty, that all groups read; the caller stores it."""
+        cursors = {
+            group.id: GroupCursor(CursorState(), 0, {}, is_new=True, partition=number, group=group.id)
+            for group in self.groups.values()
+        }
+        partition = self.partitions[number] = Partition(0, cursors, number=number)
+        for group in self.groups.values():
+            group.replace([*group.cursors, cursors[group.id]])
+        self._look_for_sole()
+        return partition
+
+    def _look_for_sole(self) -> None:
+        is_sole = len(self.partitions) == len(self.groups) == 1
+        self.sole = (self.partitions[0], self.default.cursors[0]) if is_sole else None
 
     @property
     def is_idle(self) -> bool:
@@ -112,10 +134,25 @@ class Topic:
 
     def held(self) -> tuple[int, int]:
         """Count messages that are not acknowledged, and the bytes of their payloads; also what is not yet committed."""
-        partition, cursor = self.partitions[0], self.default.cursors[0]
+        if self.sole is None:
+            return self._held_by_last()
+        partition, cursor = self.sole
         return (
             partition.next_seq - cursor.acked_count - cursor.dropped_count,
             partition.log_bytes - cursor.gone_bytes,
+        )
+
+    def _held_by_last(self) -> tuple[int, int]:
+        """Do the same where there are lanes or groups: what the group holds that is furthest behind."""
+        next_seqs = sum(partition.next_seq for partition in self.partitions.values())
+        log_bytes = sum(partition.log_bytes for partition in self.partitions.values())
+        gone = [
+            (sum(c.acked_count + c.dropped_count for c in group.cursors), sum(c.gone_bytes for c in group.cursors))
+            for group in self.groups.values()
+        ]
+        return (
+            next_seqs - min(count for count, _ in gone),
+            log_bytes - min(size_bytes for _, size_bytes in gone),
         )
 
     @property

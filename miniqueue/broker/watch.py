@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from miniqueue.broker.clock import Clock
+from miniqueue.broker.group import RECEIPT_BITS
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.topic import Topic
 from miniqueue.core.activity import TICKS, Activity
@@ -166,7 +167,9 @@ def counters_of(topic: Topic) -> Counters:
     cursors = topic.cursors
     return Counters(
         publish=sum(cursor.tail_seq for cursor in cursors),
-        deliver=sum(cursor.next_receipt - cursor.dropped_count + cursor.moved_count for cursor in cursors),
+        deliver=sum(
+            cursor.next_receipt % (1 << RECEIPT_BITS) - cursor.dropped_count + cursor.moved_count for cursor in cursors
+        ),
         ack=sum(cursor.acked_count for cursor in cursors),
         return_=sum(cursor.state.serial for cursor in cursors),
     )

@@ -48,3 +48,8 @@ def oldest_open_chunk(cursor: GroupCursor) -> Chunk | None:
     if cursor._open:
         return next(iter(cursor._open.values())).chunk
     return cursor.log.first
+
+
+def may_have_next(cursor: GroupCursor, horizon_ms: int) -> bool:
+    """Whether the next `take` may hand something out; some of the log may turn out to be settled."""
+    return cursor._place_of_next(horizon_ms) is not Range.LOG or cursor.read_seq < cursor.tail_seq
