@@ -1,6 +1,7 @@
 """What a message has beside its payload: headers, a key, a time after which it is of no use, where it died.
 
-    attributes   = field …                       in the order of tags; of a plain message: no bytes at all
+    attributes   = field …                       a unique key first, the others in the order of tags; of a plain
+                                                 message: no bytes at all
     field        = tag:1 length:4 value          integers are little-endian
 
     tag          value
@@ -10,6 +11,7 @@
     4 dedup id   the id
     5 origin     partition:4 seq:8 published_at_ms:8 died_at_ms:8 nacks:4 backs:4 dacks:4 timeouts:4 disconnects:4
                  topic_length:1 topic, then the reason
+    6 unique     the key, of which the topic has one message at a time
 
 Who stores messages or hands them out takes the bytes as they are; only who needs to know what they say parses them.
 """
@@ -25,7 +27,7 @@ from miniqueue.errors import CorruptionError, FormatVersionError, InvalidAttribu
 MAX_ATTRIBUTES_BYTES = 64 << 10
 MAX_HEADER_NAME_BYTES = 255
 
-_HEADER, _KEY, _EXPIRY, _DEDUP_ID, _ORIGIN = range(1, 6)
+_HEADER, _KEY, _EXPIRY, _DEDUP_ID, _ORIGIN, _UNIQUE = range(1, 7)
 _MAX_64 = (1 << 64) - 1
 
 _field = struct.Struct("<BI")
@@ -64,6 +66,7 @@ class Attributes(NamedTuple):
       expires_at_ms: since 1970; 0 for never.
       dedup_id: b"" for none.
       origin: of a dead letter, else None.
+      unique_key: b"" for none.
     """
 
     headers: tuple[tuple[bytes, bytes], ...] = ()
@@ -71,6 +74,7 @@ class Attributes(NamedTuple):
     expires_at_ms: int = 0
     dedup_id: bytes = b""
     origin: Origin | None = None
+    unique_key: bytes = b""
 
     def encode(self) -> bytes:
         """Encode them for storage.
@@ -79,7 +83,8 @@ class Attributes(NamedTuple):
           InvalidAttributesError: the name of a header is wrong, a time is out of range, or they are too long, not
             counting the origin, which no publisher gives.
         """
-        fields = [_pack(_HEADER, _header(name, value)) for name, value in self.headers]
+        fields = [_pack(_UNIQUE, self.unique_key)] if self.unique_key else []
+        fields += [_pack(_HEADER, _header(name, value)) for name, value in self.headers]
         if self.key:
             fields.append(_pack(_KEY, self.key))
         if self.expires_at_ms:
@@ -119,11 +124,32 @@ def decode(encoded: bytes) -> Attributes:
                 found = found._replace(dedup_id=value)
             elif tag == _ORIGIN:
                 found = found._replace(origin=_decode_origin(value))
+            elif tag == _UNIQUE:
+                found = found._replace(unique_key=value)
             else:
-                raise FormatVersionError("attributes", tag, _ORIGIN)
+                raise FormatVersionError("attributes", tag, _UNIQUE)
     except (struct.error, ValueError, IndexError, InvalidAttributesError) as exc:
         raise CorruptionError("the attributes of a message make no sense") from exc
     return found._replace(headers=tuple(headers))
+
+
+def unique_key(encoded: bytes) -> bytes:
+    """Return the unique key in encoded attributes, b"" for none; it takes no longer where there are many others."""
+    if not encoded or encoded[0] != _UNIQUE:
+        return b""
+    length = _field.unpack_from(encoded)[1]
+    return encoded[_field.size : _field.size + length]
+
+
+def key_of(encoded: bytes) -> bytes:
+    """Return the key that encoded attributes name, b"" for none; nothing else of them is looked at."""
+    start, end = 0, len(encoded) - _field.size
+    while start <= end:
+        tag, length = _field.unpack_from(encoded, start)
+        if tag >= _KEY:
+            return encoded[start + _field.size : start + _field.size + length] if tag == _KEY else b""
+        start += _field.size + length
+    return b""
 
 
 def check_header_name(name: bytes) -> bytes:

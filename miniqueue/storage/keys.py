@@ -11,17 +11,19 @@
     GAP         = 0x13 topic:8 partition:4 group:4 lane:1 first_seq:8   value: the sequence number after the gap
     SETTINGS    = 0x14 topic:8                                          value: settings of the topic that were changed
     DELAYS      = 0x15 topic:8 partition:4                              value: what is published and not yet due
+    DEDUP       = 0x16 topic:8 committed_at_ms:8 serial:8               value: the dedup ids of a commit
     CHUNK       = 0x20 topic:8 partition:4 lane:1 first_seq:8           value: messages
     RECORD      = 0x21 topic:8 partition:4 group:4 range:1 order:16     value: one message that came back
     DELAYED     = 0x22 topic:8 partition:4 due_at_ms:8 serial:8         value: one message that is not yet due
+    UNIQUE      = 0x23 topic:8 key                                      value: the message that has the unique key
     SCHEDULE    = 0x30 name                                             value: what makes messages, and when
 
 A name is only ever the whole rest of its key, and everything else has a fixed width, so no name can collide with
-another's range or be a prefix of it. The keys of delayed messages and schedules are made in `delay_keys.py` and
-`schedule_keys.py`. Topic ids are never reused: what a deleted topic leaves behind can be
-removed at leisure. `lane` is the priority, 1 for normal. HEAD is written with CURSOR; chunks that begin there or later
-are all there, and the last of them says what the next number is. Stores that were begun in format 1 may have a key
-0x01, COMMIT, with the number of the last commit; nobody reads it.
+another's range or be a prefix of it; it is the same with the unique key of a message. Some keys are made in
+`delay_keys.py`, `dedup_keys.py` and `schedule_keys.py`. Topic ids are never reused: what a deleted topic leaves behind
+can be removed at leisure. `lane` is the priority, 1 for normal. HEAD is written with CURSOR; chunks that begin there or
+later are all there, and the last of them says what the next number is. Stores that were begun in format 1 may have a
+key 0x01, COMMIT, with the number of the last commit; nobody reads it.
 
 To change the grammar: raise FORMAT_VERSION in `store_marker.py`, keep the old functions for reading, add the step
 that rewrites an old store, and a golden file of the old format to the tests (docs/storage-format.md).
@@ -49,9 +51,11 @@ class Space(IntEnum):
     GAP = 0x13
     SETTINGS = 0x14
     DELAYS = 0x15
+    DEDUP = 0x16
     CHUNK = 0x20
     RECORD = 0x21
     DELAYED = 0x22
+    UNIQUE = 0x23
     SCHEDULE = 0x30
 
 
@@ -59,7 +63,7 @@ class Parts(NamedTuple):
     """What a key says; 0 where its space has no such part.
 
     `lane` is the range of a record, `order` also the first sequence number of a bitmap, gap or chunk, and the due time
-    and the serial of a delayed message.
+    and the serial of a delayed message; for dedup ids the time and the serial of their commit.
     """
 
     space: Space
@@ -86,6 +90,7 @@ _bitmap = struct.Struct(">BQIIBQ")
 _chunk = struct.Struct(">BQIBQ")
 _record = struct.Struct(">BQIIBQQ")
 _delayed = struct.Struct(">BQIQQ")
+_dedup = struct.Struct(">BQQQ")
 _space = struct.Struct(">BQ")
 
 #: A key range, as (start, stop) with start <= key < stop.
@@ -255,6 +260,15 @@ def _parse_record(space: Space, key: bytes) -> Parts:
     return Parts(space, topic_id, partition, group, place, record_order(key))
 
 
+def _parse_dedup(space: Space, key: bytes) -> Parts:
+    topic_id, committed_at_ms, serial = _dedup.unpack(key)[1:]
+    return Parts(space, topic_id, order=committed_at_ms << 64 | serial)
+
+
+def _parse_unique(space: Space, key: bytes) -> Parts:
+    return Parts(space, _space.unpack_from(key)[1])
+
+
 def _parse_delayed(space: Space, key: bytes) -> Parts:
     topic_id, partition, due_at_ms, serial = _delayed.unpack(key)[1:]
     return Parts(space, topic_id, partition, 0, 0, due_at_ms << 64 | serial)
@@ -272,14 +286,17 @@ _PARSERS = {
     Space.GAP: _parse_of_group,
     Space.SETTINGS: _parse_settings,
     Space.DELAYS: _parse_head,
+    Space.DEDUP: _parse_dedup,
     Space.CHUNK: _parse_chunk,
     Space.RECORD: _parse_record,
     Space.DELAYED: _parse_delayed,
+    Space.UNIQUE: _parse_unique,
     Space.SCHEDULE: _parse_name,
 }
 
 
 def of_topic(topic_id: int) -> list[KeyRange]:
     """Every range that holds keys of a topic, beside its entry in the registry."""
-    spaces = (_HEAD, _CURSOR, _BITMAP, _GAP, _SETTINGS, Space.DELAYS, _CHUNK, _RECORD, Space.DELAYED)
+    small = (_HEAD, _CURSOR, _BITMAP, _GAP, _SETTINGS, Space.DELAYS, Space.DEDUP)
+    spaces = (*small, _CHUNK, _RECORD, Space.DELAYED, Space.UNIQUE)
     return [(_space.pack(space, topic_id), _space.pack(space, topic_id + 1)) for space in spaces]

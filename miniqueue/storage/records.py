@@ -1,4 +1,4 @@
-"""Makes and parses values; those of delayed messages and schedules are in `delay_records` and `schedule_records`.
+"""Makes and parses values; some do `delay_records`, `dedup_records` and `schedule_records`.
 
     value   = version:1 body crc:4               crc: CRC-32 (zlib) of all before it; integers are little-endian
     number  = u64                                NEXT_TOPIC, GAP, TICK
@@ -15,6 +15,8 @@
               then the attributes, then the payload; version 1: without attributes_length and attributes
     delays  = count:8 size_bytes:8 serial:8 head_due_at_ms:8
     delayed = published_at_ms:8 priority:1 attributes_length:4, then the attributes, then the payload
+    dedup   = for each id: message_count:4 id_length:2 message_id_length:1, the id, then the id of the first message
+    unique  = the id of the message
     schedule = members_length:4, then the members as a JSON object, then the payload
 
 The attributes of a message are encoded by `core.attributes`; here they are bytes like a payload. A chunk of plain

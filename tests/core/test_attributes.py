@@ -14,7 +14,7 @@ NAMES = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=
 BYTES = st.binary(max_size=30)
 ORIGINS = st.builds(Origin, BYTES, U32, U64, U64, U64, st.builds(Counts, U32, U32, U32, U32, U32), BYTES)
 ATTRIBUTES = st.builds(
-    Attributes, st.lists(st.tuples(NAMES, BYTES), max_size=5).map(tuple), BYTES, U64, BYTES, st.none() | ORIGINS
+    Attributes, st.lists(st.tuples(NAMES, BYTES), max_size=5).map(tuple), BYTES, U64, BYTES, st.none() | ORIGINS, BYTES
 )
 ALL = Attributes(
     ((b"trace", b"7f"), (b"trace", b"")),
@@ -38,6 +38,17 @@ def test_they_are_parsed_as_they_were_made(made):
 def test_the_bytes_of_this_version():
     assert ALL.encode().hex() == GOLDEN
     assert attributes.decode(bytes.fromhex(GOLDEN)) == ALL
+
+
+def test_a_unique_key_stands_in_front_so_that_it_is_found_at_once():
+    encoded = ALL._replace(unique_key=b"eu").encode()
+    assert encoded.hex() == "06020000006575" + GOLDEN
+    assert attributes.decode(encoded) == ALL._replace(unique_key=b"eu")
+
+
+@given(ATTRIBUTES)
+def test_a_unique_key_is_found_without_the_others(made):
+    assert attributes.unique_key(made.encode()) == made.unique_key
 
 
 def test_a_plain_message_has_no_bytes_of_them():
@@ -66,8 +77,8 @@ def test_they_are_at_most_64_kib_together_without_the_origin():
 
 
 def test_a_field_of_a_newer_version_is_named():
-    with pytest.raises(FormatVersionError, match="attributes: format version 6 found, this miniqueue reads 5"):
-        attributes.decode(ALL.encode() + b"\x06\0\0\0\0")
+    with pytest.raises(FormatVersionError, match="attributes: format version 7 found, this miniqueue reads 6"):
+        attributes.decode(ALL.encode() + b"\x07\0\0\0\0")
 
 
 @pytest.mark.parametrize("length", range(1, len(bytes.fromhex(GOLDEN))))

@@ -27,9 +27,11 @@ MAY_IMPORT = {
 STORAGE_FOR_THE_BROKER = (
     "miniqueue.storage.keys",
     "miniqueue.storage.delay_keys",
+    "miniqueue.storage.dedup_keys",
     "miniqueue.storage.schedule_keys",
     "miniqueue.storage.records",
     "miniqueue.storage.delay_records",
+    "miniqueue.storage.dedup_records",
     "miniqueue.storage.schedule_records",
     "miniqueue.storage.port",
 )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from miniqueue.core.lease import Range
-from miniqueue.storage import delay_keys, keys, schedule_keys
+from miniqueue.storage import dedup_keys, delay_keys, keys, schedule_keys
 
 TOPICS = st.integers(0, 3) | st.integers(0, 2**64 - 2)
 NUMBERS = st.integers(0, 3) | st.integers(0, 2**32 - 2)
@@ -28,11 +28,13 @@ GOLDEN = {
     "140000000000000102": keys.settings(0x102),
     "05666f6f": schedule_keys.tick(b"foo"),
     "15000000000000010200000003": delay_keys.delays(0x102, 3),
+    "16000000000000010200000000000000070000000000000008": dedup_keys.dedup(0x102, 7, 8),
     "20000000000000010200000003010000000000000506": keys.chunk(0x102, 3, 0x506),
     "21000000000000010200000003000000040200000000000000070000000000000008": keys.record(
         0x102, 3, 4, Range.BACK, 7 << 64 | 8
     ),
     "2200000000000001020000000300000000000000070000000000000008": delay_keys.delayed(0x102, 3, 7, 8),
+    "230000000000000102666f6f": dedup_keys.unique(0x102, b"foo"),
     "30666f6f": schedule_keys.schedule(b"foo"),
 }
 
@@ -80,6 +82,18 @@ def test_delayed_messages_are_ordered_by_due_time_then_serial(due, other_due, se
     assert contains(delay_keys.due_between(1, 0, (0, 0), due), other) == (other_due < due)
 
 
+@given(SEQS, SEQS, SEQS, SEQS)
+def test_dedup_ids_are_ordered_by_the_time_of_their_commit(at_ms, other_at_ms, serial, other_serial):
+    key, other = dedup_keys.dedup(1, at_ms, serial), dedup_keys.dedup(1, other_at_ms, other_serial)
+    assert dedup_keys.committed_at_ms_and_serial(key) == (at_ms, serial)
+    assert (key < other) == ((at_ms, serial) < (other_at_ms, other_serial))
+
+
+@given(NAMES)
+def test_a_unique_key_is_parsed_as_it_was_made(name):
+    assert dedup_keys.unique_key(dedup_keys.unique(1, name)) == name
+
+
 @given(NAMES, NAMES)
 def test_schedules_are_ordered_by_name(name, other):
     assert (
@@ -109,6 +123,8 @@ MAKERS = {
     "record": lambda n: keys.record(n.topic, n.partition, n.group, n.place, n.order),
     "delays": lambda n: delay_keys.delays(n.topic, n.partition),
     "delayed": lambda n: delay_keys.delayed(n.topic, n.partition, n.order >> 64, n.seq),
+    "dedup": lambda n: dedup_keys.dedup(n.topic, n.order >> 64, n.seq),
+    "unique": lambda n: dedup_keys.unique(n.topic, n.name),
     "tick": lambda n: schedule_keys.tick(n.name),
     "schedule": lambda n: schedule_keys.schedule(n.name),
 }
@@ -129,11 +145,12 @@ RANGES = {
         {"delayed"},
         ("topic", "partition"),
     ),
+    "dedups": (lambda n: [dedup_keys.dedups(n.topic)], {"dedup"}, ("topic",)),
     "ticks": (lambda n: [schedule_keys.ticks()], {"tick"}, ()),
     "schedules": (lambda n: [schedule_keys.schedules()], {"schedule"}, ()),
     "all of a topic": (
         lambda n: keys.of_topic(n.topic),
-        {"head", "cursor", "bitmap", "gap", "settings", "chunk", "record", "delays", "delayed"},
+        {"head", "cursor", "bitmap", "gap", "settings", "chunk", "record", "delays", "delayed", "dedup", "unique"},
         ("topic",),
     ),
 }

@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from miniqueue.core.cursor_state import CursorState
+from miniqueue.core.dedup_window import Remembered
 from miniqueue.core.delayed import Delayed, DelaysState
 from miniqueue.core.message import Chunk, Counts, Record
 from miniqueue.core.schedule import Missed, Schedule
 from miniqueue.core.topic_settings import TopicSettings
 from miniqueue.errors import CorruptionError, FormatVersionError
-from miniqueue.storage import delay_records, records, schedule_records
+from miniqueue.storage import dedup_records, delay_records, records, schedule_records
 
 U64 = st.integers(0, 2**64 - 1)
 U32 = st.integers(0, 2**32 - 1)
@@ -111,6 +112,18 @@ GOLDEN = {
         delay_records.decode_delayed,
         Delayed(1_700_000_000_000, 2, b"one", b"extra"),
     ),
+    "dedup": (
+        dedup_records.encode_dedup([Remembered(b"a1", b"0-17"), Remembered(b"x", b"0-18", 1000)]),
+        "01010000000200046131302d3137e803000001000478302d31382ab518f8",
+        dedup_records.decode_dedup,
+        [Remembered(b"a1", b"0-17"), Remembered(b"x", b"0-18", 1000)],
+    ),
+    "unique": (
+        dedup_records.encode_unique(b"0-17"),
+        "01302d313702511c45",
+        dedup_records.decode_unique,
+        b"0-17",
+    ),
     "schedule by cron": (
         schedule_records.encode_schedule(Schedule(b"t", b"one", "0 9 * * *", 0, "Europe/Berlin", Missed.ONE)),
         "01460000007b22746f706963223a2274222c2263726f6e223a22302039202a202a202a222c227a6f6e65223a224575726f70652f42657"
@@ -154,7 +167,7 @@ def test_every_cut_is_refused(kind):
             decode(value[:length])
 
 
-@pytest.mark.parametrize("kind", sorted(GOLDEN.keys() - {"bitmap", "delayed"}))  # nearly any bits are one
+@pytest.mark.parametrize("kind", sorted(GOLDEN.keys() - {"bitmap", "delayed", "unique"}))  # nearly any bits are one
 @pytest.mark.parametrize(
     "body",
     [
@@ -191,6 +204,11 @@ def test_a_delayed_message_that_is_too_short_is_refused(body):
     sealed += crc32(sealed).to_bytes(4, "little")
     with pytest.raises(CorruptionError, match="makes no sense"):
         delay_records.decode_delayed(sealed)
+
+
+def test_a_unique_key_belongs_to_some_message():
+    with pytest.raises(CorruptionError, match="makes no sense"):
+        dedup_records.decode_unique(dedup_records.encode_unique(b""))
 
 
 def test_unknown_chunk_flags_are_a_version_of_their_own():

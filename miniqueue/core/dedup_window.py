@@ -1,0 +1,107 @@
+"""The ids under which messages of a topic were published lately: a second publish with one of them is a duplicate.
+
+    add ─▶ new, without a time ─cut─▶ a batch of ids, with the time of its commit ─forget─▶ gone
+                └──────────── find: what was published under an id ────────────┘
+
+Each batch is one entry of the store, written with its messages in one commit, and deleted when its time is over. All
+that is in the window is in memory, so that a publish need not ask the store; ids whose time is over are found no more,
+whether they have been forgotten yet or not.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Remembered(NamedTuple):
+    """What was published under an id, in one commit.
+
+    Attributes:
+      dedup_id: the id.
+      message_id: of the first message.
+      count: of messages, whose ids follow each other.
+    """
+
+    dedup_id: bytes
+    message_id: bytes
+    count: int = 1
+
+
+class Batch:
+    """What was published with ids in one commit; `committed_at_ms` is None until then."""
+
+    __slots__ = ("committed_at_ms", "entries", "serial")
+
+    def __init__(self, serial: int, committed_at_ms: int | None, entries: list[Remembered]) -> None:
+        self.serial = serial
+        self.committed_at_ms = committed_at_ms
+        self.entries = entries
+
+
+class DedupWindow:
+    """The ids of one topic.
+
+    Args:
+      stored: batches as the store has them, in the order of their times.
+    """
+
+    __slots__ = ("_batches", "_by_id", "_new", "_next_serial")
+
+    def __init__(self, stored: Iterable[Batch] = ()) -> None:
+        self._batches = deque(stored)
+        self._by_id = {entry.dedup_id: (batch, entry) for batch in self._batches for entry in batch.entries}
+        self._next_serial = max((batch.serial for batch in self._batches), default=0) + 1
+        self._new = self._begin()
+
+    def __len__(self) -> int:
+        """Count the ids."""
+        return len(self._by_id)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether there is something for the next commit."""
+        return bool(self._new.entries)
+
+    def find(self, dedup_id: bytes, oldest_ms: float) -> Remembered | None:
+        """Return what was published under an id and committed after `oldest_ms`, or is not yet committed."""
+        batch, entry = self._by_id.get(dedup_id, (None, None))
+        if batch is None or batch.committed_at_ms is None or batch.committed_at_ms > oldest_ms:
+            return entry
+        return None
+
+    def is_new(self, dedup_id: bytes) -> bool:
+        """Whether the next commit will have what was published under an id that was found."""
+        return self._by_id[dedup_id][0] is self._new
+
+    def add(self, entry: Remembered) -> None:
+        """Remember what is published with the next commit."""
+        self._new.entries.append(entry)
+        self._by_id[entry.dedup_id] = self._new, entry
+
+    def cut(self, now_ms: int) -> Batch:
+        """Return what is new, as the batch of a commit."""
+        batch = self._new
+        batch.committed_at_ms = now_ms
+        self._batches.append(batch)
+        self._new = self._begin()
+        return batch
+
+    def forget(self, oldest_ms: float, max_count: int) -> list[Batch]:
+        """Forget the first batches that were committed by `oldest_ms`, of `max_count` ids or a few more; return them.
+
+        Where the clock was set back a batch stays until those before it go.
+        """
+        forgotten: list[Batch] = []
+        while max_count > 0 and self._batches and (self._batches[0].committed_at_ms or 0) <= oldest_ms:
+            batch = self._batches.popleft()
+            for entry in batch.entries:
+                if self._by_id[entry.dedup_id][0] is batch:  # else it was published again since
+                    del self._by_id[entry.dedup_id]
+            max_count -= len(batch.entries)
+            forgotten.append(batch)
+        return forgotten
+
+    def _begin(self) -> Batch:
+        batch = Batch(self._next_serial, None, [])
+        self._next_serial += 1
+        return batch

@@ -1,0 +1,54 @@
+"""Values of what keeps duplicates away. The grammar stands in `records`."""
+
+import struct
+from collections.abc import Iterable, Iterator
+
+from miniqueue.core.dedup_window import Remembered
+from miniqueue.storage.sealing import malformed, seal, unseal
+
+_entry = struct.Struct("<IHB")
+
+
+def encode_dedup(entries: Iterable[Remembered]) -> bytes:
+    """Encode what was published with ids in one commit."""
+    return seal(*(part for entry in entries for part in _parts(entry)))
+
+
+def decode_dedup(value: bytes) -> list[Remembered]:
+    """Parse `encode_dedup`; raises CorruptionError or FormatVersionError, as all parsers here."""
+    try:
+        entries = list(_entries(unseal(value, "dedup ids")))
+    except struct.error as exc:
+        raise malformed("dedup ids") from exc
+    if not entries or not all(map(all, entries)):
+        raise malformed("dedup ids")
+    return entries
+
+
+def encode_unique(message_id: bytes) -> bytes:
+    """Encode the id of the message that has a unique key."""
+    return seal(message_id)
+
+
+def decode_unique(value: bytes) -> bytes:
+    """Parse `encode_unique`."""
+    message_id = unseal(value, "unique key")
+    if not message_id:
+        raise malformed("unique key")
+    return message_id
+
+
+def _parts(entry: Remembered) -> tuple[bytes, bytes, bytes]:
+    return _entry.pack(entry.count, len(entry.dedup_id), len(entry.message_id)), entry.dedup_id, entry.message_id
+
+
+def _entries(body: bytes) -> Iterator[Remembered]:
+    start = 0
+    while start < len(body):
+        count, *lengths = _entry.unpack_from(body, start)
+        id_at = start + _entry.size
+        message_id_at = id_at + lengths[0]
+        start = message_id_at + lengths[1]
+        if start > len(body):
+            raise malformed("dedup ids")
+        yield Remembered(body[id_at:message_id_at], body[message_id_at:start], count)

@@ -1,0 +1,68 @@
+"""Ids of publishes: found as long as their time is not over, forgotten in the order of their commits."""
+
+from miniqueue.core.dedup_window import Batch, DedupWindow, Remembered
+
+FIRST, SECOND = Remembered(b"a", b"0-1"), Remembered(b"b", b"0-2", 3)
+
+
+def test_what_is_new_is_found_and_belongs_to_the_next_commit():
+    window = DedupWindow()
+    window.add(FIRST)
+    assert window.find(b"a", oldest_ms=1e15) == FIRST
+    assert window.is_new(b"a")
+    assert window.is_changed
+    assert window.find(b"b", oldest_ms=0) is None
+
+
+def test_a_commit_takes_what_is_new_and_gives_it_its_time():
+    window = DedupWindow()
+    window.add(FIRST)
+    batch = window.cut(1000)
+    assert (batch.committed_at_ms, batch.serial, batch.entries) == (1000, 1, [FIRST])
+    assert not window.is_changed
+    assert not window.is_new(b"a")
+    assert window.find(b"a", oldest_ms=999) == FIRST
+    assert window.find(b"a", oldest_ms=1000) is None
+
+
+def test_ids_are_forgotten_with_their_commits_a_part_at_a_time():
+    window = DedupWindow()
+    for number in range(4):
+        window.add(Remembered(b"a%d" % number, b"0-1"))
+        window.add(Remembered(b"b%d" % number, b"0-2"))
+        window.cut(1000 + number)
+    assert [batch.serial for batch in window.forget(1002, max_count=3)] == [1, 2]
+    assert len(window) == 4
+    assert [batch.serial for batch in window.forget(1002, max_count=3)] == [3]
+    assert window.forget(1002, max_count=3) == []
+    assert window.find(b"b3", oldest_ms=1002) == Remembered(b"b3", b"0-2")
+
+
+def test_an_id_that_was_used_again_stays_when_its_first_use_is_forgotten():
+    window = DedupWindow()
+    window.add(FIRST)
+    window.cut(1000)
+    again = Remembered(b"a", b"0-9")
+    window.add(again)
+    window.cut(2000)
+    assert len(window.forget(1500, max_count=10)) == 1
+    assert window.find(b"a", oldest_ms=1500) == again
+    assert len(window) == 1
+
+
+def test_what_a_store_has_is_known_and_its_serials_are_not_given_again():
+    window = DedupWindow([Batch(7, 1000, [FIRST]), Batch(3, 1001, [SECOND])])
+    assert window.find(b"b", oldest_ms=0) == SECOND
+    assert not window.is_new(b"b")
+    window.add(Remembered(b"c", b"0-3"))
+    assert window.cut(1002).serial == 8
+
+
+def test_where_the_clock_was_set_back_a_batch_stays_until_those_before_it_go():
+    window = DedupWindow()
+    for dedup_id, at_ms in ((b"a", 5000), (b"b", 1000)):
+        window.add(Remembered(dedup_id, b"0-1"))
+        window.cut(at_ms)
+    assert window.forget(3000, max_count=10) == []
+    assert window.find(b"b", oldest_ms=3000) is None
+    assert len(window.forget(5000, max_count=10)) == 2
