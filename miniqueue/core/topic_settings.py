@@ -15,29 +15,19 @@
     paused_out_until_ms  1700000000000   1700000000000    0: not paused
 
 A setting is at its default when it is null, over RESP `default`. To add one: a field with its default, and a row in
-`_FIELDS`; the store keeps what is not at its default, by name.
+`setting_fields.FIELDS`; the store keeps what is not at its default, by name.
 """
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from miniqueue.core.names import check_topic
-from miniqueue.core.pause import FOREVER_MS
-from miniqueue.core.receiving import MAX_LEASE_SECONDS
+from miniqueue.core.setting_fields import FIELDS, Field
 from miniqueue.core.topic_errors import InvalidSettingError
 from miniqueue.errors import InvalidTopicError
 
-MAX_RETRY_SECONDS: Final = 366 * 86_400.0
-MAX_RETRY_DELAYS: Final = 100
-MAX_DELIVERIES: Final = 1_000_000
-MAX_FACTOR: Final = 100.0
-MAX_HELD: Final = 10**15
 DEAD_LETTER_SUFFIX: Final = b".dlq"
-
-_TIME: Final = f"a time in ms since 1970, from 0, not paused, to {FOREVER_MS}, for ever"
-_NUMBER: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
 
 
 class TopicSettings(NamedTuple):
@@ -152,10 +142,10 @@ def text_of(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _field(name: str) -> "_Field":
-    if name not in _FIELDS:
-        raise InvalidSettingError(name[:100], f"no setting; there are {', '.join(_FIELDS)}")
-    return _FIELDS[name]
+def _field(name: str) -> Field:
+    if name not in FIELDS:
+        raise InvalidSettingError(name[:100], f"no setting; there are {', '.join(FIELDS)}")
+    return FIELDS[name]
 
 
 def _parsed(name: str, text: str) -> object:
@@ -176,82 +166,3 @@ def _checked(name: str, value: object) -> object:
         return field.check(value)
     except (ValueError, TypeError, InvalidTopicError) as exc:
         raise InvalidSettingError(name, field.allowed) from exc
-
-
-# --- kinds of values -----------------------------------------------------------------------------------------
-
-
-def _parse_number(text: str) -> float:
-    if _NUMBER.fullmatch(text) is None:
-        raise ValueError
-    return float(text)
-
-
-def _parse_count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise ValueError
-    return int(text)
-
-
-def _parse_numbers(text: str) -> list[float]:
-    return [_parse_number(part.strip()) for part in text.split(",")]
-
-
-def _number(minimum: float, maximum: float) -> Callable[[Any], float]:
-    def check(value: object) -> float:
-        if type(value) not in (int, float) or not minimum <= value <= maximum:  # type: ignore[operator]  # a number here
-            raise ValueError
-        return float(value)  # type: ignore[arg-type]  # likewise
-
-    return check
-
-
-def _whole(maximum: int) -> Callable[[Any], int]:
-    def check(value: object) -> int:
-        if type(value) is not int or not 0 <= value <= maximum:  # True is an int too
-            raise ValueError
-        return value
-
-    return check
-
-
-def _delays(value: object) -> tuple[float, ...]:
-    if not isinstance(value, list | tuple) or len(value) > MAX_RETRY_DELAYS:
-        raise ValueError
-    return tuple(map(_number(0, MAX_RETRY_SECONDS), value))
-
-
-def _topic_name(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return check_topic(value.encode()).decode()
-
-
-class _Field(NamedTuple):
-    """How a setting is written, and what it may be."""
-
-    allowed: str
-    parse: Callable[[str], object]
-    check: Callable[[Any], object]
-
-
-def _seconds(minimum: float, maximum: float, words: str) -> _Field:
-    return _Field(f"a number of seconds, {words}", _parse_number, _number(minimum, maximum))
-
-
-_FIELDS: Final[Mapping[str, _Field]] = MappingProxyType(
-    {
-        "lease_seconds": _seconds(0.001, MAX_LEASE_SECONDS, "from 0.001 to 43200"),
-        "max_deliveries": _Field("a whole number from 0, no limit, to 1000000", _parse_count, _whole(MAX_DELIVERIES)),
-        "dead_letter_topic": _Field("the name of a topic", str, _topic_name),
-        "retry_delays": _Field("at most 100 numbers of seconds from 0 to 31622400", _parse_numbers, _delays),
-        "retry_min_seconds": _seconds(0, MAX_RETRY_SECONDS, "from 0, at once, to 31622400"),
-        "retry_max_seconds": _seconds(0, MAX_RETRY_SECONDS, "from 0 to 31622400"),
-        "retry_factor": _Field("a number from 1 to 100", _parse_number, _number(1, MAX_FACTOR)),
-        "retry_jitter": _Field("a number from 0 to 1", _parse_number, _number(0, 1)),
-        "paused_in_until_ms": _Field(_TIME, _parse_count, _whole(FOREVER_MS)),
-        "paused_out_until_ms": _Field(_TIME, _parse_count, _whole(FOREVER_MS)),
-        "max_messages": _Field("a whole number from 0, no limit, to 10^15", _parse_count, _whole(MAX_HELD)),
-        "max_bytes": _Field("a whole number from 0, no limit, to 10^15", _parse_count, _whole(MAX_HELD)),
-    }
-)

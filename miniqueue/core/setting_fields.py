@@ -1,0 +1,100 @@
+"""How each setting of a topic is written, and what it may be.
+
+    name ─▶ Field: parse, a text as RESP has it ─▶ what JSON has ─▶ check ─▶ the value that is kept
+
+Knows nothing of what settings are for; what they may be together `topic_settings` says.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from miniqueue.core.names import check_topic
+from miniqueue.core.pause import FOREVER_MS
+from miniqueue.core.receiving import MAX_LEASE_SECONDS
+
+MAX_RETRY_SECONDS: Final = 366 * 86_400.0
+MAX_RETRY_DELAYS: Final = 100
+MAX_DELIVERIES: Final = 1_000_000
+MAX_FACTOR: Final = 100.0
+MAX_HELD: Final = 10**15
+
+_TIME: Final = f"a time in ms since 1970, from 0, not paused, to {FOREVER_MS}, for ever"
+_NUMBER: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
+
+
+def _parse_number(text: str) -> float:
+    if _NUMBER.fullmatch(text) is None:
+        raise ValueError
+    return float(text)
+
+
+def _parse_count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise ValueError
+    return int(text)
+
+
+def _parse_numbers(text: str) -> list[float]:
+    return [_parse_number(part.strip()) for part in text.split(",")]
+
+
+def _number(minimum: float, maximum: float) -> Callable[[Any], float]:
+    def check(value: object) -> float:
+        if type(value) not in (int, float) or not minimum <= value <= maximum:  # type: ignore[operator]  # a number here
+            raise ValueError
+        return float(value)  # type: ignore[arg-type]  # likewise
+
+    return check
+
+
+def _whole(maximum: int) -> Callable[[Any], int]:
+    def check(value: object) -> int:
+        if type(value) is not int or not 0 <= value <= maximum:  # True is an int too
+            raise ValueError
+        return value
+
+    return check
+
+
+def _delays(value: object) -> tuple[float, ...]:
+    if not isinstance(value, list | tuple) or len(value) > MAX_RETRY_DELAYS:
+        raise ValueError
+    return tuple(map(_number(0, MAX_RETRY_SECONDS), value))
+
+
+def _topic_name(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return check_topic(value.encode()).decode()
+
+
+class Field(NamedTuple):
+    """How a setting is written, and what it may be."""
+
+    allowed: str
+    parse: Callable[[str], object]
+    check: Callable[[Any], object]
+
+
+def _seconds(minimum: float, maximum: float, words: str) -> Field:
+    return Field(f"a number of seconds, {words}", _parse_number, _number(minimum, maximum))
+
+
+FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
+    {
+        "lease_seconds": _seconds(0.001, MAX_LEASE_SECONDS, "from 0.001 to 43200"),
+        "max_deliveries": Field("a whole number from 0, no limit, to 1000000", _parse_count, _whole(MAX_DELIVERIES)),
+        "dead_letter_topic": Field("the name of a topic", str, _topic_name),
+        "retry_delays": Field("at most 100 numbers of seconds from 0 to 31622400", _parse_numbers, _delays),
+        "retry_min_seconds": _seconds(0, MAX_RETRY_SECONDS, "from 0, at once, to 31622400"),
+        "retry_max_seconds": _seconds(0, MAX_RETRY_SECONDS, "from 0 to 31622400"),
+        "retry_factor": Field("a number from 1 to 100", _parse_number, _number(1, MAX_FACTOR)),
+        "retry_jitter": Field("a number from 0 to 1", _parse_number, _number(0, 1)),
+        "paused_in_until_ms": Field(_TIME, _parse_count, _whole(FOREVER_MS)),
+        "paused_out_until_ms": Field(_TIME, _parse_count, _whole(FOREVER_MS)),
+        "max_messages": Field("a whole number from 0, no limit, to 10^15", _parse_count, _whole(MAX_HELD)),
+        "max_bytes": Field("a whole number from 0, no limit, to 10^15", _parse_count, _whole(MAX_HELD)),
+    }
+)
