@@ -62,8 +62,8 @@ class Space(IntEnum):
 class Parts(NamedTuple):
     """What a key says; 0 where its space has no such part.
 
-    `lane` is the range of a record, `order` also the first sequence number of a bitmap, gap or chunk, and the due time
-    and the serial of a delayed message; for dedup ids the time and the serial of their commit.
+    `lane` is the range of a record, `order` also the first sequence number of a bitmap, gap or chunk; of a delayed
+    message the time at which it is due and its serial, of dedup ids those of their commit.
     """
 
     space: Space
@@ -88,9 +88,8 @@ _head = struct.Struct(">BQI")
 _cursor = struct.Struct(">BQII")
 _bitmap = struct.Struct(">BQIIBQ")
 _chunk = struct.Struct(">BQIBQ")
-_record = struct.Struct(">BQIIBQQ")
+_record, _dedup = struct.Struct(">BQIIBQQ"), struct.Struct(">BQQQ")
 _delayed = struct.Struct(">BQIQQ")
-_dedup = struct.Struct(">BQQQ")
 _space = struct.Struct(">BQ")
 
 #: A key range, as (start, stop) with start <= key < stop.
@@ -297,6 +296,5 @@ _PARSERS = {
 
 def of_topic(topic_id: int) -> list[KeyRange]:
     """Every range that holds keys of a topic, beside its entry in the registry."""
-    small = (_HEAD, _CURSOR, _BITMAP, _GAP, _SETTINGS, Space.DELAYS, Space.DEDUP)
-    spaces = (*small, _CHUNK, _RECORD, Space.DELAYED, Space.UNIQUE)
+    spaces = [space for space in Space if _HEAD <= space < Space.SCHEDULE]
     return [(_space.pack(space, topic_id), _space.pack(space, topic_id + 1)) for space in spaces]
