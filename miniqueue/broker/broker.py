@@ -17,6 +17,7 @@ from miniqueue.broker.crowd import Crowd
 from miniqueue.broker.dead_letters import DeadLetters
 from miniqueue.broker.dispatcher import Dispatcher
 from miniqueue.broker.journal import Journal
+from miniqueue.broker.lanes import Lanes
 from miniqueue.broker.leasing import Leasing
 from miniqueue.broker.limits import BrokerLimits, LimitCounts, Quota
 from miniqueue.broker.loader import Loader
@@ -96,8 +97,15 @@ class Broker:
         self._space = SpaceWatch(self._journal)
         self._dispatcher = Dispatcher(topics, clock, self._journal, self._loader)
         self._registry = Registry(topics, self._journal, self._quota, clock, made=lambda topic: self._watch([topic]))
+        self._lanes = Lanes(self._journal, made=self._grown)
         publisher = Publisher(
-            self._registry, self._journal, self._quota, self._trimmer, clock, max_message_bytes=max_message_bytes
+            self._registry,
+            self._journal,
+            self._quota,
+            self._trimmer,
+            self._lanes,
+            clock,
+            max_message_bytes=max_message_bytes,
         )
         self.publish, self.publish_with = publisher.publish, publisher.publish_with
         self._add_services(topics, clock, lease_seconds)
@@ -105,7 +113,7 @@ class Broker:
     def _add_services(self, topics: dict[bytes, Topic], clock: Clock, lease_seconds: float) -> None:
         """Make what stands on the engine, one service for each kind of thing that clients ask for."""
         journal, registry = self._journal, self._registry
-        transfer = Transfer(journal, self._quota, self._trimmer, topics, registry.create)
+        transfer = Transfer(journal, self._quota, self._trimmer, topics, self._lanes, registry.create)
         self._dead_letters = DeadLetters(transfer, clock, self._dispatcher.due_at_ms)
         self.redriver = Redriver(topics, journal, self._dispatcher, transfer)
         self.leasing = Leasing(
@@ -230,6 +238,9 @@ class Broker:
         self._dead_letters.apply_settings(topic)
         self._quota.apply_settings(topic)
         self._readable(topic)
+
+    def _grown(self, topic: Topic) -> None:
+        self._dead_letters.apply_settings(topic)
 
     def _watch(self, topics: list[Topic]) -> None:
         self.looker.watch.see(topics)

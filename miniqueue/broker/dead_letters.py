@@ -13,11 +13,13 @@ from collections.abc import Callable
 from functools import partial
 
 from miniqueue.broker.clock import Clock
+from miniqueue.broker.lanes import Content
 from miniqueue.broker.topic import Topic
-from miniqueue.broker.transfer import Content, Transfer
+from miniqueue.broker.transfer import Transfer
 from miniqueue.core import attributes
 from miniqueue.core.attributes import Origin
 from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.lanes import lane, priority_of
 from miniqueue.core.lease import Lease
 from miniqueue.core.message import Record
 from miniqueue.core.topic_settings import TopicSettings
@@ -96,7 +98,7 @@ class DeadLetters:
         return True
 
     def _letter(self, topic: Topic, partition: int, record: Record, reason: bytes) -> Content:
-        """Return a message as a dead letter, which does not expire."""
+        """Return a message as a dead letter, which does not expire, and keeps its priority."""
         origin = Origin(
             topic.name,
             partition,
@@ -107,7 +109,7 @@ class DeadLetters:
             reason,
         )
         found = attributes.decode(record.attributes)._replace(expires_at_ms=0, origin=origin)
-        return Content(record.payload, found.encode())
+        return Content(record.payload, found.encode(), lane(0, priority_of(partition)))
 
 
 class _Policy:

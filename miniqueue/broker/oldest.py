@@ -21,18 +21,25 @@ async def oldest_at_ms(store: Store, topic: Topic) -> int | None:
 
     Raises StorageError.
     """
-    topic_id, cursor, pulse = topic.id, topic.default.cursors[0], topic.pulse  # it may be deleted while this waits
-    if topic_id is None or not cursor.depth:
+    topic_id, cursors, pulse = topic.id, topic.cursors, topic.pulse  # it may be deleted while this waits
+    cursors = [cursor for cursor in cursors if cursor.depth]
+    if topic_id is None or not cursors:
         return None
-    settles = topic_id, *cursor.state[:-1]  # all but the length of the log
+    settles = topic_id, *[_settles(cursor) for cursor in cursors]
     if pulse is not None and pulse.oldest is not None and pulse.oldest[0] == settles:
         return pulse.oldest[1]
-    times = [await _of_log(store, topic_id, cursor)]
-    times += [time for place in cursor.returned for time in await _of_returned(store, topic_id, cursor, place)]
+    times = [await _of_log(store, topic_id, cursor) for cursor in cursors]
+    for cursor in cursors:
+        times += [time for place in cursor.returned for time in await _of_returned(store, topic_id, cursor, place)]
     at_ms = min((time for time in times if time is not None), default=None)
     if pulse is not None:
         pulse.oldest = settles, at_ms
     return at_ms
+
+
+def _settles(cursor: GroupCursor) -> tuple[object, ...]:
+    """Return what changes when something is settled: all but the length of the log."""
+    return cursor.partition, cursor.group, cursor.state._replace(log_bytes=None)
 
 
 async def _of_log(store: Store, topic_id: int, cursor: GroupCursor) -> int | None:

@@ -25,7 +25,7 @@ log = structlog.get_logger()
 PAGE_ITEMS = 1024
 PAGE_BYTES = 1 << 20
 #: Whose last chunks, of 1 MiB each at most unless it is a single message, are in memory at the same time.
-TOPICS_AT_ONCE = 64
+LOGS_AT_ONCE = 64
 #: What is published to a topic with a damaged end gets numbers from here on, behind what cannot be read.
 MORE_THAN_EVER_WAIT = 1 << 40
 
@@ -38,6 +38,10 @@ class StoreContent(NamedTuple):
     topics: list[Topic]
     next_topic_id: int
     unpurged_topic_ids: list[int]
+
+
+#: Topic id and number of a partition.
+_Log = tuple[int, int]
 
 
 class _End(NamedTuple):
@@ -73,8 +77,12 @@ async def read_content(store: Store, known: dict[bytes, Topic], acknowledged: in
         raise CorruptionError(f"change {acknowledged} was acknowledged, the store ends with {store.last_change}")
     state = _State([pair async for pair in pages(store, keys.state())])
     topic_ids = {keys.topic_name(key): records.decode_topic(value)[0] for key, value in state.between(keys.topics())}
-    ends = await _ends(store, state, list(topic_ids.values()))
-    stored = [await _stored_topic(store, state, name, id_, ends[id_]) for name, id_ in topic_ids.items()]
+    numbers = {id_: state.partitions(id_) for id_ in topic_ids.values()}
+    ends = await _ends(store, state, [(id_, number) for id_, found in numbers.items() for number in found])
+    stored = [
+        await _stored_topic(store, state, name, id_, {number: ends[id_, number] for number in numbers[id_]})
+        for name, id_ in topic_ids.items()
+    ]
     return StoreContent(
         topics=[_filled(known.get(topic.name) or Topic(topic.name), topic) for topic in stored],
         next_topic_id=state.number(keys.NEXT_TOPIC, default=1),
@@ -82,48 +90,48 @@ async def read_content(store: Store, known: dict[bytes, Topic], acknowledged: in
     )
 
 
-async def _ends(store: Store, state: "_State", topic_ids: list[int]) -> dict[int, _End]:
-    """Return where the log of each topic ends: behind its last chunk, or where its head says if that is further.
+async def _ends(store: Store, state: "_State", logs: list[_Log]) -> dict[_Log, _End]:
+    """Return where each log ends: behind its last chunk, or where its head says if that is further.
 
     No chunk is deleted without the head being written. So the chunks from the head on are all there, and the first of
     them, if there is any, begins at the head.
     """
     found = {}
-    for start in range(0, len(topic_ids), TOPICS_AT_ONCE):
-        heads = {id_: state.head(id_, 0) for id_ in topic_ids[start : start + TOPICS_AT_ONCE]}
+    for start in range(0, len(logs), LOGS_AT_ONCE):
+        heads = {log_: state.head(*log_) for log_ in logs[start : start + LOGS_AT_ONCE]}
         try:
             found.update(await _ends_behind(store, heads))
         except _DAMAGE:
-            for id_, head in heads.items():
-                found[id_] = await _end_in_doubt(store, id_, head)
+            for log_, head in heads.items():
+                found[log_] = await _end_in_doubt(store, log_, head)
     return found
 
 
-async def _ends_behind(store: Store, heads: dict[int, _End]) -> dict[int, _End]:
-    lasts = await store.last_of([keys.chunks(id_, 0, head.next_seq) for id_, head in heads.items()])
+async def _ends_behind(store: Store, heads: dict[_Log, _End]) -> dict[_Log, _End]:
+    lasts = await store.last_of([keys.chunks(*log_, head.next_seq) for log_, head in heads.items()])
     ends = {
-        id_: head if last is None else _end_of(*last) for (id_, head), last in zip(heads.items(), lasts, strict=True)
+        log_: head if last is None else _end_of(*last) for (log_, head), last in zip(heads.items(), lasts, strict=True)
     }
-    for id_, end in ends.items():
-        if end.next_seq - heads[id_].next_seq >= MORE_THAN_EVER_WAIT:
-            ends[id_] = await _end_behind_damage(store, id_, heads[id_], end)
+    for log_, end in ends.items():
+        if end.next_seq - heads[log_].next_seq >= MORE_THAN_EVER_WAIT:
+            ends[log_] = await _end_behind_damage(store, log_, heads[log_], end)
     return ends
 
 
-async def _end_behind_damage(store: Store, topic_id: int, head: _End, end: _End) -> _End:
-    """Return the end of a topic to which was published after its end had been damaged, and which is so still."""
-    readable, fault = await _end_of_readable(store, topic_id, head)
+async def _end_behind_damage(store: Store, log_: _Log, head: _End, end: _End) -> _End:
+    """Return the end of a log to which was published after its end had been damaged, and which is so still."""
+    readable, fault = await _end_of_readable(store, log_, head)
     go_on_at = end.next_seq
     with suppress(*_DAMAGE):
-        start, stop = keys.chunks(topic_id, 0, head.next_seq + MORE_THAN_EVER_WAIT)
+        start, stop = keys.chunks(*log_, head.next_seq + MORE_THAN_EVER_WAIT)
         ((key, _),) = await store.scan(start, stop, max_items=1, max_bytes=1)
         go_on_at = keys.chunk_first_seq(key)
-    fault = fault or _missing(topic_id, readable)
+    fault = fault or _missing(log_, readable)
     return end._replace(fault=fault, skipped_count=go_on_at - readable.next_seq)
 
 
-def _missing(topic_id: int, end: _End) -> CorruptionError:
-    return CorruptionError(f"topic {topic_id}: messages from {end.next_seq} on are missing")
+def _missing(log_: _Log, end: _End) -> CorruptionError:
+    return CorruptionError(f"topic {log_[0]}: messages from {end.next_seq} on are missing")
 
 
 def _end_of(key: bytes, value: bytes) -> _End:
@@ -131,35 +139,35 @@ def _end_of(key: bytes, value: bytes) -> _End:
     return _End(chunk.end_seq, chunk.log_bytes)
 
 
-async def _end_in_doubt(store: Store, topic_id: int, head: _End) -> _End:
-    """Return where the log of one topic ends; if that cannot be read, a place behind everything that may be there.
+async def _end_in_doubt(store: Store, log_: _Log, head: _End) -> _End:
+    """Return where one log ends; if that cannot be read, a place behind everything that may be there.
 
     Such a place is never taken twice: all that was published at an earlier one counts in `last_change`.
     """
     try:
-        return (await _ends_behind(store, {topic_id: head}))[topic_id]
+        return (await _ends_behind(store, {log_: head}))[log_]
     except _DAMAGE:
-        end, fault = await _end_of_readable(store, topic_id, head)
+        end, fault = await _end_of_readable(store, log_, head)
     if fault is None:
         return end
-    log.error("the end of a topic cannot be read", topic_id=topic_id, error=str(fault))
+    log.error("the end of a topic cannot be read", topic_id=log_[0], partition=log_[1], error=str(fault))
     beyond = head.next_seq + MORE_THAN_EVER_WAIT + store.last_change * MAX_CHUNK_MESSAGES
     return _End(beyond, end.log_bytes, fault, beyond - end.next_seq)
 
 
-async def _end_of_readable(store: Store, topic_id: int, head: _End) -> tuple[_End, MiniqueueError | None]:
-    """Go through the log of one topic to its end, or to the damage that is in the way.
+async def _end_of_readable(store: Store, log_: _Log, head: _End) -> tuple[_End, MiniqueueError | None]:
+    """Go through one log to its end, or to the damage that is in the way.
 
     The last chunks are read by their keys: who reads a page or looks from behind meets the damage of the next topic.
     """
     end = head
     with suppress(*_DAMAGE):
-        async for pair in pages(store, keys.chunks(topic_id, 0, head.next_seq)):
+        async for pair in pages(store, keys.chunks(*log_, head.next_seq)):
             if keys.chunk_first_seq(pair[0]) > end.next_seq:
-                return end, _missing(topic_id, end)
+                return end, _missing(log_, end)
             end = _end_of(*pair)
     try:
-        while (value := await store.get(key := keys.chunk(topic_id, 0, end.next_seq))) is not None:
+        while (value := await store.get(key := keys.chunk(*log_, end.next_seq))) is not None:
             end = _end_of(key, value)
     except _DAMAGE as exc:
         return end, exc
@@ -199,6 +207,11 @@ class _State:
         value = self.value(key)
         return default if value is None else records.decode_number(value)
 
+    def partitions(self, topic_id: int) -> list[int]:
+        """Return the numbers of a topic's partitions, 0 the first of them."""
+        found = {keys.parse(key).partition for key, _ in self.between(keys.cursors(topic_id))}
+        return sorted({0, *found})
+
     def head(self, topic_id: int, partition: int) -> _End:
         value = self.value(keys.head(topic_id, partition))
         return _End(*((0, 0) if value is None else records.decode_head(value)))
@@ -208,10 +221,12 @@ class _State:
         return ((key, self._values[key]) for key in self._keys[start:stop])
 
 
-async def _stored_topic(store: Store, state: _State, name: bytes, topic_id: int, end: _End) -> _StoredTopic:
+async def _stored_topic(store: Store, state: _State, name: bytes, topic_id: int, ends: dict[int, _End]) -> _StoredTopic:
     value = state.value(keys.settings(topic_id))
     settings = DEFAULT_SETTINGS if value is None else records.decode_settings(value)
-    return _StoredTopic(name, topic_id, {0: await _partition(store, state, topic_id, 0, end)}, settings, end.fault)
+    partitions = {number: await _partition(store, state, topic_id, number, end) for number, end in ends.items()}
+    fault = next((end.fault for end in ends.values() if end.fault is not None), None)
+    return _StoredTopic(name, topic_id, partitions, settings, fault)
 
 
 async def _partition(store: Store, state: _State, topic_id: int, partition: int, end: _End) -> Partition:

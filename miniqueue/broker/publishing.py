@@ -9,9 +9,11 @@ Many messages at a time without any options are the usual case; one with options
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.commit import Accepted, Published
 from miniqueue.broker.journal import Journal
+from miniqueue.broker.lanes import Lanes
 from miniqueue.broker.limits import Quota
 from miniqueue.broker.registry import Registry
 from miniqueue.broker.trimming import Trimmer
+from miniqueue.core.lanes import lane
 from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.message_id import format_message_id
 from miniqueue.core.publish_options import Priority, PublishOptions
@@ -27,6 +29,7 @@ class Publisher:
       journal: commits what is added.
       quota: says what there is room for.
       trimmer: makes room in topics that drop what is oldest.
+      lanes: has those of other priorities.
       clock: tells when a message expires.
       max_message_bytes: the largest payload accepted.
     """
@@ -37,6 +40,7 @@ class Publisher:
         journal: Journal,
         quota: Quota,
         trimmer: Trimmer,
+        lanes: Lanes,
         clock: Clock,
         *,
         max_message_bytes: int,
@@ -48,14 +52,18 @@ class Publisher:
         self._committer = journal.committer
         self._quota = quota
         self._trimmer = trimmer
+        self._lanes = lanes
         self._clock = clock
         self._max_message_bytes = max_message_bytes
 
-    def publish(self, name: bytes, payloads: list[bytes], attributes: list[bytes] | None = None) -> Published:
+    def publish(
+        self, name: bytes, payloads: list[bytes], attributes: list[bytes] | None = None, lane: int = 0
+    ) -> Published:
         """Add messages to a topic, which is created when there is none.
 
         There is at least one of `payloads`; they are stored as they are, in this order, in one commit. So are their
-        `attributes`, if given: those of each, as `core.attributes` encodes them.
+        `attributes`, if given: those of each, as `core.attributes` encodes them. `lane` is the number of the lane that
+        they go to.
 
         Raises:
           InvalidTopicError, PayloadTooLargeError: nothing was added.
@@ -76,14 +84,15 @@ class Publisher:
             raise PausedError
         elif self._quota.admit(topic, payloads, size_bytes, attributes):
             self._trimmer.note(topic)
-        first_seq = topic.partitions[0].append(payloads, size_bytes)
+        partition = self._lanes.of(topic, lane) if lane else topic.partitions[0]
+        first_seq = partition.append(payloads, size_bytes)
         if attributes is not None:
-            topic.partitions[0].describe(first_seq, attributes)
+            partition.describe(first_seq, attributes)
         self._journal.touch(topic)
         self._committer.request()
         commit = self._committer.open
         commit.size_bytes += size_bytes
-        return Published(commit, 0, first_seq, size_bytes)
+        return Published(commit, lane, first_seq, size_bytes)
 
     def publish_with(self, name: bytes, payload: bytes, options: PublishOptions) -> Accepted:
         """Add one message to a topic, as its options say.
@@ -113,8 +122,6 @@ class Publisher:
 
     def _append(self, name: bytes, payload: bytes, attributes: bytes, priority: Priority) -> Accepted:
         """Add the message to the log of its priority."""
-        if priority is not Priority.NORMAL:
-            raise InvalidOptionError("priority cannot be used yet")
-        published = self.publish(name, [payload], [attributes])
+        published = self.publish(name, [payload], [attributes], lane(0, priority))
         message_id = format_message_id(published.partition, published.first_seq)
         return Accepted(published.commit, message_id, size_bytes=published.size_bytes)

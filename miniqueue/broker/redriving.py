@@ -16,10 +16,12 @@ from typing import NamedTuple
 from miniqueue.broker.consumer import Consumer
 from miniqueue.broker.dispatcher import Dispatcher
 from miniqueue.broker.journal import Journal
+from miniqueue.broker.lanes import Content
 from miniqueue.broker.looking import committed_topic
 from miniqueue.broker.topic import Topic
-from miniqueue.broker.transfer import Content, Transfer
+from miniqueue.broker.transfer import Transfer
 from miniqueue.core import attributes
+from miniqueue.core.lanes import lane, priority_of
 from miniqueue.core.lease import Lease
 from miniqueue.core.names import check_topic
 from miniqueue.core.topic_errors import PausedError
@@ -174,5 +176,8 @@ def _messages(lease: Lease) -> list[_Found]:
 
 def _found(receipt: int, payload: bytes, extra: bytes) -> _Found:
     described = attributes.decode(extra)
-    name = None if described.origin is None else described.origin.topic
-    return _Found(receipt, name, Content(payload, described._replace(origin=None).encode()))
+    origin = described.origin
+    if origin is None:
+        return _Found(receipt, None, Content(payload, extra))
+    number = lane(0, priority_of(origin.partition))
+    return _Found(receipt, origin.topic, Content(payload, described._replace(origin=None).encode(), number))

@@ -7,24 +7,12 @@ A disk that is full does not matter: what comes goes elsewhere.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from miniqueue.broker.journal import Journal
+from miniqueue.broker.lanes import Content, Lanes
 from miniqueue.broker.limits import Quota
 from miniqueue.broker.topic import Topic
 from miniqueue.broker.trimming import Trimmer
-
-
-class Content(NamedTuple):
-    """What is put into a topic."""
-
-    payload: bytes
-    attributes: bytes
-
-    @property
-    def size_bytes(self) -> int:
-        """How long both are together."""
-        return len(self.payload) + len(self.attributes)
 
 
 class Transfer:
@@ -35,6 +23,7 @@ class Transfer:
       quota: says what there is room for.
       trimmer: makes room in topics that drop what is oldest.
       topics: by name.
+      lanes: where the messages go.
       create: makes a topic that does not exist; raises InvalidTopicError or LimitReachedError.
     """
 
@@ -44,12 +33,14 @@ class Transfer:
         quota: Quota,
         trimmer: Trimmer,
         topics: Mapping[bytes, Topic],
+        lanes: Lanes,
         create: Callable[[bytes], Topic],
     ) -> None:
         self._journal = journal
         self._quota = quota
         self._trimmer = trimmer
         self._topics = topics
+        self._lanes = lanes
         self._create = create
 
     def room(self, name: bytes, contents: Sequence[Content]) -> Topic:
@@ -68,9 +59,5 @@ class Transfer:
 
     def add(self, topic: Topic, contents: Sequence[Content]) -> None:
         """Add messages to a topic that has room for them, with the next commit."""
-        partition = topic.partitions[0]
-        size_bytes = sum(content.size_bytes for content in contents)
-        first_seq = partition.append([content.payload for content in contents], size_bytes)
-        partition.describe(first_seq, [content.attributes for content in contents])
-        self._journal.touch(topic)
+        self._lanes.append(topic, contents)
         self._journal.committer.request_soon()

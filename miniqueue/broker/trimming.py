@@ -77,13 +77,18 @@ class Trimmer:
         return False
 
     def _drop(self, topic: Topic, excess: Room) -> int | None:
-        """Drop the next of what waits in memory, `excess` or a part of it; return its bytes, None when nothing does."""
-        for cursor in topic.cursors:
+        """Drop the next of what waits in memory, `excess` or a part of it; return its bytes, None when nothing does.
+
+        What has the lowest priority goes first.
+        """
+        for cursor in reversed(topic.default.cursors):
             lease = purging.take_oldest(cursor, *excess)
             if lease is not None:
                 cursor.drop(lease)
                 self._journal.touch(topic)
                 return lease.size_bytes + lease.count
+            if cursor.blocked_on is not None:
+                break
         return None
 
     async def _load(self, topic: Topic, topic_id: int, cursor: GroupCursor) -> bool:

@@ -34,7 +34,7 @@ def test_one_of_32_is_low_while_it_waits_and_one_is_normal():
     for max_count in (1, 7, 1000):
         words = taken(lanes(200, 5, 5), max_count)
         assert words[:32] == b"h" * 30 + b"nl"
-        assert all({*words[start : start + 32]} >= {*b"nl"} for start in range(0, 32 * 5))
+        assert all({*words[start : start + 32]} >= {*b"nl"} for start in range(32 * 3))
 
 
 def test_what_comes_later_does_not_go_first_for_that_others_went_before_it():
