@@ -96,14 +96,15 @@ class Broker:
         self._purger = Purger(self._journal, spawn=self._tasks.spawn)
         self._space = SpaceWatch(self._journal)
         self._dispatcher = Dispatcher(topics, clock, self._journal, self._loader)
-        self._registry = Registry(topics, self._journal, self._quota, clock, made=lambda topic: self._watch([topic]))
-        self._lanes = Lanes(self._journal, made=self._grown)
+        lanes = Lanes(self._journal, made=self._grown)
+        self._registry = Registry(
+            topics, self._journal, self._quota, lanes, clock, made=lambda topic: self._watch([topic])
+        )
         publisher = Publisher(
             self._registry,
             self._journal,
             self._quota,
             self._trimmer,
-            self._lanes,
             clock,
             max_message_bytes=max_message_bytes,
         )
@@ -113,7 +114,7 @@ class Broker:
     def _add_services(self, topics: dict[bytes, Topic], clock: Clock, lease_seconds: float) -> None:
         """Make what stands on the engine, one service for each kind of thing that clients ask for."""
         journal, registry = self._journal, self._registry
-        transfer = Transfer(journal, self._quota, self._trimmer, topics, self._lanes, registry.create)
+        transfer = Transfer(journal, self._quota, self._trimmer, topics, registry.lanes, registry.create)
         self._dead_letters = DeadLetters(transfer, clock, self._dispatcher.due_at_ms)
         self.redriver = Redriver(topics, journal, self._dispatcher, transfer)
         self.leasing = Leasing(

@@ -9,11 +9,10 @@ Many messages at a time without any options are the usual case; one with options
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.commit import Accepted, Published
 from miniqueue.broker.journal import Journal
-from miniqueue.broker.lanes import Lanes
 from miniqueue.broker.limits import Quota
 from miniqueue.broker.registry import Registry
 from miniqueue.broker.trimming import Trimmer
-from miniqueue.core.lanes import lane
+from miniqueue.core import lanes
 from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.message_id import format_message_id
 from miniqueue.core.publish_options import Priority, PublishOptions
@@ -29,7 +28,6 @@ class Publisher:
       journal: commits what is added.
       quota: says what there is room for.
       trimmer: makes room in topics that drop what is oldest.
-      lanes: has those of other priorities.
       clock: tells when a message expires.
       max_message_bytes: the largest payload accepted.
     """
@@ -40,7 +38,6 @@ class Publisher:
         journal: Journal,
         quota: Quota,
         trimmer: Trimmer,
-        lanes: Lanes,
         clock: Clock,
         *,
         max_message_bytes: int,
@@ -52,7 +49,7 @@ class Publisher:
         self._committer = journal.committer
         self._quota = quota
         self._trimmer = trimmer
-        self._lanes = lanes
+        self._lanes = registry.lanes
         self._clock = clock
         self._max_message_bytes = max_message_bytes
 
@@ -122,6 +119,6 @@ class Publisher:
 
     def _append(self, name: bytes, payload: bytes, attributes: bytes, priority: Priority) -> Accepted:
         """Add the message to the log of its priority."""
-        published = self.publish(name, [payload], [attributes], lane(0, priority))
+        published = self.publish(name, [payload], [attributes], lanes.lane(0, priority))
         message_id = format_message_id(published.partition, published.first_seq)
         return Accepted(published.commit, message_id, size_bytes=published.size_bytes)

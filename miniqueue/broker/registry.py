@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from miniqueue.broker import batching
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.journal import Journal
+from miniqueue.broker.lanes import Lanes
 from miniqueue.broker.limits import Quota
 from miniqueue.broker.opening import StoreContent
 from miniqueue.broker.topic import Topic
@@ -19,6 +20,7 @@ class Registry:
       topics: by name; also those that do not exist, but are waited for.
       journal: registers them with the next commit.
       quota: says how many there may be.
+      lanes: has those of the topics.
       clock: tells when a topic was made.
       made: called with every topic that comes to exist.
     """
@@ -28,11 +30,13 @@ class Registry:
         topics: dict[bytes, Topic],
         journal: Journal,
         quota: Quota,
+        lanes: Lanes,
         clock: Clock,
         *,
         made: Callable[[Topic], None],
     ) -> None:
         self.topics = topics
+        self.lanes = lanes
         self._journal = journal
         self._quota = quota
         self._clock = clock
