@@ -18,6 +18,8 @@ Nothing here waits: when the next message is not in memory, `take` returns None 
 range to load. What the next commit must write is collected in `changes`.
 """
 
+from typing import TYPE_CHECKING
+
 from miniqueue.core.changes import Changes
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.gaps import Gaps
@@ -26,6 +28,9 @@ from miniqueue.core.message import Chunk, Record
 from miniqueue.core.return_policy import ReturnPolicy
 from miniqueue.core.window import Window
 from miniqueue.errors import NothingOutstandingError
+
+if TYPE_CHECKING:
+    from miniqueue.core.keyed import KeyedReader
 
 FRONT_START = 1 << 127
 LOG_WINDOW_BYTES = 8 << 20
@@ -66,25 +71,21 @@ class GroupCursor:
         self.tail_seq = tail_seq
         self.read_seq = state.head_seq
         self.tail_bytes = state.log_bytes or 0
-        self.acked_count, self.dropped_count, self.moved_count = (
-            state.acked_count,
-            state.dropped_count,
-            state.moved_count,
-        )
+        self.acked_count, self.dropped_count = state.acked_count, state.dropped_count
+        self.moved_count = state.moved_count
         self.gone_bytes = state.gone_bytes or 0
         self.delayed_count = state.delayed_count
         self.leased_count = self.leased_bytes = 0
         self.blocked_on: Range | None = None
         self.changes = Changes()
         self.policy: ReturnPolicy | None = None
+        self.keyed: KeyedReader | None = None  # where messages are handed out by their keys
         self.next_receipt = 1
         self._serial = state.serial
         self._bitmaps = bitmaps
         self._open: dict[int, ChunkProgress] = {}  # chunks handed out in part and not yet finished, oldest first
         self._reading: ChunkProgress | None = None
         self._leases: dict[int, Lease] = {}
-
-    # --- looking ----------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> CursorState:
@@ -106,7 +107,8 @@ class GroupCursor:
     @property
     def size_bytes(self) -> int:
         """Roughly what the loaded messages cost in memory."""
-        return self.log.size_bytes + sum(window.size_bytes for window in self.returned.values())
+        windows_bytes = self.log.size_bytes + sum(window.size_bytes for window in self.returned.values())
+        return windows_bytes if self.keyed is None else windows_bytes + self.keyed.size_bytes
 
     def has_finished(self, first_seq: int) -> bool:
         """Whether the chunk that begins at `first_seq` needs no more work in this group."""
@@ -114,6 +116,8 @@ class GroupCursor:
 
     def evict(self) -> None:
         """Drop most of what is loaded; it is loaded again when needed."""
+        if self.keyed is not None:
+            self.keyed.evict()
         self.log.evict()
         for window in self.returned.values():
             window.evict()
@@ -131,6 +135,8 @@ class GroupCursor:
 
         Returns None when there is none now, or when it must be loaded first: then `blocked_on` is set.
         """
+        if self.keyed is not None:
+            return self.keyed.take(max_count, horizon_ms)
         self.blocked_on = None
         place = self._place_of_next(horizon_ms)
         if place is not Range.LOG:
@@ -263,6 +269,8 @@ class GroupCursor:
             self._leave_chunk(lease.progress, lease.start, lease.count)
         elif isinstance(lease, RecordLease):
             self._leave_range(lease.place, lease.order)
+        if self.keyed is not None:
+            self.keyed.release(lease)
 
     def _revoke(self, lease: Lease) -> None:
         if self._leases.get(lease.receipt) is not lease:

@@ -23,11 +23,18 @@ def lease_count(cursor: GroupCursor) -> int:
     return len(cursor._leases)
 
 
+def ready_seq(cursor: GroupCursor) -> int:
+    """Return a sequence number before which nothing of the log waits."""
+    return cursor.read_seq if cursor.keyed is None else cursor.keyed.ahead.ready_seq
+
+
 def ready_in(cursor: GroupCursor, chunk: Chunk, start_seq: int) -> Iterable[int]:
     """Return the indexes of the messages of a chunk from `start_seq` on that nobody was handed and that wait there."""
     progress = cursor._open.get(chunk.first_seq)
     settled = cursor._bitmaps.get(chunk.first_seq, 0) if progress is None else progress.settled
-    start = max(start_seq, cursor.read_seq, chunk.first_seq) - chunk.first_seq
+    if cursor.keyed is not None and (unready := cursor.keyed.ahead.unready(chunk.first_seq)) is not None:
+        settled = unready
+    start = max(start_seq, ready_seq(cursor), chunk.first_seq) - chunk.first_seq
     return (index for index in range(start, len(chunk.payloads)) if not settled >> index & 1)
 
 
@@ -40,7 +47,8 @@ def is_waiting(cursor: GroupCursor, place: Range, order: int) -> bool:
 def is_empty(cursor: GroupCursor, place: Range) -> bool:
     """Whether nothing came back to `place`, leased or not; False where that must be looked up in the store."""
     window = cursor.returned[place]
-    return window.head is None and not window.taken
+    is_known = cursor.keyed is not None and cursor.keyed.returns.is_any(place)
+    return window.head is None and not window.taken and not is_known
 
 
 def oldest_open_chunk(cursor: GroupCursor) -> Chunk | None:
@@ -52,4 +60,6 @@ def oldest_open_chunk(cursor: GroupCursor) -> Chunk | None:
 
 def may_have_next(cursor: GroupCursor, horizon_ms: int) -> bool:
     """Whether the next `take` may hand something out; some of the log may turn out to be settled."""
+    if cursor.keyed is not None:
+        return cursor.depth > cursor.leased_count
     return cursor._place_of_next(horizon_ms) is not Range.LOG or cursor.read_seq < cursor.tail_seq

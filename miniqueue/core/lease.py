@@ -28,7 +28,7 @@ class ChunkProgress:
         self.settled = settled
         self.unsettled_count = len(chunk.payloads) - settled.bit_count()
         self.is_stored = settled != 0
-        self.runs = _unset_runs(settled, len(chunk.payloads))
+        self.runs = unset_runs(settled, len(chunk.payloads))
 
     def take(self, max_count: int) -> tuple[int, int]:
         """Hand out the next run of at most `max_count` messages, as (start, stop) indexes in the chunk."""
@@ -50,7 +50,7 @@ class ChunkProgress:
         self.unsettled_count -= count
 
 
-def _unset_runs(bits: int, size: int) -> list[tuple[int, int]]:
+def unset_runs(bits: int, size: int) -> list[tuple[int, int]]:
     """Return the runs of zeros in the lowest `size` bits as (start, stop), last run first."""
     runs: list[tuple[int, int]] = []
     start = 0

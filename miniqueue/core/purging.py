@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from miniqueue.core import cursor_view
 from miniqueue.core.cursor import GroupCursor
-from miniqueue.core.lease import Lease, Range
+from miniqueue.core.lease import ChunkProgress, Lease, Range
 
 
 def take_log(cursor: GroupCursor, stop_seq: int, latest_ms: float) -> Lease | None:
@@ -21,11 +21,11 @@ def take_log(cursor: GroupCursor, stop_seq: int, latest_ms: float) -> Lease | No
     Returns None when there is none, or when it must be loaded first: then `blocked_on` is set.
     """
     cursor.blocked_on = None
-    progress = cursor._next_in_log()
+    progress = _next_in_log(cursor)
     if progress is None or progress.chunk.committed_at_ms > latest_ms:
         return None
     max_count = stop_seq - progress.chunk.first_seq - progress.runs[-1][0]
-    return cursor._take_from(progress, max_count) if max_count > 0 else None
+    return _take_from(cursor, progress, max_count) if max_count > 0 else None
 
 
 def take_oldest(cursor: GroupCursor, count: int, size_bytes: int) -> Lease | None:
@@ -34,13 +34,24 @@ def take_oldest(cursor: GroupCursor, count: int, size_bytes: int) -> Lease | Non
     Those of the log come first; what came back goes only when nothing else waits. Returns None as `take` does.
     """
     cursor.blocked_on = None
-    progress = cursor._next_in_log()
+    progress = _next_in_log(cursor)
     if progress is not None:
-        return cursor._take_from(progress, max(count, progress.count_of(size_bytes)))
+        return _take_from(cursor, progress, max(count, progress.count_of(size_bytes)))
+    if cursor.keyed is not None:
+        return None if cursor.blocked_on is not None else cursor.keyed.oldest_returned()
     for place in (Range.BACK, Range.FRONT, Range.DELAYED) if cursor.blocked_on is None else ():
         if cursor.returned[place].head is not None:
             return cursor._take_record(place)
     return None
+
+
+def _next_in_log(cursor: GroupCursor) -> ChunkProgress | None:
+    return cursor._next_in_log() if cursor.keyed is None else cursor.keyed.oldest()
+
+
+def _take_from(cursor: GroupCursor, progress: ChunkProgress, max_count: int) -> Lease:
+    keyed = cursor.keyed
+    return cursor._take_from(progress, max_count) if keyed is None else keyed.withdraw(progress, max_count)
 
 
 def drop_records(cursor: GroupCursor, place: Range, sizes: Iterable[tuple[int, int]]) -> int:
@@ -53,6 +64,8 @@ def drop_records(cursor: GroupCursor, place: Range, sizes: Iterable[tuple[int, i
     """
     waiting = {order: size for order, size in sizes if cursor_view.is_waiting(cursor, place, order)}
     cursor.returned[place].forget(waiting.keys())
+    if cursor.keyed is not None:
+        cursor.keyed.drop(place, waiting.keys())
     cursor.changes.records |= dict.fromkeys(((place, order) for order in waiting), None)
     cursor.dropped_count += len(waiting)
     cursor.gone_bytes += sum(waiting.values())

@@ -154,6 +154,23 @@ class Window(Generic[T]):
         while self._items:
             self._drop_last()
 
+    def let_go(self, order: int) -> None:
+        """Have an item that was taken wait again, somewhere else: it is not handed out here any more."""
+        self.taken.discard(order)
+
+    def take_again(self, order: int) -> None:
+        """Take an item that was let go, and may have been loaded once more."""
+        self.taken.add(order)
+        if self._items:
+            self._items = deque(one for one in self._items if one[0] != order)
+            self.size_bytes = sum(item.size_bytes for _, item in self._items)
+
+    def give_back(self, orders: Iterable[int], resume_at: int) -> None:
+        """Have what was taken at `orders`, and all from `resume_at` on, loaded again; the store has it, or will."""
+        self.evict()
+        self.taken.difference_update(orders)
+        self.resume_at = resume_at if self.resume_at is None else min(self.resume_at, resume_at)
+
     def _insert(self, order: int, item: T) -> None:
         items = self._items
         if not items or order > items[-1][0]:
