@@ -67,6 +67,8 @@ COMMANDS: Mapping[bytes, Needs] = MappingProxyType(
         b"PUBLISH": Needs(Right.PUBLISH, 1),
         b"PUB": Needs(Right.PUBLISH, 1),
         b"MPUBLISH": Needs(Right.PUBLISH, 1),
+        b"REQUEST": Needs(Right.PUBLISH, 1),
+        b"REPLY": Needs(Right.CONSUME, 1),
         b"SUBSCRIBE": Needs(Right.CONSUME, 1),
         b"SUB": Needs(Right.CONSUME, 1),
         b"GET": Needs(Right.CONSUME, 1),
@@ -106,6 +108,8 @@ COMMANDS: Mapping[bytes, Needs] = MappingProxyType(
 ROUTES: Mapping[tuple[str, str], Needs] = MappingProxyType(
     {
         ("POST", "/publish/{topic}"): Needs(Right.PUBLISH, 1),
+        ("POST", "/request/{topic}"): Needs(Right.PUBLISH, 1),
+        ("POST", "/topics/{topic}/reply"): Needs(Right.CONSUME, 1),
         ("POST", "/subscribe/{topic}"): Needs(Right.CONSUME, 1),
         ("DELETE", "/{topic}"): Needs(Right.ADMIN, 1),
         ("POST", "/topics/{topic}/redrive"): Needs(Right.ADMIN, 1),

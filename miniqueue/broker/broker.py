@@ -29,6 +29,7 @@ from miniqueue.broker.publishing import Publisher
 from miniqueue.broker.purger import Purger
 from miniqueue.broker.redriving import Redriver
 from miniqueue.broker.registry import Registry
+from miniqueue.broker.requesting import Requests
 from miniqueue.broker.space import SpaceWatch
 from miniqueue.broker.tasks import Tasks
 from miniqueue.broker.topic import Topic, TopicStats
@@ -61,6 +62,7 @@ class Broker:
       crowd: says when who publishes had better wait; it is up to them.
       limit_counts: how often limits were reached, for all to count in.
       leasing: hands out messages for a time, settled by receipt.
+      requests: publishes messages that want a reply, and passes replies on.
       configurator: makes topics and changes their settings; `redriver` moves dead letters back.
       looker: knows figures of topics; `peeker` shows messages, `clearer` removes them; `pauser` stops topics.
       log_reader: reads logs from any place on, without a group.
@@ -126,6 +128,7 @@ class Broker:
             max_count=self.limits.max_prefetch,
             dead_letters=self._dead_letters,
         )
+        self.requests = Requests(self.publish_with, self.leasing, self._admission, self.max_message_bytes)
         self.configurator = Configurator(journal, topics, create=registry.create, changed=self._reconfigured)
         self.pauser = Pauser(self.configurator, clock, resumed=self._readable)
         self.clearer = Clearer(topics, journal, clock, loaded=self._readable)

@@ -110,6 +110,13 @@ class Consumer:
         due_at_ms = self._dispatcher.due_at_ms(delay_seconds)
         self._settle(partial(GroupCursor.dack, due_at_ms=due_at_ms), receipts)
 
+    def attributes_of(self, receipt: int | None) -> bytes:
+        """Return the attributes of a message that is held, of the one held for None; raises as `ack` does."""
+        given = self._holding.attributes_of(receipt)
+        if given is not None:
+            return given
+        raise NothingOutstandingError if receipt is None else UnknownReceiptError(1, 1)
+
     def close(self) -> None:
         """Stop waiting, and return what is held to the front; safe to call twice."""
         if self._is_closed:

@@ -108,7 +108,7 @@ class DeadLetters:
             record.counts,
             reason,
         )
-        found = attributes.decode(record.attributes)._replace(expires_at_ms=0, origin=origin)
+        found = attributes.decode(record.attributes)._replace(expires_at_ms=0, origin=origin, reply_to=b"")
         return Content(record.payload, found.encode(), lane(0, priority_of(partition)))
 
 

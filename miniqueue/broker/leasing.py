@@ -169,6 +169,11 @@ class Leasing:
         numbers = parse_prefixed(receipts, book.prefix)
         return _results(numbers, book.extend(numbers, deadline))
 
+    def attributes_of(self, name: bytes, receipt: bytes) -> bytes | None:
+        """Return the attributes of a message, encoded; None when the receipt belongs to none that is leased."""
+        book = self._book(name)
+        return None if book is None else book.attributes_of(*parse_prefixed([receipt], book.prefix))
+
     def _settle(
         self,
         name: bytes,

@@ -12,6 +12,7 @@
     5 origin     partition:4 seq:8 published_at_ms:8 died_at_ms:8 nacks:4 backs:4 dacks:4 timeouts:4 disconnects:4
                  topic_length:1 topic, then the reason
     6 unique     the key, of which the topic has one message at a time
+    7 reply to   who waits for a reply: what the broker calls it
 
 Who stores messages or hands them out takes the bytes as they are; only who needs to know what they say parses them.
 """
@@ -27,7 +28,7 @@ from miniqueue.errors import CorruptionError, FormatVersionError, InvalidAttribu
 MAX_ATTRIBUTES_BYTES = 64 << 10
 MAX_HEADER_NAME_BYTES = 255
 
-_HEADER, _KEY, _EXPIRY, _DEDUP_ID, _ORIGIN, _UNIQUE = range(1, 7)
+_HEADER, _KEY, _EXPIRY, _DEDUP_ID, _ORIGIN, _UNIQUE, _REPLY_TO = range(1, 8)
 _MAX_64 = (1 << 64) - 1
 
 _field = struct.Struct("<BI")
@@ -67,6 +68,7 @@ class Attributes(NamedTuple):
       dedup_id: b"" for none.
       origin: of a dead letter, else None.
       unique_key: b"" for none.
+      reply_to: of a request, who waits for the reply; b"" for none. No publisher gives it.
     """
 
     headers: tuple[tuple[bytes, bytes], ...] = ()
@@ -75,6 +77,7 @@ class Attributes(NamedTuple):
     dedup_id: bytes = b""
     origin: Origin | None = None
     unique_key: bytes = b""
+    reply_to: bytes = b""
 
     def encode(self) -> bytes:
         """Encode them for storage.
@@ -95,6 +98,8 @@ class Attributes(NamedTuple):
             raise InvalidAttributesError(f"attributes of {size_bytes} bytes are over the limit of 65536 for a message")
         if self.origin is not None:
             fields.append(_pack(_ORIGIN, _encode_origin(self.origin)))
+        if self.reply_to:
+            fields.append(_pack(_REPLY_TO, self.reply_to))
         return b"".join(fields)
 
 
@@ -126,8 +131,10 @@ def decode(encoded: bytes) -> Attributes:
                 found = found._replace(origin=_decode_origin(value))
             elif tag == _UNIQUE:
                 found = found._replace(unique_key=value)
+            elif tag == _REPLY_TO:
+                found = found._replace(reply_to=value)
             else:
-                raise FormatVersionError("attributes", tag, _UNIQUE)
+                raise FormatVersionError("attributes", tag, _REPLY_TO)
     except (struct.error, ValueError, IndexError, InvalidAttributesError) as exc:
         raise CorruptionError("the attributes of a message make no sense") from exc
     return found._replace(headers=tuple(headers))
@@ -146,8 +153,10 @@ def key_of(encoded: bytes) -> bytes:
     start, end = 0, len(encoded) - _field.size
     while start <= end:
         tag, length = _field.unpack_from(encoded, start)
-        if tag >= _KEY:
-            return encoded[start + _field.size : start + _field.size + length] if tag == _KEY else b""
+        if tag == _KEY:
+            return encoded[start + _field.size : start + _field.size + length]
+        if tag not in (_HEADER, _UNIQUE):
+            return b""
         start += _field.size + length
     return b""
 

@@ -41,6 +41,14 @@ class Holding:
             raise NothingOutstandingError
         return self._remove(0)
 
+    def attributes_of(self, receipt: int | None) -> bytes | None:
+        """Return the attributes of a message, encoded; None for the one held. None when it is not held."""
+        index = 0 if receipt is None else bisect_right(self._starts, receipt) - 1
+        if index < 0 or not self._starts:
+            return None
+        lease = self._held[self._starts[index]][1]
+        return lease.attributes_of(lease.receipt if receipt is None else receipt)
+
     def take_all(self) -> list[Held]:
         """Give up every lease, in the order of their receipts."""
         return [self._remove(0) for _ in range(len(self._starts))]

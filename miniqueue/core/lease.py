@@ -103,6 +103,12 @@ class Lease:
         """When the messages were published."""
         raise NotImplementedError
 
+    def attributes_of(self, receipt: int) -> bytes | None:
+        """Return the attributes of the message with a receipt, encoded; None when it is none of these."""
+        if not self.receipt <= receipt < self.receipt + self.count:
+            return None
+        return b"" if self.attributes is None else self.attributes[receipt - self.receipt]
+
     def records(self) -> list[Record]:
         """Return the messages as records, for when they come back."""
         raise NotImplementedError

@@ -54,6 +54,12 @@ class LeaseBook:
         self._forget(taken)
         return taken
 
+    def attributes_of(self, receipt: int) -> bytes | None:
+        """Return the attributes of the message with a receipt, encoded; None when it is not leased."""
+        index = bisect_right(self._starts, receipt) - 1
+        held = self._held.get(self._starts[index]) if index >= 0 else None
+        return None if held is None else held[1].attributes_of(receipt)
+
     def extend(self, receipts: Sequence[int], deadline: float) -> list[Held]:
         """Give the messages named another deadline; return their leases, in their order, as far as they are held.
 

@@ -49,6 +49,7 @@ class PublishOptions(NamedTuple):
       priority: before or behind others.
       delay_seconds: how long the message waits; None for not at all, or until `at_ms`.
       at_ms: when it is due, since 1970; never given with `delay_seconds`.
+      reply_to: who waits for a reply; no client says that.
     """
 
     headers: tuple[Header, ...] = ()
@@ -59,6 +60,7 @@ class PublishOptions(NamedTuple):
     priority: Priority = Priority.NORMAL
     delay_seconds: float | None = None
     at_ms: int | None = None
+    reply_to: bytes = b""
 
     @property
     def is_delayed(self) -> bool:
@@ -68,7 +70,7 @@ class PublishOptions(NamedTuple):
     def attributes(self, now_ms: int) -> Attributes:
         """Return what of this stays with a message that is published now."""
         expires_at_ms = 0 if self.ttl_seconds is None else now_ms + max(1, round(self.ttl_seconds * 1000))
-        return Attributes(self.headers, self.key, expires_at_ms, self.dedup_id)
+        return Attributes(self.headers, self.key, expires_at_ms, self.dedup_id, reply_to=self.reply_to)
 
 
 NO_OPTIONS: Final = PublishOptions()

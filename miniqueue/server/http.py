@@ -1,6 +1,7 @@
 """The HTTP side of the queue, as one ASGI application.
 
     POST   /publish/{topic}      the body is one message, or with application/x-ndjson one message a line
+    POST   /request/{topic}      the body is one message, the reply to it is the reply
     POST   /subscribe/{topic}    commands in, deliveries out, on one stream (HTTP/2)
     DELETE /{topic}              away with it
     …      /topics/{topic}       settings of a topic (`http_topics`)
@@ -25,6 +26,7 @@ from miniqueue.server.http_pausing import pause_endpoints
 from miniqueue.server.http_publish import PublishEndpoint
 from miniqueue.server.http_reading import read_endpoints
 from miniqueue.server.http_receive import ReceiveEndpoint
+from miniqueue.server.http_request import ReplyEndpoint, RequestEndpoint
 from miniqueue.server.http_settle import settle_endpoints
 from miniqueue.server.http_streams import OpenStreams
 from miniqueue.server.http_subscribe import SubscribeEndpoint
@@ -51,6 +53,8 @@ class HttpApp:
             ("POST", "/subscribe/{topic}"): SubscribeEndpoint(broker, self._streams),
             ("DELETE", "/{topic}"): DeleteEndpoint(broker),
             ("POST", "/topics/{topic}/receive"): ReceiveEndpoint(broker, self._streams),
+            ("POST", "/request/{topic}"): RequestEndpoint(broker, self._streams),
+            ("POST", "/topics/{topic}/reply"): ReplyEndpoint(broker),
             ("DELETE", "/topics/{topic}"): DeleteEndpoint(broker),
             **topic_endpoints(broker),
             **settle_endpoints(broker),

@@ -36,7 +36,7 @@ class PublishEndpoint:
         """Answer one request."""
         reply = CREATED
         try:
-            options = _options(scope)
+            options = options_of(scope)
             if is_json_lines(scope):
                 if options is not None:
                     raise InvalidOptionError("options of JSON lines are members of the lines")
@@ -67,15 +67,18 @@ class PublishEndpoint:
         return Reply(HTTPStatus.CREATED, headers=headers)
 
 
-def _options(scope: Scope) -> PublishOptions | None:
-    """Return what query and headers of a request say of its message; None when they say nothing."""
+def options_of(scope: Scope, besides: str = "") -> PublishOptions | None:
+    """Return what query and headers of a request say of its message; None when they say nothing.
+
+    `besides` is a parameter of the query that is about something else.
+    """
     query: bytes = scope["query_string"]
     headers = [(n.removeprefix(HEADER_PREFIX), value) for n, value in scope["headers"] if n.startswith(HEADER_PREFIX)]
     if not query and not headers:
         return None
     # Latin-1 has a character for each byte: so keys may be any bytes.
     given = parse_qsl(query.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
-    return parse_texts([(name, value.encode("latin-1")) for name, value in given], headers)
+    return parse_texts([(name, value.encode("latin-1")) for name, value in given if name != besides], headers)
 
 
 def is_json_lines(scope: Scope) -> bool:

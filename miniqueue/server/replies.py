@@ -13,17 +13,20 @@ import orjson
 from starlette.types import Message, Receive, Scope, Send
 
 from miniqueue.core.look_errors import UnknownMessageError, UnknownPartitionError
+from miniqueue.core.request_errors import NoReplyError, NoRequestError, RequesterGoneError
 from miniqueue.core.topic_errors import TopicExistsError, UnknownTopicError
 from miniqueue.errors import (
     FullError,
     LimitReachedError,
     MiniqueueError,
     NotAuthenticatedError,
+    NothingOutstandingError,
     NotPermittedError,
     PayloadTooLargeError,
     RequestError,
     TooManyAttemptsError,
     UnavailableError,
+    UnknownReceiptError,
     UnsupportedEncodingError,
     WrongSecretError,
 )
@@ -45,6 +48,11 @@ STATUS: Mapping[type[BaseException], HTTPStatus] = MappingProxyType(
         TooManyAttemptsError: HTTPStatus.TOO_MANY_REQUESTS,
         UnknownTopicError: HTTPStatus.NOT_FOUND,
         TopicExistsError: HTTPStatus.CONFLICT,
+        NothingOutstandingError: HTTPStatus.CONFLICT,
+        UnknownReceiptError: HTTPStatus.CONFLICT,
+        NoRequestError: HTTPStatus.CONFLICT,
+        RequesterGoneError: HTTPStatus.GONE,
+        NoReplyError: HTTPStatus.GATEWAY_TIMEOUT,
         UnknownMessageError: HTTPStatus.NOT_FOUND,
         UnknownPartitionError: HTTPStatus.NOT_FOUND,
         RequestError: HTTPStatus.BAD_REQUEST,

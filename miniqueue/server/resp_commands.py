@@ -16,6 +16,7 @@ from miniqueue.server import (
     resp_publish,
     resp_reading,
     resp_receive,
+    resp_request,
     resp_topics,
 )
 from miniqueue.server.resp_errors import ArityError, shown, unknown_subcommand
@@ -120,6 +121,8 @@ COMMANDS: dict[bytes, Entry] = {
     b"PUBLISH": Entry(3, "Add a message to a topic.", _publish),
     b"PUB": Entry(-3, "Add a message to a topic, with options; answers its id.", resp_publish.pub),
     b"MPUBLISH": Entry(-3, "Add several messages to a topic, all or none; answers their ids.", resp_publish.mpublish),
+    b"REQUEST": Entry(-3, "Add a message to a topic and wait for the reply to it.", resp_request.request),
+    b"REPLY": Entry(4, "Settle a message by its receipt and pass a reply to who waits.", resp_request.reply),
     b"SUBSCRIBE": Entry(
         -2, "Receive the messages of a topic, one after the other or PREFETCH n at a time.", _subscribe, plain_arity=2
     ),

@@ -9,7 +9,8 @@
 
 NACK, BACK and DACK [seconds] are used like ACK; with PREFETCH the receipts of the messages follow, and the array holds
 the receipt, the message, and how often it came back, by cause. An error leaves the messages where they are: they can
-still be settled. PING, QUIT and RESET work as always.
+still be settled. REPLY [receipt] payload settles a message as ACK does, and answers who waits for that. PING, QUIT and
+RESET work as always.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from miniqueue.core.lease import Lease
 from miniqueue.core.message import NEVER_RETURNED, Counts
 from miniqueue.core.numerals import spell
 from miniqueue.core.receipts import parse_receipts
+from miniqueue.core.request_errors import RequesterGoneError
 from miniqueue.errors import MiniqueueError, NothingOutstandingError, UnknownCommandError, UnknownReceiptError
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
@@ -52,6 +54,7 @@ class Stream:
         otherwise: dict[bytes, Callable[[Command], bytes]],
     ) -> None:
         self.topic = topic
+        self._requests = broker.requests
         self._has_receipts = prefetch is not None
         self._consumer: Consumer = broker.consumer(
             topic, self._deliver, self._fail, 1 if prefetch is None else prefetch
@@ -76,7 +79,7 @@ class Stream:
     def execute(self, command: Command) -> bytes:
         """Carry out one command and return its reply; raises MiniqueueError."""
         word = command[0].upper()
-        settle = _SETTLES.get(word)
+        settle = self._reply_with if word == b"REPLY" else _SETTLES.get(word)
         if settle is not None:
             return self._settle(settle, command[1:])
         if word in self._otherwise:
@@ -87,7 +90,7 @@ class Stream:
         answer = replies.OK
         try:
             settle(self._consumer, arguments, self._has_receipts)
-        except (NothingOutstandingError, UnknownReceiptError) as exc:
+        except (NothingOutstandingError, UnknownReceiptError, RequesterGoneError) as exc:
             if self._consumer.is_waiting:
                 raise
             answer = replies.error(exc.code, str(exc))  # a message may have ended with its topic: on to the next
@@ -99,6 +102,12 @@ class Stream:
                 self._reply(self._answer)
                 self._answer = b""
         return b""
+
+    def _reply_with(self, consumer: Consumer, arguments: list[bytes], has_receipts: bool) -> None:
+        if len(arguments) != 1 + has_receipts:
+            raise UnknownCommandError("invalid command")
+        receipt = parse_receipts(arguments[:1])[0] if has_receipts else None
+        self._requests.reply_from_stream(consumer, receipt, arguments[-1])
 
     def _deliver(self, leases: list[Lease]) -> None:
         if self._has_receipts:

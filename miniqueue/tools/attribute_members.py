@@ -1,6 +1,6 @@
 """The attributes of a message as members of its JSON line.
 
-    "headers":[["name","value"],…]  "key":"…"  "expires_at":ms  "dedup":"…"
+    "headers":[["name","value"],…]  "key":"…"  "expires_at":ms  "dedup":"…"  "reply_to":"…"
     "origin":{"topic":"letters","id":"0-17","published_at":ms,"died_at":ms,"returns":{"nacks":3},"reason":"…"}
 
 Bytes that are no UTF-8 are {"base64":"…"} instead of a string. Times are in milliseconds since 1970, UTC.
@@ -36,6 +36,7 @@ def encode(encoded: bytes) -> dict[str, object]:
         "expires_at": found.expires_at_ms,
         "dedup": _text(found.dedup_id),
         "origin": None if found.origin is None else _origin_members(found.origin),
+        "reply_to": _text(found.reply_to),
     }
     return {name: value for name, value in members.items() if value}
 
@@ -114,6 +115,7 @@ _PARSERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = MappingProxyType(
         "expires_at": ("expires_at_ms", _number),
         "dedup": ("dedup_id", _bytes),
         "origin": ("origin", _origin),
+        "reply_to": ("reply_to", _bytes),
     }
 )
 #: Of the members that a line may have for its attributes.

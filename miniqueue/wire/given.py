@@ -3,6 +3,7 @@
     key            k
     expires_at_ms  1700000000000
     headers        [[name, value], …]
+    reply_to       of a request: that it is one
     origin         {topic, id, published_at_ms, died_at_ms, reason, nacks, …}
 
 What a message does not have is left out. Attributes that cannot be read are shown as an error and nothing else: the
@@ -22,6 +23,7 @@ _JSON_NAMES: Mapping[str, str] = {
     "died_at_ms": "diedAtMs",
     "due_at_ms": "dueAtMs",
     "expires_at_ms": "expiresAtMs",
+    "reply_to": "replyTo",
     "attributes_error": "attributesError",
 }
 
@@ -37,6 +39,7 @@ def given_words(encoded: bytes) -> dict[Value, Value]:
         "expires_at_ms": given.expires_at_ms,
         "headers": [list(header) for header in given.headers],
         "origin": None if given.origin is None else _origin(given.origin),
+        "reply_to": given.reply_to,
     }
     return {name: value for name, value in words.items() if value}
 

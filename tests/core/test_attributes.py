@@ -51,6 +51,17 @@ def test_a_unique_key_is_found_without_the_others(made):
     assert attributes.unique_key(made.encode()) == made.unique_key
 
 
+def test_a_key_is_found_without_the_others():
+    assert attributes.key_of(ALL._replace(unique_key=b"eu").encode()) == b"ada"
+    assert attributes.key_of(ALL._replace(key=b"").encode()) == b""
+
+
+def test_who_waits_for_a_reply_stands_at_the_end():
+    encoded = ALL._replace(reply_to=b"9-1").encode()
+    assert encoded.hex() == GOLDEN + "0703000000392d31"
+    assert attributes.decode(encoded) == ALL._replace(reply_to=b"9-1")
+
+
 def test_a_plain_message_has_no_bytes_of_them():
     assert NO_ATTRIBUTES.encode() == b""
     assert attributes.decode(b"") == NO_ATTRIBUTES
@@ -77,8 +88,8 @@ def test_they_are_at_most_64_kib_together_without_the_origin():
 
 
 def test_a_field_of_a_newer_version_is_named():
-    with pytest.raises(FormatVersionError, match="attributes: format version 7 found, this miniqueue reads 6"):
-        attributes.decode(ALL.encode() + b"\x07\0\0\0\0")
+    with pytest.raises(FormatVersionError, match="attributes: format version 8 found, this miniqueue reads 7"):
+        attributes.decode(ALL.encode() + b"\x08\0\0\0\0")
 
 
 @pytest.mark.parametrize("length", range(1, len(bytes.fromhex(GOLDEN))))
