@@ -118,6 +118,7 @@ class Broker:
         journal, registry = self._journal, self._registry
         transfer = Transfer(journal, self._quota, self._trimmer, topics, registry.lanes, registry.create)
         self._dead_letters = DeadLetters(transfer, clock, self._dispatcher.due_at_ms)
+        self._quota.may_bury, self._trimmer.graveyard = self._dead_letters.may_bury, self._dead_letters
         self.redriver = Redriver(topics, journal, self._dispatcher, transfer)
         self.leasing = Leasing(
             topics,

@@ -3,9 +3,11 @@
     comes back ─▶ deliveries < max_deliveries ─▶ to its place, or after the delay of the retry policy
                     └ not less ─▶ dead-letter topic, with its origin, in the same commit
     rejected ────────────────────┘     └ no room there: it comes back as if there were no limit
+    no room for it ───▶ dead-letter topic, where the limit policy says so; what comes is refused without room there
 
-A dead letter is not moved again when it comes back too often in its turn: so there are no loops. One that is rejected
-is dropped.
+A dead letter is not moved again when it comes back too often in its turn: so there are no loops. One that is rejected,
+or for which there is no room, is dropped. Dead letters enter a topic that is paused on the way in, which is meant for
+those who publish: what has nowhere to go would come back for ever.
 """
 
 import random
@@ -14,6 +16,7 @@ from functools import partial
 
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.lanes import Content
+from miniqueue.broker.limits import Room
 from miniqueue.broker.topic import Topic
 from miniqueue.broker.transfer import Transfer
 from miniqueue.core import attributes
@@ -27,6 +30,8 @@ from miniqueue.errors import CorruptionError, FormatVersionError, InvalidTopicEr
 
 #: Why a message is a dead letter that came back too often.
 MAX_DELIVERIES = b"max_deliveries"
+#: Why one is for which its topic had no room.
+LIMIT = b"limit"
 #: What counts for the delay of the retry policy.
 _FAILURES = ("nacks", "timeouts")
 
@@ -77,6 +82,22 @@ class DeadLetters:
         leave = partial(cursor.drop, lease, moved_count=len(letters))
         if not self._bury(topic, cursor.partition, letters, reason, leave):
             cursor.nack(lease)
+
+    def left(self, topic: Topic) -> Room:
+        """Return how many dead letters there is room for, and for how many bytes of them."""
+        return self._transfer.left(topic.settings.dead_letters_of(topic.name))
+
+    def may_bury(self, topic: Topic, over: Room) -> bool:
+        """Whether what is over the limits of a topic can become dead letters."""
+        left = self.left(topic)
+        return left.messages >= max(1, over.messages) and left.size_bytes >= max(1, over.size_bytes)
+
+    def bury_oldest(self, topic: Topic, cursor: GroupCursor, lease: Lease) -> None:
+        """Make messages dead letters that were leased for want of room; there is some `left`."""
+        letters = [record for record in lease.records() if not _is_dead_letter(record)]
+        cursor.drop(lease, moved_count=len(letters))
+        contents = [self._letter(topic, cursor.partition, record, LIMIT) for record in letters]
+        self._transfer.push(topic.settings.dead_letters_of(topic.name), contents)
 
     def retry_at_ms(self, settings: TopicSettings, record: Record) -> int:
         """Return when a message that failed is due again."""

@@ -4,7 +4,9 @@
                room in the topic?  ─ yes ▶ stored
                     └ no ─ refuse ──────▶ TopicFullError, nothing is stored
                          └ drop-oldest ─▶ stored, and noted: `trimming` drops what waits longest, in the same commit
-                              └ what is leased, and what is not yet committed, leaves no room ─▶ TopicFullError
+                         │    └ what is leased, and what is not yet committed, leaves no room ─▶ TopicFullError
+                         └ dead-letter ─▶ the same, but what waits longest becomes dead letters
+                              └ there is no room for dead letters either ─▶ TopicFullError
 
 What a topic holds is known as counts, so the check costs the same for one message and for thousands.
 """
@@ -12,7 +14,7 @@ What a topic holds is known as counts, so the check costs the same for one messa
 import sys
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
@@ -20,6 +22,7 @@ from operator import add
 from typing import NamedTuple
 
 from miniqueue.broker.topic import Topic
+from miniqueue.core.limit_policy import LimitPolicy
 from miniqueue.core.prefetch import MAX_PREFETCH, check_prefetch
 from miniqueue.errors import LimitReachedError, PayloadTooLargeError, TopicFullError
 
@@ -79,7 +82,7 @@ class BrokerLimits:
       max_topics: that exist.
       max_topic_messages: not acknowledged, in one topic.
       max_topic_bytes: of their payloads.
-      drops_oldest: whether a topic that is full drops what waits longest, instead of refusing what comes.
+      policy: what gives way when a topic is full, where its settings do not say.
       max_prefetch: messages that one consumer may ask for.
       max_uncommitted_bytes: of payloads that wait for their commit.
     """
@@ -87,7 +90,7 @@ class BrokerLimits:
     max_topics: int = 0
     max_topic_messages: int = 0
     max_topic_bytes: int = 0
-    drops_oldest: bool = False
+    policy: LimitPolicy = LimitPolicy.REFUSE
     max_prefetch: int = MAX_PREFETCH
     max_uncommitted_bytes: int = 0
 
@@ -98,13 +101,17 @@ class Quota:
     Args:
       limits: what is allowed.
       counts: where a refusal is counted.
+
+    Attributes:
+      may_bury: says whether what is over the limits of a topic can become dead letters.
     """
 
     def __init__(self, limits: BrokerLimits, counts: LimitCounts) -> None:
         self._max_topics = limits.max_topics or sys.maxsize
         self._max_messages = limits.max_topic_messages or sys.maxsize
         self._max_bytes = limits.max_topic_bytes or sys.maxsize
-        self.drops_oldest = limits.drops_oldest
+        self._policy = limits.policy
+        self.may_bury: Callable[[Topic, Room], bool] = _never
         self._max_prefetch = limits.max_prefetch
         self._counts = counts
 
@@ -130,50 +137,79 @@ class Quota:
         self.admit(topic, payloads, size_bytes, attributes)
 
     def apply_settings(self, topic: Topic) -> None:
-        """Let a topic hold what its settings say, or as much as any."""
+        """Let a topic hold what its settings say, and no more than any."""
         settings = topic.settings
-        topic.max_messages, topic.max_bytes = self._max_messages, self._max_bytes
-        if settings.max_messages is not None:
-            topic.max_messages = settings.max_messages or sys.maxsize
-        if settings.max_bytes is not None:
-            topic.max_bytes = settings.max_bytes or sys.maxsize
+        topic.max_messages = min(settings.max_messages or sys.maxsize, self._max_messages)
+        topic.max_bytes = min(settings.max_bytes or sys.maxsize, self._max_bytes)
+
+    def policy_of(self, topic: Topic) -> LimitPolicy:
+        """Return what gives way when a topic is full."""
+        chosen = topic.settings.limit_policy
+        return self._policy if chosen is None else LimitPolicy(chosen)
 
     def excess(self, topic: Topic) -> Room:
         """Return what a topic holds over its limits."""
         held_count, held_bytes = topic.held()
         return Room(held_count - topic.max_messages, held_bytes - topic.max_bytes)
 
+    def room(self, topic: Topic) -> Room:
+        """Return what a topic has room for, without anything giving way; all where what waits longest is dropped."""
+        if self.policy_of(topic) is LimitPolicy.DROP_OLDEST:
+            return Room(sys.maxsize, sys.maxsize)
+        excess = self.excess(topic)
+        return Room(-excess.messages, -excess.size_bytes)
+
     def admit(
-        self, topic: Topic, payloads: Sequence[bytes], size_bytes: int, attributes: Sequence[bytes] | None = None
+        self,
+        topic: Topic,
+        payloads: Sequence[bytes],
+        size_bytes: int,
+        attributes: Sequence[bytes] | None = None,
+        *,
+        is_moved: bool = False,
     ) -> bool:
-        """Say whether older messages must be dropped for these; raise TopicFullError if they cannot be taken.
+        """Say whether older messages must give way to these; raise TopicFullError if they cannot be taken.
 
         Args:
           topic: that they are for.
           payloads: of the messages.
           size_bytes: of payloads and attributes, all together.
           attributes: of each, encoded, if there are any.
+          is_moved: whether they come from another topic: then nothing becomes a dead letter for them.
         """
         held_count, held_bytes = topic.held()
-        messages = held_count + len(payloads) - topic.max_messages
-        over_bytes = held_bytes + size_bytes - topic.max_bytes
-        if messages <= 0 and over_bytes <= 0:
+        over = Room(held_count + len(payloads) - topic.max_messages, held_bytes + size_bytes - topic.max_bytes)
+        if not over.is_over:
             return False
-        if self.drops_oldest:
+        if self._may_give_way(topic, over, is_moved=is_moved):
             waiting_count, waiting_bytes = topic.default.waiting()
-            messages, over_bytes = messages - waiting_count, over_bytes - waiting_bytes
-            if messages <= 0 and over_bytes <= 0:
+            over = Room(over.messages - waiting_count, over.size_bytes - waiting_bytes)
+            if not over.is_over:
                 return True
         sizes = map(len, payloads) if attributes is None else map(add, map(len, payloads), map(len, attributes))
-        fitting_count = _fitting(sizes, len(payloads) - messages, size_bytes - over_bytes)
-        settings = topic.settings
-        if messages > 0:
+        fitting_count = _fitting(sizes, len(payloads) - over.messages, size_bytes - over.size_bytes)
+        raise self._full(topic, over, fitting_count)
+
+    def _may_give_way(self, topic: Topic, over: Room, *, is_moved: bool) -> bool:
+        policy = self.policy_of(topic)
+        if policy is LimitPolicy.DEAD_LETTER:
+            return not is_moved and self.may_bury(topic, over)
+        return policy is LimitPolicy.DROP_OLDEST
+
+    def _full(self, topic: Topic, over: Room, fitting_count: int) -> TopicFullError:
+        """Return what to raise for a topic that is full, and count it."""
+        if over.messages > 0:
             self._counts.reached(Limit.TOPIC_MESSAGES)
-            name = f"-{Limit.TOPIC_MESSAGES}" if settings.max_messages is None else "max_messages of the topic"
-            raise TopicFullError("messages", name, fitting_count)
+            is_own = topic.max_messages == topic.settings.max_messages
+            name = "max_messages of the topic" if is_own else f"-{Limit.TOPIC_MESSAGES}"
+            return TopicFullError("messages", name, fitting_count)
         self._counts.reached(Limit.TOPIC_BYTES)
-        name = f"-{Limit.TOPIC_BYTES}" if settings.max_bytes is None else "max_bytes of the topic"
-        raise TopicFullError("bytes of messages", name, fitting_count)
+        name = "max_bytes of the topic" if topic.max_bytes == topic.settings.max_bytes else f"-{Limit.TOPIC_BYTES}"
+        return TopicFullError("bytes of messages", name, fitting_count)
+
+
+def _never(_topic: Topic, _over: Room) -> bool:
+    return False
 
 
 def _fitting(sizes: Iterable[int], max_messages: int, max_bytes: int) -> int:

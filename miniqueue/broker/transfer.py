@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.lanes import Content, Lanes
-from miniqueue.broker.limits import Quota
+from miniqueue.broker.limits import Quota, Room
 from miniqueue.broker.topic import Topic
 from miniqueue.broker.trimming import Trimmer
+from miniqueue.core.limit_policy import LimitPolicy
+from miniqueue.errors import InvalidTopicError, LimitReachedError
 
 
 class Transfer:
@@ -53,9 +55,27 @@ class Transfer:
             topic = self._create(name)
         payloads = [content.payload for content in contents]
         attributes = [content.attributes for content in contents]
-        if self._quota.admit(topic, payloads, sum(content.size_bytes for content in contents), attributes):
+        size_bytes = sum(content.size_bytes for content in contents)
+        if self._quota.admit(topic, payloads, size_bytes, attributes, is_moved=True):
             self._trimmer.note(topic)
         return topic
+
+    def left(self, name: bytes) -> Room:
+        """Return what there is room for in a topic, which need not exist; nothing where it cannot be made."""
+        topic = self._topics.get(name)
+        if topic is None or topic.id is None:
+            try:
+                topic = self._create(name)
+            except (InvalidTopicError, LimitReachedError):
+                return Room(0, 0)
+        return self._quota.room(topic)
+
+    def push(self, name: bytes, contents: Sequence[Content]) -> None:
+        """Add messages to a topic that has something `left`; the last of them may be more than it has room for."""
+        topic = self._topics[name]
+        self.add(topic, contents)
+        if self._quota.policy_of(topic) is LimitPolicy.DROP_OLDEST and self._quota.excess(topic).is_over:
+            self._trimmer.note(topic)
 
     def add(self, topic: Topic, contents: Sequence[Content]) -> None:
         """Add messages to a topic that has room for them, with the next commit."""

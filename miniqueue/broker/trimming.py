@@ -1,7 +1,7 @@
-"""Makes room in topics that are full, by dropping the messages that wait longest.
+"""Makes room in topics that are full: the messages that wait longest are dropped, or become dead letters.
 
     publish ─▶ note ─▶ trim, right before the commit that takes the new messages:
-                         take_oldest ─▶ drop ─▶ … until the topic is within its limits
+                         take_oldest ─▶ drop, or bury ─▶ … until the topic is within its limits
                               └ not in memory ─▶ load a page, go on
 
 So what goes and what comes are in one commit. What is leased is never dropped; what came back, only when nothing else
@@ -9,6 +9,7 @@ waits. The work goes with the chunks that are touched, not with the messages.
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 from miniqueue.broker import reading
 from miniqueue.broker.journal import Journal
@@ -16,11 +17,25 @@ from miniqueue.broker.limits import Quota, Room
 from miniqueue.broker.topic import Topic
 from miniqueue.core import purging
 from miniqueue.core.cursor import GroupCursor
-from miniqueue.core.lease import Range
+from miniqueue.core.lease import Lease, Range
+from miniqueue.core.limit_policy import LimitPolicy
+from miniqueue.core.partition import MAX_CHUNK_MESSAGES
 from miniqueue.errors import MiniqueueError
 
 #: So much a commit drops of a topic beyond what it adds: a limit that was lowered is reached over several commits.
 MAX_BYTES_PER_COMMIT = 8 << 20
+
+
+class Graveyard(Protocol):
+    """Takes what is over the limits of topics whose policy is `dead-letter`."""
+
+    def left(self, topic: Topic) -> Room:
+        """Return what there is room for."""
+        ...
+
+    def bury_oldest(self, topic: Topic, cursor: GroupCursor, lease: Lease) -> None:
+        """Take the messages of a lease."""
+        ...
 
 
 class Trimmer:
@@ -30,7 +45,12 @@ class Trimmer:
       journal: has the store, and commits what was dropped.
       quota: knows the limits.
       loaded: called for each topic that may have new messages to hand out.
+
+    Attributes:
+      graveyard: to be set before anything is noted.
     """
+
+    graveyard: Graveyard
 
     def __init__(self, journal: Journal, quota: Quota, loaded: Callable[[Topic], None]) -> None:
         self._journal = journal
@@ -53,12 +73,16 @@ class Trimmer:
     def loaded(self, topic: Topic) -> None:
         """Hand out what is in memory now, and trim `topic` if it still is over its limits."""
         self._loaded(topic)
-        if self._quota.drops_oldest and topic.id is not None and self._quota.excess(topic).is_over:
+        if topic.id is None or self._quota.policy_of(topic) is not LimitPolicy.DROP_OLDEST:
+            return  # the next publish has dead letters made; a topic that has them may be a little over its limits
+        if self._quota.excess(topic).is_over:
             self.note(topic)
             self._journal.committer.request()
 
     async def _trim(self, topic: Topic) -> bool:
         """Return whether something is left for the next commit."""
+        if self._quota.policy_of(topic) is LimitPolicy.REFUSE:
+            return False
         left_bytes = MAX_BYTES_PER_COMMIT + topic.uncommitted_bytes
         while topic.id is not None and (excess := self._quota.excess(topic)).is_over:
             if left_bytes <= 0:
@@ -81,10 +105,15 @@ class Trimmer:
 
         What has the lowest priority goes first.
         """
-        for cursor in reversed(topic.default.cursors):
-            lease = purging.take_oldest(cursor, *excess)
+        is_buried = self._quota.policy_of(topic) is LimitPolicy.DEAD_LETTER
+        wanted = _within(excess, self.graveyard.left(topic)) if is_buried else excess
+        for cursor in reversed(topic.default.cursors) if wanted.is_over else ():
+            lease = purging.take_oldest(cursor, *wanted)
             if lease is not None:
-                cursor.drop(lease)
+                if is_buried:
+                    self.graveyard.bury_oldest(topic, cursor, lease)
+                else:
+                    cursor.drop(lease)
                 self._journal.touch(topic)
                 return lease.size_bytes + lease.count
             if cursor.blocked_on is not None:
@@ -104,6 +133,15 @@ class Trimmer:
                 topic.default.is_loading = False
                 self._loaded(topic)
         return True
+
+
+def _within(excess: Room, left: Room) -> Room:
+    """Return what to take of `excess`, with room for so much `left` elsewhere; where that is little, by messages."""
+    if min(left) <= 0:
+        return Room(0, 0)
+    if left.messages < MAX_CHUNK_MESSAGES:
+        return Room(max(1, min(excess.messages, left.messages)), 0)
+    return excess
 
 
 async def _nothing_to_flush() -> None:

@@ -19,12 +19,12 @@ class Remembered(NamedTuple):
     Attributes:
       dedup_id: the id.
       message_id: of the first message.
-      count: of messages, whose ids follow each other.
+      message_count: how many there are; their ids follow each other.
     """
 
     dedup_id: bytes
     message_id: bytes
-    count: int = 1
+    message_count: int = 1
 
 
 class Batch:

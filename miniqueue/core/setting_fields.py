@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from miniqueue.core.limit_policy import LimitPolicy
 from miniqueue.core.names import check_topic
 from miniqueue.core.pause import FOREVER_MS
 from miniqueue.core.receiving import MAX_LEASE_SECONDS
@@ -19,6 +20,7 @@ MAX_RETRY_DELAYS: Final = 100
 MAX_DELIVERIES: Final = 1_000_000
 MAX_FACTOR: Final = 100.0
 MAX_HELD: Final = 10**15
+MAX_DEDUP_SECONDS: Final = 7 * 86_400.0
 
 _TIME: Final = f"a time in ms since 1970, from 0, not paused, to {FOREVER_MS}, for ever"
 _NUMBER: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
@@ -64,6 +66,15 @@ def _delays(value: object) -> tuple[float, ...]:
     return tuple(map(_number(0, MAX_RETRY_SECONDS), value))
 
 
+def _one_of(*words: str) -> Callable[[Any], str]:
+    def check(value: object) -> str:
+        if value not in words:
+            raise ValueError
+        return str(value)
+
+    return check
+
+
 def _topic_name(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError
@@ -94,7 +105,9 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "retry_jitter": Field("a number from 0 to 1", _parse_number, _number(0, 1)),
         "paused_in_until_ms": Field(_TIME, _parse_count, _whole(FOREVER_MS)),
         "paused_out_until_ms": Field(_TIME, _parse_count, _whole(FOREVER_MS)),
-        "max_messages": Field("a whole number from 0, no limit, to 10^15", _parse_count, _whole(MAX_HELD)),
-        "max_bytes": Field("a whole number from 0, no limit, to 10^15", _parse_count, _whole(MAX_HELD)),
+        "dedup_window_seconds": _seconds(0, MAX_DEDUP_SECONDS, "from 0, no ids are taken, to 604800"),
+        "limit_policy": Field(", ".join(LimitPolicy), str.lower, _one_of(*LimitPolicy)),
+        "max_messages": Field("a whole number from 0, as the broker says, to 10^15", _parse_count, _whole(MAX_HELD)),
+        "max_bytes": Field("a whole number from 0, as the broker says, to 10^15", _parse_count, _whole(MAX_HELD)),
     }
 )

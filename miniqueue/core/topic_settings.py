@@ -9,7 +9,9 @@
     retry_max_seconds    60              60               3600
     retry_factor         2               2                2
     retry_jitter         0.1             0.1              0
-    max_messages         1000            1000             null: as the broker says; 0: no limit
+    limit_policy         drop-oldest     "drop-oldest"    null: as the broker says
+    dedup_window_seconds  600            600              120
+    max_messages         1000            1000             null, and 0: as the broker says, which goes before more
     max_bytes            1000000         1000000          the same
     paused_in_until_ms   1700000000000   1700000000000    0: not paused
     paused_out_until_ms  1700000000000   1700000000000    0: not paused
@@ -22,6 +24,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from miniqueue.core.limit_policy import LimitPolicy
 from miniqueue.core.names import check_topic
 from miniqueue.core.setting_fields import FIELDS, Field
 from miniqueue.core.topic_errors import InvalidSettingError
@@ -44,6 +47,10 @@ class TopicSettings(NamedTuple):
       retry_jitter: what part of that may be less, by chance, so that not all come back together.
       paused_in_until_ms: when messages are taken again, since 1970; a time that is past does not matter.
       paused_out_until_ms: when messages are handed out again.
+      dedup_window_seconds: for how long a second publish with a dedup id is a duplicate; 0 for no such ids.
+      limit_policy: what gives way when the topic is full; None as the broker says.
+      max_messages: that the topic may hold, where the broker does not allow less; None or 0 as the broker says.
+      max_bytes: the same of payloads and attributes.
     """
 
     lease_seconds: float | None = None
@@ -56,6 +63,8 @@ class TopicSettings(NamedTuple):
     retry_jitter: float = 0.0
     paused_in_until_ms: int = 0
     paused_out_until_ms: int = 0
+    dedup_window_seconds: float = 120.0
+    limit_policy: str | None = None
     max_messages: int | None = None
     max_bytes: int | None = None
 
@@ -103,7 +112,7 @@ class TopicSettings(NamedTuple):
             raise InvalidSettingError("retry_max_seconds", "not below retry_min_seconds")
         if self.dead_letter_topic is not None and self.dead_letter_topic.encode() == topic:
             raise InvalidSettingError("dead_letter_topic", "another topic than the one it is set for")
-        if self.max_deliveries:
+        if self.max_deliveries or self.limit_policy == LimitPolicy.DEAD_LETTER:
             try:
                 check_topic(self.dead_letters_of(topic))
             except InvalidTopicError as exc:

@@ -57,7 +57,7 @@ class Config:
     max_topics: int
     max_topic_messages: int
     max_topic_bytes: int
-    topic_limit_policy: Literal["refuse", "drop-oldest"]
+    topic_limit_policy: Literal["refuse", "drop-oldest", "dead-letter"]
     max_prefetch: int
     max_pipelined: int
     stall_seconds: float

@@ -23,6 +23,7 @@ import uvloop
 from miniqueue import __version__
 from miniqueue.broker import Broker, SystemClock
 from miniqueue.broker.limits import BrokerLimits
+from miniqueue.core.limit_policy import LimitPolicy
 from miniqueue.errors import ConfigError, InternalError, MiniqueueError, StoreFailedError
 from miniqueue.server import descriptors, logs, runtime
 from miniqueue.server.accepting import AcceptingLoop
@@ -120,7 +121,7 @@ def _make_broker(config: Config) -> Broker:
             max_topics=config.max_topics,
             max_topic_messages=config.max_topic_messages,
             max_topic_bytes=config.max_topic_bytes,
-            drops_oldest=config.topic_limit_policy == "drop-oldest",
+            policy=LimitPolicy(config.topic_limit_policy),
             max_prefetch=config.max_prefetch,
             max_uncommitted_bytes=config.max_uncommitted_bytes,
         ),

@@ -265,9 +265,9 @@ SETTINGS = (
         "topic-limit-policy",
         "topic_limit_policy",
         "refuse",
-        one_of("refuse", "drop-oldest"),
+        one_of("refuse", "drop-oldest", "dead-letter"),
         "policy",
-        "when a topic is full: refuse what comes, or drop-oldest to make room",
+        "when a topic is full: refuse what comes, drop-oldest, or make it a dead-letter",
     ),
     Setting(
         "max-prefetch",

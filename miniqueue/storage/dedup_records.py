@@ -39,7 +39,7 @@ def decode_unique(value: bytes) -> bytes:
 
 
 def _parts(entry: Remembered) -> tuple[bytes, bytes, bytes]:
-    return _entry.pack(entry.count, len(entry.dedup_id), len(entry.message_id)), entry.dedup_id, entry.message_id
+    return _entry.pack(entry.message_count, len(entry.dedup_id), len(entry.message_id)), entry.dedup_id, entry.message_id
 
 
 def _entries(body: bytes) -> Iterator[Remembered]:

@@ -3,11 +3,12 @@
 import pytest
 
 from miniqueue.broker.limits import BrokerLimits
+from miniqueue.core.limit_policy import LimitPolicy
 from miniqueue.core.receiving import ReceiveOptions
 from miniqueue.core.topic_errors import InvalidSettingError, TopicExistsError, UnknownTopicError
 from miniqueue.core.topic_settings import DEFAULT_SETTINGS, TopicSettings
 from miniqueue.errors import FormatVersionError, LimitReachedError, TopicFullError
-from miniqueue.storage import keys, records
+from miniqueue.storage import keys, sealing
 from tests.broker.support import run
 from tests.fakes import broker_on, settle_down
 
@@ -117,7 +118,7 @@ def test_settings_of_a_newer_version_are_refused_at_the_start():
     async def body(world):
         await world.broker.configurator.create(b"t", {"max_deliveries": 5}).wait()
         store = await world.store.as_of(1)
-        await store.write({keys.settings(1): records._seal(b"{}", version=b"\x02")})
+        await store.write({keys.settings(1): sealing.seal(b"{}", version=b"\x02")})
         with pytest.raises(FormatVersionError, match="topic settings: format version 2 found"):
             await broker_on(store, world.clock).start()
 
@@ -138,18 +139,22 @@ def test_a_lease_lasts_as_long_as_the_topic_says_unless_the_consumer_does():
     run(body)
 
 
-def test_a_topic_holds_as_much_as_its_settings_say_whatever_the_others_may():
+def test_a_topic_holds_what_its_settings_say_but_never_more_than_the_operator_allows():
     async def body(world):
         configurator = world.broker.configurator
         for name, settings in (
             (b"few", {"max_messages": 1}),
             (b"short", {"max_bytes": 3}),
-            (b"any", {"max_messages": 0}),
+            (b"any", {"max_messages": 0, "max_bytes": 0}),
+            (b"more", {"max_messages": 100}),
         ):
             await configurator.create(name, settings).wait()
         await world.restart()
         await world.publish(b"few", b"long")
-        await world.publish(b"any", *[b"x"] * 9)
+        for name in (b"any", b"more"):
+            await world.publish(name, *[b"x"] * 3)
+            with pytest.raises(TopicFullError, match=r"\(-max-topic-messages\)"):
+                world.broker.publish(name, [b"x"])
         with pytest.raises(TopicFullError, match=r"as many messages as it may \(max_messages of the topic\)"):
             world.broker.publish(b"few", [b"x"])
         with pytest.raises(TopicFullError, match=r"as many bytes of messages as it may \(max_bytes of the topic\)"):
@@ -181,4 +186,4 @@ def test_lowering_what_a_topic_holds_drops_the_oldest_with_the_next_publish():
         await world.publish(b"t", b"d")
         assert await world.drain(b"t") == [b"c", b"d"]
 
-    run(body, limits=BrokerLimits(drops_oldest=True))
+    run(body, limits=BrokerLimits(policy=LimitPolicy.DROP_OLDEST))

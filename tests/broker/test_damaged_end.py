@@ -9,6 +9,7 @@ import pytest
 
 from miniqueue.broker import Broker
 from miniqueue.broker.limits import BrokerLimits
+from miniqueue.core.limit_policy import LimitPolicy
 from miniqueue.errors import CorruptionError
 from miniqueue.storage import keys
 from miniqueue.storage.leveldb import LevelDBStore
@@ -113,8 +114,8 @@ def test_a_second_damage_behind_the_first_does_not_bring_its_numbers_back():
     run(body)
 
 
-@pytest.mark.parametrize("drops_oldest", [False, True])
-def test_numbers_left_out_behind_damage_count_for_nothing(drops_oldest):
+@pytest.mark.parametrize("policy", [LimitPolicy.REFUSE, LimitPolicy.DROP_OLDEST])
+def test_numbers_left_out_behind_damage_count_for_nothing(policy):
     async def body(world):
         await world.publish_each(b"t", *[bytes(60_000)] * 40)
         await world.broker.stop()
@@ -135,4 +136,4 @@ def test_numbers_left_out_behind_damage_count_for_nothing(drops_oldest):
         await world.start()
         assert "messages from 40 on are missing" in str(world.broker.faults()[b"t"])
 
-    run(body, limits=BrokerLimits(max_topic_messages=100, drops_oldest=drops_oldest))
+    run(body, limits=BrokerLimits(max_topic_messages=100, policy=policy))

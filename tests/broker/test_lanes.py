@@ -3,6 +3,7 @@
 import pytest
 
 from miniqueue.broker.limits import BrokerLimits
+from miniqueue.core.limit_policy import LimitPolicy
 from miniqueue.core.publish_options import Priority, PublishOptions
 from miniqueue.core.receiving import ReceiveOptions
 from miniqueue.errors import TopicFullError
@@ -129,7 +130,7 @@ def test_what_is_dropped_for_want_of_room_is_of_the_lowest_lane():
         await publish(world, NORMAL, b"n0", b"n1")
         assert await world.drain(b"t") == [b"h0", b"n0", b"n1"]
 
-    run(body, limits=BrokerLimits(max_topic_messages=3, drops_oldest=True))
+    run(body, limits=BrokerLimits(max_topic_messages=3, policy=LimitPolicy.DROP_OLDEST))
 
 
 def test_a_fault_of_the_store_forgets_a_lane_that_was_not_stored():

@@ -5,8 +5,9 @@ import pytest
 from miniqueue.broker import trimming
 from miniqueue.broker.limits import BrokerLimits, Limit
 from miniqueue.core import cursor as cursors
+from miniqueue.core.limit_policy import LimitPolicy
 from miniqueue.errors import LimitReachedError, TopicFullError
-from miniqueue.storage import keys, records
+from miniqueue.storage import keys, sealing
 from tests.broker.support import run
 from tests.fakes import settle_down
 
@@ -129,7 +130,7 @@ def test_what_waits_longest_is_dropped_in_the_same_commit():
         assert world.broker.stats()[b"t"].dropped == 2
         assert await world.drain(b"t") == [b"3", b"4", b"5"]
 
-    run(body, **three_messages(drops_oldest=True))
+    run(body, **three_messages(policy=LimitPolicy.DROP_OLDEST))
 
 
 def test_a_part_of_a_chunk_is_dropped():
@@ -140,7 +141,7 @@ def test_a_part_of_a_chunk_is_dropped():
         await world.publish(b"t", b"5")
         assert await world.drain(b"t") == [b"3", b"4", b"5"]
 
-    run(body, **three_messages(drops_oldest=True))
+    run(body, **three_messages(policy=LimitPolicy.DROP_OLDEST))
 
 
 def test_as_many_go_as_the_bytes_need():
@@ -149,7 +150,7 @@ def test_as_many_go_as_the_bytes_need():
         await world.publish(b"t", b"abcd")
         assert await world.drain(b"t") == [b"890", b"abcd"]
 
-    run(body, **ten_bytes(drops_oldest=True))
+    run(body, **ten_bytes(policy=LimitPolicy.DROP_OLDEST))
 
 
 def test_what_somebody_holds_is_never_dropped():
@@ -164,7 +165,7 @@ def test_what_somebody_holds_is_never_dropped():
         holder.consumer.nack()
         assert await world.drain(b"t") == [b"1", b"4", b"5"]
 
-    run(body, **three_messages(drops_oldest=True))
+    run(body, **three_messages(policy=LimitPolicy.DROP_OLDEST))
 
 
 def test_what_came_back_goes_when_nothing_else_waits():
@@ -184,7 +185,7 @@ def test_what_came_back_goes_when_nothing_else_waits():
         await world.restart()
         assert await world.drain(b"t") == [b"8", b"9", b"0"]
 
-    run(body, **three_messages(drops_oldest=True))
+    run(body, **three_messages(policy=LimitPolicy.DROP_OLDEST))
 
 
 def test_what_is_not_in_memory_is_loaded_to_be_dropped(monkeypatch):
@@ -197,7 +198,7 @@ def test_what_is_not_in_memory_is_loaded_to_be_dropped(monkeypatch):
         assert world.broker.stats()[b"t"].ready == 8
         assert await world.drain(b"t") == [b"7", b"8", b"a", b"b", b"c", b"d", b"e", b"f"]
 
-    run(body, limits=BrokerLimits(max_topic_messages=8, drops_oldest=True))
+    run(body, limits=BrokerLimits(max_topic_messages=8, policy=LimitPolicy.DROP_OLDEST))
 
 
 def test_a_limit_that_was_lowered_is_reached_over_several_commits(monkeypatch):
@@ -205,7 +206,7 @@ def test_a_limit_that_was_lowered_is_reached_over_several_commits(monkeypatch):
 
     async def body(world):
         await world.publish_each(b"t", *[b"%d" % n for n in range(10)])
-        world.options["limits"] = BrokerLimits(max_topic_messages=3, drops_oldest=True)
+        world.options["limits"] = BrokerLimits(max_topic_messages=3, policy=LimitPolicy.DROP_OLDEST)
         await world.restart()
         batches = len(world.store.batches)
         await world.publish(b"t", b"x")
@@ -228,7 +229,7 @@ def test_a_topic_that_cannot_be_read_is_not_trimmed_and_takes_messages():
         await world.publish(b"t", b"5")
         assert await world.drain(b"t") == [b"3", b"4", b"5"]
 
-    run(body, **three_messages(drops_oldest=True))
+    run(body, **three_messages(policy=LimitPolicy.DROP_OLDEST))
 
 
 def test_a_topic_may_be_deleted_while_it_is_trimmed():
@@ -245,7 +246,7 @@ def test_a_topic_may_be_deleted_while_it_is_trimmed():
         await again.commit.wait()
         assert await world.drain(b"t") == [b"5"]
 
-    run(body, **three_messages(drops_oldest=True))
+    run(body, **three_messages(policy=LimitPolicy.DROP_OLDEST))
 
 
 def test_a_crash_in_the_commit_that_drops_leaves_all_or_nothing():
@@ -259,7 +260,7 @@ def test_a_crash_in_the_commit_that_drops_leaves_all_or_nothing():
             assert await world.drain(b"t") == expected
             world.store = whole
 
-    run(body, **three_messages(drops_oldest=True))
+    run(body, **three_messages(policy=LimitPolicy.DROP_OLDEST))
 
 
 def test_bytes_of_a_store_of_the_first_version_are_counted():
@@ -292,9 +293,9 @@ def as_first_version(pairs: dict[bytes, bytes]) -> dict[bytes, bytes]:
     for key, value in pairs.items():
         match keys.parse(key).space:
             case keys.Space.CURSOR:
-                old[key] = records._seal(value[1:33])
+                old[key] = sealing.seal(value[1:33])
             case keys.Space.HEAD:
-                old[key] = records._seal(value[1:9])
+                old[key] = sealing.seal(value[1:9])
             case keys.Space.CHUNK:
-                old[key] = records._seal(value[1:14], value[22:-4])
+                old[key] = sealing.seal(value[1:14], value[22:-4])
     return old

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from miniqueue.broker.limits import BrokerLimits
+from miniqueue.core.limit_policy import LimitPolicy
 from miniqueue.errors import TopicFullError
 from miniqueue.storage import keys, records
 from tests.broker.support import World, run
@@ -23,9 +24,9 @@ STEP = st.one_of(
 class Run:
     """A topic with its consumers, and what is known of its messages beside the broker."""
 
-    def __init__(self, world: World, *, drops_oldest: bool) -> None:
+    def __init__(self, world: World, policy: LimitPolicy) -> None:
         self.world = world
-        self.drops_oldest = drops_oldest
+        self.policy = policy
         self.published: list[bytes] = []
         self.acked: set[bytes] = set()
         self.holders: list[FakeConsumer] = []
@@ -87,14 +88,25 @@ class Run:
             return
         assert stats.ready + stats.leased + stats.delayed == len(stored)
         assert stats.size_bytes == sum(map(len, stored))
-        assert stats.published == len(self.published) == stats.acknowledged + stats.dropped + len(stored)
+        assert stats.published == len(self.published)
+        assert stats.published == stats.acknowledged + stats.dropped + stats.moved + len(stored)
         assert stats.acknowledged == len(self.acked)
-        if not self.drops_oldest:
+        if self.policy is not LimitPolicy.DROP_OLDEST:
             assert stats.dropped == 0
+        self.check_dead_letters(stats.moved)
         assert len(stored) <= max(MAX_MESSAGES, len(held) + MAX_MESSAGES)
-        if not held:
+        if not held and not (self.policy is LimitPolicy.DEAD_LETTER and stats.moved):  # else those may be full
             assert len(stored) <= MAX_MESSAGES
             assert stats.size_bytes <= MAX_BYTES
+
+    def check_dead_letters(self, moved_count: int) -> None:
+        """Whatever was given up for want of room is a dead letter, and was not acknowledged."""
+        stats = self.world.broker.stats().get(b"t.dlq")
+        if self.policy is not LimitPolicy.DEAD_LETTER or stats is None:
+            assert moved_count == 0
+        else:
+            assert stats.ready == stats.published == moved_count
+            assert stats.ready <= MAX_MESSAGES
 
     def held(self) -> list[bytes]:
         return [payload for holder in self.holders for payload in holder.payloads]
@@ -105,6 +117,8 @@ def stored_messages(pairs: dict[bytes, bytes]) -> list[bytes]:
     messages = []
     for key, value in pairs.items():
         parts = keys.parse(key)
+        if parts.topic_id != 1:
+            continue
         if parts.space is keys.Space.RECORD:
             messages.append(records.decode_record(value).payload)
         elif parts.space is keys.Space.CHUNK:
@@ -116,17 +130,17 @@ def stored_messages(pairs: dict[bytes, bytes]) -> list[bytes]:
 
 
 @settings(max_examples=120, deadline=None)
-@given(st.booleans(), st.lists(STEP, max_size=40))
-def test_counts_are_the_truth_and_what_is_held_stays(drops_oldest, steps):
+@given(st.sampled_from(LimitPolicy), st.lists(STEP, max_size=40))
+def test_counts_are_the_truth_and_what_is_held_stays(policy, steps):
     async def body(world):
-        topic = Run(world, drops_oldest=drops_oldest)
+        topic = Run(world, policy)
         for act, argument in [("publish", [1, 2, 3]), *steps]:
             await topic.step(act, argument)
             await topic.compare()
         await topic.step("restart", 0)
         await topic.compare()
 
-    limits = BrokerLimits(max_topic_messages=MAX_MESSAGES, max_topic_bytes=MAX_BYTES, drops_oldest=drops_oldest)
+    limits = BrokerLimits(max_topic_messages=MAX_MESSAGES, max_topic_bytes=MAX_BYTES, policy=policy)
     run(body, limits=limits)
 
 
@@ -144,4 +158,7 @@ def test_what_is_left_is_the_newest_in_order(sizes, restart_every):
         one_more = payloads[len(payloads) - len(left) - 1 :]
         assert left == payloads or len(one_more) > MAX_MESSAGES or sum(map(len, one_more)) > MAX_BYTES
 
-    run(body, limits=BrokerLimits(max_topic_messages=MAX_MESSAGES, max_topic_bytes=MAX_BYTES, drops_oldest=True))
+    run(
+        body,
+        limits=BrokerLimits(max_topic_messages=MAX_MESSAGES, max_topic_bytes=MAX_BYTES, policy=LimitPolicy.DROP_OLDEST),
+    )

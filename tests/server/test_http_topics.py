@@ -5,15 +5,11 @@ import asyncio
 import orjson
 import pytest
 
+from miniqueue.core import topic_settings
 from tests.fakes import FakeConsumer
 from tests.serving import eventually, serving
 
-DEFAULTS = {
-    **{"lease_seconds": None, "max_deliveries": 0, "dead_letter_topic": None, "retry_delays": []},
-    **{"retry_min_seconds": 0.0, "retry_max_seconds": 3600.0, "retry_factor": 2.0, "retry_jitter": 0.0},
-    **{"paused_in_until_ms": 0, "paused_out_until_ms": 0},
-    **{"max_messages": None, "max_bytes": None},
-}
+DEFAULTS = orjson.loads(orjson.dumps(dict(topic_settings.DEFAULTS)))
 REFUSED = [
     ("PUT", "/topics/a%20b", b"", 400, b"A topic name is"),
     ("PUT", "/topics/t", b"{", 400, b"the body is not JSON"),

@@ -6,6 +6,7 @@ import orjson
 from prometheus_client import CollectorRegistry, generate_latest
 
 from miniqueue.broker.limits import BrokerLimits
+from miniqueue.core.limit_policy import LimitPolicy
 from miniqueue.server.metrics import BrokerCollector
 from miniqueue.server.topic_metrics import TopicMetrics
 from tests.fakes import FakeConsumer, settle_down
@@ -86,7 +87,7 @@ def test_what_was_dropped_is_counted():
         assert 'miniqueue_messages_dropped_total{topic="t"} 1.0' in await metrics_of(world.broker)
         assert FakeConsumer(world.broker, b"t").drain() == [b"2", b"3"]
 
-    serve(body, limits=BrokerLimits(max_topic_messages=2, drops_oldest=True))
+    serve(body, limits=BrokerLimits(max_topic_messages=2, policy=LimitPolicy.DROP_OLDEST))
 
 
 def test_http_gets_507_and_the_text(certificates):
