@@ -79,9 +79,11 @@ class Stream:
     def execute(self, command: Command) -> bytes:
         """Carry out one command and return its reply; raises MiniqueueError."""
         word = command[0].upper()
-        settle = self._reply_with if word == b"REPLY" else _SETTLES.get(word)
+        settle = _SETTLES.get(word)
         if settle is not None:
             return self._settle(settle, command[1:])
+        if word == b"REPLY":
+            return self._settle(self._reply_with, command[1:])
         if word in self._otherwise:
             return self._otherwise[word](command)
         raise UnknownCommandError("invalid command" if len(command) > 1 else "invalid ack command")
