@@ -212,6 +212,18 @@ def test_the_h2_consumer_says_why_it_was_refused(run, https):
     example.end(code=1)
 
 
+@pytest.mark.parametrize("name", ["worker.py", "async_worker.py"])
+def test_a_worker_does_jobs_gives_up_what_is_none_and_stops_when_asked(run, resp, client, topic, name):
+    for job in ("0.01", "0.02", "nonsense", "0.03"):
+        client.execute_command("PUBLISH", topic, job)
+    example = run(name, *resp, "--topic", topic)
+    assert len(example.wait_for("^did", 3)) == 3
+    example.process.send_signal(signal.SIGTERM)
+    example.end(code=0)
+    assert client.execute_command("LEN", topic) == 0
+    assert client.execute_command("LEN", f"{topic}.dlq") == 1
+
+
 @pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="pyspark is not installed")
 @pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed")
 @pytest.mark.timeout(180)

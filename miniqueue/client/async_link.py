@@ -1,0 +1,114 @@
+"""Connections of the client for asyncio: as `link`, with redis-py's pool for asyncio.
+
+That pool does not notice a fork. A client in a forked process makes a new one, and keeps the old one as it is: to
+close it, or to let it go, would speak to the event loop that the other process uses.
+"""
+
+import asyncio
+import math
+import os
+from collections.abc import Sequence
+from typing import Protocol, TypeVar, cast
+
+import redis
+from redis.asyncio import ConnectionPool
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
+from redis.maint_notifications import MaintNotificationsConfig
+
+from miniqueue.client.address import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Address
+from miniqueue.client.call import Call, Reply, Word
+from miniqueue.client.link import refusal_of
+from miniqueue.client.refusals import RefusedError
+from miniqueue.errors import ClientError, ConnectError, DisconnectedError
+
+T = TypeVar("T")
+
+
+class _Connection(Protocol):
+    """What is used of redis-py's connections, whose own types do not tell it."""
+
+    async def send_command(self, *words: Word, check_health: bool) -> None: ...
+
+    async def read_response(self, *, timeout: float | None) -> Reply: ...  # noqa: ASYNC109 - its name for it
+
+    async def disconnect(self, *, nowait: bool) -> None: ...
+
+
+class _Pool(Protocol):
+    """What is used of redis-py's pool."""
+
+    async def get_connection(self) -> _Connection: ...
+
+    async def release(self, connection: _Connection) -> None: ...
+
+    async def disconnect(self) -> None: ...
+
+
+class AsyncLink:
+    """A pool of connections to one broker; the tasks of one event loop may share it."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._left_to_parent: list[_Pool] = []
+        self._pid = os.getpid()
+        self._pool = self._make_pool()
+        self._retry = Retry(
+            ExponentialWithJitterBackoff(base=FIRST_PAUSE_SECONDS, cap=LONGEST_PAUSE_SECONDS),
+            address.retries,
+            (ClientError,),  # type: ignore[arg-type] # redis-py tries again after any error that it is told of
+        )
+
+    async def execute(self, call: Call[T]) -> T:
+        """Carry out a call, again where that does no harm; raises ClientError."""
+        try:
+            reply = await self._retry.call_with_retry(
+                lambda: self._exchange(call.words, call.wait_seconds),
+                _go_on,
+                is_retryable=lambda error: isinstance(error, ClientError) and call.may_follow(error),
+            )
+        except RefusedError as refused:
+            return call.result_of(refused)
+        return call.parse(reply)
+
+    async def close(self) -> None:
+        """Close all connections; safe to call twice."""
+        if self._pid == os.getpid():
+            await self._pool.disconnect()
+
+    async def _exchange(self, words: Sequence[Word], wait_seconds: float) -> Reply:
+        connection = await self._connection()
+        patience = None if math.isinf(wait_seconds) else wait_seconds + self._address.timeout_seconds
+        try:
+            async with asyncio.timeout(patience):
+                await connection.send_command(*words, check_health=False)
+                return await connection.read_response(timeout=math.inf)
+        except (redis.RedisError, TimeoutError) as exc:
+            raise refusal_of(exc) or DisconnectedError(f"{self._address}: {exc or 'no reply in time'}") from exc
+        except BaseException:  # cancelled: nobody reads the reply, so nobody else may
+            await connection.disconnect(nowait=True)
+            raise
+        finally:
+            await self._pool.release(connection)
+
+    async def _connection(self) -> "_Connection":
+        if self._pid != os.getpid():
+            self._left_to_parent.append(self._pool)
+            self._pid, self._pool = os.getpid(), self._make_pool()
+        try:
+            return await self._pool.get_connection()
+        except redis.RedisError as exc:
+            raise refusal_of(exc) or ConnectError(f"cannot connect to {self._address}: {exc}") from exc
+
+    def _make_pool(self) -> "_Pool":
+        pool = ConnectionPool.from_url(
+            self._address.url,
+            retry=Retry(NoBackoff(), 0),
+            maint_notifications_config=MaintNotificationsConfig(enabled=False),
+            **self._address.pool_options(),
+        )
+        return cast(_Pool, pool)
+
+
+async def _go_on(_error: Exception) -> None:
+    """Nothing is to be done between two tries: the pool connects anew."""

@@ -1,0 +1,138 @@
+"""The client for asyncio: the methods of `Client`, to be awaited.
+
+    async with AsyncClient("redis://localhost:6379") as client:
+        await client.publish("orders", b"one", key="42")
+        for message in await client.receive("orders", count=10, wait_seconds=20):
+            await client.ack("orders", message)
+
+Knows no command: what there is to ask stands in `message_calls` and its neighbours.
+"""
+
+from collections.abc import AsyncIterator
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from uuid import uuid4
+
+from miniqueue.client import log_calls, message_calls, topic_calls
+from miniqueue.client.address import DEFAULT_RETRIES, DEFAULT_TIMEOUT_SECONDS, DEFAULT_URL, Address
+from miniqueue.client.async_link import AsyncLink
+from miniqueue.client.blocking import POLL_SECONDS, end_of
+from miniqueue.client.call import Call
+from miniqueue.client.message import Message
+from miniqueue.client.methods import awaitable
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """A client of one broker over RESP for the tasks of one event loop; arguments and errors are those of `Client`.
+
+    A task that is cancelled while it waits leaves no reply behind for another. What it had received may be leased
+    until the time of the lease is over.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        retries: int = DEFAULT_RETRIES,
+        deduplicates: bool = True,
+        **options: Any,  # noqa: ANN401 - they are redis-py's
+    ) -> None:
+        self._start(Address(url, timeout_seconds, retries, deduplicates, options))
+
+    @classmethod
+    def of(cls, address: Address) -> Self:
+        """Return a client for an address, such as that of another client."""
+        client = cls.__new__(cls)
+        client._start(address)
+        return client
+
+    def __repr__(self) -> str:
+        return f"AsyncClient({str(self.address)!r})"
+
+    def __getstate__(self) -> Address:
+        return self.address
+
+    def __setstate__(self, address: Address) -> None:
+        self._start(address)
+
+    def _start(self, address: Address) -> None:
+        self.address = address
+        self._link = AsyncLink(address)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close its connections; it may be used again, and then connects anew."""
+        await self._link.close()
+
+    async def execute(self, call: Call[T]) -> T:
+        """Carry out a call that a function of `message_calls` or its neighbours has made."""
+        if call.takes_dedup_id and self.address.deduplicates:
+            call = call.with_dedup_id(uuid4().hex)
+        return await self._link.execute(call)
+
+    publish = awaitable(message_calls.publish)
+    publish_many = awaitable(message_calls.publish_many)
+    receive = awaitable(message_calls.receive)
+    ack = awaitable(message_calls.ack)
+    nack = awaitable(message_calls.nack)
+    back = awaitable(message_calls.back)
+    dack = awaitable(message_calls.dack)
+    reject = awaitable(message_calls.reject)
+    extend = awaitable(message_calls.extend)
+
+    ping = awaitable(topic_calls.ping)
+    topics = awaitable(topic_calls.topics)
+    create_topic = awaitable(topic_calls.create_topic)
+    set_topic = awaitable(topic_calls.set_topic)
+    topic_settings = awaitable(topic_calls.topic_settings)
+    delete_topic = awaitable(topic_calls.delete_topic)
+    length = awaitable(topic_calls.length)
+    stats = awaitable(topic_calls.stats)
+    peek = awaitable(topic_calls.peek)
+    find = awaitable(topic_calls.find)
+    redrive = awaitable(topic_calls.redrive)
+    purge = awaitable(topic_calls.purge)
+    pause = awaitable(topic_calls.pause)
+    resume = awaitable(topic_calls.resume)
+
+    partitions = awaitable(log_calls.partitions)
+    read = awaitable(log_calls.read)
+    read_from = awaitable(log_calls.read_from)
+
+    async def consume(
+        self,
+        topic: str,
+        *,
+        group: str | None = None,
+        count: int = 1,
+        lease_seconds: float | None = None,
+        autoack: bool = False,
+        idle_seconds: float | None = None,
+    ) -> AsyncIterator[Message]:
+        """Yield messages as they come; the caller settles each. As `Client.consume`."""
+        poll_seconds = POLL_SECONDS if idle_seconds is None else min(idle_seconds, POLL_SECONDS)
+        ends_at = end_of(idle_seconds)
+        while monotonic() < ends_at:
+            messages = await self.receive(
+                topic,
+                group=group,
+                count=count,
+                wait_seconds=poll_seconds,
+                lease_seconds=lease_seconds,
+                autoack=autoack,
+            )
+            for message in messages:
+                yield message
+            if messages:
+                ends_at = end_of(idle_seconds)

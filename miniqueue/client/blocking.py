@@ -1,0 +1,160 @@
+"""The client that most programs use: one method for each thing to ask, which returns when it is answered.
+
+    with Client("redis://localhost:6379") as client:
+        client.publish("orders", b"one", key="42")
+        for message in client.receive("orders", count=10, wait_seconds=20):
+            client.ack("orders", message)
+
+Knows no command: what there is to ask stands in `message_calls` and its neighbours.
+"""
+
+from collections.abc import Iterator
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from uuid import uuid4
+
+from miniqueue.client import log_calls, message_calls, topic_calls
+from miniqueue.client.address import DEFAULT_RETRIES, DEFAULT_TIMEOUT_SECONDS, DEFAULT_URL, Address
+from miniqueue.client.call import Call
+from miniqueue.client.link import Link
+from miniqueue.client.message import Message
+from miniqueue.client.methods import blocking
+
+T = TypeVar("T")
+
+#: How long a receive of `consume` waits: long enough to cost nothing, short enough for a proxy on the way.
+POLL_SECONDS = 20.0
+
+
+class Client:
+    """A client of one broker over RESP; threads may share it, and so may processes forked from its own.
+
+    Every method may raise RefusedError, with the code word of the broker; ConnectError, when nothing was done; and
+    DisconnectedError, when it may have been done. What may be asked twice was tried again before.
+
+    Args:
+      url: `redis://[user[:secret]@]host[:port]`, or `rediss://` for TLS.
+      timeout_seconds: how long a connection may take, and a reply beyond the time that the call itself may take.
+      retries: tries after the first, some 10 s together; negative for no end.
+      deduplicates: whether each publish gets an id, so that a retry stores nothing twice.
+      options: for redis-py's connections, by its names: `username`, `password`, `ssl_ca_certs`, `client_name`, …
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        retries: int = DEFAULT_RETRIES,
+        deduplicates: bool = True,
+        **options: Any,  # noqa: ANN401 - they are redis-py's
+    ) -> None:
+        self._start(Address(url, timeout_seconds, retries, deduplicates, options))
+
+    @classmethod
+    def of(cls, address: Address) -> Self:
+        """Return a client for an address, such as that of another client."""
+        client = cls.__new__(cls)
+        client._start(address)
+        return client
+
+    def __repr__(self) -> str:
+        return f"Client({str(self.address)!r})"
+
+    def __getstate__(self) -> Address:
+        return self.address
+
+    def __setstate__(self, address: Address) -> None:
+        self._start(address)
+
+    def _start(self, address: Address) -> None:
+        self.address = address
+        self._link = Link(address)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close its connections; it may be used again, and then connects anew."""
+        self._link.close()
+
+    def execute(self, call: Call[T]) -> T:
+        """Carry out a call that a function of `message_calls` or its neighbours has made."""
+        if call.takes_dedup_id and self.address.deduplicates:
+            call = call.with_dedup_id(uuid4().hex)
+        return self._link.execute(call)
+
+    publish = blocking(message_calls.publish)
+    publish_many = blocking(message_calls.publish_many)
+    receive = blocking(message_calls.receive)
+    ack = blocking(message_calls.ack)
+    nack = blocking(message_calls.nack)
+    back = blocking(message_calls.back)
+    dack = blocking(message_calls.dack)
+    reject = blocking(message_calls.reject)
+    extend = blocking(message_calls.extend)
+
+    ping = blocking(topic_calls.ping)
+    topics = blocking(topic_calls.topics)
+    create_topic = blocking(topic_calls.create_topic)
+    set_topic = blocking(topic_calls.set_topic)
+    topic_settings = blocking(topic_calls.topic_settings)
+    delete_topic = blocking(topic_calls.delete_topic)
+    length = blocking(topic_calls.length)
+    stats = blocking(topic_calls.stats)
+    peek = blocking(topic_calls.peek)
+    find = blocking(topic_calls.find)
+    redrive = blocking(topic_calls.redrive)
+    purge = blocking(topic_calls.purge)
+    pause = blocking(topic_calls.pause)
+    resume = blocking(topic_calls.resume)
+
+    partitions = blocking(log_calls.partitions)
+    read = blocking(log_calls.read)
+    read_from = blocking(log_calls.read_from)
+
+    def consume(
+        self,
+        topic: str,
+        *,
+        group: str | None = None,
+        count: int = 1,
+        lease_seconds: float | None = None,
+        autoack: bool = False,
+        idle_seconds: float | None = None,
+    ) -> Iterator[Message]:
+        """Yield messages as they come; the caller settles each.
+
+        Args:
+          topic: it need not exist yet.
+          group: who reads; without it the default group.
+          count: how many are received at once; all of them are leased while the first is worked on.
+          lease_seconds: as with `receive`.
+          autoack: as with `receive`.
+          idle_seconds: how long nothing may come before it ends; without it, it never ends.
+        """
+        poll_seconds = POLL_SECONDS if idle_seconds is None else min(idle_seconds, POLL_SECONDS)
+        ends_at = end_of(idle_seconds)
+        while monotonic() < ends_at:
+            messages = self.receive(
+                topic,
+                group=group,
+                count=count,
+                wait_seconds=poll_seconds,
+                lease_seconds=lease_seconds,
+                autoack=autoack,
+            )
+            yield from messages
+            if messages:
+                ends_at = end_of(idle_seconds)
+
+
+def end_of(idle_seconds: float | None) -> float:
+    """Return when it is over that nothing has come for so long, by `monotonic`."""
+    return float("inf") if idle_seconds is None else monotonic() + idle_seconds

@@ -1,0 +1,69 @@
+"""One thing that a client asks of a broker: the words of a command, and what its reply means.
+
+Knows no connection, so that the blocking client and the one for asyncio say and hear the same. A word is bytes, or
+what becomes bytes in one way only: a str as UTF-8, a whole number as decimal digits.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+from miniqueue.client.refusals import RefusedError, is_done_perhaps, is_passing
+from miniqueue.errors import ClientError
+
+T = TypeVar("T")
+
+Word: TypeAlias = bytes | str | int
+#: What redis-py makes of a reply in version 3 of RESP: None, bytes, numbers, lists and dicts of these.
+Reply: TypeAlias = Any
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class Call(NamedTuple, Generic[T]):
+    """A command and its reply.
+
+    Attributes:
+      words: of the command.
+      parse: makes the result of the reply.
+      is_repeatable: whether it may be asked again when nobody knows whether it was done.
+      wait_seconds: how long the broker may take by intent, as with a long poll.
+      results_of_codes: what a refusal means that is a result like any other, by its word.
+      takes_dedup_id: whether it is a publish that `with_dedup_id` makes repeatable.
+    """
+
+    words: tuple[Word, ...]
+    parse: Callable[[Reply], T]
+    is_repeatable: bool = True
+    wait_seconds: float = 0.0
+    results_of_codes: Mapping[str, T] = _NOTHING
+    takes_dedup_id: bool = False
+
+    def with_dedup_id(self, dedup_id: str) -> "Call[T]":
+        """Return it as one that stores its message once, however often it is asked."""
+        return self._replace(words=(*self.words, "DEDUP", dedup_id), is_repeatable=True, takes_dedup_id=False)
+
+    def may_follow(self, error: ClientError) -> bool:
+        """Whether it may be asked again after `error`."""
+        return is_passing(error) and (self.is_repeatable or not is_done_perhaps(error))
+
+    def result_of(self, refused: RefusedError) -> T:
+        """Return what a refusal means; raises it if that is no result."""
+        if refused.code not in self.results_of_codes:
+            raise refused
+        return self.results_of_codes[refused.code]
+
+
+def seconds_word(seconds: float) -> str:
+    """Spell a time as the broker reads it: decimal, never with an exponent; to a microsecond."""
+    return f"{seconds:.6f}".rstrip("0").rstrip(".")
+
+
+def options(**given: Word | None) -> tuple[Word, ...]:
+    """Return the words of the options that are there, each a name and a value."""
+    return tuple(word for name, value in given.items() if value is not None for word in (name.upper(), value))
+
+
+def side_words(value: str | None) -> tuple[Word, ...]:
+    """Return the value as a word, or no word."""
+    return () if value is None else (value,)

@@ -1,0 +1,159 @@
+"""What a client asks about messages: publish, receive, settle.
+
+Each function returns a `Call`; `Client` and `AsyncClient` have a method of the same name for each, which carries it
+out. Names, limits and errors are those of docs/protocol.md.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+from miniqueue.client import answers
+from miniqueue.client.call import Call, Word, options, seconds_word
+from miniqueue.client.message import Message
+from miniqueue.errors import RequestError
+
+#: Messages of one `publish_many`, and receipts of one settle: a broker takes no more.
+MAX_AT_ONCE: Final = 10_000
+
+Payload: TypeAlias = bytes | str
+Priority: TypeAlias = Literal["high", "normal", "low"]
+#: Names and values; pairs where a name comes more than once.
+Headers: TypeAlias = Mapping[str, Payload] | Iterable[tuple[str, Payload]]
+
+_NOT_SETTLED: Final = MappingProxyType({"NOLEASE": [False]})
+
+
+def publish(  # noqa: PLR0913 - one keyword for each option of a message
+    topic: str,
+    payload: Payload,
+    *,
+    headers: Headers = (),
+    key: Payload | None = None,
+    delay_seconds: float | None = None,
+    at: datetime | None = None,
+    ttl_seconds: float | None = None,
+    priority: Priority | None = None,
+    dedup_id: str | None = None,
+    unique_key: Payload | None = None,
+) -> Call[str]:
+    """Publish a message; it is durable on return.
+
+    Args:
+      topic: made if there is none.
+      payload: a str is sent as UTF-8.
+      headers: what goes along with the payload.
+      key: messages of one key belong together; topics that are `ordered` keep their order.
+      delay_seconds: it is handed out that much later.
+      at: it is handed out then; with a time zone, or in local time.
+      ttl_seconds: it is of no use after that, and is not handed out any more.
+      priority: messages of a higher one go first.
+      dedup_id: a second message with the same id, within the topic's window, is not stored. A client that
+        deduplicates makes an id where none is given, so that a retry of its own stores nothing twice.
+      unique_key: while a message with it waits in the topic, another one is not stored.
+
+    Returns: the id of the message; of the first one, where this one was not stored.
+    """
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    words = (
+        *options(
+            delay=None if delay_seconds is None else seconds_word(delay_seconds),
+            at=None if at is None else round(at.timestamp() * 1000),
+            priority=priority,
+            key=key,
+            ttl=None if ttl_seconds is None else seconds_word(ttl_seconds),
+            dedup=dedup_id,
+            unique=unique_key,
+        ),
+        *(word for name, value in pairs for word in ("HEADER", name, value)),
+    )
+    is_safe = dedup_id is not None
+    return Call(("PUB", topic, payload, *words), answers.text, is_repeatable=is_safe, takes_dedup_id=not is_safe)
+
+
+def publish_many(topic: str, payloads: Sequence[Payload]) -> Call[list[str]]:
+    """Publish up to 10,000 messages in one commit, all or none; they are durable on return.
+
+    Returns: their ids, in order.
+    """
+    if not 0 < len(payloads) <= MAX_AT_ONCE:
+        raise RequestError(f"one request publishes 1 to {MAX_AT_ONCE} messages, not {len(payloads)}")
+    return Call(("MPUBLISH", topic, *payloads), answers.texts, is_repeatable=False)
+
+
+def receive(
+    topic: str,
+    *,
+    group: str | None = None,
+    count: int = 1,
+    wait_seconds: float = 0.0,
+    lease_seconds: float | None = None,
+    autoack: bool = False,
+) -> Call[list[Message]]:
+    """Receive messages; they are leased to whoever has their receipts.
+
+    Args:
+      topic: it need not exist yet.
+      group: who reads; without it the default group.
+      count: messages at most.
+      wait_seconds: how long to wait for the first, up to 60.
+      lease_seconds: after that a message that is not settled comes again; by default as the topic or the broker says.
+      autoack: they are acknowledged as they are handed out; a reply that gets lost loses them.
+
+    Returns: what there was; nothing when the wait was over first.
+    """
+    given: dict[str, Word | None] = {
+        "group": group,
+        "count": count,
+        "wait": seconds_word(wait_seconds) if wait_seconds else None,
+        "lease": None if lease_seconds is None else seconds_word(lease_seconds),
+    }
+    words = ("RECEIVE", topic, *options(**given), *(("AUTOACK",) if autoack else ()))
+    return Call(words, partial(answers.received, topic), is_repeatable=not autoack, wait_seconds=wait_seconds)
+
+
+def ack(topic: str, *receipts: str | Message) -> Call[list[bool]]:
+    """Settle messages: they are done.
+
+    Args:
+      topic: where they were received.
+      receipts: at least one; those of messages, or the messages.
+
+    Returns: for each whether it was settled; not so when its lease was over, or it had been settled already, which
+    may have been by this call, when a reply got lost and the client has asked again.
+    """
+    return _settle("ACK", topic, receipts)
+
+
+def nack(topic: str, *receipts: str | Message) -> Call[list[bool]]:
+    """Return messages to the front, in the order of the receipts, or as the topic's retry settings say; as `ack`."""
+    return _settle("NACK", topic, receipts)
+
+
+def back(topic: str, *receipts: str | Message) -> Call[list[bool]]:
+    """Return messages to the back of the topic; as `ack`."""
+    return _settle("BACK", topic, receipts)
+
+
+def dack(topic: str, *receipts: str | Message, seconds: float) -> Call[list[bool]]:
+    """Return messages to the front after a time; as `ack`."""
+    return _settle("DACK", topic, receipts, seconds_word(seconds))
+
+
+def reject(topic: str, *receipts: str | Message, reason: str) -> Call[list[bool]]:
+    """Give messages up, for a reason of up to 1 KiB: they become dead letters; as `ack`."""
+    return _settle("REJECT", topic, receipts, reason)
+
+
+def extend(topic: str, *receipts: str | Message, seconds: float) -> Call[list[bool]]:
+    """Have leases end so many seconds from now; as `ack`."""
+    return _settle("EXTEND", topic, receipts, seconds_word(seconds))
+
+
+def _settle(word: str, topic: str, receipts: Sequence[str | Message], *value: Word) -> Call[list[bool]]:
+    if not 0 < len(receipts) <= MAX_AT_ONCE:
+        raise RequestError(f"one request settles 1 to {MAX_AT_ONCE} receipts, not {len(receipts)}")
+    named = [receipt.receipt if isinstance(receipt, Message) else receipt for receipt in receipts]
+    return Call((word, topic, *named, *value), answers.settled, results_of_codes=_NOT_SETTLED)

@@ -1,0 +1,137 @@
+"""What a worker does with a message, without threads, tasks or sockets: both kinds of worker stand on this.
+
+received ─▶ in hand ─▶ handled ─▶ settled       return ─▶ ACK    raise Delay(5) ─▶ DACK 5
+              │  ▲                              raise  ─▶ NACK   raise Reject("why") ─▶ REJECT
+              ▼  │ every third of the lease
+             EXTEND
+"""
+
+import logging
+from dataclasses import dataclass, field
+from typing import Final
+
+from miniqueue.client import message_calls
+from miniqueue.client.call import Call
+from miniqueue.client.message import Message
+from miniqueue.errors import RequestError
+
+log = logging.getLogger("miniqueue.client")
+
+#: How long a worker pauses when the broker cannot be reached, or asks it to come later.
+PAUSE_SECONDS: Final = 1.0
+#: How often leases are extended while they last: one that is late by a whole turn still holds.
+EXTENSIONS_PER_LEASE: Final = 3
+MAX_REASON_BYTES: Final = 1024
+
+
+class Outcome(Exception):  # noqa: N818 - no error: what a handler decides about its message
+    """What a handler raises to say what becomes of its message."""
+
+
+class Reject(Outcome):
+    """The message is given up: it becomes a dead letter.
+
+    Args:
+      reason: stays with the dead letter; of more than 1 KiB the beginning.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason.encode()[:MAX_REASON_BYTES].decode("utf-8", "ignore")
+
+
+class Delay(Outcome):
+    """The message is to come again, but not at once.
+
+    Args:
+      seconds: how long it waits.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"again in {seconds} s")
+        self.seconds = seconds
+
+
+def settlement(message: Message, error: BaseException | None) -> Call[list[bool]]:
+    """Return the call that settles a message whose handler has returned (None) or raised `error`."""
+    match error:
+        case None:
+            return message_calls.ack(message.topic, message)
+        case Delay():
+            return message_calls.dack(message.topic, message, seconds=error.seconds)
+        case Reject():
+            return message_calls.reject(message.topic, message, reason=error.reason)
+        case _:
+            return message_calls.nack(message.topic, message)
+
+
+@dataclass
+class Work:
+    """The messages that a worker has in hand, and what it asks for next.
+
+    Attributes:
+      topic: where they come from.
+      group: who reads; None for the default group.
+      concurrency: how many it works on at a time.
+      lease_seconds: of each; extended while it is worked on.
+      poll_seconds: how long a receive waits, and so how long a stop may take that finds nothing in hand.
+      in_hand: by receipt.
+    """
+
+    topic: str
+    group: str | None = None
+    concurrency: int = 1
+    lease_seconds: float = 30.0
+    poll_seconds: float = 1.0
+    in_hand: dict[str, Message] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the figures; raises RequestError."""
+        if not 0 < self.concurrency <= message_calls.MAX_AT_ONCE:
+            raise RequestError(f"a worker works on 1 to {message_calls.MAX_AT_ONCE} messages at a time")
+
+    @property
+    def free_count(self) -> int:
+        """How many messages more it can take."""
+        return self.concurrency - len(self.in_hand)
+
+    @property
+    def extend_every_seconds(self) -> float:
+        """How often leases are to be extended."""
+        return self.lease_seconds / EXTENSIONS_PER_LEASE
+
+    def next_receive(self) -> Call[list[Message]]:
+        """Return the call for as many messages as there are hands free."""
+        return message_calls.receive(
+            self.topic,
+            group=self.group,
+            count=self.free_count,
+            wait_seconds=self.poll_seconds,
+            lease_seconds=self.lease_seconds,
+        )
+
+    def begin(self, message: Message) -> None:
+        """Take a message in hand."""
+        self.in_hand[message.receipt] = message
+
+    def end(self, message: Message) -> None:
+        """Have a hand free again."""
+        self.in_hand.pop(message.receipt, None)
+
+    def extension(self) -> Call[list[bool]] | None:
+        """Return the call that extends the leases of what is in hand; None when nothing is."""
+        if not self.in_hand:
+            return None
+        return message_calls.extend(self.topic, *self.in_hand, seconds=self.lease_seconds)
+
+
+def tell_failure(message: Message, error: BaseException | None) -> None:
+    """Log that a handler failed; not what it decided."""
+    if error is not None and not isinstance(error, Outcome):
+        log.warning("message %s of %s failed: %r", message.id, message.topic, error, exc_info=error)
+
+
+def tell_settled(message: Message, results: list[bool]) -> None:
+    """Log that a message is somebody else's by now."""
+    if not all(results):
+        log.warning("message %s of %s: its lease was over before it was settled", message.id, message.topic)

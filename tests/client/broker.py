@@ -1,0 +1,45 @@
+"""A real broker for the clients on RESP: on one port for life, so that clients find it again after a restart."""
+
+import socket
+from pathlib import Path
+
+from tests.acceptance.process import BrokerProcess
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+class RespBroker:
+    """A broker that can be killed and started again, with the same port and the same store."""
+
+    def __init__(self, directory: Path, *flags: str) -> None:
+        self._directory = directory
+        self._port = free_port()
+        self._flags = flags
+        self._started: list[BrokerProcess] = []
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self._port}"
+
+    @property
+    def process(self) -> BrokerProcess:
+        return self._started[-1]
+
+    def start(self) -> None:
+        ports = ("-port", "0", "-monitor-port", "0", "-resp-port", str(self._port))
+        self._started.append(BrokerProcess([*ports, "-period", "50ms", *self._flags], cwd=self._directory))
+        self.process.wait_until_ready()
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def end(self) -> None:
+        for process in self._started:
+            process.end()

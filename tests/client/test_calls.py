@@ -1,0 +1,175 @@
+"""What the clients say and understand, without a connection."""
+
+import pickle
+from datetime import UTC, datetime
+
+import pytest
+
+from miniqueue.client import Message, RefusedError, log_calls, message_calls, topic_calls
+from miniqueue.client.call import seconds_word
+from miniqueue.client.message import Origin
+from miniqueue.client.refusals import refusal
+from miniqueue.core.message import Counts
+from miniqueue.errors import ConnectError, DisconnectedError, RequestError
+
+LOST_REPLY = DisconnectedError("the connection ended")
+NO_CONNECTION = ConnectError("refused")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, ()),
+        ({"key": "k"}, ("KEY", "k")),
+        ({"delay_seconds": 0.00001}, ("DELAY", "0.00001")),
+        ({"at": datetime(2026, 1, 1, tzinfo=UTC)}, ("AT", 1767225600000)),
+        ({"ttl_seconds": 60, "priority": "high"}, ("PRIORITY", "high", "TTL", "60")),
+        ({"unique_key": b"u"}, ("UNIQUE", b"u")),
+        ({"headers": {"a": "1", "b": b"2"}}, ("HEADER", "a", "1", "HEADER", "b", b"2")),
+        ({"headers": [("a", "1"), ("a", "2")]}, ("HEADER", "a", "1", "HEADER", "a", "2")),
+    ],
+)
+def test_a_publish_says_the_options_that_it_has(given, words):
+    assert message_calls.publish("t", b"x", **given).words == ("PUB", "t", b"x", *words)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (message_calls.publish_many("t", ["a", b"b"]), "MPUBLISH t a b"),
+        (message_calls.receive("t"), "RECEIVE t COUNT 1"),
+        (
+            message_calls.receive("t", group="g", count=9, wait_seconds=2.5, lease_seconds=60, autoack=True),
+            "RECEIVE t GROUP g COUNT 9 WAIT 2.5 LEASE 60 AUTOACK",
+        ),
+        (message_calls.ack("t", "r-1", Message("t", "0-1", b"", receipt="r-2")), "ACK t r-1 r-2"),
+        (message_calls.dack("t", "r-1", seconds=0.5), "DACK t r-1 0.5"),
+        (message_calls.reject("t", "r-1", reason="bad"), "REJECT t r-1 bad"),
+        (message_calls.extend("t", "r-1", seconds=60), "EXTEND t r-1 60"),
+        (topic_calls.stats(), "STATS"),
+        (topic_calls.stats("t"), "STATS t"),
+        (topic_calls.peek("t"), "PEEK t"),
+        (topic_calls.peek("t", state="delayed", count=5, after="0-7"), "PEEK t STATE delayed COUNT 5 AFTER 0-7"),
+        (topic_calls.find("t", "0-7"), "PEEK t ID 0-7"),
+        (topic_calls.redrive("t", to="u", limit=5, per_second=10), "REDRIVE t TO u LIMIT 5 RATE 10"),
+        (topic_calls.purge("t", state="ready", older_than_seconds=60), "PURGE t STATE ready OLDER 60"),
+        (topic_calls.pause("t"), "PAUSE t BOTH"),
+        (topic_calls.pause("t", "in", seconds=1), "PAUSE t IN 1"),
+        (topic_calls.resume("t", "out"), "RESUME t OUT"),
+        (
+            topic_calls.set_topic("t", max_deliveries=5, retry_delays=[1, 2.5], lease_seconds=None, ordered=True),
+            "TOPIC SET t max_deliveries 5 retry_delays 1,2.5 lease_seconds default ordered true",
+        ),
+        (log_calls.read("t", 0, 17, count=5, max_bytes=9), "READ t 0 17 COUNT 5 BYTES 9"),
+        (log_calls.read_from("t", datetime(2026, 1, 1, tzinfo=UTC)), "READ t 0 TIME 1767225600000"),
+    ],
+)
+def test_calls_say_what_the_protocol_has(call, words):
+    said = [word.decode() if isinstance(word, bytes) else str(word) for word in call.words]
+    assert " ".join(said) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "word"), [(1, "1"), (1.5, "1.5"), (1e-6, "0.000001"), (0, "0"), (1e20, "1" + "0" * 20)]
+)
+def test_seconds_are_decimal_and_never_have_an_exponent(seconds, word):
+    assert seconds_word(seconds) == word
+
+
+@pytest.mark.parametrize("make", [message_calls.ack, message_calls.nack, message_calls.back])
+def test_a_settle_needs_a_receipt(make):
+    with pytest.raises(RequestError):
+        make("t")
+
+
+@pytest.mark.parametrize("count", [0, 10_001])
+def test_a_request_publishes_no_more_than_a_broker_takes(count):
+    with pytest.raises(RequestError):
+        message_calls.publish_many("t", [b""] * count)
+
+
+def test_a_message_that_was_received_has_all_that_was_told():
+    attributes = {
+        b"id": b"0-4",
+        b"published_at_ms": 1767225600000,
+        b"deliveries": 4,
+        b"nacks": 2,
+        b"timeouts": 1,
+        b"key": b"\xff",
+        b"expires_at_ms": 1767225700000,
+        b"headers": [[b"a", b"1"], [b"a", b"2"]],
+        b"origin": {b"topic": b"o", b"id": b"0-1", b"died_at_ms": 5, b"reason": b"bad", b"nacks": 3},
+        b"colour": b"red",
+    }
+    [message] = message_calls.receive("t").parse([[b"r-1", b"payload", attributes]])
+    assert message == Message(
+        "t",
+        "0-4",
+        b"payload",
+        receipt="r-1",
+        published_at_ms=1767225600000,
+        deliveries=4,
+        counts=Counts(nacks=2, timeouts=1),
+        key=b"\xff",
+        headers=(("a", b"1"), ("a", b"2")),
+        expires_at_ms=1767225700000,
+        origin=Origin("o", "0-1", 0, 5, "bad", Counts(nacks=3)),
+        extra={"colour": "red"},
+    )
+    assert message.published_at == datetime(2026, 1, 1, tzinfo=UTC)
+    assert (message.text, message.header("a"), message.header("b", "none")) == ("payload", "1", "none")
+
+
+def test_each_receipt_has_its_result():
+    call = message_calls.ack("t", "r-1", "r-2")
+    assert call.parse([b"OK", b"NOLEASE the receipt belongs to no message"]) == [True, False]
+    assert call.parse(b"OK") == [True]
+    assert call.result_of(refusal("NOLEASE the receipt belongs to no message")) == [False]
+
+
+def test_another_refusal_of_a_settle_is_an_error():
+    with pytest.raises(RefusedError) as caught:
+        message_calls.ack("t", "r-1").result_of(refusal("NOPERM no permissions"))
+    assert caught.value.code == "NOPERM"
+
+
+@pytest.mark.parametrize(
+    ("line", "code"), [("NOTOPIC there is no such topic", "NOTOPIC"), ("unknown command 'X'", "ERR"), ("", "ERR")]
+)
+def test_a_refusal_has_the_word_of_the_broker(line, code):
+    assert refusal(line).code == code
+
+
+def test_a_refusal_can_be_carried_to_another_process():
+    carried = pickle.loads(pickle.dumps(refusal("LIMIT full")))
+    assert (carried.code, carried.text, str(carried)) == ("LIMIT", "full", "LIMIT full")
+
+
+@pytest.mark.parametrize("error", [NO_CONNECTION, refusal("READONLY x"), refusal("DRAINING x")])
+def test_what_was_not_done_is_tried_again(error):
+    assert message_calls.publish("t", b"x").may_follow(error)
+
+
+@pytest.mark.parametrize("error", [LOST_REPLY, refusal("UNKNOWN x")])
+def test_what_may_have_been_done_is_tried_again_only_where_that_does_no_harm(error):
+    assert not message_calls.publish("t", b"x").may_follow(error)
+    assert not message_calls.publish_many("t", [b"x"]).may_follow(error)
+    assert not message_calls.receive("t", autoack=True).may_follow(error)
+    assert message_calls.publish("t", b"x", dedup_id="1").may_follow(error)
+    assert message_calls.publish("t", b"x").with_dedup_id("1").may_follow(error)
+    assert message_calls.receive("t").may_follow(error)
+    assert message_calls.ack("t", "r-1").may_follow(error)
+
+
+@pytest.mark.parametrize("word", ["LIMIT", "FULL", "NOTOPIC", "NOPERM", "WRONGPASS", "PAUSED"])
+def test_what_would_be_refused_again_is_not_tried_again(word):
+    assert not message_calls.receive("t").may_follow(refusal(f"{word} x"))
+
+
+def test_an_id_against_duplicates_is_added_once():
+    call = message_calls.publish("t", b"x", key="k")
+    assert call.takes_dedup_id
+    again = call.with_dedup_id("1")
+    assert again.words == (*call.words, "DEDUP", "1")
+    assert not again.takes_dedup_id
+    assert not message_calls.publish("t", b"x", dedup_id="2").takes_dedup_id

@@ -1,0 +1,216 @@
+"""Both clients on RESP against a real broker: they have the same methods, and each does what it says."""
+
+import asyncio
+import inspect
+import pickle
+import sys
+
+import pytest
+
+import miniqueue.client
+from miniqueue.client import AsyncClient, Client, ConnectError, RefusedError
+from miniqueue.client.address import Address
+from miniqueue.errors import ConfigError, DisconnectedError
+from tests.client.broker import free_port
+
+pytestmark = pytest.mark.acceptance
+
+PUBLIC = sorted(name for name in vars(Client) if not name.startswith("_"))
+
+
+class AwaitedClient:
+    """An `AsyncClient` whose methods can be called like those of `Client`: each runs the loop for as long."""
+
+    def __init__(self, url: str) -> None:
+        self._runner = asyncio.Runner()
+        self._client = AsyncClient(url, deduplicates=False)
+
+    def __getattr__(self, name):
+        def call(*args, **kwargs):
+            return self._runner.run(getattr(self._client, name)(*args, **kwargs))
+
+        return call
+
+    def consume(self, topic, **options):
+        async def all_of_it():
+            return [message async for message in self._client.consume(topic, **options)]
+
+        return self._runner.run(all_of_it())
+
+    def end(self):
+        self._runner.run(self._client.close())
+        self._runner.close()
+
+
+@pytest.fixture(params=["blocking", "awaited"])
+def either(request, resp_broker):
+    client = (
+        Client(resp_broker.url, deduplicates=False) if request.param == "blocking" else AwaitedClient(resp_broker.url)
+    )
+    yield client
+    client.close() if isinstance(client, Client) else client.end()
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_both_clients_have_the_same_methods(name):
+    blocking, awaited = getattr(Client, name), getattr(AsyncClient, name)
+    assert str(inspect.signature(blocking)).split(" ->")[0] == str(inspect.signature(awaited)).split(" ->")[0]
+    assert inspect.getdoc(awaited)
+    assert inspect.signature(getattr(Client(), name))
+
+
+def test_the_async_client_has_no_methods_of_its_own():
+    assert sorted(name for name in vars(AsyncClient) if not name.startswith("_")) == PUBLIC
+
+
+def test_publish_receive_and_settle(either, topic):
+    ids = [either.publish(topic, b"\x00\xff", key="k", headers={"a": "1"}), *either.publish_many(topic, ["two", b""])]
+    first, *rest = either.receive(topic, count=10)
+    assert [message.id for message in (first, *rest)] == ids
+    assert (first.payload, first.key, first.headers, first.deliveries) == (b"\x00\xff", b"k", (("a", b"1"),), 1)
+    assert either.nack(topic, first) == [True]
+    [again] = either.receive(topic)
+    assert (again.id, again.counts.nacks, again.deliveries) == (first.id, 1, 2)
+    assert either.ack(topic, first, again, *rest) == [False, True, True, True]
+    assert either.ack(topic, again) == [False]
+    assert either.length(topic) == 0
+
+
+def test_messages_that_are_delayed_returned_extended_and_rejected(either, topic):
+    either.publish_many(topic, ["one", "two", "three"])
+    one, two, three = either.receive(topic, count=3, lease_seconds=30)
+    assert either.extend(topic, one, two, three, seconds=60) == [True] * 3
+    assert either.dack(topic, one, seconds=60) == [True]
+    assert either.back(topic, two) == [True]
+    assert either.reject(topic, three, reason="no good") == [True]
+    [delayed] = either.peek(topic, state="delayed")
+    assert (delayed.id, delayed.state, delayed.counts.dacks) == (one.id, "delayed", 1)
+    assert delayed.due_at_ms > delayed.published_at_ms
+    assert either.find(topic, two.id).payload == b"two"
+    [dead] = either.peek(f"{topic}.dlq")
+    assert (dead.origin.topic, dead.origin.id, dead.origin.reason) == (topic, three.id, "no good")
+    assert either.redrive(f"{topic}.dlq") == 1
+    assert either.purge(topic, state="delayed") == 1
+    assert sorted(message.payload for message in either.receive(topic, count=9, autoack=True)) == [b"three", b"two"]
+
+
+def test_topics_are_made_set_looked_at_and_removed(either, topic):
+    either.create_topic(topic, max_deliveries=3)
+    either.set_topic(topic, retry_delays=[1, 2.5])
+    settings = either.topic_settings(topic)
+    assert (settings["max_deliveries"], settings["retry_delays"]) == ("3", "1,2.5")
+    assert topic in either.topics()
+    either.pause(topic, "in", seconds=60)
+    with pytest.raises(RefusedError, match="PAUSED"):
+        either.publish_many(topic, ["x"])
+    either.resume(topic)
+    either.publish_many(topic, ["x"])
+    figures = either.stats(topic)
+    assert (figures["depth"], figures["paused_in"], figures["oldest_seconds"] is None) == (1, False, False)
+    assert either.stats()["topics"] >= 1
+    either.delete_topic(topic)
+    assert topic not in either.topics()
+    assert either.ping() == "PONG"
+
+
+def test_the_log_is_read_without_taking_anything(either, topic):
+    either.publish_many(topic, ["one", "two", "three"])
+    page = either.read(topic, 0, 1, count=1)
+    assert ([message.payload for message in page.messages], page.next, page.end) == ([b"two"], 2, 3)
+    assert either.read(topic, 0, page.next).messages[0].payload == b"three"
+    published_at = page.messages[0].published_at
+    assert len(either.read_from(topic, published_at).messages) == 3
+    assert either.partitions(topic)[0].end == 3
+    assert either.stats(topic)["ready"] == 3
+
+
+def test_consume_yields_what_comes_and_ends_when_nothing_does(either, topic):
+    either.publish_many(topic, ["one", "two", "three"])
+    assert [m.text for m in either.consume(topic, count=2, autoack=True, idle_seconds=0.1)] == ["one", "two", "three"]
+
+
+def test_a_refusal_has_the_word_of_the_broker(either, topic):
+    with pytest.raises(RefusedError) as caught:
+        either.topic_settings(topic)
+    assert caught.value.code == "NOTOPIC"
+    with pytest.raises(RefusedError) as caught:
+        either.receive(topic, wait_seconds=61)
+    assert caught.value.code == "BADDELAY"
+
+
+def test_a_wait_may_be_longer_than_the_timeout_of_the_client(resp_broker, topic):
+    with Client(resp_broker.url, timeout_seconds=0.2) as client:
+        assert client.receive(topic, wait_seconds=0.5) == []
+    awaited = AwaitedClient(resp_broker.url)
+    awaited._client = AsyncClient(resp_broker.url, timeout_seconds=0.2)
+    assert awaited.receive(topic, wait_seconds=0.5) == []
+    awaited.end()
+
+
+def test_a_broker_that_says_nothing_is_given_up_and_its_reply_goes_to_nobody_else(resp_broker, topic):
+    process = resp_broker.process.process
+    with Client(resp_broker.url, timeout_seconds=0.2, retries=0) as client:
+        client.ping()
+        process.send_signal(19)  # SIGSTOP
+        try:
+            with pytest.raises(DisconnectedError):
+                client.length(topic)
+        finally:
+            process.send_signal(18)  # SIGCONT
+        assert client.ping() == "PONG"
+
+
+def test_a_task_that_is_cancelled_leaves_no_reply_to_another(resp_broker, topic):
+    async def scenario():
+        async with AsyncClient(resp_broker.url, max_connections=1) as client, AsyncClient(resp_broker.url) as other:
+            await other.create_topic(topic)
+            waiting = asyncio.create_task(client.receive(topic, wait_seconds=30))
+            while not (await other.stats(topic))["waiting"]:
+                pass
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert await client.ping() == "PONG"
+
+    asyncio.run(scenario())
+
+
+def test_no_broker_is_a_connect_error_that_does_not_tell_the_secret():
+    url = f"redis://user:secret@127.0.0.1:{free_port()}"
+    with Client(url, retries=0) as client, pytest.raises(ConnectError) as caught:
+        client.ping()
+    assert "secret" not in f"{caught.value}{client!r}{client.address!r}"
+
+
+@pytest.mark.parametrize("url", ["localhost:6379", "http://localhost", ""])
+def test_an_address_that_is_none_is_refused(url):
+    with pytest.raises(ConfigError):
+        Client(url)
+
+
+def test_a_client_is_carried_as_its_address_alone(client, topic):
+    client.publish_many(topic, ["x"])
+    carried = pickle.loads(pickle.dumps(client))
+    assert carried.address == client.address
+    assert carried.length(topic) == 1
+    carried.close()
+    address = pickle.loads(pickle.dumps(AsyncClient("rediss://h:1", password="p", retries=3))).address
+    assert address == Address("rediss://h:1", retries=3, options={"password": "p"})
+
+
+def test_a_closed_client_connects_anew(client, topic):
+    client.close()
+    client.close()
+    assert client.ping() == "PONG"
+
+
+def test_without_redis_py_it_is_said_what_to_install(monkeypatch):
+    for name in [name for name in sys.modules if name.split(".")[0] == "redis"]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("blocking", "link"):
+        monkeypatch.delitem(sys.modules, f"miniqueue.client.{name}")
+    monkeypatch.setitem(sys.modules, "redis", None)
+    with pytest.raises(ImportError, match=r"miniqueue\[client\]"):
+        miniqueue.client.__getattr__("Client")
+    with pytest.raises(AttributeError):
+        miniqueue.client.__getattr__("Nothing")

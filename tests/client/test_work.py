@@ -1,0 +1,67 @@
+"""What a worker does with a message, without a broker."""
+
+import logging
+
+import pytest
+
+from miniqueue.client import Delay, Message, Reject
+from miniqueue.client.work import MAX_REASON_BYTES, Work, settlement, tell_failure, tell_settled
+from miniqueue.errors import RequestError
+
+MESSAGE = Message("t", "0-1", b"x", receipt="r-1")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (None, ("ACK", "t", "r-1")),
+        (Delay(1.5), ("DACK", "t", "r-1", "1.5")),
+        (Reject("bad"), ("REJECT", "t", "r-1", "bad")),
+        (ValueError("no"), ("NACK", "t", "r-1")),
+    ],
+)
+def test_an_outcome_settles_its_message(error, words):
+    assert settlement(MESSAGE, error).words == words
+
+
+def test_a_reason_is_cut_between_characters():
+    reason = Reject("ä" * MAX_REASON_BYTES).reason
+    assert reason == "ä" * (MAX_REASON_BYTES // 2)
+
+
+def test_a_worker_asks_for_as_much_as_it_has_hands_free():
+    work = Work("t", group="g", concurrency=3, lease_seconds=60, poll_seconds=2)
+    work.begin(MESSAGE)
+    assert work.next_receive().words == ("RECEIVE", "t", "GROUP", "g", "COUNT", 2, "WAIT", "2", "LEASE", "60")
+    work.end(MESSAGE)
+    work.end(MESSAGE)
+    assert work.free_count == 3
+
+
+def test_the_leases_of_all_in_hand_are_extended_at_once():
+    work = Work("t", concurrency=3, lease_seconds=60)
+    assert work.extension() is None
+    work.begin(MESSAGE)
+    work.begin(Message("t", "0-2", b"y", receipt="r-2"))
+    assert work.extension().words == ("EXTEND", "t", "r-1", "r-2", "60")
+    assert work.extend_every_seconds == 20
+
+
+@pytest.mark.parametrize("concurrency", [0, 10_001])
+def test_a_worker_has_a_hand_and_no_more_than_a_receive_can_fill(concurrency):
+    with pytest.raises(RequestError):
+        Work("t", concurrency=concurrency)
+
+
+def test_failures_are_told_and_decisions_are_not(caplog):
+    caplog.set_level(logging.WARNING)
+    for error in (None, Delay(1), Reject("bad")):
+        tell_failure(MESSAGE, error)
+    tell_settled(MESSAGE, [True])
+    assert caplog.messages == []
+    tell_failure(MESSAGE, ValueError("no"))
+    tell_settled(MESSAGE, [False])
+    assert caplog.messages == [
+        "message 0-1 of t failed: ValueError('no')",
+        "message 0-1 of t: its lease was over before it was settled",
+    ]

@@ -1,0 +1,181 @@
+"""Workers against a real broker: they settle by outcome, hold on to what they work on, and stop in good order."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+
+import pytest
+
+from miniqueue.client import AsyncClient, AsyncWorker, Client, Delay, RefusedError, Reject, Worker
+
+pytestmark = pytest.mark.acceptance
+
+POLL_SECONDS = 0.05
+
+
+def run_worker(kind, url, topic, handle, **options):
+    """Run a worker until the handler, which gets its message and a way to stop, has stopped it."""
+    options = {"poll_seconds": POLL_SECONDS, **options}
+    if kind == "threads":
+        with Client(url) as client:
+            worker = Worker(client, topic, lambda message: handle(message, worker.stop), **options)
+            worker.run()
+        return
+
+    async def call(message):
+        handle(message, worker.stop)
+
+    async def scenario():
+        nonlocal worker
+        async with AsyncClient(url) as client:
+            worker = AsyncWorker(client, topic, call, **options)
+            await worker.run()
+
+    worker = None
+    asyncio.run(scenario())
+
+
+@pytest.fixture(params=["threads", "tasks"])
+def kind(request):
+    return request.param
+
+
+def test_what_a_handler_does_settles_its_message(kind, resp_broker, client, topic):
+    client.publish_many(topic, ["done", "fails once", "bad", "later"])
+    seen = Counter()
+
+    def handle(message, stop):
+        seen[message.text] += 1
+        if seen.total() == 5:
+            stop()
+        if message.text == "bad":
+            raise Reject("it is bad")
+        if message.text == "later":
+            raise Delay(60)
+        if message.text == "fails once" and message.counts.nacks == 0:
+            raise ValueError(message.text)
+
+    run_worker(kind, resp_broker.url, topic, handle)
+    assert seen == {"done": 1, "fails once": 2, "bad": 1, "later": 1}
+    figures = client.stats(topic)
+    assert (figures["delayed"], figures["ready"], figures["leased"], figures["acknowledged"]) == (1, 0, 0, 2)
+    [dead] = client.peek(f"{topic}.dlq")
+    assert dead.origin.reason == "it is bad"
+
+
+def test_a_lease_lasts_as_long_as_its_handler(kind, resp_broker, client, topic):
+    client.publish_many(topic, ["slow"])
+    seen = []
+
+    def handle_in_thread(message, stop):
+        seen.append(message)
+        threading.Event().wait(0.9)
+        stop()
+
+    async def handle_in_task(message):
+        seen.append(message)
+        await asyncio.sleep(0.9)
+        worker.stop()
+
+    worker = None
+    if kind == "threads":
+        run_worker(kind, resp_broker.url, topic, handle_in_thread, lease_seconds=0.3, concurrency=2)
+    else:
+
+        async def scenario():
+            nonlocal worker
+            async with AsyncClient(resp_broker.url) as own:
+                worker = AsyncWorker(
+                    own, topic, handle_in_task, lease_seconds=0.3, concurrency=2, poll_seconds=POLL_SECONDS
+                )
+                await worker.run()
+
+        asyncio.run(scenario())
+    assert len(seen) == 1
+    assert client.stats(topic)["acknowledged"] == 1
+
+
+def test_threads_work_at_the_same_time(resp_broker, client, topic):
+    client.publish_many(topic, ["a", "b", "c"])
+    together = threading.Barrier(3)
+
+    def handle(_message, stop):
+        together.wait(10)
+        stop()
+
+    run_worker("threads", resp_broker.url, topic, handle, concurrency=3)
+    assert client.stats(topic)["acknowledged"] == 3
+
+
+def test_a_worker_waits_for_a_broker_that_is_gone(kind, start_resp_broker, topic):
+    broker = start_resp_broker()
+    seen = []
+
+    def handle(message, stop):
+        seen.append(message.text)
+        if len(seen) == 1:
+            broker.kill()
+            broker.start()
+            client.publish_many(topic, ["after"])
+        if message.text == "after":
+            stop()
+
+    with Client(broker.url) as client:
+        client.publish_many(topic, ["before"])
+        run_worker(kind, broker.url, topic, handle)
+        assert seen == ["before", "before", "after"]  # the lease of the first ended with the broker
+        assert client.length(topic) == 0
+
+
+def test_a_refusal_for_good_ends_the_worker(kind, resp_broker):
+    with pytest.raises(RefusedError, match="BADTOPIC"):
+        run_worker(kind, resp_broker.url, "two words", lambda message, stop: None)
+
+
+PROGRAM = """
+import asyncio, sys, time
+from miniqueue.client import AsyncClient, AsyncWorker, Client, Worker
+
+kind, url, topic = sys.argv[1:]
+
+def handle(message):
+    print("begun", flush=True)
+    time.sleep(0.5)
+    print("done", flush=True)
+
+async def handle_async(message):
+    print("begun", flush=True)
+    await asyncio.sleep(0.5)
+    print("done", flush=True)
+
+async def main():
+    async with AsyncClient(url) as client:
+        await AsyncWorker(client, topic, handle_async).run()
+
+if kind == "threads":
+    with Client(url) as client:
+        Worker(client, topic, handle).run()
+else:
+    asyncio.run(main())
+print("stopped", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_it_finish_what_it_has_in_hand(kind, resp_broker, client, topic, number):
+    client.publish_many(topic, ["one", "two"])
+    arguments = [sys.executable, "-c", PROGRAM, kind, resp_broker.url, topic]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        try:
+            assert process.stdout.readline() == "begun\n"
+            os.kill(process.pid, number)
+            output, _ = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert (output, process.returncode) == ("done\nstopped\n", 0)
+    figures = client.stats(topic)
+    assert (figures["acknowledged"], figures["ready"], figures["leased"]) == (1, 1, 0)
