@@ -29,6 +29,7 @@ from miniqueue.broker.publishing import Publisher
 from miniqueue.broker.purger import Purger
 from miniqueue.broker.redriving import Redriver
 from miniqueue.broker.registry import Registry
+from miniqueue.broker.retaining import Retainer
 from miniqueue.broker.requesting import Requests
 from miniqueue.broker.space import SpaceWatch
 from miniqueue.broker.tasks import Tasks
@@ -136,6 +137,7 @@ class Broker:
         self.looker = Looker(topics, journal, clock)
         self.peeker = Peeker(topics, journal, clock)
         self.log_reader = LogReader(topics, journal)
+        self._retainer = Retainer(journal, clock, spawn=self._tasks.spawn, drop_unread=self.clearer.drop_unread)
 
     # --- life -------------------------------------------------------------------------------------------------
 
@@ -166,6 +168,7 @@ class Broker:
         self.leasing.tick()
         self.pauser.tick()
         self._dispatcher.tick()
+        self._retainer.tick()
         self._purger.reclaim(self._topics.values())
 
     @property
@@ -242,9 +245,11 @@ class Broker:
         self.pauser.apply([topic])
         self._dead_letters.apply_settings(topic)
         self._quota.apply_settings(topic)
+        self._retainer.apply_settings(topic)
         self._readable(topic)
 
     def _grown(self, topic: Topic) -> None:
+        self._retainer.apply_settings(topic)
         self._dead_letters.apply_settings(topic)
 
     def _watch(self, topics: list[Topic]) -> None:
@@ -259,6 +264,7 @@ class Broker:
         self._registry.install(content)
         self._watch(content.topics)
         self.pauser.apply(content.topics)
+        self._retainer.see(content.topics)
         for topic in list(self._topics.values()):
             self._dead_letters.apply_settings(topic)
             self._quota.apply_settings(topic)

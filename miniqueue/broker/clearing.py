@@ -83,12 +83,22 @@ class Clearer:
 
     # --- the log ----------------------------------------------------------------------------------------------
 
-    async def _purge_log(self, topic: Topic, cursor: GroupCursor, stop_seq: int, latest_ms: float) -> int:
+    async def drop_unread(self, topic: Topic, cursor: GroupCursor, stop_seq: int) -> int:
+        """Drop what a group was not handed yet of the log up to `stop_seq`, as missed; return how many that were.
+
+        Raises as `purge`.
+        """
+        return await self._purge_log(topic, cursor, stop_seq, inf, is_missed=True)
+
+    async def _purge_log(
+        self, topic: Topic, cursor: GroupCursor, stop_seq: int, latest_ms: float, *, is_missed: bool = False
+    ) -> int:
         total_count = 0
         while cursor in topic.cursors and cursor.read_seq < stop_seq:
             count = self._drop_runs(cursor, stop_seq, latest_ms)
             if count:
                 total_count += count
+                cursor.missed_count += count if is_missed else 0
                 await self._commit(topic)
             elif cursor.blocked_on is not None:
                 await self._load(topic, cursor)

@@ -136,7 +136,11 @@ class LogReader:
         Looking back ends at the earliest chunk, and not far in front of it, at what was given back.
         """
         while (earliest_seq := bounds_of(log.partition).earliest_seq) <= seq:
-            (last,) = await self._journal.store.last_of([(log.key(earliest_seq), log.key(seq + 1))])
+            start, stop = log.key(earliest_seq), log.key(seq + 1)
+            (last,) = await self._journal.store.last_of([(start, stop)])
+            if last is None:  # the log begins behind a hole
+                firsts = await self._journal.store.scan(start, stop, max_items=1, max_bytes=1)
+                (last,) = await self._journal.store.last_of([(key, stop) for key, _ in firsts]) if firsts else (None,)
             if last is not None:
                 return keys.chunk_first_seq(last[0]), last[1]
             if bounds_of(log.partition).earliest_seq == earliest_seq:

@@ -21,6 +21,7 @@ from miniqueue.broker.commit import Commit
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.opening import PAGE_BYTES, PAGE_ITEMS
 from miniqueue.broker.topic import Topic
+from miniqueue.core.log_extent import bounds_of
 from miniqueue.errors import MiniqueueError
 from miniqueue.storage import keys
 
@@ -122,8 +123,8 @@ class Purger:
         try:
             for partition in list(topic.partitions.values()):
                 partition.consumed_bytes = 0
-                head_seq = min(cursor.state.head_seq for cursor in partition.cursors.values())
-                start, stop = (keys.chunk(topic_id, partition.number, seq) for seq in (0, head_seq))
+                earliest_seq = bounds_of(partition).earliest_seq
+                start, stop = (keys.chunk(topic_id, partition.number, seq) for seq in (0, earliest_seq))
                 await self._journal.store.reclaim(start, stop)
         except MiniqueueError as exc:
             log.warning("disk space of consumed messages was not given back", topic=topic.name, error=str(exc))

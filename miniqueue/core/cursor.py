@@ -73,6 +73,7 @@ class GroupCursor:
         self.tail_bytes = state.log_bytes or 0
         self.acked_count, self.dropped_count = state.acked_count, state.dropped_count
         self.moved_count = state.moved_count
+        self.missed_count = state.missed_count
         self.gone_bytes = state.gone_bytes or 0
         self.delayed_count = state.delayed_count
         self.leased_count = self.leased_bytes = 0
@@ -92,7 +93,8 @@ class GroupCursor:
         """What to persist with the next commit."""
         head_seq = next(iter(self._open), self.read_seq)
         places = self.acked_count, head_seq, self._serial, self.delayed_count
-        return CursorState(*places, self.dropped_count, self.gone_bytes, self.tail_bytes, self.moved_count)
+        sizes = self.gone_bytes, self.tail_bytes
+        return CursorState(*places, self.dropped_count, *sizes, self.moved_count, self.missed_count)
 
     @property
     def depth(self) -> int:

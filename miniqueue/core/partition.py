@@ -6,6 +6,7 @@ from itertools import pairwise
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.lease import ChunkProgress
 from miniqueue.core.message import Chunk
+from miniqueue.core.retention import Retained
 
 #: The group that plain SUBSCRIBE reads with.
 DEFAULT_GROUP = 0
@@ -20,16 +21,18 @@ class Partition:
 
     Appended messages wait in memory until `cut`, and are readable from `commit` on. `next_seq` counts them from
     the moment of `append`, so every message knows its sequence number before it is durable, and `log_bytes` their
-    payloads and attributes. `number` is what the store's keys know it by.
+    payloads and attributes. `retained` is what stays when all groups are done with it, if anything. `number` is what
+    the store's keys know it by.
     """
 
-    __slots__ = ("_appended", "_attributes", "consumed_bytes", "cursors", "log_bytes", "next_seq", "number")
+    __slots__ = ("_appended", "_attributes", "consumed_bytes", "cursors", "log_bytes", "next_seq", "number", "retained")
 
     def __init__(self, next_seq: int, cursors: dict[int, GroupCursor], log_bytes: int = 0, number: int = 0) -> None:
         self.number = number
         self.next_seq = next_seq
         self.log_bytes = log_bytes
         self.cursors = cursors
+        self.retained: Retained | None = None
         self.consumed_bytes = 0  # of chunks deleted since disk space was last given back
         self._appended: list[bytes] = []
         self._attributes: dict[int, bytes] = {}  # of what was appended and has some, by sequence number
@@ -87,8 +90,11 @@ class Partition:
                 cursor.append(chunk)
 
     def is_unneeded(self, progress: ChunkProgress) -> bool:
-        """Whether every group is done with a chunk that one of them has just finished."""
-        return all(cursor.has_finished(progress.chunk.first_seq) for cursor in self.cursors.values())
+        """Whether every group is done with a chunk that one of them has just finished, and it need not be kept."""
+        first_seq, retained = progress.chunk.first_seq, self.retained
+        if retained is not None and retained.keeps(first_seq):
+            return False
+        return all(cursor.has_finished(first_seq) for cursor in self.cursors.values())
 
 
 def _chunk_stops(sizes: list[int]) -> list[int]:

@@ -20,6 +20,9 @@ MAX_RETRY_DELAYS: Final = 100
 MAX_DELIVERIES: Final = 1_000_000
 MAX_FACTOR: Final = 100.0
 MAX_HELD: Final = 10**15
+MAX_RETENTION_SECONDS: Final = 1e9
+CONSUMED: Final = "consumed"
+FOREVER: Final = "forever"
 MAX_DEDUP_SECONDS: Final = 7 * 86_400.0
 
 _TIME: Final = f"a time in ms since 1970, from 0, not paused, to {FOREVER_MS}, for ever"
@@ -51,9 +54,9 @@ def _number(minimum: float, maximum: float) -> Callable[[Any], float]:
     return check
 
 
-def _whole(maximum: int) -> Callable[[Any], int]:
+def _whole(maximum: int, minimum: int = 0) -> Callable[[Any], int]:
     def check(value: object) -> int:
-        if type(value) is not int or not 0 <= value <= maximum:  # True is an int too
+        if type(value) is not int or not minimum <= value <= maximum:  # True is an int too
             raise ValueError
         return value
 
@@ -73,6 +76,18 @@ def _one_of(*words: str) -> Callable[[Any], str]:
         return str(value)
 
     return check
+
+
+def _parse_flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError
+    return text.lower() == "true"
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
 
 
 def _topic_name(value: object) -> str:
@@ -108,6 +123,10 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "dedup_window_seconds": _seconds(0, MAX_DEDUP_SECONDS, "from 0, no ids are taken, to 604800"),
         "limit_policy": Field(", ".join(LimitPolicy), str.lower, _one_of(*LimitPolicy)),
         "max_messages": Field("a whole number from 0, as the broker says, to 10^15", _parse_count, _whole(MAX_HELD)),
+        "retention": Field(f"{CONSUMED} or {FOREVER}", str.lower, _one_of(CONSUMED, FOREVER)),
+        "retention_seconds": _seconds(0.001, MAX_RETENTION_SECONDS, "from 0.001 to 10^9"),
+        "retention_bytes": Field("a whole number from 1 to 10^15", _parse_count, _whole(MAX_HELD, 1)),
+        "retention_drops_unread": Field("true or false", _parse_flag, _flag),
         "max_bytes": Field("a whole number from 0, as the broker says, to 10^15", _parse_count, _whole(MAX_HELD)),
     }
 )

@@ -13,6 +13,10 @@
     dedup_window_seconds  600            600              120
     max_messages         1000            1000             null, and 0: as the broker says, which goes before more
     max_bytes            1000000         1000000          the same
+    retention            forever         "forever"        consumed
+    retention_seconds    86400           86400            null: no limit of time
+    retention_bytes      1000000         1000000          null: no limit of bytes
+    retention_drops_unread  true         true             false
     paused_in_until_ms   1700000000000   1700000000000    0: not paused
     paused_out_until_ms  1700000000000   1700000000000    0: not paused
 
@@ -26,7 +30,7 @@ from typing import Any, Final, NamedTuple
 
 from miniqueue.core.limit_policy import LimitPolicy
 from miniqueue.core.names import check_topic
-from miniqueue.core.setting_fields import FIELDS, Field
+from miniqueue.core.setting_fields import CONSUMED, FIELDS, Field
 from miniqueue.core.topic_errors import InvalidSettingError
 from miniqueue.errors import InvalidTopicError
 
@@ -45,6 +49,10 @@ class TopicSettings(NamedTuple):
       retry_max_seconds: how long at most.
       retry_factor: by how much longer after each further return.
       retry_jitter: what part of that may be less, by chance, so that not all come back together.
+      retention: what happens to messages that all groups are done with, where neither of the next two is set.
+      retention_seconds: how long they can be read again.
+      retention_bytes: how many bytes of the log can, at least, if there are so many.
+      retention_drops_unread: whether these limits are for all messages, and not only for those.
       paused_in_until_ms: when messages are taken again, since 1970; a time that is past does not matter.
       paused_out_until_ms: when messages are handed out again.
       dedup_window_seconds: for how long a second publish with a dedup id is a duplicate; 0 for no such ids.
@@ -67,6 +75,10 @@ class TopicSettings(NamedTuple):
     limit_policy: str | None = None
     max_messages: int | None = None
     max_bytes: int | None = None
+    retention: str = CONSUMED
+    retention_seconds: float | None = None
+    retention_bytes: int | None = None
+    retention_drops_unread: bool = False
 
     def with_changes(self, changes: Mapping[str, object], topic: bytes) -> "TopicSettings":
         """Return the settings of `topic` with other values, as JSON has them; None for the default.
@@ -105,7 +117,21 @@ class TopicSettings(NamedTuple):
         """Whether what comes back waits at all."""
         return bool(self.retry_delays or self.retry_min_seconds)
 
+    @property
+    def has_retention_limit(self) -> bool:
+        """Whether messages are kept for a time, or up to a number of bytes."""
+        return self.retention_seconds is not None or self.retention_bytes is not None
+
+    @property
+    def retains(self) -> bool:
+        """Whether messages are kept that all groups are done with."""
+        return self.retention != CONSUMED or self.has_retention_limit
+
     def _check_together(self, topic: bytes) -> None:
+        if self.retention != CONSUMED and self.has_retention_limit:
+            raise InvalidSettingError("retention", f"{CONSUMED} where retention_seconds or retention_bytes is set")
+        if self.retention_drops_unread and not self.has_retention_limit:
+            raise InvalidSettingError("retention_drops_unread", "false without retention_seconds and retention_bytes")
         if self.retry_delays and self.retry_min_seconds:
             raise InvalidSettingError("retry_delays", "set, or retry_min_seconds; not both")
         if self.retry_max_seconds < self.retry_min_seconds:
@@ -148,6 +174,8 @@ def text_of(value: object) -> str:
         return "default"
     if isinstance(value, tuple):
         return ",".join(map(text_of, value)) or "default"
+    if isinstance(value, bool):
+        return str(value).lower()
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 

@@ -12,6 +12,7 @@
     SETTINGS    = 0x14 topic:8                                          value: settings of the topic that were changed
     DELAYS      = 0x15 topic:8 partition:4                              value: what is published and not yet due
     DEDUP       = 0x16 topic:8 committed_at_ms:8 serial:8               value: the dedup ids of a commit
+    START       = 0x18 topic:8 partition:4                              value: where the log begins, if some is kept
     CHUNK       = 0x20 topic:8 partition:4 lane:1 first_seq:8           value: messages
     RECORD      = 0x21 topic:8 partition:4 group:4 range:1 order:16     value: one message that came back
     DELAYED     = 0x22 topic:8 partition:4 due_at_ms:8 serial:8         value: one message that is not yet due
@@ -20,10 +21,10 @@
 
 A name is only ever the whole rest of its key, and everything else has a fixed width, so no name can collide with
 another's range or be a prefix of it; it is the same with the unique key of a message. Some keys are made in
-`delay_keys.py`, `dedup_keys.py` and `schedule_keys.py`. Topic ids are never reused: what a deleted topic leaves behind
-can be removed at leisure. `lane` is the priority, 1 for normal. HEAD is written with CURSOR; chunks that begin there or
-later are all there, and the last of them says what the next number is. Stores that were begun in format 1 may have a
-key 0x01, COMMIT, with the number of the last commit; nobody reads it.
+`delay_keys.py` and files like it. Topic ids are never reused: what a deleted topic leaves behind can be removed at
+leisure. `lane` is the priority, 1 for normal. HEAD is written with CURSOR; chunks that begin there or later are all
+there, and the last of them says what the next number is. Stores that were begun in format 1 may have a key 0x01,
+COMMIT, with the number of the last commit; nobody reads it.
 
 To change the grammar: raise FORMAT_VERSION in `store_marker.py`, keep the old functions for reading, add the step
 that rewrites an old store, and a golden file of the old format to the tests (docs/storage-format.md).
@@ -52,6 +53,7 @@ class Space(IntEnum):
     SETTINGS = 0x14
     DELAYS = 0x15
     DEDUP = 0x16
+    START = 0x18
     CHUNK = 0x20
     RECORD = 0x21
     DELAYED = 0x22
@@ -238,20 +240,8 @@ def _parse_name(space: Space, key: bytes) -> Parts:
     return Parts(space)
 
 
-def _parse_purge(space: Space, key: bytes) -> Parts:
-    return Parts(space, purge_topic_id(key))
-
-
-def _parse_head(space: Space, key: bytes) -> Parts:
-    return Parts(space, *_head.unpack(key)[1:])
-
-
-def _parse_settings(space: Space, key: bytes) -> Parts:
-    return Parts(space, *_space.unpack(key)[1:])
-
-
-def _parse_of_group(space: Space, key: bytes) -> Parts:
-    return Parts(space, *(_cursor if space is Space.CURSOR else _bitmap).unpack(key)[1:])
+def _parse_fixed(space: Space, key: bytes) -> Parts:
+    return Parts(space, *_FIXED[space].unpack(key)[1:])
 
 
 def _parse_chunk(space: Space, key: bytes) -> Parts:
@@ -278,24 +268,20 @@ def _parse_delayed(space: Space, key: bytes) -> Parts:
     return Parts(space, topic_id, partition, 0, 0, due_at_ms << 64 | serial)
 
 
+#: Keys that have all parts up to the last they have.
+_FIXED = {
+    **{Space.PURGE: _purge, Space.SETTINGS: _space, Space.CURSOR: _cursor, Space.BITMAP: _bitmap, Space.GAP: _bitmap},
+    **dict.fromkeys((Space.HEAD, Space.DELAYS, Space.START), _head),
+}
 _PARSERS = {
-    Space.COMMIT: _parse_constant,
-    Space.NEXT_TOPIC: _parse_constant,
-    Space.TOPIC: _parse_name,
-    Space.PURGE: _parse_purge,
-    Space.TICK: _parse_name,
-    Space.HEAD: _parse_head,
-    Space.CURSOR: _parse_of_group,
-    Space.BITMAP: _parse_of_group,
-    Space.GAP: _parse_of_group,
-    Space.SETTINGS: _parse_settings,
-    Space.DELAYS: _parse_head,
+    **dict.fromkeys((Space.COMMIT, Space.NEXT_TOPIC), _parse_constant),
+    **dict.fromkeys((Space.TOPIC, Space.TICK, Space.SCHEDULE), _parse_name),
+    **dict.fromkeys(_FIXED, _parse_fixed),
     Space.DEDUP: _parse_dedup,
     Space.CHUNK: _parse_chunk,
     Space.RECORD: _parse_record,
     Space.DELAYED: _parse_delayed,
     Space.UNIQUE: _parse_unique,
-    Space.SCHEDULE: _parse_name,
 }
 
 

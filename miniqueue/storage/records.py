@@ -5,7 +5,8 @@
     head    = next_seq:8 log_bytes:8             version 1: next_seq:8
     topic   = topic_id:8 created_at_ms:8
     cursor  = acked_count:8 head_seq:8 serial:8 delayed_count:8 dropped_count:8 gone_bytes:8 log_bytes:8 moved_count:8
-              version 2: without moved_count; version 1: acked_count:8 head_seq:8 serial:8 delayed_count:8
+              missed_count:8; version 3: without missed_count; version 2: without moved_count, too
+              version 1: acked_count:8 head_seq:8 serial:8 delayed_count:8
     bitmap  = bits, least significant byte first
     settings = JSON object of the topic's settings that are not at their default
     chunk   = flags:1 count:4 committed_at_ms:8 log_bytes:8 length:4 × count, then the payloads
@@ -33,8 +34,8 @@ from itertools import accumulate, pairwise
 import orjson
 
 from miniqueue.core import topic_settings
+from miniqueue.core.chunk_extent import ChunkExtent
 from miniqueue.core.cursor_state import CursorState
-from miniqueue.core.log_extent import ChunkExtent
 from miniqueue.core.message import Chunk, Counts, Record
 from miniqueue.core.topic_errors import InvalidSettingError
 from miniqueue.core.topic_settings import TopicSettings
@@ -43,7 +44,8 @@ from miniqueue.storage.sealing import malformed, seal, unpack, unseal
 
 _number = struct.Struct("<Q")
 _pair = struct.Struct("<QQ")
-_cursor = struct.Struct("<QQQQQQQQ")
+_cursor = struct.Struct("<QQQQQQQQQ")
+_cursor_3 = struct.Struct("<QQQQQQQQ")
 _cursor_2 = struct.Struct("<QQQQQQQ")
 _cursor_1 = struct.Struct("<QQQQ")
 _chunk = struct.Struct("<BIQQ")
@@ -90,7 +92,7 @@ def decode_topic(value: bytes) -> tuple[int, int]:
 
 def encode_cursor(state: CursorState) -> bytes:
     """Encode the state of a group in a partition."""
-    return seal(_cursor.pack(*state), version=b"\x03")
+    return seal(_cursor.pack(*state), version=b"\x04")
 
 
 def decode_cursor(value: bytes) -> CursorState:
@@ -98,7 +100,8 @@ def decode_cursor(value: bytes) -> CursorState:
     if value[:1] == b"\x01":
         acked_count, head_seq, serial, delayed_count = unpack(_cursor_1, value, "cursor")
         return CursorState(acked_count, head_seq, serial, delayed_count, gone_bytes=None, log_bytes=None)
-    return CursorState(*unpack(_cursor_2 if value[:1] == b"\x02" else _cursor, value, "cursor", 3))
+    layout = {b"\x02": _cursor_2, b"\x03": _cursor_3}.get(value[:1], _cursor)
+    return CursorState(*unpack(layout, value, "cursor", 4))
 
 
 def encode_settings(settings: TopicSettings) -> bytes:

@@ -50,6 +50,7 @@ class Audit:
             Space.BITMAP: self._take_bitmap,
             Space.GAP: self._take_gap,
             Space.SETTINGS: lambda _parts, key, value: self._decoded(records.decode_settings, key, value) and None,
+            Space.START: self._take_start,
             Space.CHUNK: self._take_chunk,
             Space.RECORD: self._take_record,
         }
@@ -150,6 +151,9 @@ class Audit:
         if stop is not None and stop <= parts.order:
             self.problems.add(f"ends in front of message {stop}, where it has not begun", key)
         self.topics[parts.topic_id].set_gap(parts.order, stop)
+
+    def _take_start(self, parts: Parts, key: bytes, value: bytes) -> None:
+        self.topics[parts.topic_id].set_start(self._decoded(records.decode_number, key, value))
 
     def _take_chunk(self, parts: Parts, key: bytes, value: bytes) -> None:
         if not self._is_in_the_lane(parts, key):

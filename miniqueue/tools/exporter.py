@@ -12,11 +12,13 @@ from typing import TypeVar
 
 from miniqueue.core.lease import Range
 from miniqueue.core.message import NEVER_RETURNED, Record
+from miniqueue.core.partition import DEFAULT_GROUP
 from miniqueue.errors import ConfigError, CorruptionError, FormatVersionError
 from miniqueue.server.escaping import escape
 from miniqueue.storage import keys, records
 from miniqueue.storage.keys import Parts, Space
 from miniqueue.tools import settings_lines
+from miniqueue.tools.finished import Finished
 from miniqueue.tools.message_lines import encode
 from miniqueue.tools.problems import Problems
 
@@ -40,6 +42,7 @@ class Exporter:
         self._wanted = wanted
         self._names: dict[int, bytes] = {}
         self._bitmaps: dict[int, dict[int, int]] = {}
+        self._finished: dict[tuple[int, int], Finished] = {}
 
     def lines(self, pairs: Iterator[tuple[bytes, bytes]]) -> Iterator[bytes]:
         """Yield the lines.
@@ -68,6 +71,8 @@ class Exporter:
             self._take_topic(key, value)
         elif parts.topic_id not in self._names:
             return
+        elif parts.space in (Space.CURSOR, Space.GAP) and parts.group == DEFAULT_GROUP:
+            self._take_finished(parts, key, value)
         elif parts.space is Space.BITMAP:
             bits = self._read(records.decode_bitmap, key, value)
             self._bitmaps.setdefault(parts.topic_id, {})[parts.order] = bits or 0
@@ -85,7 +90,16 @@ class Exporter:
         if entry is not None and (not self._wanted or name in self._wanted):
             self._names[entry[0]] = name
 
+    def _take_finished(self, parts: Parts, key: bytes, value: bytes) -> None:
+        finished = self._finished.setdefault((parts.topic_id, parts.partition), Finished())
+        if parts.space is Space.GAP:
+            finished.add(parts.order, self._read(records.decode_number, key, value) or 0)
+        elif (cursor := self._read(records.decode_cursor, key, value)) is not None:
+            finished.add(0, cursor.head_seq)
+
     def _chunk_lines(self, parts: Parts, key: bytes, value: bytes) -> Iterator[bytes]:
+        if parts.order in self._finished.get((parts.topic_id, parts.partition), ()):
+            return
         chunk = self._read(lambda value: records.decode_chunk(parts.order, value), key, value)
         if chunk is None:
             return

@@ -4,7 +4,8 @@
                  ▲▲ ▲ bitmap                 ▲ missing
 
 From the cursor's place to the head every message is in one chunk or in one gap. A gap begins where a chunk ends. A
-chunk in front of the cursor, or with every bit set, should have been deleted with the commit that settled it.
+chunk in front of the cursor, or with every bit set, should have been deleted with the commit that settled it; where
+finished chunks are kept, those from the start on may be there, whole, in front of the cursor and in gaps.
 """
 
 from bisect import bisect_right
@@ -33,6 +34,7 @@ class LogAudit:
       problems: where to note what is wrong.
       next_seq: what the partition's head says; None when it is not known.
       head_seq: of the cursor; None when it is not known, and then the log may begin anywhere.
+      start_seq: finished chunks are kept from here on; None when they are not kept.
       bitmaps: settled bits by first_seq, None for bits that could not be read; emptied on the way.
       gaps: stop by start, likewise.
 
@@ -50,6 +52,7 @@ class LogAudit:
         *,
         next_seq: int | None,
         head_seq: int | None,
+        start_seq: int | None = None,
         bitmaps: dict[int, int | None],
         gaps: dict[int, int | None],
     ) -> None:
@@ -60,6 +63,7 @@ class LogAudit:
         self._problems = problems
         self.next_seq = next_seq
         self._head_seq = head_seq
+        self._start_seq = start_seq
         self._expected = head_seq  # where the next chunk begins; None: not known
         self._bitmaps = bitmaps
         self._gaps = gaps
@@ -79,7 +83,7 @@ class LogAudit:
         self.message_count += count
         for cause in self._wrong_places(chunk):
             self._problems.add(cause, key)
-        bits = self._take_bits(first_seq, count)
+        bits = self._all_bits(first_seq, count) if self._is_kept(chunk) else self._take_bits(first_seq, count)
         self.settled_count += bits.bit_count()
         self.waiting_bytes += sum(size for i, size in enumerate(chunk.sizes()) if not bits >> i & 1)
         self._remember(first_seq, chunk.end_seq)
@@ -117,9 +121,17 @@ class LogAudit:
         chunk = self._partly_settled[index]
         return seq >= chunk.stop_seq or not chunk.bits >> (seq - chunk.first_seq) & 1
 
+    def _is_kept(self, chunk: Chunk) -> bool:
+        """Whether the chunk is finished and kept."""
+        if self._start_seq is None or self._expected is None or chunk.first_seq in self._bitmaps:
+            return False
+        return self._start_seq <= chunk.first_seq and chunk.end_seq <= self._expected
+
     def _wrong_places(self, chunk: Chunk) -> list[str]:
         first_seq, expected = chunk.first_seq, self._expected
-        causes = []
+        causes: list[str] = []
+        if self._is_kept(chunk):
+            return causes if chunk.payloads else ["has no messages"]
         if not chunk.payloads:
             causes.append("has no messages")
         if self._head_seq is not None and first_seq < self._head_seq:
@@ -131,6 +143,11 @@ class LogAudit:
         if self.next_seq is not None and first_seq < self.next_seq < chunk.end_seq:
             causes.append(f"ends with message {chunk.end_seq - 1}, but the next to be published is {self.next_seq}")
         return causes
+
+    def _all_bits(self, first_seq: int, count: int) -> int:
+        bits = (1 << count) - 1
+        self._partly_settled.append(PartlySettled(first_seq, first_seq + count, bits))
+        return bits
 
     def _take_bits(self, first_seq: int, count: int) -> int:
         bits = self._bitmaps.pop(first_seq, 0)

@@ -82,6 +82,7 @@ _WORDS: Mapping[Space, Callable[[Parts, bytes], str]] = {
     Space.BITMAP: lambda parts, _key: _from("settled bits", parts),
     Space.GAP: lambda parts, _key: _from("gap", parts),
     Space.SETTINGS: lambda parts, _key: f"settings of topic {parts.topic_id}",
+    Space.START: lambda parts, _key: _of_partition("start of the log", parts),
     Space.CHUNK: lambda parts, _key: _from("chunk", parts),
     Space.RECORD: lambda parts, _key: _record(parts),
 }

@@ -29,6 +29,7 @@ STORAGE_FOR_THE_BROKER = (
     "miniqueue.storage.delay_keys",
     "miniqueue.storage.dedup_keys",
     "miniqueue.storage.schedule_keys",
+    "miniqueue.storage.retention_keys",
     "miniqueue.storage.records",
     "miniqueue.storage.delay_records",
     "miniqueue.storage.dedup_records",

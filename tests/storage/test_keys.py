@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from miniqueue.core.lease import Range
-from miniqueue.storage import dedup_keys, delay_keys, keys, schedule_keys
+from miniqueue.storage import dedup_keys, delay_keys, keys, retention_keys, schedule_keys
 
 TOPICS = st.integers(0, 3) | st.integers(0, 2**64 - 2)
 NUMBERS = st.integers(0, 3) | st.integers(0, 2**32 - 2)
@@ -29,6 +29,7 @@ GOLDEN = {
     "05666f6f": schedule_keys.tick(b"foo"),
     "15000000000000010200000003": delay_keys.delays(0x102, 3),
     "16000000000000010200000000000000070000000000000008": dedup_keys.dedup(0x102, 7, 8),
+    "18000000000000010200000003": retention_keys.start(0x102, 3),
     "20000000000000010200000003010000000000000506": keys.chunk(0x102, 3, 0x506),
     "21000000000000010200000003000000040200000000000000070000000000000008": keys.record(
         0x102, 3, 4, Range.BACK, 7 << 64 | 8

@@ -1,0 +1,116 @@
+"""Logs that keep what is acknowledged, in the tools: sound to `check` after every commit, consumed to `export`."""
+
+import orjson
+import pytest
+
+from miniqueue.broker import retaining
+from miniqueue.storage import keys, records, retention_keys
+from miniqueue.tools.audit import Audit
+from miniqueue.tools.exporter import Exporter
+from tests.broker.support import run
+from tests.broker.test_retaining import configure, consume, fill, tick
+
+
+def problems_of(pairs):
+    audit = Audit()
+    for key, value in sorted(pairs.items()):
+        audit.take(key, value)
+    audit.finish()
+    return [str(problem) for problem in audit.problems.kept]
+
+
+def payloads_exported(pairs):
+    lines = [orjson.loads(line) for line in Exporter().lines(iter(sorted(pairs.items())))]
+    return [line["text"] for line in lines if "text" in line]
+
+
+async def live(world):
+    """Keep, consume in and out of order, return, drop, end to keep, and keep again."""
+    await world.publish(b"t", b"before", b"kept", b"at all")
+    await configure(world, retention="forever")
+    await fill(world, 6)
+    holders = [await world.holding(b"t") for _ in range(6)]
+    for n in (3, 4, 0, 1):
+        holders[n].consumer.ack()
+        await world.commit()
+    holders[2].consumer.dack(5)
+    holders[5].consumer.nack()
+    await world.commit()
+    await world.publish(b"t", b"x", b"y")
+    await consume(world, 3)
+    await configure(world, retention_seconds=3)
+    world.clock.advance(2)
+    await tick(world)
+    await world.restart()
+    await configure(world)
+    await tick(world)
+    await configure(world, retention_seconds=1, retention_drops_unread=True)
+    await fill(world, 5)
+    await tick(world)
+    await world.drain(b"t")
+    await world.commit()
+    await tick(world)
+
+
+@pytest.mark.parametrize("page_chunks", [2, 256])
+def test_a_log_that_is_kept_is_sound_after_every_commit(page_chunks, monkeypatch):
+    async def body(world):
+        monkeypatch.setattr(retaining, "PAGE_CHUNKS", page_chunks)
+        await live(world)
+        for count in range(1, len(world.store.batches) + 1):
+            store = await world.store.as_of(count)
+            assert problems_of(store.pairs()) == [], count
+
+    run(body)
+
+
+def test_what_is_only_kept_is_not_exported():
+    async def body(world):
+        await configure(world, retention="forever")
+        await fill(world, 6)
+        holder = await world.holding(b"t")
+        await consume(world, 3)
+        world.clock.advance(1)
+        assert payloads_exported(world.store.pairs()) == ["0", "4", "5"]
+        holder.consumer.ack()
+        await world.commit()
+        assert payloads_exported(world.store.pairs()) == ["4", "5"]
+
+    run(body)
+
+
+def test_a_chunk_in_front_of_the_start_and_a_start_behind_the_cursor_are_told():
+    async def body(world):
+        await configure(world, retention="forever")
+        await fill(world, 4)
+        await consume(world, 2)
+        pairs = world.store.pairs()
+        key = retention_keys.start(1, 0)
+        assert problems_of(pairs) == []
+        early, *_ = problems_of(pairs | {key: records.encode_number(1)})
+        assert "all in front of message 2 is settled, but this was not deleted" in early
+        late = problems_of(pairs | {key: records.encode_number(3)})
+        assert any("the log begins at message 3, but message 2 is not settled" in problem for problem in late)
+        without = problems_of({one: value for one, value in pairs.items() if one != key})
+        assert sum("but this was not deleted" in problem for problem in without) == 2
+        broken = problems_of(pairs | {key: b"x"})
+        assert len(broken) == 1
+        assert keys.parse(key).space is keys.Space.START
+
+    run(body)
+
+
+def test_settings_without_a_start_as_an_import_leaves_them_keep_from_then_on():
+    async def body(world):
+        await fill(world, 3)
+        await consume(world, 1)
+        settings = world.broker.configurator.settings_of(b"t").with_changes({"retention": "forever"}, b"t")
+        await world.store.write({keys.settings(1): records.encode_settings(settings)})
+        await world.restart()
+        await world.drain(b"t")
+        await world.commit()
+        pairs = world.store.pairs()
+        assert records.decode_number(pairs[retention_keys.start(1, 0)]) == 1
+        assert problems_of(pairs) == []
+
+    run(body)
