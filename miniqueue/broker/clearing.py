@@ -63,8 +63,8 @@ class Clearer:
           InvalidTopicError, UnknownTopicError, InvalidOptionError, InvalidDelayError: nothing was removed.
           UnavailableError, StorageError: it was broken off; what was removed by then is gone.
         """
-        if state is State.LEASED:
-            raise InvalidOptionError("leased messages cannot be purged")
+        if state in (State.LEASED, State.DEAD):
+            raise InvalidOptionError(f"{state} messages cannot be purged")
         if older_seconds is not None and not 0 <= older_seconds < inf:
             raise InvalidDelayError
         topic = await committed_topic(self._topics, self._journal, name)

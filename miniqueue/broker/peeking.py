@@ -2,6 +2,7 @@
 
     ready, delayed   pages of the store, read beside everything else (`browsing`)
     leased           the leases, which are in memory
+    dead             what came from there and is in another topic (`dead_looking`)
 
 What counts is what is committed, and the leases: before the store is read, what was settled goes into it. No call does
 more in one turn of the loop than one page is worth, whatever the topic holds.
@@ -17,6 +18,7 @@ from typing import NamedTuple
 
 from miniqueue.broker.browsing import START, Browser, Found, Position, of_lease
 from miniqueue.broker.clock import Clock
+from miniqueue.broker.dead_looking import dead_letters
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.looking import committed_topic
 from miniqueue.broker.topic import Topic
@@ -41,6 +43,7 @@ class State(StrEnum):
     READY = "ready"
     LEASED = "leased"
     DELAYED = "delayed"
+    DEAD = "dead"
 
 
 class Seen(NamedTuple):
@@ -97,6 +100,8 @@ class Peeker:
         if not 0 < count <= MAX_COUNT:
             raise InvalidOptionError(f"a count is a whole number from 1 to {MAX_COUNT}")
         topic = await committed_topic(self._topics, self._journal, name)
+        if state is State.DEAD:
+            return await self._dead(topic, count, after)
         if state is State.LEASED:
             return _within_limit(await _leased(topic.default.cursors[0], -1 if after is None else after[1], count))
         browser = self._browser(topic)
@@ -128,6 +133,13 @@ class Peeker:
         due_at_ms = _due_at_ms(found, State.DELAYED)
         state = State.DELAYED if due_at_ms is not None and due_at_ms > self._clock.now_ms() else State.READY
         return Seen(0, state, _due_at_ms(found, state), found)
+
+    async def _dead(self, topic: Topic, count: int, after: tuple[int, int] | None) -> list[Seen]:
+        async def page_of(name: bytes, after: tuple[int, int] | None) -> list[Seen]:
+            return await self.peek(name, State.READY, MAX_COUNT, after)
+
+        letters = await dead_letters(page_of, topic, after, count=count, max_bytes=MAX_BYTES)
+        return [letter._replace(state=State.DEAD) for letter in letters]
 
     def _browser(self, topic: Topic) -> Browser:
         assert topic.id is not None
