@@ -271,7 +271,7 @@ def test_what_is_no_count(word):
 
 def test_words_of_clients():
     assert parse_count(b"1000") == 1000
-    assert [parse_state(word) for word in (b"ready", b"LEASED", b"Delayed")] == list(State)
+    assert [parse_state(word) for word in (b"ready", b"LEASED", b"Delayed", b"dead")] == list(State)
     for word in (b"", b"gone", b"\xff"):
         with pytest.raises(InvalidOptionError):
             parse_state(word)
