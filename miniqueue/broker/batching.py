@@ -6,7 +6,7 @@ from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.message import Chunk
 from miniqueue.core.partition import DEFAULT_GROUP, Partition
-from miniqueue.storage import keys, records
+from miniqueue.storage import delay_keys, delay_records, keys, records
 
 #: The chunks of a commit, with the partition where they become readable.
 Appended = tuple[Topic, Partition, list[Chunk]]
@@ -35,7 +35,10 @@ def add_topic(batch: dict[bytes, bytes | None], topic: Topic, now_ms: int) -> li
         chunks = partition.cut(now_ms)
         for chunk in chunks:
             batch[keys.chunk(topic.id, number, chunk.first_seq)] = records.encode_chunk(chunk)
-        if chunks:
+        if partition.delays.changes:
+            _add_delays(batch, topic.id, partition)
+            appended.append((topic, partition, chunks))
+        elif chunks:
             appended.append((topic, partition, chunks))
         changed = [(group, cursor) for group, cursor in partition.cursors.items() if cursor.changes]
         for group, cursor in changed:
@@ -43,6 +46,14 @@ def add_topic(batch: dict[bytes, bytes | None], topic: Topic, now_ms: int) -> li
         if changed:  # no chunk is deleted without: a start finds the next number here, or behind the last chunk
             batch[keys.head(topic.id, number)] = records.encode_head(partition.next_seq, partition.log_bytes)
     return appended
+
+
+def _add_delays(batch: dict[bytes, bytes | None], topic_id: int, partition: Partition) -> None:
+    delays, number = partition.delays, partition.number
+    for place, message in delays.cut().items():
+        value = None if message is None else delay_records.encode_delayed(message)
+        batch[delay_keys.delayed(topic_id, number, *place)] = value
+    batch[delay_keys.delays(topic_id, number)] = delay_records.encode_delays(delays.state)
 
 
 def _add_cursor(

@@ -15,6 +15,7 @@ from miniqueue.broker.configuring import Configurator
 from miniqueue.broker.consumer import Consumer
 from miniqueue.broker.crowd import Crowd
 from miniqueue.broker.dead_letters import DeadLetters
+from miniqueue.broker.delaying import Delayer
 from miniqueue.broker.dispatcher import Dispatcher
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.lanes import Lanes
@@ -29,8 +30,8 @@ from miniqueue.broker.publishing import Publisher
 from miniqueue.broker.purger import Purger
 from miniqueue.broker.redriving import Redriver
 from miniqueue.broker.registry import Registry
-from miniqueue.broker.retaining import Retainer
 from miniqueue.broker.requesting import Requests
+from miniqueue.broker.retaining import Retainer
 from miniqueue.broker.space import SpaceWatch
 from miniqueue.broker.tasks import Tasks
 from miniqueue.broker.topic import Topic, TopicStats
@@ -60,6 +61,7 @@ class Broker:
 
     Attributes:
       publish: adds messages to a topic; see `Publisher.publish`. `publish_with` adds one with options.
+      delayer: keeps messages that wait for their time.
       crowd: says when who publishes had better wait; it is up to them.
       limit_counts: how often limits were reached, for all to count in.
       leasing: hands out messages for a time, settled by receipt.
@@ -103,11 +105,13 @@ class Broker:
         self._registry = Registry(
             topics, self._journal, self._quota, lanes, clock, made=lambda topic: self._watch([topic])
         )
+        self.delayer = Delayer(topics, self._journal, lanes, clock, spawn=self._tasks.spawn)
         publisher = Publisher(
             self._registry,
             self._journal,
             self._quota,
             self._trimmer,
+            self.delayer,
             clock,
             max_message_bytes=max_message_bytes,
         )
@@ -133,7 +137,7 @@ class Broker:
         self.requests = Requests(self.publish_with, self.leasing, self._admission, self.max_message_bytes)
         self.configurator = Configurator(journal, topics, create=registry.create, changed=self._reconfigured)
         self.pauser = Pauser(self.configurator, clock, resumed=self._readable)
-        self.clearer = Clearer(topics, journal, clock, loaded=self._readable)
+        self.clearer = Clearer(topics, journal, clock, self.delayer, loaded=self._readable)
         self.looker = Looker(topics, journal, clock)
         self.peeker = Peeker(topics, journal, clock)
         self.log_reader = LogReader(topics, journal)
@@ -168,6 +172,7 @@ class Broker:
         self.leasing.tick()
         self.pauser.tick()
         self._dispatcher.tick()
+        self.delayer.tick()
         self._retainer.tick()
         self._purger.reclaim(self._topics.values())
 
@@ -270,6 +275,7 @@ class Broker:
             self._quota.apply_settings(topic)
             self._cache.touch(topic)
             self._registry.drop_idle(topic)
+        self.delayer.installed()
         for topic_id in content.unpurged_topic_ids:
             self._purger.purge(topic_id)
         self.tick()

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from miniqueue.core import cursor_view
 from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.delayed_id import DelayedId
 from miniqueue.core.lease import ChunkLease, Lease, Range, RecordLease
 from miniqueue.core.message import NEVER_RETURNED, Chunk, Counts, Record
 from miniqueue.storage import keys, records
@@ -32,7 +33,10 @@ class Position(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A message as it waits or is leased; `position` is None where it has none to go on from."""
+    """A message as it waits or is leased; `position` is None where it has none to go on from.
+
+    One that was published with a delay and is not due has a `delayed_id`, and no number yet.
+    """
 
     seq: int
     published_at_ms: int
@@ -40,6 +44,7 @@ class Found(NamedTuple):
     counts: Counts = NEVER_RETURNED
     attributes: bytes = b""
     position: Position | None = None
+    delayed_id: DelayedId | None = None
 
 
 START = Position(Range.FRONT, -1)

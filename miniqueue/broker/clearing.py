@@ -15,6 +15,7 @@ from math import inf
 from miniqueue.broker import reading
 from miniqueue.broker.browsing import Browser, Found
 from miniqueue.broker.clock import Clock
+from miniqueue.broker.delaying import Delayer
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.looking import committed_topic
 from miniqueue.broker.peeking import State
@@ -40,15 +41,23 @@ class Clearer:
       topics: by name.
       journal: has the store, and commits what was removed.
       clock: tells how old messages are.
+      delayer: has what was published with a delay.
       loaded: called for each topic of which something was loaded.
     """
 
     def __init__(
-        self, topics: Mapping[bytes, Topic], journal: Journal, clock: Clock, *, loaded: Callable[[Topic], None]
+        self,
+        topics: Mapping[bytes, Topic],
+        journal: Journal,
+        clock: Clock,
+        delayer: Delayer,
+        *,
+        loaded: Callable[[Topic], None],
     ) -> None:
         self._topics = topics
         self._journal = journal
         self._clock = clock
+        self._delayer = delayer
         self._loaded = loaded
 
     async def purge(self, name: bytes, state: State | None = None, older_seconds: float | None = None) -> int:
@@ -79,6 +88,7 @@ class Clearer:
             count += await self._purge_returned(topic, cursor, Range.DELAYED, (0, due_order), latest_ms)
         if state is not State.READY:
             count += await self._purge_returned(topic, cursor, Range.DELAYED, (due_order, None), latest_ms)
+            count += await self._delayer.purge(topic, latest_ms)
         return count
 
     # --- the log ----------------------------------------------------------------------------------------------

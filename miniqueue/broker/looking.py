@@ -48,7 +48,7 @@ class Looker:
         """
         self._journal.admission.check_change()
         topic = self._topics.get(check_topic(name))
-        return 0 if topic is None else sum(cursor.depth for cursor in topic.cursors)
+        return 0 if topic is None else topic.depth
 
     async def stats(self, name: bytes) -> Figures:
         """Return the figures of a topic.

@@ -14,11 +14,12 @@ import structlog
 from miniqueue.broker import counting
 from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.delayed import NO_DELAYS, DelaysState
 from miniqueue.core.partition import DEFAULT_GROUP, MAX_CHUNK_MESSAGES, Partition
 from miniqueue.core.retention import Retained
 from miniqueue.core.topic_settings import DEFAULT_SETTINGS, TopicSettings
 from miniqueue.errors import CorruptionError, FormatVersionError, MiniqueueError
-from miniqueue.storage import keys, records, retention_keys
+from miniqueue.storage import delay_keys, delay_records, keys, records, retention_keys
 from miniqueue.storage.port import Store
 
 log = structlog.get_logger()
@@ -217,6 +218,10 @@ class _State:
         value = self.value(keys.head(topic_id, partition))
         return _End(*((0, 0) if value is None else records.decode_head(value)))
 
+    def delays(self, topic_id: int, partition: int) -> DelaysState:
+        value = self.value(delay_keys.delays(topic_id, partition))
+        return NO_DELAYS if value is None else delay_records.decode_delays(value)
+
     def between(self, key_range: keys.KeyRange) -> Iterator[tuple[bytes, bytes]]:
         start, stop = (bisect_left(self._keys, bound) for bound in key_range)
         return ((key, self._values[key]) for key in self._keys[start:stop])
@@ -244,7 +249,9 @@ def _retained(state: _State, topic_id: int, partition: Partition, settings: Topi
 
 async def _partition(store: Store, state: _State, topic_id: int, partition: int, end: _End) -> Partition:
     cursor = await _cursor(store, state, (topic_id, partition, DEFAULT_GROUP), end)
-    return Partition(end.next_seq, {DEFAULT_GROUP: cursor}, cursor.tail_bytes, partition)
+    return Partition(
+        end.next_seq, {DEFAULT_GROUP: cursor}, cursor.tail_bytes, partition, state.delays(topic_id, partition)
+    )
 
 
 async def _cursor(store: Store, state: _State, place: tuple[int, int, int], end: _End) -> GroupCursor:

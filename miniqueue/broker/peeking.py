@@ -19,13 +19,16 @@ from typing import NamedTuple
 from miniqueue.broker.browsing import START, Browser, Found, Position, of_lease
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.dead_looking import dead_letters
+from miniqueue.broker.delayed_reading import Shelf, merged, starts_behind
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.looking import committed_topic
 from miniqueue.broker.topic import Topic
 from miniqueue.core import cursor_view
 from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.delayed_id import DelayedId
 from miniqueue.core.lease import Lease, Range
 from miniqueue.core.look_errors import InvalidOptionError, UnknownMessageError
+from miniqueue.core.message_id import format_message_id
 
 #: Messages that one look may ask for, and how many it gets if it does not say.
 MAX_COUNT = 1000
@@ -50,7 +53,7 @@ class Seen(NamedTuple):
     """A message as it is now.
 
     Attributes:
-      partition, seq: what its id is made of.
+      partition: the number of its partition.
       state: where it is.
       published_at_ms: since 1970.
       due_at_ms: when it is ready again; None unless it is delayed.
@@ -61,6 +64,17 @@ class Seen(NamedTuple):
     state: State
     due_at_ms: int | None
     found: Found
+
+    @property
+    def id(self) -> tuple[int, int] | DelayedId:
+        """The parts of its id."""
+        return self.found.delayed_id or (self.partition, self.found.seq)
+
+    @property
+    def message_id(self) -> bytes:
+        """Its id, as clients see it."""
+        delayed_id = self.found.delayed_id
+        return format_message_id(self.partition, self.found.seq) if delayed_id is None else bytes(delayed_id)
 
 
 class Peeker:
@@ -79,7 +93,11 @@ class Peeker:
         self._positions: OrderedDict[tuple[int | None, int], Position] = OrderedDict()
 
     async def peek(
-        self, name: bytes, state: State = State.READY, count: int = DEFAULT_COUNT, after: tuple[int, int] | None = None
+        self,
+        name: bytes,
+        state: State = State.READY,
+        count: int = DEFAULT_COUNT,
+        after: tuple[int, int] | DelayedId | None = None,
     ) -> list[Seen]:
         """Return the next messages that are in a state, in the order in which they will leave it.
 
@@ -90,7 +108,7 @@ class Peeker:
           name: of the topic.
           state: of the messages.
           count: how many, 1 to `MAX_COUNT`.
-          after: partition and number of the message behind which to begin.
+          after: the parts of the id of the message behind which to begin.
 
         Raises:
           InvalidTopicError, UnknownTopicError, InvalidOptionError, UnavailableError.
@@ -100,26 +118,27 @@ class Peeker:
         if not 0 < count <= MAX_COUNT:
             raise InvalidOptionError(f"a count is a whole number from 1 to {MAX_COUNT}")
         topic = await committed_topic(self._topics, self._journal, name)
-        if state is State.DEAD:
-            return await self._dead(topic, count, after)
-        if state is State.LEASED:
+        if state in (State.DEAD, State.LEASED):
+            if isinstance(after, DelayedId):
+                raise UnknownMessageError
+            if state is State.DEAD:
+                return await self._dead(topic, count, after)
             return _within_limit(await _leased(topic.default.cursors[0], -1 if after is None else after[1], count))
-        browser = self._browser(topic)
-        position = START if after is None else await self._position(topic, browser, after[1], state)
-        now_ms = self._clock.now_ms()
-        source = browser.ready(position, now_ms) if state is State.READY else browser.delayed(position, now_ms)
+        source = await self._source(topic, state, after)
         seen = [Seen(0, state, _due_at_ms(found, state), found) for found in await _first(source, count)]
-        if seen:
+        if seen and seen[-1].found.delayed_id is None:
             self._remember(topic, seen[-1].found)
         return seen
 
-    async def find(self, name: bytes, message_id: tuple[int, int]) -> Seen:
+    async def find(self, name: bytes, message_id: tuple[int, int] | DelayedId) -> Seen:
         """Return one message, wherever it is; what came back and waits is searched for.
 
         Raises InvalidTopicError, UnknownTopicError, UnknownMessageError, UnavailableError, or StorageError when it
         cannot be read.
         """
         topic = await committed_topic(self._topics, self._journal, name)
+        if isinstance(message_id, DelayedId):
+            return await self._find_delayed(topic, message_id)
         partition, seq = message_id
         if partition != 0:
             raise UnknownMessageError
@@ -133,6 +152,33 @@ class Peeker:
         due_at_ms = _due_at_ms(found, State.DELAYED)
         state = State.DELAYED if due_at_ms is not None and due_at_ms > self._clock.now_ms() else State.READY
         return Seen(0, state, _due_at_ms(found, state), found)
+
+    async def _find_delayed(self, topic: Topic, message_id: DelayedId) -> Seen:
+        partition, *place = message_id
+        found = await self._shelf(topic, partition).find(place[0], place[1])
+        if found is None:
+            raise UnknownMessageError
+        return Seen(partition, State.DELAYED, message_id.due_at_ms, found)
+
+    async def _source(
+        self, topic: Topic, state: State, after: tuple[int, int] | DelayedId | None
+    ) -> AsyncGenerator[Found, None]:
+        """Return what is ready or delayed, from behind `after` on."""
+        browser, now_ms = self._browser(topic), self._clock.now_ms()
+        if isinstance(after, DelayedId) and state is State.READY:
+            raise UnknownMessageError
+        behind = after if isinstance(after, DelayedId) else START
+        if after is not None and not isinstance(after, DelayedId):
+            behind = await self._position(topic, browser, after[1], state)
+        if state is State.READY and isinstance(behind, Position):
+            return browser.ready(behind, now_ms)
+        position, place = starts_behind(behind)
+        place = max(place, topic.partitions[0].delays.head)
+        return merged(browser.delayed(position, now_ms), self._shelf(topic, 0).waiting(place))
+
+    def _shelf(self, topic: Topic, partition: int) -> Shelf:
+        assert topic.id is not None
+        return Shelf(self._journal.store, topic.id, partition)
 
     async def _dead(self, topic: Topic, count: int, after: tuple[int, int] | None) -> list[Seen]:
         async def page_of(name: bytes, after: tuple[int, int] | None) -> list[Seen]:

@@ -8,11 +8,14 @@ Many messages at a time without any options are the usual case; one with options
 
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.commit import Accepted, Published
+from miniqueue.broker.delaying import Delayer
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.limits import Quota
 from miniqueue.broker.registry import Registry
+from miniqueue.broker.topic import Topic
 from miniqueue.broker.trimming import Trimmer
 from miniqueue.core import lanes
+from miniqueue.core.delayed import Delayed
 from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.message_id import format_message_id
 from miniqueue.core.publish_options import Priority, PublishOptions
@@ -28,7 +31,8 @@ class Publisher:
       journal: commits what is added.
       quota: says what there is room for.
       trimmer: makes room in topics that drop what is oldest.
-      clock: tells when a message expires.
+      delayer: keeps messages that wait for their time.
+      clock: tells when a message is due, and when it expires.
       max_message_bytes: the largest payload accepted.
     """
 
@@ -38,6 +42,7 @@ class Publisher:
         journal: Journal,
         quota: Quota,
         trimmer: Trimmer,
+        delayer: Delayer,
         clock: Clock,
         *,
         max_message_bytes: int,
@@ -50,6 +55,7 @@ class Publisher:
         self._quota = quota
         self._trimmer = trimmer
         self._lanes = registry.lanes
+        self._delayer = delayer
         self._clock = clock
         self._max_message_bytes = max_message_bytes
 
@@ -74,13 +80,7 @@ class Publisher:
         size_bytes = sum(map(len, payloads))
         if attributes is not None:
             size_bytes += sum(map(len, attributes))
-        topic = self._topics.get(name)
-        if topic is None or topic.id is None:
-            topic = self._registry.create(name, payloads, size_bytes, attributes)
-        elif topic.is_paused_in:
-            raise PausedError
-        elif self._quota.admit(topic, payloads, size_bytes, attributes):
-            self._trimmer.note(topic)
+        topic = self._room(name, payloads, size_bytes, attributes)
         partition = self._lanes.of(topic, lane) if lane else topic.partitions[0]
         first_seq = partition.append(payloads, size_bytes)
         if attributes is not None:
@@ -91,6 +91,17 @@ class Publisher:
         commit.size_bytes += size_bytes
         return Published(commit, lane, first_seq, size_bytes)
 
+    def _room(self, name: bytes, payloads: list[bytes], size_bytes: int, attributes: list[bytes] | None) -> Topic:
+        """Return the topic, made if there is none, when it has room for these."""
+        topic = self._topics.get(name)
+        if topic is None or topic.id is None:
+            return self._registry.create(name, payloads, size_bytes, attributes)
+        if topic.is_paused_in:
+            raise PausedError
+        if self._quota.admit(topic, payloads, size_bytes, attributes):
+            self._trimmer.note(topic)
+        return topic
+
     def publish_with(self, name: bytes, payload: bytes, options: PublishOptions) -> Accepted:
         """Add one message to a topic, as its options say.
 
@@ -99,12 +110,15 @@ class Publisher:
           InvalidOptionError: an option cannot be used. Nothing was added.
         """
         self._admission.check()
-        attributes = options.attributes(self._clock.now_ms()).encode()
+        now_ms = self._clock.next_ms()
+        due_at_ms = options.due_at_ms(now_ms)
+        attributes = options.attributes(due_at_ms).encode()
         first = self._first_of(name, options)
         if first is not None:
             return first
-        if options.is_delayed:
-            return self._delay(name, payload, attributes, options)
+        if due_at_ms > now_ms:
+            message = Delayed(now_ms, lanes.number_of(options.priority), payload, attributes)
+            return self._delay(name, message, due_at_ms)
         return self._append(name, payload, attributes, options.priority)
 
     def _first_of(self, name: bytes, options: PublishOptions) -> Accepted | None:
@@ -113,9 +127,17 @@ class Publisher:
             raise InvalidOptionError("dedup and unique cannot be used yet")
         return None
 
-    def _delay(self, name: bytes, payload: bytes, attributes: bytes, options: PublishOptions) -> Accepted:
+    def _delay(self, name: bytes, message: Delayed, due_at_ms: int) -> Accepted:
         """Have the message wait for its time."""
-        raise InvalidOptionError("delay and at cannot be used yet")
+        payload, attributes, size_bytes = message.payload, message.attributes, message.content_bytes
+        if len(payload) > self._max_message_bytes:
+            raise PayloadTooLargeError(len(payload), self._max_message_bytes)
+        topic = self._room(name, [payload], size_bytes, [attributes])
+        delayed_id = self._delayer.add(topic, due_at_ms, message)
+        self._committer.request()
+        commit = self._committer.open
+        commit.size_bytes += size_bytes
+        return Accepted(commit, bytes(delayed_id), size_bytes=size_bytes)
 
     def _append(self, name: bytes, payload: bytes, attributes: bytes, priority: Priority) -> Accepted:
         """Add the message to the log of its priority."""

@@ -137,10 +137,17 @@ class Topic:
         if self.sole is None:
             return self._held_by_last()
         partition, cursor = self.sole
+        delayed = partition.delays.state
         return (
-            partition.next_seq - cursor.acked_count - cursor.dropped_count,
-            partition.log_bytes - cursor.gone_bytes,
+            partition.next_seq - cursor.acked_count - cursor.dropped_count + delayed.message_count,
+            partition.log_bytes - cursor.gone_bytes + delayed.size_bytes,
         )
+
+    @property
+    def depth(self) -> int:
+        """How many messages are not acknowledged: ready, leased and delayed."""
+        delayed_count = sum(partition.delays.committed.message_count for partition in self.partitions.values())
+        return sum(cursor.depth for cursor in self.cursors) + delayed_count
 
     def _held_by_last(self) -> tuple[int, int]:
         """Do the same where there are lanes or groups: what the group holds that is furthest behind."""
@@ -150,9 +157,10 @@ class Topic:
             (sum(c.acked_count + c.dropped_count for c in group.cursors), sum(c.gone_bytes for c in group.cursors))
             for group in self.groups.values()
         ]
+        delayed = [partition.delays.state for partition in self.partitions.values()]
         return (
-            next_seqs - min(count for count, _ in gone),
-            log_bytes - min(size_bytes for _, size_bytes in gone),
+            next_seqs - min(count for count, _ in gone) + sum(state.message_count for state in delayed),
+            log_bytes - min(size_bytes for _, size_bytes in gone) + sum(state.size_bytes for state in delayed),
         )
 
     @property
@@ -171,16 +179,18 @@ class Topic:
         """Count what there is."""
         cursors = self.cursors
         depth, leased = sum(c.depth for c in cursors), sum(c.leased_count for c in cursors)
-        delayed = sum(c.waiting_delayed_count for c in cursors)
+        unpublished = [partition.delays.committed for partition in self.partitions.values()]
+        returned = sum(c.waiting_delayed_count for c in cursors)
         return TopicStats(
             published=sum(c.tail_seq for c in cursors),
             acknowledged=sum(c.acked_count for c in cursors),
             dropped=sum(c.dropped_count - c.moved_count for c in cursors),
             moved=sum(c.moved_count for c in cursors),
-            ready=depth - leased - delayed,
+            ready=depth - leased - returned,
             leased=leased,
-            delayed=delayed,
-            size_bytes=sum(c.tail_bytes - c.gone_bytes for c in cursors),
+            delayed=returned + sum(state.message_count for state in unpublished),
+            size_bytes=sum(c.tail_bytes - c.gone_bytes for c in cursors)
+            + sum(state.size_bytes for state in unpublished),
             consumers=self.default.consumer_count,
             waiting=len(self.default.waiters),
         )

@@ -13,6 +13,9 @@ from typing import NamedTuple
 #: Behind every due time; a message may be due at any time before it.
 MAX_DUE_AT_MS = (1 << 63) - 1
 
+#: The highest number of a priority, as it is stored.
+MAX_PRIORITY = 2
+
 
 class Delayed(NamedTuple):
     """A message that waits for its time.
@@ -51,8 +54,12 @@ class DelaysState(NamedTuple):
     head_due_at_ms: int = MAX_DUE_AT_MS
 
 
+NO_DELAYS = DelaysState()
+
 #: Due time and serial: where a message is.
 Place = tuple[int, int]
+#: Behind every message.
+NOWHERE: Place = (MAX_DUE_AT_MS + 1, 0)
 
 
 class Look:
@@ -60,14 +67,14 @@ class Look:
 
     Attributes:
       gone: what was removed.
-      earliest_ms: the first due time among those that came.
+      earliest: the first of those that came.
     """
 
-    __slots__ = ("earliest_ms", "gone")
+    __slots__ = ("earliest", "gone")
 
     def __init__(self) -> None:
         self.gone: set[Place] = set()
-        self.earliest_ms = MAX_DUE_AT_MS
+        self.earliest = NOWHERE
 
 
 class Delays:
@@ -75,27 +82,31 @@ class Delays:
 
     Attributes:
       state: as of now, with what the next commit changes.
+      head: none is before.
       committed: as it was last committed.
+      is_committing: whether there is something of it in the commit under way.
       changes: what the next commit writes, by place; None: to be deleted.
     """
 
-    __slots__ = ("_committing", "_looks", "changes", "committed", "state")
+    __slots__ = ("_committing", "_looks", "changes", "committed", "head", "is_committing", "state")
 
     def __init__(self, state: DelaysState) -> None:
         self.state = self.committed = self._committing = state
+        self.head: Place = state.head_due_at_ms, 0
         self.changes: dict[Place, Delayed | None] = {}
-        self._looks: list[Look] = []
+        self._looks: tuple[Look, ...] = ()
+        self.is_committing = False
 
     def add(self, due_at_ms: int, message: Delayed) -> Place:
         """Take in a message with the next commit; return where it is."""
-        count, size_bytes, serial, head_due_at_ms = self.state
-        head_due_at_ms = min(head_due_at_ms, due_at_ms) if count else due_at_ms
-        serial += 1
-        self.state = DelaysState(count + 1, size_bytes + message.content_bytes, serial, head_due_at_ms)
-        self.changes[due_at_ms, serial] = message
+        count, size_bytes, serial, _ = self.state
+        place = due_at_ms, serial + 1
+        self.head = min(self.head, place) if count else place
+        self.state = DelaysState(count + 1, size_bytes + message.content_bytes, serial + 1, self.head[0])
+        self.changes[place] = message
         for look in self._looks:
-            look.earliest_ms = min(look.earliest_ms, due_at_ms)
-        return due_at_ms, serial
+            look.earliest = min(look.earliest, place)
+        return place
 
     def remove(self, place: Place, message: Delayed) -> None:
         """Have a message, which is there, be gone with the next commit."""
@@ -105,19 +116,22 @@ class Delays:
         for look in self._looks:
             look.gone.add(place)
 
-    def advance(self, head_due_at_ms: int) -> None:
-        """Note that none of those that are left is due before."""
-        self.state = self.state._replace(head_due_at_ms=head_due_at_ms)
+    def advance(self, head: Place) -> None:
+        """Note that none of those that are left is before."""
+        self.head = head
+        self.state = self.state._replace(head_due_at_ms=head[0])
 
     def cut(self) -> dict[Place, Delayed | None]:
         """Return what the next commit writes, which is under way from now on."""
         changes, self.changes = self.changes, {}
         self._committing = self.state
+        self.is_committing = True
         return changes
 
     def commit(self) -> None:
         """Note that what was cut is durable."""
         self.committed = self._committing
+        self.is_committing = False
 
     @contextmanager
     def look(self) -> Iterator[Look]:
@@ -126,8 +140,8 @@ class Delays:
         What has changed before must be committed before reading.
         """
         look = Look()
-        self._looks.append(look)
+        self._looks += (look,)
         try:
             yield look
         finally:
-            self._looks = [one for one in self._looks if one is not look]
+            self._looks = tuple(one for one in self._looks if one is not look)

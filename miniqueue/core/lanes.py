@@ -20,6 +20,16 @@ def lane(partition: int, priority: Priority) -> int:
     return _PRIORITIES.index(priority) << _SHIFT | partition & _PARTITION
 
 
+def number_of(priority: Priority) -> int:
+    """Return what a priority is stored as."""
+    return _PRIORITIES.index(priority)
+
+
+def with_number(number: int) -> Priority:
+    """Return the priority that is stored as `number`; raises IndexError when there is none."""
+    return _PRIORITIES[number]
+
+
 def priority_of(number: int) -> Priority:
     """Return the priority of the messages of a lane."""
     return _PRIORITIES[number >> _SHIFT]

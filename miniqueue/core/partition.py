@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.delayed import NO_DELAYS, Delays, DelaysState
 from miniqueue.core.lease import ChunkProgress
 from miniqueue.core.message import Chunk
 from miniqueue.core.retention import Retained
@@ -21,17 +22,35 @@ class Partition:
 
     Appended messages wait in memory until `cut`, and are readable from `commit` on. `next_seq` counts them from
     the moment of `append`, so every message knows its sequence number before it is durable, and `log_bytes` their
-    payloads and attributes. `retained` is what stays when all groups are done with it, if anything. `number` is what
-    the store's keys know it by.
+    payloads and attributes. `delays` has those that are not due yet, `retained` what stays when all groups are done
+    with it, if anything. `number` is what the store's keys know it by.
     """
 
-    __slots__ = ("_appended", "_attributes", "consumed_bytes", "cursors", "log_bytes", "next_seq", "number", "retained")
+    __slots__ = (
+        "_appended",
+        "_attributes",
+        "consumed_bytes",
+        "cursors",
+        "delays",
+        "log_bytes",
+        "next_seq",
+        "number",
+        "retained",
+    )
 
-    def __init__(self, next_seq: int, cursors: dict[int, GroupCursor], log_bytes: int = 0, number: int = 0) -> None:
+    def __init__(
+        self,
+        next_seq: int,
+        cursors: dict[int, GroupCursor],
+        log_bytes: int = 0,
+        number: int = 0,
+        delays: DelaysState = NO_DELAYS,
+    ) -> None:
         self.number = number
         self.next_seq = next_seq
         self.log_bytes = log_bytes
         self.cursors = cursors
+        self.delays = Delays(delays)
         self.retained: Retained | None = None
         self.consumed_bytes = 0  # of chunks deleted since disk space was last given back
         self._appended: list[bytes] = []
@@ -57,14 +76,24 @@ class Partition:
 
     def cut(self, now_ms: int) -> list[Chunk]:
         """Return what has been appended since the last call, as the chunks of one commit."""
+        if not self._appended:
+            return []
         payloads, self._appended = self._appended, []
         first_seq = self.next_seq - len(payloads)
         stops = _chunk_stops(self._sizes(first_seq, payloads))
+        if len(stops) == 1:  # as a rule
+            attributes = self._attributes_of(first_seq, self.next_seq)
+            chunks = [Chunk(first_seq, now_ms, payloads, self.log_bytes, attributes)]
+        else:
+            chunks = self._cut_at(stops, payloads, first_seq, now_ms)
+        self._attributes.clear()
+        return chunks
+
+    def _cut_at(self, stops: list[int], payloads: list[bytes], first_seq: int, now_ms: int) -> list[Chunk]:
         chunks = [
             Chunk(first_seq + a, now_ms, payloads[a:b], 0, self._attributes_of(first_seq + a, first_seq + b))
             for a, b in pairwise([0, *stops])
         ]
-        self._attributes.clear()
         log_bytes = self.log_bytes
         for chunk in reversed(chunks):
             chunk.log_bytes = log_bytes
@@ -88,6 +117,8 @@ class Partition:
         for chunk in chunks:
             for cursor in self.cursors.values():
                 cursor.append(chunk)
+        if self.delays.is_committing:
+            self.delays.commit()
 
     def is_unneeded(self, progress: ChunkProgress) -> bool:
         """Whether every group is done with a chunk that one of them has just finished, and it need not be kept."""

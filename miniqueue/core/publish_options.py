@@ -10,6 +10,7 @@ Each option may be given once, but for headers. What is unknown is refused: a me
 must not go out at once because of a misspelling.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -62,13 +63,14 @@ class PublishOptions(NamedTuple):
     at_ms: int | None = None
     reply_to: bytes = b""
 
-    @property
-    def is_delayed(self) -> bool:
-        """Whether the message is to wait."""
-        return self.delay_seconds is not None or self.at_ms is not None
+    def due_at_ms(self, now_ms: int) -> int:
+        """Return when a message that is published now can be handed out: now, or later."""
+        if self.at_ms is not None:
+            return max(now_ms, self.at_ms)
+        return now_ms + math.ceil((self.delay_seconds or 0) * 1000)
 
     def attributes(self, now_ms: int) -> Attributes:
-        """Return what of this stays with a message that is published now."""
+        """Return what of this stays with a message that can be handed out from now on."""
         expires_at_ms = 0 if self.ttl_seconds is None else now_ms + max(1, round(self.ttl_seconds * 1000))
         return Attributes(self.headers, self.key, expires_at_ms, self.dedup_id, reply_to=self.reply_to)
 

@@ -4,6 +4,7 @@
     GET /topics/{topic}                    the figures of one, and its settings
     GET /topics/{topic}/messages           its messages: ?state=&count=&after=
     GET /topics/{topic}/messages/{id}      one message
+    DELETE /topics/{topic}/messages/{id}   removes one that is not due yet
     POST /topics/{topic}/purge             removes messages: ?state=&older=
 
 Replies are JSON.
@@ -18,7 +19,7 @@ from miniqueue.access.rights import Right
 from miniqueue.broker import Broker
 from miniqueue.broker.peeking import DEFAULT_COUNT, State, parse_count, parse_state
 from miniqueue.core.delay import parse_delay
-from miniqueue.core.message_id import parse_message_id
+from miniqueue.core.delayed_id import parse_any_id, parse_delayed_id
 from miniqueue.errors import MiniqueueError, RequestError
 from miniqueue.server.paths import message_id_of, topic_of, topic_within
 from miniqueue.server.replies import error_reply, json_reply
@@ -48,6 +49,7 @@ def endpoints(broker: Broker) -> dict[tuple[str, str], JsonEndpoint]:
         ("GET", "/topics/{topic}"): JsonEndpoint(pages.topic),
         ("GET", "/topics/{topic}/messages"): JsonEndpoint(pages.messages),
         ("GET", "/topics/{topic}/messages/{id}"): JsonEndpoint(pages.message),
+        ("DELETE", "/topics/{topic}/messages/{id}"): JsonEndpoint(pages.cancel),
         ("POST", "/topics/{topic}/purge"): JsonEndpoint(pages.purge),
     }
 
@@ -76,12 +78,17 @@ class _Pages:
         options = query_of(scope, ("state", "count", "after"))
         state = parse_state(options["state"].encode()) if "state" in options else State.READY
         count = parse_count(options["count"].encode()) if "count" in options else DEFAULT_COUNT
-        after = parse_message_id(options["after"].encode()) if "after" in options else None
+        after = parse_any_id(options["after"].encode()) if "after" in options else None
         seen = await self._broker.peeker.peek(topic_within(scope), state, count, after)
         return {"messages": [json_message(one) for one in seen]}
 
     async def message(self, scope: Scope) -> object:
-        return json_message(await self._broker.peeker.find(topic_within(scope), parse_message_id(message_id_of(scope))))
+        return json_message(await self._broker.peeker.find(topic_within(scope), parse_any_id(message_id_of(scope))))
+
+    async def cancel(self, scope: Scope) -> object:
+        delayed_id = parse_delayed_id(message_id_of(scope))
+        await self._broker.delayer.cancel(topic_within(scope), delayed_id)
+        return {"cancelled": bytes(delayed_id).decode()}
 
     async def purge(self, scope: Scope) -> object:
         options = query_of(scope, ("state", "older"))

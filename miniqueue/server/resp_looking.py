@@ -1,4 +1,4 @@
-"""The RESP commands that look into topics: LEN, STATS and PEEK; and PURGE.
+"""The RESP commands that look into topics: LEN, STATS and PEEK; and PURGE and CANCEL.
 
 What must read the store is done beside the connection, which carries out nothing meanwhile, so that its replies keep
 their order; other connections go on.
@@ -13,7 +13,7 @@ import structlog
 from miniqueue.access.rights import Right
 from miniqueue.broker.peeking import DEFAULT_COUNT, State, parse_count, parse_state
 from miniqueue.core.delay import parse_delay
-from miniqueue.core.message_id import parse_message_id
+from miniqueue.core.delayed_id import parse_any_id, parse_delayed_id
 from miniqueue.errors import MiniqueueError, RequestError
 from miniqueue.server.resp_errors import ArityError, shown
 from miniqueue.server.seen import resp_message, resp_messages
@@ -58,11 +58,22 @@ async def _peek(connection: "RespConnection", topic: bytes, options: dict[bytes,
     if b"ID" in options:
         if len(options) > 1:
             raise RequestError("PEEK takes ID alone")
-        return resp_message(await peeker.find(topic, parse_message_id(options[b"ID"])), protocol)
+        return resp_message(await peeker.find(topic, parse_any_id(options[b"ID"])), protocol)
     state = parse_state(options[b"STATE"]) if b"STATE" in options else State.READY
     count = parse_count(options[b"COUNT"]) if b"COUNT" in options else DEFAULT_COUNT
-    after = parse_message_id(options[b"AFTER"]) if b"AFTER" in options else None
+    after = parse_any_id(options[b"AFTER"]) if b"AFTER" in options else None
     return resp_messages(await peeker.peek(topic, state, count, after), protocol)
+
+
+def cancel(connection: "RespConnection", command: Command) -> bytes:
+    """Carry out CANCEL."""
+    delayed_id = parse_delayed_id(command[2])
+
+    async def reply() -> bytes:
+        await connection.broker.delayer.cancel(command[1], delayed_id)
+        return replies.OK
+
+    return answer_later(connection, reply())
 
 
 def purge(connection: "RespConnection", command: Command) -> bytes:

@@ -11,15 +11,13 @@ import binascii
 from collections.abc import Iterable, Mapping
 
 from miniqueue.broker.peeking import Seen, State
-from miniqueue.core.message_id import format_message_id
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.given import as_json, given_words
 
 
 def resp_message(seen: Seen, protocol: int) -> bytes:
     """Encode one message; in version 3 of RESP its attributes are a map."""
-    message_id = format_message_id(seen.partition, seen.found.seq)
-    return replies.encode([message_id, seen.found.payload, _attributes(seen)], protocol)
+    return replies.encode([seen.message_id, seen.found.payload, _attributes(seen)], protocol)
 
 
 def resp_messages(messages: Iterable[Seen], protocol: int) -> bytes:
@@ -32,7 +30,7 @@ def json_message(seen: Seen) -> Mapping[str, object]:
     told = as_json(_attributes(seen))
     assert isinstance(told, dict)
     return {
-        "id": format_message_id(seen.partition, seen.found.seq).decode(),
+        "id": seen.message_id.decode(),
         "msg": binascii.b2a_base64(seen.found.payload, newline=False).decode(),
         **told,
     }

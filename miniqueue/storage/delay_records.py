@@ -2,7 +2,7 @@
 
 import struct
 
-from miniqueue.core.delayed import Delayed, DelaysState
+from miniqueue.core.delayed import MAX_PRIORITY, Delayed, DelaysState
 from miniqueue.storage.sealing import malformed, seal, unpack, unseal
 
 _delays = struct.Struct("<QQQQ")
@@ -32,6 +32,6 @@ def decode_delayed(value: bytes) -> Delayed:
         raise malformed("delayed message")
     published_at_ms, priority, attributes_length = _delayed.unpack_from(body)
     payload_at = _delayed.size + attributes_length
-    if len(body) < payload_at:
+    if len(body) < payload_at or priority > MAX_PRIORITY:
         raise malformed("delayed message")
     return Delayed(published_at_ms, priority, body[payload_at:], body[_delayed.size : payload_at])

@@ -86,7 +86,9 @@ def test_an_option_is_given_once_and_has_a_value(name):
 def test_a_message_has_a_delay_or_a_time():
     with pytest.raises(RequestError, match="not both"):
         parse_words([b"DELAY", b"1", b"AT", b"5"])
-    assert [parse_words(words).is_delayed for words in ([], [b"DELAY", b"0"], [b"AT", b"5"])] == [False, True, True]
+    due = [parse_words(words).due_at_ms(7) for words in ([], [b"DELAY", b"0"], [b"DELAY", b"1.0001"], [b"AT", b"5"])]
+    assert due == [7, 7, 1008, 7]
+    assert parse_words([b"AT", b"1700000000000"]).due_at_ms(7) == 1700000000000
 
 
 def test_a_wrong_delay_is_told_as_everywhere():

@@ -11,6 +11,7 @@ from miniqueue.access import hashing
 from miniqueue.access.hashing import hash_password
 from miniqueue.access.rights import ROUTES, Right
 from miniqueue.access.users import User, Users
+from miniqueue.core.publish_options import PublishOptions
 from miniqueue.core.topic_errors import UnknownTopicError
 from miniqueue.server import gate, sign_in
 from miniqueue.server.http import HttpApp
@@ -41,6 +42,7 @@ ALLOWED = {
     "/topics/{topic}/purge": {"admin", "admin-of-all"},
     "/topics/{topic}/messages": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
     "/topics/{topic}/messages/{id}": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
+    ("DELETE", "/topics/{topic}/messages/{id}"): {"publisher", "publisher-of-all", "admin", "admin-of-all"},
     "/topics/{topic}/partitions": {"subscriber", "subscriber-of-all", "admin", "admin-of-all"},
     "/topics/{topic}/partitions/{id}": {"subscriber", "subscriber-of-all", "admin", "admin-of-all"},
     "/metrics": {"monitor-of-all", "admin-of-all"},
@@ -137,7 +139,11 @@ def test_every_route_is_for_those_whom_the_table_names(somebody, topic):
                     world.broker.pauser.resume(name)
                 await world.broker.publish(name, [b"x"]).commit.wait()
             body = BODIES.get(path, BODY)
-            sent_path = path.replace("{topic}", topic).replace("partitions/{id}", "partitions/0").replace("{id}", "0-0")
+            delayed = world.broker.publish_with(topic.encode(), b"x", PublishOptions(delay_seconds=60))
+            sent_path = path.replace("{id}", delayed.message_id.decode()) if method == "DELETE" else path
+            sent_path = (
+                sent_path.replace("{topic}", topic).replace("partitions/{id}", "partitions/0").replace("{id}", "0-0")
+            )
             status, _, _ = await world.ask(
                 method, sent_path, bearer(somebody.name), body=body, query=QUERIES.get(path, b"")
             )
