@@ -17,6 +17,7 @@ from miniqueue.broker.crowd import Crowd
 from miniqueue.broker.dead_letters import DeadLetters
 from miniqueue.broker.delaying import Delayer
 from miniqueue.broker.dispatcher import Dispatcher
+from miniqueue.broker.expiring import Expirer
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.lanes import Lanes
 from miniqueue.broker.leasing import Leasing
@@ -33,6 +34,7 @@ from miniqueue.broker.registry import Registry
 from miniqueue.broker.requesting import Requests
 from miniqueue.broker.retaining import Retainer
 from miniqueue.broker.space import SpaceWatch
+from miniqueue.broker.sweeping import Sweeper
 from miniqueue.broker.tasks import Tasks
 from miniqueue.broker.topic import Topic, TopicStats
 from miniqueue.broker.transfer import Transfer
@@ -124,6 +126,9 @@ class Broker:
         transfer = Transfer(journal, self._quota, self._trimmer, topics, registry.lanes, registry.create)
         self._dead_letters = DeadLetters(transfer, clock, self._dispatcher.due_at_ms)
         self._quota.may_bury, self._trimmer.graveyard = self._dead_letters.may_bury, self._dead_letters
+        self._expirer = Expirer(journal, clock, self._dead_letters, dispatch=self._dispatcher.dispatch)
+        self._dispatcher.expirer = self._expirer
+        self._sweeper = Sweeper(topics, journal, clock, self._expirer, spawn=self._tasks.spawn, loaded=self._readable)
         self.redriver = Redriver(topics, journal, self._dispatcher, transfer)
         self.leasing = Leasing(
             topics,
@@ -172,6 +177,7 @@ class Broker:
         self.leasing.tick()
         self.pauser.tick()
         self._dispatcher.tick()
+        self._sweeper.tick()
         self.delayer.tick()
         self._retainer.tick()
         self._purger.reclaim(self._topics.values())
@@ -248,6 +254,7 @@ class Broker:
 
     def _reconfigured(self, topic: Topic) -> None:
         self.pauser.apply([topic])
+        self._expirer.apply_settings(topic)
         self._dead_letters.apply_settings(topic)
         self._quota.apply_settings(topic)
         self._retainer.apply_settings(topic)
@@ -259,6 +266,8 @@ class Broker:
 
     def _watch(self, topics: list[Topic]) -> None:
         self.looker.watch.see(topics)
+        for topic in topics:
+            self._expirer.apply_settings(topic)
 
     def _readable(self, topic: Topic) -> None:
         self._dispatcher.dispatch_all(topic)

@@ -70,7 +70,7 @@ class Consumer:
 
     def refill(self) -> None:
         """Ask for as many messages as there is room for, after some were settled; raises StorageError."""
-        if self.room and not self.is_waiting:
+        if self.room and self not in self.group.waiters:
             self._dispatcher.serve(self)
 
     def ack(self, receipts: Sequence[int] | None = None) -> None:
@@ -129,8 +129,9 @@ class Consumer:
 
     def hold(self, cursor: GroupCursor, lease: Lease) -> None:
         """Take over a lease; the dispatcher calls this, and `deliver` after it."""
-        self._holding.add(cursor, lease)
-        self._measure_room()
+        holding = self._holding
+        holding.add(cursor, lease)
+        self.room = self._prefetch - holding.count if holding.size_bytes < MAX_HELD_BYTES else 0
 
     def _measure_room(self) -> None:
         holding = self._holding
@@ -160,8 +161,9 @@ class Consumer:
             raise UnknownReceiptError(len(receipts) - settled_count, len(receipts))
 
     def _settle_only(self, act: Callable[[GroupCursor, Lease], None], *, is_returned: bool) -> None:
-        cursor, lease = self._holding.take_only()
-        self._measure_room()
+        holding = self._holding
+        cursor, lease = holding.take_only()
+        self.room = self._prefetch - holding.count if holding.size_bytes < MAX_HELD_BYTES else 0
         act(cursor, lease)
         self._dispatcher.settled(self.group, is_returned=is_returned)
 

@@ -1,8 +1,9 @@
-"""Dead letters: messages that came back too often, or were rejected, go to a topic of their own.
+"""Dead letters: messages that came back too often, were rejected, or expired, go to a topic of their own.
 
     comes back ─▶ deliveries < max_deliveries ─▶ to its place, or after the delay of the retry policy
                     └ not less ─▶ dead-letter topic, with its origin, in the same commit
     rejected ────────────────────┘     └ no room there: it comes back as if there were no limit
+    its time is over ─▶ dead-letter topic, where the settings say so; dropped when there is no room there
     no room for it ───▶ dead-letter topic, where the limit policy says so; what comes is refused without room there
 
 A dead letter is not moved again when it comes back too often in its turn: so there are no loops. One that is rejected,
@@ -30,6 +31,8 @@ from miniqueue.errors import CorruptionError, FormatVersionError, InvalidTopicEr
 
 #: Why a message is a dead letter that came back too often.
 MAX_DELIVERIES = b"max_deliveries"
+#: Why one is whose time was over.
+EXPIRED = b"expired"
 #: Why one is for which its topic had no room.
 LIMIT = b"limit"
 #: What counts for the delay of the retry policy.
@@ -98,6 +101,13 @@ class DeadLetters:
         cursor.drop(lease, moved_count=len(letters))
         contents = [self._letter(topic, cursor.partition, record, LIMIT) for record in letters]
         self._transfer.push(topic.settings.dead_letters_of(topic.name), contents)
+
+    def expire(self, topic: Topic, cursor: GroupCursor, lease: Lease) -> None:
+        """Make messages dead letters whose time is over; those that are drop, and so do all where there is no room."""
+        letters = [record for record in lease.records() if not _is_dead_letter(record)]
+        leave = partial(cursor.drop, lease, moved_count=len(letters))
+        if not letters or not self._bury(topic, cursor.partition, letters, EXPIRED, leave):
+            cursor.drop(lease)
 
     def retry_at_ms(self, settings: TopicSettings, record: Record) -> int:
         """Return when a message that failed is due again."""

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING
 
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.group import Group, Waiter
@@ -10,8 +12,12 @@ from miniqueue.broker.journal import Journal
 from miniqueue.broker.loader import Loader
 from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.holding import Held
 from miniqueue.core.lease import Lease
 from miniqueue.errors import InvalidDelayError, NothingOutstandingError
+
+if TYPE_CHECKING:
+    from miniqueue.broker.expiring import Expirer
 
 MAX_TIME_MS = 1 << 62
 
@@ -24,6 +30,9 @@ class Dispatcher:
       clock: tells when delayed messages are due.
       journal: commits what is settled.
       loader: brings messages into memory.
+
+    Attributes:
+      expirer: gives up what has expired; set before there is anything to hand out.
     """
 
     def __init__(self, topics: dict[bytes, Topic], clock: Clock, journal: Journal, loader: Loader) -> None:
@@ -33,6 +42,7 @@ class Dispatcher:
         self._loader = loader
         self._horizon_ms = 0
         self._postponed: dict[Group, None] | None = None  # while many leave
+        self.expirer: Expirer | None = None
 
     def tick(self) -> None:
         """Let the delayed messages through that are due by now."""
@@ -56,10 +66,24 @@ class Dispatcher:
     def _fill(self, consumer: Waiter) -> list[Lease]:
         """Let `consumer` hold what there is, as far as it has room; return that."""
         leases: list[Lease] = []
-        while (room := consumer.room) and (taken := consumer.group.take(room, self._horizon_ms)) is not None:
-            consumer.hold(*taken)
-            leases.append(taken[1])
+        group = consumer.group
+        while (room := consumer.room) and (taken := group.take(room, self._horizon_ms)) is not None:
+            cursor, lease = taken
+            if lease.attributes is None and not group.topic.ttl_ms:  # it cannot have expired
+                consumer.hold(cursor, lease)
+                leases.append(lease)
+            elif live := self._live(group, taken, room):
+                for held in live:
+                    consumer.hold(*held)
+                leases += [lease for _, lease in live]
+            else:
+                break
         return leases
+
+    def _live(self, group: Group, taken: Held, room: int) -> list[Held]:
+        """Return what of `taken` has not expired, or if that is nothing, of what comes next."""
+        assert self.expirer is not None  # from the start on
+        return self.expirer.sift(group, taken, partial(group.take, room, self._horizon_ms))
 
     def settled(self, group: Group, *, is_returned: bool) -> None:
         """Commit a settle before long, and pass on what it returned."""

@@ -57,6 +57,7 @@ class Group:
       consumer_count: also those who do not wait now.
       book: of the leases that belong to no connection, if there are any.
       is_loading: whether something is read from the store for it.
+      is_expiring: whether more than one turn of the loop is needed to give up what has expired in front.
     """
 
     __slots__ = (
@@ -66,6 +67,7 @@ class Group:
         "consumer_count",
         "cursors",
         "id",
+        "is_expiring",
         "is_loading",
         "name",
         "topic",
@@ -88,7 +90,7 @@ class Group:
         for cursor in self.cursors:
             cursor.revoke_all()
         self.book: LeaseBook | None = None
-        self.is_loading = False
+        self.is_expiring = self.is_loading = False
 
     def replace(self, cursors: Iterable[GroupCursor]) -> None:
         """Go on with other cursors.
@@ -118,16 +120,22 @@ class Group:
         )
 
     def take(self, max_count: int, horizon_ms: int) -> tuple[GroupCursor, Lease] | None:
-        """Lease the next run of at most `max_count` messages; none while the topic is paused."""
+        """Lease the next run of at most `max_count` messages; none while the topic is paused.
+
+        Some of them may have expired: `expiring` looks.
+        """
         topic = self.topic
         if topic.is_paused_out:
             return None
         if self._turns is None:
             cursor = self.cursors[0]
             lease = cursor.take(max_count, horizon_ms)
-            taken = None if lease is None else (cursor, lease)
+            if lease is None:
+                return None
+        elif (taken := self._turns.take(max_count, horizon_ms)) is not None:
+            cursor, lease = taken
         else:
-            taken = self._turns.take(max_count, horizon_ms)
-        if taken is not None and (pulse := topic.pulse) is not None and pulse.wanted:
-            pulse.handed_out(taken[1])
-        return taken
+            return None
+        if (pulse := topic.pulse) is not None and pulse.wanted:
+            pulse.handed_out(lease)
+        return cursor, lease

@@ -178,9 +178,11 @@ class Quota:
           is_moved: whether they come from another topic: then nothing becomes a dead letter for them.
         """
         held_count, held_bytes = topic.held()
-        over = Room(held_count + len(payloads) - topic.max_messages, held_bytes + size_bytes - topic.max_bytes)
-        if not over.is_over:
+        messages = held_count + len(payloads) - topic.max_messages
+        over_bytes = held_bytes + size_bytes - topic.max_bytes
+        if messages <= 0 and over_bytes <= 0:
             return False
+        over = Room(messages, over_bytes)
         if self._may_give_way(topic, over, is_moved=is_moved):
             waiting_count, waiting_bytes = topic.default.waiting()
             over = Room(over.messages - waiting_count, over.size_bytes - waiting_bytes)

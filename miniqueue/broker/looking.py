@@ -134,4 +134,5 @@ def _counts(stats: TopicStats) -> dict[str, int]:
         "moved": stats.moved,
         "consumers": stats.consumers,
         "waiting": stats.waiting,
+        "expired": stats.expired,
     }

@@ -129,7 +129,7 @@ class Receiving:
     def _look(self, latest: float) -> None:
         """Give up, unless what is being read now may have something."""
         loop = asyncio.get_running_loop()
-        if self.group.is_loading and loop.time() < latest:
+        if (self.group.is_loading or self.group.is_expiring) and loop.time() < latest:
             self._timer = loop.call_later(LOOK_SECONDS, self._look, latest)
         else:
             self.give_up()

@@ -22,7 +22,8 @@ DEFAULT_GROUP_NAME = b"default"
 class TopicStats:
     """How much a topic holds; all in messages, but `consumers` and `waiting`, which count consumers, and `size_bytes`.
 
-    `size_bytes` are those of the payloads of messages that are ready, leased or delayed.
+    `size_bytes` are those of the payloads of messages that are ready, leased or delayed. `expired` counts since the
+    start of the broker, and each of them is among the `dropped` or the `moved`.
     """
 
     published: int
@@ -35,6 +36,7 @@ class TopicStats:
     size_bytes: int
     consumers: int
     waiting: int
+    expired: int
 
 
 class Topic:
@@ -45,11 +47,13 @@ class Topic:
     `partitions` are found by their numbers; 0 is that of plain messages, and always there.
     `sole` is that partition with the cursor of the group, while there is but one of each.
     `groups` are found by their names; `default` is the one of plain clients, and always there. `pulse` times
-    hand-outs, where somebody watches.
+    hand-outs, where somebody watches. `expired_count` messages have expired since the start;
+    one without a time to live of its own does so after `ttl_ms`, 0 for never.
     """
 
     __slots__ = (
         "default",
+        "expired_count",
         "fault",
         "groups",
         "id",
@@ -62,12 +66,14 @@ class Topic:
         "pulse",
         "settings",
         "sole",
+        "ttl_ms",
     )
 
     def __init__(self, name: bytes) -> None:
         self.name = name
         self.max_messages = self.max_bytes = sys.maxsize
         self.pulse: Pulse | None = None
+        self.expired_count = 0
         self.partitions: dict[int, Partition] = {}
         self.default = Group(self, DEFAULT_GROUP_NAME, DEFAULT_GROUP)
         self.groups = {DEFAULT_GROUP_NAME: self.default}
@@ -81,6 +87,7 @@ class Topic:
         self.fault: MiniqueueError | None = None
         self.settings = DEFAULT_SETTINGS
         self.is_paused_in = self.is_paused_out = False
+        self.ttl_ms = 0
         self.partitions = {}
         self.default.replace(())
         self.add_partition(0)
@@ -193,4 +200,5 @@ class Topic:
             + sum(state.size_bytes for state in unpublished),
             consumers=self.default.consumer_count,
             waiting=len(self.default.waiters),
+            expired=self.expired_count,
         )

@@ -34,6 +34,7 @@ _MAX_64 = (1 << 64) - 1
 _field = struct.Struct("<BI")
 _number = struct.Struct("<Q")
 _origin = struct.Struct("<IQQQIIIIIB")
+_EXPIRY_BYTES = _field.size + _number.size
 
 
 class Origin(NamedTuple):
@@ -159,6 +160,21 @@ def key_of(encoded: bytes) -> bytes:
             return b""
         start += _field.size + length
     return b""
+
+
+def expires_at_ms(encoded: bytes) -> int:
+    """Return when a message expires whose attributes these are, since 1970; 0 for never, or if they make no sense.
+
+    A few times faster than `decode`: it is asked of every message that is handed out and has any.
+    """
+    start = 0
+    while start + _EXPIRY_BYTES <= len(encoded):
+        tag, length = _field.unpack_from(encoded, start)
+        start += _field.size
+        if tag == _EXPIRY:
+            return int.from_bytes(encoded[start : start + length], "little")
+        start += length
+    return 0
 
 
 def check_header_name(name: bytes) -> bytes:

@@ -21,11 +21,11 @@ def take_log(cursor: GroupCursor, stop_seq: int, latest_ms: float) -> Lease | No
     Returns None when there is none, or when it must be loaded first: then `blocked_on` is set.
     """
     cursor.blocked_on = None
-    progress = _next_in_log(cursor)
+    progress = next_in_log(cursor)
     if progress is None or progress.chunk.committed_at_ms > latest_ms:
         return None
     max_count = stop_seq - progress.chunk.first_seq - progress.runs[-1][0]
-    return _take_from(cursor, progress, max_count) if max_count > 0 else None
+    return take_from(cursor, progress, max_count) if max_count > 0 else None
 
 
 def take_oldest(cursor: GroupCursor, count: int, size_bytes: int) -> Lease | None:
@@ -34,9 +34,9 @@ def take_oldest(cursor: GroupCursor, count: int, size_bytes: int) -> Lease | Non
     Those of the log come first; what came back goes only when nothing else waits. Returns None as `take` does.
     """
     cursor.blocked_on = None
-    progress = _next_in_log(cursor)
+    progress = next_in_log(cursor)
     if progress is not None:
-        return _take_from(cursor, progress, max(count, progress.count_of(size_bytes)))
+        return take_from(cursor, progress, max(count, progress.count_of(size_bytes)))
     if cursor.keyed is not None:
         return None if cursor.blocked_on is not None else cursor.keyed.oldest_returned()
     for place in (Range.BACK, Range.FRONT, Range.DELAYED) if cursor.blocked_on is None else ():
@@ -45,11 +45,16 @@ def take_oldest(cursor: GroupCursor, count: int, size_bytes: int) -> Lease | Non
     return None
 
 
-def _next_in_log(cursor: GroupCursor) -> ChunkProgress | None:
+def next_in_log(cursor: GroupCursor) -> ChunkProgress | None:
+    """Return the chunk with the oldest message of the log that waits, opened; its last run begins there.
+
+    None when there is none, or none in memory: then `blocked_on` is set.
+    """
     return cursor._next_in_log() if cursor.keyed is None else cursor.keyed.oldest()
 
 
-def _take_from(cursor: GroupCursor, progress: ChunkProgress, max_count: int) -> Lease:
+def take_from(cursor: GroupCursor, progress: ChunkProgress, max_count: int) -> Lease:
+    """Lease the first messages, at most `max_count`, of the run that `next_in_log` has found."""
     keyed = cursor.keyed
     return cursor._take_from(progress, max_count) if keyed is None else keyed.withdraw(progress, max_count)
 

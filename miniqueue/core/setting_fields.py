@@ -13,11 +13,14 @@ from typing import Any, Final, NamedTuple
 from miniqueue.core.limit_policy import LimitPolicy
 from miniqueue.core.names import check_topic
 from miniqueue.core.pause import FOREVER_MS
+from miniqueue.core.publish_options import MAX_TTL_SECONDS
 from miniqueue.core.receiving import MAX_LEASE_SECONDS
 
 MAX_RETRY_SECONDS: Final = 366 * 86_400.0
 MAX_RETRY_DELAYS: Final = 100
 MAX_DELIVERIES: Final = 1_000_000
+DROP: Final = "drop"
+DEAD_LETTER: Final = "dead-letter"
 MAX_FACTOR: Final = 100.0
 MAX_HELD: Final = 10**15
 MAX_RETENTION_SECONDS: Final = 1e9
@@ -113,6 +116,8 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "lease_seconds": _seconds(0.001, MAX_LEASE_SECONDS, "from 0.001 to 43200"),
         "max_deliveries": Field("a whole number from 0, no limit, to 1000000", _parse_count, _whole(MAX_DELIVERIES)),
         "dead_letter_topic": Field("the name of a topic", str, _topic_name),
+        "ttl_seconds": _seconds(0, MAX_TTL_SECONDS, "from 0, for ever, to 10^10"),
+        "expired": Field(f"{DROP} or {DEAD_LETTER}", str.lower, _one_of(DROP, DEAD_LETTER)),
         "retry_delays": Field("at most 100 numbers of seconds from 0 to 31622400", _parse_numbers, _delays),
         "retry_min_seconds": _seconds(0, MAX_RETRY_SECONDS, "from 0, at once, to 31622400"),
         "retry_max_seconds": _seconds(0, MAX_RETRY_SECONDS, "from 0 to 31622400"),

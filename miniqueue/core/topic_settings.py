@@ -4,6 +4,8 @@
     lease_seconds        60              60               null: as the broker says
     max_deliveries       5               5                0: no limit
     dead_letter_topic    lost            "lost"           null: the topic's name and .dlq
+    ttl_seconds          60              60               0: messages do not expire, but for those that say so
+    expired              dead-letter     "dead-letter"    drop
     retry_delays         1,5,30          [1, 5, 30]       none: at once
     retry_min_seconds    0.5             0.5              0: at once
     retry_max_seconds    60              60               3600
@@ -30,7 +32,7 @@ from typing import Any, Final, NamedTuple
 
 from miniqueue.core.limit_policy import LimitPolicy
 from miniqueue.core.names import check_topic
-from miniqueue.core.setting_fields import CONSUMED, FIELDS, Field
+from miniqueue.core.setting_fields import CONSUMED, DEAD_LETTER, DROP, FIELDS, Field
 from miniqueue.core.topic_errors import InvalidSettingError
 from miniqueue.errors import InvalidTopicError
 
@@ -44,6 +46,8 @@ class TopicSettings(NamedTuple):
       lease_seconds: of a lease, for who does not say; None as the broker says.
       max_deliveries: after so many a message that comes back is a dead letter; 0 for no limit.
       dead_letter_topic: where it goes then; None for the topic's own name and `.dlq`.
+      ttl_seconds: how long after its publish a message expires that does not say itself; 0 for never.
+      expired: what happens to it then.
       retry_delays: how long a message waits after its first return, its second, …; after more as after the last.
       retry_min_seconds: how long it waits after its first return; 0 for not at all.
       retry_max_seconds: how long at most.
@@ -64,6 +68,8 @@ class TopicSettings(NamedTuple):
     lease_seconds: float | None = None
     max_deliveries: int = 0
     dead_letter_topic: str | None = None
+    ttl_seconds: float = 0.0
+    expired: str = DROP
     retry_delays: tuple[float, ...] = ()
     retry_min_seconds: float = 0.0
     retry_max_seconds: float = 3600.0
@@ -113,6 +119,16 @@ class TopicSettings(NamedTuple):
         return delay * (1 - self.retry_jitter * chance)
 
     @property
+    def ttl_ms(self) -> int:
+        """The same as `ttl_seconds` in ms, at least 1 where there is one."""
+        return max(1, round(self.ttl_seconds * 1000)) if self.ttl_seconds else 0
+
+    @property
+    def moves_expired(self) -> bool:
+        """Whether messages that expire are dead letters."""
+        return self.expired == DEAD_LETTER
+
+    @property
     def has_retry_delay(self) -> bool:
         """Whether what comes back waits at all."""
         return bool(self.retry_delays or self.retry_min_seconds)
@@ -138,7 +154,7 @@ class TopicSettings(NamedTuple):
             raise InvalidSettingError("retry_max_seconds", "not below retry_min_seconds")
         if self.dead_letter_topic is not None and self.dead_letter_topic.encode() == topic:
             raise InvalidSettingError("dead_letter_topic", "another topic than the one it is set for")
-        if self.max_deliveries or self.limit_policy == LimitPolicy.DEAD_LETTER:
+        if self.max_deliveries or self.moves_expired or self.limit_policy == LimitPolicy.DEAD_LETTER:
             try:
                 check_topic(self.dead_letters_of(topic))
             except InvalidTopicError as exc:

@@ -67,7 +67,7 @@ class PublishEndpoint:
         return Reply(HTTPStatus.CREATED, headers=headers)
 
 
-def options_of(scope: Scope, besides: str = "") -> PublishOptions | None:
+def options_of(scope: Scope, besides: str | None = None) -> PublishOptions | None:
     """Return what query and headers of a request say of its message; None when they say nothing.
 
     `besides` is a parameter of the query that is about something else.

@@ -37,6 +37,7 @@ FAMILIES = (
     _Family("messages_acknowledged_total", "counter", "Messages acknowledged.", _of("acknowledged")),
     _Family("messages_dropped_total", "counter", "Messages dropped.", _of("dropped")),
     _Family("messages_moved_total", "counter", "Messages moved elsewhere.", _of("moved")),
+    _Family("messages_expired_total", "counter", "Messages that expired.", _of("expired")),
     _Family("messages", "gauge", "Messages in a topic.", tuple((f'state="{state}",', state) for state in STATES)),
     _Family("topic_bytes", "gauge", "Bytes of a topic's messages.", _of("size_bytes")),
     _Family("consumers", "gauge", "Consumers of a topic.", _of("consumers")),
@@ -70,6 +71,7 @@ class TopicMetrics:
     miniqueue_messages_acknowledged_total{topic}    messages
     miniqueue_messages_dropped_total{topic}         messages, to make room in a topic that was full, or by a purge
     miniqueue_messages_moved_total{topic}           messages, to another topic as dead letters, or back
+    miniqueue_messages_expired_total{topic}         messages since the start; each was dropped or moved
     miniqueue_messages{topic,state}                 messages; state: ready, leased or delayed
     miniqueue_topic_bytes{topic}                    bytes of their payloads
     miniqueue_consumers{topic}                      consumers, waiting or with a message

@@ -96,7 +96,7 @@ def test_without_settings_there_is_no_limit():
 def test_attributes_go_along_but_a_dead_letter_does_not_expire():
     async def body(world):
         await having(world, {"max_deliveries": 1, "dead_letter_topic": "lost"})
-        given = Attributes(((b"trace", b"7f"),), b"ada", START_MS + 1, b"17")
+        given = Attributes(((b"trace", b"7f"),), b"ada", START_MS + 1_000_000, b"17")
         await world.broker.publish(T, [b"a"], [given.encode()]).commit.wait()
         await give_back(world, ACTS["nack"][0])
         ((payload, found),) = await letters(world, b"lost")

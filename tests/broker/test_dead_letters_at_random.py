@@ -76,7 +76,8 @@ class Walk:
 
 
 def payloads_in(store: FaultyStore) -> list[str]:
-    return sorted(orjson.loads(line)["text"] for line in Exporter().lines(iter(sorted(store.pairs().items()))))
+    lines = map(orjson.loads, Exporter().lines(iter(sorted(store.pairs().items()))))
+    return sorted(line["text"] for line in lines if "text" in line)  # others are of topics
 
 
 @pytest.mark.parametrize("seed", range(8))

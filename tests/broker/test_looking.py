@@ -68,6 +68,7 @@ def test_the_figures_of_a_topic():
             "published": 5,
             "acknowledged": 1,
             "dropped": 0,
+            "expired": 0,
             "moved": 0,
             "consumers": 2,
             "waiting": 0,

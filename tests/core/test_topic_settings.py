@@ -9,7 +9,7 @@ from miniqueue.core.topic_errors import InvalidSettingError
 from miniqueue.core.topic_settings import DEFAULT_SETTINGS, TopicSettings
 
 WRONG = [
-    ("color", 1, "color is no setting; there are lease_seconds, max_deliveries, dead_letter_topic, retry_delays"),
+    ("color", 1, "color is no setting; there are lease_seconds, max_deliveries, dead_letter_topic, ttl_seconds"),
     ("lease_seconds", 0, "lease_seconds must be a number of seconds, from 0.001 to 43200"),
     ("lease_seconds", 43_201, "lease_seconds must be"),
     ("lease_seconds", "60", "lease_seconds must be"),
@@ -21,6 +21,8 @@ WRONG = [
     ("dead_letter_topic", "a b", "dead_letter_topic must be the name of a topic"),
     ("dead_letter_topic", 7, "dead_letter_topic must be the name of a topic"),
     ("dead_letter_topic", "letters", "dead_letter_topic must be another topic than the one it is set for"),
+    ("ttl_seconds", -1, "ttl_seconds must be a number of seconds, from 0, for ever, to 10^10"),
+    ("expired", "keep", "expired must be drop or dead-letter"),
     ("retry_delays", 5, "retry_delays must be at most 100 numbers of seconds from 0 to 31622400"),
     ("retry_delays", [1, "2"], "retry_delays must be"),
     ("retry_delays", [1] * 101, "retry_delays must be"),
@@ -48,6 +50,15 @@ def test_a_topic_whose_name_is_too_long_needs_a_name_for_its_dead_letters():
         DEFAULT_SETTINGS.with_changes({"max_deliveries": 1}, name)
     settings = DEFAULT_SETTINGS.with_changes({"max_deliveries": 1, "dead_letter_topic": "lost"}, name)
     assert settings.dead_letters_of(name) == b"lost"
+
+
+def test_a_topic_whose_expired_messages_are_dead_letters_needs_a_name_for_them_too():
+    with pytest.raises(InvalidSettingError, match="dead_letter_topic must be given"):
+        DEFAULT_SETTINGS.with_changes({"expired": "dead-letter"}, b"x" * 252)
+
+
+def test_a_time_to_live_is_at_least_a_millisecond():
+    assert [TopicSettings(ttl_seconds=seconds).ttl_ms for seconds in (0, 0.0001, 1.5)] == [0, 1, 1500]
 
 
 def test_changes_leave_the_others_and_none_is_the_default():
@@ -83,7 +94,7 @@ def test_words_that_cannot_be_are_refused(words):
     st.lists(st.floats(0, 1000), max_size=3).map(tuple),
 )
 def test_stored_settings_are_read_as_they_were(lease_seconds, max_deliveries, dead_letter_topic, retry_delays):
-    settings = TopicSettings(lease_seconds, max_deliveries, dead_letter_topic, retry_delays)
+    settings = TopicSettings(lease_seconds, max_deliveries, dead_letter_topic, retry_delays=retry_delays)
     assert topic_settings.of_members(settings.members()) == settings
 
 
