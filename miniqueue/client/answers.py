@@ -91,6 +91,7 @@ def _message(topic: str, payload: bytes, attributes: Mapping[bytes, Reply], rece
         key=told.pop("key", b""),
         headers=tuple((text(name), value) for name, value in told.pop("headers", ())),
         origin=_origin(told.pop("origin", None)),
+        reply_to=text(told.pop("reply_to", b"")),
         state=text(told.pop("state", b"")),
         **{name: int(told.pop(name)) for name in _NUMBERS & told.keys()},
         extra={name: plain(value) for name, value in told.items()},

@@ -17,7 +17,7 @@ from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.maint_notifications import MaintNotificationsConfig
 
 from miniqueue.client.address import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Address
-from miniqueue.client.call import Call, Reply, Word
+from miniqueue.client.call import Call, Reply, Word, may_follow, raise_what_passes
 from miniqueue.client.link import refusal_of
 from miniqueue.client.refusals import RefusedError
 from miniqueue.errors import ClientError, ConnectError, DisconnectedError
@@ -28,7 +28,9 @@ T = TypeVar("T")
 class _Connection(Protocol):
     """What is used of redis-py's connections, whose own types do not tell it."""
 
-    async def send_command(self, *words: Word, check_health: bool) -> None: ...
+    def pack_commands(self, commands: Sequence[tuple[Word, ...]]) -> list[bytes]: ...
+
+    async def send_packed_command(self, packed: list[bytes], *, check_health: bool) -> None: ...
 
     async def read_response(self, *, timeout: float | None) -> Reply: ...  # noqa: ASYNC109 - its name for it
 
@@ -61,35 +63,55 @@ class AsyncLink:
 
     async def execute(self, call: Call[T]) -> T:
         """Carry out a call, again where that does no harm; raises ClientError."""
-        try:
-            reply = await self._retry.call_with_retry(
-                lambda: self._exchange(call.words, call.wait_seconds),
-                _go_on,
-                is_retryable=lambda error: isinstance(error, ClientError) and call.may_follow(error),
-            )
-        except RefusedError as refused:
-            return call.result_of(refused)
-        return call.parse(reply)
+        [reply] = await self._ask([call])
+        return call.result_of(reply)
+
+    async def execute_all(self, calls: Sequence[Call[T]]) -> list[T | RefusedError]:
+        """Carry out calls in one go, as `execute`; a refusal is the result of its call."""
+        replies = await self._ask(calls) if calls else []
+        return [call.outcome_of(reply) for call, reply in zip(calls, replies, strict=True)]
 
     async def close(self) -> None:
         """Close all connections; safe to call twice."""
         if self._pid == os.getpid():
             await self._pool.disconnect()
 
-    async def _exchange(self, words: Sequence[Word], wait_seconds: float) -> Reply:
+    async def _ask(self, calls: Sequence[Call[T]]) -> list[Reply]:
+        """Return the replies, with errors for refusals, after as many tries as it takes."""
+        return await self._retry.call_with_retry(
+            lambda: self._exchange(calls),
+            _go_on,
+            is_retryable=lambda error: isinstance(error, ClientError) and may_follow(calls, error),
+        )
+
+    async def _exchange(self, calls: Sequence[Call[T]]) -> list[Reply]:
         connection = await self._connection()
-        patience = None if math.isinf(wait_seconds) else wait_seconds + self._address.timeout_seconds
         try:
-            async with asyncio.timeout(patience):
-                await connection.send_command(*words, check_health=False)
-                return await connection.read_response(timeout=math.inf)
+            packed = connection.pack_commands([call.words for call in calls])
+            async with asyncio.timeout(self._address.timeout_seconds):
+                await connection.send_packed_command(packed, check_health=False)
+            replies = [await self._reply(connection, call.wait_seconds) for call in calls]
         except (redis.RedisError, TimeoutError) as exc:
-            raise refusal_of(exc) or DisconnectedError(f"{self._address}: {exc or 'no reply in time'}") from exc
-        except BaseException:  # cancelled: nobody reads the reply, so nobody else may
+            await connection.disconnect(nowait=True)
+            raise DisconnectedError(f"{self._address}: {str(exc) or 'no reply in time'}") from exc
+        except BaseException:  # cancelled: nobody reads the replies that are left, so nobody else may
             await connection.disconnect(nowait=True)
             raise
         finally:
             await self._pool.release(connection)
+        raise_what_passes(calls, replies)
+        return replies
+
+    async def _reply(self, connection: "_Connection", wait_seconds: float) -> Reply:
+        try:
+            async with asyncio.timeout(
+                None if math.isinf(wait_seconds) else wait_seconds + self._address.timeout_seconds
+            ):
+                return await connection.read_response(timeout=math.inf)
+        except redis.RedisError as exc:
+            if (refused := refusal_of(exc)) is None:
+                raise
+            return refused
 
     async def _connection(self) -> "_Connection":
         if self._pid != os.getpid():

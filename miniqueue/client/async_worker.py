@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from miniqueue.client.asynchronous import AsyncClient
+from miniqueue.client.call import Call
 from miniqueue.client.message import Message
 from miniqueue.client.refusals import is_passing
 from miniqueue.client.work import PAUSE_SECONDS, Work, log, settlement, tell_failure, tell_settled
@@ -105,21 +106,22 @@ class AsyncWorker:
                 await self._changed.wait_for(lambda: self._is_stopping)
 
     async def _work_on(self, message: Message) -> None:
+        result: object = None
         error: Exception | None = None
         try:
             try:
-                await self._handle(message)
+                result = await self._handle(message)
             except Exception as exc:  # whatever it is: the message comes back
                 error = exc
             tell_failure(message, error)
-            await self._settle(message, error)
+            await self._settle(message, settlement(message, result, error))
         finally:
             self._work.end(message)
             await self._notify()
 
-    async def _settle(self, message: Message, error: Exception | None) -> None:
+    async def _settle(self, message: Message, call: Call[list[bool]]) -> None:
         try:
-            tell_settled(message, await self._client.execute(settlement(message, error)))
+            tell_settled(message, await self._client.execute(call))
         except ClientError as exc:
             log.warning("message %s of %s could not be settled and comes again: %s", message.id, message.topic, exc)
 

@@ -8,11 +8,10 @@
 Knows no command: what there is to ask stands in `message_calls` and its neighbours.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from uuid import uuid4
 
 from miniqueue.client import log_calls, message_calls, topic_calls
 from miniqueue.client.address import DEFAULT_RETRIES, DEFAULT_TIMEOUT_SECONDS, DEFAULT_URL, Address
@@ -21,6 +20,7 @@ from miniqueue.client.blocking import POLL_SECONDS, end_of
 from miniqueue.client.call import Call
 from miniqueue.client.message import Message
 from miniqueue.client.methods import awaitable
+from miniqueue.client.refusals import RefusedError
 
 T = TypeVar("T")
 
@@ -77,12 +77,18 @@ class AsyncClient:
 
     async def execute(self, call: Call[T]) -> T:
         """Carry out a call that a function of `message_calls` or its neighbours has made."""
-        if call.takes_dedup_id and self.address.deduplicates:
-            call = call.with_dedup_id(uuid4().hex)
-        return await self._link.execute(call)
+        return await self._link.execute(call.kept_from_doubling(self.address.deduplicates))
+
+    async def execute_all(self, calls: Sequence[Call[T]]) -> list[T | RefusedError]:
+        """Carry out up to 10,000 calls in one go, on one connection, with their results in order.
+
+        A refusal is the result of its call; the others are carried out. Other errors are those of `execute`.
+        """
+        return await self._link.execute_all([call.kept_from_doubling(self.address.deduplicates) for call in calls])
 
     publish = awaitable(message_calls.publish)
     publish_many = awaitable(message_calls.publish_many)
+    request = awaitable(message_calls.request)
     receive = awaitable(message_calls.receive)
     ack = awaitable(message_calls.ack)
     nack = awaitable(message_calls.nack)
@@ -90,6 +96,7 @@ class AsyncClient:
     dack = awaitable(message_calls.dack)
     reject = awaitable(message_calls.reject)
     extend = awaitable(message_calls.extend)
+    reply = awaitable(message_calls.reply)
 
     ping = awaitable(topic_calls.ping)
     topics = awaitable(topic_calls.topics)

@@ -4,17 +4,19 @@ Knows no connection, so that the blocking client and the one for asyncio say and
 what becomes bytes in one way only: a str as UTF-8, a whole number as decimal digits.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from uuid import uuid4
 
 from miniqueue.client.refusals import RefusedError, is_done_perhaps, is_passing
-from miniqueue.errors import ClientError
+from miniqueue.errors import ClientError, ConnectError
 
 T = TypeVar("T")
 
 Word: TypeAlias = bytes | str | int
-#: What redis-py makes of a reply in version 3 of RESP: None, bytes, numbers, lists and dicts of these.
+#: What redis-py makes of a reply in version 3 of RESP: None, bytes, numbers, lists and dicts of these; for a refusal
+#: RefusedError.
 Reply: TypeAlias = Any
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -29,7 +31,7 @@ class Call(NamedTuple, Generic[T]):
       is_repeatable: whether it may be asked again when nobody knows whether it was done.
       wait_seconds: how long the broker may take by intent, as with a long poll.
       results_of_codes: what a refusal means that is a result like any other, by its word.
-      takes_dedup_id: whether it is a publish that `with_dedup_id` makes repeatable.
+      takes_dedup_id: whether it is a publish that `kept_from_doubling` makes repeatable.
     """
 
     words: tuple[Word, ...]
@@ -39,19 +41,44 @@ class Call(NamedTuple, Generic[T]):
     results_of_codes: Mapping[str, T] = _NOTHING
     takes_dedup_id: bool = False
 
-    def with_dedup_id(self, dedup_id: str) -> "Call[T]":
-        """Return it as one that stores its message once, however often it is asked."""
-        return self._replace(words=(*self.words, "DEDUP", dedup_id), is_repeatable=True, takes_dedup_id=False)
+    def kept_from_doubling(self, is_wanted: bool) -> "Call[T]":
+        """Return it as one that stores its message once, however often it is asked, if it can be and `is_wanted`."""
+        if not (self.takes_dedup_id and is_wanted):
+            return self
+        return self._replace(words=(*self.words, "DEDUP", uuid4().hex), is_repeatable=True, takes_dedup_id=False)
 
     def may_follow(self, error: ClientError) -> bool:
         """Whether it may be asked again after `error`."""
         return is_passing(error) and (self.is_repeatable or not is_done_perhaps(error))
 
-    def result_of(self, refused: RefusedError) -> T:
-        """Return what a refusal means; raises it if that is no result."""
-        if refused.code not in self.results_of_codes:
-            raise refused
-        return self.results_of_codes[refused.code]
+    def result_of(self, reply: Reply) -> T:
+        """Return what a reply means; raises a refusal that is no result."""
+        if not isinstance(reply, RefusedError):
+            return self.parse(reply)
+        if reply.code not in self.results_of_codes:
+            raise reply
+        return self.results_of_codes[reply.code]
+
+    def outcome_of(self, reply: Reply) -> T | RefusedError:
+        """Return what a reply means, or the refusal."""
+        try:
+            return self.result_of(reply)
+        except RefusedError as refused:
+            return refused
+
+
+def may_follow(calls: Sequence[Call[Any]], error: ClientError) -> bool:
+    """Whether calls that were asked together may all be asked again after `error`, which one of them met."""
+    if len(calls) == 1:
+        return calls[0].may_follow(error)
+    return isinstance(error, ConnectError) or (is_passing(error) and all(call.is_repeatable for call in calls))
+
+
+def raise_what_passes(calls: Sequence[Call[Any]], replies: Sequence[Reply]) -> None:
+    """Raise a refusal after which all calls may be asked again, if there is one among the replies."""
+    for reply in replies:
+        if isinstance(reply, RefusedError) and may_follow(calls, reply):
+            raise reply
 
 
 def seconds_word(seconds: float) -> str:

@@ -18,7 +18,7 @@ from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
 from miniqueue.client.address import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Address
-from miniqueue.client.call import Call, Reply, Word
+from miniqueue.client.call import Call, Reply, Word, may_follow, raise_what_passes
 from miniqueue.client.refusals import RefusedError, refusal
 from miniqueue.errors import ClientError, ConnectError, DisconnectedError
 
@@ -28,7 +28,9 @@ T = TypeVar("T")
 class _Connection(Protocol):
     """What is used of redis-py's connections, whose own types do not tell it."""
 
-    def send_command(self, *words: Word, check_health: bool) -> None: ...
+    def pack_commands(self, commands: Sequence[tuple[Word, ...]]) -> list[bytes]: ...
+
+    def send_packed_command(self, packed: list[bytes], *, check_health: bool) -> None: ...
 
     def read_response(self, *, timeout: float | None) -> Reply: ...
 
@@ -65,33 +67,50 @@ class Link:
 
     def execute(self, call: Call[T]) -> T:
         """Carry out a call, again where that does no harm; raises ClientError."""
-        try:
-            reply = self._retry.call_with_retry(
-                lambda: self._exchange(call.words, call.wait_seconds),
-                lambda _error: None,
-                is_retryable=lambda error: isinstance(error, ClientError) and call.may_follow(error),
-            )
-        except RefusedError as refused:
-            return call.result_of(refused)
-        return call.parse(reply)
+        [reply] = self._ask([call])
+        return call.result_of(reply)
+
+    def execute_all(self, calls: Sequence[Call[T]]) -> list[T | RefusedError]:
+        """Carry out calls in one go, as `execute`; a refusal is the result of its call."""
+        replies = self._ask(calls) if calls else []
+        return [call.outcome_of(reply) for call, reply in zip(calls, replies, strict=True)]
 
     def close(self) -> None:
         """Close all connections; safe to call twice."""
         self._pool.disconnect()
 
-    def _exchange(self, words: Sequence[Word], wait_seconds: float) -> Reply:
+    def _ask(self, calls: Sequence[Call[T]]) -> list[Reply]:
+        """Return the replies, with errors for refusals, after as many tries as it takes."""
+        return self._retry.call_with_retry(
+            lambda: self._exchange(calls),
+            lambda _error: None,
+            is_retryable=lambda error: isinstance(error, ClientError) and may_follow(calls, error),
+        )
+
+    def _exchange(self, calls: Sequence[Call[T]]) -> list[Reply]:
         connection = self._connection()
-        patience = None if math.isinf(wait_seconds) else wait_seconds + self._address.timeout_seconds
         try:
-            connection.send_command(*words, check_health=False)
-            return connection.read_response(timeout=patience)
+            connection.send_packed_command(connection.pack_commands([call.words for call in calls]), check_health=False)
+            replies = [self._reply(connection, call.wait_seconds) for call in calls]
         except redis.RedisError as exc:
-            raise refusal_of(exc) or DisconnectedError(f"{self._address}: {exc}") from exc
-        except BaseException:  # an interrupt: nobody reads the reply, so nobody else may
+            connection.disconnect()
+            raise DisconnectedError(f"{self._address}: {exc}") from exc
+        except BaseException:  # an interrupt: nobody reads the replies that are left, so nobody else may
             connection.disconnect()
             raise
         finally:
             self._pool.release(connection)
+        raise_what_passes(calls, replies)
+        return replies
+
+    def _reply(self, connection: "_Connection", wait_seconds: float) -> Reply:
+        try:
+            patience = None if math.isinf(wait_seconds) else wait_seconds + self._address.timeout_seconds
+            return connection.read_response(timeout=patience)
+        except redis.RedisError as exc:
+            if (refused := refusal_of(exc)) is None:
+                raise
+            return refused
 
     def _connection(self) -> "_Connection":
         try:

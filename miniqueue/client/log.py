@@ -10,12 +10,12 @@ class Bounds(NamedTuple):
     """What can be read of a partition.
 
     Attributes:
-      partition: its number, the first one of its messages' ids.
+      partition: what the ids of its messages begin with: `0`, or `0.high` for the messages of a priority.
       earliest: the earliest offset that can be read.
       end: the offset behind the last message.
     """
 
-    partition: int
+    partition: str
     earliest: int
     end: int
 

@@ -44,6 +44,7 @@ class Message:
       headers: names and values in the publisher's order; a name may be there more than once.
       expires_at_ms: when it is of no use any more; 0 for never.
       origin: of a dead letter.
+      reply_to: who waits for a reply to it; "" when nobody has asked.
       state: where it is; of one that was looked at.
       due_at_ms: when it is ready again; of a delayed one that was looked at.
       extra: what a newer broker tells besides, by name, as it came.
@@ -60,6 +61,7 @@ class Message:
     headers: tuple[tuple[str, bytes], ...] = ()
     expires_at_ms: int = 0
     origin: Origin | None = None
+    reply_to: str = ""
     state: str = ""
     due_at_ms: int = 0
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)

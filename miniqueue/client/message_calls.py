@@ -56,21 +56,68 @@ def publish(  # noqa: PLR0913 - one keyword for each option of a message
 
     Returns: the id of the message; of the first one, where this one was not stored.
     """
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    words = (
-        *options(
-            delay=None if delay_seconds is None else seconds_word(delay_seconds),
-            at=None if at is None else round(at.timestamp() * 1000),
-            priority=priority,
-            key=key,
-            ttl=None if ttl_seconds is None else seconds_word(ttl_seconds),
-            dedup=dedup_id,
-            unique=unique_key,
-        ),
-        *(word for name, value in pairs for word in ("HEADER", name, value)),
+    words = options(
+        delay=None if delay_seconds is None else seconds_word(delay_seconds),
+        at=None if at is None else round(at.timestamp() * 1000),
+        priority=priority,
+        key=key,
+        ttl=None if ttl_seconds is None else seconds_word(ttl_seconds),
+        dedup=dedup_id,
+        unique=unique_key,
     )
     is_safe = dedup_id is not None
-    return Call(("PUB", topic, payload, *words), answers.text, is_repeatable=is_safe, takes_dedup_id=not is_safe)
+    return Call(
+        ("PUB", topic, payload, *words, *_header_words(headers)),
+        answers.text,
+        is_repeatable=is_safe,
+        takes_dedup_id=not is_safe,
+    )
+
+
+def request(
+    topic: str,
+    payload: Payload,
+    *,
+    timeout_seconds: float = 30.0,
+    headers: Headers = (),
+    key: Payload | None = None,
+    ttl_seconds: float | None = None,
+    priority: Priority | None = None,
+) -> Call[bytes]:
+    """Publish a message and wait for the reply of the consumer that gets it.
+
+    Args:
+      topic: made if there is none.
+      payload: a str is sent as UTF-8.
+      timeout_seconds: how long to wait, up to 3,600; refused with `TIMEOUT` then.
+      headers: as with `publish`.
+      key: as with `publish`.
+      ttl_seconds: as with `publish`; by default the message expires when nobody waits for the reply any more.
+      priority: as with `publish`.
+
+    Returns: the reply.
+    """
+    words = options(
+        timeout=seconds_word(timeout_seconds),
+        priority=priority,
+        key=key,
+        ttl=None if ttl_seconds is None else seconds_word(ttl_seconds),
+    )
+    return Call(
+        ("REQUEST", topic, payload, *words, *_header_words(headers)),
+        bytes,
+        is_repeatable=False,
+        wait_seconds=timeout_seconds,
+    )
+
+
+def reply(topic: str, receipt: str | Message, payload: Payload) -> Call[None]:
+    """Settle a request: it is done, and who asked gets the payload.
+
+    Refused with `NOREQUEST` when nobody has asked, with `GONE` when who asked does not wait any more, and with
+    `NOLEASE` as in `ack`.
+    """
+    return Call(("REPLY", topic, _receipt_of(receipt), payload), answers.nothing, is_repeatable=False)
 
 
 def publish_many(topic: str, payloads: Sequence[Payload]) -> Call[list[str]]:
@@ -155,5 +202,14 @@ def extend(topic: str, *receipts: str | Message, seconds: float) -> Call[list[bo
 def _settle(word: str, topic: str, receipts: Sequence[str | Message], *value: Word) -> Call[list[bool]]:
     if not 0 < len(receipts) <= MAX_AT_ONCE:
         raise RequestError(f"one request settles 1 to {MAX_AT_ONCE} receipts, not {len(receipts)}")
-    named = [receipt.receipt if isinstance(receipt, Message) else receipt for receipt in receipts]
+    named = map(_receipt_of, receipts)
     return Call((word, topic, *named, *value), answers.settled, results_of_codes=_NOT_SETTLED)
+
+
+def _receipt_of(receipt: str | Message) -> str:
+    return receipt.receipt if isinstance(receipt, Message) else receipt
+
+
+def _header_words(headers: Headers) -> Iterable[Word]:
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return (word for name, value in pairs for word in ("HEADER", name, value))

@@ -8,9 +8,10 @@ received ─▶ in hand ─▶ handled ─▶ settled       return ─▶ ACK   
 
 import logging
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
-from miniqueue.client import message_calls
+from miniqueue.client import answers, message_calls
 from miniqueue.client.call import Call
 from miniqueue.client.message import Message
 from miniqueue.errors import RequestError
@@ -22,6 +23,7 @@ PAUSE_SECONDS: Final = 1.0
 #: How often leases are extended while they last: one that is late by a whole turn still holds.
 EXTENSIONS_PER_LEASE: Final = 3
 MAX_REASON_BYTES: Final = 1024
+_REPLIED: Final = MappingProxyType({"GONE": [True], "NOLEASE": [False]})
 
 
 class Outcome(Exception):  # noqa: N818 - no error: what a handler decides about its message
@@ -52,9 +54,11 @@ class Delay(Outcome):
         self.seconds = seconds
 
 
-def settlement(message: Message, error: BaseException | None) -> Call[list[bool]]:
-    """Return the call that settles a message whose handler has returned (None) or raised `error`."""
+def settlement(message: Message, result: object, error: BaseException | None) -> Call[list[bool]]:
+    """Return the call that settles a message whose handler has returned `result`, or raised `error`."""
     match error:
+        case None if message.reply_to and isinstance(result, bytes | str):
+            return _reply(message, result)
         case None:
             return message_calls.ack(message.topic, message)
         case Delay():
@@ -63,6 +67,12 @@ def settlement(message: Message, error: BaseException | None) -> Call[list[bool]
             return message_calls.reject(message.topic, message, reason=error.reason)
         case _:
             return message_calls.nack(message.topic, message)
+
+
+def _reply(message: Message, payload: bytes | str) -> Call[list[bool]]:
+    """Return the call that replies; who does not wait any more needs no reply."""
+    call = message_calls.reply(message.topic, message, payload)
+    return Call(call.words, answers.settled, call.is_repeatable, results_of_codes=_REPLIED)
 
 
 @dataclass

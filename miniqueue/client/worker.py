@@ -18,6 +18,7 @@ from dataclasses import replace
 from types import FrameType
 
 from miniqueue.client.blocking import Client
+from miniqueue.client.call import Call
 from miniqueue.client.message import Message
 from miniqueue.client.refusals import is_passing
 from miniqueue.client.work import PAUSE_SECONDS, Work, log, settlement, tell_failure, tell_settled
@@ -29,7 +30,8 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class Worker:
     """Works through a topic.
 
-    What the function returns acknowledges its message; an exception returns it to the front, or after the topic's
+    When the function returns, its message is acknowledged; bytes or a str that it returns are the reply, where somebody
+    has asked for one. An exception returns it to the front, or after the topic's
     retry delays; `Delay` and `Reject` say otherwise. It may be called with the same message again: when the broker or
     this process dies, or when a lease could not be extended in time.
 
@@ -109,22 +111,23 @@ class Worker:
             self._changed.wait_for(lambda: self._is_stopping, PAUSE_SECONDS)
 
     def _work_on(self, message: Message) -> None:
+        result: object = None
         error: Exception | None = None
         try:
             try:
-                self._handle(message)
+                result = self._handle(message)
             except Exception as exc:  # whatever it is: the message comes back
                 error = exc
             tell_failure(message, error)
-            self._settle(message, error)
+            self._settle(message, settlement(message, result, error))
         finally:
             with self._changed:
                 self._work.end(message)
                 self._changed.notify_all()
 
-    def _settle(self, message: Message, error: Exception | None) -> None:
+    def _settle(self, message: Message, call: Call[list[bool]]) -> None:
         try:
-            tell_settled(message, self._client.execute(settlement(message, error)))
+            tell_settled(message, self._client.execute(call))
         except ClientError as exc:
             log.warning("message %s of %s could not be settled and comes again: %s", message.id, message.topic, exc)
 

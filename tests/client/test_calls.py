@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from miniqueue.client import Message, RefusedError, log_calls, message_calls, topic_calls
-from miniqueue.client.call import seconds_word
+from miniqueue.client.call import may_follow, raise_what_passes, seconds_word
 from miniqueue.client.message import Origin
 from miniqueue.client.refusals import refusal
 from miniqueue.core.message import Counts
@@ -156,7 +156,7 @@ def test_what_may_have_been_done_is_tried_again_only_where_that_does_no_harm(err
     assert not message_calls.publish_many("t", [b"x"]).may_follow(error)
     assert not message_calls.receive("t", autoack=True).may_follow(error)
     assert message_calls.publish("t", b"x", dedup_id="1").may_follow(error)
-    assert message_calls.publish("t", b"x").with_dedup_id("1").may_follow(error)
+    assert message_calls.publish("t", b"x").kept_from_doubling(True).may_follow(error)
     assert message_calls.receive("t").may_follow(error)
     assert message_calls.ack("t", "r-1").may_follow(error)
 
@@ -166,10 +166,39 @@ def test_what_would_be_refused_again_is_not_tried_again(word):
     assert not message_calls.receive("t").may_follow(refusal(f"{word} x"))
 
 
-def test_an_id_against_duplicates_is_added_once():
+def test_an_id_against_duplicates_is_added_once_and_is_new_each_time():
     call = message_calls.publish("t", b"x", key="k")
-    assert call.takes_dedup_id
-    again = call.with_dedup_id("1")
-    assert again.words == (*call.words, "DEDUP", "1")
-    assert not again.takes_dedup_id
-    assert not message_calls.publish("t", b"x", dedup_id="2").takes_dedup_id
+    assert call.kept_from_doubling(False) is call
+    again = call.kept_from_doubling(True)
+    assert again.words[:-1] == (*call.words, "DEDUP")
+    assert again.words != call.kept_from_doubling(True).words
+    assert again.kept_from_doubling(True) is again
+    own = message_calls.publish("t", b"x", dedup_id="2")
+    assert own.kept_from_doubling(True) is own
+
+
+PUBLISH, ACK = message_calls.publish("t", b"x"), message_calls.ack("t", "r-1")
+
+
+@pytest.mark.parametrize(
+    ("calls", "error", "is_repeated"),
+    [
+        ([PUBLISH, ACK], NO_CONNECTION, True),
+        ([ACK, ACK], LOST_REPLY, True),
+        ([ACK, ACK], refusal("READONLY x"), True),
+        ([ACK, ACK], refusal("NOTOPIC x"), False),
+        ([PUBLISH, ACK], LOST_REPLY, False),
+        ([PUBLISH, ACK], refusal("READONLY x"), False),  # the publish may have been before that
+        ([PUBLISH], refusal("READONLY x"), True),
+    ],
+)
+def test_calls_in_one_go_are_tried_again_together_or_not_at_all(calls, error, is_repeated):
+    assert may_follow(calls, error) == is_repeated
+
+
+def test_a_refusal_that_passes_is_raised_only_when_all_may_be_tried_again():
+    passing = refusal("READONLY x")
+    with pytest.raises(RefusedError):
+        raise_what_passes([ACK, ACK], [b"OK", passing])
+    raise_what_passes([PUBLISH, ACK], [b"0-1", passing])
+    raise_what_passes([ACK, ACK], [b"OK", refusal("NOPERM x")])

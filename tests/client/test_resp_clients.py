@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import miniqueue.client
-from miniqueue.client import AsyncClient, Client, ConnectError, RefusedError
+from miniqueue.client import AsyncClient, Client, ConnectError, RefusedError, message_calls
 from miniqueue.client.address import Address
 from miniqueue.errors import ConfigError, DisconnectedError
 from tests.client.broker import free_port
@@ -120,7 +120,7 @@ def test_the_log_is_read_without_taking_anything(either, topic):
     assert either.read(topic, 0, page.next).messages[0].payload == b"three"
     published_at = page.messages[0].published_at
     assert len(either.read_from(topic, published_at).messages) == 3
-    assert either.partitions(topic)[0].end == 3
+    assert either.partitions(topic) == [("0", 0, 3)]
     assert either.stats(topic)["ready"] == 3
 
 
@@ -136,6 +136,15 @@ def test_a_refusal_has_the_word_of_the_broker(either, topic):
     with pytest.raises(RefusedError) as caught:
         either.receive(topic, wait_seconds=61)
     assert caught.value.code == "BADDELAY"
+
+
+def test_calls_in_one_go_have_results_in_order_and_refusals_among_them(either, topic):
+    calls = [message_calls.publish(name, "x") for name in (topic, "two words", topic)]
+    first, refused, second = either.execute_all(calls)
+    assert (first, second) == ("0-0", "0-1")
+    assert refused.code == "BADTOPIC"
+    assert either.execute_all([]) == []
+    assert either.ping() == "PONG"
 
 
 def test_a_wait_may_be_longer_than_the_timeout_of_the_client(resp_broker, topic):

@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from miniqueue.client import Delay, Message, Reject
+from miniqueue.client.refusals import refusal
 from miniqueue.client.work import MAX_REASON_BYTES, Work, settlement, tell_failure, tell_settled
 from miniqueue.errors import RequestError
 
@@ -21,7 +22,21 @@ MESSAGE = Message("t", "0-1", b"x", receipt="r-1")
     ],
 )
 def test_an_outcome_settles_its_message(error, words):
-    assert settlement(MESSAGE, error).words == words
+    assert settlement(MESSAGE, None, error).words == words
+
+
+def test_what_a_handler_returns_is_the_reply_where_one_is_asked_for():
+    request = Message("t", "0-1", b"x", receipt="r-1", reply_to="w-1")
+    assert settlement(request, "5", None).words == ("REPLY", "t", "r-1", "5")
+    assert settlement(request, None, None).words == ("ACK", "t", "r-1")
+    assert settlement(request, "5", ValueError()).words == ("NACK", "t", "r-1")
+    assert settlement(MESSAGE, "5", None).words == ("ACK", "t", "r-1")
+    call = settlement(request, b"5", None)
+    assert (call.result_of(b"OK"), call.result_of(refusal("GONE x")), call.result_of(refusal("NOLEASE x"))) == (
+        [True],
+        [True],
+        [False],
+    )
 
 
 def test_a_reason_is_cut_between_characters():

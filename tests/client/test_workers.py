@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -27,7 +28,7 @@ def run_worker(kind, url, topic, handle, **options):
         return
 
     async def call(message):
-        handle(message, worker.stop)
+        return handle(message, worker.stop)
 
     async def scenario():
         nonlocal worker
@@ -129,6 +130,28 @@ def test_a_worker_waits_for_a_broker_that_is_gone(kind, start_resp_broker, topic
         run_worker(kind, broker.url, topic, handle)
         assert seen == ["before", "before", "after"]  # the lease of the first ended with the broker
         assert client.length(topic) == 0
+
+
+def test_a_request_is_answered_with_what_the_handler_returns(kind, resp_broker, topic):
+    def handle(message, stop):
+        stop()
+        return message.text.upper()
+
+    with Client(resp_broker.url) as asking, ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(asking.request, topic, "hello", timeout_seconds=20)
+        run_worker(kind, resp_broker.url, topic, handle)
+        assert answer.result() == b"HELLO"
+
+
+def test_a_request_that_nobody_answers_is_refused_after_its_time(client, topic):
+    with pytest.raises(RefusedError, match="TIMEOUT"):
+        client.request(topic, "hello", timeout_seconds=0.1)
+
+
+def test_a_reply_to_what_is_no_request_is_refused(client, topic):
+    client.publish_many(topic, ["x"])
+    with pytest.raises(RefusedError, match="NOREQUEST"):
+        client.reply(topic, client.receive(topic)[0], "y")
 
 
 def test_a_refusal_for_good_ends_the_worker(kind, resp_broker):
