@@ -18,6 +18,7 @@ from miniqueue.broker.dead_letters import DeadLetters
 from miniqueue.broker.delaying import Delayer
 from miniqueue.broker.dispatcher import Dispatcher
 from miniqueue.broker.expiring import Expirer
+from miniqueue.broker.flow import Flows
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.lanes import Lanes
 from miniqueue.broker.leasing import Leasing
@@ -103,6 +104,7 @@ class Broker:
         self._purger = Purger(self._journal, spawn=self._tasks.spawn)
         self._space = SpaceWatch(self._journal)
         self._dispatcher = Dispatcher(topics, clock, self._journal, self._loader)
+        self._flows = Flows(clock, self._dispatcher.dispatch)
         lanes = Lanes(self._journal, made=self._grown)
         self._registry = Registry(
             topics, self._journal, self._quota, lanes, clock, made=lambda topic: self._watch([topic])
@@ -257,10 +259,12 @@ class Broker:
         self._expirer.apply_settings(topic)
         self._dead_letters.apply_settings(topic)
         self._quota.apply_settings(topic)
+        self._flows.apply_settings(topic)
         self._retainer.apply_settings(topic)
         self._readable(topic)
 
     def _grown(self, topic: Topic) -> None:
+        self._flows.apply_settings(topic)
         self._retainer.apply_settings(topic)
         self._dead_letters.apply_settings(topic)
 
@@ -282,6 +286,7 @@ class Broker:
         for topic in list(self._topics.values()):
             self._dead_letters.apply_settings(topic)
             self._quota.apply_settings(topic)
+            self._flows.apply_settings(topic)
             self._cache.touch(topic)
             self._registry.drop_idle(topic)
         self.delayer.installed()

@@ -103,7 +103,7 @@ class Browser:
     async def log(self, start_seq: int) -> AsyncGenerator[Found, None]:
         """Yield what nobody was handed yet, or not since the start, from `start_seq` on."""
         cursor = self._cursor
-        start_seq = max(start_seq, cursor.read_seq)
+        start_seq = max(start_seq, cursor_view.ready_seq(cursor))
         first = await self._chunk_before(start_seq)
         key = keys.chunk(self._topic_id, self._partition, start_seq if first is None else first.first_seq)
         while pairs := await self._store.scan(
@@ -129,7 +129,8 @@ class Browser:
 
     async def in_log(self, seq: int) -> Found | None:
         """Return the message with a sequence number if it waits in the log."""
-        chunk = await self._chunk_before(seq) if self._cursor.read_seq <= seq < self._cursor.tail_seq else None
+        is_unread = cursor_view.ready_seq(self._cursor) <= seq < self._cursor.tail_seq
+        chunk = await self._chunk_before(seq) if is_unread else None
         if chunk is None or seq >= chunk.end_seq:
             return None
         index = next(iter(cursor_view.ready_in(self._cursor, chunk, seq)), None)

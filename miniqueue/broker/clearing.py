@@ -20,7 +20,7 @@ from miniqueue.broker.journal import Journal
 from miniqueue.broker.looking import committed_topic
 from miniqueue.broker.peeking import State
 from miniqueue.broker.topic import Topic
-from miniqueue.core import purging
+from miniqueue.core import cursor_view, purging
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.lease import Range
 from miniqueue.core.look_errors import InvalidOptionError
@@ -104,7 +104,7 @@ class Clearer:
         self, topic: Topic, cursor: GroupCursor, stop_seq: int, latest_ms: float, *, is_missed: bool = False
     ) -> int:
         total_count = 0
-        while cursor in topic.cursors and cursor.read_seq < stop_seq:
+        while cursor in topic.cursors and cursor_view.ready_seq(cursor) < stop_seq:
             count = self._drop_runs(cursor, stop_seq, latest_ms)
             if count:
                 total_count += count

@@ -91,6 +91,8 @@ class Dispatcher:
         self._journal.committer.request_soon()
         if is_returned:
             self.dispatch(group)
+        elif group.flow is not None:
+            group.flow.settled()
 
     def left(self, group: Group, held: list[tuple[GroupCursor, Lease]]) -> None:
         """Return what a consumer held when it left, the last first."""

@@ -21,6 +21,7 @@ from miniqueue.core.lease_book import LeaseBook
 from miniqueue.errors import MiniqueueError
 
 if TYPE_CHECKING:
+    from miniqueue.broker.flow import Flow
     from miniqueue.broker.topic import Topic
 
 #: Of the receipts of one partition; the others begin with what tells partitions apart.
@@ -56,6 +57,7 @@ class Group:
       waiters: who waits for messages.
       consumer_count: also those who do not wait now.
       book: of the leases that belong to no connection, if there are any.
+      flow: how messages are handed out by their keys and within caps; None for plainly.
       is_loading: whether something is read from the store for it.
       is_expiring: whether more than one turn of the loop is needed to give up what has expired in front.
     """
@@ -66,6 +68,7 @@ class Group:
         "book",
         "consumer_count",
         "cursors",
+        "flow",
         "id",
         "is_expiring",
         "is_loading",
@@ -90,6 +93,7 @@ class Group:
         for cursor in self.cursors:
             cursor.revoke_all()
         self.book: LeaseBook | None = None
+        self.flow: Flow | None = None
         self.is_expiring = self.is_loading = False
 
     def replace(self, cursors: Iterable[GroupCursor]) -> None:
@@ -125,7 +129,7 @@ class Group:
         Some of them may have expired: `expiring` looks.
         """
         topic = self.topic
-        if topic.is_paused_out:
+        if topic.is_paused_out or (self.flow is not None and not (max_count := self.flow.room(max_count))):
             return None
         if self._turns is None:
             cursor = self.cursors[0]
@@ -136,6 +140,8 @@ class Group:
             cursor, lease = taken
         else:
             return None
+        if self.flow is not None:
+            self.flow.spend(lease.count)
         if (pulse := topic.pulse) is not None and pulse.wanted:
             pulse.handed_out(lease)
         return cursor, lease

@@ -1,10 +1,12 @@
 """Cold reads: brings what a cursor lacks from the store into its window."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.gaps import Gaps
+from miniqueue.core.known_returns import KnownReturns
 from miniqueue.core.lease import Range
 from miniqueue.core.message import Chunk, Record
 from miniqueue.errors import CorruptionError
@@ -13,6 +15,8 @@ from miniqueue.storage.port import Store
 
 PAGE_ITEMS = 4096
 PAGE_BYTES = 1 << 20
+#: So many single messages are loaded at a time, of those that came back.
+PAGE_PAYLOADS = 64
 
 
 async def load(
@@ -27,7 +31,9 @@ async def load(
     Raises StorageError, or what `flush` raises; the window is unchanged then.
     """
     try:
-        if place is Range.LOG:
+        if cursor.keyed is not None and await _load_keyed(store, place, cursor, topic_id, flush):
+            pass
+        elif place is Range.LOG:
             await _load_log(store, cursor, topic_id)
         else:
             await _load_returned(store, place, cursor, topic_id, flush)
@@ -37,6 +43,35 @@ async def load(
         raise
     if cursor.blocked_on is place:
         cursor.blocked_on = None  # who takes nothing now, since the topic is paused, must not have it loaded again
+
+
+async def _load_keyed(
+    store: Store, place: Range, cursor: GroupCursor, topic_id: int, flush: Callable[[], Awaitable[None]]
+) -> bool:
+    """Have known by key what is loaded, a part in each turn of the loop; False when the store has more to load."""
+    if place is not Range.LOG:
+        is_loaded = cursor.returned[place].resume_at is None
+        if is_loaded and cursor.keyed is not None:
+            await _load_payloads(store, cursor, cursor.keyed.returns, topic_id, flush)
+        return is_loaded
+    while (keyed := cursor.keyed) is not None:
+        if not keyed.ahead.look():
+            break
+        await asyncio.sleep(0)
+    return cursor.log.resume_at is None
+
+
+async def _load_payloads(
+    store: Store, cursor: GroupCursor, returns: KnownReturns, topic_id: int, flush: Callable[[], Awaitable[None]]
+) -> None:
+    """Load messages that came back, and are known without their payloads."""
+    await flush()
+    for returned in returns.lacking(PAGE_PAYLOADS):
+        value = await store.get(keys.record(topic_id, cursor.partition, cursor.group, returned.place, returned.order))
+        if value is not None:
+            returns.supply(returned, records.decode_record(value))
+        elif not returned.is_gone:
+            raise CorruptionError(f"topic {topic_id}, partition {cursor.partition}: what came back is missing")
 
 
 async def _load_log(store: Store, cursor: GroupCursor, topic_id: int) -> None:

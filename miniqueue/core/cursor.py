@@ -67,6 +67,7 @@ class GroupCursor:
             place: Window(max_bytes=RECORD_WINDOW_BYTES, resume_at=None if is_new else 0)
             for place in (Range.FRONT, Range.DELAYED, Range.BACK)
         }
+        self._windows = tuple(self.returned.values())
         self.gaps = Gaps(gaps or {})
         self.tail_seq = tail_seq
         self.read_seq = state.head_seq
@@ -148,12 +149,12 @@ class GroupCursor:
 
     def _place_of_next(self, horizon_ms: int) -> Range:
         """Return the first range that may have a message to hand out."""
-        returned = self.returned
-        if (order := returned[Range.FRONT].head) is not None and order < FRONT_START:
+        front, delayed, back = self._windows
+        if (order := front.head) is not None and order < FRONT_START:
             return Range.FRONT
-        if (order := returned[Range.DELAYED].head) is not None and order < (horizon_ms + 1) << 64:
+        if self.delayed_count and (order := delayed.head) is not None and order < (horizon_ms + 1) << 64:
             return Range.DELAYED
-        if (order := returned[Range.BACK].head) is not None and order < (self.read_seq + 1) << 64:
+        if (order := back.head) is not None and order < (self.read_seq + 1) << 64:
             return Range.BACK
         return Range.LOG
 

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 #: What one message costs in memory beside its payload: a bytes object's header and the list slot it stands in.
 MESSAGE_OVERHEAD_BYTES = 41
+#: The same of one that came back.
+RECORD_OVERHEAD_BYTES = 3 * MESSAGE_OVERHEAD_BYTES
 
 
 class Chunk:
@@ -99,4 +101,4 @@ class Record(NamedTuple):
     @property
     def size_bytes(self) -> int:
         """Its cost in memory."""
-        return self.content_bytes + 3 * MESSAGE_OVERHEAD_BYTES
+        return len(self.payload) + len(self.attributes) + RECORD_OVERHEAD_BYTES

@@ -28,6 +28,12 @@ CONSUMED: Final = "consumed"
 FOREVER: Final = "forever"
 MAX_DEDUP_SECONDS: Final = 7 * 86_400.0
 
+MIN_RATE: Final = 0.001
+MAX_RATE: Final = 1e6
+MAX_CONCURRENCY: Final = 1_000_000
+
+_RATE: Final = "0, no limit, or a number each second from 0.001 to 1000000"
+_CONCURRENCY: Final = "a whole number from 0, no limit, to 1000000"
 _TIME: Final = f"a time in ms since 1970, from 0, not paused, to {FOREVER_MS}, for ever"
 _NUMBER: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
 
@@ -64,6 +70,13 @@ def _whole(maximum: int, minimum: int = 0) -> Callable[[Any], int]:
         return value
 
     return check
+
+
+def _rate(value: object) -> float:
+    per_second = _number(0, MAX_RATE)(value)
+    if 0 < per_second < MIN_RATE:
+        raise ValueError
+    return per_second
 
 
 def _delays(value: object) -> tuple[float, ...]:
@@ -123,6 +136,12 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "retry_max_seconds": _seconds(0, MAX_RETRY_SECONDS, "from 0 to 31622400"),
         "retry_factor": Field("a number from 1 to 100", _parse_number, _number(1, MAX_FACTOR)),
         "retry_jitter": Field("a number from 0 to 1", _parse_number, _number(0, 1)),
+        "ordered": Field("true or false", _parse_flag, _flag),
+        "fair": Field("true or false", _parse_flag, _flag),
+        "max_rate": Field(_RATE, _parse_number, _rate),
+        "max_concurrency": Field(_CONCURRENCY, _parse_count, _whole(MAX_CONCURRENCY)),
+        "key_max_rate": Field(_RATE, _parse_number, _rate),
+        "key_max_concurrency": Field(_CONCURRENCY, _parse_count, _whole(MAX_CONCURRENCY)),
         "paused_in_until_ms": Field(_TIME, _parse_count, _whole(FOREVER_MS)),
         "paused_out_until_ms": Field(_TIME, _parse_count, _whole(FOREVER_MS)),
         "dedup_window_seconds": _seconds(0, MAX_DEDUP_SECONDS, "from 0, no ids are taken, to 604800"),

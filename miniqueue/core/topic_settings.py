@@ -19,6 +19,12 @@
     retention_seconds    86400           86400            null: no limit of time
     retention_bytes      1000000         1000000          null: no limit of bytes
     retention_drops_unread  true         true             false
+    ordered              true            true             false
+    fair                 true            true             false
+    max_rate             100             100              0: no limit
+    max_concurrency      10              10               0: no limit
+    key_max_rate         5               5                0: no limit
+    key_max_concurrency  2               2                0: no limit
     paused_in_until_ms   1700000000000   1700000000000    0: not paused
     paused_out_until_ms  1700000000000   1700000000000    0: not paused
 
@@ -26,10 +32,12 @@ A setting is at its default when it is null, over RESP `default`. To add one: a 
 `setting_fields.FIELDS`; the store keeps what is not at its default, by name.
 """
 
+import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from miniqueue.core.key_queue import KeyRules
 from miniqueue.core.limit_policy import LimitPolicy
 from miniqueue.core.names import check_topic
 from miniqueue.core.setting_fields import CONSUMED, DEAD_LETTER, DROP, FIELDS, Field
@@ -57,6 +65,11 @@ class TopicSettings(NamedTuple):
       retention_seconds: how long they can be read again.
       retention_bytes: how many bytes of the log can, at least, if there are so many.
       retention_drops_unread: whether these limits are for all messages, and not only for those.
+      ordered: whether the messages of a key are handed out one at a time, in order.
+      fair: whether keys take turns; those that are ordered or have limits always do.
+      max_rate: messages that are handed out each second, to all of a group; 0 for no limit.
+      max_concurrency: messages that are leased at a time, by all of a group; 0 for no limit.
+      key_max_rate, key_max_concurrency: the same of the messages of each key.
       paused_in_until_ms: when messages are taken again, since 1970; a time that is past does not matter.
       paused_out_until_ms: when messages are handed out again.
       dedup_window_seconds: for how long a second publish with a dedup id is a duplicate; 0 for no such ids.
@@ -75,6 +88,12 @@ class TopicSettings(NamedTuple):
     retry_max_seconds: float = 3600.0
     retry_factor: float = 2.0
     retry_jitter: float = 0.0
+    ordered: bool = False
+    fair: bool = False
+    max_rate: float = 0.0
+    max_concurrency: int = 0
+    key_max_rate: float = 0.0
+    key_max_concurrency: int = 0
     paused_in_until_ms: int = 0
     paused_out_until_ms: int = 0
     dedup_window_seconds: float = 120.0
@@ -127,6 +146,13 @@ class TopicSettings(NamedTuple):
     def moves_expired(self) -> bool:
         """Whether messages that expire are dead letters."""
         return self.expired == DEAD_LETTER
+
+    @property
+    def key_rules(self) -> KeyRules | None:
+        """How the messages of each key are handed out; None where keys do not matter."""
+        if not (self.ordered or self.fair or self.key_max_rate or self.key_max_concurrency):
+            return None
+        return KeyRules(self.ordered, self.key_max_concurrency or sys.maxsize, self.key_max_rate)
 
     @property
     def has_retry_delay(self) -> bool:

@@ -1,0 +1,139 @@
+"""How the messages of a group flow: by their keys, and within the caps of its topic.
+
+    take ─▶ fewer leased than may be? fewer in this second? ─ no ─▶ nothing, as if there were none
+                └ yes ─▶ the cursors, by key where the settings say so ─▶ counted
+    a lease ends      ─▶ whoever waits is served in the next turn of the loop
+    time gives room   ─▶ the same, by a timer for the first message that may go then
+
+A plain topic has no flow.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from miniqueue.broker.clock import Clock
+from miniqueue.broker.group import Group
+from miniqueue.broker.topic import Topic
+from miniqueue.core.key_queue import KeyRules
+from miniqueue.core.keyed import arrange
+from miniqueue.core.pace import Pace
+from miniqueue.core.topic_settings import TopicSettings
+
+#: No timer is shorter, so that what is due at once does not keep the loop busy.
+MIN_WAIT_SECONDS = 0.001
+
+
+class FlowRules(NamedTuple):
+    """What a topic's settings say of the flow of its messages.
+
+    Attributes:
+      keys: for each key; None to hand out plainly.
+      max_leased: messages at a time, in a group; 0 for no limit.
+      per_second: messages each second, in a group; 0 for no limit.
+    """
+
+    keys: KeyRules | None = None
+    max_leased: int = 0
+    per_second: float = 0.0
+
+
+PLAIN = FlowRules()
+
+
+class Flow:
+    """The flow of one group.
+
+    Args:
+      group: whose messages these are.
+      rules: how they flow.
+      clock: tells how many may go now.
+      dispatch: serves those who wait in the group.
+    """
+
+    def __init__(self, group: Group, rules: FlowRules, clock: Clock, dispatch: Callable[[Group], None]) -> None:
+        self.rules = rules
+        self._group = group
+        self._clock = clock
+        self._dispatch = dispatch
+        self._pace = Pace(rules.per_second) if rules.per_second else None
+        self._soon: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def room(self, max_count: int) -> int:
+        """Return how many of `max_count` messages may be handed out now."""
+        cursors, now = self._group.cursors, self._clock.monotonic()
+        for cursor in cursors:
+            if cursor.keyed is not None:
+                cursor.keyed.turns.now = now
+        if self.rules.max_leased:
+            max_count = min(max_count, self.rules.max_leased - sum(cursor.leased_count for cursor in cursors))
+        if self._pace is not None:
+            max_count = min(max_count, self._pace.room(now))
+        self._wait(now)
+        return max(0, max_count)
+
+    def spend(self, count: int) -> None:
+        """Count messages that were handed out."""
+        if self._pace is not None:
+            self._pace.spend(count, self._clock.monotonic())
+
+    def settled(self) -> None:
+        """Serve who waits, before long: what was settled may have been in the way."""
+        if self._soon is None and self._group.waiters:
+            self._soon = asyncio.get_running_loop().call_soon(self._wake)
+
+    def _wait(self, now: float) -> None:
+        """Serve who waits as soon as time alone allows the next message."""
+        opens_at = self._opens_at(now)
+        if opens_at is None:
+            return
+        loop = asyncio.get_running_loop()
+        at = loop.time() + max(opens_at - now, MIN_WAIT_SECONDS)
+        if self._timer is not None:
+            if self._timer.when() <= at:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(at, self._wake_in_time)
+
+    def _opens_at(self, now: float) -> float | None:
+        if self._pace is not None and not self._pace.room(now):
+            return self._pace.opens_at
+        paced = [cursor.keyed.turns.opens_at for cursor in self._group.cursors if cursor.keyed is not None]
+        return min((at for at in paced if at is not None), default=None)
+
+    def _wake_in_time(self) -> None:
+        self._timer = None
+        self._wake()
+
+    def _wake(self) -> None:
+        self._soon = None
+        if self._group.flow is self:  # else there are other rules, or the topic was deleted
+            self._dispatch(self._group)
+
+
+class Flows:
+    """Gives groups their flows.
+
+    Args:
+      clock: for the caps.
+      dispatch: serves those who wait in a group.
+    """
+
+    def __init__(self, clock: Clock, dispatch: Callable[[Group], None]) -> None:
+        self._clock = clock
+        self._dispatch = dispatch
+
+    def apply_settings(self, topic: Topic) -> None:
+        """Have the messages of a topic flow as its settings say; leases stay as they are."""
+        rules = rules_of(topic.settings)
+        for group in topic.groups.values():
+            if rules != (PLAIN if group.flow is None else group.flow.rules):
+                group.flow = None if rules == PLAIN else Flow(group, rules, self._clock, self._dispatch)
+            for cursor in group.cursors:
+                arrange(cursor, rules.keys)
+
+
+def rules_of(settings: TopicSettings) -> FlowRules:
+    """Return what settings say of the flow of messages."""
+    return FlowRules(settings.key_rules, settings.max_concurrency, settings.max_rate)

@@ -1,0 +1,432 @@
+"""Topics whose messages have keys: order, turns and caps, through the whole broker."""
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import pytest
+
+from miniqueue.core import look_ahead
+from miniqueue.core.publish_options import Priority, PublishOptions
+from miniqueue.errors import NothingOutstandingError
+from tests.broker.support import World, run
+from tests.fakes import FakeConsumer, settle_down
+
+ORDERED = {"ordered": True}
+
+
+async def publish(world: World, *messages: str, **options: object) -> None:
+    """Publish `key + anything`, each under its key, a letter."""
+    accepted = [
+        world.broker.publish_with(b"t", text.encode(), PublishOptions(key=text[:1].encode(), **options))
+        for text in messages
+    ]
+    await accepted[-1].commit.wait()
+
+
+async def topic(world: World, **settings: object) -> None:
+    await world.broker.configurator.create(b"t", settings).wait()
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait for what the loop's own time brings."""
+    for _ in range(3000):
+        if is_so():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it was never so")
+
+
+class Group:
+    """Consumers of the topic, each of which holds one message at a time."""
+
+    def __init__(self, world: World, count: int) -> None:
+        self.consumers = [FakeConsumer(world.broker, b"t") for _ in range(count)]
+        for consumer in self.consumers:
+            consumer.consumer.request()
+
+    @property
+    def held(self) -> dict[str, FakeConsumer]:
+        """Who holds what."""
+        return {
+            one.leases[-1].payloads[0].decode(): one
+            for one in self.consumers
+            if one.leases and not one.consumer.is_waiting and one.consumer._holding.count
+        }
+
+    async def settle(self, text: str, act: str = "ack", *arguments: object) -> None:
+        consumer = self.held[text].consumer
+        getattr(consumer, act)(*arguments)
+        await settle_down()
+        if not consumer.is_waiting:
+            consumer.request()
+        await settle_down()
+
+
+# --- order ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("act", [("nack",), ("back",), ("dack", 0.0)])
+def test_a_key_is_handed_out_one_at_a_time_whatever_comes_back(act):
+    async def body(world):
+        await topic(world, **ORDERED)
+        group = Group(world, 3)
+        await publish(world, "a1", "a2", "b1", "b2")
+        await settle_down()
+        assert set(group.held) == {"a1", "b1"}
+        await group.settle("a1", *act)
+        world.clock.advance(1)
+        world.broker.tick()
+        await settle_down()
+        assert set(group.held) == {"a1", "b1"}
+        await group.settle("a1")
+        assert set(group.held) == {"a2", "b1"}
+
+    run(body)
+
+
+def test_a_consumer_that_leaves_gives_its_key_back():
+    async def body(world):
+        await topic(world, **ORDERED)
+        group = Group(world, 2)
+        await publish(world, "a1", "a2")
+        await settle_down()
+        group.held["a1"].consumer.close()
+        await settle_down()
+        assert set(group.held) == {"a1"}
+
+    run(body)
+
+
+def test_a_message_that_waits_for_its_time_blocks_its_key_over_a_restart():
+    async def body(world):
+        await topic(world, **ORDERED)
+        await publish(world, "a1", "a2", "b1")
+        group = Group(world, 1)
+        await settle_down()
+        await group.settle("a1", "dack", 10.0)
+        await world.commit()
+        await world.restart()
+        group = Group(world, 3)
+        await settle_down()
+        assert set(group.held) == {"b1"}
+        world.clock.advance(11)
+        world.broker.tick()
+        await settle_down()
+        assert set(group.held) == {"a1", "b1"}
+
+    run(body)
+
+
+def test_order_holds_over_a_crash():
+    async def body(world):
+        await topic(world, **ORDERED)
+        await publish(world, "a1", "a2", "a3", "b1")
+        group = Group(world, 2)
+        await settle_down()
+        await group.settle("a1")
+        await group.settle("a2", "nack")
+        await world.commit()
+        world.store = await world.store.as_of(len(world.store.batches))
+        await world.start()
+        assert sorted(await world.drain(b"t")) == [b"a2", b"a3", b"b1"]
+
+    run(body)
+
+
+def test_a_dead_letter_is_not_in_the_way():
+    async def body(world):
+        await topic(world, ordered=True, max_deliveries=1)
+        await publish(world, "a1", "a2")
+        group = Group(world, 1)
+        await settle_down()
+        await group.settle("a1", "nack")
+        assert set(group.held) == {"a2"}
+        assert world.broker.topics() == [b"t", b"t.dlq"]
+
+    run(body)
+
+
+def test_each_priority_has_an_order_of_its_own():
+    async def body(world):
+        await topic(world, **ORDERED)
+        await publish(world, "a1", "a2")
+        await publish(world, "a3", "a4", priority=Priority.HIGH)
+        group = Group(world, 4)
+        await settle_down()
+        assert set(group.held) == {"a1", "a3"}
+
+    run(body)
+
+
+def test_what_expires_makes_way():
+    async def body(world):
+        await topic(world, **ORDERED)
+        await publish(world, "a1", ttl_seconds=1)
+        await publish(world, "a2")
+        world.clock.advance(2)
+        group = Group(world, 1)
+        await settle_down()
+        assert set(group.held) == {"a2"}
+
+    run(body)
+
+
+# --- turns ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [ORDERED, {"fair": True}], ids=["ordered", "fair"])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_key_with_many_messages_delays_no_other(settings, restarts):
+    async def body(world):
+        await topic(world, **settings)
+        for start in range(0, 20_000, 5000):
+            await publish(world, *(f"a{n}" for n in range(start, start + 5000)))
+        await publish(world, "b", "c")
+        if restarts:
+            await world.restart()
+        consumer = FakeConsumer(world.broker, b"t")
+        for _ in range(3):
+            consumer.consumer.request()
+            await settle_down()
+            consumer.consumer.ack()
+        assert consumer.payloads == [b"a0", b"b", b"c"]
+
+    run(body)
+
+
+def test_what_is_published_while_many_wait_comes_next():
+    async def body(world):
+        await topic(world, fair=True)
+        await publish(world, *(f"a{n}" for n in range(1000)))
+        consumer = await world.holding(b"t")
+        await publish(world, "b1")
+        consumer.consumer.ack()
+        consumer.consumer.request()
+        consumer.consumer.ack()
+        consumer.consumer.request()
+        assert b"b1" in consumer.payloads
+
+    run(body)
+
+
+# --- caps -------------------------------------------------------------------------------------------------------
+
+
+def test_no_more_is_leased_than_may_be():
+    async def body(world):
+        await topic(world, max_concurrency=2)
+        await world.publish(b"t", b"1", b"2", b"3")
+        group = Group(world, 3)
+        await settle_down()
+        assert set(group.held) == {"1", "2"}
+        await group.settle("1")
+        assert set(group.held) == {"2", "3"}
+
+    run(body)
+
+
+def test_a_key_has_no_more_leases_than_it_may():
+    async def body(world):
+        await topic(world, key_max_concurrency=2)
+        await publish(world, "a1", "a2", "a3", "b1")
+        group = Group(world, 4)
+        await settle_down()
+        assert set(group.held) == {"a1", "b1", "a2"}
+        await group.settle("a2")
+        assert set(group.held) == {"a1", "b1", "a3"}
+
+    run(body)
+
+
+@pytest.mark.parametrize("setting", ["max_rate", "key_max_rate"])
+def test_no_more_is_handed_out_in_a_second_than_may_be(setting):
+    async def body(world):
+        await topic(world, **{setting: 2})
+        await publish(world, "a1", "a2", "a3")
+        group = Group(world, 3)
+        for count in (1, 2, 3):
+            await settle_down()
+            assert len(group.held) == count
+            world.clock.advance(0.5)
+            world.broker.tick()
+
+    run(body)
+
+
+def test_a_timer_brings_what_its_time_allows():
+    async def body(world):
+        await topic(world, max_rate=20)
+        await world.publish(b"t", b"1", b"2", b"3", b"4", b"5")
+        group = Group(world, 5)
+        await settle_down()
+        assert set(group.held) == {"1", "2"}
+        world.clock.advance(1)
+        await until(lambda: len(group.held) == 4)
+
+    run(body)
+
+
+def test_caps_hold_for_everybody_together_and_leave_the_rest_waiting():
+    async def body(world):
+        await topic(world, max_concurrency=3, fair=True)
+        await publish(world, *(f"{key}{n}" for n in range(3) for key in "ab"))
+        group = Group(world, 6)
+        await settle_down()
+        assert len(group.held) == 3
+        assert world.broker.stats()[b"t"].leased == 3
+
+    run(body)
+
+
+# --- changing -----------------------------------------------------------------------------------------------------
+
+
+def test_leases_stay_when_a_topic_becomes_ordered_and_block_their_keys():
+    async def body(world):
+        await publish(world, "a1", "a2", "a3", "b1")
+        group = Group(world, 2)
+        await settle_down()
+        assert set(group.held) == {"a1", "a2"}
+        await world.broker.configurator.change(b"t", ORDERED).wait()
+        await group.settle("a2")
+        assert set(group.held) == {"a1", "b1"}
+        await group.settle("a1")
+        assert set(group.held) == {"b1", "a3"}
+
+    run(body)
+
+
+def test_everything_comes_when_a_topic_is_ordered_no_more():
+    async def body(world):
+        await topic(world, **ORDERED)
+        await publish(world, *(f"{key}{n}" for n in range(5) for key in "abc"))
+        group = Group(world, 2)
+        await settle_down()
+        await group.settle("a0", "dack", 5.0)
+        held = set(group.held)
+        await world.broker.configurator.change(b"t", {"ordered": None}).wait()
+        world.clock.advance(10)
+        world.broker.tick()
+        rest = {payload.decode() for payload in await world.drain(b"t")}
+        assert len(rest | held) == 15
+
+    run(body)
+
+
+# --- looking and removing -------------------------------------------------------------------------------------------
+
+
+def test_a_look_and_a_purge_find_what_waits():
+    async def body(world):
+        await topic(world, **ORDERED)
+        await publish(world, "a1", "a2", "b1", "b2")
+        group = Group(world, 1)
+        await settle_down()
+        assert set(group.held) == {"a1"}
+        seen = await world.broker.peeker.peek(b"t")
+        assert [one.found.payload for one in seen] == [b"a2", b"b1", b"b2"]
+        assert await world.broker.clearer.purge(b"t") == 3
+        assert world.broker.stats()[b"t"].ready == 0
+        await group.settle("a1")
+        await publish(world, "a3")
+        await settle_down()
+        assert set(group.held) == {"a3"}
+
+    run(body)
+
+
+def test_a_topic_that_is_full_drops_what_is_oldest():
+    async def body(world):
+        await topic(world, ordered=True, max_messages=3, limit_policy="drop-oldest")
+        await publish(world, "a1", "a2", "b1")
+        group = Group(world, 1)
+        await settle_down()
+        await publish(world, "b2")
+        assert world.broker.stats()[b"t"].dropped == 1
+        group.consumers[0].consumer.ack()
+        assert await world.drain(b"t") == [b"b1", b"b2"]
+
+    run(body)
+
+
+def test_a_deleted_topic_has_no_order_left():
+    async def body(world):
+        await topic(world, **ORDERED)
+        await publish(world, "a1", "a2")
+        group = Group(world, 1)
+        await settle_down()
+        holder = group.held["a1"].consumer
+        await world.broker.delete_topic(b"t")
+        with pytest.raises(NothingOutstandingError):
+            holder.ack()
+        await publish(world, "a3", "a4")
+        assert await world.drain(b"t") == [b"a3", b"a4"]
+
+    run(body)
+
+
+def test_a_fault_of_the_store_leaves_what_was_committed():
+    async def body(world):
+        await topic(world, **ORDERED)
+        await publish(world, "a1", "a2", "b1")
+        group = Group(world, 2)
+        await settle_down()
+        assert set(group.held) == {"a1", "b1"}
+        world.store.fail_writes = {world.store.write_count + 1}
+        group.held["a1"].consumer.ack()
+        await settle_down()
+        await until(lambda: world.store.close_count == 1 and world.broker.refusal is None)
+        group = Group(world, 3)
+        await settle_down()
+        assert set(group.held) == {"a1", "b1"}
+
+    run(body)
+
+
+# --- at random ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_order_per_key_holds_at_random(seed, monkeypatch):
+    if seed % 2:
+        monkeypatch.setattr(look_ahead, "MAX_AHEAD_BYTES", 500)
+    chance = random.Random(seed)
+
+    async def body(world):
+        await topic(world, **ORDERED)
+        group, done, numbers = Group(world, 4), [], dict.fromkeys("abc", 0)
+        for _ in range(150):
+            await settle_down()
+            match chance.choices(("publish", "settle", "tick", "restart"), (3, 8, 2, 0.3))[0]:
+                case "publish":
+                    key = chance.choice("aaabc")
+                    numbers[key] += 1
+                    await publish(world, f"{key}{numbers[key]}")
+                case "settle" if group.held:
+                    text = chance.choice(sorted(group.held))
+                    act = chance.choice([("ack",), ("ack",), ("nack",), ("back",), ("dack", chance.random() * 3)])
+                    done += [text] if act == ("ack",) else []
+                    await group.settle(text, *act)
+                case "tick":
+                    world.clock.advance(1)
+                    world.broker.tick()
+                case "restart":
+                    await world.restart()
+                    group = Group(world, 4)
+            await settle_down()
+            keys = [text[0] for text in group.held]
+            assert len(keys) == len(set(keys))
+        world.clock.advance(100)
+        world.broker.tick()
+        for _ in range(1000):
+            await settle_down()
+            if not group.held:
+                break
+            text = min(group.held)
+            done.append(text)
+            await group.settle(text)
+        for key, count in numbers.items():
+            assert [int(text[1:]) for text in done if text[0] == key] == list(range(1, count + 1))
+
+    run(body)
