@@ -5,6 +5,7 @@
     the disk is full              FullError        yes
     the store is being reopened   ReadOnlyError    no: nobody holds anything
       on a full disk              FullError        no
+    stopping, at rest             DrainingError    yes
     stopping                      DrainingError    no
 
 It decides nothing but this: the journal says when the store fails, the watch of the disk when it is full.
@@ -37,6 +38,7 @@ class Admission:
         self.refusal: type[UnavailableError] | None = None
         self.is_full = False
         self.is_open = True
+        self._is_resting = False
 
     def check(self) -> None:
         """Raise why nothing can be published now, if so."""
@@ -51,7 +53,7 @@ class Admission:
     @property
     def may_change(self) -> bool:
         """Whether messages can be settled and deleted."""
-        return self.is_open and self.refusal in (None, FullError)
+        return self.is_open and (self._is_resting or self.refusal in (None, FullError))
 
     def set_full(self, is_full: bool, free_bytes: int | None = None) -> None:
         """Refuse publishes while the disk is full, or take them again; `free_bytes` is for the log."""
@@ -60,7 +62,7 @@ class Admission:
         elif self.is_full and not is_full:
             log.warning("the disk has room again; messages are taken", free_bytes=free_bytes)
         self.is_full = is_full
-        if self.may_change:
+        if self.may_change and not self._is_resting:
             self.refusal = FullError if is_full else None
 
     def shut(self, fault: MiniqueueError) -> type[UnavailableError]:
@@ -78,6 +80,11 @@ class Admission:
         if self.refusal is not DrainingError:
             self.refusal = FullError if self.is_full else None
 
+    def rest(self) -> None:
+        """Refuse publishes from now on: the broker is about to stop. What is held may be settled, until `drain`."""
+        if self.refusal is not DrainingError:
+            self.refusal, self._is_resting = DrainingError, True
+
     def drain(self) -> None:
         """Refuse everything from now on: the broker stops."""
-        self.refusal = DrainingError
+        self.refusal, self._is_resting = DrainingError, False

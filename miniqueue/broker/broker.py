@@ -33,6 +33,7 @@ from miniqueue.broker.purger import Purger
 from miniqueue.broker.redriving import Redriver
 from miniqueue.broker.registry import Registry
 from miniqueue.broker.requesting import Requests
+from miniqueue.broker.resting import Resting
 from miniqueue.broker.retaining import Retainer
 from miniqueue.broker.space import SpaceWatch
 from miniqueue.broker.sweeping import Sweeper
@@ -69,6 +70,7 @@ class Broker:
       limit_counts: how often limits were reached, for all to count in.
       leasing: hands out messages for a time, settled by receipt.
       requests: publishes messages that want a reply, and passes replies on.
+      resting: brings the broker to rest before a stop.
       configurator: makes topics and changes their settings; `redriver` moves dead letters back.
       looker: knows figures of topics; `peeker` shows messages, `clearer` removes them; `pauser` stops topics.
       log_reader: reads logs from any place on, without a group.
@@ -145,6 +147,7 @@ class Broker:
         self.configurator = Configurator(journal, topics, create=registry.create, changed=self._reconfigured)
         self.pauser = Pauser(self.configurator, clock, resumed=self._readable)
         self.clearer = Clearer(topics, journal, clock, self.delayer, loaded=self._readable)
+        self.resting = Resting(topics, self._admission)
         self.looker = Looker(topics, journal, clock)
         self.peeker = Peeker(topics, journal, clock)
         self.log_reader = LogReader(topics, journal)

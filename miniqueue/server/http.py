@@ -83,6 +83,10 @@ class HttpApp:
             return self._routes.get(parent + "/{topic}") or self._routes.get(route_below_topic(path), NOT_FOUND)
         return self._routes.get(path) or self._routes["/{topic}"]
 
+    def answer_waiting(self) -> None:
+        """Have every request answered that waits for messages or for a reply."""
+        self._streams.answer_waiting()
+
     def drain(self) -> None:
         """End every stream: messages go back to their topics, lines that were read are answered. Let none begin."""
         self._streams.drain()

@@ -33,7 +33,7 @@ class ReceiveEndpoint:
         try:
             self._streams.check()
             request = _Request(self._broker, topic_within(scope), _options(scope))
-            with self._streams.holding(request, scope.get("user")):
+            with self._streams.holding(request, scope.get("user"), only_waits=True):
                 received = await request.run(receive)
         except MiniqueueError as error:
             reply = error_reply(error)

@@ -44,7 +44,7 @@ class RequestEndpoint:
             if payload is None:
                 return
             waiting = _Waiting(self._broker)
-            with self._streams.holding(waiting, scope.get("user")):
+            with self._streams.holding(waiting, scope.get("user"), only_waits=True):
                 begin = partial(waiting.begin, topic_of(scope), payload, options, timeout_seconds)
                 await self._broker.crowd.admit(begin)
                 answer = await waiting.run(receive)

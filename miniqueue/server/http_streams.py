@@ -21,16 +21,25 @@ class OpenStreams:
 
     def __init__(self) -> None:
         self._streams: dict[OpenStream, User | None] = {}
+        self._waiting: dict[OpenStream, None] = {}
         self._is_draining = False
 
     @contextmanager
-    def holding(self, stream: OpenStream, user: User | None = None) -> Iterator[None]:
-        """Know of `stream`, and whose it is, while the block runs."""
+    def holding(self, stream: OpenStream, user: User | None = None, *, only_waits: bool = False) -> Iterator[None]:
+        """Know of `stream`, whose it is, and whether it holds nothing while it waits, while the block runs."""
         self._streams[stream] = user
+        if only_waits:
+            self._waiting[stream] = None
         try:
             yield
         finally:
             del self._streams[stream]
+            self._waiting.pop(stream, None)
+
+    def answer_waiting(self) -> None:
+        """End those that only wait; the others go on."""
+        for stream in list(self._waiting):
+            stream.end()
 
     def check(self) -> None:
         """Raise DrainingError when no stream may begin any more."""

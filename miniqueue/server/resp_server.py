@@ -49,6 +49,11 @@ class RespServer:
         """Return those that there are."""
         return list(self.connections.values())
 
+    def answer_waiting(self) -> None:
+        """Have everybody answered who waits for messages or for a reply."""
+        for connection in list(self.connections.values()):
+            connection.give_up_waiting()
+
     def drain(self) -> None:
         """Return every lease, send what is ready, and close every connection."""
         for connection in list(self.connections.values()):

@@ -1,7 +1,8 @@
 """Composition: one event loop, one store, one broker, three listeners; from the first bind to the last commit.
 
     start   certificates ─ sockets ─ store ─ broker ─ listeners ─ "ready"
-    stop    no new connections ─ streams end, leases return ─ last commit ─ store closed
+    stop    who waits is answered, who holds messages settles them, for a while (`resting`)
+            ─ no new connections ─ streams end, leases return ─ last commit ─ store closed
 
 Sockets are bound before the store is opened, so a port in use is found out before anything is touched.
 """
@@ -44,6 +45,7 @@ from miniqueue.server.refusals import Refusals
 from miniqueue.server.resp_idle import IdleWatch
 from miniqueue.server.resp_metrics import RespRefusalCollector
 from miniqueue.server.resp_server import RespServer
+from miniqueue.server.resting import REST_SECONDS, rest
 from miniqueue.server.security import Certificates, ensure_certificates, server_tls_context
 from miniqueue.server.sign_in import SignIn
 from miniqueue.server.users_file import read_users
@@ -58,8 +60,8 @@ log = structlog.get_logger()
 LOOPBACK = "127.0.0.1"
 #: Files are made with mode 0600 and directories with 0700, also those that LevelDB makes.
 PRIVATE_UMASK = 0o077
-#: How long a stop may take before whatever still hangs is cut off.
-STOP_SECONDS = 8.0
+#: How long a stop may take, after consumers have had time to settle, before whatever still hangs is cut off.
+STOP_SECONDS = 8.0 - REST_SECONDS
 
 
 def run(config: Config) -> None:
@@ -171,6 +173,7 @@ class _Listeners:
             broker, _shown_parameters(config), sign_in, config.max_output_bytes, config.max_pipelined
         )
         self._stopping = asyncio.Event()
+        self._resting: asyncio.Task[None] | None = None
 
     async def run(self, https: socket, resp: socket, plain: socket) -> None:
         """Serve until a signal arrives or the store has failed for good; raises InternalError if a listener fails."""
@@ -181,7 +184,7 @@ class _Listeners:
             self._config.max_connections, self._config.max_connections_per_address, self._broker.limit_counts
         )
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stopping.set)
+            loop.add_signal_handler(number, self._ask_to_stop)
         loop.add_signal_handler(signal.SIGHUP, self._reload)  # also without users: left alone, it ends the process
         self._broker.failed.add_done_callback(lambda _: self._stopping.set())
         listener = await loop.create_server(
@@ -214,6 +217,14 @@ class _Listeners:
         await self._drain(serving)
         if not was_asked:
             raise InternalError("a listener ended by itself; the log says why")
+
+    def _ask_to_stop(self) -> None:
+        """Let consumers settle what they hold, then stop; stop now if asked twice."""
+        if self._resting is None:
+            self._resting = asyncio.create_task(rest(self._broker, self._resp, self._http))
+            self._resting.add_done_callback(lambda _: self._stopping.set())
+        else:
+            self._resting.cancel()
 
     def _watch_idle(self) -> "asyncio.Task[None] | None":
         idle_seconds = self._config.idle_seconds
@@ -249,6 +260,8 @@ class _Listeners:
         """Let every stream end and its lease return, but not for ever; raises why a listener could not serve."""
         log.info("stopping")
         self._stopping.set()
+        if self._resting is not None:
+            self._resting.cancel()
         with self._broker.leasing.dispatcher.many_leave():
             self._resp.drain()
             self._http.drain()

@@ -1,0 +1,97 @@
+"""Before a stop: nothing comes in or goes out, and what consumers hold they may still settle."""
+
+import pytest
+
+from miniqueue.core.receiving import ReceiveOptions
+from miniqueue.errors import DrainingError, OutcomeUnknownError
+from tests.broker.support import run
+from tests.fakes import settle_down
+
+
+def stats(world):
+    return world.broker.stats()[b"t"]
+
+
+def test_what_is_held_is_settled_and_nothing_follows():
+    async def body(world):
+        await world.publish(b"t", b"a", b"b", b"c")
+        one, two = await world.holding(b"t"), await world.holding(b"t")
+        world.broker.resting.begin()
+        assert world.broker.resting.leased_count == 2
+        one.consumer.ack()
+        one.consumer.refill()
+        two.consumer.nack()
+        await settle_down()
+        assert one.leases[1:] == []
+        assert world.broker.resting.leased_count == 0
+        assert (stats(world).ready, stats(world).acknowledged) == (2, 1)
+        with pytest.raises(DrainingError):
+            await world.publish(b"t", b"d")
+        with pytest.raises(DrainingError):
+            world.broker.leasing.receive(b"t", ReceiveOptions(), one.leases.append, one.leases.append)
+        one.consumer.close()
+        two.consumer.close()
+        await world.restart()
+        assert await world.drain(b"t") == [b"b", b"c"]
+
+    run(body)
+
+
+def test_receipts_are_good_until_the_broker_stops():
+    async def body(world):
+        await world.publish(b"t", b"a", b"b")
+        got = []
+        world.broker.leasing.receive(b"t", ReceiveOptions(max_count=2), got.append, got.append)
+        first = got[0].leases[0][1].receipt
+        receipts = [got[0].prefix + b"%d" % (first + n) for n in range(2)]
+        world.broker.resting.begin()
+        assert world.broker.refusal is DrainingError
+        assert world.broker.leasing.ack(b"t", receipts[:1]) == [True]
+        await world.broker.stop()
+        with pytest.raises(DrainingError):
+            world.broker.leasing.ack(b"t", receipts[1:])
+        await world.start()
+        assert await world.drain(b"t") == [b"b"]
+
+    run(body)
+
+
+def test_a_disk_that_fills_and_empties_meanwhile_changes_nothing():
+    async def body(world):
+        await world.publish(b"t", b"a")
+        held = await world.holding(b"t")
+        world.broker.resting.begin()
+        world.broker._admission.set_full(True)
+        assert world.broker.refusal is DrainingError
+        world.broker._admission.set_full(False)
+        assert world.broker.refusal is DrainingError
+        held.consumer.ack()
+
+    run(body)
+
+
+def test_a_store_that_fails_meanwhile_takes_no_settle_until_it_is_open():
+    async def body(world):
+        await world.publish(b"t", b"a", b"b")
+        held = await world.holding(b"t")
+        world.broker.resting.begin()
+        world.store.fail_writes = {world.store.write_count + 1}
+        held.consumer.ack()
+        with pytest.raises(OutcomeUnknownError):
+            await world.commit()
+        await settle_down()
+        assert world.broker.refusal is DrainingError
+        assert world.broker.resting.leased_count == 0
+
+    run(body)
+
+
+def test_who_stops_may_not_rest():
+    async def body(world):
+        await world.broker.stop()
+        world.broker.resting.begin()
+        with pytest.raises(DrainingError):
+            world.broker.leasing.ack(b"t", [b"1"])
+        await world.start()
+
+    run(body)
