@@ -18,12 +18,12 @@ from itertools import islice
 from typing import NamedTuple
 
 from miniqueue.broker.journal import Journal
+from miniqueue.broker.partition_log import PartitionLog
 from miniqueue.broker.topic import Topic
 from miniqueue.core.log_extent import LogBounds, bounds_of
 from miniqueue.core.look_errors import InvalidOptionError, UnknownPartitionError
 from miniqueue.core.message import Chunk
 from miniqueue.core.names import check_topic
-from miniqueue.core.partition import Partition
 from miniqueue.core.read_options import ReadOptions
 from miniqueue.core.topic_errors import UnknownTopicError
 from miniqueue.storage import keys, records
@@ -110,19 +110,19 @@ class LogReader:
             raise UnknownTopicError
         return topic
 
-    def _log(self, name: bytes, number: int) -> "_Log":
+    def _log(self, name: bytes, number: int) -> PartitionLog:
         topic = self._topic(name)
         partition = topic.partitions.get(number)
         if partition is None:
             raise UnknownPartitionError
         assert topic.id is not None
-        return _Log(topic, topic.id, partition)
+        return PartitionLog(self._journal.store, topic, topic.id, partition)
 
-    async def _seq_at(self, log: "_Log", time_ms: int) -> int:
+    async def _seq_at(self, log: PartitionLog, time_ms: int) -> int:
         _, low, high = bounds_of(log.partition)
         while low < high:
             middle = (low + high) // 2
-            found = await self._chunk_before(log, middle)
+            found = await log.before(middle)
             extent = None if found is None else records.decode_extent(*found)
             if extent is not None and extent.end_seq > low and extent.committed_at_ms >= time_ms:
                 high = max(low, extent.first_seq)
@@ -130,26 +130,9 @@ class LogReader:
                 low = max(middle + 1, 0 if extent is None else extent.end_seq)
         return high
 
-    async def _chunk_before(self, log: "_Log", seq: int) -> tuple[int, bytes] | None:
-        """Return the last chunk that begins at `seq` or before, with its first number; None when there is none.
-
-        Looking back ends at the earliest chunk, and not far in front of it, at what was given back.
-        """
-        while (earliest_seq := bounds_of(log.partition).earliest_seq) <= seq:
-            start, stop = log.key(earliest_seq), log.key(seq + 1)
-            (last,) = await self._journal.store.last_of([(start, stop)])
-            if last is None:  # the log begins behind a hole
-                firsts = await self._journal.store.scan(start, stop, max_items=1, max_bytes=1)
-                (last,) = await self._journal.store.last_of([(key, stop) for key, _ in firsts]) if firsts else (None,)
-            if last is not None:
-                return keys.chunk_first_seq(last[0]), last[1]
-            if bounds_of(log.partition).earliest_seq == earliest_seq:
-                break  # else it was given back meanwhile
-        return None
-
     # --- reading ----------------------------------------------------------------------------------------------
 
-    async def _page(self, log: "_Log", bounds: LogBounds, start_seq: int, options: ReadOptions) -> LogPage:
+    async def _page(self, log: PartitionLog, bounds: LogBounds, start_seq: int, options: ReadOptions) -> LogPage:
         if not options.max_count:
             missed_count = max(0, bounds.earliest_seq - start_seq)
             return LogPage(bounds, missed_count, start_seq + missed_count, [])
@@ -171,7 +154,7 @@ class LogReader:
         return LogPage(bounds, first_seq - start_seq, max(next_seq, first_seq), runs)
 
     async def _chunks(
-        self, log: "_Log", bounds: LogBounds, start_seq: int, max_count: int
+        self, log: PartitionLog, bounds: LogBounds, start_seq: int, max_count: int
     ) -> AsyncGenerator[Chunk, None]:
         """Yield the chunks with messages from `start_seq` on that were committed when this began."""
         start_seq = max(start_seq, bounds.earliest_seq)
@@ -181,44 +164,29 @@ class LogReader:
         if first is not None:
             yield first
         next_seq = start_seq if first is None else first.end_seq
-        key, stop, store = log.key(next_seq), log.key(bounds.end_seq), self._journal.store
+        key, stop, store = log.key(next_seq), log.key(bounds.end_seq), log.store
         max_items = min(PAGE_CHUNKS, max_count)
         while key < stop and (pairs := await store.scan(key, stop, max_items=max_items, max_bytes=PAGE_BYTES)):
             for key, value in pairs:
                 yield records.decode_chunk(keys.chunk_first_seq(key), value)
             key += b"\x00"
 
-    async def _chunk_with(self, log: "_Log", seq: int) -> Chunk | None:
+    async def _chunk_with(self, log: PartitionLog, seq: int) -> Chunk | None:
         """Return the chunk that holds a message."""
         for place, chunk in self._kept.items():
             if place[:2] == log.place and chunk.first_seq <= seq < chunk.end_seq:
                 self._kept.move_to_end(place)
                 return chunk
-        found = await self._chunk_before(log, seq)
+        found = await log.before(seq)
         chunk_before = None if found is None else records.decode_chunk(*found)
         return None if chunk_before is None or chunk_before.end_seq <= seq else chunk_before
 
-    def _keep(self, log: "_Log", chunk: Chunk) -> None:
+    def _keep(self, log: PartitionLog, chunk: Chunk) -> None:
         place = (*log.place, chunk.first_seq)
         self._kept[place] = chunk
         self._kept.move_to_end(place)
         if len(self._kept) > MAX_KEPT:
             self._kept.popitem(last=False)
-
-
-class _Log(NamedTuple):
-    """The log of a partition, as long as its topic has the same id."""
-
-    topic: Topic
-    topic_id: int
-    partition: Partition
-
-    @property
-    def place(self) -> tuple[int, int]:
-        return self.topic_id, self.partition.number
-
-    def key(self, first_seq: int) -> bytes:
-        return keys.chunk(*self.place, first_seq)
 
 
 def _part(chunk: Chunk, start_seq: int, max_count: int, max_bytes: int) -> Chunk:

@@ -19,7 +19,7 @@ from miniqueue.core.partition import DEFAULT_GROUP, MAX_CHUNK_MESSAGES, Partitio
 from miniqueue.core.retention import Retained
 from miniqueue.core.topic_settings import DEFAULT_SETTINGS, TopicSettings
 from miniqueue.errors import CorruptionError, FormatVersionError, MiniqueueError
-from miniqueue.storage import delay_keys, delay_records, keys, records, retention_keys
+from miniqueue.storage import delay_keys, delay_records, keys, records, retention_keys, retention_records
 from miniqueue.storage.port import Store
 
 log = structlog.get_logger()
@@ -232,19 +232,15 @@ async def _stored_topic(store: Store, state: _State, name: bytes, topic_id: int,
     settings = DEFAULT_SETTINGS if value is None else records.decode_settings(value)
     partitions = {number: await _partition(store, state, topic_id, number, end) for number, end in ends.items()}
     for partition in partitions.values():
-        partition.retained = _retained(state, topic_id, partition, settings)
+        partition.retained = _retained(state, topic_id, partition)
     fault = next((end.fault for end in ends.values() if end.fault is not None), None)
     return _StoredTopic(name, topic_id, partitions, settings, fault)
 
 
-def _retained(state: _State, topic_id: int, partition: Partition, settings: TopicSettings) -> Retained | None:
-    """Return what a partition keeps; what its topic retained and does not any more goes up to the end."""
+def _retained(state: _State, topic_id: int, partition: Partition) -> Retained | None:
+    """Return what a partition keeps of what is finished."""
     value = state.value(retention_keys.start(topic_id, partition.number))
-    if value is None:
-        return None
-    retained = Retained(records.decode_number(value))
-    retained.stop_seq = None if settings.retains else partition.next_seq
-    return retained
+    return None if value is None else Retained(*retention_records.decode_start(value))
 
 
 async def _partition(store: Store, state: _State, topic_id: int, partition: int, end: _End) -> Partition:

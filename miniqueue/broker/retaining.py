@@ -7,7 +7,7 @@
 Where the log begins is in the store with what was deleted: a start reads no message for it.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
 from itertools import takewhile
 from typing import Any
@@ -22,8 +22,9 @@ from miniqueue.core.chunk_extent import ChunkExtent
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.partition import Partition
 from miniqueue.core.retention import Retained, RetentionLimit, floor_of, limit_of
+from miniqueue.core.seeking import reach_of
 from miniqueue.errors import MiniqueueError
-from miniqueue.storage import keys, records, retention_keys
+from miniqueue.storage import keys, records, retention_keys, retention_records
 
 log = structlog.get_logger()
 
@@ -90,11 +91,31 @@ class Retainer:
 
     # --- settings ---------------------------------------------------------------------------------------------
 
+    def leave_behind(self, topic: Topic, floors: Mapping[int, int]) -> None:
+        """Give back what only a group needed that is gone or elsewhere now.
+
+        Args:
+          topic: of the group.
+          floors: where the first chunk began that some group was not done with until now, by number of partition.
+        """
+        for number, floor_seq in floors.items():
+            partition = topic.partitions[number]
+            if partition.retained is None:
+                partition.retained = Retained(floor_seq)
+            if partition.retained.stop_seq is not None or not topic.settings.retains:
+                partition.retained.stop_seq = partition.next_seq
+            self._note_start(topic, partition, partition.retained)
+        self._note(topic)
+
     def _keep(self, topic: Topic, partition: Partition) -> None:
-        if partition.retained is not None:
-            partition.retained.stop_seq = None
+        """Keep what is finished from now on; where something is being given back, as a rule when that is done."""
+        retained, reach = partition.retained, reach_of(partition)
+        if retained is None:
+            partition.retained = Retained(max(reach.start_seq, *(stop for _, stop in reach.holes), 0))
+        elif retained.stop_seq is None or floor_of(partition.cursors.values()) > retained.stop_seq or reach.holes:
             return
-        partition.retained = Retained(floor_of(partition.cursors.values()))
+        else:
+            retained.stop_seq = None
         self._note_start(topic, partition, partition.retained)
 
     def _keep_no_more(self, topic: Topic, partition: Partition, retained: Retained) -> None:
@@ -104,7 +125,7 @@ class Retainer:
 
     def _note_start(self, topic: Topic, partition: Partition, retained: Retained | None) -> None:
         assert topic.id is not None  # it has settings
-        value = None if retained is None else records.encode_number(retained.start_seq)
+        value = None if retained is None else retention_records.encode_start(retained.start_seq, retained.stop_seq)
         self._journal.change({retention_keys.start(topic.id, partition.number): value})
 
     # --- trimming ---------------------------------------------------------------------------------------------
@@ -139,10 +160,14 @@ class Retainer:
         if partition.retained is not None and partition.retained.is_over and topic.id is not None:
             partition.retained = None
             self._note_start(topic, partition, None)
+            if topic.settings.retains:
+                self._keep(topic, partition)
             self._journal.committer.request_soon()
 
     def _limit(self, topic: Topic, partition: Partition) -> RetentionLimit:
         log_bytes = max(cursor.tail_bytes for cursor in partition.cursors.values())
+        if partition.retained is not None and partition.retained.stop_seq is not None:
+            return RetentionLimit(None, log_bytes)
         return limit_of(topic.settings, log_bytes, self._clock.now_ms())
 
     async def _trim_page(self, topic: Topic, partition: Partition) -> bool:
@@ -196,7 +221,8 @@ class Retainer:
         tail_seq = max(cursor.tail_seq for cursor in partition.cursors.values())
         if partition.retained.start_seq < floor_seq or floor_seq >= tail_seq:
             return False
-        if partition.retained.first is not None and not limit.is_over(partition.retained.first):
+        first = partition.retained.first
+        if first is not None and first.first_seq == floor_seq and not limit.is_over(first):
             return False
         extents, _ = await self._extents(topic, partition, floor_seq, tail_seq)
         over = list(takewhile(limit.is_over, extents))

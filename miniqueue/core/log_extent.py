@@ -30,4 +30,6 @@ def bounds_of(partition: Partition) -> LogBounds:
     """Return what can be read of a partition; what some group has settled behind `earliest_seq` may be gone, too."""
     cursors, retained = partition.cursors.values(), partition.retained
     end_seq = max(cursor.tail_seq for cursor in cursors)
-    return LogBounds(partition.number, floor_of(cursors) if retained is None else retained.start_seq, end_seq)
+    floor_seq = floor_of(cursors)
+    earliest_seq = floor_seq if retained is None else min(floor_seq, retained.start_seq)
+    return LogBounds(partition.number, earliest_seq, end_seq)

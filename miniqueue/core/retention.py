@@ -3,13 +3,12 @@
     log:    ░░░░░░░ [kept][kept][kept] … [kept] [open] [unread] …         ░ given back
                     ▲ start_seq                 ▲ floor: the first chunk that some group is not done with
 
-Chunks go from the front only, whole, and as a rule none behind the floor: what is over the limits goes when every group
-is done with it. A topic that is to retain nothing more still has what it kept so far, up to `stop_seq`; that goes from
-the front, too, while chunks behind it are deleted as they are finished.
+Where a topic begins to retain, `start_seq` is behind the last hole of its log, which may be behind the floor. Chunks go
+from the front only, whole, and as a rule none behind the floor: what is over the limits goes when every group is done
+with it. A topic that is to retain nothing more still has what it kept so far, up to `stop_seq`; that goes from the
+front, too, while chunks behind it are deleted as they are finished.
 
-    KEPT ──the settings retain no more──▶ ENDING ──start_seq reaches stop_seq──▶ none
-     ▲                                     │
-     └──────────── they do again ──────────┘
+    none ──the settings retain──▶ KEPT ──they do no more──▶ ENDING ──start_seq reaches stop_seq──▶ none
 """
 
 from collections.abc import Iterable
@@ -24,16 +23,16 @@ class Retained:
     """What one partition keeps.
 
     Attributes:
-      start_seq: no message before this one is in the store.
+      start_seq: finished chunks are kept from here on, and all that is behind is there, up to `stop_seq`.
       stop_seq: chunks from here on are not kept; None while all are.
       first: how far the chunk at `start_seq` reaches, if that is known.
     """
 
     __slots__ = ("first", "start_seq", "stop_seq")
 
-    def __init__(self, start_seq: int) -> None:
+    def __init__(self, start_seq: int, stop_seq: int | None = None) -> None:
         self.start_seq = start_seq
-        self.stop_seq: int | None = None
+        self.stop_seq = stop_seq
         self.first: ChunkExtent | None = None
 
     def keeps(self, first_seq: int) -> bool:
@@ -70,9 +69,7 @@ class RetentionLimit(NamedTuple):
 
 
 def limit_of(settings: TopicSettings, log_bytes: int, now_ms: int) -> RetentionLimit:
-    """Return what is over the limits of a log of so many bytes; everything, when nothing is to be kept."""
-    if not settings.retains:
-        return RetentionLimit(None, log_bytes)
+    """Return what is over the limits of a log of so many bytes."""
     seconds, size_bytes = settings.retention_seconds, settings.retention_bytes
     return RetentionLimit(
         None if seconds is None else now_ms - seconds * 1000, None if size_bytes is None else log_bytes - size_bytes

@@ -8,6 +8,7 @@
               missed_count:8; version 3: without missed_count; version 2: without moved_count, too
               version 1: acked_count:8 head_seq:8 serial:8 delayed_count:8
     bitmap  = bits, least significant byte first
+    start   = start_seq:8 stop_seq:8              where finished chunks are kept; 2⁶⁴ - 1 for no end
     settings = JSON object of the topic's settings that are not at their default
     chunk   = flags:1 count:4 committed_at_ms:8 log_bytes:8 length:4 × count, then the payloads
               flags 1: length:4 × count, attributes_length:4 × count, then the payloads, then the attributes

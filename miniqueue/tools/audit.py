@@ -15,7 +15,7 @@ from miniqueue.core.lease import Range
 from miniqueue.core.names import check_topic
 from miniqueue.core.partition import DEFAULT_GROUP
 from miniqueue.errors import CorruptionError, FormatVersionError, InvalidTopicError
-from miniqueue.storage import keys, records
+from miniqueue.storage import keys, records, retention_records
 from miniqueue.storage.keys import Parts, Space
 from miniqueue.tools.problems import Problems
 from miniqueue.tools.topic_audit import TopicAudit
@@ -153,7 +153,7 @@ class Audit:
         self.topics[parts.topic_id].set_gap(parts.order, stop)
 
     def _take_start(self, parts: Parts, key: bytes, value: bytes) -> None:
-        self.topics[parts.topic_id].set_start(self._decoded(records.decode_number, key, value))
+        self.topics[parts.topic_id].set_start(self._decoded(retention_records.decode_start, key, value))
 
     def _take_chunk(self, parts: Parts, key: bytes, value: bytes) -> None:
         if not self._is_in_the_lane(parts, key):

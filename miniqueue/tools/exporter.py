@@ -1,9 +1,10 @@
 """Turns the pairs of a store, in key order, into lines of settings and of messages that are not consumed.
 
-    TOPIC PURGE BITMAP │ SETTINGS ─▶ lines │ CHUNK ─▶ lines │ RECORD ─▶ lines
-    kept               │ passed: first the settings, then the logs, topic by topic, then what came back
+    TOPIC PURGE CURSOR BITMAP GAP │ SETTINGS ─▶ lines │ CHUNK ─▶ lines │ RECORD ─▶ lines
+    kept                          │ passed: first the settings, then the logs, topic by topic, then what came back
 
-A value that cannot be read is left out and told; the rest is exported. It knows no file.
+What is in the log only for those who read it again is consumed, and left out. A value that cannot be read is left out
+and told; the rest is exported. It knows no file.
 """
 
 from collections.abc import Callable, Collection, Iterator

@@ -34,7 +34,7 @@ class LogAudit:
       problems: where to note what is wrong.
       next_seq: what the partition's head says; None when it is not known.
       head_seq: of the cursor; None when it is not known, and then the log may begin anywhere.
-      start_seq: finished chunks are kept from here on; None when they are not kept.
+      kept: from where and up to where, None for no end, finished chunks are kept; None when they are not kept.
       bitmaps: settled bits by first_seq, None for bits that could not be read; emptied on the way.
       gaps: stop by start, likewise.
 
@@ -52,7 +52,7 @@ class LogAudit:
         *,
         next_seq: int | None,
         head_seq: int | None,
-        start_seq: int | None = None,
+        kept: tuple[int, int | None] | None = None,
         bitmaps: dict[int, int | None],
         gaps: dict[int, int | None],
     ) -> None:
@@ -63,7 +63,7 @@ class LogAudit:
         self._problems = problems
         self.next_seq = next_seq
         self._head_seq = head_seq
-        self._start_seq = start_seq
+        self._kept = kept
         self._expected = head_seq  # where the next chunk begins; None: not known
         self._bitmaps = bitmaps
         self._gaps = gaps
@@ -123,9 +123,11 @@ class LogAudit:
 
     def _is_kept(self, chunk: Chunk) -> bool:
         """Whether the chunk is finished and kept."""
-        if self._start_seq is None or self._expected is None or chunk.first_seq in self._bitmaps:
+        if self._kept is None or self._expected is None or chunk.first_seq in self._bitmaps:
             return False
-        return self._start_seq <= chunk.first_seq and chunk.end_seq <= self._expected
+        start_seq, stop_seq = self._kept
+        is_in_range = start_seq <= chunk.first_seq and (stop_seq is None or chunk.first_seq < stop_seq)
+        return is_in_range and chunk.end_seq <= self._expected
 
     def _wrong_places(self, chunk: Chunk) -> list[str]:
         first_seq, expected = chunk.first_seq, self._expected

@@ -10,7 +10,7 @@ from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.lease import Range
 from miniqueue.core.message import Chunk, Record
 from miniqueue.core.partition import DEFAULT_GROUP
-from miniqueue.storage import keys, retention_keys
+from miniqueue.storage import keys
 from miniqueue.tools.log_audit import LogAudit
 from miniqueue.tools.problems import Problems
 from miniqueue.tools.record_audit import RecordAudit
@@ -40,7 +40,7 @@ class TopicAudit:
         self._has_cursor = False
         self._bitmaps: dict[int, int | None] = {}
         self._gaps: dict[int, int | None] = {}
-        self._start: int | None = None
+        self._kept: tuple[int, int | None] | None = None
         self._log: LogAudit | None = None
         self._records: RecordAudit | None = None
 
@@ -62,12 +62,9 @@ class TopicAudit:
         """Take a gap; `stop` is None when it could not be read."""
         self._gaps[start] = stop
 
-    def set_start(self, start_seq: int | None) -> None:
-        """Take where the log begins of which finished chunks are kept; None when it could not be read."""
-        self._start = start_seq or 0
-        if self._cursor is not None and self._start > self._cursor.head_seq:
-            cause = f"the log begins at message {self._start}, but message {self._cursor.head_seq} is not settled"
-            self._problems.add(cause, retention_keys.start(self.topic_id, 0))
+    def set_start(self, kept: tuple[int, int | None] | None) -> None:
+        """Take from where and up to where finished chunks are kept; None when it could not be read."""
+        self._kept = kept or (0, None)
 
     def take_chunk(self, key: bytes, chunk: Chunk) -> None:
         """Take the next chunk."""
@@ -121,7 +118,7 @@ class TopicAudit:
                 self._problems,
                 next_seq=self._head,
                 head_seq=None if self._cursor is None else self._cursor.head_seq,
-                start_seq=self._start,
+                kept=self._kept,
                 bitmaps=self._bitmaps,
                 gaps=self._gaps,
             )

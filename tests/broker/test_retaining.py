@@ -5,7 +5,7 @@ import pytest
 from miniqueue.broker import retaining
 from miniqueue.core.publish_options import Priority, PublishOptions
 from miniqueue.core.read_options import ReadOptions
-from miniqueue.storage import keys, records, retention_keys
+from miniqueue.storage import keys, retention_keys, retention_records
 from tests.broker.support import run
 from tests.fakes import settle_down
 
@@ -54,7 +54,7 @@ def chunks(world):
 
 def start_in(store):
     value = store.pairs().get(retention_keys.start(1, 0))
-    return None if value is None else records.decode_number(value)
+    return None if value is None else retention_records.decode_start(value)[0]
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])

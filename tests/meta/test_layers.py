@@ -30,6 +30,7 @@ STORAGE_FOR_THE_BROKER = (
     "miniqueue.storage.dedup_keys",
     "miniqueue.storage.schedule_keys",
     "miniqueue.storage.retention_keys",
+    "miniqueue.storage.retention_records",
     "miniqueue.storage.records",
     "miniqueue.storage.delay_records",
     "miniqueue.storage.dedup_records",
