@@ -147,7 +147,8 @@ class Browser:
 
     async def _chunk_before(self, seq: int) -> Chunk | None:
         """Return the last chunk that begins at `seq` or before."""
-        start, stop = (keys.chunk(self._topic_id, self._partition, number) for number in (0, seq + 1))
+        first_seq = self._cursor.state.head_seq  # this chunk is there, if any is
+        start, stop = (keys.chunk(self._topic_id, self._partition, number) for number in (first_seq, seq + 1))
         (last,) = await self._store.last_of([(start, stop)])
         return None if last is None else records.decode_chunk(keys.chunk_first_seq(last[0]), last[1])
 

@@ -275,3 +275,18 @@ def test_words_of_clients():
     for word in (b"", b"gone", b"\xff"):
         with pytest.raises(InvalidOptionError):
             parse_state(word)
+
+
+def test_the_rest_of_a_chunk_is_shown_also_behind_chunks_that_are_gone():
+    async def body(world):
+        await world.publish(b"t", b"0", b"1")
+        await world.publish(b"t", b"2", b"3", b"4", b"5")
+        holders = [await world.holding(b"t") for _ in range(4)]
+        for holder in holders[:2]:
+            holder.consumer.ack()
+        await world.commit()
+        assert await payloads(world) == [b"4", b"5"]
+        assert await payloads(world, after=(0, 4)) == [b"5"]
+        assert (await world.broker.peeker.find(b"t", (0, 5))).found.payload == b"5"
+
+    run(body)
