@@ -6,7 +6,8 @@ from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.message import Chunk
 from miniqueue.core.partition import DEFAULT_GROUP, Partition
-from miniqueue.storage import delay_keys, delay_records, keys, records
+from miniqueue.core.unique_keys import FREE
+from miniqueue.storage import dedup_keys, dedup_records, delay_keys, delay_records, keys, records
 
 #: The chunks of a commit, with the partition where they become readable.
 Appended = tuple[Topic, Partition, list[Chunk]]
@@ -45,6 +46,13 @@ def add_topic(batch: dict[bytes, bytes | None], topic: Topic, now_ms: int) -> li
             _add_cursor(batch, (topic.id, number, group), partition, cursor)
         if changed:  # no chunk is deleted without: a start finds the next number here, or behind the last chunk
             batch[keys.head(topic.id, number)] = records.encode_head(partition.next_seq, partition.log_bytes)
+    if topic.dedup is not None and topic.dedup.is_changed:
+        ids = topic.dedup.cut(now_ms)
+        batch[dedup_keys.dedup(topic.id, now_ms, ids.serial)] = dedup_records.encode_dedup(ids.entries)
+    if topic.unique_keys.changed or topic.unique_keys.writing:
+        for key, message_id in topic.unique_keys.cut().items():
+            value = None if message_id == FREE else dedup_records.encode_unique(message_id)
+            batch[dedup_keys.unique(topic.id, key)] = value
     return appended
 
 

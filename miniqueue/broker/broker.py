@@ -17,6 +17,7 @@ from miniqueue.broker.crowd import Crowd
 from miniqueue.broker.dead_letters import DeadLetters
 from miniqueue.broker.delaying import Delayer
 from miniqueue.broker.dispatcher import Dispatcher
+from miniqueue.broker.duplicates import Duplicates
 from miniqueue.broker.expiring import Expirer
 from miniqueue.broker.flow import Flows
 from miniqueue.broker.journal import Journal
@@ -41,6 +42,7 @@ from miniqueue.broker.tasks import Tasks
 from miniqueue.broker.topic import Topic, TopicStats
 from miniqueue.broker.transfer import Transfer
 from miniqueue.broker.trimming import Trimmer
+from miniqueue.broker.unique_publishing import UniquePublisher
 from miniqueue.core.budget import Budget
 from miniqueue.core.lease import Lease
 from miniqueue.core.names import check_topic
@@ -64,7 +66,8 @@ class Broker:
       lease_seconds: how long messages are leased to who receives them and does not say.
 
     Attributes:
-      publish: adds messages to a topic; see `Publisher.publish`. `publish_with` adds one with options.
+      publish: adds messages to a topic; see `Publisher`, also for `publish_with` and `publish_batch`.
+      publish_unique: adds a message with a unique key.
       delayer: keeps messages that wait for their time.
       crowd: says when who publishes had better wait; it is up to them.
       limit_counts: how often limits were reached, for all to count in.
@@ -112,16 +115,13 @@ class Broker:
             topics, self._journal, self._quota, lanes, clock, made=lambda topic: self._watch([topic])
         )
         self.delayer = Delayer(topics, self._journal, lanes, clock, spawn=self._tasks.spawn)
+        self._duplicates, journal = Duplicates(self._journal, clock), self._journal
         publisher = Publisher(
-            self._registry,
-            self._journal,
-            self._quota,
-            self._trimmer,
-            self.delayer,
-            clock,
-            max_message_bytes=max_message_bytes,
+            self._registry, journal, self._trimmer, self.delayer, self._duplicates, clock, max_bytes=max_message_bytes
         )
         self.publish, self.publish_with = publisher.publish, publisher.publish_with
+        self.publish_batch = publisher.publish_batch
+        self.publish_unique = UniquePublisher(topics, self._journal, self.crowd, publisher.publish_with).publish
         self._add_services(topics, clock, lease_seconds)
 
     def _add_services(self, topics: dict[bytes, Topic], clock: Clock, lease_seconds: float) -> None:
@@ -179,11 +179,9 @@ class Broker:
 
     def tick(self) -> None:
         """Let the delayed messages through that are due by now, end leases that are over, and see to the disk."""
-        self.leasing.tick()
-        self.pauser.tick()
-        self._dispatcher.tick()
-        self._sweeper.tick()
-        self.delayer.tick()
+        for tick in (self.leasing.tick, self.pauser.tick, self._dispatcher.tick, self._sweeper.tick, self.delayer.tick):
+            tick()
+        self._duplicates.tick()
         self._retainer.tick()
         self._purger.reclaim(self._topics.values())
 
@@ -293,6 +291,7 @@ class Broker:
             self._cache.touch(topic)
             self._registry.drop_idle(topic)
         self.delayer.installed()
+        self._duplicates.install(content.topics)
         for topic_id in content.unpurged_topic_ids:
             self._purger.purge(topic_id)
         self.tick()

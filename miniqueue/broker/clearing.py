@@ -170,10 +170,10 @@ class Clearer:
     ) -> int:
         """Drop what was found, unless it has gone since it was read."""
         positions = [(found.position.order, found) for found in old if found.position]
-        sizes = [(order, len(found.payload) + len(found.attributes)) for order, found in positions if order not in gone]
-        if not sizes or cursor not in topic.cursors:
+        stored = [(order, found.payload, found.attributes) for order, found in positions if order not in gone]
+        if not stored or cursor not in topic.cursors:
             return 0
-        count = purging.drop_records(cursor, place, sizes)
+        count = purging.drop_records(cursor, place, stored)
         await self._commit(topic)
         return count
 

@@ -82,12 +82,14 @@ class Accepted(NamedTuple):
       message_id: as `core.message_id` spells it; of a duplicate, that of the first one.
       is_duplicate: whether nothing was added, because there is such a message already.
       size_bytes: of payload and attributes, as far as they wait for the commit.
+      message_count: how many there are; the ids of the others follow that of the first.
     """
 
     commit: Commit
     message_id: bytes
     is_duplicate: bool = False
     size_bytes: int = 0
+    message_count: int = 1
 
 
 class Committer:
@@ -107,11 +109,22 @@ class Committer:
     def __init__(self, write: Callable[[Commit], Awaitable[None]], broken: Callable[[MiniqueueError], None]) -> None:
         self.open = Commit()
         self.writing = Commit()
+        self.writing.finish()  # it has nothing
         self.prepare: Callable[[], Awaitable[None]] | None = None
         self._write = write
         self._broken = broken
         self._wanted = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+
+    def of(self, *, is_next: bool) -> Commit:
+        """Return the next commit, or else one after which all that was given to earlier ones is durable."""
+        if is_next:
+            return self.open
+        if self.writing.is_done:
+            durable = Commit()
+            durable.finish()
+            return durable
+        return self.writing
 
     def request(self) -> None:
         """Start the next commit as soon as the one in flight is done."""

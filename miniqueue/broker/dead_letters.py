@@ -129,7 +129,7 @@ class DeadLetters:
         return True
 
     def _letter(self, topic: Topic, partition: int, record: Record, reason: bytes) -> Content:
-        """Return a message as a dead letter, which does not expire, and keeps its priority."""
+        """Return a message as a dead letter, which does not expire, keeps its priority, and lets its unique key go."""
         origin = Origin(
             topic.name,
             partition,
@@ -139,7 +139,8 @@ class DeadLetters:
             record.counts,
             reason,
         )
-        found = attributes.decode(record.attributes)._replace(expires_at_ms=0, origin=origin, reply_to=b"")
+        found = attributes.decode(record.attributes)
+        found = found._replace(expires_at_ms=0, origin=origin, reply_to=b"", unique_key=b"")
         return Content(record.payload, found.encode(), lane(0, priority_of(partition)))
 
 

@@ -94,6 +94,7 @@ class Delayer:
             if message is None or place in look.gone or not _is_of(topic, partition, delays):
                 raise UnknownMessageError(GONE)
             delays.remove(place, message)
+            topic.unique_keys.free((message.attributes,))
         self._journal.touch(topic)
         await self._journal.committer.flush()
 
@@ -117,6 +118,7 @@ class Delayer:
                 old = [one for one in left if one[1].published_at_ms <= latest_ms]
                 for place, message in old:
                     delays.remove(place, message)
+                topic.unique_keys.free(message.attributes for _, message in old)
             start = page.next
             total_count += len(old)
             self._journal.touch(topic)

@@ -10,6 +10,8 @@ from typing import NamedTuple
 from miniqueue.broker import batching
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.topic import Topic
+from miniqueue.core.attributes import unique_key
+from miniqueue.core.message_id import format_message_id
 from miniqueue.core.partition import Partition
 
 
@@ -58,4 +60,7 @@ class Lanes:
             size_bytes = sum(content.size_bytes for content in added)
             first_seq = partition.append([content.payload for content in added], size_bytes)
             partition.describe(first_seq, [content.attributes for content in added])
+            for seq, content in enumerate(added, first_seq):
+                if key := unique_key(content.attributes):
+                    topic.unique_keys.put(key, format_message_id(number, seq))
         self._journal.touch(topic)

@@ -14,12 +14,22 @@ import structlog
 from miniqueue.broker import counting
 from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.dedup_window import DedupWindow
 from miniqueue.core.delayed import NO_DELAYS, DelaysState
 from miniqueue.core.partition import DEFAULT_GROUP, MAX_CHUNK_MESSAGES, Partition
 from miniqueue.core.retention import Retained
 from miniqueue.core.topic_settings import DEFAULT_SETTINGS, TopicSettings
 from miniqueue.errors import CorruptionError, FormatVersionError, MiniqueueError
-from miniqueue.storage import delay_keys, delay_records, keys, records, retention_keys, retention_records
+from miniqueue.storage import (
+    dedup_keys,
+    dedup_records,
+    delay_keys,
+    delay_records,
+    keys,
+    records,
+    retention_keys,
+    retention_records,
+)
 from miniqueue.storage.port import Store
 
 log = structlog.get_logger()
@@ -61,6 +71,7 @@ class _StoredTopic(NamedTuple):
     partitions: dict[int, Partition]
     settings: TopicSettings
     fault: MiniqueueError | None
+    dedup: DedupWindow | None
 
 
 async def read_content(store: Store, known: dict[bytes, Topic], acknowledged: int) -> StoreContent:
@@ -180,6 +191,7 @@ def _filled(topic: Topic, stored: _StoredTopic) -> Topic:
     topic.fill(stored.id, stored.partitions)
     topic.settings = stored.settings
     topic.fault = stored.fault
+    topic.dedup = stored.dedup
     return topic
 
 
@@ -234,7 +246,8 @@ async def _stored_topic(store: Store, state: _State, name: bytes, topic_id: int,
     for partition in partitions.values():
         partition.retained = _retained(state, topic_id, partition)
     fault = next((end.fault for end in ends.values() if end.fault is not None), None)
-    return _StoredTopic(name, topic_id, partitions, settings, fault)
+    dedup = dedup_records.decode_window(state.between(dedup_keys.dedups(topic_id)))
+    return _StoredTopic(name, topic_id, partitions, settings, fault, dedup)
 
 
 def _retained(state: _State, topic_id: int, partition: Partition) -> Retained | None:

@@ -9,14 +9,13 @@ Many messages at a time without any options are the usual case; one with options
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.commit import Accepted, Published
 from miniqueue.broker.delaying import Delayer
+from miniqueue.broker.duplicates import Duplicates
 from miniqueue.broker.journal import Journal
-from miniqueue.broker.limits import Quota
 from miniqueue.broker.registry import Registry
 from miniqueue.broker.topic import Topic
 from miniqueue.broker.trimming import Trimmer
 from miniqueue.core import lanes
 from miniqueue.core.delayed import Delayed
-from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.message_id import format_message_id
 from miniqueue.core.publish_options import Priority, PublishOptions
 from miniqueue.core.topic_errors import PausedError
@@ -29,35 +28,36 @@ class Publisher:
     Args:
       registry: has the topics, and makes those that are missing.
       journal: commits what is added.
-      quota: says what there is room for.
-      trimmer: makes room in topics that drop what is oldest.
+      trimmer: makes room in topics that drop what is oldest, and knows what there is room for.
       delayer: keeps messages that wait for their time.
+      duplicates: knows what was published already.
       clock: tells when a message is due, and when it expires.
-      max_message_bytes: the largest payload accepted.
+      max_bytes: the largest payload accepted.
     """
 
     def __init__(
         self,
         registry: Registry,
         journal: Journal,
-        quota: Quota,
         trimmer: Trimmer,
         delayer: Delayer,
+        duplicates: Duplicates,
         clock: Clock,
         *,
-        max_message_bytes: int,
+        max_bytes: int,
     ) -> None:
         self._registry = registry
         self._topics = registry.topics
         self._journal = journal
         self._admission = journal.admission
         self._committer = journal.committer
-        self._quota = quota
+        self._quota = trimmer.quota
         self._trimmer = trimmer
         self._lanes = registry.lanes
         self._delayer = delayer
+        self._duplicates = duplicates
         self._clock = clock
-        self._max_message_bytes = max_message_bytes
+        self._max_message_bytes = max_bytes
 
     def publish(
         self, name: bytes, payloads: list[bytes], attributes: list[bytes] | None = None, lane: int = 0
@@ -103,11 +103,12 @@ class Publisher:
         return topic
 
     def publish_with(self, name: bytes, payload: bytes, options: PublishOptions) -> Accepted:
-        """Add one message to a topic, as its options say.
+        """Add one message to a topic, as its options say; one with a unique key, `UniquePublisher` does.
 
         Raises, beside what `publish` does:
           InvalidAttributesError: headers and key are too long together.
-          InvalidOptionError: an option cannot be used. Nothing was added.
+          InvalidOptionError: an option cannot be used.
+          LimitReachedError: there are too many dedup ids. Nothing was added.
         """
         self._admission.check()
         now_ms = self._clock.next_ms()
@@ -118,14 +119,35 @@ class Publisher:
             return first
         if due_at_ms > now_ms:
             message = Delayed(now_ms, lanes.number_of(options.priority), payload, attributes)
-            return self._delay(name, message, due_at_ms)
-        return self._append(name, payload, attributes, options.priority)
+            accepted = self._delay(name, message, due_at_ms)
+        else:
+            accepted = self._append(name, payload, attributes, options.priority)
+        self._duplicates.note(self._topics[name], options, accepted)
+        return accepted
+
+    def publish_batch(
+        self, name: bytes, payloads: list[bytes], dedup_id: bytes, attributes: list[bytes] | None = None
+    ) -> Accepted:
+        """Add messages to a topic under one dedup id, all or, when it is a duplicate, none; raises as `publish_with`.
+
+        A duplicate has the ids of the first batch, whatever it was made of.
+        """
+        self._admission.check()
+        options = PublishOptions(dedup_id=dedup_id)
+        first = self._first_of(name, options)
+        if first is not None:
+            return first
+        commit, partition, first_seq, size_bytes = self.publish(name, payloads, attributes)
+        message_id = format_message_id(partition, first_seq)
+        accepted = Accepted(commit, message_id, size_bytes=size_bytes, message_count=len(payloads))
+        self._duplicates.note(self._topics[name], options, accepted)
+        return accepted
 
     def _first_of(self, name: bytes, options: PublishOptions) -> Accepted | None:
         """Return what became of the message that makes this one a duplicate, if there is one."""
-        if options.dedup_id or options.unique_key:
-            raise InvalidOptionError("dedup and unique cannot be used yet")
-        return None
+        if not (options.dedup_id or options.unique_key):
+            return None
+        return self._duplicates.first_of(self._topics.get(name) or Topic(name), options)
 
     def _delay(self, name: bytes, message: Delayed, due_at_ms: int) -> Accepted:
         """Have the message wait for its time."""

@@ -177,7 +177,7 @@ def _messages(lease: Lease) -> list[_Found]:
 def _found(receipt: int, payload: bytes, extra: bytes) -> _Found:
     described = attributes.decode(extra)
     origin = described.origin
+    kept = described._replace(origin=None, unique_key=b"").encode()  # another message may have the key where it goes
     if origin is None:
-        return _Found(receipt, None, Content(payload, extra))
-    number = lane(0, priority_of(origin.partition))
-    return _Found(receipt, origin.topic, Content(payload, described._replace(origin=None).encode(), number))
+        return _Found(receipt, None, Content(payload, kept))
+    return _Found(receipt, origin.topic, Content(payload, kept, lane(0, priority_of(origin.partition))))

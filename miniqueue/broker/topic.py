@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from miniqueue.broker.group import Group
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
+from miniqueue.core.dedup_window import DedupWindow
 from miniqueue.core.partition import DEFAULT_GROUP, Partition
 from miniqueue.core.topic_settings import DEFAULT_SETTINGS
+from miniqueue.core.unique_keys import UniqueKeys
 from miniqueue.errors import MiniqueueError
 
 if TYPE_CHECKING:
@@ -47,11 +49,13 @@ class Topic:
     `partitions` are found by their numbers; 0 is that of plain messages, and always there.
     `sole` is that partition with the cursor of the group, while there is but one of each.
     `groups` are found by their names; `default` is the one of plain clients, and always there. `pulse` times
-    hand-outs, where somebody watches. `expired_count` messages have expired since the start;
-    one without a time to live of its own does so after `ttl_ms`, 0 for never.
+    hand-outs, where somebody watches. `dedup` has the ids of late publishes, if there are any, `unique_keys` what is
+    known of unique keys. `expired_count` messages have expired since the start; without a time to live of its
+    own one does so after `ttl_ms`, 0 for never.
     """
 
     __slots__ = (
+        "dedup",
         "default",
         "expired_count",
         "fault",
@@ -67,6 +71,7 @@ class Topic:
         "settings",
         "sole",
         "ttl_ms",
+        "unique_keys",
     )
 
     def __init__(self, name: bytes) -> None:
@@ -88,6 +93,8 @@ class Topic:
         self.settings = DEFAULT_SETTINGS
         self.is_paused_in = self.is_paused_out = False
         self.ttl_ms = 0
+        self.dedup: DedupWindow | None = None
+        self.unique_keys = UniqueKeys()
         self.partitions = {}
         self.default.replace(())
         self.add_partition(0)
@@ -102,6 +109,7 @@ class Topic:
         for group in self.groups.values():
             group.replace(partition.cursors[group.id] for partition in partitions.values())
         self._look_for_sole()
+        self._share_keys()
 
     def add_partition(self, number: int) -> Partition:
         """Make a partition, empty, that all groups read; the caller stores it."""
@@ -113,7 +121,13 @@ class Topic:
         for group in self.groups.values():
             group.replace([*group.cursors, cursors[group.id]])
         self._look_for_sole()
+        self._share_keys()
         return partition
+
+    def _share_keys(self) -> None:
+        """Have the unique key of a message be free when the default group is done with it."""
+        for cursor in self.default.cursors:
+            cursor.unique_keys = self.unique_keys
 
     def _look_for_sole(self) -> None:
         is_sole = len(self.partitions) == len(self.groups) == 1

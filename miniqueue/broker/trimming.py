@@ -47,6 +47,7 @@ class Trimmer:
       loaded: called for each topic that may have new messages to hand out.
 
     Attributes:
+      quota: the same.
       graveyard: to be set before anything is noted.
     """
 
@@ -54,7 +55,7 @@ class Trimmer:
 
     def __init__(self, journal: Journal, quota: Quota, loaded: Callable[[Topic], None]) -> None:
         self._journal = journal
-        self._quota = quota
+        self.quota = quota
         self._loaded = loaded
         self._over: dict[Topic, None] = {}
 
@@ -73,18 +74,18 @@ class Trimmer:
     def loaded(self, topic: Topic) -> None:
         """Hand out what is in memory now, and trim `topic` if it still is over its limits."""
         self._loaded(topic)
-        if topic.id is None or self._quota.policy_of(topic) is not LimitPolicy.DROP_OLDEST:
+        if topic.id is None or self.quota.policy_of(topic) is not LimitPolicy.DROP_OLDEST:
             return  # the next publish has dead letters made; a topic that has them may be a little over its limits
-        if self._quota.excess(topic).is_over:
+        if self.quota.excess(topic).is_over:
             self.note(topic)
             self._journal.committer.request()
 
     async def _trim(self, topic: Topic) -> bool:
         """Return whether something is left for the next commit."""
-        if self._quota.policy_of(topic) is LimitPolicy.REFUSE:
+        if self.quota.policy_of(topic) is LimitPolicy.REFUSE:
             return False
         left_bytes = MAX_BYTES_PER_COMMIT + topic.uncommitted_bytes
-        while topic.id is not None and (excess := self._quota.excess(topic)).is_over:
+        while topic.id is not None and (excess := self.quota.excess(topic)).is_over:
             if left_bytes <= 0:
                 return True
             dropped_bytes = self._drop(topic, excess)
@@ -105,7 +106,7 @@ class Trimmer:
 
         What has the lowest priority goes first.
         """
-        is_buried = self._quota.policy_of(topic) is LimitPolicy.DEAD_LETTER
+        is_buried = self.quota.policy_of(topic) is LimitPolicy.DEAD_LETTER
         wanted = _within(excess, self.graveyard.left(topic)) if is_buried else excess
         for cursor in reversed(topic.default.cursors) if wanted.is_over else ():
             lease = purging.take_oldest(cursor, *wanted)

@@ -31,6 +31,7 @@ from miniqueue.errors import NothingOutstandingError
 
 if TYPE_CHECKING:
     from miniqueue.core.keyed import KeyedReader
+    from miniqueue.core.unique_keys import UniqueKeys
 
 FRONT_START = 1 << 127
 LOG_WINDOW_BYTES = 8 << 20
@@ -82,6 +83,7 @@ class GroupCursor:
         self.changes = Changes()
         self.policy: ReturnPolicy | None = None
         self.keyed: KeyedReader | None = None  # where messages are handed out by their keys
+        self.unique_keys: UniqueKeys | None = None  # in the group with which messages leave their topic
         self.next_receipt = 1
         self._serial = state.serial
         self._bitmaps = bitmaps
@@ -196,18 +198,6 @@ class GroupCursor:
         self.leased_bytes += lease.size_bytes
         return lease
 
-    def split(self, lease: Lease, receipt: int, end_receipt: int) -> tuple[Lease, list[Lease]]:
-        """Cut a lease in up to three, so that the messages from `receipt` to before `end_receipt` stand alone.
-
-        Returns the lease of those, and the leases of the others; together they take the place of `lease`. Raises
-        NothingOutstandingError when that was settled before, or ended with its topic.
-        """
-        self._revoke(lease)
-        assert isinstance(lease, ChunkLease)  # the only kind with more than one message
-        wanted, others = lease.cut(receipt, end_receipt)
-        self._leases |= {part.receipt: part for part in (wanted, *others)}
-        return wanted, others
-
     # --- settling ---------------------------------------------------------------------------------------------
 
     def ack(self, lease: Lease) -> None:
@@ -215,6 +205,8 @@ class GroupCursor:
         self._leave(lease)
         self.acked_count += lease.count
         self.gone_bytes += lease.size_bytes
+        if lease.attributes is not None:
+            self._free(lease.attributes)
 
     def drop(self, lease: Lease, *, moved_count: int = 0) -> None:
         """Give the messages up: there is no room for them, or, as `moved_count` are, they are in another topic now."""
@@ -222,6 +214,8 @@ class GroupCursor:
         self.dropped_count += lease.count
         self.moved_count += moved_count
         self.gone_bytes += lease.size_bytes
+        if lease.attributes is not None:
+            self._free(lease.attributes)
 
     def nack(self, lease: Lease, cause: str = "nacks") -> None:
         """Return the messages to the front; `cause` names what is counted: also `timeouts`, or `disconnects`."""
@@ -253,12 +247,18 @@ class GroupCursor:
                 self.dropped_count += 1
                 self.moved_count += 1
                 self.gone_bytes += record.content_bytes
+                self._free([record.attributes])
                 return
             if (due_at_ms := self.policy.due_at_ms(record, cause)) is not None:
                 place, order = Range.DELAYED, due_at_ms << 64 | self._next_serial()
         self.delayed_count += place is Range.DELAYED
         self.changes.records[place, order] = record
         self.returned[place].add(order, record)
+
+    def _free(self, gone: list[bytes]) -> None:
+        """Free the unique keys of messages with these attributes."""
+        if self.unique_keys is not None:
+            self.unique_keys.free(gone)
 
     def _next_serial(self) -> int:
         self._serial += 1

@@ -4,12 +4,25 @@ from bisect import bisect_right, insort
 from collections.abc import Iterator, Sequence
 
 from miniqueue.core.cursor import GroupCursor
-from miniqueue.core.lease import Lease
+from miniqueue.core.lease import ChunkLease, Lease
 from miniqueue.core.receipts import runs
 from miniqueue.errors import NothingOutstandingError
 
 #: A lease with the cursor that gave it.
 Held = tuple[GroupCursor, Lease]
+
+
+def split(cursor: GroupCursor, lease: Lease, receipt: int, end_receipt: int) -> tuple[Lease, list[Lease]]:
+    """Cut a lease in up to three, so that the messages from `receipt` to before `end_receipt` stand alone.
+
+    Returns the lease of those, and the leases of the others; together they take the place of `lease`. Raises
+    NothingOutstandingError when that was settled before, or ended with its topic.
+    """
+    cursor._revoke(lease)
+    assert isinstance(lease, ChunkLease)  # the only kind with more than one message
+    wanted, others = lease.cut(receipt, end_receipt)
+    cursor._leases |= {part.receipt: part for part in (wanted, *others)}
+    return wanted, others
 
 
 class Holding:
@@ -85,7 +98,7 @@ class Holding:
         if (receipt, end_receipt) == (lease.receipt, lease.receipt + lease.count):
             return cursor, lease
         try:
-            wanted, others = cursor.split(lease, receipt, end_receipt)
+            wanted, others = split(cursor, lease, receipt, end_receipt)
         except NothingOutstandingError:
             return cursor, lease  # it ended with its topic, all of it; whoever settles it finds out
         for other in others:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
 from miniqueue.core.cursor import GroupCursor
-from miniqueue.core.holding import Held
+from miniqueue.core.holding import Held, split
 from miniqueue.core.lease import Lease
 from miniqueue.core.receipts import runs
 
@@ -118,7 +118,7 @@ class LeaseBook:
         del self._held[lease.receipt]
         if (start, end) == (lease.receipt, lease.receipt + lease.count):
             return held
-        wanted, others = cursor.split(lease, start, end)
+        wanted, others = split(cursor, lease, start, end)
         for other in others:
             self._put(cursor, other, deadline)
         return cursor, wanted, deadline

@@ -72,7 +72,9 @@ class PublishOptions(NamedTuple):
     def attributes(self, now_ms: int) -> Attributes:
         """Return what of this stays with a message that can be handed out from now on."""
         expires_at_ms = 0 if self.ttl_seconds is None else now_ms + max(1, round(self.ttl_seconds * 1000))
-        return Attributes(self.headers, self.key, expires_at_ms, self.dedup_id, reply_to=self.reply_to)
+        return Attributes(
+            self.headers, self.key, expires_at_ms, self.dedup_id, unique_key=self.unique_key, reply_to=self.reply_to
+        )
 
 
 NO_OPTIONS: Final = PublishOptions()

@@ -19,25 +19,30 @@ _NOTHING: Final[Mapping[bytes, bytes]] = {}
 
 
 class UniqueKeys:
-    """The keys of one topic; ids of messages by key."""
+    """The keys of one topic; ids of messages by key.
 
-    __slots__ = ("_changed", "_looked", "_writing")
+    Attributes:
+      changed: what the next commit writes.
+      writing: what the one before wrote.
+    """
+
+    __slots__ = ("_looked", "changed", "writing")
 
     def __init__(self) -> None:
-        self._changed: dict[bytes, bytes] = {}
-        self._writing: Mapping[bytes, bytes] = _NOTHING
+        self.changed: dict[bytes, bytes] = {}
+        self.writing: Mapping[bytes, bytes] = _NOTHING
         self._looked: dict[bytes, bytes] = {}
 
     def find(self, key: bytes) -> bytes | None:
         """Return the id of the message that has a key, `FREE`, or None when the store must be asked."""
-        for known in (self._changed, self._writing, self._looked):
+        for known in (self.changed, self.writing, self._looked):
             if (message_id := known.get(key)) is not None:
                 return message_id
         return None
 
     def is_new(self, key: bytes) -> bool:
         """Whether the next commit will have what is known of a key."""
-        return key in self._changed
+        return key in self.changed
 
     def put(self, key: bytes, message_id: bytes) -> None:
         """Give a key to the message of that id, with the next commit."""
@@ -50,7 +55,7 @@ class UniqueKeys:
                 self._change(key, FREE)
 
     def _change(self, key: bytes, message_id: bytes) -> None:
-        self._changed[key] = message_id
+        self.changed[key] = message_id
         if key in self._looked:
             self._looked[key] = message_id
 
@@ -64,10 +69,6 @@ class UniqueKeys:
 
     def cut(self) -> Mapping[bytes, bytes]:
         """Return what the next commit writes; what the one before has written is in the store by now."""
-        self._writing = self._changed or _NOTHING
-        self._changed = {}
-        return self._writing
-
-    def __bool__(self) -> bool:
-        """Whether the next commit has something to write or to forget."""
-        return bool(self._changed or self._writing)
+        self.writing = self.changed or _NOTHING
+        self.changed = {}
+        return self.writing

@@ -3,7 +3,8 @@
 import struct
 from collections.abc import Iterable, Iterator
 
-from miniqueue.core.dedup_window import Remembered
+from miniqueue.core.dedup_window import Batch, DedupWindow, Remembered
+from miniqueue.storage import dedup_keys
 from miniqueue.storage.sealing import malformed, seal, unseal
 
 _entry = struct.Struct("<IHB")
@@ -25,6 +26,15 @@ def decode_dedup(value: bytes) -> list[Remembered]:
     return entries
 
 
+def decode_window(stored: Iterable[tuple[bytes, bytes]]) -> DedupWindow | None:
+    """Return the ids of a topic, of which the store has these pairs, also those whose time is over; None for no ids."""
+    batches = []
+    for key, value in stored:
+        committed_at_ms, serial = dedup_keys.committed_at_ms_and_serial(key)
+        batches.append(Batch(serial, committed_at_ms, decode_dedup(value)))
+    return DedupWindow(batches) if batches else None
+
+
 def encode_unique(message_id: bytes) -> bytes:
     """Encode the id of the message that has a unique key."""
     return seal(message_id)
@@ -39,7 +49,8 @@ def decode_unique(value: bytes) -> bytes:
 
 
 def _parts(entry: Remembered) -> tuple[bytes, bytes, bytes]:
-    return _entry.pack(entry.message_count, len(entry.dedup_id), len(entry.message_id)), entry.dedup_id, entry.message_id
+    dedup_id, message_id, message_count = entry
+    return _entry.pack(message_count, len(dedup_id), len(message_id)), dedup_id, message_id
 
 
 def _entries(body: bytes) -> Iterator[Remembered]:

@@ -4,6 +4,7 @@ import pytest
 
 from miniqueue.core import cursor_view, known_returns, look_ahead
 from miniqueue.core.attributes import Attributes, key_of
+from miniqueue.core.holding import split
 from miniqueue.core.key_queue import KeyRules
 from miniqueue.core.keyed import arrange
 from miniqueue.core.lease import Range
@@ -217,7 +218,7 @@ def test_leases_in_flight_block_their_keys_when_order_begins():
 def test_all_comes_when_order_ends():
     some = stored("aab", "aab", "A")
     held = some.take(5)
-    some.cursor.dack(some.cursor.split(held, held.receipt, held.receipt + 1)[0], 50)
+    some.cursor.dack(split(some.cursor, held, held.receipt, held.receipt + 1)[0], 50)
     some.arrange(None)
     assert sorted(nexts(some, 6, 50)) == sorted(["a0", "a1", "b2", "a3", "a4", "b5"])
     assert some.next(50) == "A6"

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from miniqueue.core import cursor_view, known_returns, look_ahead, purging
+from miniqueue.core.holding import split
 from miniqueue.core.key_queue import QUEUE_BYTES
 from miniqueue.core.lease import Range
 from tests.core.stored_keys import FAIR, ORDERED, StoredKeys
@@ -55,7 +56,7 @@ class Machine:
         lease = self.leases.pop(self.random.randrange(len(self.leases)))
         cursor = self.some.cursor
         if lease.count > 1 and self.random.random() < 0.5:
-            wanted, others = cursor.split(lease, lease.receipt, lease.receipt + 1)
+            wanted, others = split(cursor, lease, lease.receipt, lease.receipt + 1)
             self.leases += others
             lease = wanted
         match self.random.choice(SETTLES):
@@ -91,7 +92,7 @@ class Machine:
         stored = {order: record for (one, order), record in self.some.records.items() if one is place}
         some = self.random.sample(sorted(stored), min(2, len(stored)))
         waiting = [order for order in some if cursor_view.is_waiting(self.some.cursor, place, order)]
-        purging.drop_records(self.some.cursor, place, [(order, stored[order].content_bytes) for order in some])
+        purging.drop_records(self.some.cursor, place, [(order, *stored[order][3:]) for order in some])
         self.acked += [stored[order].payload for order in waiting]
 
     def restart(self) -> None:

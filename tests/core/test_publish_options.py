@@ -165,7 +165,9 @@ def test_members_of_another_kind_are_refused(members):
 @given(HEADERS, KEYS, st.floats(0.001, 1e9), KEYS)
 def test_what_stays_with_the_message(headers, key, ttl_seconds, dedup_id):
     options = PublishOptions(headers, key, ttl_seconds, dedup_id, b"u", Priority.LOW, 5.0)
-    assert options.attributes(1000) == Attributes(headers, key, 1000 + round(ttl_seconds * 1000), dedup_id)
+    assert options.attributes(1000) == Attributes(
+        headers, key, 1000 + round(ttl_seconds * 1000), dedup_id, unique_key=b"u"
+    )
     assert NO_OPTIONS.attributes(1000) == Attributes()
 
 

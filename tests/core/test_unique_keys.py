@@ -11,7 +11,7 @@ def gone(*keys: bytes) -> list[bytes]:
 def test_nothing_is_known_of_a_key_that_has_not_changed():
     keys = UniqueKeys()
     assert keys.find(b"a") is None
-    assert not keys
+    assert not keys.changed
 
 
 def test_what_the_next_commit_writes_and_what_the_last_one_wrote_is_known():
@@ -24,7 +24,7 @@ def test_what_the_next_commit_writes_and_what_the_last_one_wrote_is_known():
     assert keys.find(b"a") == b"0-1"
     assert dict(keys.cut()) == {}
     assert keys.find(b"a") is None
-    assert not keys
+    assert not keys.writing
 
 
 def test_keys_of_messages_that_leave_are_free():
