@@ -54,15 +54,17 @@ class Schedule(NamedTuple):
 
 
 def of_members(members: dict[str, Any], payload: bytes) -> Schedule:
-    """Return what `Schedule.members` says; raises KeyError, TypeError, ValueError or AttributeError."""
-    return Schedule(
-        topic=members["topic"].encode(),
-        payload=payload,
-        cron=members.get("cron", ""),
-        every_ms=members.get("every_ms", 0),
-        zone=members.get("zone", UTC),
-        missed=Missed(members["missed"]),
-    )
+    """Return what `Schedule.members` says.
+
+    Raises KeyError, TypeError, ValueError, AttributeError or InvalidTopicError for anything else.
+    """
+    cron, every_ms, zone = members.get("cron", ""), members.get("every_ms", 0), members.get("zone", UTC)
+    is_cron = isinstance(cron, str) and isinstance(zone, str) and cron != "" and every_ms == 0
+    is_every = cron == "" and zone == UTC and type(every_ms) is int and every_ms > 0
+    if not (is_cron or is_every):
+        raise ValueError("a schedule has one rule")
+    topic = check_topic(members["topic"].encode())
+    return Schedule(topic, payload, cron, every_ms, zone, Missed(members["missed"]))
 
 
 def check_schedule_name(name: bytes) -> bytes:

@@ -6,6 +6,7 @@ import orjson
 
 from miniqueue.core import schedule as schedules
 from miniqueue.core.schedule import Schedule
+from miniqueue.errors import InvalidTopicError
 from miniqueue.storage.sealing import malformed, seal, unseal
 
 _length = struct.Struct("<I")
@@ -25,5 +26,5 @@ def decode_schedule(value: bytes) -> Schedule:
     payload_at = _length.size + _length.unpack_from(body)[0]
     try:
         return schedules.of_members(orjson.loads(body[_length.size : payload_at]), body[payload_at:])
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as exc:
+    except (KeyError, TypeError, ValueError, AttributeError, InvalidTopicError) as exc:
         raise malformed("schedule") from exc

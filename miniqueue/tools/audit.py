@@ -15,7 +15,7 @@ from miniqueue.core.lease import Range
 from miniqueue.core.names import check_topic
 from miniqueue.core.partition import DEFAULT_GROUP
 from miniqueue.errors import CorruptionError, FormatVersionError, InvalidTopicError
-from miniqueue.storage import keys, records, retention_records
+from miniqueue.storage import delay_keys, delay_records, keys, records, retention_records
 from miniqueue.storage.keys import Parts, Space
 from miniqueue.tools.problems import Problems
 from miniqueue.tools.topic_audit import TopicAudit
@@ -51,8 +51,10 @@ class Audit:
             Space.GAP: self._take_gap,
             Space.SETTINGS: lambda _parts, key, value: self._decoded(records.decode_settings, key, value) and None,
             Space.START: self._take_start,
+            Space.DELAYS: self._take_delays,
             Space.CHUNK: self._take_chunk,
             Space.RECORD: self._take_record,
+            Space.DELAYED: self._take_delayed,
         }
 
     def take(self, key: bytes, value: bytes) -> None:
@@ -154,6 +156,17 @@ class Audit:
 
     def _take_start(self, parts: Parts, key: bytes, value: bytes) -> None:
         self.topics[parts.topic_id].set_start(self._decoded(retention_records.decode_start, key, value))
+
+    def _take_delays(self, parts: Parts, key: bytes, value: bytes) -> None:
+        state = self._decoded(delay_records.decode_delays, key, value)
+        self.topics[parts.topic_id].delays(parts.partition).set_state(state)
+
+    def _take_delayed(self, parts: Parts, key: bytes, value: bytes) -> None:
+        message = self._decoded(delay_records.decode_delayed, key, value)
+        delays = self.topics[parts.topic_id].delays(parts.partition)
+        delays.take(key, delay_keys.due_at_ms_and_serial(key), message)
+        if message is not None:
+            self._decoded(attributes.decode, key, message.attributes)
 
     def _take_chunk(self, parts: Parts, key: bytes, value: bytes) -> None:
         if not self._is_in_the_lane(parts, key):

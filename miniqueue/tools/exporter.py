@@ -16,9 +16,9 @@ from miniqueue.core.message import NEVER_RETURNED, Record
 from miniqueue.core.partition import DEFAULT_GROUP
 from miniqueue.errors import ConfigError, CorruptionError, FormatVersionError
 from miniqueue.server.escaping import escape
-from miniqueue.storage import keys, records
+from miniqueue.storage import delay_keys, delay_records, keys, records
 from miniqueue.storage.keys import Parts, Space
-from miniqueue.tools import settings_lines
+from miniqueue.tools import delayed_lines, settings_lines
 from miniqueue.tools.finished import Finished
 from miniqueue.tools.message_lines import encode
 from miniqueue.tools.problems import Problems
@@ -84,6 +84,8 @@ class Exporter:
             yield from self._chunk_lines(parts, key, value)
         elif parts.space is Space.RECORD:
             yield from self._record_lines(parts, key, value)
+        elif parts.space is Space.DELAYED:
+            yield from self._delayed_lines(parts, key, value)
 
     def _take_topic(self, key: bytes, value: bytes) -> None:
         entry = self._read(records.decode_topic, key, value)
@@ -117,6 +119,16 @@ class Exporter:
             self.problems.add("there is no such range; it was left out", key)
         elif record is not None:
             yield from self._line(parts.topic_id, Range(parts.lane), parts.order, record, key)
+
+    def _delayed_lines(self, parts: Parts, key: bytes, value: bytes) -> Iterator[bytes]:
+        message = self._read(delay_records.decode_delayed, key, value)
+        if message is None:
+            return
+        place = delay_keys.due_at_ms_and_serial(key)
+        line = self._read(lambda _: delayed_lines.encode(self._names[parts.topic_id], place, message), key, value)
+        if line is not None:
+            self.message_count += 1
+            yield line
 
     def _line(self, topic_id: int, place: Range, order: int, record: Record, key: bytes) -> Iterator[bytes]:
         try:

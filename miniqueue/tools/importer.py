@@ -15,7 +15,7 @@ from miniqueue.errors import InvalidLineError
 from miniqueue.server.escaping import escape
 from miniqueue.storage import keys, records
 from miniqueue.storage.port import Store
-from miniqueue.tools import settings_lines
+from miniqueue.tools import delayed_lines, settings_lines
 from miniqueue.tools.message_lines import decode
 from miniqueue.tools.topic_import import Batch, TopicImport
 
@@ -61,6 +61,9 @@ class Importer:
             if (found := settings_lines.decode(line)) is not None:
                 topic = self._topic(found.topic)
                 topic.configure(found.settings)
+            elif (delayed := delayed_lines.decode(line)) is not None:
+                topic = self._topic(delayed.topic)
+                topic.delay(delayed, self._batch)
             else:
                 message = decode(line)
                 topic = self._topic(message.topic)

@@ -16,9 +16,7 @@ r"""Messages as JSON lines, with everything that the store knows of them.
 Knows neither files nor stores.
 """
 
-import binascii
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,18 +25,27 @@ import orjson
 from miniqueue.core.cursor import FRONT_START
 from miniqueue.core.lease import Range
 from miniqueue.core.message import NEVER_RETURNED, Counts, Record
-from miniqueue.core.names import check_topic
-from miniqueue.errors import InvalidLineError, InvalidTopicError
+from miniqueue.errors import InvalidLineError
 from miniqueue.tools import attribute_members
+from miniqueue.tools.line_members import (
+    MAX_64,
+    check_members,
+    number_of,
+    object_of,
+    payload_of,
+    shown,
+    topic_of,
+    value_of,
+)
 
 _STATES = {Range.LOG: "waiting", Range.FRONT: "front", Range.DELAYED: "delayed", Range.BACK: "back"}
 _PLACES = {state: place for place, state in _STATES.items()}
 #: What makes a record's order, beside its serial number.
 _HIGH = {Range.DELAYED: "due_at", Range.BACK: "behind"}
 _ID = re.compile(r"0-(0|[1-9][0-9]{0,18})")
-_MAX_64, _MAX_32 = (1 << 63) - 1, (1 << 32) - 1
+_MAX_32 = (1 << 32) - 1
 #: The number of the last id that a line can have.
-MAX_SEQ = _MAX_64
+MAX_SEQ = MAX_64
 _MEMBERS = {
     *("topic", "id", "state", "published_at", "returns", "serial", "behind", "due_at", "text", "msg"),
     *attribute_members.NAMES,
@@ -86,11 +93,7 @@ def encode(topic: bytes, place: Range, order: int, record: Record) -> bytes:
         members["serial"] = FRONT_START - order if place is Range.FRONT else order & (1 << 64) - 1
     if place in _HIGH:
         members[_HIGH[place]] = order >> 64
-    try:
-        members["text"] = record.payload.decode()
-    except UnicodeDecodeError:
-        members["msg"] = binascii.b2a_base64(record.payload, newline=False).decode()
-    members |= attribute_members.encode(record.attributes)
+    members |= shown(record.payload) | attribute_members.encode(record.attributes)
     return orjson.dumps(members) + b"\n"
 
 
@@ -99,19 +102,20 @@ def decode(line: bytes) -> StoredMessage:
 
     `id`, `state` and `published_at` may be left out of the line of a waiting message.
     """
-    members = _members(line)
-    place = _value(members, "state", _place, default=Range.LOG)
+    members = object_of(line)
+    check_members(members, _MEMBERS)
+    place = value_of(members, "state", _place, default=Range.LOG)
     is_waiting = place is Range.LOG
     message = StoredMessage(
-        topic=_value(members, "topic", _topic),
+        topic=value_of(members, "topic", topic_of),
         place=place,
         order=0 if is_waiting else _order(members, place),
-        seq=_value(members, "id", _seq, default=None) if is_waiting else _value(members, "id", _seq),
-        published_at_ms=_value(members, "published_at", _number, default=None)
+        seq=value_of(members, "id", _seq, default=None) if is_waiting else value_of(members, "id", _seq),
+        published_at_ms=value_of(members, "published_at", number_of, default=None)
         if is_waiting
-        else _value(members, "published_at", _number),
-        counts=NEVER_RETURNED if is_waiting else _value(members, "returns", _counts),
-        payload=_payload(members),
+        else value_of(members, "published_at", number_of),
+        counts=NEVER_RETURNED if is_waiting else value_of(members, "returns", _counts),
+        payload=payload_of(members),
         attributes=attribute_members.take(members),
     )
     if members:
@@ -119,75 +123,26 @@ def decode(line: bytes) -> StoredMessage:
     return message
 
 
-def _members(line: bytes) -> dict[str, Any]:
-    try:
-        members = orjson.loads(line)
-    except orjson.JSONDecodeError as exc:
-        raise InvalidLineError("the line is not JSON") from exc
-    if not isinstance(members, dict):
-        raise InvalidLineError("the line is not a JSON object")
-    if unknown := members.keys() - _MEMBERS:
-        raise InvalidLineError(f"there is no member {min(unknown)!r}")
-    return members
-
-
-_MISSING = object()
-
-
-def _value(members: dict[str, Any], name: str, parse: Callable[[Any], Any], default: object = _MISSING) -> Any:  # noqa: ANN401 - each parser has its own type
-    """Take a member out and parse it; raises InvalidLineError when it is missing or wrong."""
-    if name not in members:
-        if default is _MISSING:
-            raise InvalidLineError(f"{name!r} is missing")
-        return default
-    try:
-        return parse(members.pop(name))
-    except (TypeError, ValueError, KeyError, InvalidTopicError) as exc:
-        raise InvalidLineError(f"{name!r} is wrong") from exc
-
-
 def _order(members: dict[str, Any], place: Range) -> int:
-    serial: int = _value(members, "serial", _number)
+    serial: int = value_of(members, "serial", number_of)
     if not serial:
         raise InvalidLineError("'serial' counts from 1")
     if place is Range.FRONT:
         return FRONT_START - serial
-    high: int = _value(members, _HIGH[place], _number)
+    high: int = value_of(members, _HIGH[place], number_of)
     return high << 64 | serial
-
-
-def _payload(members: dict[str, Any]) -> bytes:
-    if ("text" in members) is ("msg" in members):
-        raise InvalidLineError("either 'text' or 'msg' must be there")
-    name, parse = ("text", str.encode) if "text" in members else ("msg", _bytes)
-    payload: bytes = _value(members, name, parse)
-    return payload
-
-
-def _bytes(text: str) -> bytes:
-    return binascii.a2b_base64(text, strict_mode=True)
 
 
 def _place(text: str) -> Range:
     return _PLACES[text]
 
 
-def _topic(text: str) -> bytes:
-    return check_topic(str.encode(text))
-
-
 def _seq(text: str) -> int:
     match = _ID.fullmatch(text)
     if match is None:
         raise ValueError
-    return _number(int(match[1]))
-
-
-def _number(number: int, maximum: int = _MAX_64) -> int:
-    if type(number) is not int or not 0 <= number <= maximum:  # True is an int too
-        raise ValueError
-    return number
+    return number_of(int(match[1]))
 
 
 def _counts(causes: dict[str, int]) -> Counts:
-    return Counts(**{cause: _number(count, _MAX_32) for cause, count in causes.items()})
+    return Counts(**{cause: number_of(count, _MAX_32) for cause, count in causes.items()})

@@ -7,7 +7,7 @@ from miniqueue.core.cursor import FRONT_START
 from miniqueue.core.lease import Range
 from miniqueue.errors import CorruptionError
 from miniqueue.server.escaping import escape
-from miniqueue.storage import keys
+from miniqueue.storage import keys, schedule_keys
 from miniqueue.storage.keys import Parts, Space
 
 #: A store that is wrong throughout has a problem for each key; memory must not grow with them.
@@ -72,6 +72,11 @@ def _record(parts: Parts) -> str:
     return f"{_of_partition('record', parts)}, {place}"
 
 
+def _delayed(parts: Parts) -> str:
+    due_at_ms, serial = parts.order >> 64, parts.order & (1 << 64) - 1
+    return f"{_of_partition('delayed message', parts)}, due at {due_at_ms} ms, serial {serial}"
+
+
 _WORDS: Mapping[Space, Callable[[Parts, bytes], str]] = {
     Space.COMMIT: lambda _parts, _key: "number of the last commit, of format 1",
     Space.NEXT_TOPIC: lambda _parts, _key: "next topic id",
@@ -83,6 +88,10 @@ _WORDS: Mapping[Space, Callable[[Parts, bytes], str]] = {
     Space.GAP: lambda parts, _key: _from("gap", parts),
     Space.SETTINGS: lambda parts, _key: f"settings of topic {parts.topic_id}",
     Space.START: lambda parts, _key: _of_partition("start of the log", parts),
+    Space.DELAYS: lambda parts, _key: _of_partition("counts of delayed messages", parts),
     Space.CHUNK: lambda parts, _key: _from("chunk", parts),
     Space.RECORD: lambda parts, _key: _record(parts),
+    Space.DELAYED: lambda parts, _key: _delayed(parts),
+    Space.TICK: lambda _parts, key: f"due time of schedule {escape(schedule_keys.name_of(key))}",
+    Space.SCHEDULE: lambda _parts, key: f"schedule {escape(schedule_keys.name_of(key))}",
 }

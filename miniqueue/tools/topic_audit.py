@@ -10,7 +10,8 @@ from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.lease import Range
 from miniqueue.core.message import Chunk, Record
 from miniqueue.core.partition import DEFAULT_GROUP
-from miniqueue.storage import keys
+from miniqueue.storage import delay_keys, keys
+from miniqueue.tools.delays_audit import DelaysAudit
 from miniqueue.tools.log_audit import LogAudit
 from miniqueue.tools.problems import Problems
 from miniqueue.tools.record_audit import RecordAudit
@@ -43,6 +44,13 @@ class TopicAudit:
         self._kept: tuple[int, int | None] | None = None
         self._log: LogAudit | None = None
         self._records: RecordAudit | None = None
+        self._delays: dict[int, DelaysAudit] = {}
+
+    def delays(self, partition: int) -> DelaysAudit:
+        """Return the walk over what was published with a delay."""
+        if partition not in self._delays:
+            self._delays[partition] = DelaysAudit(delay_keys.delays(self.topic_id, partition), self._problems)
+        return self._delays[partition]
 
     def set_head(self, next_seq: int | None, log_bytes: int) -> None:
         """Take the next sequence number, None when it could not be read, and the bytes up to there."""
@@ -87,6 +95,8 @@ class TopicAudit:
         """Compare the counts, when everything was taken."""
         log, records = self._the_log(), self._the_records()
         log.finish()
+        for delays in self._delays.values():
+            delays.finish()
         if not self._has_cursor:
             self._problems.add("there is no cursor", self._cursor_key())
         if self._cursor is None or log.next_seq is None:
@@ -102,7 +112,7 @@ class TopicAudit:
             chunks=log.chunk_count,
             messages=log.message_count,
             waiting=log.waiting_count,
-            delayed=records[Range.DELAYED],
+            delayed=records[Range.DELAYED] + sum(delays.message_count for delays in self._delays.values()),
             returned=records[Range.FRONT] + records[Range.BACK],
             settled=log.settled_count,
         )

@@ -15,6 +15,8 @@ from miniqueue.core.partition import DEFAULT_GROUP, MAX_CHUNK_BYTES, MAX_CHUNK_M
 from miniqueue.core.topic_settings import TopicSettings
 from miniqueue.errors import InvalidLineError
 from miniqueue.storage import keys, records
+from miniqueue.tools.delayed_lines import StoredDelayed
+from miniqueue.tools.delays_import import DelaysImport
 from miniqueue.tools.message_lines import MAX_SEQ, StoredMessage
 from miniqueue.tools.seen import Seen
 
@@ -51,6 +53,7 @@ class TopicImport:
         self._log_bytes = 0  # of all messages, also of those that came back
         self._published_at_ms = 0
         self._settings: TopicSettings | None = None
+        self._delays = DelaysImport(topic_id)
 
     def take(self, message: StoredMessage, batch: Batch) -> None:
         """Add a message; what is complete goes into `batch`. Raises InvalidLineError when it cannot be."""
@@ -65,6 +68,11 @@ class TopicImport:
             self._take_returned(seq, message, batch)
         self._next_seq = max(self._next_seq, seq + 1)
         self._log_bytes += len(message.payload) + len(message.attributes)
+        self.message_count += 1
+
+    def delay(self, message: StoredDelayed, batch: Batch) -> None:
+        """Add a message that is not due; raises InvalidLineError when it cannot be."""
+        self._delays.take(message, batch)
         self.message_count += 1
 
     def configure(self, settings: TopicSettings) -> None:
@@ -85,12 +93,13 @@ class TopicImport:
     def finish(self, batch: Batch) -> None:
         """Add what remains: the last chunk, head, cursor and the entry in the registry."""
         self.end_chunk(batch)
+        self._delays.finish(batch)
         if self._head_seq is None:
             self._head_seq = self._next_seq
         elif self._log_end < self._next_seq:
             batch[self._gap_key()] = records.encode_number(self._next_seq)
         cursor = CursorState(
-            acked_count=self._next_seq - self.message_count,
+            acked_count=self._next_seq - self.message_count + self._delays.state.message_count,
             head_seq=self._head_seq,
             serial=self._serial,
             delayed_count=self._delayed_count,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from miniqueue.storage import leveldb, leveldb_start, records, set_aside
+from miniqueue.storage import leveldb, leveldb_start, records, sealing, set_aside
 from miniqueue.storage.acknowledged import Reading
 from tests.durability.damage_outcome import Outcome, open_store, try_all
 from tests.durability.damage_samples import make_fresh, make_idle, make_unacknowledged
@@ -55,7 +55,8 @@ def test_reading_without_any_checksum_is_found(fresh, tmp_path, monkeypatch):
         (tmp_path / check).mkdir()
     assert holes(idle, cases, tmp_path / "with") == []
     monkeypatch.setattr(set_aside, "check_tables", lambda *_: None)
-    monkeypatch.setattr(records, "_open", lambda value, *_: value[1:-4])
+    for module in (records, sealing):
+        monkeypatch.setattr(module, "unseal", lambda value, *_: value[1:-4])
     monkeypatch.setattr(leveldb, "pairs_between", unverified)
     found = holes(idle, cases, tmp_path / "without")
     assert len(found) == len(cases)

@@ -13,11 +13,13 @@ from zlib import crc32
 from miniqueue.core import attributes
 from miniqueue.core.attributes import Attributes, Origin
 from miniqueue.core.cursor import CursorState
+from miniqueue.core.delayed import Delayed, DelaysState
 from miniqueue.core.lease import Range
 from miniqueue.core.message import Chunk, Counts, Record
+from miniqueue.core.schedule import Missed, Schedule
 from miniqueue.core.topic_settings import TopicSettings
 from miniqueue.errors import CorruptionError, FormatVersionError
-from miniqueue.storage import keys, records
+from miniqueue.storage import delay_keys, delay_records, keys, records, schedule_records
 from miniqueue.storage.keys import Parts, Space
 from tests.fuzz.engine import Target, attempt, chance_of
 from tests.fuzz.pieces import number, payload, some
@@ -54,6 +56,11 @@ def _record(chance: Random) -> Record:
     return Record(number(chance, 64), number(chance, 64), counts, payload(chance), payload(chance))
 
 
+def _schedule(chance: Random) -> Schedule:
+    rule = chance.choice(({"cron": "0 9 * * *", "zone": "Europe/Berlin"}, {"every_ms": 1 + number(chance, 62)}))
+    return Schedule(b"letters", payload(chance), **rule, missed=chance.choice(list(Missed)))
+
+
 _KINDS = (
     _Kind(records.encode_number, records.decode_number, lambda chance: number(chance, 64)),
     _Kind(
@@ -84,11 +91,23 @@ _KINDS = (
     _Kind(records.encode_chunk, partial(records.decode_chunk, _FIRST_SEQ), _chunk),
     _Kind(records.encode_record, records.decode_record, _record),
     _Kind(Attributes.encode, attributes.decode, _attributes),
+    _Kind(
+        delay_records.encode_delays,
+        delay_records.decode_delays,
+        lambda chance: DelaysState(*(number(chance, 64) for _ in DelaysState._fields)),
+    ),
+    _Kind(
+        delay_records.encode_delayed,
+        delay_records.decode_delayed,
+        lambda chance: Delayed(number(chance, 64), chance.randint(0, 2), payload(chance), payload(chance)),
+    ),
+    _Kind(schedule_records.encode_schedule, schedule_records.decode_schedule, _schedule),
 )
 #: All there are, also those of which no kind is made.
 _DECODERS = tuple(
-    partial(decode, _FIRST_SEQ) if decode is records.decode_chunk else decode
-    for name, decode in vars(records).items()
+    partial(decode, _FIRST_SEQ) if decode in (records.decode_chunk, records.decode_extent) else decode
+    for module in (records, delay_records, schedule_records)
+    for name, decode in vars(module).items()
     if name.startswith("decode_")
 )
 #: What makes the key of each space, of those whose key has parts.
@@ -98,7 +117,11 @@ _KEYS: dict[Space, Callable[[Parts], bytes]] = {
     Space.BITMAP: lambda parts: keys.bitmap(parts.topic_id, parts.partition, parts.group, parts.order),
     Space.GAP: lambda parts: keys.gap(parts.topic_id, parts.partition, parts.group, parts.order),
     Space.SETTINGS: lambda parts: keys.settings(parts.topic_id),
+    Space.DELAYS: lambda parts: delay_keys.delays(parts.topic_id, parts.partition),
     Space.CHUNK: lambda parts: keys.chunk(parts.topic_id, parts.partition, parts.order),
+    Space.DELAYED: lambda parts: delay_keys.delayed(
+        parts.topic_id, parts.partition, parts.order >> 64, parts.order & (1 << 64) - 1
+    ),
     Space.RECORD: lambda parts: keys.record(
         parts.topic_id, parts.partition, parts.group, Range(parts.lane), parts.order
     ),
@@ -116,7 +139,7 @@ def _key(chance: Random) -> bytes:
     space = chance.choice(list(Space))
     if space not in _KEYS:
         return bytes([space]) + chance.choice((b"", payload(chance)))
-    bits = 128 if space is Space.RECORD else 64
+    bits = 128 if space in (Space.RECORD, Space.DELAYED) else 64
     parts = Parts(space, number(chance, 64), number(chance, 32), number(chance, 32), 0, number(chance, bits))
     return _KEYS[space](parts._replace(lane=chance.choice(list(Range))))
 

@@ -170,7 +170,7 @@ def _read_behind_the_end(file, handle):
     return table._read(file, handle._replace(size_bytes=handle.size_bytes + 5))
 
 
-_SEAL = records._seal
+_SEAL = records.seal
 #: The target that must find it, and what of miniqueue is replaced by what.
 PLANTED = {
     "an error of two lines": ("resp_reading", resp_replies, "_line", lambda text: text.encode() + b"\r\n"),
@@ -178,11 +178,11 @@ PLANTED = {
     "delays that Python takes": ("http_requests", http_commands, "parse_delay", float),
     "an error of orjson's": ("json_streams", json_lines, "_decode_command", orjson.loads),
     "names that are too long": ("words", names, "MAX_TOPIC_BYTES", 1 << 20),
-    "payloads that get lost": ("stored_values", records, "_seal", _seal_without_payload),
+    "payloads that get lost": ("stored_values", records, "seal", _seal_without_payload),
     "blocks behind the end": ("leveldb_files", table, "_read_block", _read_behind_the_end),
     "raw text for a terminal": ("options", sources, "escape", str),
     "strings that are not escaped": ("credentials", users_text, "_string", '"{}"'.format),
-    "numbers that are none": ("message_lines", message_lines, "_number", lambda found, maximum=0: found),
+    "numbers that are none": ("message_lines", message_lines, "number_of", lambda found, maximum=0: found),
 }
 
 
