@@ -72,6 +72,15 @@ class LogReader:
         partitions = self._topic(name).partitions
         return [bounds_of(partitions[number]) for number in sorted(partitions)]
 
+    async def partitions(self, name: bytes) -> list[tuple[LogBounds, int | None]]:
+        """Return the same, each with when the earliest message was committed; None where there is none.
+
+        Raises as `bounds`, or StorageError.
+        """
+        logs = [self._log(name, bounds.partition) for bounds in self.bounds(name)]
+        extents = [(bounds_of(log.partition), await log.first()) for log in logs]
+        return [(bounds, None if first is None else first.committed_at_ms) for bounds, first in extents]
+
     async def read(self, name: bytes, number: int, options: ReadOptions) -> LogPage:
         """Return a page of messages of one partition, by number.
 

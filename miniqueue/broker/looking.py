@@ -9,6 +9,7 @@ from contextlib import aclosing
 
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.journal import Journal
+from miniqueue.broker.kept import kept_of
 from miniqueue.broker.oldest import oldest_at_ms
 from miniqueue.broker.topic import Topic, TopicStats
 from miniqueue.broker.turns import in_turns
@@ -63,17 +64,25 @@ class Looker:
         """Return the figures of a topic that exists, as of its last commit."""
         stats = topic.stats()
         at_ms = await oldest_at_ms(self._journal.store, topic)
+        kept = await kept_of(self._journal.store, topic)
         latencies = self.watch.latencies_seconds(topic) or (None, None)
         return {
             **_counts(stats),
             "paused_in": topic.is_paused_in,
             "paused_out": topic.is_paused_out,
+            "missed": sum(cursor.missed_count for cursor in topic.cursors),
             "leases": sum(cursor_view.lease_count(cursor) for cursor in topic.cursors),
-            "oldest_seconds": None if at_ms is None else max(0, self._clock.now_ms() - at_ms) / 1000,
+            "oldest_seconds": self._age_seconds(at_ms),
+            "retained": kept.message_count,
+            "retained_bytes": kept.size_bytes,
+            "retained_seconds": self._age_seconds(kept.earliest_at_ms),
             **self.watch.rates(topic),
             "latency_p50_seconds": latencies[0],
             "latency_p99_seconds": latencies[1],
         }
+
+    def _age_seconds(self, at_ms: int | None) -> float | None:
+        return None if at_ms is None else max(0, self._clock.now_ms() - at_ms) / 1000
 
     async def totals(self) -> Figures:
         """Return the sums over all topics of what can be added up."""

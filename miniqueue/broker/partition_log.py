@@ -3,9 +3,10 @@
 from typing import NamedTuple
 
 from miniqueue.broker.topic import Topic
+from miniqueue.core.chunk_extent import ChunkExtent
 from miniqueue.core.log_extent import bounds_of
 from miniqueue.core.partition import Partition
-from miniqueue.storage import keys
+from miniqueue.storage import keys, records
 from miniqueue.storage.port import Store
 
 
@@ -32,6 +33,18 @@ class PartitionLog(NamedTuple):
     def key(self, first_seq: int) -> bytes:
         """Return the key of the chunk that begins there."""
         return keys.chunk(*self.place, first_seq)
+
+    async def first(self) -> ChunkExtent | None:
+        """Return how far the first chunk reaches that can be read; None when there is none. Raises StorageError."""
+        retained, bounds = self.partition.retained, bounds_of(self.partition)
+        if retained is not None and retained.first is not None and bounds.earliest_seq == retained.start_seq:
+            return retained.first
+        start, stop = self.key(bounds.earliest_seq), self.key(bounds.end_seq)
+        pairs = await self.store.scan(start, stop, max_items=1, max_bytes=1) if start < stop else []
+        extents = [records.decode_extent(keys.chunk_first_seq(key), value) for key, value in pairs]
+        if extents and retained is not None and retained.start_seq == bounds.earliest_seq:
+            retained.first = extents[0]
+        return extents[0] if extents else None
 
     async def before(self, seq: int) -> tuple[int, bytes] | None:
         """Return the last chunk that begins at `seq` or before, with its first number; None when there is none.

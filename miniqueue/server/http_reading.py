@@ -41,15 +41,16 @@ class _Pages:
         self._reader = broker.log_reader
 
     async def partitions(self, scope: Scope) -> object:
-        listed = self._reader.bounds(topic_within(scope))
+        listed = await self._reader.partitions(topic_within(scope))
         return {
             "partitions": [
                 {
                     "partition": partition_word(bounds.partition).decode(),
                     "earliest": bounds.earliest_seq,
                     "end": bounds.end_seq,
+                    "earliestAtMs": at_ms,
                 }
-                for bounds in listed
+                for bounds, at_ms in listed
             ]
         }
 

@@ -2,7 +2,7 @@
 
     READ letters 0 17 COUNT 100            READ letters 0 TIME 1700000000000 COUNT 100 BYTES 65536
       ─▶ {earliest 5, end 900, missed 0, next 117, messages [[0-17, payload, {published_at_ms …}], …]}
-    PARTITIONS letters  ─▶ [{partition 0, earliest 5, end 900}]
+    PARTITIONS letters  ─▶ [{partition 0, earliest 5, end 900, earliest_at_ms 1700000000000}]
 
 The figures are those of `broker.log_reading`.
 """
@@ -64,9 +64,18 @@ async def _read(connection: "RespConnection", topic: bytes, partition: int, opti
 
 
 def partitions(connection: "RespConnection", command: Command) -> bytes:
-    """Carry out PARTITIONS."""
+    """Carry out PARTITIONS; the reply comes later."""
+    return answer_later(connection, _partitions(connection, command[1]))
+
+
+async def _partitions(connection: "RespConnection", topic: bytes) -> bytes:
     listed: list[replies.Value] = [
-        {"partition": partition_word(bounds.partition), "earliest": bounds.earliest_seq, "end": bounds.end_seq}
-        for bounds in connection.broker.log_reader.bounds(command[1])
+        {
+            "partition": partition_word(bounds.partition),
+            "earliest": bounds.earliest_seq,
+            "end": bounds.end_seq,
+            "earliest_at_ms": at_ms,
+        }
+        for bounds, at_ms in await connection.broker.log_reader.partitions(topic)
     ]
     return replies.encode(listed, connection.session.protocol)

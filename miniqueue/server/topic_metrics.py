@@ -38,8 +38,11 @@ FAMILIES = (
     _Family("messages_dropped_total", "counter", "Messages dropped.", _of("dropped")),
     _Family("messages_moved_total", "counter", "Messages moved elsewhere.", _of("moved")),
     _Family("messages_expired_total", "counter", "Messages that expired.", _of("expired")),
+    _Family("messages_missed_total", "counter", "Messages that groups were too late for.", _of("missed")),
     _Family("messages", "gauge", "Messages in a topic.", tuple((f'state="{state}",', state) for state in STATES)),
     _Family("topic_bytes", "gauge", "Bytes of a topic's messages.", _of("size_bytes")),
+    _Family("retained_messages", "gauge", "Messages in the logs of a topic that retains.", _of("retained")),
+    _Family("retained_bytes", "gauge", "Bytes of these messages.", _of("retained_bytes")),
     _Family("consumers", "gauge", "Consumers of a topic.", _of("consumers")),
     _Family("leases", "gauge", "Leases of a topic's messages.", _of("leases")),
     _Family("oldest_message_seconds", "gauge", "Age of the oldest message.", _of("oldest_seconds")),
@@ -72,6 +75,9 @@ class TopicMetrics:
     miniqueue_messages_dropped_total{topic}         messages, to make room in a topic that was full, or by a purge
     miniqueue_messages_moved_total{topic}           messages, to another topic as dead letters, or back
     miniqueue_messages_expired_total{topic}         messages since the start; each was dropped or moved
+    miniqueue_messages_missed_total{topic}          messages, that groups were too late for
+    miniqueue_retained_messages{topic}              messages in the logs of a topic that retains
+    miniqueue_retained_bytes{topic}                 bytes of these messages
     miniqueue_messages{topic,state}                 messages; state: ready, leased or delayed
     miniqueue_topic_bytes{topic}                    bytes of their payloads
     miniqueue_consumers{topic}                      consumers, waiting or with a message

@@ -83,7 +83,11 @@ def test_figures_of_topics(certificates):
         ("/topics/other/messages", 404, NO_TOPIC),
         ("/topics/other/messages/0-1", 404, NO_TOPIC),
         ("/topics/t/messages/0-0", 404, NO_MESSAGE),
-        ("/topics/t/messages/x", 400, b'{"error":"the id of a message is its partition and its number, as in 0-17"}'),
+        (
+            "/topics/t/messages/x",
+            400,
+            b'{"error":"the id of a message is its partition and its number, as in 0-17 or 0.high-17"}',
+        ),
         ("/topics/t/messages?count=0", 400, b'{"error":"a count is a whole number from 1 to 1000"}'),
         ("/topics/t/messages?count=%ff", 400, b'{"error":"a count is a whole number from 1 to 1000"}'),
         ("/topics/t/messages?state=", 400, None),

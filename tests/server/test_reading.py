@@ -7,7 +7,7 @@ import pytest
 
 from miniqueue.core.attributes import Attributes
 from miniqueue.wire.resp_replies import encode
-from tests.fakes import START_MS
+from tests.fakes import START_MS, settle_down
 from tests.server.resp_clients import serve
 from tests.serving import serving
 
@@ -57,7 +57,7 @@ ARITY = b"-ERR invalid number of args, want: "
         (b"READ t 0 TIME", ARITY + b"at least 5\r\n"),
         (b"READ t 0 TIME x", b"-BADOPTION a time in ms since 1970 is a whole number from 0 to 4611686018427387904\r\n"),
         (b"READ t 0", ARITY + b"at least 4\r\n"),
-        (b"PARTITIONS t", encode([["partition", "0", "earliest", 0, "end", 3]], 2)),
+        (b"PARTITIONS t", encode([["partition", "0", "earliest", 0, "end", 3, "earliest_at_ms", START_MS]], 2)),
         (b"PARTITIONS other", b"-NOTOPIC There is no such topic\r\n"),
     ],
 )
@@ -76,7 +76,9 @@ def test_version_3_has_maps():
         wanted = {"earliest": 0, "end": 3, "missed": 0, "next": 3}
         messages = [[message[0], message[1], dict(zip(*[iter(message[2])] * 2, strict=True))] for message in (A, B, C)]
         assert await client.say(b"READ t 0 0") == encode({**wanted, "messages": messages}, 3)
-        assert await client.say(b"PARTITIONS t") == encode([{"partition": "0", "earliest": 0, "end": 3}], 3)
+        assert await client.say(b"PARTITIONS t") == encode(
+            [{"partition": "0", "earliest": 0, "end": 3, "earliest_at_ms": START_MS}], 3
+        )
 
     serve(body)
 
@@ -116,7 +118,7 @@ def test_pages_over_http(certificates):
     replies = ask(certificates, base, *[f"{base}/0{query}" for query in queries])
     assert [status for status, _ in replies] == [200] * 6
     assert [orjson.loads(body) for _, body in replies] == [
-        {"partitions": [{"partition": "0", "earliest": 0, "end": 3}]},
+        {"partitions": [{"partition": "0", "earliest": 0, "end": 3, "earliestAtMs": START_MS}]},
         json_page(3, JSON_A, JSON_B, JSON_C),
         json_page(2, JSON_B),
         json_page(3, JSON_B, JSON_C),
@@ -141,3 +143,44 @@ def test_pages_over_http(certificates):
 )
 def test_what_cannot_be_read_is_refused_over_http(certificates, path, status):
     assert [status_seen for status_seen, _ in ask(certificates, path)] == [status]
+
+
+def test_what_is_retained_over_resp():
+    async def body(world, server, client):
+        assert await client.say(b"TOPIC CREATE t retention forever") == b"+OK\r\n"
+        assert await client.say(b"TOPIC SET t retention_seconds 60") == (
+            b"-BADSETTING retention must be consumed where retention_seconds or retention_bytes is set\r\n"
+        )
+        await fill(world.broker, world.clock)
+        await world.drain(b"t")
+        await world.commit()
+        assert await client.say(b"READ t 0 0") == page(0, 0, 3, A, B, C)
+        told = await client.say(b"STATS t")
+        for name, figure in [(b"retained", b":3"), (b"retained_bytes", b":9"), (b"missed", b":0")]:
+            assert b"$%d\r\n%b\r\n%b\r\n" % (len(name), name, figure) in told
+        assert await client.say(b"TOPIC SET t retention default retention_seconds 60") == b"+OK\r\n"
+        world.clock.advance(59.5)
+        world.broker.tick()
+        await settle_down()
+        assert await client.say(b"READ t 0 0") == page(1, 1, 3, B, C)
+
+    serve(body)
+
+
+def test_what_is_retained_over_http(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            status, _ = await served.request("PUT", "/topics/t", b'{"retention_bytes":2,"retention_drops_unread":true}')
+            assert status == 201
+            await served.broker.publish(b"t", [b"aaa"]).commit.wait()
+            await served.broker.publish(b"t", [b"bbb"]).commit.wait()
+            served.broker.tick()
+            await settle_down()
+            _, body = await served.request("GET", "/topics/t/partitions/0?offset=0")
+            assert orjson.loads(body)["missed"] == 1
+            figures = orjson.loads((await served.request("GET", "/topics/t"))[1])
+            told = {name: figures[name] for name in ("missed", "dropped", "ready", "retained", "retained_bytes")}
+            assert told == {"missed": 1, "dropped": 1, "ready": 1, "retained": 1, "retained_bytes": 3}
+            assert figures["retained_seconds"] == 0.0
+
+    asyncio.run(scenario())
