@@ -65,6 +65,8 @@ class Expirer:
             for part, is_over in list(expiry.parted(cursor, lease, now_ms, topic.ttl_ms)):
                 if is_over:
                     self._give_up(topic, cursor, part)
+                    if group.flow is not None:
+                        group.flow.spend(-part.count)
                 else:
                     live.append((cursor, part))
             if live:

@@ -74,7 +74,7 @@ class Flow:
         return max(0, max_count)
 
     def spend(self, count: int) -> None:
-        """Count messages that were handed out."""
+        """Count messages that were handed out; negative for those that were not, after all."""
         if self._pace is not None:
             self._pace.spend(count, self._clock.monotonic())
 

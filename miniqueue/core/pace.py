@@ -34,7 +34,7 @@ class Pace:
         return max(1, int((BURST_SECONDS - ahead_seconds) / self._interval_seconds))
 
     def spend(self, count: int, now: float) -> None:
-        """Note that `count` went, never more than there was room for."""
+        """Note that `count` went, never more than there was room for; what did not go after all is negative."""
         self._next_at = max(self._next_at, now) + count * self._interval_seconds
 
     @property

@@ -297,6 +297,17 @@ def test_much_that_has_expired_takes_several_turns(monkeypatch, waits):
     run(body)
 
 
+@pytest.mark.parametrize("settings", [{"max_rate": 1}, {"max_concurrency": 2}, {"key_max_rate": 1}])
+def test_what_has_expired_does_not_count_for_caps(settings):
+    async def body(world):
+        await set_up(world, **settings)
+        await publish(world, *[b"1x"] * 50, b"live")
+        world.clock.advance(2)
+        assert await received(world, 1) == [b"live"]
+
+    run(body)
+
+
 def test_a_paused_topic_lets_messages_expire():
     async def body(world):
         await publish(world, b"1a")
