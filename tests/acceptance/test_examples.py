@@ -212,6 +212,15 @@ def test_the_h2_consumer_says_why_it_was_refused(run, https):
     example.end(code=1)
 
 
+def test_publish_prints_the_id_of_each_line(run, resp, client, topic):
+    example = run("publish.py", *resp, "--topic", topic, "--header", "source=shell", "--key", "k")
+    example.process.stdin.write("one\nzwölf\n")
+    assert example.end(code=0) == "0-0\n0-1\n"
+    first, second = client.execute_command("RECEIVE", topic, "COUNT", "2")
+    assert (first[1], second[1].decode()) == (b"one", "zwölf")
+    assert first[2][b"headers"] == [[b"source", b"shell"]]
+
+
 @pytest.mark.parametrize("name", ["worker.py", "async_worker.py"])
 def test_a_worker_does_jobs_gives_up_what_is_none_and_stops_when_asked(run, resp, client, topic, name):
     for job in ("0.01", "0.02", "nonsense", "0.03"):

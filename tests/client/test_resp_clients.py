@@ -23,7 +23,7 @@ class AwaitedClient:
 
     def __init__(self, url: str) -> None:
         self._runner = asyncio.Runner()
-        self._client = AsyncClient(url, deduplicates=False)
+        self._client = AsyncClient(url)
 
     def __getattr__(self, name):
         def call(*args, **kwargs):
@@ -44,9 +44,7 @@ class AwaitedClient:
 
 @pytest.fixture(params=["blocking", "awaited"])
 def either(request, resp_broker):
-    client = (
-        Client(resp_broker.url, deduplicates=False) if request.param == "blocking" else AwaitedClient(resp_broker.url)
-    )
+    client = Client(resp_broker.url) if request.param == "blocking" else AwaitedClient(resp_broker.url)
     yield client
     client.close() if isinstance(client, Client) else client.end()
 

@@ -1,0 +1,44 @@
+"""A proxy in front of a broker that loses replies: it passes on what clients ask, and cuts the connection instead of
+answering, as often as it is told to."""
+
+import contextlib
+import socket
+import threading
+
+
+class LossyProxy:
+    """Listens on loopback; each connection is passed on to `port`.
+
+    `losses` is how many replies are lost from now on. Those to the words with which a connection begins, and to none of
+    `only`, are not counted: they come through.
+    """
+
+    def __init__(self, port: int, only: bytes) -> None:
+        self._port = port
+        self._only = only
+        self.losses = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def end(self) -> None:
+        """Listen no more."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._pass_on, args=[client], daemon=True).start()
+
+    def _pass_on(self, client: socket.socket) -> None:
+        """Carry out one exchange after the other: what is asked in one read, and all of its reply."""
+        with client, socket.create_connection(("127.0.0.1", self._port)) as broker:
+            while asked := client.recv(1 << 20):
+                broker.sendall(asked)
+                reply = broker.recv(1 << 20)
+                if self.losses and self._only in asked:
+                    self.losses -= 1
+                    return
+                client.sendall(reply)

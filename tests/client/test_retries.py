@@ -1,0 +1,97 @@
+"""What is lost on the way is asked again where that does no harm, and a broker that restarts is waited for."""
+
+import asyncio
+import threading
+
+import pytest
+
+from miniqueue.client import AsyncClient, Client, DisconnectedError
+from tests.client.lossy_proxy import LossyProxy
+
+pytestmark = pytest.mark.acceptance
+
+
+@pytest.fixture
+def proxy(resp_broker):
+    proxy = LossyProxy(resp_broker.process.resp_port, only=b"test-")
+    yield proxy
+    proxy.end()
+
+
+def ask(kind, proxy, act, **options):
+    """Carry out `act` with a client of a kind behind the proxy; it gets the client."""
+    url = f"redis://127.0.0.1:{proxy.port}"
+    if kind == "blocking":
+        with Client(url, **options) as client:
+            return act(client)
+
+    async def scenario():
+        async with AsyncClient(url, **options) as client:
+            return await act(client)
+
+    return asyncio.run(scenario())
+
+
+@pytest.fixture(params=["blocking", "awaited"])
+def kind(request):
+    return request.param
+
+
+def test_a_publish_whose_reply_is_lost_stores_its_message_once(kind, proxy, client, topic):
+    proxy.losses = 2
+    assert ask(kind, proxy, lambda behind: behind.publish(topic, "x")) == "0-0"
+    assert proxy.losses == 0
+    assert client.length(topic) == 1
+
+
+def test_a_publish_with_an_id_of_its_own_is_stored_once_too(kind, proxy, client, topic):
+    proxy.losses = 1
+    ask(kind, proxy, lambda behind: behind.publish(topic, "x", dedup_id="mine"), deduplicates=False)
+    assert client.publish(topic, "x", dedup_id="mine") == "0-0"
+    assert client.length(topic) == 1
+
+
+def test_a_publish_without_an_id_is_not_asked_again(kind, proxy, client, topic):
+    proxy.losses = 1
+    with pytest.raises(DisconnectedError):
+        ask(kind, proxy, lambda behind: behind.publish(topic, "x"), deduplicates=False)
+    assert client.length(topic) == 1  # it was stored: nobody can know, and a second one would double it
+
+
+def test_a_settle_whose_reply_is_lost_has_settled(kind, proxy, client, topic):
+    client.publish(topic, "x")
+    [message] = client.receive(topic)
+    proxy.losses = 1
+    assert ask(kind, proxy, lambda behind: behind.ack(topic, message)) == [False]  # its own, the first time
+    assert client.length(topic) == 0
+
+
+def test_retries_end(kind, proxy, topic):
+    proxy.losses = 100
+    with pytest.raises(DisconnectedError):
+        ask(kind, proxy, lambda behind: behind.length(topic), retries=2)
+    assert proxy.losses == 97
+
+
+def test_a_client_goes_on_after_a_kill_in_the_middle_and_nothing_is_lost_or_doubled(start_resp_broker, topic):
+    broker = start_resp_broker()
+    published = []
+
+    def publish():
+        with Client(broker.url, retries=50) as client:
+            for number in range(300):
+                published.append(client.publish(topic, str(number)))
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    for stop_at in (50, 150):
+        while len(published) < stop_at:
+            thread.join(0.01)
+            assert thread.is_alive()
+        broker.kill()
+        broker.start()
+    thread.join(60)
+    assert len(published) == 300
+    with Client(broker.url) as client:
+        received = [message.text for message in client.consume(topic, count=1000, autoack=True, idle_seconds=0.2)]
+    assert received == [str(number) for number in range(300)]
