@@ -49,4 +49,4 @@ def test_error_has_a_status_and_says_whether_to_try_again(error, status):
 
 def test_every_error_class_has_a_status():
     classes = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if cls.__module__ == errors.__name__]
-    assert {status_of(cls.__new__(cls)) for cls in classes} <= {400, 401, 403, 413, 415, 429, 500, 503, 507}
+    assert {status_of(cls.__new__(cls)) for cls in classes} <= {400, 401, 403, 409, 413, 415, 429, 500, 503, 507}

@@ -140,7 +140,10 @@ def test_bytes_that_are_no_text_and_names_of_any_script_come_back(tmp_path, capf
 
 def test_attributes_come_back_whatever_is_in_them(tmp_path, capfdbinary):
     origin = Origin(b"orders", 0, 7, START_MS, START_MS + 5, Counts(nacks=3), b"max-deliveries")
-    described = Attributes(((b"trace", b"7f"), (b"raw", b"\xff")), b"ada", START_MS, b"17", origin).encode()
+    later_ms = START_MS + 3_600_000
+    described = Attributes(
+        ((b"trace", b"7f"), (b"raw", b"\xff")), b"ada", later_ms, b"17", origin, reply_to=b"9a1e-1"
+    ).encode()
 
     async def publish(broker: Broker, _clock: ManualClock) -> None:
         await broker.publish(b"t", [b"a", b"b", b"c"], [described, b"", described]).commit.wait()
@@ -152,8 +155,8 @@ def test_attributes_come_back_whatever_is_in_them(tmp_path, capfdbinary):
     assert [line["text"] for line in before if "headers" in line] == ["c", "a"]
     assert before[1] | {"serial": None, "returns": None} == {
         **{"topic": "t", "id": "0-2", "state": "waiting", "published_at": START_MS, "text": "c"},
-        **{"headers": [["trace", "7f"], ["raw", {"base64": "/w=="}]], "key": "ada", "expires_at": START_MS},
-        **{"dedup": "17", "serial": None, "returns": None},
+        **{"headers": [["trace", "7f"], ["raw", {"base64": "/w=="}]], "key": "ada", "expires_at": later_ms},
+        **{"dedup": "17", "reply_to": "9a1e-1", "serial": None, "returns": None},
         "origin": {
             **{"topic": "orders", "id": "0-7", "published_at": START_MS, "died_at": START_MS + 5},
             **{"returns": {"nacks": 3}, "reason": "max-deliveries"},
