@@ -73,6 +73,21 @@ def test_http_1_1_publishes_too(curl, topic):
     assert curl(f"/publish/{topic}", "--http1.1", body=b"hello") == (201, "1.1", b"")
 
 
+@pytest.mark.parametrize("version", ["--http2", "--http1.1"])
+def test_a_message_has_options_in_the_query_and_headers_in_those_of_the_request(curl, topic, version):
+    path = f"/publish/{topic}?key=k%C3%BC%FF&ttl=60&dedup=17"
+    options = ["--include", version, "-H", "Miniqueue-Header-Trace-Id: 7f", "-H", "Miniqueue-Header-Note: a b"]
+    first, again = curl(path, *options, body=b"hello"), curl(path, *options, body=b"hello")
+    assert (first.status, again.status) == (201, 200)
+    assert b"message-id: 0-0" in first.body.lower()
+    assert b"duplicate: true" in again.body.lower()
+    received = json.loads(curl(f"/topics/{topic}/receive?autoack=true", version, "-X", "POST").body)
+    assert (received["id"], received["key"]) == ("0-0", "k\u00fc\ufffd")
+    assert received["headers"] == [["trace-id", "7f"], ["note", "a b"]]
+    assert received["expiresAtMs"] > received["publishedAtMs"]
+    assert curl(f"/publish/{topic}?dely=5", version, body=b"hello").status == 400
+
+
 def test_json_lines_publish_many_messages_with_an_answer_to_each(curl, broker, topic):
     lines = [json.dumps("first"), json.dumps({"msg": base64.b64encode(b"\xff").decode()}), "oops", '"last"']
     answer = curl(f"/publish/{topic}", "-H", "Content-Type: application/x-ndjson", body="\n".join(lines).encode())

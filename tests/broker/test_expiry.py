@@ -1,5 +1,6 @@
 """Messages whose time is over: handed to nobody, dropped or dead letters, also where nobody reads."""
 
+import orjson
 import pytest
 
 from miniqueue.broker import expiring
@@ -7,6 +8,7 @@ from miniqueue.core import attributes
 from miniqueue.core.publish_options import PublishOptions
 from miniqueue.core.receiving import ReceiveOptions
 from miniqueue.tools.audit import Audit
+from miniqueue.tools.exporter import Exporter
 from tests.broker.support import run
 from tests.fakes import START_MS, settle_down
 from tests.serving import eventually
@@ -352,6 +354,30 @@ def test_a_fault_of_the_store_leaves_what_is_true(number):
         assert_sound(world.store)
         assert await world.drain(b"t") == [b"c"]
         assert await world.drain(b"t.dlq") == [b"1a", b"1b"]
+
+    run(body)
+
+
+def test_each_message_is_in_one_place_after_every_commit():
+    async def body(world):
+        await set_up(world, expired="dead-letter")
+        for number in range(6):
+            await publish(world, *[b"%d-%d-%d" % (ttl, number, n) for n in range(3) for ttl in (1, 9)])
+        held = await world.holding(b"t")
+        await pass_time(world, 2)
+        held.consumer.nack()
+        await pass_time(world, 0)
+        await world.commit()
+        lived = await world.drain(b"t")
+        await world.commit()
+        assert lived == [b"9-%d-%d" % (number, n) for number in range(6) for n in range(3)]
+        assert len(await world.drain(b"t.dlq")) == 18
+        for count in range(len(world.store.batches) + 1):
+            crashed = await world.store.as_of(count)
+            assert_sound(crashed)
+            lines = map(orjson.loads, Exporter().lines(iter(sorted(crashed.pairs().items()))))
+            texts = [line["text"] for line in lines if "text" in line]
+            assert len(texts) == len(set(texts)), "in two places"
 
     run(body)
 
