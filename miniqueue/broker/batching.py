@@ -1,25 +1,49 @@
 """Turns what changed in a topic into the keys and values of a commit."""
 
+from miniqueue.broker.group import Group
 from miniqueue.broker.topic import Topic
+from miniqueue.core import cursor_view
 from miniqueue.core.changes import Changes
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.message import Chunk
-from miniqueue.core.partition import DEFAULT_GROUP, Partition
+from miniqueue.core.partition import Partition
 from miniqueue.core.unique_keys import FREE
-from miniqueue.storage import dedup_keys, dedup_records, delay_keys, delay_records, keys, records
+from miniqueue.storage import dedup_keys, dedup_records, delay_keys, delay_records, group_keys, keys, records
 
 #: The chunks of a commit, with the partition where they become readable.
 Appended = tuple[Topic, Partition, list[Chunk]]
 
 
-def new_topic(name: bytes, topic_id: int, now_ms: int) -> dict[bytes, bytes | None]:
-    """Return what registers a topic, whose id is the highest so far."""
-    return {
-        keys.NEXT_TOPIC: records.encode_number(topic_id + 1),
-        keys.topic(name): records.encode_topic(topic_id, now_ms),
-        keys.cursor(topic_id, 0, DEFAULT_GROUP): records.encode_cursor(CursorState()),
+def new_topic(topic: Topic, now_ms: int) -> dict[bytes, bytes | None]:
+    """Return what registers a topic that is empty, whose id is the highest so far, with its groups."""
+    assert topic.id is not None
+    batch = {
+        keys.NEXT_TOPIC: records.encode_number(topic.id + 1),
+        keys.topic(topic.name): records.encode_topic(topic.id, now_ms),
+        **new_partition(topic.id, topic.partitions[0]),
     }
+    for group in topic.existing_groups:
+        batch |= new_group(topic.id, group, now_ms)
+    return batch
+
+
+def new_group(topic_id: int, group: Group, now_ms: int) -> dict[bytes, bytes | None]:
+    """Return what registers a group, beside its cursors."""
+    if not group.id:  # the default group, whose cursor says that it is there
+        return {}
+    return {group_keys.group(topic_id, group.name): records.encode_topic(group.id, now_ms)}
+
+
+def new_cursor(topic_id: int, cursor: GroupCursor) -> dict[bytes, bytes | None]:
+    """Return what registers where a group begins in a partition."""
+    place = topic_id, cursor.partition, cursor.group
+    batch: dict[bytes, bytes | None] = {keys.cursor(*place): records.encode_cursor(cursor.state)}
+    for first_seq, bits in cursor_view.settled_bits(cursor).items():
+        batch[keys.bitmap(*place, first_seq)] = records.encode_bitmap(bits)
+    for start, stop in cursor.gaps.runs():
+        batch[keys.gap(*place, start)] = records.encode_number(stop)
+    return batch
 
 
 def new_partition(topic_id: int, partition: Partition) -> dict[bytes, bytes | None]:

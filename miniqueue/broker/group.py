@@ -52,7 +52,7 @@ class Group:
 
     Attributes:
       topic: that it reads.
-      name: of the group; `id` is what the store's keys know it by.
+      name: of the group; `id` is what the store's keys know it by, None while there is no such group.
       cursors: in the order in which messages are taken from them.
       waiters: who waits for messages.
       consumer_count: also those who do not wait now.
@@ -77,8 +77,7 @@ class Group:
         "waiters",
     )
 
-    def __init__(self, topic: "Topic", name: bytes, group_id: int) -> None:
-        self.id = group_id
+    def __init__(self, topic: "Topic", name: bytes) -> None:
         self.topic = topic
         self.name = name
         self.cursors: list[GroupCursor] = []
@@ -89,9 +88,11 @@ class Group:
         self.clear()
 
     def clear(self) -> None:
-        """End every lease, because the topic is gone or is read anew; keep who waits."""
+        """Exist no more, nor any lease, because the topic is gone or is read anew; keep who waits."""
         for cursor in self.cursors:
             cursor.revoke_all()
+        self.replace(())
+        self.id: int | None = None
         self.book: LeaseBook | None = None
         self.flow: Flow | None = None
         self.is_expiring = self.is_loading = False

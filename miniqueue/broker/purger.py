@@ -22,6 +22,7 @@ from miniqueue.broker.journal import Journal
 from miniqueue.broker.opening import PAGE_BYTES, PAGE_ITEMS
 from miniqueue.broker.topic import Topic
 from miniqueue.core.log_extent import bounds_of
+from miniqueue.core.partition import Partition
 from miniqueue.errors import MiniqueueError
 from miniqueue.storage import keys
 
@@ -81,7 +82,7 @@ class Purger:
         if topic is not None:
             assert topic.id is not None  # or it would not be worth it
             self._is_reclaiming = True
-            self._spawn(self._reclaim(topic.id, topic))
+            self._spawn(self._reclaim(topic.id, topic, list(topic.partitions.values())))
 
     async def _purge_all(self) -> None:
         """Purge what was deleted, until nothing is left; what fails is begun again when the store has been reopened."""
@@ -115,13 +116,13 @@ class Purger:
                 topic_ids.append(topic_id)
         return topic_ids, total_bytes
 
-    async def _reclaim(self, topic_id: int, topic: Topic) -> None:
+    async def _reclaim(self, topic_id: int, topic: Topic, partitions: list[Partition]) -> None:
         """Compact what lies in front of the oldest message of each partition that is still needed.
 
         `topic` may be deleted meanwhile, even before this begins; compacting what it had does no harm.
         """
         try:
-            for partition in list(topic.partitions.values()):
+            for partition in partitions:
                 partition.consumed_bytes = 0
                 earliest_seq = bounds_of(partition).earliest_seq
                 start, stop = (keys.chunk(topic_id, partition.number, seq) for seq in (0, earliest_seq))

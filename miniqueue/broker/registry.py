@@ -60,15 +60,20 @@ class Registry:
         payloads: Sequence[bytes] = (),
         size_bytes: int = 0,
         attributes: Sequence[bytes] | None = None,
+        groups: Sequence[bytes] = (),
     ) -> Topic:
-        """Make a topic that does not exist, when it has room for these; raises InvalidTopicError, LimitReachedError."""
+        """Make a topic that does not exist, when it has room for these messages, with these groups.
+
+        Raises InvalidTopicError or LimitReachedError.
+        """
         self._quota.admit_topic(Topic(check_topic(name)), self._count, payloads, size_bytes, attributes)
         self._count += 1
         topic = self.topic(name)
         self._quota.apply_settings(topic)
         self._made(topic)
-        topic.id, self._next_id = self._next_id, self._next_id + 1
-        self._journal.change(batching.new_topic(name, topic.id, self._clock.now_ms()))
+        topic.begin(self._next_id, groups)
+        self._next_id += 1
+        self._journal.change(batching.new_topic(topic, self._clock.now_ms()))
         return topic
 
     def remove(self, topic: Topic) -> None:

@@ -1,7 +1,9 @@
 """A topic as the broker holds it: its partitions, and the groups that read them."""
 
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from miniqueue.broker.group import Group
@@ -80,7 +82,7 @@ class Topic:
         self.pulse: Pulse | None = None
         self.expired_count = 0
         self.partitions: dict[int, Partition] = {}
-        self.default = Group(self, DEFAULT_GROUP_NAME, DEFAULT_GROUP)
+        self.default = Group(self, DEFAULT_GROUP_NAME)
         self.groups = {DEFAULT_GROUP_NAME: self.default}
         self.clear()
 
@@ -96,42 +98,87 @@ class Topic:
         self.dedup: DedupWindow | None = None
         self.unique_keys = UniqueKeys()
         self.partitions = {}
-        self.default.replace(())
+        self.sole: tuple[Partition, GroupCursor] | None = None
+
+    def begin(self, topic_id: int, names: Iterable[bytes] = ()) -> None:
+        """Come to exist, empty.
+
+        It has the groups that are named, and those in which somebody waits; if there are none, the default group.
+        """
+        self.id = topic_id
+        begun = {name: self.group(name) for name in names}
+        begun |= {name: group for name, group in self.groups.items() if group.consumer_count}
+        for number, group in enumerate(begun.values() or [self.default], start=1):
+            group.id = DEFAULT_GROUP if group is self.default else number
         self.add_partition(0)
 
-    def fill(self, topic_id: int, partitions: dict[int, Partition]) -> None:
+    def fill(self, topic_id: int, partitions: dict[int, Partition], group_ids: dict[bytes, int]) -> None:
         """Become the topic that a store holds, after `clear`; keep who waits."""
         self.id = topic_id
-        self._replace(partitions)
-
-    def _replace(self, partitions: dict[int, Partition]) -> None:
         self.partitions = partitions
-        for group in self.groups.values():
-            group.replace(partition.cursors[group.id] for partition in partitions.values())
+        for name, group_id in group_ids.items():
+            group = self.group(name)
+            group.id = group_id
+            group.replace(partition.cursors[group_id] for partition in partitions.values())
         self._look_for_sole()
+        self._share_keys()
+
+    def group(self, name: bytes) -> Group:
+        """Return the group of a name, which need not exist."""
+        group = self.groups.get(name)
+        if group is None:
+            group = self.groups[name] = Group(self, name)
+        return group
+
+    @property
+    def existing_groups(self) -> list[Group]:
+        """Those that read the messages; at least one, unless the topic does not exist."""
+        return [group for group in self.groups.values() if group.id is not None]
+
+    def drop_idle(self, group: Group) -> None:
+        """Forget a group that does not exist and that nobody waits in."""
+        if group.id is None and not group.consumer_count and group is not self.default:
+            self.groups.pop(group.name, None)
+
+    def set_cursors(self, group: Group, group_id: int | None, cursors: dict[int, GroupCursor]) -> None:
+        """Have a group read with these cursors, by partition, under this id; None and none for a group no more."""
+        for partition in self.partitions.values():
+            if group.id is not None:
+                del partition.cursors[group.id]
+            if group_id is not None:
+                partition.cursors[group_id] = cursors[partition.number]
+        group.clear()
+        group.id = group_id
+        group.replace(cursors.values())
+        self._look_for_sole()
+        self._share_keys()
         self._share_keys()
 
     def add_partition(self, number: int) -> Partition:
         """Make a partition, empty, that all groups read; the caller stores it."""
         cursors = {
             group.id: GroupCursor(CursorState(), 0, {}, is_new=True, partition=number, group=group.id)
-            for group in self.groups.values()
+            for group in self.existing_groups
+            if group.id is not None
         }
         partition = self.partitions[number] = Partition(0, cursors, number=number)
-        for group in self.groups.values():
-            group.replace([*group.cursors, cursors[group.id]])
+        for group in self.existing_groups:
+            group.replace([*group.cursors, partition.cursors[group.id or 0]])
         self._look_for_sole()
         self._share_keys()
         return partition
 
     def _share_keys(self) -> None:
-        """Have the unique key of a message be free when the default group is done with it."""
-        for cursor in self.default.cursors:
-            cursor.unique_keys = self.unique_keys
+        """Have the unique key of a message be free when the default group is done with it; without it, the first."""
+        groups = self.existing_groups
+        owner = self.default if self.default in groups else groups[0]
+        for group in groups:
+            for cursor in group.cursors:
+                cursor.unique_keys = self.unique_keys if group is owner else None
 
     def _look_for_sole(self) -> None:
-        is_sole = len(self.partitions) == len(self.groups) == 1
-        self.sole = (self.partitions[0], self.default.cursors[0]) if is_sole else None
+        partition, cursors = self.partitions[0], [*self.partitions[0].cursors.values()]
+        self.sole = (partition, cursors[0]) if len(self.partitions) == len(cursors) == 1 else None
 
     @property
     def is_idle(self) -> bool:
@@ -166,9 +213,9 @@ class Topic:
 
     @property
     def depth(self) -> int:
-        """How many messages are not acknowledged: ready, leased and delayed."""
+        """How many messages some group has not acknowledged, by that which is furthest behind; and what is delayed."""
         delayed_count = sum(partition.delays.committed.message_count for partition in self.partitions.values())
-        return sum(cursor.depth for cursor in self.cursors) + delayed_count
+        return (0 if self.last_group is None else self.last_group.depth) + delayed_count
 
     def _held_by_last(self) -> tuple[int, int]:
         """Do the same where there are lanes or groups: what the group holds that is furthest behind."""
@@ -176,8 +223,8 @@ class Topic:
         log_bytes = sum(partition.log_bytes for partition in self.partitions.values())
         gone = [
             (sum(c.acked_count + c.dropped_count for c in group.cursors), sum(c.gone_bytes for c in group.cursors))
-            for group in self.groups.values()
-        ]
+            for group in self.existing_groups
+        ] or [(0, 0)]
         delayed = [partition.delays.state for partition in self.partitions.values()]
         return (
             next_seqs - min(count for count, _ in gone) + sum(state.message_count for state in delayed),
@@ -187,9 +234,12 @@ class Topic:
     @property
     def uncommitted_bytes(self) -> int:
         """Bytes of the payloads that the next commit adds."""
-        return sum(partition.log_bytes for partition in self.partitions.values()) - sum(
-            c.tail_bytes for c in self.cursors
-        )
+        return sum(partition.log_bytes - partition.tail_bytes for partition in self.partitions.values())
+
+    @property
+    def last_group(self) -> Group | None:
+        """The one that is furthest behind, so that the store holds what it needs."""
+        return max(self.existing_groups, key=attrgetter("depth"), default=None)
 
     def evict(self) -> None:
         """Give memory back."""
@@ -197,22 +247,24 @@ class Topic:
             cursor.evict()
 
     def stats(self) -> TopicStats:
-        """Count what there is."""
-        cursors = self.cursors
+        """Count what there is: what the group holds that is furthest behind, and what all have done."""
+        last = self.last_group
+        cursors = [] if last is None else last.cursors
+        all_cursors = self.cursors
         depth, leased = sum(c.depth for c in cursors), sum(c.leased_count for c in cursors)
         unpublished = [partition.delays.committed for partition in self.partitions.values()]
         returned = sum(c.waiting_delayed_count for c in cursors)
         return TopicStats(
             published=sum(c.tail_seq for c in cursors),
-            acknowledged=sum(c.acked_count for c in cursors),
-            dropped=sum(c.dropped_count - c.moved_count for c in cursors),
-            moved=sum(c.moved_count for c in cursors),
+            acknowledged=sum(c.acked_count for c in all_cursors),
+            dropped=sum(c.dropped_count - c.moved_count - c.skipped_count for c in all_cursors),
+            moved=sum(c.moved_count for c in all_cursors),
             ready=depth - leased - returned,
             leased=leased,
             delayed=returned + sum(state.message_count for state in unpublished),
             size_bytes=sum(c.tail_bytes - c.gone_bytes for c in cursors)
             + sum(state.size_bytes for state in unpublished),
-            consumers=self.default.consumer_count,
-            waiting=len(self.default.waiters),
+            consumers=sum(group.consumer_count for group in self.groups.values()),
+            waiting=sum(len(group.waiters) for group in self.groups.values()),
             expired=self.expired_count,
         )

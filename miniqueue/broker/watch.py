@@ -168,7 +168,8 @@ def counters_of(topic: Topic) -> Counters:
     return Counters(
         publish=sum(cursor.tail_seq for cursor in cursors),
         deliver=sum(
-            cursor.next_receipt % (1 << RECEIPT_BITS) - cursor.dropped_count + cursor.moved_count for cursor in cursors
+            cursor.next_receipt % (1 << RECEIPT_BITS) - 1 - cursor.dropped_count + cursor.moved_count
+            for cursor in cursors
         ),
         ack=sum(cursor.acked_count for cursor in cursors),
         return_=sum(cursor.state.serial for cursor in cursors),

@@ -75,7 +75,7 @@ class GroupCursor:
         self.tail_bytes = state.log_bytes or 0
         self.acked_count, self.dropped_count = state.acked_count, state.dropped_count
         self.moved_count = state.moved_count
-        self.missed_count = state.missed_count
+        self.missed_count, self.skipped_count = state.missed_count, state.skipped_count
         self.gone_bytes = state.gone_bytes or 0
         self.delayed_count = state.delayed_count
         self.leased_count = self.leased_bytes = 0
@@ -96,8 +96,8 @@ class GroupCursor:
         """What to persist with the next commit."""
         head_seq = next(iter(self._open), self.read_seq)
         places = self.acked_count, head_seq, self._serial, self.delayed_count
-        sizes = self.gone_bytes, self.tail_bytes
-        return CursorState(*places, self.dropped_count, *sizes, self.moved_count, self.missed_count)
+        counts = self.moved_count, self.missed_count, self.skipped_count
+        return CursorState(*places, self.dropped_count, self.gone_bytes, self.tail_bytes, *counts)
 
     @property
     def depth(self) -> int:
@@ -117,7 +117,7 @@ class GroupCursor:
 
     def has_finished(self, first_seq: int) -> bool:
         """Whether the chunk that begins at `first_seq` needs no more work in this group."""
-        return first_seq < self.read_seq and first_seq not in self._open
+        return first_seq not in self._open if first_seq < self.read_seq else self.gaps.covers(first_seq)
 
     def evict(self) -> None:
         """Drop most of what is loaded; it is loaded again when needed."""

@@ -9,7 +9,8 @@ class CursorState(NamedTuple):
     `head_seq`: no chunk below it is needed. `serial`: counts returns, so that their orders are never reused.
     `gone_bytes`: of payloads acknowledged or dropped; `log_bytes`: of all payloads up to the end of the log as it was
     then, or later. Both are None where an old store does not tell. `moved_count`: of those dropped, how many are in
-    another topic now; `missed_count`: how many the group was too late for.
+    another topic now; `missed_count`: how many the group was too late for; `skipped_count`: how many lie
+    in front of where it began.
     """
 
     acked_count: int = 0
@@ -21,3 +22,4 @@ class CursorState(NamedTuple):
     log_bytes: int | None = 0
     moved_count: int = 0
     missed_count: int = 0
+    skipped_count: int = 0

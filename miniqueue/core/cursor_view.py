@@ -63,3 +63,8 @@ def may_have_next(cursor: GroupCursor, horizon_ms: int) -> bool:
     if cursor.keyed is not None:
         return cursor.depth > cursor.leased_count
     return cursor._place_of_next(horizon_ms) is not Range.LOG or cursor.read_seq < cursor.tail_seq
+
+
+def settled_bits(cursor: GroupCursor) -> dict[int, int]:
+    """Return the settled bits of chunks that nobody was handed, by first sequence number."""
+    return dict(cursor._bitmaps)

@@ -9,8 +9,6 @@ note of it, a restart that reads from the oldest open chunk on could not tell it
 Gaps that touch are one, and none lies before head_seq, so there are never more of them than open chunks.
 """
 
-from collections.abc import Iterable
-
 
 class Gaps:
     """The gaps of one group in one partition.
@@ -30,12 +28,12 @@ class Gaps:
         return self._stops.get(seq, seq)
 
     def covers(self, seq: int) -> bool:
-        """Whether `seq` is in a gap."""
+        """Whether `seq` lies in a gap."""
         return any(start <= seq < stop for start, stop in self._stops.items())
 
-    def runs(self) -> Iterable[tuple[int, int]]:
-        """Return start and stop of each gap, in no order that matters."""
-        return self._stops.items()
+    def runs(self) -> list[tuple[int, int]]:
+        """Return the gaps, the first one first."""
+        return sorted(self._stops.items())
 
     def add(self, start: int, stop: int, head_seq: int) -> dict[int, int | None]:
         """Note that the messages from `start` to before `stop` are finished, and those before `head_seq`.

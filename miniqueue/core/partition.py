@@ -17,6 +17,17 @@ MAX_CHUNK_MESSAGES = 8192
 MAX_CHUNK_BYTES = 1 << 20
 
 
+class Pin:
+    """Keeps the chunks of a partition while somebody looks where a group is to begin.
+
+    Attributes:
+      kept: those that would have been deleted.
+    """
+
+    def __init__(self) -> None:
+        self.kept: list[ChunkProgress] = []
+
+
 class Partition:
     """A log that grows by chunks, one commit at a time.
 
@@ -35,6 +46,7 @@ class Partition:
         "log_bytes",
         "next_seq",
         "number",
+        "pins",
         "retained",
     )
 
@@ -52,6 +64,7 @@ class Partition:
         self.cursors = cursors
         self.delays = Delays(delays)
         self.retained: Retained | None = None
+        self.pins: list[Pin] = []
         self.consumed_bytes = 0  # of chunks deleted since disk space was last given back
         self._appended: list[bytes] = []
         self._attributes: dict[int, bytes] = {}  # of what was appended and has some, by sequence number
@@ -125,7 +138,21 @@ class Partition:
         first_seq, retained = progress.chunk.first_seq, self.retained
         if retained is not None and retained.keeps(first_seq):
             return False
-        return all(cursor.has_finished(first_seq) for cursor in self.cursors.values())
+        if not all(cursor.has_finished(first_seq) for cursor in self.cursors.values()):
+            return False
+        for pin in self.pins:
+            pin.kept.append(progress)
+        return not self.pins
+
+    @property
+    def tail_seq(self) -> int:
+        """The sequence number after the last message that is committed; there must be a group."""
+        return next(iter(self.cursors.values())).tail_seq
+
+    @property
+    def tail_bytes(self) -> int:
+        """Of all payloads and attributes up to there."""
+        return next(iter(self.cursors.values())).tail_bytes
 
 
 def _chunk_stops(sizes: list[int]) -> list[int]:

@@ -12,7 +12,9 @@
     SETTINGS    = 0x14 topic:8                                          value: settings of the topic that were changed
     DELAYS      = 0x15 topic:8 partition:4                              value: what is published and not yet due
     DEDUP       = 0x16 topic:8 committed_at_ms:8 serial:8               value: the dedup ids of a commit
+    GROUP       = 0x17 topic:8 name                                     value: group id, creation time
     START       = 0x18 topic:8 partition:4                              value: where the log begins, if some is kept
+    GROUP_PURGE = 0x19 topic:8 0:4 group:4  value: empty; the group is deleted, its keys not yet all
     CHUNK       = 0x20 topic:8 partition:4 lane:1 first_seq:8           value: messages
     RECORD      = 0x21 topic:8 partition:4 group:4 range:1 order:16     value: one message that came back
     DELAYED     = 0x22 topic:8 partition:4 due_at_ms:8 serial:8         value: one message that is not yet due
@@ -53,7 +55,9 @@ class Space(IntEnum):
     SETTINGS = 0x14
     DELAYS = 0x15
     DEDUP = 0x16
+    GROUP = 0x17
     START = 0x18
+    GROUP_PURGE = 0x19
     CHUNK = 0x20
     RECORD = 0x21
     DELAYED = 0x22
@@ -272,6 +276,7 @@ def _parse_delayed(space: Space, key: bytes) -> Parts:
 _FIXED = {
     **{Space.PURGE: _purge, Space.SETTINGS: _space, Space.CURSOR: _cursor, Space.BITMAP: _bitmap, Space.GAP: _bitmap},
     **dict.fromkeys((Space.HEAD, Space.DELAYS, Space.START), _head),
+    Space.GROUP_PURGE: _cursor,
 }
 _PARSERS = {
     **dict.fromkeys((Space.COMMIT, Space.NEXT_TOPIC), _parse_constant),
@@ -281,7 +286,7 @@ _PARSERS = {
     Space.CHUNK: _parse_chunk,
     Space.RECORD: _parse_record,
     Space.DELAYED: _parse_delayed,
-    Space.UNIQUE: _parse_unique,
+    **dict.fromkeys((Space.UNIQUE, Space.GROUP), _parse_unique),
 }
 
 

@@ -5,7 +5,8 @@
     head    = next_seq:8 log_bytes:8             version 1: next_seq:8
     topic   = topic_id:8 created_at_ms:8
     cursor  = acked_count:8 head_seq:8 serial:8 delayed_count:8 dropped_count:8 gone_bytes:8 log_bytes:8 moved_count:8
-              missed_count:8; version 3: without missed_count; version 2: without moved_count, too
+              missed_count:8 skipped_count:8; version 4: without skipped_count; version 3: without these two
+              version 2: without moved_count, too
               version 1: acked_count:8 head_seq:8 serial:8 delayed_count:8
     bitmap  = bits, least significant byte first
     start   = start_seq:8 stop_seq:8              where finished chunks are kept; 2⁶⁴ - 1 for no end
@@ -45,7 +46,8 @@ from miniqueue.storage.sealing import malformed, seal, unpack, unseal
 
 _number = struct.Struct("<Q")
 _pair = struct.Struct("<QQ")
-_cursor = struct.Struct("<QQQQQQQQQ")
+_cursor = struct.Struct("<QQQQQQQQQQ")
+_cursor_4 = struct.Struct("<QQQQQQQQQ")
 _cursor_3 = struct.Struct("<QQQQQQQQ")
 _cursor_2 = struct.Struct("<QQQQQQQ")
 _cursor_1 = struct.Struct("<QQQQ")
@@ -93,7 +95,7 @@ def decode_topic(value: bytes) -> tuple[int, int]:
 
 def encode_cursor(state: CursorState) -> bytes:
     """Encode the state of a group in a partition."""
-    return seal(_cursor.pack(*state), version=b"\x04")
+    return seal(_cursor.pack(*state), version=b"\x05")
 
 
 def decode_cursor(value: bytes) -> CursorState:
@@ -101,8 +103,8 @@ def decode_cursor(value: bytes) -> CursorState:
     if value[:1] == b"\x01":
         acked_count, head_seq, serial, delayed_count = unpack(_cursor_1, value, "cursor")
         return CursorState(acked_count, head_seq, serial, delayed_count, gone_bytes=None, log_bytes=None)
-    layout = {b"\x02": _cursor_2, b"\x03": _cursor_3}.get(value[:1], _cursor)
-    return CursorState(*unpack(layout, value, "cursor", 4))
+    layout = {b"\x02": _cursor_2, b"\x03": _cursor_3, b"\x04": _cursor_4}.get(value[:1], _cursor)
+    return CursorState(*unpack(layout, value, "cursor", 5))
 
 
 def encode_settings(settings: TopicSettings) -> bytes:

@@ -27,6 +27,7 @@ MAY_IMPORT = {
 STORAGE_FOR_THE_BROKER = (
     "miniqueue.storage.keys",
     "miniqueue.storage.delay_keys",
+    "miniqueue.storage.group_keys",
     "miniqueue.storage.dedup_keys",
     "miniqueue.storage.schedule_keys",
     "miniqueue.storage.retention_keys",

@@ -1,17 +1,19 @@
 """Bugs that the machine must find: each breaks the broker in one place while its block runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 
 from miniqueue.broker import batching, reading
 from miniqueue.broker.commit import Commit
 from miniqueue.broker.dispatcher import Dispatcher
+from miniqueue.broker.group import Group
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.purger import Purger
-from miniqueue.broker.topic import Topic
+from miniqueue.broker.topic import DEFAULT_GROUP_NAME, Topic
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.lease import ChunkProgress, Lease, Range
+from miniqueue.core.partition import DEFAULT_GROUP, Partition
 from miniqueue.core.partition import Partition
 from miniqueue.core.window import Window
 from miniqueue.server import http_commands, resp, resp_stream
@@ -130,14 +132,20 @@ def delete_leaves_messages(patch: Patch) -> None:
 
 
 def delete_keeps_the_topic_in_memory(patch: Patch) -> None:
-    clear = Topic.clear
+    clear, begin = Topic.clear, Topic.begin
+    kept: dict[bytes, dict[int, Partition]] = {}
 
     def keep_partitions(self: Topic) -> None:
-        partitions = getattr(self, "partitions", [])
+        kept[self.name] = self.partitions
         clear(self)
-        self.partitions = partitions or self.partitions
+
+    def go_on(self: Topic, topic_id: int, names: Iterable[bytes] = ()) -> None:
+        begin(self, topic_id, names)
+        if kept.get(self.name):
+            self.fill(topic_id, kept[self.name], {DEFAULT_GROUP_NAME: DEFAULT_GROUP})
 
     patch.setattr(Topic, "clear", keep_partitions)
+    patch.setattr(Topic, "begin", go_on)
 
 
 def delete_keeps_leases(patch: Patch) -> None:
@@ -145,7 +153,14 @@ def delete_keeps_leases(patch: Patch) -> None:
 
 
 def receipts_begin_anew(patch: Patch) -> None:
-    patch.setattr(Topic, "_replace", lambda self, partitions: setattr(self, "partitions", partitions))
+    replace = Group.replace
+
+    def from_one(self: Group, cursors: Iterable[GroupCursor]) -> None:
+        replace(self, cursors)
+        for cursor in self.cursors:
+            cursor.next_receipt = 1
+
+    patch.setattr(Group, "replace", from_one)
 
 
 def last_come_first_served(patch: Patch) -> None:
@@ -176,7 +191,7 @@ def failed_commit_is_acknowledged(patch: Patch) -> None:
 
 def memory_is_trusted_after_a_fault(patch: Patch) -> None:
     patch.setattr(Journal, "_forget", lambda self: None)
-    patch.setattr(Topic, "fill", lambda self, topic_id, partitions: self.id or setattr(self, "id", topic_id))
+    patch.setattr(Topic, "fill", lambda self, topic_id, *_: self.id or setattr(self, "id", topic_id))
 
 
 def stop_forgets_the_last_settles(patch: Patch) -> None:
