@@ -14,7 +14,6 @@ from miniqueue.broker.topic import DEFAULT_GROUP_NAME, Topic
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.lease import ChunkProgress, Lease, Range
 from miniqueue.core.partition import DEFAULT_GROUP, Partition
-from miniqueue.core.partition import Partition
 from miniqueue.core.window import Window
 from miniqueue.server import http_commands, resp, resp_stream
 from miniqueue.storage import keys, records
@@ -133,16 +132,16 @@ def delete_leaves_messages(patch: Patch) -> None:
 
 def delete_keeps_the_topic_in_memory(patch: Patch) -> None:
     clear, begin = Topic.clear, Topic.begin
-    kept: dict[bytes, dict[int, Partition]] = {}
+    kept: dict[Topic, dict[int, Partition]] = {}
 
     def keep_partitions(self: Topic) -> None:
-        kept[self.name] = self.partitions
+        kept[self] = self.partitions
         clear(self)
 
     def go_on(self: Topic, topic_id: int, names: Iterable[bytes] = ()) -> None:
         begin(self, topic_id, names)
-        if kept.get(self.name):
-            self.fill(topic_id, kept[self.name], {DEFAULT_GROUP_NAME: DEFAULT_GROUP})
+        if kept.get(self):
+            self.fill(topic_id, kept[self], {DEFAULT_GROUP_NAME: DEFAULT_GROUP})
 
     patch.setattr(Topic, "clear", keep_partitions)
     patch.setattr(Topic, "begin", go_on)
