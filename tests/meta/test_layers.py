@@ -18,6 +18,7 @@ MAY_IMPORT = {
     "wire": {"core", "errors"},
     "broker": {"storage", "wire", "core", "errors"},
     "client": {"wire", "core", "errors", ""},
+    "spark": {"client", "errors"},
     "server": {"broker", "access", "storage", "wire", "core", "errors", ""},
     "tools": {"server", "client", "broker", "access", "storage", "wire", "core", "errors", ""},
     "cli": {"tools", "server", "errors", ""},

@@ -1,6 +1,6 @@
 """What other programs may import: a change here is a change of the interface, and has to be meant."""
 
-import importlib
+import importlib.util
 import inspect
 
 import pytest
@@ -30,6 +30,8 @@ PUBLIC = {
         "connect",
     },
 }
+if importlib.util.find_spec("pyspark") is not None:  # an extra
+    PUBLIC["miniqueue.spark"] = {"register"}
 
 
 @pytest.mark.parametrize("package", sorted(PUBLIC))

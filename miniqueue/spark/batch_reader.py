@@ -1,0 +1,60 @@
+"""Reading topics once: what there is between two places, or two times, a task for each range of a partition."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from miniqueue.client import Client
+from miniqueue.spark.filters import Narrowing
+from miniqueue.spark.log_source import offsets_at, read_range
+from miniqueue.spark.offsets import Range, divided, ranges_between
+from miniqueue.spark.options import Options
+
+
+@dataclass
+class RangeOfLog(InputPartition):
+    """The part of a read that one task does."""
+
+    range: Range
+
+
+class BatchReader(DataSourceReader):
+    """Reads topics as they are when the query is planned."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._narrowing = Narrowing()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Read less where conditions allow it; Spark checks all of them again."""
+        self._narrowing.add(filters)
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return what each task is to read."""
+        with self._options.client() as client:
+            start = offsets_at(client, self._options, "starting", "earliest")
+            end = offsets_at(client, self._options, "ending", "latest")
+            ranges = self._within_times(client, self._narrowing.narrowed(ranges_between(start, end)))
+        return [RangeOfLog(one) for one in divided(ranges, self._options["minPartitions"])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one range, on an executor."""
+        if not isinstance(partition, RangeOfLog):
+            return  # Spark's own, where there is nothing to read
+        with self._options.client() as client:
+            yield from read_range(client, partition.range, may_miss=not self._options["failOnDataLoss"])
+
+    def _within_times(self, client: Client, ranges: list[Range]) -> list[Range]:
+        since, until = self._narrowing.since, self._narrowing.until
+        if since is not None:
+            firsts = [client.read_from(one.topic, since, one.partition, count=0).next for one in ranges]
+            ranges = [one._replace(start=max(one.start, first)) for one, first in zip(ranges, firsts, strict=True)]
+        if until is not None:
+            behind = until + timedelta(milliseconds=1)  # what was committed within that millisecond may matter
+            ends = [client.read_from(one.topic, behind, one.partition, count=0).next for one in ranges]
+            ranges = [one._replace(end=min(one.end, end)) for one, end in zip(ranges, ends, strict=True)]
+        return [one for one in ranges if one.size > 0]

@@ -1,0 +1,94 @@
+"""What both kinds of read do with a broker: find out what there is, and read ranges of it as Arrow.
+
+Knows no Spark. A page is a record batch; a task reads on from page to page, so that memory holds one of them.
+"""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from miniqueue.client import Bounds, Client, Page, RefusedError
+from miniqueue.client.log import offset_of
+from miniqueue.errors import ConfigError
+from miniqueue.spark.losses import LostMessagesError
+from miniqueue.spark.offsets import Offsets, Range, ends_of, parse_offsets, parse_time, starts_of
+from miniqueue.spark.options import Options
+from miniqueue.spark.rows import batch_of
+
+PAGE_MESSAGES = 10_000
+PAGE_BYTES = 4 << 20
+#: What a broker says when there are no such offsets.
+_GONE = frozenset({"NOTOPIC", "NOPARTITION", "BADOPTION"})
+
+
+def bounds_of(client: Client, topics: list[str]) -> dict[str, list[Bounds]]:
+    """Return what can be read of topics; of one that does not exist nothing."""
+    return {topic: _bounds_of(client, topic) for topic in topics}
+
+
+def _bounds_of(client: Client, topic: str) -> list[Bounds]:
+    try:
+        return client.partitions(topic)
+    except RefusedError as exc:
+        if exc.code != "NOTOPIC":
+            raise
+        return []
+
+
+def offsets_at(client: Client, options: Options, side: str, otherwise: str) -> Offsets:
+    """Return the offsets that the options `<side>Offsets` or `<side>Time` mean.
+
+    Args:
+      client: of the broker.
+      options: with these two.
+      side: `starting` or `ending`.
+      otherwise: `earliest` or `latest`, where neither is given.
+    """
+    bounds = bounds_of(client, options.topics)
+    word, time = options[f"{side}Offsets"], options[f"{side}Time"]
+    if time:
+        return _offsets_of_time(client, bounds, time)
+    if (word or otherwise) == "earliest":
+        return starts_of(bounds)
+    if (word or otherwise) == "latest":
+        return ends_of(bounds)
+    given = parse_offsets(word)
+    if unknown := given.keys() - set(options.topics):
+        raise ConfigError([f"{side}Offsets has topics that are not read: {', '.join(sorted(unknown))}"])
+    known = starts_of(bounds) if side == "starting" else ends_of(bounds)
+    return {topic: known[topic] | given.get(topic, {}) for topic in known}
+
+
+def _offsets_of_time(client: Client, bounds: dict[str, list[Bounds]], time: str) -> Offsets:
+    at = parse_time(time)
+    return {
+        topic: {one.partition: client.read_from(topic, at, one.partition, count=0).next for one in of}
+        for topic, of in bounds.items()
+    }
+
+
+def read_range(client: Client, wanted: Range, *, may_miss: bool) -> Iterator[pa.RecordBatch]:
+    """Yield the messages of a range; raises LostMessagesError when some are gone, unless they `may_miss`."""
+    offset = wanted.start
+    while offset < wanted.end:
+        page = _page(client, wanted, offset)
+        next_offset = wanted.end if page is None else min(page.next, wanted.end)
+        missed = wanted.end - offset if page is None else min(page.missed, wanted.end - offset)
+        if missed and not may_miss:
+            raise LostMessagesError(wanted.topic, wanted.partition, offset, missed)
+        messages = [] if page is None else [one for one in page.messages if offset_of(one) < wanted.end]
+        if messages:
+            yield batch_of(messages, wanted.topic, wanted.partition)
+        offset = next_offset
+
+
+def _page(client: Client, wanted: Range, offset: int) -> Page | None:
+    """Return a page; None when there is nothing like it: the topic is gone, or is another one by now."""
+    count = min(PAGE_MESSAGES, wanted.end - offset)
+    try:
+        page = client.read(wanted.topic, wanted.partition, offset, count=count, max_bytes=PAGE_BYTES)
+    except RefusedError as exc:
+        if exc.code not in _GONE:
+            raise
+        return None
+    return page if page.next > offset else None

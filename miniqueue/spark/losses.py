@@ -1,0 +1,17 @@
+"""What goes wrong between a broker and a job, beside what the client already has words for."""
+
+from miniqueue.errors import ClientError
+
+
+class LostMessagesError(ClientError):
+    """Messages were gone before they were read."""
+
+    def __init__(self, topic: str, partition: str, offset: int, count: int) -> None:
+        super().__init__(
+            f"{count} messages of {topic}, partition {partition}, from offset {offset} on are gone; a topic keeps "
+            "them with the setting retention, and failOnDataLoss=false goes on without them"
+        )
+
+
+class NotWrittenError(ClientError):
+    """Rows could not be written."""

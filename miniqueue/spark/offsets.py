@@ -1,0 +1,98 @@
+"""Where reading begins and ends: offsets of partitions, as Spark's checkpoint has them; no broker, no Spark.
+
+    {"orders": {"0": 17, "0.high": 3}}        the next message to be read of each partition of each topic
+
+A partition that is not there is one that did not exist yet: it begins at its earliest message.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+from miniqueue.client import Bounds
+from miniqueue.errors import ConfigError
+
+#: By topic and partition.
+Offsets: TypeAlias = dict[str, dict[str, int]]
+
+
+class Range(NamedTuple):
+    """Messages of one partition, from `start` to in front of `end`."""
+
+    topic: str
+    partition: str
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """How many offsets it has; not above 0 for none."""
+        return self.end - self.start
+
+
+def parse_offsets(text: str) -> Offsets:
+    """Return the offsets that JSON says; raises ConfigError."""
+    try:
+        given = json.loads(text)
+        return {topic: {word: int(offset) for word, offset in of.items()} for topic, of in given.items()}
+    except (ValueError, AttributeError, TypeError) as exc:
+        raise ConfigError([f'offsets are earliest, latest, or as in {{"orders":{{"0":17}}}}, not {text!r}']) from exc
+
+
+def parse_time(text: str) -> datetime:
+    """Return the time that is meant by ISO 8601, without a zone in local time, or by ms since 1970."""
+    try:
+        return datetime.fromtimestamp(int(text) / 1000).astimezone() if text.isdigit() else datetime.fromisoformat(text)
+    except (ValueError, OverflowError, OSError) as exc:
+        raise ConfigError([f"a time is ISO 8601 or ms since 1970, not {text!r}"]) from exc
+
+
+def ends_of(bounds: Mapping[str, list[Bounds]]) -> Offsets:
+    """Return where the partitions end."""
+    return {topic: {one.partition: one.end for one in of} for topic, of in sorted(bounds.items())}
+
+
+def starts_of(bounds: Mapping[str, list[Bounds]]) -> Offsets:
+    """Return where the partitions begin."""
+    return {topic: {one.partition: one.earliest for one in of} for topic, of in sorted(bounds.items())}
+
+
+def ranges_between(start: Offsets, end: Offsets, *, restarts: bool = False) -> list[Range]:
+    """Return what lies between, without what is empty.
+
+    With `restarts` an end in front of the start means a topic that was made anew, and is read from its beginning.
+    """
+    found = []
+    for topic, of in end.items():
+        for partition, stop in of.items():
+            first = start.get(topic, {}).get(partition, 0)
+            found.append(Range(topic, partition, 0 if restarts and stop < first else first, stop))
+    return [one for one in found if one.size > 0]
+
+
+def limited(start: Offsets, end: Offsets, max_count: int) -> Offsets:
+    """Return offsets between, with `max_count` messages at most, of each partition as large a part of what it has."""
+    ranges = ranges_between(start, end)
+    total = sum(one.size for one in ranges)
+    if total <= max_count:
+        return end
+    until = {topic: {word: start.get(topic, {}).get(word, 0) for word in of} for topic, of in end.items()}
+    left = max_count
+    for one in sorted(ranges, key=lambda one: one.size):
+        part = min(left, -(-one.size * max_count // total))  # rounded up: a small partition has its turn too
+        until[one.topic][one.partition] = one.start + part
+        left -= part
+    return until
+
+
+def divided(ranges: list[Range], min_count: int) -> list[Range]:
+    """Return the ranges in pieces, larger ones in more, so that there are about `min_count` of them or more."""
+    total = sum(one.size for one in ranges)
+    pieces: list[Range] = []
+    for one in ranges:
+        count = max(1, min(one.size, round(min_count * one.size / total)))
+        edges = [one.start + one.size * n // count for n in range(count + 1)]
+        pieces += [one._replace(start=low, end=high) for low, high in pairwise(edges)]
+    return pieces

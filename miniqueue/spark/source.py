@@ -1,0 +1,103 @@
+"""The data source `miniqueue` of Spark: what there is to read and to write, and how it is registered.
+
+register(spark)
+spark.read.format("miniqueue").option("topic", "orders").load()
+frame.write.format("miniqueue").option("topic", "orders").mode("append").save()
+"""
+
+import os
+import sys
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from miniqueue.errors import ConfigError
+from miniqueue.spark.batch_reader import BatchReader
+from miniqueue.spark.options import OPTIONS, Options, Use
+from miniqueue.spark.rows import ARROW_SCHEMA, SCHEMA, check_columns
+from miniqueue.spark.stream_reader import StreamReader
+from miniqueue.spark.writers import BatchWriter, StreamWriter
+
+FORMAT = "miniqueue"
+#: Options may stand in Spark's configuration, so that jobs need not have addresses and secrets in them.
+CONFIGURED = "spark.miniqueue."
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+class MiniqueueSource(DataSource):
+    """Topics of a broker as a source and a sink of Spark.
+
+    Attributes:
+      defaults: options from Spark's configuration, for those that a job does not name.
+    """
+
+    defaults: dict[str, str] = {}  # noqa: RUF012 - replaced as a whole, in a class of each session
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what jobs call it."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """Return the columns of what is read."""
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what reads topics once."""
+        _check_schema(schema)
+        return BatchReader(self._parsed(Use.BATCH_READ))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return what reads topics as a stream."""
+        _check_schema(schema)
+        return StreamReader(self._parsed(Use.STREAM_READ))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return what writes a frame."""
+        self._check_write(schema, overwrite)
+        return BatchWriter(self._parsed(Use.BATCH_WRITE))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        """Return what writes a stream."""
+        self._check_write(schema, overwrite)
+        return StreamWriter(self._parsed(Use.STREAM_WRITE))
+
+    def _parsed(self, use: Use) -> Options:
+        lower = {name.lower() for name, option in OPTIONS.items() if option.use & use}
+        configured = {name: text for name, text in self.defaults.items() if name.lower() in lower}
+        return Options({**configured, **{name.lower(): text for name, text in self.options.items()}}, use)
+
+    @staticmethod
+    def _check_write(schema: StructType, overwrite: bool) -> None:
+        if overwrite:
+            raise ConfigError(["a topic cannot be overwritten; use the mode append"])
+        check_columns(schema.names)
+
+
+def _check_schema(schema: StructType) -> None:
+    if schema.fieldNames() != list(ARROW_SCHEMA.names):
+        raise ConfigError([f"a topic has the columns {SCHEMA}; leave the schema out, and select"])
+
+
+def register(spark: SparkSession) -> None:
+    """Have a session know the format `miniqueue`.
+
+    Options in the session's configuration that begin with `spark.miniqueue.` are defaults for all jobs. Conditions are
+    pushed down. Where PYSPARK_PYTHON does not say otherwise, tasks run in this interpreter, which has miniqueue.
+    """
+    if "PYSPARK_PYTHON" not in os.environ:
+        spark.sparkContext.pythonExec = sys.executable
+    spark.conf.set(_PUSHDOWN, "true")
+    configured = {**dict(spark.sparkContext.getConf().getAll()), **spark.conf.getAll}
+    defaults = {
+        name.removeprefix(CONFIGURED).lower(): text for name, text in configured.items() if name.startswith(CONFIGURED)
+    }
+    # A class made here is carried to the tasks with its attributes, one that can be imported is not.
+    spark.dataSource.register(type("ConfiguredSource", (MiniqueueSource,), {"defaults": defaults}))

@@ -1,0 +1,62 @@
+"""Ranges of a log are read page by page, and what is missing is told."""
+
+import pytest
+
+from miniqueue.client import Bounds
+from miniqueue.errors import ConfigError
+from miniqueue.spark.log_source import bounds_of, offsets_at, read_range
+from miniqueue.spark.losses import LostMessagesError
+from miniqueue.spark.offsets import Range
+from miniqueue.spark.options import Options, Use
+from tests.spark.fake_client import FakeClient
+
+LOGS = {"t": (10, [b"%d" % n for n in range(10, 20)])}
+
+
+def values(client, wanted, **options):
+    batches = list(read_range(client, wanted, **options))
+    return [value for batch in batches for value in batch.column("value").to_pylist()]
+
+
+def test_a_range_is_read_to_its_end_and_not_beyond():
+    assert values(FakeClient(LOGS), Range("t", "0", 12, 17), may_miss=False) == [b"12", b"13", b"14", b"15", b"16"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "lost", "left"),
+    [
+        (Range("t", "0", 7, 12), 3, [b"10", b"11"]),
+        (Range("t", "0", 5, 8), 3, []),
+        (Range("t", "0", 18, 25), 5, [b"18", b"19"]),
+        (Range("t", "0", 25, 30), 5, []),
+        (Range("u", "0", 0, 2), 2, []),
+    ],
+)
+def test_what_is_gone_is_an_error_or_left_out(wanted, lost, left):
+    with pytest.raises(LostMessagesError, match=rf"^{lost} messages of {wanted.topic}"):
+        values(FakeClient(LOGS), wanted, may_miss=False)
+    assert values(FakeClient(LOGS), wanted, may_miss=True) == left
+
+
+def test_a_topic_that_does_not_exist_has_no_partitions():
+    assert bounds_of(FakeClient(LOGS), ["t", "u"]) == {"t": [Bounds("0", 10, 20)], "u": []}
+
+
+@pytest.mark.parametrize(
+    ("given", "offsets"),
+    [
+        ({}, {"t": {"0": 10}, "u": {}}),
+        ({"startingOffsets": "latest"}, {"t": {"0": 20}, "u": {}}),
+        ({"startingOffsets": '{"t":{"0":15}}'}, {"t": {"0": 15}, "u": {}}),
+        ({"startingOffsets": '{"u":{"0":3}}'}, {"t": {"0": 10}, "u": {"0": 3}}),
+    ],
+)
+def test_a_read_begins_where_the_options_say(given, offsets):
+    options = Options({"topic": "t,u", **given}, Use.BATCH_READ)
+    assert offsets_at(FakeClient(LOGS), options, "starting", "earliest") == offsets
+
+
+def test_offsets_of_a_topic_that_is_not_read_are_a_mistake():
+    options = Options({"topic": "t", "startingOffsets": '{"x":{"0":3}}'}, Use.BATCH_READ)
+    with pytest.raises(ConfigError, match="x"):
+        offsets_at(FakeClient(LOGS), options, "starting", "earliest")

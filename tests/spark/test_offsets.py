@@ -1,0 +1,73 @@
+"""Where reading begins and ends, and how it is divided."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from miniqueue.client import Bounds
+from miniqueue.errors import ConfigError
+from miniqueue.spark.offsets import (
+    Range,
+    divided,
+    ends_of,
+    limited,
+    parse_offsets,
+    parse_time,
+    ranges_between,
+    starts_of,
+)
+
+BOUNDS = {"b": [Bounds("0", 5, 10)], "a": [Bounds("0", 0, 100), Bounds("0.high", 3, 3)]}
+
+
+def test_partitions_have_a_beginning_and_an_end():
+    assert starts_of(BOUNDS) == {"a": {"0": 0, "0.high": 3}, "b": {"0": 5}}
+    assert list(ends_of(BOUNDS)) == ["a", "b"]  # in one order: Spark compares offsets as text
+
+
+def test_offsets_are_json():
+    assert parse_offsets('{"t":{"0":17,"0.high":3}}') == {"t": {"0": 17, "0.high": 3}}
+    for text in ("17", "[]", '{"t":17}', '{"t":{"0":"x"}}', "earlyest"):
+        with pytest.raises(ConfigError):
+            parse_offsets(text)
+
+
+def test_a_time_is_iso_or_milliseconds():
+    assert parse_time("1767225600000") == parse_time("2026-01-01T00:00:00Z") == datetime(2026, 1, 1, tzinfo=UTC)
+    with pytest.raises(ConfigError):
+        parse_time("yesterday")
+
+
+def test_ranges_lie_between_and_are_not_empty():
+    start, end = {"a": {"0": 40}}, {"a": {"0": 100, "0.high": 3}, "b": {"0": 0}}
+    assert ranges_between(start, end) == [Range("a", "0", 40, 100), Range("a", "0.high", 0, 3)]
+
+
+def test_an_end_in_front_of_the_start_is_nothing_or_a_topic_that_was_made_anew():
+    start, end = {"a": {"0": 40}}, {"a": {"0": 10}}
+    assert ranges_between(start, end) == []
+    assert ranges_between(start, end, restarts=True) == [Range("a", "0", 0, 10)]
+
+
+@pytest.mark.parametrize("max_count", [1, 2, 7, 50, 109, 110, 1000])
+def test_a_limit_is_kept_shared_and_leads_to_the_end(max_count):
+    start, end = {"a": {"0": 0}, "b": {"0": 5}}, {"a": {"0": 100, "0.low": 5}, "b": {"0": 10}}
+    at, steps = start, 0
+    while (until := limited(at, end, max_count)) != at:
+        counts = [one.size for one in ranges_between(at, until)]
+        assert 0 < sum(counts) <= max_count
+        at, steps = until, steps + 1
+    assert at == end
+    assert steps <= 110 // max_count + 3
+
+
+def test_ranges_are_divided_by_their_sizes_without_gaps():
+    ranges = [Range("a", "0", 0, 100), Range("b", "0", 5, 8)]
+    pieces = divided(ranges, 4)
+    assert [piece for piece in pieces if piece.topic == "b"] == [Range("b", "0", 5, 8)]
+    in_a = [piece for piece in pieces if piece.topic == "a"]
+    assert len(in_a) == 4
+    assert [piece.start for piece in in_a] == [0, *(piece.end for piece in in_a[:-1])]
+    assert divided(ranges, 1) == ranges
+    assert divided([], 4) == []
+    assert len(divided([Range("a", "0", 0, 2)], 10)) == 2

@@ -1,0 +1,76 @@
+"""Options of reads and writes: defaults, values, and what is said of mistakes."""
+
+import pytest
+
+from miniqueue.errors import ConfigError
+from miniqueue.spark.options import OPTIONS, Options, Use
+from tests.meta.modules import ROOT
+
+
+def problems(given, use=Use.BATCH_READ):
+    with pytest.raises(ConfigError) as caught:
+        Options(given, use)
+    return caught.value.problems
+
+
+def test_what_is_not_given_has_its_default():
+    options = Options({"topic": "t"}, Use.STREAM_READ)
+    assert (options["url"], options["minPartitions"], options["failOnDataLoss"]) == ("redis://localhost:6379", 1, True)
+
+
+def test_names_are_compared_without_case_and_the_path_is_the_topic():
+    assert Options({"TOPIC": "t", "minpartitions": "4"}, Use.BATCH_READ)["minPartitions"] == 4
+    assert Options({"path": "a, b,"}, Use.BATCH_READ).topics == ["a", "b"]
+
+
+def test_what_spark_adds_is_no_mistake():
+    Options({"topic": "t", "checkpointLocation": "/c", "queryName": "q"}, Use.STREAM_WRITE)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("startingOffset", "startingOffsets"), ("dedup", "deduplicate"), ("topics", "topic")]
+)
+def test_an_unknown_option_is_refused_with_the_one_that_was_probably_meant(name, meant):
+    assert problems({"topic": "t", name: "x"}, Use.BATCH_WRITE) == [f"there is no option {name}; did you mean {meant}?"]
+
+
+def test_an_option_like_no_other_is_refused_with_all_there_are():
+    [problem] = problems({"topic": "t", "xyz": "1"})
+    assert all(name in problem for name in OPTIONS)
+
+
+def test_an_option_for_something_else_is_refused():
+    assert problems({"topic": "t", "runId": "1"}) == ["the option runId is not for a batch read"]
+
+
+def test_all_mistakes_are_told_at_once():
+    given = {"minPartitions": "0", "failOnDataLoss": "yes", "timeoutSeconds": "soon"}
+    assert problems(given) == [
+        "timeoutSeconds='soon': could not convert string to float: 'soon'",
+        "minPartitions='0': it is 1 or more",
+        "failOnDataLoss='yes': it is true or false",
+        "the option topic is missing",
+    ]
+
+
+def test_a_client_is_made_of_the_options():
+    given = {"topic": "t", "url": "rediss://h:1", "user": "ada", "secret": "s", "caFile": "/ca", "retries": "3"}
+    address = Options(given, Use.BATCH_READ).client().address
+    assert (address.url, address.retries, address.timeout_seconds) == ("rediss://h:1", 3, 10.0)
+    assert address.options == {"username": "ada", "password": "s", "ssl_ca_certs": "/ca"}
+
+
+def test_each_job_has_a_run_of_its_own_unless_it_says_otherwise():
+    options = Options({"topic": "t"}, Use.BATCH_WRITE)
+    assert options.run_id != options.run_id
+    assert Options({"topic": "t", "runId": "daily"}, Use.BATCH_WRITE).run_id == "daily"
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_documentation_has_the_table(name):
+    option = OPTIONS[name]
+    uses = {Use.ALL: "all", Use.READ: "read", Use.WRITE: "write", Use.BATCH_READ: "batch read"}
+    uses |= {Use.STREAM_READ: "stream read", Use.BATCH_WRITE: "batch write"}
+    default = f"`{option.default}`" if option.default else "–"
+    row = f"| `{name}` | {uses[option.use]} | {default} | {option.meaning} |"
+    assert row in (ROOT / "docs/spark.md").read_text()

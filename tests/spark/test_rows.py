@@ -1,0 +1,52 @@
+"""Messages as rows, and rows as what is published."""
+
+import pyarrow as pa
+import pytest
+
+from miniqueue.client import Message
+from miniqueue.errors import ConfigError
+from miniqueue.spark.rows import ARROW_SCHEMA, batch_of, check_columns, rows_of
+
+MESSAGE = Message(
+    "t", "0.high-17", b"\xff", published_at_ms=1767225600123, key=b"k", headers=(("a", b"1"), ("a", b"\xfe"))
+)
+
+
+def test_a_message_is_a_row():
+    [row] = batch_of([MESSAGE], "t", "0.high").to_pylist()
+    assert row.pop("published_at").isoformat() == "2026-01-01T00:00:00.123000+00:00"
+    assert row == {
+        "topic": "t",
+        "partition": 0,
+        "offset": 17,
+        "id": "0.high-17",
+        "key": b"k",
+        "value": b"\xff",
+        "headers": [{"name": "a", "value": b"1"}, {"name": "a", "value": b"\xfe"}],
+        "priority": "high",
+    }
+
+
+def test_a_message_without_a_key_has_none():
+    [row] = batch_of([Message("t", "0-1", b"")], "t", "0").to_pylist()
+    assert (row["key"], row["value"], row["headers"], row["priority"]) == (None, b"", [], "normal")
+
+
+def test_what_was_read_can_be_written():
+    check_columns(ARROW_SCHEMA.names)
+    [(payload, given)] = rows_of(batch_of([MESSAGE], "t", "0.high"))
+    assert payload == b"\xff"
+    assert given == {"key": b"k", "headers": [("a", b"1"), ("a", b"\xfe")], "priority": "high"}
+
+
+def test_a_row_may_be_text_and_have_options_or_none():
+    batch = pa.RecordBatch.from_pylist(
+        [{"value": "x", "key": "k", "ttl_seconds": 1.5}, {"value": None, "key": None, "ttl_seconds": None}]
+    )
+    assert list(rows_of(batch)) == [("x", {"key": "k", "ttl_seconds": 1.5}), (b"", {})]
+
+
+@pytest.mark.parametrize(("names", "said"), [(["key"], "no column value"), (["value", "colour"], "colour")])
+def test_columns_that_have_no_use_are_refused(names, said):
+    with pytest.raises(ConfigError, match=said):
+        check_columns(names)

@@ -1,0 +1,185 @@
+"""The data source in a session of Spark, with a real broker: what is written is read, and what runs again adds nothing.
+
+A session takes ten seconds to start, so there is one for all of these.
+"""
+
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from miniqueue.client import Client
+from miniqueue.spark import register
+from tests.client.broker import RespBroker
+
+pytestmark = [
+    pytest.mark.acceptance,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # pyspark leaves sockets to the garbage collector
+]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RespBroker]:
+    broker = RespBroker(tmp_path_factory.mktemp("broker"))
+    yield broker
+    broker.end()
+
+
+@pytest.fixture(scope="module")
+def spark(broker: RespBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    directory = tmp_path_factory.mktemp("spark")
+    spark = (
+        SparkSession.builder.master("local[2,3]")  # a task that fails is run again, twice
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(directory))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.miniqueue.url", broker.url)
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    register(spark)
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def client(broker: RespBroker) -> Iterator[Client]:
+    with Client(broker.url) as client:
+        yield client
+
+
+def rows(spark: SparkSession, count: int, partitions: int = 2) -> DataFrame:
+    """Return a frame of `count` messages, of which each has its number as its text and a key."""
+    numbers = spark.range(0, count, 1, partitions)
+    return numbers.select(F.col("id").cast("string").alias("value"), (F.col("id") % 3).cast("string").alias("key"))
+
+
+def write(frame: DataFrame, topic: str, **options: object) -> None:
+    frame.write.format("miniqueue").mode("append").options(topic=topic, **options).save()
+
+
+def texts(client: Client, topic: str) -> list[str]:
+    return [message.text for message in client.receive(topic, count=10_000, autoack=True)]
+
+
+def test_a_frame_is_written_once_with_its_columns_and_read_back(spark, client):
+    client.create_topic("frame", retention="forever")
+    frame = rows(spark, 100).withColumn(
+        "headers", F.array(F.struct(F.lit("a").alias("name"), F.lit("1").cast("binary").alias("value")))
+    )
+    write(frame, "frame", runId="one", batchMessages=7)
+    write(frame, "frame", runId="one", batchMessages=11)  # the job runs again
+    messages = client.receive("frame", count=10_000, autoack=True)
+    assert sorted(int(message.text) for message in messages) == list(range(100))
+    assert {(message.key, message.headers) for message in messages} == {(b"%d" % n, (("a", b"1"),)) for n in range(3)}
+
+    read = spark.read.format("miniqueue").load("frame")
+    assert sorted(int(row.value) for row in read.collect()) == list(range(100))
+    first = read.where("offset = 0").first()
+    assert (first.topic, first.partition, first.id, first.priority) == ("frame", 0, "0-0", "normal")
+    assert (first.key, first.headers[0].name, first.headers[0].value) == (messages[0].key, "a", b"1")
+    assert abs(first.published_at.timestamp() - messages[0].published_at_ms / 1000) < 0.001
+    assert read.where("offset >= 10 and offset < 20").count() == 10
+    assert read.where(F.col("published_at") > F.lit("2100-01-01").cast("timestamp")).count() == 0
+    divided = spark.read.format("miniqueue").option("minPartitions", 5).load("frame")
+    assert (divided.rdd.getNumPartitions(), divided.count()) == (5, 100)
+
+
+def test_a_task_that_fails_and_runs_again_adds_nothing(spark, client, tmp_path):
+    failed = tmp_path / "failed"
+
+    def fail_once(batches):
+        for index, batch in enumerate(batches):
+            yield batch
+            if index == 1 and not failed.exists():
+                failed.touch()
+                raise ValueError("the first attempt fails behind rows that were written")
+
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "20")
+    try:
+        frame = rows(spark, 100, 1)
+        write(frame.mapInPandas(fail_once, frame.schema), "again", batchMessages=5)
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert failed.exists()
+    assert sorted(map(int, texts(client, "again"))) == list(range(100))
+
+
+def test_a_stream_is_copied_once_although_it_stops_and_starts(spark, client, tmp_path):
+    client.create_topic("from", retention="forever")
+    client.publish_many("from", [str(number) for number in range(100)])
+    checkpoint = tmp_path / "checkpoint"
+
+    def run() -> list[int]:
+        """Run until there is nothing more; return how many rows each micro-batch had."""
+        source = spark.readStream.format("miniqueue").options(startingOffsets="earliest", maxMessagesPerTrigger=30)
+        copied = source.load("from").select("value", "key", "headers")
+        sink = copied.writeStream.format("miniqueue").options(topic="to", checkpointLocation=str(checkpoint))
+        query = sink.trigger(availableNow=True).start()
+        assert query.awaitTermination(120)
+        return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+
+    assert run() == [30, 30, 30, 10]
+    (checkpoint / "commits" / "3").unlink()  # as if the driver had died behind the last write
+    (checkpoint / "commits" / ".3.crc").unlink(missing_ok=True)
+    client.publish_many("from", ["100"])
+    run()
+    assert sorted(map(int, texts(client, "to"))) == list(range(101))
+
+
+def test_messages_that_are_gone_are_an_error_or_left_out(spark, client):
+    client.publish_many("gone", ["a", "b"])
+    client.receive("gone", count=2, autoack=True)
+    client.publish_many("gone", ["c"])
+    asked = spark.read.format("miniqueue").option("startingOffsets", '{"gone":{"0":0}}')
+    with pytest.raises(Exception, match="2 messages of gone, partition 0, from offset 0 on are gone"):
+        asked.load("gone").collect()
+    assert [bytes(row.value) for row in asked.option("failOnDataLoss", "false").load("gone").collect()] == [b"c"]
+
+
+def test_a_full_topic_gives_back_pressure(spark, client):
+    client.create_topic("narrow", max_messages=10)
+    received: list[str] = []
+
+    def drain() -> None:
+        with Client(client.address.url) as own:
+            for message in own.consume("narrow", autoack=True, idle_seconds=20):
+                received.append(message.text)
+                if len(received) == 40:
+                    return
+
+    thread = threading.Thread(target=drain)
+    thread.start()
+    write(rows(spark, 40), "narrow", batchMessages=5)
+    thread.join(60)
+    assert sorted(map(int, received)) == list(range(40))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"topics": "t"}, "did you mean topic"),
+        ({}, "the option topic is missing"),
+        ({"topic": "two words"}, "BADTOPIC"),
+    ],
+)
+def test_mistakes_are_told_in_words(spark, options, said):
+    with pytest.raises(Exception, match=said):
+        spark.read.format("miniqueue").options(**options).load().collect()
+    with pytest.raises(Exception, match=said):
+        rows(spark, 1, 1).write.format("miniqueue").mode("append").options(**options).save()
+
+
+def test_a_topic_is_not_overwritten_and_columns_without_use_are_refused(spark, tmp_path: Path):
+    with pytest.raises(Exception, match="no use for the columns colour"):
+        write(rows(spark, 1, 1).withColumn("colour", F.lit("red")), "t")
+    with pytest.raises(Exception, match=r"cannot be overwritten|append"):
+        rows(spark, 1, 1).write.format("miniqueue").mode("overwrite").option("topic", "t").save()
