@@ -67,6 +67,7 @@ COMMANDS: Mapping[bytes, Needs] = MappingProxyType(
         b"PUBLISH": Needs(Right.PUBLISH, 1),
         b"PUB": Needs(Right.PUBLISH, 1),
         b"MPUBLISH": Needs(Right.PUBLISH, 1),
+        b"PUBBATCH": Needs(Right.PUBLISH, 1),
         b"REQUEST": Needs(Right.PUBLISH, 1),
         b"REPLY": Needs(Right.CONSUME, 1),
         b"SUBSCRIBE": Needs(Right.CONSUME, 1),

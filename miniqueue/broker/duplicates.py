@@ -21,7 +21,7 @@ from miniqueue.core.unique_keys import FREE
 from miniqueue.errors import LimitReachedError
 from miniqueue.storage import dedup_keys
 
-#: Dedup ids of all topics together; each takes up to 400 bytes of memory beside itself.
+#: Dedup ids of all topics together; each takes some 350 bytes of memory beside itself.
 MAX_DEDUP_IDS = 1_000_000
 #: So many ids are forgotten in one tick, or a few more.
 MAX_FORGOTTEN_IN_TICK = 50_000

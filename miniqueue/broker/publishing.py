@@ -6,6 +6,8 @@ publish_with  ─▶ is it there already? ─▶ is it to wait? ─▶ in its la
 Many messages at a time without any options are the usual case; one with options goes the longer way.
 """
 
+from collections.abc import Sequence
+
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.commit import Accepted, Published
 from miniqueue.broker.delaying import Delayer
@@ -16,8 +18,9 @@ from miniqueue.broker.topic import Topic
 from miniqueue.broker.trimming import Trimmer
 from miniqueue.core import lanes
 from miniqueue.core.delayed import Delayed
+from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.message_id import format_message_id
-from miniqueue.core.publish_options import Priority, PublishOptions
+from miniqueue.core.publish_options import NO_OPTIONS, Priority, PublishOptions
 from miniqueue.core.topic_errors import PausedError
 from miniqueue.errors import PayloadTooLargeError
 
@@ -126,13 +129,15 @@ class Publisher:
         return accepted
 
     def publish_batch(
-        self, name: bytes, payloads: list[bytes], dedup_id: bytes, attributes: list[bytes] | None = None
+        self, name: bytes, payloads: list[bytes], dedup_id: bytes, each: Sequence[PublishOptions] = ()
     ) -> Accepted:
         """Add messages to a topic under one dedup id, all or, when it is a duplicate, none; raises as `publish_with`.
 
-        A duplicate has the ids of the first batch, whatever it was made of.
+        A duplicate has the ids of the first batch, whatever it was made of. `each` has the options of each message, if
+        there are any: headers, key and time to live.
         """
         self._admission.check()
+        attributes = self._attributes_of_each(each) if any(one != NO_OPTIONS for one in each) else None
         options = PublishOptions(dedup_id=dedup_id)
         first = self._first_of(name, options)
         if first is not None:
@@ -142,6 +147,13 @@ class Publisher:
         accepted = Accepted(commit, message_id, size_bytes=size_bytes, message_count=len(payloads))
         self._duplicates.note(self._topics[name], options, accepted)
         return accepted
+
+    def _attributes_of_each(self, each: Sequence[PublishOptions]) -> list[bytes]:
+        for one in each:
+            if one != PublishOptions(one.headers, one.key, one.ttl_seconds):
+                raise InvalidOptionError("the messages of a batch have headers, key and ttl, and no other options")
+        now_ms = self._clock.next_ms()
+        return [one.attributes(now_ms).encode() for one in each]
 
     def _first_of(self, name: bytes, options: PublishOptions) -> Accepted | None:
         """Return what became of the message that makes this one a duplicate, if there is one."""

@@ -22,6 +22,11 @@ def text(reply: Reply) -> str:
     return reply.decode("utf-8", "replace") if isinstance(reply, bytes) else str(reply)
 
 
+def published_id(reply: Reply) -> str:
+    """Return the id of a message; where it might have been a duplicate, whether it was one stands beside it."""
+    return text(reply[0] if isinstance(reply, list) else reply)
+
+
 def nothing(_reply: Reply) -> None:
     """Take `OK`."""
 

@@ -68,7 +68,7 @@ def publish(  # noqa: PLR0913 - one keyword for each option of a message
     is_safe = dedup_id is not None
     return Call(
         ("PUB", topic, payload, *words, *_header_words(headers)),
-        answers.text,
+        answers.published_id,
         is_repeatable=is_safe,
         takes_dedup_id=not is_safe,
     )

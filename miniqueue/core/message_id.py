@@ -27,3 +27,9 @@ def parse_message_id(word: bytes) -> tuple[int, int]:
         raise InvalidOptionError("the id of a message is its partition and its number, as in 0-17 or 0.high-17")
     priority = Priority(found[2].decode()) if found[2] else Priority.NORMAL
     return lane(int(found[1]), priority), int(found[3])
+
+
+def following_ids(message_id: bytes, count: int) -> list[bytes]:
+    """Return the ids of `count` messages of one log that follow each other, from `message_id` on."""
+    number, first_seq = parse_message_id(message_id)
+    return [format_message_id(number, seq) for seq in range(first_seq, first_seq + count)]

@@ -127,6 +127,11 @@ def _options(given: Iterable[tuple[str, bytes]], headers: Iterable[Header]) -> P
     return PublishOptions(tuple((check_header_name(name), value) for name, value in headers), **found)
 
 
+def check_dedup_id(value: bytes) -> bytes:
+    """Return an id that is given without its name; raises InvalidOptionError."""
+    return _key("dedup", value)
+
+
 # --- values --------------------------------------------------------------------------------------------------
 
 

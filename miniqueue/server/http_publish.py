@@ -10,9 +10,10 @@ from urllib.parse import parse_qsl
 from starlette.types import Receive, Scope, Send
 
 from miniqueue.broker import Broker
-from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.publish_options import PublishOptions, parse_texts
 from miniqueue.errors import MiniqueueError, PayloadTooLargeError, UnsupportedEncodingError
+from miniqueue.server.http_publish_batch import MAX_BODY_BYTES as MAX_BATCH_BODY_BYTES
+from miniqueue.server.http_publish_batch import check_batch_options, publish_batch
 from miniqueue.server.http_publish_lines import PublishedLines
 from miniqueue.server.http_streams import OpenStreams
 from miniqueue.server.paths import topic_of
@@ -39,7 +40,11 @@ class PublishEndpoint:
             options = options_of(scope)
             if is_json_lines(scope):
                 if options is not None:
-                    raise InvalidOptionError("options of JSON lines are members of the lines")
+                    check_batch_options(options)
+                    body = await read_body(receive, MAX_BATCH_BODY_BYTES)
+                    if body is not None:
+                        await (await publish_batch(self._broker, topic_of(scope), body, options))(scope, receive, send)
+                    return
                 self._streams.check()
                 lines = PublishedLines(self._broker, topic_of(scope))
                 with self._streams.holding(lines, scope.get("user")):
@@ -59,7 +64,10 @@ class PublishEndpoint:
         await reply(scope, receive, send)
 
     async def _publish_with(self, topic: bytes, payload: bytes, options: PublishOptions) -> Reply:
-        accepted = await self._broker.crowd.admit(partial(self._broker.publish_with, topic, payload, options))
+        if options.unique_key:
+            accepted = await self._broker.publish_unique(topic, payload, options)
+        else:
+            accepted = await self._broker.crowd.admit(partial(self._broker.publish_with, topic, payload, options))
         await accepted.commit.wait()
         headers = [(b"message-id", accepted.message_id)]
         if accepted.is_duplicate:

@@ -74,7 +74,10 @@ class PublishedLines:
                 results += decoder.finish()
             for result in results:
                 await self._room.acquire()  # before it is published: `end` must not come between that and its answer
-                await self._broker.crowd.admit(partial(self._publish, result))
+                if isinstance(result, LineWithOptions) and result.options.unique_key:
+                    await self._publish_unique(*result)
+                else:
+                    await self._broker.crowd.admit(partial(self._publish, result))
 
     def _publish(self, result: PublishResult) -> None:
         if isinstance(result, LineWithOptions):
@@ -96,6 +99,12 @@ class PublishedLines:
     def _publish_with(self, payload: bytes, options: PublishOptions) -> None:
         try:
             self._answers.put_nowait(self._broker.publish_with(self._topic, payload, options))
+        except MiniqueueError as error:
+            self._answers.put_nowait(encode_error(str(error)))
+
+    async def _publish_unique(self, payload: bytes, options: PublishOptions) -> None:
+        try:
+            self._answers.put_nowait(await self._broker.publish_unique(self._topic, payload, options))
         except MiniqueueError as error:
             self._answers.put_nowait(encode_error(str(error)))
 

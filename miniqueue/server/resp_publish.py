@@ -1,7 +1,10 @@
-"""Publishing over RESP with an id as the reply: PUB, one message with options, and MPUBLISH, many or none.
+"""Publishing over RESP with an id as the reply: PUB, one message with options; MPUBLISH and PUBBATCH, many or none.
 
     C: PUB orders hello DELAY 60 KEY k HEADER trace 7f          C: MPUBLISH orders one two
     S: 0-17                                                     S: [0-18, 0-19]
+
+    C: PUB orders hello DEDUP 7f                                C: PUBBATCH orders 7f one two
+    S: [0-20, 0], and once more: [0-20, 1]                      S: [[0-21, 0-22], 0], and once more: […, 1]
 
 A run of plain PUBLISH goes a shorter way, in `resp`.
 """
@@ -9,19 +12,23 @@ A run of plain PUBLISH goes a shorter way, in `resp`.
 from functools import partial
 from typing import TYPE_CHECKING
 
-from miniqueue.core.message_id import format_message_id
-from miniqueue.core.publish_options import PublishOptions, parse_words
+from miniqueue.core.message_id import following_ids, format_message_id
+from miniqueue.core.publish_options import PublishOptions, check_dedup_id, parse_words
 from miniqueue.errors import PayloadTooLargeError
+from miniqueue.server.resp_looking import answer_later
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
 
 if TYPE_CHECKING:
+    from miniqueue.broker import Accepted, Broker
     from miniqueue.server.resp import RespConnection
 
 
 def pub(connection: "RespConnection", command: Command) -> bytes:
     """Carry out PUB; the reply comes with its commit."""
     options = parse_words(command[3:])
+    if options.unique_key:
+        return answer_later(connection, _pub_unique(connection.broker, command[1], command[2], options))
     connection.when_room(partial(_pub, connection, command[1], command[2], options))
     return b""
 
@@ -33,7 +40,23 @@ def _pub(connection: "RespConnection", topic: bytes, payload: bytes, options: Pu
         connection.broker.limit_counts.note(exc)
         raise
     connection.note_uncommitted(accepted.size_bytes)
-    connection.wait_for(accepted.commit, replies.bulk(accepted.message_id))
+    message_id = replies.bulk(accepted.message_id)
+    connection.wait_for(accepted.commit, _marked(message_id, accepted) if options.dedup_id else message_id)
+
+
+async def _pub_unique(broker: "Broker", topic: bytes, payload: bytes, options: PublishOptions) -> bytes:
+    try:
+        accepted = await broker.publish_unique(topic, payload, options)
+    except PayloadTooLargeError as exc:
+        broker.limit_counts.note(exc)
+        raise
+    await accepted.commit.wait()
+    return _marked(replies.bulk(accepted.message_id), accepted)
+
+
+def _marked(reply: bytes, accepted: "Accepted") -> bytes:
+    """Return a reply with whether it is that of a duplicate."""
+    return replies.array([reply, replies.integer(accepted.is_duplicate)])
 
 
 def mpublish(connection: "RespConnection", command: Command) -> bytes:
@@ -48,3 +71,17 @@ def _mpublish(connection: "RespConnection", topic: bytes, payloads: list[bytes])
     seqs = range(published.first_seq, published.first_seq + len(payloads))
     ids = [replies.bulk(format_message_id(published.partition, seq)) for seq in seqs]
     connection.wait_for(published.commit, replies.array(ids))
+
+
+def pubbatch(connection: "RespConnection", command: Command) -> bytes:
+    """Carry out PUBBATCH; the reply comes with its commit."""
+    dedup_id = check_dedup_id(command[2])
+    connection.when_room(partial(_pubbatch, connection, command[1], dedup_id, command[3:]))
+    return b""
+
+
+def _pubbatch(connection: "RespConnection", topic: bytes, dedup_id: bytes, payloads: list[bytes]) -> None:
+    accepted = connection.broker.publish_batch(topic, payloads, dedup_id)
+    connection.note_uncommitted(accepted.size_bytes)
+    ids = following_ids(accepted.message_id, accepted.message_count)
+    connection.wait_for(accepted.commit, _marked(replies.array(list(map(replies.bulk, ids))), accepted))

@@ -11,6 +11,7 @@ from miniqueue.core.publish_options import (
     NO_OPTIONS,
     Priority,
     PublishOptions,
+    check_dedup_id,
     parse_members,
     parse_texts,
     parse_words,
@@ -160,6 +161,12 @@ def test_members_have_headers_as_an_object_or_as_pairs(headers):
 def test_members_of_another_kind_are_refused(members):
     with pytest.raises(RequestError):
         parse_members(members)
+
+
+@pytest.mark.parametrize("dedup_id", [b"", b"x" * 1025])
+def test_an_id_without_its_name_has_the_same_limits(dedup_id):
+    with pytest.raises(RequestError, match="dedup is 1 to 1024 bytes"):
+        check_dedup_id(dedup_id)
 
 
 @given(HEADERS, KEYS, st.floats(0.001, 1e9), KEYS)

@@ -1,0 +1,66 @@
+"""`POST /publish/{topic}?dedup=id` with JSON lines: all of them in one commit and under one id, or none.
+
+    request ─▶ read to its end ─▶ decode every line ─▶ publish, or a duplicate ─▶ commit ─▶ an id for each line
+
+A stream of lines without an id is published as it comes, and each line answered for itself (`http_publish_lines`).
+"""
+
+from functools import partial
+from http import HTTPStatus
+from typing import Final
+
+from miniqueue.broker import Broker
+from miniqueue.core.look_errors import InvalidOptionError
+from miniqueue.core.message_id import following_ids
+from miniqueue.core.publish_options import NO_OPTIONS, PublishOptions
+from miniqueue.errors import InvalidLineError
+from miniqueue.server.replies import JSON_LINES, Reply
+from miniqueue.wire.json_lines import LineWithOptions, PublishDecoder, encode_id
+
+#: Of a request's body: all of it is in memory, and so are its messages until their commit.
+MAX_BODY_BYTES: Final = 32 << 20
+#: So many messages are of one commit at most.
+MAX_MESSAGES: Final = 100_000
+
+
+async def publish_batch(broker: Broker, topic: bytes, body: bytes, options: PublishOptions) -> Reply:
+    """Publish the lines of a whole body; return the reply.
+
+    Raises:
+      InvalidOptionError: the query says more than the id, or a line more than headers, key and time to live.
+      InvalidLineError: there is none, too many, or one that is wrong. Nothing was published, as with every error.
+      MiniqueueError: as `Publisher.publish_batch`.
+    """
+    payloads, each = _decoded(body, broker.max_message_bytes)
+    accepted = await broker.crowd.admit(partial(broker.publish_batch, topic, payloads, options.dedup_id, each))
+    await accepted.commit.wait()
+    is_duplicate = accepted.is_duplicate
+    ids = following_ids(accepted.message_id, accepted.message_count)
+    lines = b"".join(encode_id(message_id, is_duplicate=is_duplicate) for message_id in ids)
+    headers = [(b"duplicate", b"true")] if is_duplicate else []
+    return Reply(HTTPStatus.OK if is_duplicate else HTTPStatus.CREATED, lines, JSON_LINES, headers)
+
+
+def check_batch_options(options: PublishOptions) -> None:
+    """Raise InvalidOptionError unless the options of a request with JSON lines are for all lines together."""
+    if options != PublishOptions(dedup_id=options.dedup_id):
+        raise InvalidOptionError("options of JSON lines are members of the lines; only dedup is for all of them")
+
+
+def _decoded(body: bytes, max_message_bytes: int) -> tuple[list[bytes], list[PublishOptions]]:
+    """Return payloads and options of the lines."""
+    decoder = PublishDecoder(max_message_bytes)
+    payloads: list[bytes] = []
+    each: list[PublishOptions] = []
+    for result in [*decoder.feed(body), *decoder.finish()]:
+        if isinstance(result, LineWithOptions):
+            payloads.append(result.payload)
+            each.append(result.options)
+        elif isinstance(result, list):
+            payloads += result
+            each += [NO_OPTIONS] * len(result)
+        else:
+            raise InvalidLineError(f"line {len(payloads) + 1} of the batch: {result}; nothing was published")
+    if not 0 < len(payloads) <= MAX_MESSAGES:
+        raise InvalidLineError(f"a batch is 1 to {MAX_MESSAGES} lines, not {len(payloads)}")
+    return payloads, each

@@ -1,0 +1,157 @@
+"""Dedup ids, unique keys and batches over RESP and HTTP: what is told of a duplicate, and what is refused."""
+
+import asyncio
+
+import orjson
+import pytest
+
+from miniqueue.server import http_publish_batch
+from miniqueue.server.http import HttpApp
+from tests.broker.support import run
+from tests.fakes import settle_down
+from tests.server.resp_clients import Client, serve
+
+NDJSON = (b"content-type", b"application/x-ndjson")
+
+
+async def post(world, query: bytes, body: bytes, *headers: tuple[bytes, bytes]) -> tuple[int, dict, list]:
+    """Publish to t over HTTP, without a server; return status, headers, and the lines of the body."""
+    sent = []
+
+    async def receive():
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/publish/t", "raw_path": b"/publish/t"}
+    asking = asyncio.create_task(
+        HttpApp(world.broker)(scope | {"query_string": query, "headers": [*headers]}, receive, send)
+    )
+    await settle_down()
+    await asking
+    content = b"".join(message.get("body", b"") for message in sent)
+    return sent[0]["status"], dict(sent[0]["headers"]), [orjson.loads(line) for line in content.splitlines()]
+
+
+def test_pub_tells_whether_it_was_a_duplicate_when_it_might_be_one():
+    async def body(world, server, client):
+        assert await client.say(b"PUB t x DEDUP 7f") == b"*2\r\n$3\r\n0-0\r\n:0\r\n"
+        assert await client.say(b"PUB t x DEDUP 7f") == b"*2\r\n$3\r\n0-0\r\n:1\r\n"
+        assert await client.say(b"PUB t x UNIQUE eu") == b"*2\r\n$3\r\n0-1\r\n:0\r\n"
+        assert await Client(server).say(b"PUB t x UNIQUE eu DEDUP 80") == b"*2\r\n$3\r\n0-1\r\n:1\r\n"
+        assert await client.say(b"PUB t x") == b"$3\r\n0-2\r\n"
+
+    serve(body)
+
+
+def test_replies_keep_their_order_also_of_publishes_with_keys():
+    async def body(world, server, client):
+        client.send(b"PUB", b"t", b"a", b"UNIQUE", b"eu")
+        client.send(b"PING")
+        client.send(b"PUB", b"t", b"b", b"DEDUP", b"1")
+        client.send(b"PUB", b"t", b"b", b"DEDUP", b"1")
+        await settle_down()
+        assert client.transport.take() == b"*2\r\n$3\r\n0-0\r\n:0\r\n+PONG\r\n" + b"".join(
+            b"*2\r\n$3\r\n0-1\r\n:%d\r\n" % is_duplicate for is_duplicate in (0, 1)
+        )
+
+    serve(body)
+
+
+def test_pubbatch_answers_the_ids_of_all_and_the_same_once_more():
+    async def body(world, server, client):
+        ids = b"*2\r\n$3\r\n0-0\r\n$3\r\n0-1\r\n"
+        assert await client.say(b"PUBBATCH t 7f a b") == b"*2\r\n" + ids + b":0\r\n"
+        assert await client.say(b"PUBBATCH t 7f a b") == b"*2\r\n" + ids + b":1\r\n"
+        assert await world.drain(b"t") == [b"a", b"b"]
+
+    serve(body)
+
+
+@pytest.mark.parametrize(
+    ("line", "reply"),
+    [
+        (b"PUBBATCH t 7f", b"-ERR invalid number of args, want: at least 4\r\n"),
+        (b"PUBBATCH a/b 7f a", b"-BADTOPIC "),
+        (b"PUBBATCH t 7f 0123456789x", b"-TOOBIG "),
+        (b"PUB t 0123456789x UNIQUE k", b"-TOOBIG "),
+        (b"PUB a/b x UNIQUE k", b"-BADTOPIC "),
+        (b"PUB off x DEDUP 1", b"-BADOPTION the topic takes no dedup ids"),
+        (b"PUBBATCH off 1 x", b"-BADOPTION the topic takes no dedup ids"),
+    ],
+)
+def test_what_is_wrong_is_refused_and_adds_nothing(line, reply):
+    async def body(world, server, client):
+        await client.say(b"TOPIC CREATE off dedup_window_seconds 0")
+        assert (await client.say(line)).startswith(reply)
+        assert await client.say(b"TOPICS") == b"*1\r\n$3\r\noff\r\n"
+        assert await client.say(b"LEN off") == b":0\r\n"
+
+    serve(body, max_message_bytes=10)
+
+
+def test_over_http_a_duplicate_is_200_with_the_first_id():
+    async def body(world):
+        for query in (b"dedup=7f", b"unique=eu"):
+            first, second = [await post(world, query, b"x") for _ in range(2)]
+            assert (first[0], second[0]) == (201, 200)
+            assert first[1][b"message-id"] == second[1][b"message-id"]
+            assert b"duplicate" not in first[1]
+            assert second[1][b"duplicate"] == b"true"
+        assert await world.drain(b"t") == [b"x", b"x"]
+
+    run(body)
+
+
+def test_lines_have_ids_and_keys_of_their_own():
+    async def body(world):
+        lines = b'{"msg":"YQ==","dedup":"1"}\n{"msg":"YQ==","dedup":"1"}\n{"msg":"Yg==","unique":"u"}\n'
+        status, _, answers = await post(world, b"", lines + b'{"msg":"Yg==","unique":"u"}\n"plain"\n', NDJSON)
+        assert status == 200
+        assert answers == [
+            {"id": "0-0"},
+            {"id": "0-0", "duplicate": True},
+            {"id": "0-1"},
+            {"id": "0-1", "duplicate": True},
+            {"id": "0-2"},
+        ]
+
+    run(body)
+
+
+def test_lines_under_one_id_are_added_once_all_together():
+    async def body(world):
+        lines = b'"a"\n{"msg":"Yg==","key":"k","headers":{"h":"v"}}\n"c"'
+        first = await post(world, b"dedup=7f", lines, NDJSON)
+        second = await post(world, b"dedup=7f", lines, NDJSON)
+        assert (first[0], first[2]) == (201, [{"id": "0-0"}, {"id": "0-1"}, {"id": "0-2"}])
+        assert (second[0], second[1][b"duplicate"]) == (200, b"true")
+        assert second[2] == [{"id": f"0-{seq}", "duplicate": True} for seq in range(3)]
+        holders = [await world.holding(b"t") for _ in range(3)]
+        assert [holder.payloads for holder in holders] == [[b"a"], [b"b"], [b"c"]]
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("query", "lines", "text"),
+    [
+        (b"dedup=7f", b'"a"\nb\n"c"', "line 2 of the batch: the line is not JSON; nothing was published"),
+        (b"dedup=7f", b"", "a batch is 1 to 3 lines, not 0"),
+        (b"dedup=7f", b'"a"\n' * 4, "a batch is 1 to 3 lines, not 4"),
+        (b"dedup=7f", b'{"msg":"","priority":"high"}', "headers, key and ttl, and no other options"),
+        (b"dedup=7f&key=k", b'"a"', "only dedup is for all of them"),
+        (b"key=k", b'"a"', "only dedup is for all of them"),
+    ],
+)
+def test_a_batch_with_something_wrong_is_refused_as_a_whole(monkeypatch, query, lines, text):
+    monkeypatch.setattr(http_publish_batch, "MAX_MESSAGES", 3)
+
+    async def body(world):
+        status, _, (answer,) = await post(world, query, lines, NDJSON)
+        assert status == 400
+        assert text in answer["error"]
+        assert world.broker.topics() == []
+
+    run(body)
