@@ -59,14 +59,15 @@ async def ask(port: int, is_over: asyncio.Event, seconds: list[float]) -> None:
 
 async def measure(port: int, *, requesters: int, workers: int, seconds: float) -> dict[str, float]:
     """Return round trips a second, and how long half and 99 of 100 of them took at most, in ms."""
-    is_over, taken = asyncio.Event(), list[float]()
+    is_over, are_answered, taken = asyncio.Event(), asyncio.Event(), list[float]()
     async with asyncio.TaskGroup() as tasks:
         for _ in range(workers):
-            tasks.create_task(work(port, is_over))
-        for _ in range(requesters):
-            tasks.create_task(ask(port, is_over, taken))
+            tasks.create_task(work(port, are_answered))
+        askers = [tasks.create_task(ask(port, is_over, taken)) for _ in range(requesters)]
         await asyncio.sleep(seconds)
         is_over.set()
+        await asyncio.gather(*askers)  # the last ones, too, need somebody who replies
+        are_answered.set()
     taken.sort()
     p50, p99 = (taken[int(len(taken) * part)] * 1000 for part in (0.5, 0.99))
     return {"rate": len(taken) / seconds, "p50_ms": p50, "p99_ms": p99}
