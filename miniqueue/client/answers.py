@@ -41,6 +41,12 @@ def texts(reply: Reply) -> list[str]:
     return [text(item) for item in reply]
 
 
+def batch_ids(reply: Reply) -> list[str]:
+    """Return the ids of messages that were published together, or had been."""
+    ids, _is_duplicate = reply
+    return texts(ids)
+
+
 def plain(value: Reply) -> object:
     """Return any reply with its bytes as text, all the way down."""
     match value:

@@ -80,7 +80,7 @@ class AsyncClient:
         return await self._link.execute(call.kept_from_doubling(self.address.deduplicates))
 
     async def execute_all(self, calls: Sequence[Call[T]]) -> list[T | RefusedError]:
-        """Carry out up to 10,000 calls in one go, on one connection, with their results in order.
+        """Carry out calls, up to some 10,000, in one go, on one connection, with their results in order.
 
         A refusal is the result of its call; the others are carried out. Other errors are those of `execute`.
         """
@@ -88,6 +88,7 @@ class AsyncClient:
 
     publish = awaitable(message_calls.publish)
     publish_many = awaitable(message_calls.publish_many)
+    cancel = awaitable(message_calls.cancel)
     request = awaitable(message_calls.request)
     receive = awaitable(message_calls.receive)
     ack = awaitable(message_calls.ack)

@@ -89,7 +89,7 @@ class Client:
         return self._link.execute(call.kept_from_doubling(self.address.deduplicates))
 
     def execute_all(self, calls: Sequence[Call[T]]) -> list[T | RefusedError]:
-        """Carry out up to 10,000 calls in one go, on one connection, with their results in order.
+        """Carry out calls, up to some 10,000, in one go, on one connection, with their results in order.
 
         A refusal is the result of its call; the others are carried out. Other errors are those of `execute`.
         """
@@ -97,6 +97,7 @@ class Client:
 
     publish = blocking(message_calls.publish)
     publish_many = blocking(message_calls.publish_many)
+    cancel = blocking(message_calls.cancel)
     request = blocking(message_calls.request)
     receive = blocking(message_calls.receive)
     ack = blocking(message_calls.ack)

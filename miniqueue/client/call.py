@@ -31,7 +31,7 @@ class Call(NamedTuple, Generic[T]):
       is_repeatable: whether it may be asked again when nobody knows whether it was done.
       wait_seconds: how long the broker may take by intent, as with a long poll.
       results_of_codes: what a refusal means that is a result like any other, by its word.
-      takes_dedup_id: whether it is a publish that `kept_from_doubling` makes repeatable.
+      with_id: makes of it, with an id against duplicates, a publish that is repeatable; None if it is no publish.
     """
 
     words: tuple[Word, ...]
@@ -39,13 +39,11 @@ class Call(NamedTuple, Generic[T]):
     is_repeatable: bool = True
     wait_seconds: float = 0.0
     results_of_codes: Mapping[str, T] = _NOTHING
-    takes_dedup_id: bool = False
+    with_id: "Callable[[str], Call[T]] | None" = None
 
     def kept_from_doubling(self, is_wanted: bool) -> "Call[T]":
         """Return it as one that stores its message once, however often it is asked, if it can be and `is_wanted`."""
-        if not (self.takes_dedup_id and is_wanted):
-            return self
-        return self._replace(words=(*self.words, "DEDUP", uuid4().hex), is_repeatable=True, takes_dedup_id=False)
+        return self.with_id(uuid4().hex) if is_wanted and self.with_id is not None else self
 
     def may_follow(self, error: ClientError) -> bool:
         """Whether it may be asked again after `error`."""

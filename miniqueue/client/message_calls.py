@@ -15,8 +15,9 @@ from miniqueue.client.call import Call, Word, options, seconds_word
 from miniqueue.client.message import Message
 from miniqueue.errors import RequestError
 
-#: Messages of one `publish_many`, and receipts of one settle: a broker takes no more.
-MAX_AT_ONCE: Final = 10_000
+#: Messages of one `publish_many`, and receipts of one settle: what a command has room for beside its name, the topic
+#: and one word more.
+MAX_AT_ONCE: Final = 9_999
 
 Payload: TypeAlias = bytes | str
 Priority: TypeAlias = Literal["high", "normal", "low"]
@@ -62,16 +63,14 @@ def publish(  # noqa: PLR0913 - one keyword for each option of a message
         priority=priority,
         key=key,
         ttl=None if ttl_seconds is None else seconds_word(ttl_seconds),
-        dedup=dedup_id,
         unique=unique_key,
     )
-    is_safe = dedup_id is not None
-    return Call(
-        ("PUB", topic, payload, *words, *_header_words(headers)),
-        answers.published_id,
-        is_repeatable=is_safe,
-        takes_dedup_id=not is_safe,
-    )
+    plain = ("PUB", topic, payload, *words, *_header_words(headers))
+
+    def once(dedup_id: str) -> Call[str]:
+        return Call((*plain, "DEDUP", dedup_id), answers.published_id)
+
+    return Call(plain, answers.published_id, is_repeatable=False, with_id=once) if dedup_id is None else once(dedup_id)
 
 
 def request(
@@ -120,14 +119,30 @@ def reply(topic: str, receipt: str | Message, payload: Payload) -> Call[None]:
     return Call(("REPLY", topic, _receipt_of(receipt), payload), answers.nothing, is_repeatable=False)
 
 
-def publish_many(topic: str, payloads: Sequence[Payload]) -> Call[list[str]]:
-    """Publish up to 10,000 messages in one commit, all or none; they are durable on return.
+def publish_many(topic: str, payloads: Sequence[Payload], *, dedup_id: str | None = None) -> Call[list[str]]:
+    """Publish up to 9,999 messages in one commit, all or none; they are durable on return.
 
-    Returns: their ids, in order.
+    Args:
+      topic: made if there is none.
+      payloads: together up to 2 MiB, or twice what one message may have; a str is sent as UTF-8.
+      dedup_id: of all of them together; as with `publish`.
+
+    Returns: their ids, in order; those of the first time, where these were not stored.
     """
     if not 0 < len(payloads) <= MAX_AT_ONCE:
         raise RequestError(f"one request publishes 1 to {MAX_AT_ONCE} messages, not {len(payloads)}")
-    return Call(("MPUBLISH", topic, *payloads), answers.texts, is_repeatable=False)
+
+    def once(dedup_id: str) -> Call[list[str]]:
+        return Call(("PUBBATCH", topic, dedup_id, *payloads), answers.batch_ids)
+
+    if dedup_id is not None:
+        return once(dedup_id)
+    return Call(("MPUBLISH", topic, *payloads), answers.texts, is_repeatable=False, with_id=once)
+
+
+def cancel(topic: str, message_id: str) -> Call[None]:
+    """Remove a message that was published with a delay; refused with `NOMESSAGE` when it is gone or has become due."""
+    return Call(("CANCEL", topic, message_id), answers.nothing, is_repeatable=False)
 
 
 def receive(

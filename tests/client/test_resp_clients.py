@@ -111,6 +111,18 @@ def test_topics_are_made_set_looked_at_and_removed(either, topic):
     assert either.ping() == "PONG"
 
 
+def test_a_message_that_waits_can_be_cancelled_and_a_unique_one_is_stored_once(either, topic):
+    message_id = either.publish(topic, "later", delay_seconds=3600)
+    assert either.find(topic, message_id).payload == b"later"
+    either.cancel(topic, message_id)
+    with pytest.raises(RefusedError, match="NOMESSAGE"):
+        either.cancel(topic, message_id)
+    first = either.publish(topic, "x", unique_key="k")
+    assert either.publish(topic, "y", unique_key="k") == first
+    assert either.publish(topic, "z", priority="high") == "0.high-0"
+    assert [message.text for message in either.receive(topic, count=9)] == ["z", "x"]
+
+
 def test_the_log_is_read_without_taking_anything(either, topic):
     either.publish_many(topic, ["one", "two", "three"])
     page = either.read(topic, 0, 1, count=1)

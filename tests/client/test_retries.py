@@ -44,6 +44,14 @@ def test_a_publish_whose_reply_is_lost_stores_its_message_once(kind, proxy, clie
     assert client.length(topic) == 1
 
 
+def test_many_messages_whose_reply_is_lost_are_stored_once_together(kind, proxy, client, topic):
+    proxy.losses = 2
+    assert ask(kind, proxy, lambda behind: behind.publish_many(topic, ["x", "y"])) == ["0-0", "0-1"]
+    assert client.publish_many(topic, ["x", "y"], dedup_id="mine") == ["0-2", "0-3"]
+    assert client.publish_many(topic, ["x", "y"], dedup_id="mine") == ["0-2", "0-3"]
+    assert client.length(topic) == 4
+
+
 def test_a_publish_with_an_id_of_its_own_is_stored_once_too(kind, proxy, client, topic):
     proxy.losses = 1
     ask(kind, proxy, lambda behind: behind.publish(topic, "x", dedup_id="mine"), deduplicates=False)
