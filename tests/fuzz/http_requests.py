@@ -23,6 +23,8 @@ from tests.fuzz.pieces import cut, payload, some
 STATUSES = {200, 201, 400, 403, 404, 405, 413, 415}
 _PATHS = (
     b"/publish/t",
+    b"/publish/t?key=k&ttl=1&dedup=1",
+    b"/publish/t?delay=1&priority=low&unique=%ff",
     b"/subscribe/t",
     b"/subscribe/t?prefetch=2",
     b"/t",
@@ -38,19 +40,38 @@ _HEADERS = (
         b"content-length: 3",
     ),
     *(b"content-encoding: gzip", b"origin: https://example.org", b"sec-fetch-site: none", b"authorization: Basic x"),
+    *(b"miniqueue-header-a: b", b"miniqueue-header-: b"),
 )
 _COMMANDS = (
     *(b'"INIT"', b'"ACK"', b'"NACK"', b'"BACK"', b'"DACK 0"', b'"DACK 5"', b'"ACK 1"', b'"BACK 1 2"', b'"DACK 0 1"'),
     *(b'"DACK"', b'"DACK soon"', b'"DACK nan"', b'"ACK x"', b'"PING"'),
 )
-_TOKENS = (b"?prefetch=", b"&", b"%ff", b"%", b"POST ", b"DELETE ", b"GET ", b"HEAD ", *_COMMANDS, *_HEADERS)
+_TOKENS = (
+    b"?prefetch=",
+    b"?ttl=",
+    b"&delay=",
+    b"&dedup=",
+    b"&",
+    b"%ff",
+    b"%",
+    b"POST ",
+    b"DELETE ",
+    b"GET ",
+    b"HEAD ",
+    *_COMMANDS,
+    *_HEADERS,
+)
 
 
 def _make(chance: Random) -> bytes:
-    lines, commands = some(chance, (b'"a"', b'{"msg":"AA=="}', b"", b"x"), 3), some(chance, _COMMANDS, 6)
+    lines, commands = (
+        some(chance, (b'"a"', b'{"msg":"AA=="}', b'{"msg":"","key":"k","headers":{"a":"b"}}', b"", b"x"), 3),
+        some(chance, _COMMANDS, 6),
+    )
     match chance.randrange(4):
         case 0:
-            request, body = b"POST /publish/t", chance.choice((payload(chance), b"\n".join(lines)))
+            query = chance.choice((b"", b"", b"?key=k", b"?ttl=1&at=5", b"?delay=0.5&unique=1"))
+            request, body = b"POST /publish/t" + query, chance.choice((payload(chance), b"\n".join(lines)))
         case 1 | 2:
             query = chance.choice((b"", b"?prefetch=2"))
             request, body = b"POST /subscribe/t" + query, b'"INIT" ' + b"".join(commands)
@@ -94,7 +115,11 @@ async def _serve(scope: dict[str, object], pieces: list[bytes]) -> None:
     await _ask(broker, scope, pieces)
     others = await _ask(
         broker,
-        scope | {"method": "POST", "path": "/publish/fresh", "raw_path": b"/publish/fresh", "headers": []},
+        scope
+        | {
+            **{"method": "POST", "path": "/publish/fresh", "raw_path": b"/publish/fresh"},
+            **{"query_string": b"", "headers": []},
+        },
         [b"x"],
     )
     assert others[0]["status"] == 201

@@ -23,6 +23,7 @@ _OPENINGS = tuple(
     opening.split()
     for opening in b"""
     PUBLISH t | MPUBLISH t | MPUBLISH t a b | SUBSCRIBE t | SUBSCRIBE t PREFETCH 3 |
+    PUB t a KEY | PUB t a DELAY 1 HEADER h | PUB t a TTL 1 PRIORITY low DEDUP |
     SUBSCRIBE t PREFETCH | ACK | ACK 1 | ACK 1 2 | NACK | NACK 1 | BACK | BACK 1 | DACK | DACK 1 |
     DACK 5 1 | DACK 0.5 | TOPICS | TOPIC DELETE t | TOPIC DELETE | TOPIC | PING | INFO | HELLO 3 |
     HELLO 2 | HELLO 3 AUTH default x SETNAME me | HELLO | AUTH | AUTH x | AUTH default x |

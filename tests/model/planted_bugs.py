@@ -13,9 +13,10 @@ from miniqueue.broker.purger import Purger
 from miniqueue.broker.topic import DEFAULT_GROUP_NAME, Topic
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.lease import ChunkProgress, Lease, Range
+from miniqueue.core.message_id import format_message_id
 from miniqueue.core.partition import DEFAULT_GROUP, Partition
 from miniqueue.core.window import Window
-from miniqueue.server import http_commands, resp, resp_stream
+from miniqueue.server import http_commands, resp, resp_publish, resp_stream
 from miniqueue.storage import keys, records
 
 Patch = pytest.MonkeyPatch
@@ -277,13 +278,7 @@ def resp_answers_before_the_commit(patch: Patch) -> None:
 
 
 def resp_ids_are_one_off(patch: Patch) -> None:
-    add = resp.RespConnection._add
-
-    def one_off(self, topic, payloads):
-        published = add(self, topic, payloads)
-        return published._replace(first_seq=published.first_seq + 1)
-
-    patch.setattr(resp.RespConnection, "_add", one_off)
+    patch.setattr(resp_publish, "format_message_id", lambda partition, seq: format_message_id(partition, seq + 1))
 
 
 def resp_connection_lost_without_a_word(patch: Patch) -> None:
