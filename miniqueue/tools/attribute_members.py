@@ -1,6 +1,6 @@
 """The attributes of a message as members of its JSON line.
 
-    "headers":[["name","value"],…]  "key":"…"  "expires_at":ms  "dedup":"…"  "reply_to":"…"
+    "headers":[["name","value"],…]  "key":"…"  "expires_at":ms  "dedup":"…"  "reply_to":"…"  "unique":"…"
     "origin":{"topic":"letters","id":"0-17","published_at":ms,"died_at":ms,"returns":{"nacks":3},"reason":"…"}
 
 Bytes that are no UTF-8 are {"base64":"…"} instead of a string. Times are in milliseconds since 1970, UTC.
@@ -37,6 +37,7 @@ def encode(encoded: bytes) -> dict[str, object]:
         "dedup": _text(found.dedup_id),
         "origin": None if found.origin is None else _origin_members(found.origin),
         "reply_to": _text(found.reply_to),
+        "unique": _text(found.unique_key),
     }
     return {name: value for name, value in members.items() if value}
 
@@ -116,6 +117,7 @@ _PARSERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = MappingProxyType(
         "dedup": ("dedup_id", _bytes),
         "origin": ("origin", _origin),
         "reply_to": ("reply_to", _bytes),
+        "unique": ("unique_key", _bytes),
     }
 )
 #: Of the members that a line may have for its attributes.

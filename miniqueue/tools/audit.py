@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from miniqueue.core import attributes
+from miniqueue.core.delayed_id import DelayedId
 from miniqueue.core.lease import Range
+from miniqueue.core.message_id import format_message_id
 from miniqueue.core.names import check_topic
 from miniqueue.core.partition import DEFAULT_GROUP
 from miniqueue.errors import CorruptionError, FormatVersionError, InvalidTopicError
-from miniqueue.storage import delay_keys, delay_records, keys, records, retention_records
+from miniqueue.storage import dedup_keys, dedup_records, delay_keys, delay_records, keys, records, retention_records
 from miniqueue.storage.keys import Parts, Space
 from miniqueue.tools.problems import Problems
 from miniqueue.tools.topic_audit import TopicAudit
@@ -52,9 +54,11 @@ class Audit:
             Space.SETTINGS: lambda _parts, key, value: self._decoded(records.decode_settings, key, value) and None,
             Space.START: self._take_start,
             Space.DELAYS: self._take_delays,
+            Space.DEDUP: self._take_dedup,
             Space.CHUNK: self._take_chunk,
             Space.RECORD: self._take_record,
             Space.DELAYED: self._take_delayed,
+            Space.UNIQUE: self._take_unique,
         }
 
     def take(self, key: bytes, value: bytes) -> None:
@@ -167,6 +171,15 @@ class Audit:
         delays.take(key, delay_keys.due_at_ms_and_serial(key), message)
         if message is not None:
             self._decoded(attributes.decode, key, message.attributes)
+            place = DelayedId(parts.partition, *delay_keys.due_at_ms_and_serial(key))
+            self.topics[parts.topic_id].uniques.note(attributes.unique_key(message.attributes), bytes(place))
+
+    def _take_dedup(self, _parts: Parts, key: bytes, value: bytes) -> None:
+        self._decoded(dedup_records.decode_dedup, key, value)
+
+    def _take_unique(self, parts: Parts, key: bytes, value: bytes) -> None:
+        message_id = self._decoded(dedup_records.decode_unique, key, value)
+        self.topics[parts.topic_id].uniques.take(dedup_keys.unique_key(key), message_id)
 
     def _take_chunk(self, parts: Parts, key: bytes, value: bytes) -> None:
         if not self._is_in_the_lane(parts, key):
@@ -177,8 +190,10 @@ class Audit:
             topic.skip_chunk(parts.order)
         else:
             topic.take_chunk(key, chunk)
-            for extra in chunk.attributes or ():
+            for seq, extra in enumerate(chunk.attributes or (), chunk.first_seq):
                 self._decoded(attributes.decode, key, extra)
+                message_id = format_message_id(parts.partition, seq)
+                topic.uniques.note_in_log(attributes.unique_key(extra), message_id, parts.partition, seq)
 
     def _take_record(self, parts: Parts, key: bytes, value: bytes) -> None:
         topic = self.topics[parts.topic_id]
@@ -190,6 +205,8 @@ class Audit:
         else:
             topic.take_record(key, Range(parts.lane), parts.order, record)
             self._decoded(attributes.decode, key, record.attributes)
+            message_id = format_message_id(parts.partition, record.seq)
+            topic.uniques.note(attributes.unique_key(record.attributes), message_id)
 
     def _is_in_the_lane(self, parts: Parts, key: bytes) -> bool:
         if parts.lane != keys.LANE_NORMAL:

@@ -7,7 +7,7 @@ from miniqueue.core.cursor import FRONT_START
 from miniqueue.core.lease import Range
 from miniqueue.errors import CorruptionError
 from miniqueue.server.escaping import escape
-from miniqueue.storage import keys, schedule_keys
+from miniqueue.storage import dedup_keys, keys, schedule_keys
 from miniqueue.storage.keys import Parts, Space
 
 #: A store that is wrong throughout has a problem for each key; memory must not grow with them.
@@ -89,9 +89,11 @@ _WORDS: Mapping[Space, Callable[[Parts, bytes], str]] = {
     Space.SETTINGS: lambda parts, _key: f"settings of topic {parts.topic_id}",
     Space.START: lambda parts, _key: _of_partition("start of the log", parts),
     Space.DELAYS: lambda parts, _key: _of_partition("counts of delayed messages", parts),
+    Space.DEDUP: lambda parts, _key: f"dedup ids of topic {parts.topic_id}",
     Space.CHUNK: lambda parts, _key: _from("chunk", parts),
     Space.RECORD: lambda parts, _key: _record(parts),
     Space.DELAYED: lambda parts, _key: _delayed(parts),
+    Space.UNIQUE: lambda parts, key: f"unique key {escape(dedup_keys.unique_key(key))} of topic {parts.topic_id}",
     Space.TICK: lambda _parts, key: f"due time of schedule {escape(schedule_keys.name_of(key))}",
     Space.SCHEDULE: lambda _parts, key: f"schedule {escape(schedule_keys.name_of(key))}",
 }

@@ -15,6 +15,7 @@ from miniqueue.tools.delays_audit import DelaysAudit
 from miniqueue.tools.log_audit import LogAudit
 from miniqueue.tools.problems import Problems
 from miniqueue.tools.record_audit import RecordAudit
+from miniqueue.tools.unique_audit import UniqueAudit
 
 
 class TopicCounts(NamedTuple):
@@ -45,6 +46,7 @@ class TopicAudit:
         self._log: LogAudit | None = None
         self._records: RecordAudit | None = None
         self._delays: dict[int, DelaysAudit] = {}
+        self.uniques = UniqueAudit(topic_id, problems)
 
     def delays(self, partition: int) -> DelaysAudit:
         """Return the walk over what was published with a delay."""
@@ -97,6 +99,8 @@ class TopicAudit:
         log.finish()
         for delays in self._delays.values():
             delays.finish()
+        if log.is_readable and records.is_readable:
+            self.uniques.finish(lambda _partition, seq: log.has_waiting(seq))
         if not self._has_cursor:
             self._problems.add("there is no cursor", self._cursor_key())
         if self._cursor is None or log.next_seq is None:

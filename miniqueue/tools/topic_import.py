@@ -7,14 +7,17 @@
 It knows no lines and no store.
 """
 
+from miniqueue.core.attributes import unique_key
 from miniqueue.core.cursor import FRONT_START
 from miniqueue.core.cursor_state import CursorState
+from miniqueue.core.delayed_id import DelayedId
 from miniqueue.core.lease import Range
 from miniqueue.core.message import Chunk, Record
+from miniqueue.core.message_id import format_message_id
 from miniqueue.core.partition import DEFAULT_GROUP, MAX_CHUNK_BYTES, MAX_CHUNK_MESSAGES
 from miniqueue.core.topic_settings import TopicSettings
 from miniqueue.errors import InvalidLineError
-from miniqueue.storage import keys, records
+from miniqueue.storage import dedup_keys, dedup_records, keys, records
 from miniqueue.tools.delayed_lines import StoredDelayed
 from miniqueue.tools.delays_import import DelaysImport
 from miniqueue.tools.message_lines import MAX_SEQ, StoredMessage
@@ -54,6 +57,7 @@ class TopicImport:
         self._published_at_ms = 0
         self._settings: TopicSettings | None = None
         self._delays = DelaysImport(topic_id)
+        self._unique_keys: set[bytes] = set()
 
     def take(self, message: StoredMessage, batch: Batch) -> None:
         """Add a message; what is complete goes into `batch`. Raises InvalidLineError when it cannot be."""
@@ -62,6 +66,7 @@ class TopicImport:
             raise InvalidLineError(f"no id is left for it: 0-{MAX_SEQ} is the last")
         if not self._seqs.add(seq):
             raise InvalidLineError(f"message 0-{seq} came before")
+        self._own(message.attributes, format_message_id(0, seq), batch)
         if message.place is Range.LOG:
             self._take_waiting(seq, message, batch)
         else:
@@ -73,6 +78,7 @@ class TopicImport:
     def delay(self, message: StoredDelayed, batch: Batch) -> None:
         """Add a message that is not due; raises InvalidLineError when it cannot be."""
         self._delays.take(message, batch)
+        self._own(message.message.attributes, bytes(DelayedId(0, *message.place)), batch)
         self.message_count += 1
 
     def configure(self, settings: TopicSettings) -> None:
@@ -80,6 +86,14 @@ class TopicImport:
         if self._settings is not None:
             raise InvalidLineError("the settings of this topic came before")
         self._settings = settings
+
+    def _own(self, attributes: bytes, message_id: bytes, batch: Batch) -> None:
+        """Give a message the unique key that it has, if any; raises InvalidLineError when another one has it."""
+        if key := unique_key(attributes):
+            if key in self._unique_keys:
+                raise InvalidLineError("another message of the topic has the same unique key")
+            self._unique_keys.add(key)
+            batch[dedup_keys.unique(self.topic_id, key)] = dedup_records.encode_unique(message_id)
 
     def end_chunk(self, batch: Batch) -> None:
         """Add the messages of the log that wait in memory, if any, as a chunk."""

@@ -1,0 +1,115 @@
+"""Unique keys and dedup ids, in the tools: sound to `check` after every commit, carried over by export and import."""
+
+import json
+
+import pytest
+
+from miniqueue import cli
+from miniqueue.core.publish_options import PublishOptions
+from miniqueue.storage import dedup_keys, dedup_records, keys
+from tests.broker.support import run
+from tests.fakes import settle_down
+from tests.tools import stores
+from tests.tools.test_delayed_messages import problems_of
+
+EU = PublishOptions(unique_key=b"eu")
+
+
+async def publish(broker, payload: bytes, options: PublishOptions) -> None:
+    accepted = await broker.publish_unique(b"t", payload, options)
+    await accepted.commit.wait()
+
+
+async def live(world) -> None:
+    """Have keys be taken, moved, freed and taken again."""
+    for number in range(3):
+        await publish(world.broker, b"%d" % number, EU._replace(unique_key=b"%d" % number, dedup_id=b"id%d" % number))
+    await publish(world.broker, b"later", EU._replace(delay_seconds=1.0))
+    holder = await world.holding(b"t")
+    holder.consumer.ack()
+    holder.consumer.request()
+    await settle_down()
+    holder.consumer.nack()
+    await world.commit()
+    await publish(world.broker, b"again", EU._replace(unique_key=b"0"))
+    world.clock.advance(200)
+    world.broker.tick()
+    await settle_down()
+    await world.broker.clearer.purge(b"t")
+
+
+def test_a_store_is_sound_after_every_commit():
+    async def body(world):
+        await live(world)
+        spaces = {key[0] for batch in world.store.batches for key in batch}
+        assert {keys.Space.UNIQUE, keys.Space.DEDUP} <= spaces
+        for count in range(1, len(world.store.batches) + 1):
+            store = await world.store.as_of(count)
+            assert problems_of(store.pairs()) == []
+
+    run(body)
+
+
+KEY = dedup_keys.unique(1, b"eu")
+OWNED = "the unique key belongs to {}, but of the messages that wait {} have it"
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda pairs: pairs.pop(KEY), OWNED.format("nobody", "0-0")),
+        (lambda pairs: pairs.update({KEY: dedup_records.encode_unique(b"0-7")}), OWNED.format("0-7", "0-0")),
+        (
+            lambda pairs: pairs.update({dedup_keys.unique(1, b"us"): dedup_records.encode_unique(b"0-0")}),
+            OWNED.format("0-0", "none"),
+        ),
+        (lambda pairs: pairs.update({KEY: b"x"}), "unique key: checksum does not match"),
+        (lambda pairs: pairs.update({dedup_keys.dedup(1, 1, 1): b"x"}), "dedup ids: checksum does not match"),
+        (lambda pairs: pairs.update({dedup_keys.unique(7, b"us"): b"x"}), "there is no such topic"),
+    ],
+)
+def test_what_is_wrong_with_them_is_found(change, problem):
+    async def body(world):
+        await publish(world.broker, b"x", EU._replace(dedup_id=b"1"))
+        pairs = world.store.pairs()
+        change(pairs)
+        assert any(problem in text for text in problems_of(pairs))
+
+    run(body)
+
+
+def exported(capfdbinary, store) -> list[dict]:
+    assert cli.main(["export", "-db", str(store)], {}) == 0
+    return [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
+
+
+def test_keys_are_carried_over_by_export_and_import(tmp_path, capfdbinary):
+    async def fill(broker, _clock) -> None:
+        await publish(broker, b"a", EU)
+        await publish(broker, b"b", EU._replace(unique_key=b"\xff", delay_seconds=60.0))
+        await publish(broker, b"c", EU._replace(unique_key=b"back"))
+        consumer = await stores.holding(broker, b"t")
+        consumer.consumer.nack()
+
+    stores.run_on(tmp_path / "old", fill)
+    lines = exported(capfdbinary, tmp_path / "old")
+    assert sorted(str(line["unique"]) for line in lines) == ["back", "eu", "{'base64': '/w=='}"]
+    file = tmp_path / "lines"
+    file.write_text("\n".join(map(json.dumps, lines)))
+    assert cli.main(["import", "-db", str(tmp_path / "new"), str(file)], {}) == 0
+    assert cli.main(["check", "-db", str(tmp_path / "new")], {}) == 0
+    capfdbinary.readouterr()
+    assert exported(capfdbinary, tmp_path / "new") == lines
+
+    async def publish_again(broker, _clock) -> None:
+        accepted = await broker.publish_unique(b"t", b"x", EU)
+        assert (accepted.is_duplicate, accepted.message_id) == (True, b"0-0")
+
+    stores.run_on(tmp_path / "new", publish_again)
+
+
+def test_two_messages_with_one_key_are_not_imported(tmp_path, capfdbinary):
+    file = tmp_path / "lines"
+    file.write_text('{"topic":"t","text":"a","unique":"k"}\n{"topic":"t","text":"b","unique":"k"}\n')
+    assert cli.main(["import", "-db", str(tmp_path / "new"), str(file)], {}) == 65
+    assert b"another message of the topic has the same unique key" in capfdbinary.readouterr().err
