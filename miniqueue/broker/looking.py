@@ -62,7 +62,7 @@ class Looker:
 
     async def figures(self, topic: Topic) -> Figures:
         """Return the figures of a topic that exists, as of its last commit."""
-        stats = topic.stats()
+        stats, missed_count = topic.stats(), sum(cursor.missed_count for cursor in topic.cursors)
         at_ms = await oldest_at_ms(self._journal.store, topic)
         kept = await kept_of(self._journal.store, topic)
         latencies = self.watch.latencies_seconds(topic) or (None, None)
@@ -70,7 +70,7 @@ class Looker:
             **_counts(stats),
             "paused_in": topic.is_paused_in,
             "paused_out": topic.is_paused_out,
-            "missed": sum(cursor.missed_count for cursor in topic.cursors),
+            "missed": missed_count,
             "leases": sum(cursor_view.lease_count(cursor) for cursor in topic.cursors),
             "oldest_seconds": self._age_seconds(at_ms),
             "retained": kept.message_count,
