@@ -1,15 +1,19 @@
 """Publishing the rows of a task: with ids, so that the same rows of a task that runs again are stored once.
 
-    id of a row   <run>/<partition of the task>/<number of the row>      the run of a stream: <query>/<micro-batch>
+    rows that are values alone   cut into batches, one request each    id   <run>/<task>/<first row>+<rows>-<checksum>
+    rows with options            some requests in one go, one a row    id   <run>/<task>/<row>-<checksum>
+
+The run of a stream is its query and the micro-batch. A checksum of the payloads is in the id for the case that a task
+that runs again has its rows in another order: then some are stored twice, but none is taken for another and lost.
 
 Knows no Spark. A broker that is full, paused or restarting is waited for: the task stands still, and so does what feeds
-it. Rows keep their order, but for those that had to wait for room.
+it. Rows keep their order, but for those with options that had to wait for room.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+from zlib import crc32
 
 import pyarrow as pa
 
@@ -17,11 +21,25 @@ from miniqueue.client import Client, RefusedError, message_calls
 from miniqueue.client.call import Call
 from miniqueue.client.refusals import is_passing
 from miniqueue.spark.losses import NotWrittenError
-from miniqueue.spark.rows import rows_of
+from miniqueue.spark.rows import Row, rows_of
 
 #: What a broker says that will take the message later.
 _LATER = frozenset({"LIMIT", "FULL", "PAUSED"})
 PAUSE_SECONDS = 1.0
+#: Of one batch; one message may be larger.
+BATCH_BYTES = 1 << 20
+
+
+class Request(NamedTuple):
+    """What is sent in one go.
+
+    Attributes:
+      calls: each refused or taken by itself.
+      rows: of all calls together, by their numbers in the task.
+    """
+
+    calls: list[Call[Any]]
+    rows: range
 
 
 def publish_rows(
@@ -45,39 +63,78 @@ def publish_rows(
 
     Raises NotWrittenError when it takes none for so long, or refuses a row for good; ClientError.
     """
-    calls = _calls(topic, batches, id_prefix)
     count = 0
-    while batch := list(islice(calls, batch_messages)):
-        _publish(client, batch, count, time.monotonic() + block_seconds)
-        count += len(batch)
+    for request in _requests(topic, batches, id_prefix, batch_messages):
+        _send(client, request, time.monotonic() + block_seconds)
+        count += len(request.rows)
     return count
 
 
-def _calls(topic: str, batches: Iterable[pa.RecordBatch], id_prefix: str) -> Iterator[Call[str]]:
-    rows = (row for batch in batches for row in rows_of(batch))
-    for number, (payload, given) in enumerate(rows):
-        dedup: dict[str, Any] = {"dedup_id": f"{id_prefix}/{number}"} if id_prefix else {}
-        yield message_calls.publish(topic, payload, **given, **dedup)
+def _requests(topic: str, batches: Iterable[pa.RecordBatch], id_prefix: str, batch_messages: int) -> Iterator[Request]:
+    start = 0
+    for part in _cut((row for batch in batches for row in rows_of(batch)), batch_messages):
+        make = _row_by_row if part[0].given is not None else _together
+        yield Request(make(topic, part, id_prefix, start), range(start, start + len(part)))
+        start += len(part)
 
 
-def _publish(
-    client: Client,
-    calls: list[Call[str]],
-    first_row: int,
-    ends_at: float,
-    sleep: Callable[[float], None] = time.sleep,
-) -> None:
-    """Publish rows, those that were refused again, until all of them are taken."""
-    left = dict(enumerate(calls, first_row))
+def _cut(rows: Iterator[Row], max_count: int) -> Iterator[list[Row]]:
+    """Yield rows in parts that one command can carry."""
+    part: list[Row] = []
+    size_bytes = 0
+    for row in rows:
+        if part and (len(part) >= max_count or size_bytes + len(row.payload) > BATCH_BYTES):
+            yield part
+            part, size_bytes = [], 0
+        part.append(row)
+        size_bytes += len(row.payload)
+    if part:
+        yield part
+
+
+def _together(topic: str, rows: Sequence[Row], id_prefix: str, start: int) -> list[Call[Any]]:
+    payloads = [row.payload for row in rows]
+    dedup_id = f"{id_prefix}/{start}+{len(rows)}-{_checksum(payloads):08x}" if id_prefix else None
+    return [message_calls.publish_many(topic, payloads, dedup_id=dedup_id)]
+
+
+def _row_by_row(topic: str, rows: Sequence[Row], id_prefix: str, start: int) -> list[Call[Any]]:
+    return [
+        message_calls.publish(
+            topic,
+            row.payload,
+            **(row.given or {}),
+            dedup_id=f"{id_prefix}/{number}-{_checksum([row.payload]):08x}" if id_prefix else None,
+        )
+        for number, row in enumerate(rows, start)
+    ]
+
+
+def _checksum(payloads: Iterable[bytes]) -> int:
+    checksum = 0
+    for payload in payloads:
+        checksum = crc32(payload, crc32(b"%d:" % len(payload), checksum))
+    return checksum
+
+
+def _send(client: Client, request: Request, ends_at: float, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Carry out the calls, those that were refused again, until all of them are taken."""
+    left = request.calls
     while left:
-        results = client.execute_all(list(left.values()))
-        refused = {row: one for row, one in zip(left, results, strict=True) if isinstance(one, RefusedError)}
-        for row, error in refused.items():
+        results = client.execute_all(left)
+        refused = [(call, one) for call, one in zip(left, results, strict=True) if isinstance(one, RefusedError)]
+        for call, error in refused:
             if not _is_taken_later(error) or time.monotonic() > ends_at:
-                raise NotWrittenError(f"row {row} of the task: {error}") from error
-        left = {row: left[row] for row in refused}
+                raise NotWrittenError(f"{_named(request, call)} of the task: {error}") from error
+        left = [call for call, _ in refused]
         if left:
             sleep(PAUSE_SECONDS)
+
+
+def _named(request: Request, call: Call[Any]) -> str:
+    if len(request.calls) == len(request.rows):
+        return f"row {request.rows[request.calls.index(call)]}"
+    return f"one of the rows {request.rows.start} to {request.rows.stop - 1}"
 
 
 def _is_taken_later(error: RefusedError) -> bool:

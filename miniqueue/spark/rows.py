@@ -10,7 +10,7 @@ A row that is written has `value`, string or binary, and may have what `publish`
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -68,16 +68,31 @@ def check_columns(names: Sequence[str]) -> None:
         raise ConfigError([f"there is no use for the columns {', '.join(unknown)}; value may be followed by {WRITTEN}"])
 
 
-def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[bytes | str, dict[str, Any]]]:
-    """Yield for each row its payload and what `publish` takes besides."""
+class Row(NamedTuple):
+    """What is published of a row.
+
+    Attributes:
+      payload: the message.
+      given: what `publish` takes besides; None where the frame has values alone.
+    """
+
+    payload: bytes
+    given: dict[str, Any] | None = None
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
+    """Yield what is published of each row."""
     names = [name for name in WRITTEN if name in batch.schema.names]
-    payloads = batch.column("value").to_pylist()
+    payloads = [payload or b"" for payload in batch.column("value").cast(pa.binary()).to_pylist()]
+    if not names:
+        yield from map(Row, payloads)
+        return
     columns = [batch.column(name).to_pylist() for name in names]
     for index, payload in enumerate(payloads):
         given = {name: column[index] for name, column in zip(names, columns, strict=True) if column[index] is not None}
         if "headers" in given:
             given["headers"] = [(header["name"], header["value"]) for header in given["headers"]]
-        yield b"" if payload is None else payload, given
+        yield Row(payload, given)
 
 
 def _header_structs(message: Message) -> list[dict[str, Any]]:

@@ -1,5 +1,7 @@
 """The rows of a task are published with ids, and again when the broker takes them later."""
 
+import re
+
 import pyarrow as pa
 import pytest
 
@@ -25,37 +27,78 @@ def no_pause(monkeypatch):
     monkeypatch.setattr(publishing, "PAUSE_SECONDS", 0)
 
 
-def test_each_row_has_an_id_of_its_own_whatever_the_batches_are():
+def keyed(*values):
+    return pa.RecordBatch.from_pydict({"value": pa.array(values, pa.string()), "key": pa.array(values, pa.string())})
+
+
+def test_values_alone_go_in_batches_that_do_not_depend_on_those_of_spark():
     one, other = FakeClient(), FakeClient()
     assert publish(one, batch("a", "b", "c")) == 3
-    assert publish(other, batch("a"), batch(), batch("b", "c"), batch_messages=100) == 3
+    assert publish(other, batch("a"), batch(), batch("b", "c")) == 3
     assert one.published == other.published
-    assert one.published[2] == ("PUB", "t", "c", "DEDUP", "run/3/2")
+    first, second = one.published
+    assert (first[:2], first[3:]) == (("PUBBATCH", "t"), (b"a", b"b"))
+    assert re.fullmatch(r"run/3/0\+2-[0-9a-f]{8}", first[2])
+    assert re.fullmatch(r"run/3/2\+1-[0-9a-f]{8}", second[2])
 
 
-def test_rows_can_go_without_ids():
+def test_rows_with_options_go_one_by_one_with_an_id_each():
+    one, other = FakeClient(), FakeClient()
+    assert publish(one, keyed("a", "b", "c")) == 3
+    assert publish(other, keyed("a"), keyed("b", "c"), batch_messages=100) == 3
+    assert one.published == other.published
+    assert one.published[2][:-1] == ("PUB", "t", b"c", "KEY", "c", "DEDUP")
+    assert re.fullmatch(r"run/3/2-[0-9a-f]{8}", one.published[2][-1])
+
+
+@pytest.mark.parametrize("make", [batch, keyed])
+def test_rows_in_another_order_are_not_taken_for_those_that_are_there(make):
+    one, other = FakeClient(), FakeClient()
+    publish(one, make("a", "b", "cc", ""))
+    publish(other, make("b", "a", "", "cc"))
+    ids = [{words[2] if words[0] == "PUBBATCH" else words[-1] for words in each.published} for each in (one, other)]
+    assert not ids[0] & ids[1]
+
+
+def test_batches_are_cut_where_a_command_ends(monkeypatch):
+    monkeypatch.setattr(publishing, "BATCH_BYTES", 10)
     client = FakeClient()
-    publish(client, batch("a"), id_prefix="")
-    assert client.published == [("PUB", "t", "a")]
+    publish(client, batch("12345", "67890", "1", "x" * 20, "2"), batch_messages=100)
+    assert [words[3:] for words in client.published] == [(b"12345", b"67890"), (b"1",), (b"x" * 20,), (b"2",)]
+
+
+@pytest.mark.parametrize(("make", "word"), [(batch, "MPUBLISH"), (keyed, "PUB")])
+def test_rows_can_go_without_ids(make, word):
+    client = FakeClient()
+    publish(client, make("a"), id_prefix="")
+    [words] = client.published
+    assert (words[0], "DEDUP" in words) == (word, False)
+
+
+def test_a_task_without_rows_publishes_nothing():
+    client = FakeClient()
+    assert (publish(client), publish(client, batch())) == (0, 0)
+    assert client.published == []
 
 
 @pytest.mark.parametrize("word", ["LIMIT", "FULL", "PAUSED", "READONLY", "DRAINING", "UNKNOWN"])
 def test_what_the_broker_takes_later_is_asked_again(word):
     client = FakeClient()
     client.refusals = [None, RefusedError(word, "x"), RefusedError(word, "x"), None]
-    assert publish(client, batch("a", "b", "c")) == 3
-    assert [words[2] for words in client.published] == ["a", "b", "c"]
+    assert publish(client, keyed("a", "b", "c")) == 3
+    assert [words[2] for words in client.published] == [b"a", b"b", b"c"]
 
 
-def test_a_broker_that_takes_nothing_for_too_long_fails_the_task():
+@pytest.mark.parametrize(("make", "named"), [(keyed, "row 0"), (batch, "one of the rows 0 to 1")])
+def test_a_broker_that_takes_nothing_for_too_long_fails_the_task(make, named):
     client = FakeClient()
     client.refusals = [RefusedError("FULL", "x")] * 100
-    with pytest.raises(NotWrittenError, match=r"row 0 of the task: FULL x"):
-        publish(client, batch("a"), block_seconds=-1)
+    with pytest.raises(NotWrittenError, match=f"{named} of the task: FULL x"):
+        publish(client, make("a", "b"), block_seconds=-1)
 
 
 def test_a_row_that_is_refused_for_good_fails_the_task_and_is_named():
     client = FakeClient()
     client.refusals = [None, None, RefusedError("TOOBIG", "x")]
     with pytest.raises(NotWrittenError, match=r"row 2 of the task: TOOBIG"):
-        publish(client, batch("a", "b", "c"))
+        publish(client, keyed("a", "b", "c"))

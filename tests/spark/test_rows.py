@@ -43,7 +43,12 @@ def test_a_row_may_be_text_and_have_options_or_none():
     batch = pa.RecordBatch.from_pylist(
         [{"value": "x", "key": "k", "ttl_seconds": 1.5}, {"value": None, "key": None, "ttl_seconds": None}]
     )
-    assert list(rows_of(batch)) == [("x", {"key": "k", "ttl_seconds": 1.5}), (b"", {})]
+    assert list(rows_of(batch)) == [(b"x", {"key": "k", "ttl_seconds": 1.5}), (b"", {})]
+
+
+def test_a_frame_of_values_alone_has_no_options():
+    batch = pa.RecordBatch.from_pydict({"value": [b"x", None], "offset": [1, 2]})
+    assert list(rows_of(batch)) == [(b"x", None), (b"", None)]
 
 
 @pytest.mark.parametrize(("names", "said"), [(["key"], "no column value"), (["value", "colour"], "colour")])

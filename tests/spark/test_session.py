@@ -93,7 +93,9 @@ def test_a_frame_is_written_once_with_its_columns_and_read_back(spark, client):
     assert (divided.rdd.getNumPartitions(), divided.count()) == (5, 100)
 
 
-def test_a_task_that_fails_and_runs_again_adds_nothing(spark, client, tmp_path):
+@pytest.mark.parametrize("has_keys", [True, False])
+def test_a_task_that_fails_and_runs_again_adds_nothing(spark, client, tmp_path, has_keys):
+    topic = f"again-{has_keys}"
     failed = tmp_path / "failed"
 
     def fail_once(batches):
@@ -105,12 +107,12 @@ def test_a_task_that_fails_and_runs_again_adds_nothing(spark, client, tmp_path):
 
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "20")
     try:
-        frame = rows(spark, 100, 1)
-        write(frame.mapInPandas(fail_once, frame.schema), "again", batchMessages=5)
+        frame = rows(spark, 100, 1) if has_keys else rows(spark, 100, 1).select("value")
+        write(frame.mapInPandas(fail_once, frame.schema), topic, batchMessages=5)
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     assert failed.exists()
-    assert sorted(map(int, texts(client, "again"))) == list(range(100))
+    assert sorted(map(int, texts(client, topic))) == list(range(100))
 
 
 def test_a_stream_is_copied_once_although_it_stops_and_starts(spark, client, tmp_path):
