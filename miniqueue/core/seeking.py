@@ -8,12 +8,11 @@ where chunks were deleted because every group was done with them: so the groups 
 What a group was handed before, and what came back to it, it does not have any more.
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from miniqueue.core.chunk_extent import ChunkExtent
-from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
+from miniqueue.core.holes import holes_of
 from miniqueue.core.message import Chunk
 from miniqueue.core.partition import Partition
 from miniqueue.core.retention import floor_of
@@ -56,7 +55,7 @@ def reach_of(partition: Partition) -> Reach:
     """
     cursors, retained = list(partition.cursors.values()), partition.retained
     floor_seq, end_seq = floor_of(cursors), max(cursor.tail_seq for cursor in cursors)
-    holes = [(max(start, floor_seq), stop) for start, stop in _finished_by_all(cursors) if stop > floor_seq]
+    holes = [(max(start, floor_seq), stop) for start, stop in holes_of(cursors) if stop > floor_seq]
     if retained is None:
         return Reach(floor_seq, end_seq, tuple(holes))
     if retained.stop_seq is not None:
@@ -104,37 +103,3 @@ def _bytes_before(chunk: Chunk, seq: int) -> int:
     """Return the bytes of all messages of the log in front of `seq`."""
     sizes = list(chunk.sizes())
     return chunk.log_bytes - sum(sizes[seq - chunk.first_seq :])
-
-
-def _finished_by_all(cursors: Iterable[GroupCursor]) -> list[Run]:
-    """Return what all groups are done with: the intersection of what each is."""
-    common: list[Run] | None = None
-    for cursor in cursors:
-        finished = _joined([(0, cursor.state.head_seq), *sorted(cursor.gaps.runs())])
-        common = finished if common is None else _intersection(common, finished)
-    return common or []
-
-
-def _joined(runs: list[Run]) -> list[Run]:
-    """Return runs in order, those that touch made one, empty ones left out."""
-    joined: list[Run] = []
-    for start, stop in runs:
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
-        elif start < stop:
-            joined.append((start, stop))
-    return joined
-
-
-def _intersection(left: list[Run], right: list[Run]) -> list[Run]:
-    common: list[Run] = []
-    i = j = 0
-    while i < len(left) and j < len(right):
-        start, stop = max(left[i][0], right[j][0]), min(left[i][1], right[j][1])
-        if start < stop:
-            common.append((start, stop))
-        if left[i][1] < right[j][1]:
-            i += 1
-        else:
-            j += 1
-    return common
