@@ -123,7 +123,7 @@ FAULTS = {
     "no cursor": (CURSOR, deleted, "there is no cursor"),
     "cursor": (CURSOR, flipped, "cursor: checksum does not match"),
     "cursor too short": (CURSOR, put(records.encode_number(0)), "the content makes no sense"),
-    "cursor of a newer version": (CURSOR, put(sealed(bytes(32), version=5)), "format version 5 found"),
+    "cursor of a newer version": (CURSOR, put(sealed(bytes(32), version=6)), "format version 6 found"),
     "dropped too many": (CURSOR, cursor_with(dropped_count=1), "counts 5 acknowledged messages of 10, but 6 are left"),
     "acked too many": (CURSOR, cursor_with(acked_count=5), "counts 5 acknowledged messages of 10, but 6 are left"),
     "delayed too many": (CURSOR, cursor_with(delayed_count=2), "counts 2 delayed messages, there are 1"),
