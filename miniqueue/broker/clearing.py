@@ -7,7 +7,6 @@ Each commit is whole: what it removed is gone and counted, the rest is there. So
 asked for again. Leased messages stay, and so does what is published meanwhile.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping, Set
 from contextlib import aclosing
 from math import inf
@@ -30,8 +29,6 @@ from miniqueue.errors import InvalidDelayError
 MAX_BYTES_PER_COMMIT = 8 << 20
 MAX_RUNS_PER_COMMIT = 256
 MAX_RECORDS_PER_COMMIT = 1024
-#: How long to wait for somebody else who loads the same.
-LOADING_SECONDS = 0.001
 
 
 class Clearer:
@@ -132,7 +129,7 @@ class Clearer:
 
     async def _load(self, topic: Topic, cursor: GroupCursor) -> None:
         if topic.default.is_loading:
-            await asyncio.sleep(LOADING_SECONDS)
+            await topic.default.load_ended()
             return
         assert topic.id is not None
         topic.default.is_loading = True
@@ -141,7 +138,7 @@ class Clearer:
             await reading.load(self._journal.store, Range.LOG, cursor, topic.id, flush)
         finally:
             if cursor in topic.cursors:  # else it was deleted meanwhile
-                topic.default.is_loading = False
+                topic.default.end_loading()
                 self._loaded(topic)
 
     # --- what came back ---------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 Consumers may wait in a group of a topic that does not exist yet, and go on waiting when it is deleted.
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable
 from operator import attrgetter
@@ -58,11 +59,12 @@ class Group:
       consumer_count: also those who do not wait now.
       book: of the leases that belong to no connection, if there are any.
       flow: how messages are handed out by their keys and within caps; None for plainly.
-      is_loading: whether something is read from the store for it.
+      is_loading: whether something is read from the store for it; who has set it calls `end_loading`.
       is_expiring: whether more than one turn of the loop is needed to give up what has expired in front.
     """
 
     __slots__ = (
+        "_load_ended",
         "_receipts",
         "_turns",
         "book",
@@ -85,6 +87,7 @@ class Group:
         self.consumer_count = 0
         self._receipts: dict[int, int] = {}  # the next one of each partition that there was
         self._turns: LaneTurns | None = None
+        self._load_ended: asyncio.Future[None] | None = None  # where somebody waits for it
         self.clear()
 
     def clear(self) -> None:
@@ -95,7 +98,21 @@ class Group:
         self.id: int | None = None
         self.book: LeaseBook | None = None
         self.flow: Flow | None = None
-        self.is_expiring = self.is_loading = False
+        self.is_expiring = False
+        self.end_loading()
+
+    def end_loading(self) -> None:
+        """Note that nothing is read any more, and tell who waits for that; they go on in a later turn."""
+        self.is_loading = False
+        if self._load_ended is not None:
+            self._load_ended.set_result(None)
+            self._load_ended = None
+
+    async def load_ended(self) -> None:
+        """Wait until what is read from the store now is there, or the topic is gone."""
+        if self._load_ended is None:
+            self._load_ended = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._load_ended)
 
     def replace(self, cursors: Iterable[GroupCursor]) -> None:
         """Go on with other cursors.

@@ -59,7 +59,7 @@ class Loader:
             fault = exc
         if cursor not in group.cursors:
             return  # the topic was deleted meanwhile, or is read anew
-        group.is_loading = False
+        group.end_loading()
         if fault is not None:
             _fail(group, fault)
         self._loaded(group.topic)

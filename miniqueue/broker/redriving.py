@@ -11,6 +11,7 @@ it is broken off, a message is in one of the topics: what was taken and not move
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from miniqueue.broker.consumer import Consumer
@@ -29,9 +30,8 @@ from miniqueue.errors import MiniqueueError, RequestError, TopicFullError
 
 #: Of a commit.
 MAX_PAGE_MESSAGES = 1000
-#: What is being read from the store is waited for so long, looking so often.
+#: What is being read from the store is waited for so long.
 MAX_LOADING_SECONDS = 5.0
-LOOK_SECONDS = 0.002
 
 
 class _Found(NamedTuple):
@@ -68,7 +68,12 @@ class Redriver:
         self._sleep = sleep
 
     async def redrive(
-        self, name: bytes, limit: int | None = None, per_second: float | None = None, target: bytes | None = None
+        self,
+        name: bytes,
+        limit: int | None = None,
+        per_second: float | None = None,
+        target: bytes | None = None,
+        is_wanted: Callable[[], bool] = lambda: True,
     ) -> int:
         """Move the dead letters of a topic back that are ready now; return how many, when that is durable.
 
@@ -77,12 +82,13 @@ class Redriver:
           limit: how many at most.
           per_second: how many in a second at most.
           target: the topic to move all to, made if there is none; None for where each came from.
+          is_wanted: asked after each pause that `per_second` makes; when it says no, the rest stays where it is.
 
         Raises:
           InvalidTopicError, UnknownTopicError: there is no such topic.
           RequestError: the target is the topic itself.
-          LimitReachedError: a topic they came from cannot be made, or is full; PausedError: it takes none now. What
-            was moved before stays moved.
+          LimitReachedError: a topic they came from cannot be made, or is full; PausedError: it takes none now, or the
+            topic itself hands none out. What was moved before stays moved.
           UnavailableError, StorageError: nothing can be moved now.
         """
         if target is not None and check_topic(target) == name:
@@ -92,6 +98,8 @@ class Redriver:
         left = ready_count if limit is None else min(limit, ready_count)
         moved_count = 0
         while left > 0 and self._topics.get(name) is topic:  # else it was deleted between two pages
+            if topic.is_paused_out:
+                raise PausedError
             page_count = min(left, MAX_PAGE_MESSAGES, max(1, int(per_second or MAX_PAGE_MESSAGES)))
             taken_count, page_moved_count = await self._page(topic, page_count, target)
             moved_count += page_moved_count
@@ -100,6 +108,8 @@ class Redriver:
                 break
             if per_second and left > 0:
                 await self._sleep(taken_count / per_second)
+                if not is_wanted():
+                    break
         return moved_count
 
     async def _page(self, topic: Topic, count: int, target: bytes | None) -> tuple[int, int]:
@@ -160,10 +170,10 @@ class Redriver:
 
 async def _loaded(topic: Topic, is_done: Callable[[], bool]) -> None:
     """Wait while messages of a topic are read from the store."""
-    loop = asyncio.get_running_loop()
-    latest = loop.time() + MAX_LOADING_SECONDS
-    while not is_done() and topic.default.is_loading and loop.time() < latest:  # noqa: ASYNC110 - nobody tells of a load
-        await asyncio.sleep(LOOK_SECONDS)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(MAX_LOADING_SECONDS):
+            while not is_done() and topic.default.is_loading:
+                await topic.default.load_ended()
 
 
 def _messages(lease: Lease) -> list[_Found]:

@@ -143,7 +143,7 @@ class Sweeper:
             await reading.load(self._journal.store, place, cursor, topic.id, self._journal.committer.flush)
         finally:
             if cursor in group.cursors:  # else it was deleted meanwhile
-                group.is_loading = False
+                group.end_loading()
                 self._loaded(topic)
 
     # --- when it is due ---------------------------------------------------------------------------------------

@@ -131,7 +131,7 @@ class Trimmer:
             return False  # whoever reads it next will say so
         finally:
             if cursor in topic.cursors:  # else it was deleted meanwhile
-                topic.default.is_loading = False
+                topic.default.end_loading()
                 self._loaded(topic)
         return True
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from starlette.types import ASGIApp, Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from miniqueue.broker import Broker, Commit
 from miniqueue.core.redrive_options import parse_limit, parse_rate
@@ -21,6 +21,7 @@ from miniqueue.errors import InvalidLineError
 from miniqueue.server.dead_letter_rights import check_dead_letters, check_target
 from miniqueue.server.http_json import JsonBodyEndpoint
 from miniqueue.server.http_looking import JsonEndpoint, query_of
+from miniqueue.server.leaving import listening
 from miniqueue.server.paths import topic_of, topic_within
 from miniqueue.server.replies import CREATED, OK, Reply
 
@@ -34,7 +35,7 @@ def topic_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
     """Return the endpoints by method and path, but those of GET and DELETE."""
     configurator = broker.configurator
     return {
-        ("POST", "/topics/{topic}/redrive"): JsonEndpoint(partial(_redrive, broker)),
+        ("POST", "/topics/{topic}/redrive"): RedriveEndpoint(broker),
         ("PUT", "/topics/{topic}"): JsonBodyEndpoint(partial(_changed, configurator.replace), MAX_BODY_BYTES),
         ("PATCH", "/topics/{topic}"): JsonBodyEndpoint(
             partial(_changed, lambda name, settings: (configurator.change(name, settings), False)), MAX_BODY_BYTES
@@ -42,13 +43,25 @@ def topic_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
     }
 
 
-async def _redrive(broker: Broker, scope: Scope) -> object:
+class RedriveEndpoint:
+    """Redrives as long as the client waits for the reply."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        async with listening(receive) as is_there:
+            await JsonEndpoint(partial(_redrive, self._broker, is_there))(scope, receive, send)
+
+
+async def _redrive(broker: Broker, is_there: Callable[[], bool], scope: Scope) -> object:
     options = query_of(scope, ("limit", "rate", "to"))
     limit = parse_limit(options["limit"].encode()) if "limit" in options else None
     per_second = parse_rate(options["rate"].encode()) if "rate" in options else None
     target = options["to"].encode() if "to" in options else None
     check_target(scope.get("user"), target)
-    return {"moved": await broker.redriver.redrive(topic_within(scope), limit, per_second, target)}
+    return {"moved": await broker.redriver.redrive(topic_within(scope), limit, per_second, target, is_there)}
 
 
 async def _changed(act: _Act, scope: Scope, content: object) -> Reply:

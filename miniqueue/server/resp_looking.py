@@ -16,6 +16,7 @@ from miniqueue.core.delay import parse_delay
 from miniqueue.core.delayed_id import parse_any_id, parse_delayed_id
 from miniqueue.errors import MiniqueueError, RequestError
 from miniqueue.server.resp_errors import ArityError, shown
+from miniqueue.server.resp_output import Waiting
 from miniqueue.server.seen import resp_message, resp_messages
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
@@ -102,9 +103,12 @@ def options_of(command: Command, start: int, names: tuple[bytes, ...]) -> dict[b
     return options
 
 
-def answer_later(connection: "RespConnection", work: Awaitable[bytes]) -> bytes:
-    """Hold the connection until `work` has made the reply; what it raises is the reply otherwise."""
-    connection.hold()
+def answer_later(connection: "RespConnection", work: Awaitable[bytes], waiting: Waiting | None = None) -> bytes:
+    """Hold the connection until `work` has made the reply; what it raises is the reply otherwise.
+
+    `waiting`, if given, hears when the client leaves.
+    """
+    connection.hold(waiting)
     task = asyncio.get_running_loop().create_task(_answer(connection, work))
     connection.tasks.add(task)
     task.add_done_callback(connection.tasks.discard)

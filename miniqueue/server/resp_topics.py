@@ -74,8 +74,20 @@ def redrive(connection: "RespConnection", command: Command) -> bytes:
     per_second = parse_rate(options[b"RATE"]) if b"RATE" in options else None
     target = options.get(b"TO")
     check_target(None if connection.guard is None else connection.guard.user, target)
-    redriving = connection.broker.redriver.redrive(command[1], limit, per_second, target)
-    return answer_later(connection, _count_of(redriving))
+    still = _StillThere()
+    redriving = connection.broker.redriver.redrive(command[1], limit, per_second, target, lambda: still.is_there)
+    return answer_later(connection, _count_of(redriving), still if per_second else None)
+
+
+class _StillThere:
+    """Whether the client waits for the reply; it is read from meanwhile, to hear it leave."""
+
+    def __init__(self) -> None:
+        self.is_there = True
+
+    def give_up(self) -> None:
+        """It has left."""
+        self.is_there = False
 
 
 async def _count_of(redriving: Awaitable[int]) -> bytes:

@@ -215,3 +215,38 @@ def test_what_is_settled_while_a_purge_reads_it_is_not_purged_too():
         assert (stats.acknowledged, stats.dropped, stats.ready, stats.size_bytes) == (1, 0, 0, 0)
 
     run(body)
+
+
+def test_a_purge_goes_on_when_what_somebody_else_reads_is_there():
+    async def body(world):
+        await world.publish_each(b"t", b"a", b"b", b"c")
+        await world.restart()
+        world.store.may_scan.clear()
+        waiting = world.consumer(b"t")
+        waiting.consumer.request()  # begins to read
+        await settle_down()
+        purge = asyncio.create_task(world.broker.clearer.purge(b"t"))
+        await settle_down()
+        assert not purge.done()
+        world.store.may_scan.set()
+        assert await purge == 2
+        assert waiting.payloads == [b"a"]
+
+    run(body)
+
+
+def test_a_purge_of_a_topic_that_is_deleted_while_somebody_reads_it_ends():
+    async def body(world):
+        await world.publish_each(b"t", b"a", b"b")
+        await world.restart()
+        world.store.may_scan.clear()
+        world.consumer(b"t").consumer.request()
+        await settle_down()
+        purge = asyncio.create_task(world.broker.clearer.purge(b"t"))
+        await settle_down()
+        await world.broker.delete_topic(b"t")
+        await settle_down()
+        world.store.may_scan.set()
+        assert await purge == 0
+
+    run(body)

@@ -99,6 +99,40 @@ def test_no_more_in_a_second_than_the_rate():
     run(body)
 
 
+def test_nothing_more_is_moved_when_nobody_waits_for_it():
+    async def body(world):
+        await die(world, b"t", *[b"%d" % n for n in range(5)])
+
+        async def sleep(seconds: float) -> None:
+            pass
+
+        world.broker.redriver._sleep = sleep
+        answers = iter([True, False])
+        assert await world.broker.redriver.redrive(DEAD, per_second=2.0, is_wanted=lambda: next(answers)) == 4
+        assert ready(world) == {DEAD: 1, b"t": 4}
+
+    run(body)
+
+
+def test_a_topic_that_hands_nothing_out_is_not_redriven():
+    async def body(world):
+        await die(world, b"t", b"a", b"b", b"c")
+        await world.broker.pauser.pause(DEAD, Side.OUT).wait()
+        with pytest.raises(PausedError):
+            await world.broker.redriver.redrive(DEAD)
+        await world.broker.pauser.resume(DEAD).wait()
+
+        async def sleep(seconds: float) -> None:
+            world.broker.pauser.pause(DEAD, Side.OUT)
+
+        world.broker.redriver._sleep = sleep
+        with pytest.raises(PausedError):
+            await world.broker.redriver.redrive(DEAD, per_second=2.0)
+        assert ready(world) == {DEAD: 1, b"t": 2}
+
+    run(body)
+
+
 def test_after_a_restart_what_is_not_in_memory_is_moved_too():
     async def body(world):
         await die(world, b"t", b"a", b"b")

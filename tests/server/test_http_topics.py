@@ -6,7 +6,9 @@ import orjson
 import pytest
 
 from miniqueue.core import topic_settings
-from tests.fakes import FakeConsumer
+from miniqueue.server.http import HttpApp
+from tests.broker.support import run
+from tests.fakes import FakeConsumer, settle_down
 from tests.serving import eventually, serving
 
 DEFAULTS = orjson.loads(orjson.dumps(dict(topic_settings.DEFAULTS)))
@@ -80,3 +82,32 @@ def test_dead_letters_are_moved_back_over_http(certificates):
             assert served.broker.stats()["ä".encode()].ready == 1
 
     asyncio.run(scenario())
+
+
+def test_a_redrive_ends_when_its_client_has_left():
+    async def body(world):
+        await world.publish(b"dead", b"a", b"b", b"c")
+        is_over, has_left = asyncio.Event(), asyncio.Event()
+
+        async def sleep(seconds: float) -> None:
+            await is_over.wait()
+
+        async def receive():
+            await has_left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            pass
+
+        world.broker.redriver._sleep = sleep
+        path = "/topics/dead/redrive"
+        scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "headers": []}
+        asking = asyncio.create_task(HttpApp(world.broker)(scope | {"query_string": b"to=t&rate=1"}, receive, send))
+        await settle_down()
+        has_left.set()
+        await settle_down()
+        is_over.set()
+        await asking
+        assert world.broker.stats()[b"dead"].ready == 2
+
+    run(body)

@@ -1,6 +1,9 @@
 """TOPIC and REDRIVE over RESP."""
 
+import asyncio
+
 from miniqueue.core.topic_settings import DEFAULTS
+from tests.fakes import settle_down
 from tests.server.resp_clients import Client, serve
 
 
@@ -44,5 +47,43 @@ def test_dead_letters_are_moved_to_another_topic():
         await client.say(b"PUBLISH t.dlq a")
         assert await client.say(b"REDRIVE t.dlq TO other LIMIT 5 RATE 10") == b":1\r\n"
         assert await world.drain(b"other") == [b"a"]
+
+    serve(body)
+
+
+async def slowly_redriven(world, client) -> asyncio.Event:
+    """Begin to redrive three messages, one in each pause; return what ends a pause."""
+    for _ in range(3):
+        await client.say(b"PUBLISH dead x")
+    is_over = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        await is_over.wait()
+
+    world.broker.redriver._sleep = sleep
+    assert await client.say(b"REDRIVE dead TO t RATE 1") == b""
+    return is_over
+
+
+def test_a_redrive_ends_when_its_client_has_left():
+    async def body(world, server, client):
+        is_over = await slowly_redriven(world, client)
+        assert client.transport.is_reading()
+        client.transport.lose()
+        is_over.set()
+        await settle_down()
+        assert world.broker.stats()[b"dead"].ready == 2
+
+    serve(body)
+
+
+def test_who_closes_its_side_while_it_waits_is_told_what_was_moved_by_then():
+    async def body(world, server, client):
+        is_over = await slowly_redriven(world, client)
+        client.connection.eof_received()
+        is_over.set()
+        await settle_down()
+        assert client.transport.take() == b":1\r\n"
+        assert world.broker.stats()[b"dead"].ready == 2
 
     serve(body)
