@@ -265,7 +265,6 @@ class Broker:
         self._readable(topic)
 
     def _grown(self, topic: Topic) -> None:
-        self._flows.apply_settings(topic)
         self._retainer.apply_settings(topic)
         self._dead_letters.apply_settings(topic)
 

@@ -126,12 +126,17 @@ class Flows:
 
     def apply_settings(self, topic: Topic) -> None:
         """Have the messages of a topic flow as its settings say; leases stay as they are."""
-        rules = rules_of(topic.settings)
+        topic.flows = None if rules_of(topic.settings) == PLAIN else self
         for group in topic.groups.values():
-            if rules != (PLAIN if group.flow is None else group.flow.rules):
-                group.flow = None if rules == PLAIN else Flow(group, rules, self._clock, self._dispatch)
-            for cursor in group.cursors:
-                arrange(cursor, rules.keys)
+            self.apply_to(group)
+
+    def apply_to(self, group: Group) -> None:
+        """Do the same for one group, which may have other cursors now."""
+        rules = rules_of(group.topic.settings)
+        if rules != (PLAIN if group.flow is None else group.flow.rules):
+            group.flow = None if rules == PLAIN else Flow(group, rules, self._clock, self._dispatch)
+        for cursor in group.cursors:
+            arrange(cursor, rules.keys)
 
 
 def rules_of(settings: TopicSettings) -> FlowRules:

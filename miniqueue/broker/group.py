@@ -92,12 +92,12 @@ class Group:
 
     def clear(self) -> None:
         """Exist no more, nor any lease, because the topic is gone or is read anew; keep who waits."""
+        self.flow: Flow | None = None
         for cursor in self.cursors:
             cursor.revoke_all()
         self.replace(())
         self.id: int | None = None
         self.book: LeaseBook | None = None
-        self.flow: Flow | None = None
         self.is_expiring = False
         self.end_loading()
 
@@ -127,6 +127,8 @@ class Group:
             cursor.next_receipt = next_receipt
         self.cursors.sort(key=lambda cursor: rank_of(cursor.partition))
         self._turns = None if len(self.cursors) == 1 else LaneTurns(self.cursors)
+        if self.topic.flows is not None:
+            self.topic.flows.apply_to(self)
 
     @property
     def depth(self) -> int:

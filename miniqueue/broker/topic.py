@@ -16,6 +16,7 @@ from miniqueue.core.unique_keys import UniqueKeys
 from miniqueue.errors import MiniqueueError
 
 if TYPE_CHECKING:
+    from miniqueue.broker.flow import Flows
     from miniqueue.broker.watch import Pulse
 
 #: Of the group that plain clients read with.
@@ -51,9 +52,9 @@ class Topic:
     `partitions` are found by their numbers; 0 is that of plain messages, and always there.
     `sole` is that partition with the cursor of the group, while there is but one of each.
     `groups` are found by their names; `default` is the one of plain clients, and always there. `pulse` times
-    hand-outs, where somebody watches. `dedup` has the ids of late publishes, if there are any, `unique_keys` what is
-    known of unique keys. `expired_count` messages have expired since the start; without a time to live of its
-    own one does so after `ttl_ms`, 0 for never.
+    hand-outs, where somebody watches; `flows` is set where messages do not flow plainly. `dedup` has the ids of late
+    publishes, if there are any, `unique_keys` what is known of unique keys. `expired_count` messages have expired since
+    the start; without a time to live of its own one does so after `ttl_ms`, 0 for never.
     """
 
     __slots__ = (
@@ -61,6 +62,7 @@ class Topic:
         "default",
         "expired_count",
         "fault",
+        "flows",
         "groups",
         "id",
         "is_paused_in",
@@ -80,6 +82,7 @@ class Topic:
         self.name = name
         self.max_messages = self.max_bytes = sys.maxsize
         self.pulse: Pulse | None = None
+        self.flows: Flows | None = None
         self.expired_count = 0
         self.partitions: dict[int, Partition] = {}
         self.default = Group(self, DEFAULT_GROUP_NAME)
@@ -88,6 +91,7 @@ class Topic:
 
     def clear(self) -> None:
         """Become a topic that does not exist: end every lease, forget every message, keep who waits."""
+        self.flows = None
         for group in self.groups.values():
             group.clear()
         self.id: int | None = None

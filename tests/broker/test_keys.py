@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from miniqueue.core import look_ahead
+from miniqueue.broker.group import Group as ReadingGroup
+from miniqueue.core import known_returns, look_ahead
+from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.publish_options import Priority, PublishOptions
 from miniqueue.errors import NothingOutstandingError
 from tests.broker.support import World, run
@@ -40,9 +42,11 @@ async def until(is_so: Callable[[], bool]) -> None:
 class Group:
     """Consumers of the topic, each of which holds one message at a time."""
 
-    def __init__(self, world: World, count: int) -> None:
+    def __init__(self, world: World, count: int, group: ReadingGroup | None = None) -> None:
         self.consumers = [FakeConsumer(world.broker, b"t") for _ in range(count)]
         for consumer in self.consumers:
+            if group is not None:
+                consumer.consumer.group = group
             consumer.consumer.request()
 
     @property
@@ -114,6 +118,26 @@ def test_a_message_that_waits_for_its_time_blocks_its_key_over_a_restart():
         world.broker.tick()
         await settle_down()
         assert set(group.held) == {"a1", "b1"}
+
+    run(body)
+
+
+def test_large_messages_that_came_back_are_read_when_their_turn_comes(monkeypatch):
+    monkeypatch.setattr(known_returns, "MAX_RETURNED_BYTES", 1000)
+
+    async def body(world):
+        await topic(world, **ORDERED)
+        await publish(world, *(f"{key}{n}" + "x" * 500 for n in range(2) for key in "abcdef"))
+        group = Group(world, 6)
+        await settle_down()
+        for text in sorted(group.held):
+            await group.settle(text, "dack", 5.0)
+        await world.restart()
+        world.clock.advance(10)
+        world.broker.tick()
+        came = [payload[:2].decode() for payload in await world.drain(b"t")]
+        assert sorted(came) == [f"{key}{n}" for key in "abcdef" for n in range(2)]
+        assert all(came.index(f"{key}0") < came.index(f"{key}1") for key in "abcdef")
 
     run(body)
 
@@ -310,6 +334,20 @@ def test_everything_comes_when_a_topic_is_ordered_no_more():
         world.broker.tick()
         rest = {payload.decode() for payload in await world.drain(b"t")}
         assert len(rest | held) == 15
+
+    run(body)
+
+
+def test_a_group_that_begins_anew_keeps_the_order():
+    async def body(world):
+        await topic(world, **ORDERED)
+        await publish(world, "a1", "a2", "b1")
+        topic_ = world.broker._topics[b"t"]
+        cursors = {0: GroupCursor(topic_.cursors[0].state, 3, {}, group=7)}
+        topic_.set_cursors(topic_.group(b"other"), 7, cursors)
+        group = Group(world, 3, topic_.group(b"other"))
+        await settle_down()
+        assert set(group.held) == {"a1", "b1"}
 
     run(body)
 

@@ -17,7 +17,13 @@ class StoredKeys(StoredCursor):
     def __init__(self, rules: KeyRules | None = ORDERED) -> None:
         super().__init__()
         self.rules = rules
+        self.acked: list[bytes] = []
+        self.committed = 0  # of `acked`, which the test fills
         arrange(self.cursor, rules)
+
+    def commit(self) -> None:
+        super().commit()
+        self.committed = len(self.acked)
 
     def publish_keys(self, keys: str) -> None:
         """Commit one chunk, of a message for each letter."""

@@ -19,10 +19,10 @@ class Machine:
     def __init__(self, seed: int, rules) -> None:
         self.random = random.Random(seed)
         self.some = StoredKeys(rules)
+        self.some.acked = self.acked = []
         self.leases: list = []
         self.now_ms = 0
         self.published: dict[bytes, str] = {}  # key by payload
-        self.acked: list[bytes] = []
         self.was_always_ordered = rules is ORDERED
 
     def publish(self) -> None:
@@ -100,9 +100,15 @@ class Machine:
         self.some.restart()
         self.leases.clear()
 
+    def crash(self) -> None:
+        """What was done since the last commit is undone."""
+        self.some.restart()
+        self.leases.clear()
+        del self.acked[self.some.committed :]
+
     def step(self) -> None:
         acts = {self.publish: 2, self.take: 6, self.settle: 5, self.tick: 2, self.some.commit: 1}
-        acts |= {self.restart: 0.2, self.some.cursor.evict: 0.3, self.drop: 0.2, self.purge: 0.1}
+        acts |= {self.restart: 0.2, self.crash: 0.2, self.some.cursor.evict: 0.3, self.drop: 0.2, self.purge: 0.1}
         self.random.choices(list(acts), list(acts.values()))[0]()
 
     def tick(self) -> None:
