@@ -19,7 +19,15 @@ from miniqueue.core.message import Chunk, Counts, Record
 from miniqueue.core.schedule import Missed, Schedule
 from miniqueue.core.topic_settings import TopicSettings
 from miniqueue.errors import CorruptionError, FormatVersionError
-from miniqueue.storage import delay_keys, delay_records, keys, records, schedule_records
+from miniqueue.storage import (
+    delay_keys,
+    delay_records,
+    keys,
+    records,
+    retention_keys,
+    retention_records,
+    schedule_records,
+)
 from miniqueue.storage.keys import Parts, Space
 from tests.fuzz.engine import Target, attempt, chance_of
 from tests.fuzz.pieces import number, payload, some
@@ -101,12 +109,17 @@ _KINDS = (
         delay_records.decode_delayed,
         lambda chance: Delayed(number(chance, 64), chance.randint(0, 2), payload(chance), payload(chance)),
     ),
+    _Kind(
+        lambda start: retention_records.encode_start(*start),
+        retention_records.decode_start,
+        lambda chance: (number(chance, 64), chance.choice((None, number(chance, 63)))),
+    ),
     _Kind(schedule_records.encode_schedule, schedule_records.decode_schedule, _schedule),
 )
 #: All there are, also those of which no kind is made.
 _DECODERS = tuple(
     partial(decode, _FIRST_SEQ) if decode in (records.decode_chunk, records.decode_extent) else decode
-    for module in (records, delay_records, schedule_records)
+    for module in (records, delay_records, retention_records, schedule_records)
     for name, decode in vars(module).items()
     if name.startswith("decode_")
 )
@@ -118,6 +131,7 @@ _KEYS: dict[Space, Callable[[Parts], bytes]] = {
     Space.GAP: lambda parts: keys.gap(parts.topic_id, parts.partition, parts.group, parts.order),
     Space.SETTINGS: lambda parts: keys.settings(parts.topic_id),
     Space.DELAYS: lambda parts: delay_keys.delays(parts.topic_id, parts.partition),
+    Space.START: lambda parts: retention_keys.start(parts.topic_id, parts.partition),
     Space.CHUNK: lambda parts: keys.chunk(parts.topic_id, parts.partition, parts.order),
     Space.DELAYED: lambda parts: delay_keys.delayed(
         parts.topic_id, parts.partition, parts.order >> 64, parts.order & (1 << 64) - 1
