@@ -48,7 +48,7 @@ class Receiving:
       fail: called with an error instead.
     """
 
-    __slots__ = ("_answer", "_fail", "_leasing", "_taken", "_timer", "group", "options", "room")
+    __slots__ = ("_answer", "_fail", "_leasing", "_taken", "_taken_bytes", "_timer", "group", "options", "room")
 
     def __init__(
         self,
@@ -62,6 +62,7 @@ class Receiving:
         self._answer = answer
         self._fail = fail
         self._taken: list[Held] = []
+        self._taken_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self.options = options
         self.room = options.max_count
@@ -82,7 +83,8 @@ class Receiving:
     def hold(self, cursor: GroupCursor, lease: Lease) -> None:
         """Take over a lease; the dispatcher calls this, and `deliver` after it."""
         self._taken.append((cursor, lease))
-        self.room = self.room - lease.count if self._held_bytes() < MAX_HELD_BYTES else 0
+        self._taken_bytes += lease.size_bytes
+        self.room = self.room - lease.count if self._taken_bytes < MAX_HELD_BYTES else 0
 
     def deliver(self, leases: list[Lease], /) -> None:
         """Be answered with what was taken."""
@@ -108,9 +110,6 @@ class Receiving:
             runs = [range(lease.receipt, lease.receipt + lease.count) for _, lease in self._taken]
             held = [held for run in runs for held in book.take(run)]
             self._leasing.dispatcher.left(self.group, held[::-1])
-
-    def _held_bytes(self) -> int:
-        return sum(lease.size_bytes for _, lease in self._taken)
 
     def _leave(self) -> None:
         if self._timer is not None:
