@@ -221,6 +221,16 @@ def test_publish_prints_the_id_of_each_line(run, resp, client, topic):
     assert first[2][b"headers"] == [[b"source", b"shell"]]
 
 
+def test_replay_prints_what_was_acknowledged_and_what_was_not(run, resp, client, broker, topic):
+    client.execute_command("TOPIC", "CREATE", topic, "retention_seconds", 3600)
+    messages = [f"message {number}" for number in range(2500)]
+    client.execute_command("MPUBLISH", topic, *messages)
+    assert consume(broker, topic, 2) == [b"message 0", b"message 1"]
+    example = run("replay.py", *resp, "--topic", topic, "--hours", "1")
+    assert example.end(code=0) == "".join(f"0-{number} {message}\n" for number, message in enumerate(messages))
+    assert counts(broker, topic)["ready"] == 2498
+
+
 @pytest.mark.parametrize("name", ["worker.py", "async_worker.py"])
 def test_a_worker_does_jobs_gives_up_what_is_none_and_stops_when_asked(run, resp, client, topic, name):
     for job in ("0.01", "0.02", "nonsense", "0.03"):
