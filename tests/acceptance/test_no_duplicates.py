@@ -1,0 +1,83 @@
+"""kill -9 in the middle of publishes that are sent again until they are confirmed: each message is there once."""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+import redis
+
+pytestmark = pytest.mark.acceptance
+
+TOGETHER = 20
+RETRY_SECONDS = 0.02
+
+
+class StubbornPublisher(threading.Thread):
+    """Publishes one thing after the other; what is not confirmed is sent again, to whatever broker there is.
+
+    Attributes:
+      port: of the broker that there is now.
+      confirmed: how many are.
+    """
+
+    def __init__(self, port: int, words: Callable[[int], tuple[object, ...]]) -> None:
+        super().__init__()
+        self.port = port
+        self.confirmed = 0
+        self.is_enough = threading.Event()
+        self._words = words
+
+    def run(self) -> None:
+        for number in itertools.count():
+            while not self._publish(number):
+                time.sleep(RETRY_SECONDS)
+            self.confirmed = number + 1
+            if self.is_enough.is_set():
+                return
+
+    def _publish(self, number: int) -> bool:
+        try:
+            with redis.Redis(port=self.port, socket_timeout=10) as client:
+                client.execute_command(*self._words(number))
+        except redis.RedisError:
+            return False
+        return True
+
+
+def one_with_an_id(number: int) -> tuple[object, ...]:
+    return "PUB", "t", f"{number}", "DEDUP", f"id{number}"
+
+
+def one_with_a_key(number: int) -> tuple[object, ...]:
+    return "PUB", "t", f"{number}", "UNIQUE", f"key{number}"
+
+
+def a_batch(number: int) -> tuple[object, ...]:
+    first = number * TOGETHER
+    return "PUBBATCH", "t", f"id{number}", *(f"{n}" for n in range(first, first + TOGETHER))
+
+
+@pytest.mark.parametrize(("words", "count"), [(one_with_an_id, 1), (one_with_a_key, 1), (a_batch, TOGETHER)])
+def test_what_is_sent_again_is_there_once_through_kills(start_broker, words, count):
+    broker = start_broker()
+    publisher = StubbornPublisher(broker.resp_port, words)
+    publisher.start()
+    try:
+        for _ in range(3):
+            wanted = publisher.confirmed + 50
+            while publisher.confirmed < wanted:
+                time.sleep(0.01)
+            broker.kill()
+            broker = start_broker()
+            publisher.port = broker.resp_port
+    finally:
+        publisher.is_enough.set()
+        publisher.join(30)
+    with redis.Redis(port=broker.resp_port) as client:
+        payloads = []
+        while part := client.execute_command("RECEIVE", "t", "COUNT", 1000, "AUTOACK"):
+            payloads += [int(payload) for _, payload, _ in part]
+    assert payloads == list(range(publisher.confirmed * count))
+    broker.stop()
