@@ -13,6 +13,7 @@ from miniqueue.client.call import Reply
 from miniqueue.client.message import Message, Origin
 from miniqueue.core.message import Counts
 
+_PLAIN: Final = frozenset({b"id", b"published_at_ms", b"deliveries"})
 _COUNTS: Final = frozenset(Counts._fields)
 _NUMBERS: Final = frozenset({"published_at_ms", "deliveries", "expires_at_ms", "due_at_ms"})
 
@@ -92,6 +93,10 @@ def seen_message(topic: str, reply: Reply) -> Message:
 
 
 def _message(topic: str, payload: bytes, attributes: Mapping[bytes, Reply], receipt: str = "") -> Message:
+    if attributes.keys() <= _PLAIN:  # as most are, and this takes a third of the time
+        message_id = attributes[b"id"].decode()
+        times = attributes.get(b"published_at_ms", 0), attributes.get(b"deliveries", 0)
+        return Message(topic, message_id, payload, receipt, *times)
     told = {name.decode(): value for name, value in attributes.items()}
     return Message(
         topic=topic,

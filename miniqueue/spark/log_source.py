@@ -4,16 +4,17 @@ Knows no Spark. A page is a record batch; a task reads on from page to page, so 
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from miniqueue.client import Bounds, Client, Page, RefusedError
-from miniqueue.client.log import offset_of
+from miniqueue.client import Bounds, Client, RefusedError, log_calls
+from miniqueue.client.call import Call, Reply
 from miniqueue.errors import ConfigError
 from miniqueue.spark.losses import LostMessagesError
 from miniqueue.spark.offsets import Offsets, Range, ends_of, parse_offsets, parse_time, starts_of
 from miniqueue.spark.options import Options
-from miniqueue.spark.rows import batch_of
+from miniqueue.spark.rows import Found, batch_of, offset_of
 
 PAGE_MESSAGES = 10_000
 PAGE_BYTES = 4 << 20
@@ -72,23 +73,37 @@ def read_range(client: Client, wanted: Range, *, may_miss: bool) -> Iterator[pa.
     offset = wanted.start
     while offset < wanted.end:
         page = _page(client, wanted, offset)
-        next_offset = wanted.end if page is None else min(page.next, wanted.end)
         missed = wanted.end - offset if page is None else min(page.missed, wanted.end - offset)
         if missed and not may_miss:
             raise LostMessagesError(wanted.topic, wanted.partition, offset, missed)
-        messages = [] if page is None else [one for one in page.messages if offset_of(one) < wanted.end]
-        if messages:
-            yield batch_of(messages, wanted.topic, wanted.partition)
-        offset = next_offset
+        found = [] if page is None else page.found
+        if page is not None and page.next > wanted.end:  # something is missing in front of what was found
+            found = [one for one in found if offset_of(one) < wanted.end]
+        if found:
+            yield batch_of(found, wanted.topic, wanted.partition)
+        offset = wanted.end if page is None else page.next
 
 
-def _page(client: Client, wanted: Range, offset: int) -> Page | None:
+class _Page(NamedTuple):
+    """A page as it was replied; where the next one begins, and how many are missing in front of it."""
+
+    found: list[Found]
+    next: int
+    missed: int
+
+
+def _page(client: Client, wanted: Range, offset: int) -> _Page | None:
     """Return a page; None when there is nothing like it: the topic is gone, or is another one by now."""
     count = min(PAGE_MESSAGES, wanted.end - offset)
+    call = log_calls.read(wanted.topic, wanted.partition, offset, count=count, max_bytes=PAGE_BYTES)
     try:
-        page = client.read(wanted.topic, wanted.partition, offset, count=count, max_bytes=PAGE_BYTES)
+        page = client.execute(Call(call.words, _parsed))
     except RefusedError as exc:
         if exc.code not in _GONE:
             raise
         return None
     return page if page.next > offset else None
+
+
+def _parsed(reply: Reply) -> _Page:
+    return _Page(reply[b"messages"], reply[b"next"], reply[b"missed"])

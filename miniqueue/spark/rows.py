@@ -10,19 +10,21 @@ A row that is written has `value`, string or binary, and may have what `publish`
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from miniqueue.client import Message
-from miniqueue.client.log import offset_of
 from miniqueue.errors import ConfigError
+
+#: A message as READ replies it: its id, its payload, and what is told of it by name.
+Found: TypeAlias = tuple[bytes, bytes, dict[bytes, Any]]
 
 SCHEMA: Final = (
     "topic string, partition int, offset bigint, id string, key binary, value binary, "
     "headers array<struct<name:string,value:binary>>, published_at timestamp, priority string"
 )
-_HEADERS: Final = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
+_HEADER: Final = pa.struct([("name", pa.string()), ("value", pa.binary())])
+_HEADERS: Final = pa.list_(_HEADER)
 ARROW_SCHEMA: Final = pa.schema(
     [
         ("topic", pa.string()),
@@ -42,22 +44,28 @@ WRITTEN: Final = ("key", "headers", "priority", "delay_seconds", "at", "ttl_seco
 _OF_READS: Final = frozenset({"topic", "partition", "offset", "id", "published_at"})
 
 
-def batch_of(messages: Sequence[Message], topic: str, partition: str) -> pa.RecordBatch:
-    """Return messages of one partition as rows."""
+def batch_of(found: Sequence[Found], topic: str, partition: str) -> pa.RecordBatch:
+    """Return messages of one partition as rows, straight from the reply: objects between would take longest."""
     number, _, priority = partition.partition(".")
-    count = len(messages)
+    count = len(found)
+    attributes = [told for _, _, told in found]
     columns = [
         pa.array([topic] * count, pa.string()),
         pa.array([int(number)] * count, pa.int32()),
-        pa.array([offset_of(message) for message in messages], pa.int64()),
-        pa.array([message.id for message in messages], pa.string()),
-        pa.array([message.key or None for message in messages], pa.binary()),
-        pa.array([message.payload for message in messages], pa.binary()),
-        pa.array([_header_structs(message) for message in messages], _HEADERS),
-        pa.array([message.published_at_ms * 1000 for message in messages], pa.timestamp("us", tz="UTC")),
+        pa.array([offset_of(one) for one in found], pa.int64()),
+        pa.array([message_id for message_id, _, _ in found], pa.binary()).cast(pa.string()),
+        pa.array([told.get(b"key") for told in attributes], pa.binary()),
+        pa.array([payload for _, payload, _ in found], pa.binary()),
+        _headers(attributes),
+        pa.array([told[b"published_at_ms"] * 1000 for told in attributes], pa.timestamp("us", tz="UTC")),
         pa.array([priority or "normal"] * count, pa.string()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
+
+
+def offset_of(found: Found) -> int:
+    """Return the place of a message in its partition."""
+    return int(found[0].rpartition(b"-")[2])
 
 
 def check_columns(names: Sequence[str]) -> None:
@@ -95,5 +103,8 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
         yield Row(payload, given)
 
 
-def _header_structs(message: Message) -> list[dict[str, Any]]:
-    return [{"name": name, "value": value} for name, value in message.headers]
+def _headers(attributes: Sequence[dict[bytes, Any]]) -> pa.Array:
+    if not any(b"headers" in told for told in attributes):  # as mostly, and this takes a tenth of the time
+        return pa.ListArray.from_arrays(pa.array([0] * (len(attributes) + 1), pa.int32()), pa.array([], _HEADER))
+    structs = [[{"name": name, "value": value} for name, value in told.get(b"headers", ())] for told in attributes]
+    return pa.array(structs, _HEADERS)

@@ -1,6 +1,6 @@
 """A client of no broker: it keeps what it is asked to publish, refuses what it is told to, and has logs to be read."""
 
-from miniqueue.client import Bounds, Message, Page, RefusedError
+from miniqueue.client import Bounds, RefusedError
 
 
 class FakeClient:
@@ -20,15 +20,18 @@ class FakeClient:
         earliest, payloads = self._log(topic)
         return [Bounds("0", earliest, earliest + len(payloads))]
 
-    def read(self, topic, partition, offset, *, count, max_bytes):
+    def execute(self, call):
+        """Carry out READ topic partition offset COUNT n BYTES n."""
+        command, topic, partition, offset, _, count, *_ = call.words
+        assert (command, partition) == ("READ", "0")
         earliest, payloads = self._log(topic)
         end = earliest + len(payloads)
         if offset > end:
             raise RefusedError("BADOPTION", "behind the end")
         first = max(offset, earliest)
         found = payloads[first - earliest :][: min(count, self.page_messages)]
-        messages = tuple(Message(topic, f"0-{first + n}", payload) for n, payload in enumerate(found))
-        return Page(messages, first + len(found), first - offset, earliest, end)
+        messages = [[b"0-%d" % (first + n), payload, {b"published_at_ms": 0}] for n, payload in enumerate(found)]
+        return call.parse({b"messages": messages, b"next": first + len(found), b"missed": first - offset})
 
     def execute_all(self, calls):
         results = []
