@@ -273,3 +273,35 @@ def test_items_are_forgotten_loaded_or_not_and_also_by_a_load_under_way():
     loaded.load([(11, ITEM), (13, ITEM)], None)
     assert began_at == 10
     assert taken_orders(loaded) == [1, 3, 13]
+
+
+def test_an_item_that_was_let_go_and_taken_again_is_not_there_a_second_time():
+    some = window(1, 2, 3)
+    some.take()
+    some.let_go(1)
+    some.give_back((), 0)  # all of it is loaded once more, also what somebody else still knows
+    some.begin_load()
+    some.load([(1, ITEM), (2, ITEM), (3, ITEM)], None)
+    some.take_again(1)
+    assert (some.size_bytes, some.taken) == (20, {1})
+    assert taken_orders(some) == [2, 3]
+
+
+def test_what_is_given_back_is_loaded_again_from_where_it_begins():
+    some = window(1, 2, 3, 4)
+    for _ in range(3):
+        some.take()
+    some.give_back((2, 3), 2)
+    assert (some.size_bytes, some.taken, some.resume_at) == (0, {1}, 2)
+    some.begin_load()
+    some.load([(1, ITEM), (2, ITEM), (3, ITEM), (4, ITEM)], None)
+    assert taken_orders(some) == [2, 3, 4]
+
+
+def test_a_load_under_way_does_not_count_when_something_before_it_was_given_back():
+    some = window(1, 2, resume_at=3)
+    some.take()
+    some.begin_load()
+    some.give_back((1,), 1)
+    some.load([(3, ITEM)], None)
+    assert (some.resume_at, len(some)) == (1, 0)
