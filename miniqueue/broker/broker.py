@@ -5,8 +5,7 @@ called on one event loop.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from miniqueue.broker import opening
 from miniqueue.broker.clearing import Clearer
@@ -20,6 +19,7 @@ from miniqueue.broker.dispatcher import Dispatcher
 from miniqueue.broker.duplicates import Duplicates
 from miniqueue.broker.expiring import Expirer
 from miniqueue.broker.flow import Flows
+from miniqueue.broker.groups import Groups
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.lanes import Lanes
 from miniqueue.broker.leasing import Leasing
@@ -33,6 +33,7 @@ from miniqueue.broker.publishing import Publisher
 from miniqueue.broker.purger import Purger
 from miniqueue.broker.redriving import Redriver
 from miniqueue.broker.registry import Registry
+from miniqueue.broker.removing import Remover
 from miniqueue.broker.requesting import Requests
 from miniqueue.broker.resting import Resting
 from miniqueue.broker.retaining import Retainer
@@ -44,8 +45,8 @@ from miniqueue.broker.transfer import Transfer
 from miniqueue.broker.trimming import Trimmer
 from miniqueue.broker.unique_publishing import UniquePublisher
 from miniqueue.core.budget import Budget
+from miniqueue.core.group_start import DEFAULT_GROUP_NAME, check_group
 from miniqueue.core.lease import Lease
-from miniqueue.core.names import check_topic
 from miniqueue.core.receiving import DEFAULT_LEASE_SECONDS
 from miniqueue.errors import MiniqueueError, UnavailableError
 from miniqueue.storage.port import Snapshot, Store
@@ -122,6 +123,7 @@ class Broker:
         self.publish, self.publish_with = publisher.publish, publisher.publish_with
         self.publish_batch = publisher.publish_batch
         self.publish_unique = UniquePublisher(topics, self._journal, self.crowd, publisher.publish_with).publish
+        self.delete_topic = Remover(self._registry, self._journal, self._purger, self._cache).delete
         self._add_services(topics, clock, lease_seconds)
 
     def _add_services(self, topics: dict[bytes, Topic], clock: Clock, lease_seconds: float) -> None:
@@ -151,6 +153,10 @@ class Broker:
         self.looker = Looker(topics, journal, clock)
         self.peeker = Peeker(topics, journal, clock)
         self.log_reader = LogReader(topics, journal)
+        self.groups = Groups(
+            registry, journal, self.log_reader, clock, spawn=self._tasks.spawn, changed=self._regrouped
+        )
+        self._dispatcher.begin_soon = self.groups.begin_soon
         self._retainer = Retainer(journal, clock, spawn=self._tasks.spawn, drop_unread=self.clearer.drop_unread)
 
     # --- life -------------------------------------------------------------------------------------------------
@@ -208,13 +214,15 @@ class Broker:
         deliver: Callable[[list[Lease]], None],
         fail: Callable[[MiniqueueError], None],
         prefetch: int = 1,
+        group: bytes = DEFAULT_GROUP_NAME,
     ) -> Consumer:
         """Make a consumer of a topic, which need not exist yet, that holds up to `prefetch` messages.
 
-        Raises InvalidTopicError or InvalidPrefetchError.
+        Nor need its group exist. Raises InvalidTopicError, InvalidGroupError or InvalidPrefetchError.
         """
         self._quota.check_prefetch(prefetch)
-        return Consumer(self._dispatcher, self._registry.topic(name).default, deliver, fail, prefetch)
+        topic = self._registry.topic(name)
+        return Consumer(self._dispatcher, topic.group(check_group(group)), deliver, fail, prefetch)
 
     # --- looking and removing ---------------------------------------------------------------------------------
 
@@ -235,24 +243,6 @@ class Broker:
         await self._journal.commit_settles()  # what cannot be committed now was not acknowledged
         return await self._journal.store.snapshot()
 
-    def delete_topic(self, name: bytes) -> Coroutine[Any, Any, bool]:
-        """Remove a topic with all its messages; its consumers wait for what is published there next.
-
-        It is gone on return. The coroutine returned waits until that is durable, and tells whether it existed.
-
-        Raises:
-          InvalidTopicError: nothing can have this name.
-          UnavailableError, the coroutine too: the store failed or the broker is stopping.
-        """
-        self._admission.check_change()
-        topic = self._topics.get(check_topic(name)) or Topic(name)
-        consumed_bytes = topic.consumed_bytes
-        if (topic_id := topic.id) is not None:
-            self._registry.remove(topic)
-            self._cache.touch(topic)
-        self._committer.request()
-        return self._purger.purge_behind(self._committer.open, topic_id, consumed_bytes)
-
     # --- from the journal -------------------------------------------------------------------------------------
 
     def _reconfigured(self, topic: Topic) -> None:
@@ -267,6 +257,10 @@ class Broker:
     def _grown(self, topic: Topic) -> None:
         self._retainer.apply_settings(topic)
         self._dead_letters.apply_settings(topic)
+
+    def _regrouped(self, topic: Topic) -> None:
+        self._grown(topic)
+        self._readable(topic)
 
     def _watch(self, topics: list[Topic]) -> None:
         self.looker.watch.see(topics)
@@ -291,6 +285,7 @@ class Broker:
             self._registry.drop_idle(topic)
         self.delayer.installed()
         self._duplicates.install(content.topics)
+        self.groups.installed(content.topics, content.unpurged_groups)
         for topic_id in content.unpurged_topic_ids:
             self._purger.purge(topic_id)
         self.tick()

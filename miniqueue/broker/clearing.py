@@ -58,7 +58,9 @@ class Clearer:
         self._loaded = loaded
 
     async def purge(self, name: bytes, state: State | None = None, older_seconds: float | None = None) -> int:
-        """Remove messages of a topic that are there now; return how many, when that is durable.
+        """Remove messages of a topic that are there now, of all groups; return how many, when that is durable.
+
+        It is how many the group lost that lost most.
 
         Args:
           name: of the topic.
@@ -76,8 +78,17 @@ class Clearer:
         topic = await committed_topic(self._topics, self._journal, name)
         now_ms = self._clock.now_ms()
         latest_ms = inf if older_seconds is None else now_ms - older_seconds * 1000
-        cursor, due_order = topic.default.cursors[0], (now_ms + 1) << 64
-        count = 0
+        counts = [
+            sum([await self._purge_cursor(topic, cursor, state, latest_ms, now_ms) for cursor in group.cursors])
+            for group in topic.existing_groups
+        ]
+        delayed_count = 0 if state is State.READY else await self._delayer.purge(topic, latest_ms)
+        return max(counts, default=0) + delayed_count
+
+    async def _purge_cursor(
+        self, topic: Topic, cursor: GroupCursor, state: State | None, latest_ms: float, now_ms: int
+    ) -> int:
+        count, due_order = 0, (now_ms + 1) << 64
         if state is not State.DELAYED:
             count += await self._purge_log(topic, cursor, cursor.tail_seq, latest_ms)
             for place in (Range.BACK, Range.FRONT):
@@ -85,7 +96,6 @@ class Clearer:
             count += await self._purge_returned(topic, cursor, Range.DELAYED, (0, due_order), latest_ms)
         if state is not State.READY:
             count += await self._purge_returned(topic, cursor, Range.DELAYED, (due_order, None), latest_ms)
-            count += await self._delayer.purge(topic, latest_ms)
         return count
 
     # --- the log ----------------------------------------------------------------------------------------------
@@ -128,17 +138,18 @@ class Clearer:
         return count
 
     async def _load(self, topic: Topic, cursor: GroupCursor) -> None:
-        if topic.default.is_loading:
-            await topic.default.load_ended()
+        group = topic.group_of(cursor)
+        if group.is_loading:
+            await group.load_ended()
             return
         assert topic.id is not None
-        topic.default.is_loading = True
+        group.is_loading = True
         flush = self._journal.committer.flush
         try:
             await reading.load(self._journal.store, Range.LOG, cursor, topic.id, flush)
         finally:
             if cursor in topic.cursors:  # else it was deleted meanwhile
-                topic.default.end_loading()
+                group.end_loading()
                 self._loaded(topic)
 
     # --- what came back ---------------------------------------------------------------------------------------

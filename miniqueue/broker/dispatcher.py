@@ -1,7 +1,7 @@
 """Hands messages to the consumers that wait, and takes back what they return."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -33,6 +33,7 @@ class Dispatcher:
 
     Attributes:
       expirer: gives up what has expired; set before there is anything to hand out.
+      begin_soon: makes a group that is read for the first time; set likewise.
     """
 
     def __init__(self, topics: dict[bytes, Topic], clock: Clock, journal: Journal, loader: Loader) -> None:
@@ -43,6 +44,7 @@ class Dispatcher:
         self._horizon_ms = 0
         self._postponed: dict[Group, None] | None = None  # while many leave
         self.expirer: Expirer | None = None
+        self.begin_soon: Callable[[Group], None]
 
     def tick(self) -> None:
         """Let the delayed messages through that are due by now."""
@@ -59,6 +61,8 @@ class Dispatcher:
         leases = [] if group.waiters else self._fill(consumer)
         if consumer.room:
             group.waiters[consumer] = None
+            if group.id is None:
+                self.begin_soon(group)
         if leases:
             consumer.deliver(leases)
         self._loader.load_ahead(group)
@@ -105,6 +109,7 @@ class Dispatcher:
         if is_returned:
             self.settled(group, is_returned=True)
         topic = group.topic
+        topic.drop_idle(group)
         if topic.is_idle and self._topics.get(topic.name) is topic:  # else another has its name by now
             del self._topics[topic.name]
 

@@ -130,6 +130,13 @@ class Group:
         if self.topic.flows is not None:
             self.topic.flows.apply_to(self)
 
+    def fail(self, fault: MiniqueueError) -> None:
+        """Tell those who wait, and have them wait no longer."""
+        for consumer in list(self.waiters):  # not who asks again as it hears of this
+            if consumer in self.waiters:
+                del self.waiters[consumer]
+                consumer.fail(fault)
+
     @property
     def depth(self) -> int:
         """How many messages are not acknowledged: ready, leased and delayed."""

@@ -12,6 +12,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import or_
 
 from miniqueue.broker.admission import Admission
 from miniqueue.broker.dead_letters import DeadLetters
@@ -95,7 +96,7 @@ class Leasing:
         topic = self._topic_of(name)
         if topic.fault is not None:
             raise topic.fault
-        receiving = Receiving(self, topic.default, options, answer, fail)
+        receiving = Receiving(self, topic.group(options.group), options, answer, fail)
         receiving.start()
         return receiving
 
@@ -163,16 +164,16 @@ class Leasing:
     def extend(self, name: bytes, receipts: Sequence[bytes], lease_seconds: float) -> list[bool]:
         """Have leases end `lease_seconds` from now, whatever was left of them; raises InvalidDelayError too."""
         deadline = self._deadline(check_lease(lease_seconds))
-        book = self._book(name)
-        if book is None:
-            return [False] * len(receipts)
-        numbers = parse_prefixed(receipts, book.prefix)
-        return _results(numbers, book.extend(numbers, deadline))
+        found = [False] * len(receipts)
+        for _, book in self._books(name):
+            numbers = parse_prefixed(receipts, book.prefix)
+            found = _either(found, _results(numbers, book.extend(numbers, deadline)))
+        return found
 
     def attributes_of(self, name: bytes, receipt: bytes) -> bytes | None:
         """Return the attributes of a message, encoded; None when the receipt belongs to none that is leased."""
-        book = self._book(name)
-        return None if book is None else book.attributes_of(*parse_prefixed([receipt], book.prefix))
+        found = (book.attributes_of(*parse_prefixed([receipt], book.prefix)) for _, book in self._books(name))
+        return next((attributes for attributes in found if attributes is not None), None)
 
     def _settle(
         self,
@@ -183,24 +184,25 @@ class Leasing:
         is_returned: bool = True,
         is_to_front: bool = False,
     ) -> list[bool]:
-        book = self._book(name)
-        if book is None:
-            return [False] * len(receipts)
-        numbers = parse_prefixed(receipts, book.prefix)
-        held = book.take(numbers)
-        for cursor, lease in reversed(held) if is_to_front else held:
-            act(cursor, lease)
-        if held:
-            self.dispatcher.settled(self._topics[name].default, is_returned=is_returned)
-        return _results(numbers, held)
+        found = [False] * len(receipts)
+        for group, book in self._books(name):
+            numbers = parse_prefixed(receipts, book.prefix)
+            held = book.take(numbers)
+            for cursor, lease in reversed(held) if is_to_front else held:
+                act(cursor, lease)
+            if held:
+                self.dispatcher.settled(group, is_returned=is_returned)
+            found = _either(found, _results(numbers, held))
+        return found
 
-    def _book(self, name: bytes) -> LeaseBook | None:
+    def _books(self, name: bytes) -> list[tuple[Group, LeaseBook]]:
+        """Return the books of the groups of a topic; a receipt says by its prefix which it belongs to."""
         self._admission.check_change()
         topic = self._topics.get(name)
         if topic is None:
             check_topic(name)
-            return None
-        return topic.default.book
+            return []
+        return [(group, group.book) for group in topic.groups.values() if group.book is not None]
 
     # --- time -------------------------------------------------------------------------------------------------
 
@@ -229,6 +231,10 @@ class Leasing:
 
     def _deadline(self, seconds: float) -> float:
         return self.dispatcher.clock.monotonic() + seconds
+
+
+def _either(found: list[bool], others: list[bool]) -> list[bool]:
+    return list(map(or_, found, others)) if any(found) else others
 
 
 def _results(numbers: Sequence[int], settled: list[Held]) -> list[bool]:

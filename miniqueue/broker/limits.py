@@ -184,7 +184,7 @@ class Quota:
             return False
         over = Room(messages, over_bytes)
         if self._may_give_way(topic, over, is_moved=is_moved):
-            waiting_count, waiting_bytes = topic.default.waiting()
+            waiting_count, waiting_bytes = (topic.last_group or topic.default).waiting()
             over = Room(over.messages - waiting_count, over.size_bytes - waiting_bytes)
             if not over.is_over:
                 return True

@@ -71,7 +71,4 @@ def _fail(group: Group, fault: MiniqueueError) -> None:
     log.error("topic cannot be read", topic=topic.name, error=str(fault))
     if isinstance(fault, CorruptionError | FormatVersionError):
         topic.fault = fault
-    for consumer in list(group.waiters):  # not who asks again as it hears of this
-        if consumer in group.waiters:
-            del group.waiters[consumer]
-            consumer.fail(fault)
+    group.fail(fault)

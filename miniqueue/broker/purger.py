@@ -98,7 +98,7 @@ class Purger:
         topic_ids, consumed_bytes = self._take_run()
         firsts, lasts = keys.of_topic(topic_ids[0]), keys.of_topic(topic_ids[-1])
         ranges = [(first[0], last[1]) for first, last in zip(firsts, lasts, strict=True)]
-        deletion = _Deletion(self._journal)
+        deletion = Deletion(self._journal)
         deleted_bytes = consumed_bytes + sum([await deletion.delete(*key_range) for key_range in ranges])
         deletion.batch |= {keys.purge(topic_id): None for topic_id in topic_ids}
         await deletion.commit()
@@ -139,7 +139,7 @@ def _is_worth_reclaiming(topic: Topic) -> bool:
     return topic.id is not None and topic.consumed_bytes > max_bytes
 
 
-class _Deletion:
+class Deletion:
     """Deletes ranges of keys, a page at a time.
 
     Attributes:

@@ -3,8 +3,8 @@
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from miniqueue.broker.topic import DEFAULT_GROUP_NAME
 from miniqueue.core.delayed import NO_DELAYS, DelaysState
+from miniqueue.core.group_start import DEFAULT_GROUP_NAME
 from miniqueue.core.partition import DEFAULT_GROUP
 from miniqueue.storage import delay_keys, delay_records, group_keys, keys, records
 

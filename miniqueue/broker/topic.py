@@ -10,6 +10,7 @@ from miniqueue.broker.group import Group
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.dedup_window import DedupWindow
+from miniqueue.core.group_start import DEFAULT_GROUP_NAME
 from miniqueue.core.partition import DEFAULT_GROUP, Partition
 from miniqueue.core.topic_settings import DEFAULT_SETTINGS
 from miniqueue.core.unique_keys import UniqueKeys
@@ -18,9 +19,6 @@ from miniqueue.errors import MiniqueueError
 if TYPE_CHECKING:
     from miniqueue.broker.flow import Flows
     from miniqueue.broker.watch import Pulse
-
-#: Of the group that plain clients read with.
-DEFAULT_GROUP_NAME = b"default"
 
 
 @dataclass(frozen=True)
@@ -92,8 +90,9 @@ class Topic:
     def clear(self) -> None:
         """Become a topic that does not exist: end every lease, forget every message, keep who waits."""
         self.flows = None
-        for group in self.groups.values():
+        for group in list(self.groups.values()):
             group.clear()
+            self.drop_idle(group)
         self.id: int | None = None
         self.fault: MiniqueueError | None = None
         self.settings = DEFAULT_SETTINGS
@@ -138,6 +137,10 @@ class Topic:
     def existing_groups(self) -> list[Group]:
         """Those that read the messages; at least one, unless the topic does not exist."""
         return [group for group in self.groups.values() if group.id is not None]
+
+    def group_of(self, cursor: GroupCursor) -> Group:
+        """Return the group that has a cursor of this topic."""
+        return next((group for group in self.groups.values() if group.id == cursor.group), self.default)
 
     def drop_idle(self, group: Group) -> None:
         """Forget a group that does not exist and that nobody waits in."""

@@ -93,7 +93,7 @@ class Trimmer:
                 left_bytes -= dropped_bytes
                 continue
             cursor = next((cursor for cursor in topic.cursors if cursor.blocked_on is not None), None)
-            if cursor is None or topic.default.is_loading:
+            if cursor is None or topic.group_of(cursor).is_loading:
                 break  # nothing waits; or it does when it is loaded, and then `loaded` is called
             if cursor.blocked_on is not Range.LOG and cursor.changes.records:
                 return True  # these must be in the store before the rest of their range is loaded
@@ -104,11 +104,12 @@ class Trimmer:
     def _drop(self, topic: Topic, excess: Room) -> int | None:
         """Drop the next of what waits in memory, `excess` or a part of it; return its bytes, None when nothing does.
 
-        What has the lowest priority goes first.
+        It is what the group has that is furthest behind; what has the lowest priority goes first.
         """
+        group = topic.last_group or topic.default
         is_buried = self.quota.policy_of(topic) is LimitPolicy.DEAD_LETTER
         wanted = _within(excess, self.graveyard.left(topic)) if is_buried else excess
-        for cursor in reversed(topic.default.cursors) if wanted.is_over else ():
+        for cursor in reversed(group.cursors) if wanted.is_over else ():
             lease = purging.take_oldest(cursor, *wanted)
             if lease is not None:
                 if is_buried:
@@ -124,14 +125,15 @@ class Trimmer:
     async def _load(self, topic: Topic, topic_id: int, cursor: GroupCursor) -> bool:
         """Load the page that a cursor lacks; return whether that could be done."""
         assert cursor.blocked_on is not None
-        topic.default.is_loading = True
+        group = topic.group_of(cursor)
+        group.is_loading = True
         try:
             await reading.load(self._journal.store, cursor.blocked_on, cursor, topic_id, _nothing_to_flush)
         except MiniqueueError:
             return False  # whoever reads it next will say so
         finally:
             if cursor in topic.cursors:  # else it was deleted meanwhile
-                topic.default.end_loading()
+                group.end_loading()
                 self._loaded(topic)
         return True
 

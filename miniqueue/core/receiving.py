@@ -10,6 +10,7 @@ from math import nan
 from typing import Final, NamedTuple
 
 from miniqueue.core.delay import parse_delay
+from miniqueue.core.group_start import DEFAULT_GROUP_NAME, check_group
 from miniqueue.core.prefetch import parse_prefetch
 from miniqueue.errors import InvalidDelayError, RequestError
 
@@ -30,6 +31,7 @@ class ReceiveOptions(NamedTuple):
       max_count: messages at most.
       wait_seconds: how long to wait for the first.
       lease_seconds: how long the messages are the consumer's; None for as long as the broker says.
+      group: whose messages.
       is_acked: whether the messages are acknowledged as they are handed out.
     """
 
@@ -37,20 +39,21 @@ class ReceiveOptions(NamedTuple):
     wait_seconds: float = 0.0
     lease_seconds: float | None = None
     is_acked: bool = False
+    group: bytes = DEFAULT_GROUP_NAME
 
 
 def parse_receive_options(given: Mapping[str, str]) -> ReceiveOptions:
     """Return what `given` says; other names in it do not matter.
 
-    Raises InvalidPrefetchError for the count, InvalidDelayError for wait and lease, RequestError for others.
+    Raises InvalidPrefetchError for the count, InvalidDelayError for wait and lease, InvalidGroupError for the group,
+    RequestError for others.
     """
-    if given.get("group", "default") != "default":
-        raise RequestError("there is no such group; there is only the group default")
     return ReceiveOptions(
         parse_prefetch(given["count"].encode("utf-8", "replace")) if "count" in given else 1,
         _parse_wait(given["wait"]) if "wait" in given else 0.0,
         parse_lease(given["lease"]) if "lease" in given else None,
         "autoack" in given and _parse_switch(given["autoack"]),
+        check_group(given["group"].encode("utf-8", "surrogateescape")) if "group" in given else DEFAULT_GROUP_NAME,
     )
 
 

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import orjson
 from starlette.types import Message, Receive, Scope, Send
 
+from miniqueue.core.group_errors import GroupExistsError, GroupInUseError, UnknownGroupError
 from miniqueue.core.look_errors import UnknownMessageError, UnknownPartitionError
 from miniqueue.core.request_errors import NoReplyError, NoRequestError, RequesterGoneError
 from miniqueue.core.topic_errors import TopicExistsError, UnknownTopicError
@@ -55,6 +56,9 @@ STATUS: Mapping[type[BaseException], HTTPStatus] = MappingProxyType(
         NoReplyError: HTTPStatus.GATEWAY_TIMEOUT,
         UnknownMessageError: HTTPStatus.NOT_FOUND,
         UnknownPartitionError: HTTPStatus.NOT_FOUND,
+        UnknownGroupError: HTTPStatus.NOT_FOUND,
+        GroupExistsError: HTTPStatus.CONFLICT,
+        GroupInUseError: HTTPStatus.CONFLICT,
         RequestError: HTTPStatus.BAD_REQUEST,
         FullError: HTTPStatus.INSUFFICIENT_STORAGE,
         LimitReachedError: HTTPStatus.INSUFFICIENT_STORAGE,

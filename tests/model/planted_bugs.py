@@ -10,8 +10,9 @@ from miniqueue.broker.dispatcher import Dispatcher
 from miniqueue.broker.group import Group
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.purger import Purger
-from miniqueue.broker.topic import DEFAULT_GROUP_NAME, Topic
+from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.group_start import DEFAULT_GROUP_NAME
 from miniqueue.core.lease import ChunkProgress, Lease, Range
 from miniqueue.core.message_id import format_message_id
 from miniqueue.core.partition import DEFAULT_GROUP, Partition

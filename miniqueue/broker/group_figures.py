@@ -1,0 +1,51 @@
+"""How far a group is: counts that are there anyway."""
+
+from typing import NamedTuple
+
+from miniqueue.broker.group import Group
+
+
+class GroupFigures(NamedTuple):
+    """How far a group is; in messages, but `consumers` and `waiting`.
+
+    Attributes:
+      lag: not acknowledged.
+      position: of each partition, by number, the sequence number that it reads next.
+    """
+
+    name: bytes
+    lag: int
+    ready: int
+    leased: int
+    delayed: int
+    acknowledged: int
+    dropped: int
+    moved: int
+    missed: int
+    consumers: int
+    waiting: int
+    position: dict[int, int]
+
+
+def figures_of(group: Group) -> GroupFigures:
+    """Return how far a group is."""
+    cursors = group.cursors
+    depth = sum(cursor.depth for cursor in cursors)
+    leased = sum(cursor.leased_count for cursor in cursors)
+    delayed = sum(cursor.waiting_delayed_count for cursor in cursors)
+    moved = sum(cursor.moved_count for cursor in cursors)
+    skipped = sum(cursor.skipped_count for cursor in cursors)
+    return GroupFigures(
+        group.name,
+        lag=depth,
+        ready=depth - leased - delayed,
+        leased=leased,
+        delayed=delayed,
+        acknowledged=sum(cursor.acked_count for cursor in cursors),
+        dropped=sum(cursor.dropped_count for cursor in cursors) - moved - skipped,
+        moved=moved,
+        missed=sum(cursor.missed_count for cursor in cursors),
+        consumers=group.consumer_count,
+        waiting=len(group.waiters),
+        position={cursor.partition: cursor.read_seq for cursor in cursors},
+    )

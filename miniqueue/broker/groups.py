@@ -1,0 +1,271 @@
+"""Makes groups, moves them and deletes them: each act is one commit.
+
+    first use ─┐
+    create ────┼─▶ pin ─▶ find the place in each partition ─▶ cursors under a new id ─▶ commit
+    seek ──────┘                                                └ of seek: the old id is deleted with it
+    delete ─────────────────────────────────────────────────────▶ its id is deleted
+
+An id that is deleted leaves keys behind, and chunks that only its group needed: they go later, page by page, and an
+entry in the store says so until they are gone.
+"""
+
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import structlog
+
+from miniqueue.broker import batching
+from miniqueue.broker.clock import Clock
+from miniqueue.broker.group import Group
+from miniqueue.broker.group_figures import GroupFigures, figures_of
+from miniqueue.broker.group_places import Place, Places, holes_in, pinned
+from miniqueue.broker.journal import Journal
+from miniqueue.broker.log_reading import LogReader
+from miniqueue.broker.looking import committed_topic
+from miniqueue.broker.purger import Deletion
+from miniqueue.broker.registry import Registry
+from miniqueue.broker.topic import Topic
+from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.cursor_state import CursorState
+from miniqueue.core.group_errors import GroupExistsError, GroupInUseError, UnknownGroupError
+from miniqueue.core.group_start import Edge, Start, check_group
+from miniqueue.core.holes import Runs, without
+from miniqueue.core.names import check_topic
+from miniqueue.core.partition import Partition, Pin
+from miniqueue.core.topic_errors import UnknownTopicError
+from miniqueue.errors import MiniqueueError
+from miniqueue.storage import group_keys, keys
+
+log = structlog.get_logger()
+
+
+class Seek(NamedTuple):
+    """What a seek does, or would do: how many messages the group had to get before, and has behind it."""
+
+    before: int
+    after: int
+
+
+class Groups:
+    """Changes which groups read a topic, and from where.
+
+    Args:
+      registry: has the topics, and makes those that are missing.
+      journal: commits it.
+      log_reader: finds messages by their time.
+      clock: tells when a group was made.
+      spawn: runs something in the background.
+      changed: called for each topic whose groups have changed.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        journal: Journal,
+        log_reader: LogReader,
+        clock: Clock,
+        *,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        changed: Callable[[Topic], None],
+    ) -> None:
+        self._registry = registry
+        self._topics = registry.topics
+        self._journal = journal
+        self._places = Places(journal, log_reader)
+        self._clock = clock
+        self._spawn = spawn
+        self._changed = changed
+        self._purging: set[tuple[int, int]] = set()  # topic id and group id
+
+    # --- looking ----------------------------------------------------------------------------------------------
+
+    async def figures(self, name: bytes) -> list[GroupFigures]:
+        """Return how far each group of a topic is, as of now, by name.
+
+        Raises InvalidTopicError, UnknownTopicError or UnavailableError.
+        """
+        topic = await committed_topic(self._topics, self._journal, name)
+        return [figures_of(group) for group in sorted(topic.existing_groups, key=lambda group: group.name)]
+
+    async def figures_of(self, name: bytes, group_name: bytes) -> GroupFigures:
+        """Return how far one group is; raises UnknownGroupError too."""
+        topic = await committed_topic(self._topics, self._journal, name)
+        return figures_of(_existing(topic, group_name))
+
+    # --- changing ---------------------------------------------------------------------------------------------
+
+    async def create(self, name: bytes, group_name: bytes, start: Start = Edge.EARLIEST) -> None:
+        """Make a group, and the topic if there is none; it is durable on return.
+
+        Raises:
+          InvalidTopicError, InvalidGroupError, GroupExistsError, LimitReachedError: it was not made.
+          InvalidOptionError, UnknownPartitionError: `start` is no place in the topic.
+          UnavailableError, StorageError: it cannot be made now.
+        """
+        self._journal.admission.check()
+        check_group(group_name)
+        topic = self._topics.get(check_topic(name))
+        if topic is None or topic.id is None:
+            self._registry.create(name, groups=[group_name])
+        else:
+            if topic.group(group_name).id is not None:
+                raise GroupExistsError
+            await self._begin(topic.group(group_name), start)
+        await self._journal.committer.flush()
+
+    async def seek(self, name: bytes, group_name: bytes, start: Start, *, is_dry: bool = False) -> Seek:
+        """Have a group go on from `start`: what is leased or came back is forgotten; durable on return.
+
+        A dry run changes nothing. Raises as `create`, and UnknownTopicError, UnknownGroupError.
+        """
+        topic = await committed_topic(self._topics, self._journal, name)
+        group = _existing(topic, group_name)
+        before = group.depth
+        if is_dry:
+            with self._pinned(topic):
+                places = await self._places.find(topic, start)
+        else:
+            places = await self._begin(group, start)
+            await self._journal.committer.flush()
+        return Seek(before, sum(place.depth for place in places.values()))
+
+    async def delete(self, name: bytes, group_name: bytes) -> None:
+        """Delete a group with what it still had to get; it is gone, durably, on return.
+
+        Raises:
+          InvalidTopicError, UnknownTopicError, UnknownGroupError.
+          GroupInUseError: it has consumers, or is the only one of its topic.
+          UnavailableError: nothing can be changed now.
+        """
+        topic = await committed_topic(self._topics, self._journal, name)
+        group = _existing(topic, group_name)
+        if group.consumer_count or len(topic.existing_groups) == 1:
+            raise GroupInUseError
+        self._replace(group, None, {})
+        topic.drop_idle(group)
+        await self._journal.committer.flush()
+
+    # --- first use --------------------------------------------------------------------------------------------
+
+    def begin_soon(self, group: Group) -> None:
+        """Make a group that somebody reads with for the first time; who waits there is served then."""
+        if group.topic.id is not None and not group.is_loading and group.topic.fault is None:
+            group.is_loading = True
+            self._spawn(self._begin_for_waiters(group))
+
+    async def _begin_for_waiters(self, group: Group) -> None:
+        fault: MiniqueueError | None = None
+        topic, topic_id = group.topic, group.topic.id
+        try:
+            self._journal.admission.check_change()
+            await self._begin(group, Edge.EARLIEST)
+        except MiniqueueError as exc:
+            fault = exc
+        if fault is not None and topic.id == topic_id and group.id is None:
+            group.end_loading()
+            group.fail(fault)
+
+    def installed(self, topics: list[Topic], unpurged: list[tuple[Topic, int]]) -> None:
+        """Go on with what is in the store: delete what is left of groups, and begin those that somebody waits in."""
+        for topic, group_id in unpurged:
+            if topic.id is not None:
+                runs = {number: holes_in(partition) for number, partition in topic.partitions.items()}
+                self._purge(topic, group_id, runs)
+        for topic in topics:
+            for group in list(topic.groups.values()):
+                if group.id is None and group.waiters:
+                    self.begin_soon(group)
+
+    # --- the change itself ------------------------------------------------------------------------------------
+
+    async def _begin(self, group: Group, start: Start) -> dict[int, Place]:
+        """Have a group begin at `start`, with the next commit."""
+        topic, topic_id, old_id = group.topic, group.topic.id, group.id
+        with self._pinned(topic):
+            places = await self._places.find(topic, start)
+            self._journal.admission.check_change()
+            if topic.id is None or topic.id != topic_id:
+                raise UnknownTopicError
+            if group.id != old_id:  # somebody else was faster
+                raise GroupExistsError
+            new_id = self._next_id(topic)
+            cursors = {
+                number: places[number].cursor(partition, new_id)
+                if number in places
+                else GroupCursor(CursorState(), partition.tail_seq, {}, is_new=True, partition=number, group=new_id)
+                for number, partition in topic.partitions.items()
+            }
+            self._replace(group, new_id, cursors)
+        return places
+
+    def _next_id(self, topic: Topic) -> int:
+        ids = [group.id or 0 for group in topic.existing_groups]
+        return max([*ids, *(group_id for topic_id, group_id in self._purging if topic_id == topic.id)]) + 1
+
+    def _replace(self, group: Group, new_id: int | None, cursors: dict[int, GroupCursor]) -> None:
+        """Have a group go on under another id, or be no more, with the next commit."""
+        topic, old_id = group.topic, group.id
+        assert topic.id is not None
+        holes = {number: holes_in(partition) for number, partition in topic.partitions.items()}
+        batch: dict[bytes, bytes | None] = {}
+        if old_id is not None:
+            batch = {keys.cursor(topic.id, number, old_id): None for number in topic.partitions}
+            batch[group_keys.purge(topic.id, old_id)] = b""
+            batch[group_keys.group(topic.id, group.name)] = None
+        topic.set_cursors(group, new_id, cursors)
+        if new_id is not None:
+            batch |= batching.new_group(topic.id, group, self._clock.now_ms())
+            for cursor in cursors.values():
+                batch |= batching.new_cursor(topic.id, cursor)
+        self._journal.change(batch)
+        if old_id is not None:
+            runs = {number: without(holes_in(topic.partitions[number]), found) for number, found in holes.items()}
+            self._purge(topic, old_id, runs)
+        self._changed(topic)
+
+    @contextmanager
+    def _pinned(self, topic: Topic) -> Iterator[None]:
+        """Have no chunk deleted in this block; what would have been is behind it, as far as nobody needs it."""
+        try:
+            with pinned(topic) as pins:
+                yield
+        finally:
+            for partition, pin in pins:
+                if topic.id is not None and topic.partitions.get(partition.number) is partition:
+                    self._delete_kept(topic.id, partition, pin)
+
+    def _delete_kept(self, topic_id: int, partition: Partition, pin: Pin) -> None:
+        unneeded = [progress.chunk for progress in pin.kept if partition.is_unneeded(progress)]
+        if unneeded:
+            self._journal.change({keys.chunk(topic_id, partition.number, chunk.first_seq): None for chunk in unneeded})
+            partition.consumed_bytes += sum(chunk.size_bytes for chunk in unneeded)
+
+    # --- what is left behind ----------------------------------------------------------------------------------
+
+    def _purge(self, topic: Topic, group_id: int, runs: dict[int, Runs]) -> None:
+        assert topic.id is not None
+        self._purging.add((topic.id, group_id))
+        self._spawn(self._delete_rest(topic.id, group_id, runs))
+
+    async def _delete_rest(self, topic_id: int, group_id: int, runs: dict[int, Runs]) -> None:
+        deletion = Deletion(self._journal)
+        try:
+            await self._journal.committer.flush()
+            for number, found in runs.items():
+                for start, stop in found:
+                    await deletion.delete(keys.chunk(topic_id, number, start), keys.chunk(topic_id, number, stop))
+                for key_range in group_keys.of_group(topic_id, number, group_id):
+                    await deletion.delete(*key_range)
+            deletion.batch[group_keys.purge(topic_id, group_id)] = None
+            await deletion.commit()
+            self._purging.discard((topic_id, group_id))
+        except MiniqueueError as exc:
+            log.warning("what a deleted group has left was not all removed", topic_id=topic_id, error=str(exc))
+
+
+def _existing(topic: Topic, group_name: bytes) -> Group:
+    group = topic.groups.get(check_group(group_name))
+    if group is None or group.id is None:
+        raise UnknownGroupError
+    return group

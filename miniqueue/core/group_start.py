@@ -1,0 +1,63 @@
+"""Where a group begins to read, on every protocol.
+
+    earliest    0-17, 0.high-17: that message    1700000000000: what was committed then or later, in ms    latest
+
+Of the other partitions of a topic, and its lanes, a message says by its commit time where to begin.
+"""
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+from miniqueue.core.group_errors import InvalidGroupError
+from miniqueue.core.look_errors import InvalidOptionError
+from miniqueue.core.message_id import parse_message_id
+from miniqueue.core.names import check_topic
+from miniqueue.errors import InvalidTopicError
+
+#: Of the group that plain clients read with.
+DEFAULT_GROUP_NAME: Final = b"default"
+_MAX_TIME_MS: Final = 1 << 62
+
+
+class Edge(Enum):
+    """An end of what can be read."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class FromMessage(NamedTuple):
+    """The message with this id, whose partition is the number of a lane."""
+
+    partition: int
+    seq: int
+
+
+class FromTime(NamedTuple):
+    """The first message that was committed then or later, in ms since 1970."""
+
+    time_ms: int
+
+
+Start = Edge | FromMessage | FromTime
+
+
+def parse_start(word: bytes) -> Start:
+    """Return what a word says; raises InvalidOptionError."""
+    text = word.decode("utf-8", "replace").lower()
+    if text in ("earliest", "latest"):
+        return Edge(text)
+    if word.isdigit() and len(word) < 20 and int(word) <= _MAX_TIME_MS:
+        return FromTime(int(word))
+    try:
+        return FromMessage(*parse_message_id(word))
+    except InvalidOptionError as exc:
+        raise InvalidOptionError("a group begins at earliest, latest, the id of a message or a time in ms") from exc
+
+
+def check_group(name: bytes) -> bytes:
+    """Return `name` if it can name a group: what can name a topic; raises InvalidGroupError."""
+    try:
+        return check_topic(name)
+    except InvalidTopicError as exc:
+        raise InvalidGroupError from exc
