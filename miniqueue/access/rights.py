@@ -91,6 +91,11 @@ COMMANDS: Mapping[bytes, Needs] = MappingProxyType(
         b"RESUME": Needs(Right.ADMIN, 1),
         b"PURGE": Needs(Right.ADMIN, 1),
         b"CANCEL": Needs(Right.PUBLISH, 1),
+        b"SCHEDULE": Needs(Right.ADMIN),  # names of schedules are those of the whole broker
+        b"SCHEDULE SET": Needs(Right.ADMIN),
+        b"SCHEDULE GET": Needs(Right.MONITOR),
+        b"SCHEDULE LIST": Needs(Right.MONITOR),
+        b"SCHEDULE DELETE": Needs(Right.ADMIN),
         b"LEN": Needs(Right.MONITOR, 1),
         b"STATS": Needs(Right.MONITOR, 1),
         b"PEEK": Needs(Right.MONITOR, 1),
@@ -136,6 +141,11 @@ ROUTES: Mapping[tuple[str, str], Needs] = MappingProxyType(
         ("GET", "/topics/{topic}/partitions"): Needs(Right.CONSUME, 1),
         ("GET", "/topics/{topic}/partitions/{id}"): Needs(Right.CONSUME, 1),
         ("DELETE", "/topics/{topic}/messages/{id}"): Needs(Right.PUBLISH, 1),
+        ("PUT", "/schedules/{name}"): Needs(Right.ADMIN),
+        ("GET", "/schedules/{name}"): Needs(Right.MONITOR),
+        ("GET", "/schedules"): Needs(Right.MONITOR),
+        ("DELETE", "/schedules/{name}"): Needs(Right.ADMIN),
+        ("DELETE", "/schedules"): Needs(Right.ADMIN, 1),  # as /{topic}: a topic may have this name
         ("GET", "/healthz"): Needs(Right.OPEN),
         ("GET", "/readyz"): Needs(Right.OPEN),
         ("GET", "/metrics"): Needs(Right.MONITOR),

@@ -37,6 +37,7 @@ from miniqueue.broker.removing import Remover
 from miniqueue.broker.requesting import Requests
 from miniqueue.broker.resting import Resting
 from miniqueue.broker.retaining import Retainer
+from miniqueue.broker.scheduling import Scheduler
 from miniqueue.broker.space import SpaceWatch
 from miniqueue.broker.sweeping import Sweeper
 from miniqueue.broker.tasks import Tasks
@@ -69,7 +70,7 @@ class Broker:
     Attributes:
       publish: adds messages to a topic; see `Publisher`, also for `publish_with` and `publish_batch`.
       publish_unique: adds a message with a unique key.
-      delayer: keeps messages that wait for their time.
+      delayer: keeps messages that wait for their time; `scheduler` publishes some over and over.
       crowd: says when who publishes had better wait; it is up to them.
       limit_counts: how often limits were reached, for all to count in.
       leasing: hands out messages for a time, settled by receipt.
@@ -146,6 +147,7 @@ class Broker:
             dead_letters=self._dead_letters,
         )
         self.requests = Requests(self.publish_with, self.leasing, self._admission, self.max_message_bytes)
+        self.scheduler = Scheduler(journal, clock, self.crowd, self.publish_with, self.max_message_bytes, self._tasks)
         self.configurator = Configurator(journal, topics, create=registry.create, changed=self._reconfigured)
         self.pauser = Pauser(self.configurator, clock, resumed=self._readable)
         self.clearer = Clearer(topics, journal, clock, self.delayer, loaded=self._readable)
@@ -185,10 +187,9 @@ class Broker:
 
     def tick(self) -> None:
         """Let the delayed messages through that are due by now, end leases that are over, and see to the disk."""
-        for tick in (self.leasing.tick, self.pauser.tick, self._dispatcher.tick, self._sweeper.tick, self.delayer.tick):
-            tick()
-        self._duplicates.tick()
-        self._retainer.tick()
+        first = self.leasing, self.pauser, self._dispatcher, self._sweeper, self.delayer, self.scheduler
+        for service in (*first, self._duplicates, self._retainer):
+            service.tick()
         self._purger.reclaim(self._topics.values())
 
     @property
@@ -284,6 +285,7 @@ class Broker:
             self._cache.touch(topic)
             self._registry.drop_idle(topic)
         self.delayer.installed()
+        self.scheduler.install(content.ticks)
         self._duplicates.install(content.topics)
         self.groups.installed(content.topics, content.unpurged_groups)
         for topic_id in content.unpurged_topic_ids:

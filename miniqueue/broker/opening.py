@@ -27,6 +27,7 @@ from miniqueue.storage import (
     records,
     retention_keys,
     retention_records,
+    schedule_keys,
 )
 from miniqueue.storage.port import Store
 
@@ -43,11 +44,12 @@ _DAMAGE = (CorruptionError, FormatVersionError)
 
 
 class StoreContent(NamedTuple):
-    """What the broker keeps in memory of a store; messages are not part of it."""
+    """What the broker keeps in memory of a store; messages are not part of it. `ticks`: of each schedule the next."""
 
     topics: list[Topic]
     next_topic_id: int
     unpurged_topic_ids: list[int]
+    ticks: dict[bytes, int]
     unpurged_groups: list[tuple[Topic, int]]
 
 
@@ -101,6 +103,7 @@ async def read_content(store: Store, known: dict[bytes, Topic], acknowledged: in
         topics=topics,
         next_topic_id=state.number(keys.NEXT_TOPIC, default=1),
         unpurged_topic_ids=[keys.purge_topic_id(key) for key, _ in state.between(keys.purges())],
+        ticks={schedule_keys.name_of(key): records.decode_number(v) for key, v in state.between(schedule_keys.ticks())},
         unpurged_groups=[
             (topic, group_keys.purge_group_id(key))
             for topic in topics

@@ -11,13 +11,19 @@ from typing import Any, NamedTuple
 
 from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.names import check_topic
-from miniqueue.errors import InvalidDelayError, InvalidTopicError
+from miniqueue.errors import InvalidDelayError, InvalidTopicError, RequestError
 
 #: The shortest and the longest time between two messages.
 MIN_EVERY_SECONDS = 1.0
 MAX_EVERY_SECONDS = 10.0**10
 MAX_CRON_CHARS = 255
 UTC = "UTC"
+
+
+class UnknownScheduleError(RequestError):
+    """There is no such schedule."""
+
+    code = "NOSCHEDULE"
 
 
 class Missed(StrEnum):

@@ -7,6 +7,7 @@
     …      /topics/{topic}       settings of a topic (`http_topics`)
     POST   /topics/{topic}/…     receive, and settle by receipt
     GET    /topics…              a look inside (http_looking)
+    …      /schedules…           messages that are published over and over
 
 Knows the broker and ASGI; knows neither sockets nor the server that calls it. The endpoints are raw ASGI: request and
 response objects would cost more than the publish, and would read the command stream to watch for a disconnect. The
@@ -27,6 +28,7 @@ from miniqueue.server.http_publish import PublishEndpoint
 from miniqueue.server.http_reading import read_endpoints
 from miniqueue.server.http_receive import ReceiveEndpoint
 from miniqueue.server.http_request import ReplyEndpoint, RequestEndpoint
+from miniqueue.server.http_schedules import schedule_endpoints
 from miniqueue.server.http_settle import settle_endpoints
 from miniqueue.server.http_streams import OpenStreams
 from miniqueue.server.http_subscribe import SubscribeEndpoint
@@ -58,6 +60,8 @@ class HttpApp:
             ("DELETE", "/topics/{topic}"): DeleteEndpoint(broker),
             **topic_endpoints(broker),
             **settle_endpoints(broker),
+            **schedule_endpoints(broker),
+            ("DELETE", "/schedules"): DeleteEndpoint(broker),  # the same
             ("DELETE", "/topics"): DeleteEndpoint(broker),  # where GET lists them; a topic may have this name
             **http_looking.endpoints(broker),
             **pause_endpoints(broker),

@@ -2,6 +2,7 @@
 
     /publish/a%20b               route /publish/{topic}                 the topic is the last segment
     /topics/a/messages/0-17      route /topics/{topic}/messages/{id}    the topic is the second segment
+    /schedules/a                 route /schedules/{name}                there is none
 
 ASGI's decoded path has replacement characters where the bytes are no UTF-8; names are taken from the bytes.
 """
@@ -35,8 +36,10 @@ def finder_of_topic(route: str) -> Callable[[Scope], bytes]:
 
 
 def route_below_topic(path: str) -> str:
-    """Return the route of a path that goes on behind the topic: `/topics/a/messages/0-17`."""
+    """Return the route of a path that goes on behind the topic: `/topics/a/messages/0-17`; or that of a schedule."""
     parts = path.split("/")
+    if parts[1] == "schedules" and len(parts) == 3:
+        return "/schedules/{name}"
     parts[2:3] = ["{topic}"]
     parts[4:5] = ["{id}"] * (len(parts) > 4)
     return "/".join(parts)

@@ -15,6 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 from miniqueue.core.group_errors import GroupExistsError, GroupInUseError, UnknownGroupError
 from miniqueue.core.look_errors import UnknownMessageError, UnknownPartitionError
 from miniqueue.core.request_errors import NoReplyError, NoRequestError, RequesterGoneError
+from miniqueue.core.schedule import UnknownScheduleError
 from miniqueue.core.topic_errors import TopicExistsError, UnknownTopicError
 from miniqueue.errors import (
     FullError,
@@ -56,6 +57,7 @@ STATUS: Mapping[type[BaseException], HTTPStatus] = MappingProxyType(
         NoReplyError: HTTPStatus.GATEWAY_TIMEOUT,
         UnknownMessageError: HTTPStatus.NOT_FOUND,
         UnknownPartitionError: HTTPStatus.NOT_FOUND,
+        UnknownScheduleError: HTTPStatus.NOT_FOUND,
         UnknownGroupError: HTTPStatus.NOT_FOUND,
         GroupExistsError: HTTPStatus.CONFLICT,
         GroupInUseError: HTTPStatus.CONFLICT,

@@ -17,6 +17,7 @@ from miniqueue.server import (
     resp_reading,
     resp_receive,
     resp_request,
+    resp_schedules,
     resp_topics,
 )
 from miniqueue.server.resp_errors import ArityError, shown, unknown_subcommand
@@ -145,6 +146,7 @@ COMMANDS: dict[bytes, Entry] = {
     b"READ": Entry(-4, "Read messages of a partition from an offset or a time on.", resp_reading.read),
     b"PARTITIONS": Entry(2, "List the partitions of a topic, and what can be read of each.", resp_reading.partitions),
     b"CANCEL": Entry(3, "Remove a message that is not due yet.", resp_looking.cancel),
+    b"SCHEDULE": Entry(-2, "SET, GET, LIST and DELETE schedules.", resp_schedules.schedule),
     b"PAUSE": Entry(-2, "Stop a topic, on the way IN, OUT or BOTH, for a time or until RESUME.", resp_pausing.pause),
     b"RESUME": Entry(-2, "Let a topic go on.", resp_pausing.resume),
     b"PURGE": Entry(-2, "Remove the messages of a topic, by state and age.", resp_looking.purge),

@@ -77,12 +77,12 @@ def routes() -> list[str]:
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
-    return sorted({string for string in strings if re.fullmatch(r"(/[a-z]+|/\{topic\}|/\{id\})+", string)})
+    return sorted({string for string in strings if re.fullmatch(r"(/[a-z]+|/\{topic\}|/\{id\}|/\{name\})+", string)})
 
 
 @pytest.mark.parametrize("path", routes())
 def test_every_route_is_in_the_protocol(path):
-    assert re.search(rf" ((POST|GET|DELETE) )?{re.escape(path)} ", SPANS)
+    assert re.search(rf" ((POST|GET|DELETE|PUT) )?{re.escape(path)} ", SPANS)
 
 
 def test_the_routes_are_found_at_all():

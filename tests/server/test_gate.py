@@ -12,6 +12,7 @@ from miniqueue.access.hashing import hash_password
 from miniqueue.access.rights import ROUTES, Right
 from miniqueue.access.users import User, Users
 from miniqueue.core.publish_options import PublishOptions
+from miniqueue.core.schedule import Schedule
 from miniqueue.core.topic_errors import UnknownTopicError
 from miniqueue.server import gate, sign_in
 from miniqueue.server.http import HttpApp
@@ -36,6 +37,10 @@ ALLOWED = {
         for act in ("receive", "reply", "ack", "nack", "back", "dack", "reject", "extend")
     },
     ("DELETE", "/topics"): {"admin-of-all"},
+    ("DELETE", "/schedules"): {"admin-of-all"},
+    "/schedules": {"monitor-of-all", "admin-of-all"},
+    "/schedules/{name}": {"admin-of-all"},
+    ("GET", "/schedules/{name}"): {"monitor-of-all", "admin-of-all"},
     "/topics/{topic}/redrive": {"admin", "admin-of-all"},
     "/topics/{topic}/pause": {"admin", "admin-of-all"},
     "/topics/{topic}/resume": {"admin", "admin-of-all"},
@@ -55,7 +60,7 @@ BODY = b'{"receipts":["x"],"delaySeconds":1,"leaseSeconds":1,"reason":"broken"}'
 QUERIES = {"/request/{topic}": b"timeout=none", "/topics/{topic}/reply": b"receipt="}
 LET_IN = {"/request/{topic}": 400, "/topics/{topic}/reply": 409}
 #: What is sent to routes that do not take everything.
-BODIES = {"/topics/{topic}": b"{}"}
+BODIES = {"/topics/{topic}": b"{}", "/schedules/{name}": b'{"topic":"orders","every":60,"text":"x"}'}
 ADA = User("ada", hash_password(b"correct: horse"), roles={"admin": ("*",)})
 
 
@@ -138,12 +143,14 @@ def test_every_route_is_for_those_whom_the_table_names(somebody, topic):
                 with suppress(UnknownTopicError):
                     world.broker.pauser.resume(name)
                 await world.broker.publish(name, [b"x"]).commit.wait()
+            world.broker.scheduler.set(b"s", Schedule(b"orders", b"x", every_ms=60_000))
             body = BODIES.get(path, BODY)
             delayed = world.broker.publish_with(topic.encode(), b"x", PublishOptions(delay_seconds=60))
             sent_path = path.replace("{id}", delayed.message_id.decode()) if method == "DELETE" else path
             sent_path = (
                 sent_path.replace("{topic}", topic).replace("partitions/{id}", "partitions/0").replace("{id}", "0-0")
             )
+            sent_path = sent_path.replace("{name}", "s")
             status, _, _ = await world.ask(
                 method, sent_path, bearer(somebody.name), body=body, query=QUERIES.get(path, b"")
             )

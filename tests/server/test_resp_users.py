@@ -5,7 +5,7 @@ import pytest
 from miniqueue.access.hashing import hash_password
 from miniqueue.access.rights import COMMANDS as RIGHTS
 from miniqueue.access.users import User
-from miniqueue.server import resp_guard, resp_topics
+from miniqueue.server import resp_guard, resp_schedules, resp_topics
 from miniqueue.server.resp_commands import COMMANDS
 from miniqueue.server.resp_connecting import _CLIENT_SUBCOMMANDS
 from miniqueue.server.resp_server import RespServer
@@ -50,6 +50,11 @@ WHOLE = {
     b"RESUME": [b"RESUME", b"orders"],
     b"PURGE": [b"PURGE", b"orders"],
     b"CANCEL": [b"CANCEL", b"orders", b"0-1-1"],
+    b"SCHEDULE": [b"SCHEDULE", b"WHAT"],
+    b"SCHEDULE SET": [b"SCHEDULE", b"set", b"s", b"EVERY", b"60", b"orders", b"x"],
+    b"SCHEDULE GET": [b"SCHEDULE", b"get", b"s"],
+    b"SCHEDULE LIST": [b"SCHEDULE", b"List"],
+    b"SCHEDULE DELETE": [b"SCHEDULE", b"delete", b"s"],
     b"STATS": [b"STATS", b"orders"],
     b"PEEK": [b"PEEK", b"orders"],
     b"READ": [b"READ", b"orders", b"0", b"0"],
@@ -91,6 +96,11 @@ ALLOWED = {
     b"RESUME": {"admin", "admin-of-all"},
     b"PURGE": {"admin", "admin-of-all"},
     b"CANCEL": {"publisher", "publisher-of-all", "admin", "admin-of-all"},
+    b"SCHEDULE": {"admin-of-all"},
+    b"SCHEDULE SET": {"admin-of-all"},
+    b"SCHEDULE GET": {"monitor-of-all", "admin-of-all"},
+    b"SCHEDULE LIST": {"monitor-of-all", "admin-of-all"},
+    b"SCHEDULE DELETE": {"admin-of-all"},
     b"LEN": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
     b"STATS": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
     b"PEEK": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
@@ -133,6 +143,7 @@ def test_the_table_has_every_command_and_no_other():
     assert {name.partition(b" ")[0] for name in RIGHTS} == COMMANDS.keys()
     subcommands = {name for name in RIGHTS if b" " in name}
     topic_subcommands = {b"TOPIC %b" % word for word in resp_topics.SUBCOMMANDS}
+    topic_subcommands |= {b"SCHEDULE %b" % word for word in resp_schedules.SUBCOMMANDS}
     assert topic_subcommands <= subcommands
     assert subcommands <= topic_subcommands | {b"CLIENT %b" % word for word, _ in _CLIENT_SUBCOMMANDS}
     assert ALLOWED.keys() | FOR_EVERY_USER | OPEN == RIGHTS.keys()

@@ -1,0 +1,351 @@
+"""Schedules: one message for each tick, over restarts, crashes and faults; and what was missed."""
+
+import pytest
+
+from miniqueue.core import attributes
+from miniqueue.core.look_errors import InvalidOptionError
+from miniqueue.core.pause import Side
+from miniqueue.core.schedule import Missed, Schedule, UnknownScheduleError
+from miniqueue.errors import InvalidTopicError, OutcomeUnknownError, PayloadTooLargeError, ReadOnlyError
+from miniqueue.storage.keys import Space
+from tests.broker.support import World, run
+from tests.fakes import START_MS, settle_down
+
+T = b"reports"
+MINUTELY = Schedule(T, b"now", every_ms=60_000)
+
+
+async def put(world: World, name: bytes = b"s", schedule: Schedule = MINUTELY) -> bool:
+    commit, is_new = world.broker.scheduler.set(name, schedule)
+    await commit.wait()
+    return is_new
+
+
+async def tick(world: World, seconds: float = 0) -> None:
+    """Let time pass, then have the broker look for what is due."""
+    world.clock.advance(seconds)
+    world.broker.tick()
+    for _ in range(5):
+        await settle_down()
+
+
+async def come(world: World, topic: bytes = T) -> list[tuple[bytes, int]]:
+    """Take what has come; return the schedule of each message and its tick, in s after the start."""
+    consumer = world.consumer(topic)
+    before = len(consumer.leases)
+    await consumer.drain_all()
+    consumer.consumer.close()
+    headers = [dict(attributes.decode(one).headers) for lease in consumer.leases[before:] for one in lease.attributes]
+    return [(one[b"schedule"], (int(one[b"schedule-at-ms"]) - START_MS) // 1000) for one in headers]
+
+
+def seconds(found: list[tuple[bytes, int]]) -> list[int]:
+    return [at for _, at in found]
+
+
+def test_each_tick_has_a_message_with_its_time_and_the_name_of_the_schedule():
+    async def body(world):
+        assert await put(world)
+        await tick(world, 59.999)
+        assert await come(world) == []
+        await tick(world, 0.001)
+        assert await come(world) == [(b"s", 60)]
+        await tick(world, 30)
+        assert await come(world) == []
+        await tick(world, 30)
+        assert await come(world) == [(b"s", 120)]
+
+    run(body)
+
+
+def test_a_tick_that_is_looked_for_late_keeps_its_time_and_so_does_the_next():
+    async def body(world):
+        await put(world)
+        await tick(world, 70)
+        assert await come(world) == [(b"s", 60)]
+        await tick(world, 50)
+        assert await come(world) == [(b"s", 120)]
+
+    run(body)
+
+
+def test_cron_and_many_schedules_come_in_the_order_of_their_ticks():
+    async def body(world):
+        # the clock begins at 22:13:20
+        await put(world, b"cron", Schedule(T, b"c", cron="15,16 22 * * *"))
+        await put(world, b"other", Schedule(T, b"o", cron="0 12 * * *", zone="Europe/Berlin"))
+        await put(world, b"every", Schedule(T, b"e", every_ms=130_000))
+        await tick(world, 100)
+        await tick(world, 30)
+        await tick(world, 30)
+        assert await come(world) == [(b"cron", 100), (b"every", 130), (b"cron", 160)]
+
+    run(body)
+
+
+def test_a_tick_with_nothing_due_reads_and_writes_nothing():
+    async def body(world):
+        for number in range(100):
+            await put(world, b"%d" % number)
+        await world.restart()
+        calls = world.store.scan_count, world.store.write_count
+        for _ in range(10):
+            await tick(world, 1)
+        assert (world.store.scan_count, world.store.write_count) == calls
+
+    run(body)
+
+
+# --- what survives -------------------------------------------------------------------------------------------
+
+
+def test_the_message_and_the_next_tick_are_in_one_commit():
+    async def body(world):
+        await put(world)
+        count = len(world.store.batches)
+        await tick(world, 60)
+        (batch,) = [batch for batch in world.store.batches[count:] if batch]
+        assert {Space.TICK, Space.CHUNK} <= {key[0] for key in batch}
+        for number in range(1, 4):
+            await world.restart()
+            await tick(world, 60)
+            assert seconds(await come(world))[-1] == 60 * (number + 1)
+
+    run(body)
+
+
+@pytest.mark.parametrize("messages", [1, 250])
+def test_after_a_crash_at_any_commit_each_tick_has_one_message(messages):
+    async def body(world):
+        await put(world)
+        await put(world, b"other", Schedule(T, b"other", every_ms=90_000))
+        first = len(world.store.batches)
+        world.clock.advance(60 * (messages - 1))
+        await tick(world, 60)
+        await world.commit()
+        full = world.store
+        for count in range(first, len(full.batches) + 1):
+            await world.broker.stop()
+            world.store = await full.as_of(count)
+            await world.start()
+            await tick(world)
+            found = await come(world)
+            assert seconds([one for one in found if one[0] == b"s"]) == [60 * n for n in range(1, messages + 1)]
+            others = [90 * n for n in range(1, 60 * messages // 90 + 1)]
+            assert seconds([one for one in found if one[0] == b"other"]) == others
+
+    run(body)
+
+
+@pytest.mark.parametrize("is_applied", [False, True])
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_fault_of_the_store_neither_loses_nor_doubles_a_tick(failing, is_applied):
+    async def body(world):
+        await put(world)
+        world.store.applies_failed = is_applied
+        world.store.fail_writes.add(world.store.write_count + failing)
+        await tick(world, 60)
+        for _ in range(3):
+            await tick(world)
+        await tick(world, 60)
+        for _ in range(3):
+            await tick(world)
+        assert await come(world) == [(b"s", 60), (b"s", 120)]
+
+    run(body)
+
+
+def test_a_fault_while_one_is_set_leaves_what_the_store_has():
+    async def body(world):
+        await put(world)
+        world.store.fail_writes.add(world.store.write_count + 1)
+        with pytest.raises(OutcomeUnknownError):
+            await put(world, b"lost")
+        await settle_down()
+        assert world.broker.scheduler.count == 1
+        with pytest.raises(UnknownScheduleError):
+            await world.broker.scheduler.get(b"lost")
+
+    run(body)
+
+
+# --- what was missed -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("missed", "expected"), [("all", [60, 120, 180, 240]), ("one", [180, 240]), ("none", [240])])
+def test_what_was_missed_while_the_broker_was_down(missed, expected):
+    async def body(world):
+        await put(world, b"s", MINUTELY._replace(missed=Missed(missed)))
+        await world.broker.stop()
+        world.clock.advance(190)
+        await world.start()
+        await tick(world)
+        await tick(world, 50)
+        assert seconds(await come(world)) == expected
+
+    run(body)
+
+
+def test_of_all_that_was_missed_the_latest_thousand_come():
+    async def body(world):
+        await put(world, b"s", Schedule(T, b"x", every_ms=1000))
+        await world.broker.stop()
+        world.clock.advance(5000)
+        await world.start()
+        await tick(world)
+        assert seconds(await come(world)) == list(range(4001, 5001))
+        await tick(world, 1)
+        assert seconds(await come(world)) == [5001]
+
+    run(body)
+
+
+def test_a_clock_that_is_set_back_has_no_tick_come_twice():
+    async def body(world):
+        await put(world)
+        await tick(world, 60)
+        await tick(world, -30)
+        await tick(world, 40)
+        await tick(world, 50)
+        assert seconds(await come(world)) == [60, 120]
+
+    run(body)
+
+
+@pytest.mark.parametrize(("missed", "expected"), [("all", [60, 120, 180]), ("one", [120, 180]), ("none", [180])])
+def test_what_cannot_be_published_is_tried_again_and_then_counts_as_missed(missed, expected):
+    async def body(world):
+        await world.publish(T, b"first")
+        await world.drain(T)
+        await world.broker.pauser.pause(T, Side.IN).wait()
+        await put(world, b"s", MINUTELY._replace(missed=Missed(missed)))
+        await put(world, b"other", Schedule(b"other", b"x", every_ms=60_000))
+        for _ in range(12):
+            await tick(world, 10)
+        assert world.broker.stats()[T].ready == 0
+        assert seconds(await come(world, b"other")) == [60, 120]
+        await world.broker.pauser.resume(T, Side.IN).wait()
+        await tick(world, 10)
+        await tick(world, 50)
+        assert seconds(await come(world)) == expected
+
+    run(body)
+
+
+# --- set, look, delete ---------------------------------------------------------------------------------------
+
+
+def test_one_that_is_set_again_begins_anew():
+    async def body(world):
+        assert await put(world) is True
+        await tick(world, 40)
+        assert await put(world, b"s", Schedule(b"other", b"x", every_ms=60_000)) is False
+        await tick(world, 30)
+        assert T not in world.broker.stats()
+        await tick(world, 30)
+        assert seconds(await come(world, b"other")) == [100]
+
+    run(body)
+
+
+def test_one_that_is_deleted_has_no_message_any_more():
+    async def body(world):
+        await put(world)
+        await world.broker.scheduler.delete(b"s").wait()
+        with pytest.raises(UnknownScheduleError):
+            world.broker.scheduler.delete(b"s")
+        await world.restart()
+        await tick(world, 120)
+        assert T not in world.broker.stats()
+        assert [key for key in world.store.pairs() if key[0] in (Space.TICK, Space.SCHEDULE)] == []
+
+    run(body)
+
+
+def test_one_that_is_changed_while_it_is_due_publishes_nothing_of_the_old():
+    async def body(world):
+        await put(world)
+        world.clock.advance(60)
+        world.store.may_write.clear()
+        await_commit, _ = world.broker.scheduler.set(b"other", MINUTELY)
+        world.broker.tick()
+        await settle_down()
+        world.broker.scheduler.set(b"s", Schedule(b"new", b"x", every_ms=60_000))
+        world.store.may_write.set()
+        await await_commit.wait()
+        await tick(world)
+        assert T not in world.broker.stats()
+        await tick(world, 60)
+        assert seconds(await come(world, b"new")) == [120]
+
+    run(body)
+
+
+def test_they_can_be_looked_at_and_listed_by_name():
+    async def body(world):
+        nine = Schedule(T, b"\xff", cron="0 9 * * *", zone="Europe/Berlin", missed=Missed.ONE)
+        await put(world, b"b", nine)
+        await put(world, b"a")
+        await put(world, b"c")
+        await world.restart()
+        found = await world.broker.scheduler.get(b"b")
+        assert (found.name, found.schedule) == (b"b", nine)
+        assert found.next_at_ms == START_MS + 35_200_000
+        with pytest.raises(UnknownScheduleError):
+            await world.broker.scheduler.get(b"d")
+        assert [one.name for one in await world.broker.scheduler.page()] == [b"a", b"b", b"c"]
+        assert [one.name for one in await world.broker.scheduler.page(b"a", 1)] == [b"b"]
+        assert await world.broker.scheduler.page(b"c") == []
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("name", "schedule", "error"),
+    [
+        (b"", MINUTELY, InvalidOptionError),
+        (b"a/b", MINUTELY, InvalidOptionError),
+        (b"s", MINUTELY._replace(topic=b"a b"), InvalidTopicError),
+        (b"s", MINUTELY._replace(payload=bytes(100)), PayloadTooLargeError),
+        (b"s", Schedule(T, b"", cron="often"), InvalidOptionError),
+        (b"s", Schedule(T, b"", cron="* * * * *", zone="Mars"), InvalidOptionError),
+    ],
+)
+def test_what_makes_no_sense_is_refused(name, schedule, error):
+    async def body(world):
+        with pytest.raises(error):
+            world.broker.scheduler.set(name, schedule)
+        assert world.broker.scheduler.count == 0
+
+    run(body, max_message_bytes=50)
+
+
+def test_while_the_store_is_being_reopened_there_is_nothing_to_set_or_see():
+    async def body(world):
+        await put(world)
+        world.broker._admission.shut(OutcomeUnknownError())
+        with pytest.raises(ReadOnlyError):
+            world.broker.scheduler.set(b"s", MINUTELY)
+        with pytest.raises(ReadOnlyError):
+            world.broker.scheduler.delete(b"s")
+        for look in (world.broker.scheduler.get(b"s"), world.broker.scheduler.page()):
+            with pytest.raises(ReadOnlyError):
+                await look
+        await tick(world, 60)
+        world.broker._admission.open()
+        await tick(world)
+        assert seconds(await come(world)) == [60]
+
+    run(body)
+
+
+def test_setting_one_over_and_over_takes_no_more_memory(monkeypatch):
+    monkeypatch.setattr("miniqueue.broker.scheduling.MAX_TICKS", 10)
+
+    async def body(world):
+        for _ in range(100):
+            world.broker.scheduler.set(b"s", MINUTELY)
+            world.clock.advance(0.001)
+        assert len(world.broker.scheduler._heap) <= 13
+
+    run(body)
