@@ -7,7 +7,7 @@
 Where the log begins is in the store with what was deleted: a start reads no message for it.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import aclosing
 from itertools import takewhile
 from typing import Any
@@ -20,9 +20,9 @@ from miniqueue.broker.topic import Topic
 from miniqueue.broker.turns import in_turns
 from miniqueue.core.chunk_extent import ChunkExtent
 from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.holes import holes_of
 from miniqueue.core.partition import Partition
 from miniqueue.core.retention import Retained, RetentionLimit, floor_of, limit_of
-from miniqueue.core.seeking import reach_of
 from miniqueue.errors import MiniqueueError
 from miniqueue.storage import keys, records, retention_keys, retention_records
 
@@ -91,28 +91,12 @@ class Retainer:
 
     # --- settings ---------------------------------------------------------------------------------------------
 
-    def leave_behind(self, topic: Topic, floors: Mapping[int, int]) -> None:
-        """Give back what only a group needed that is gone or elsewhere now.
-
-        Args:
-          topic: of the group.
-          floors: where the first chunk began that some group was not done with until now, by number of partition.
-        """
-        for number, floor_seq in floors.items():
-            partition = topic.partitions[number]
-            if partition.retained is None:
-                partition.retained = Retained(floor_seq)
-            if partition.retained.stop_seq is not None or not topic.settings.retains:
-                partition.retained.stop_seq = partition.next_seq
-            self._note_start(topic, partition, partition.retained)
-        self._note(topic)
-
     def _keep(self, topic: Topic, partition: Partition) -> None:
         """Keep what is finished from now on; where something is being given back, as a rule when that is done."""
-        retained, reach = partition.retained, reach_of(partition)
+        retained, hole_stops = partition.retained, [stop for _, stop in holes_of(partition.cursors.values())]
         if retained is None:
-            partition.retained = Retained(max(reach.start_seq, *(stop for _, stop in reach.holes), 0))
-        elif retained.stop_seq is None or floor_of(partition.cursors.values()) > retained.stop_seq or reach.holes:
+            partition.retained = Retained(max(hole_stops, default=0))
+        elif retained.stop_seq is None or max(hole_stops, default=0) > retained.stop_seq:
             return
         else:
             retained.stop_seq = None
@@ -181,6 +165,8 @@ class Retainer:
         extents, is_cut = await self._extents(topic, partition, retained.start_seq, stop_seq)
         if topic.partitions.get(partition.number) is not partition or partition.retained is not retained:
             return False  # it was deleted meanwhile, or is read anew
+        if partition.pins:
+            return False  # somebody looks where a group is to begin
         stop_seq = min(stop_seq, _stop_of(partition, retained))  # a group may have gone back
         over = list(takewhile(lambda chunk: chunk.first_seq < stop_seq and limit.is_over(chunk), extents))
         rest = extents[len(over) :]

@@ -1,37 +1,26 @@
-"""What a topic keeps where several groups read it: what the last of them needs, and who is too late is told."""
+"""What a topic keeps where groups read it: what the last of them needs; they may go back in it; who is late is told."""
 
-from miniqueue.broker import batching
-from miniqueue.broker.partition_log import PartitionLog
-from miniqueue.broker.placing import place
-from miniqueue.core.cursor import GroupCursor
+import asyncio
+
+import pytest
+
+from miniqueue.core.group_start import Edge, FromMessage, FromTime
 from tests.broker.support import run
+from tests.broker.test_groups import lag, payloads, receive
 from tests.broker.test_retaining import chunks, configure, consume, fill, readable, tick
+from tests.fakes import START_MS, settle_down
 
 
-async def add_group(world, seq):
-    """Make a group that begins at a message; return its cursor."""
-    topic = world.broker._topics[b"t"]
-    log = PartitionLog(world.store, topic, topic.id, topic.partitions[0])
-    found, at_seq = await place(log, seq, None)
-    assert at_seq == seq
-    tail_seq = topic.partitions[0].tail_seq
-    cursor = GroupCursor(found.state, tail_seq, found.bitmaps, found.gaps, partition=0, group=1)
-    group = topic.group(b"late")
-    topic.set_cursors(group, 1, {0: cursor})
-    world.broker._journal.change({**batching.new_group(1, group, 0), **batching.new_cursor(1, cursor)})
-    await world.commit()
-    return cursor
-
-
-def state_of_group(world):
-    return world.broker._topics[b"t"].partitions[0].cursors[1].state
+def state_of(world, group):
+    (cursor,) = world.broker._topics[b"t"].groups[group].cursors
+    return cursor.state
 
 
 def test_what_a_group_has_not_read_stays():
     async def body(world):
         await configure(world, retention_seconds=2)
         messages = await fill(world, 5)
-        await add_group(world, 1)
+        await world.broker.groups.create(b"t", b"late", FromMessage(0, 1))
         assert await consume(world, 5) == messages
         world.clock.advance(100)
         await tick(world)
@@ -39,24 +28,109 @@ def test_what_a_group_has_not_read_stays():
         await world.restart()
         await tick(world)
         assert await readable(world, 0) == (messages[1:], 1)
-        assert state_of_group(world).missed_count == 0
+        assert state_of(world, b"late").missed_count == 0
+        assert await payloads(world, b"late") == messages[1:]
+        await tick(world)
+        assert chunks(world) == []
 
     run(body)
 
 
-def test_a_group_may_begin_among_what_is_kept():
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize(
+    ("start", "first"),
+    [
+        (Edge.EARLIEST, 0),
+        (FromMessage(0, 3), 3),
+        (FromTime(START_MS + 2000), 2),
+        (FromTime(START_MS + 2001), 3),
+        (Edge.LATEST, 6),
+    ],
+)
+def test_a_group_goes_back_in_what_is_kept(start, first, is_restarted):
     async def body(world):
         await configure(world, retention="forever")
-        messages = await fill(world, 5)
-        await consume(world, 5)
-        cursor = await add_group(world, 2)
-        assert (cursor.depth, chunks(world)) == (3, [0, 1, 2, 3, 4])
-        await world.restart()
-        topic = world.broker._topics[b"t"]
-        assert topic.partitions[0].cursors[1].depth == 3
-        await configure(world)
+        messages = await fill(world, 6)
+        await world.broker.groups.create(b"t", b"g")
+        assert await payloads(world, b"g") == messages
+        assert await consume(world, 6) == messages
+        assert await world.broker.groups.seek(b"t", b"g", start, is_dry=True) == (0, 6 - first)
+        assert await world.broker.groups.seek(b"t", b"g", start) == (0, 6 - first)
+        if is_restarted:
+            await world.restart()
+        assert await lag(world, b"g") == 6 - first
+        assert await payloads(world, b"g") == messages[first:]
+        assert await world.drain(b"t") == []
+        assert await readable(world, 0) == (messages, 0)
+
+    run(body)
+
+
+def test_a_group_that_asks_for_what_is_gone_begins_with_the_earliest():
+    async def body(world):
+        await configure(world, retention_seconds=3.5)
+        messages = await fill(world, 6)
+        await consume(world, 6)
         await tick(world)
-        assert await readable(world, 0) == (messages[2:], 2)
+        assert await readable(world, 0) == (messages[3:], 3)
+        assert await world.broker.groups.seek(b"t", b"default", FromMessage(0, 1)) == (0, 3)
+        assert await world.drain(b"t") == messages[3:]
+
+    run(body)
+
+
+def test_leases_end_and_returns_are_forgotten_when_a_group_goes_back():
+    async def body(world):
+        await configure(world, retention="forever")
+        messages = await fill(world, 4)
+        await world.broker.groups.create(b"t", b"g")
+        (receipt, _), (other, _) = (await receive(world, b"g", 2))[:2]
+        world.broker.leasing.dack(b"t", [other], 60)
+        await world.broker.groups.seek(b"t", b"g", Edge.EARLIEST)
+        assert world.broker.leasing.ack(b"t", [receipt]) == [False]
+        assert await payloads(world, b"g") == messages
+
+    run(body)
+
+
+def test_nothing_goes_while_somebody_looks_where_a_group_is_to_begin():
+    async def body(world):
+        await configure(world, retention_seconds=1)
+        messages = await fill(world, 4)
+        await consume(world, 4)
+        may_look, last_of = asyncio.Event(), world.store.last_of
+
+        async def look(ranges):
+            await may_look.wait()
+            return await last_of(ranges)
+
+        world.store.last_of = look
+        seeking = asyncio.ensure_future(world.broker.groups.seek(b"t", b"default", FromTime(START_MS + 1000)))
+        await settle_down()
+        await tick(world)
+        assert chunks(world) == [0, 1, 2, 3]
+        may_look.set()
+        assert await seeking == (0, 3)
+        await tick(world)
+        assert chunks(world) == [1, 2, 3]
+        assert await world.drain(b"t") == messages[1:]
+
+    run(body)
+
+
+def test_what_a_group_that_is_deleted_had_not_read_goes_or_is_kept_as_the_topic_says():
+    async def body(world):
+        await configure(world, retention_seconds=3.5)
+        messages = await fill(world, 6)
+        await world.broker.groups.create(b"t", b"late")
+        await consume(world, 6)
+        await tick(world)
+        assert chunks(world) == [0, 1, 2, 3, 4, 5]
+        await world.broker.groups.delete(b"t", b"late")
+        await settle_down()
+        assert await readable(world, 0) == (messages, 0)
+        await tick(world)
+        assert await readable(world, 0) == (messages[3:], 3)
 
     run(body)
 
@@ -65,16 +139,16 @@ def test_only_who_is_too_late_misses_something():
     async def body(world):
         await configure(world, retention_seconds=2.5, retention_drops_unread=True)
         messages = await fill(world, 6)
-        await add_group(world, 1)
+        await world.broker.groups.create(b"t", b"late", FromMessage(0, 1))
         assert await consume(world, 6) == messages
         await tick(world)
         assert await readable(world, 0) == (messages[4:], 4)
-        late = state_of_group(world)
+        late = state_of(world, b"late")
         assert (late.missed_count, late.head_seq) == (3, 4)
-        first = world.broker._topics[b"t"].default.cursors[0].state
-        assert (first.missed_count, first.acked_count) == (0, 6)
+        assert state_of(world, b"default").missed_count == 0
         assert (await world.broker.looker.stats(b"t"))["missed"] == 3
         await world.restart()
-        assert state_of_group(world).missed_count == 3
+        assert state_of(world, b"late").missed_count == 3
+        assert await payloads(world, b"late") == messages[4:]
 
     run(body)
