@@ -68,6 +68,7 @@ COMMANDS: Mapping[bytes, Needs] = MappingProxyType(
         b"PUB": Needs(Right.PUBLISH, 1),
         b"MPUBLISH": Needs(Right.PUBLISH, 1),
         b"PUBBATCH": Needs(Right.PUBLISH, 1),
+        b"PUBEACH": Needs(Right.PUBLISH, 1),
         b"REQUEST": Needs(Right.PUBLISH, 1),
         b"REPLY": Needs(Right.CONSUME, 1),
         b"SUBSCRIBE": Needs(Right.CONSUME, 1),

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 from miniqueue.client.duplex import Http2Client, connect
 from miniqueue.client.log import Bounds, Page
 from miniqueue.client.message import Message, Origin
+from miniqueue.client.message_calls import Outgoing
 from miniqueue.client.refusals import RefusedError
 from miniqueue.client.subscription import Delivery, Subscription
 from miniqueue.client.work import Delay, Reject
@@ -53,6 +54,7 @@ __all__ = [
     "Http2Client",
     "Message",
     "Origin",
+    "Outgoing",
     "Page",
     "RefusedError",
     "Reject",

@@ -88,6 +88,7 @@ class AsyncClient:
 
     publish = awaitable(message_calls.publish)
     publish_many = awaitable(message_calls.publish_many)
+    publish_each = awaitable(message_calls.publish_each)
     cancel = awaitable(message_calls.cancel)
     request = awaitable(message_calls.request)
     receive = awaitable(message_calls.receive)

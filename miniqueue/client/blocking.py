@@ -97,6 +97,7 @@ class Client:
 
     publish = blocking(message_calls.publish)
     publish_many = blocking(message_calls.publish_many)
+    publish_each = blocking(message_calls.publish_each)
     cancel = blocking(message_calls.cancel)
     request = blocking(message_calls.request)
     receive = blocking(message_calls.receive)

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
+from uuid import uuid4
 
 from miniqueue.client import answers
 from miniqueue.client.call import Call, Word, options, seconds_word
@@ -23,6 +24,29 @@ Payload: TypeAlias = bytes | str
 Priority: TypeAlias = Literal["high", "normal", "low"]
 #: Names and values; pairs where a name comes more than once.
 Headers: TypeAlias = Mapping[str, Payload] | Iterable[tuple[str, Payload]]
+
+
+class Outgoing(NamedTuple):
+    """A message to be published with others.
+
+    Attributes:
+      payload: a str is sent as UTF-8.
+      headers: names and values.
+      key: None for none.
+      ttl_seconds: None for what the topic says.
+    """
+
+    payload: Payload
+    headers: Headers = ()
+    key: Payload | None = None
+    ttl_seconds: float | None = None
+
+    def words(self) -> list[Word]:
+        """Return the message, how many words its options have, and these."""
+        ttl = None if self.ttl_seconds is None else seconds_word(self.ttl_seconds)
+        given = [*options(key=self.key, ttl=ttl), *_header_words(self.headers)]
+        return [self.payload, len(given), *given]
+
 
 _NOT_SETTLED: Final = MappingProxyType({"NOLEASE": [False]})
 
@@ -138,6 +162,21 @@ def publish_many(topic: str, payloads: Sequence[Payload], *, dedup_id: str | Non
     if dedup_id is not None:
         return once(dedup_id)
     return Call(("MPUBLISH", topic, *payloads), answers.texts, is_repeatable=False, with_id=once)
+
+
+def publish_each(topic: str, messages: Sequence[Outgoing], *, dedup_id: str | None = None) -> Call[list[str]]:
+    """Publish messages with headers, keys and times to live in one commit, as `publish_many`.
+
+    Args:
+      topic: made if there is none.
+      messages: as many as a command of 10,002 words has room for: two for each, two more for a key, two for a time to
+        live, three for a header.
+      dedup_id: of all of them together; one is made if it is not given, since the command takes one.
+    """
+    words = [word for message in messages for word in message.words()]
+    if not 0 < len(words) <= MAX_AT_ONCE:
+        raise RequestError(f"one request publishes messages of 1 to {MAX_AT_ONCE} words, not {len(words)}")
+    return Call(("PUBEACH", topic, dedup_id or uuid4().hex, *words), answers.batch_ids)
 
 
 def cancel(topic: str, message_id: str) -> Call[None]:

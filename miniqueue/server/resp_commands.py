@@ -123,6 +123,7 @@ COMMANDS: dict[bytes, Entry] = {
     b"PUB": Entry(-3, "Add a message to a topic, with options; answers its id.", resp_publish.pub),
     b"MPUBLISH": Entry(-3, "Add several messages to a topic, all or none; answers their ids.", resp_publish.mpublish),
     b"PUBBATCH": Entry(-4, "Add several messages under one id against duplicates.", resp_publish.pubbatch),
+    b"PUBEACH": Entry(-5, "The same, each message with options of its own.", resp_publish.pubeach),
     b"REQUEST": Entry(-3, "Add a message to a topic and wait for the reply to it.", resp_request.request),
     b"REPLY": Entry(4, "Settle a message by its receipt and pass a reply to who waits.", resp_request.reply),
     b"SUBSCRIBE": Entry(

@@ -1,4 +1,4 @@
-"""Publishing over RESP with an id as the reply: PUB, one message with options; MPUBLISH and PUBBATCH, many or none.
+"""Publishing over RESP with an id as the reply: PUB, one message with options; MPUBLISH, PUBBATCH and PUBEACH, many.
 
     C: PUB orders hello DELAY 60 KEY k HEADER trace 7f          C: MPUBLISH orders one two
     S: 0-17                                                     S: [0-18, 0-19]
@@ -6,12 +6,18 @@
     C: PUB orders hello DEDUP 7f                                C: PUBBATCH orders 7f one two
     S: [0-20, 0], and once more: [0-20, 1]                      S: [[0-21, 0-22], 0], and once more: […, 1]
 
+    C: PUBEACH orders 7f one 2 KEY k two 0 three 4 KEY k TTL 60          each with as many words of options as it says
+    S: [[0-23, 0-24, 0-25], 0]
+
 A run of plain PUBLISH goes a shorter way, in `resp`.
 """
 
+import re
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.message_id import following_ids, format_message_id
 from miniqueue.core.publish_options import PublishOptions, check_dedup_id, parse_words
 from miniqueue.errors import PayloadTooLargeError
@@ -22,6 +28,8 @@ from miniqueue.wire.resp_parser import Command
 if TYPE_CHECKING:
     from miniqueue.broker import Accepted, Broker
     from miniqueue.server.resp import RespConnection
+
+_COUNT: Final = re.compile(rb"[0-9]{1,5}")
 
 
 def pub(connection: "RespConnection", command: Command) -> bytes:
@@ -76,12 +84,42 @@ def _mpublish(connection: "RespConnection", topic: bytes, payloads: list[bytes])
 def pubbatch(connection: "RespConnection", command: Command) -> bytes:
     """Carry out PUBBATCH; the reply comes with its commit."""
     dedup_id = check_dedup_id(command[2])
-    connection.when_room(partial(_pubbatch, connection, command[1], dedup_id, command[3:]))
+    connection.when_room(partial(_publish_batch, connection, command[1], dedup_id, command[3:]))
     return b""
 
 
-def _pubbatch(connection: "RespConnection", topic: bytes, dedup_id: bytes, payloads: list[bytes]) -> None:
-    accepted = connection.broker.publish_batch(topic, payloads, dedup_id)
+def pubeach(connection: "RespConnection", command: Command) -> bytes:
+    """Carry out PUBEACH; the reply comes with its commit."""
+    dedup_id = check_dedup_id(command[2])
+    payloads, each = _with_options(command[3:])
+    connection.when_room(partial(_publish_batch, connection, command[1], dedup_id, payloads, each))
+    return b""
+
+
+def _with_options(words: list[bytes]) -> tuple[list[bytes], list[PublishOptions]]:
+    """Return messages and their options: of each the message, how many words its options have, and these."""
+    payloads: list[bytes] = []
+    each: list[PublishOptions] = []
+    position = 0
+    while position < len(words):
+        payload, *count = words[position : position + 2]
+        stop = position + 2 + (int(count[0]) if count and _COUNT.fullmatch(count[0]) else len(words))
+        if stop > len(words):
+            raise InvalidOptionError("behind each message is the number of the words of its options, and these")
+        payloads.append(payload)
+        each.append(parse_words(words[position + 2 : stop]))
+        position = stop
+    return payloads, each
+
+
+def _publish_batch(
+    connection: "RespConnection",
+    topic: bytes,
+    dedup_id: bytes,
+    payloads: list[bytes],
+    each: Sequence[PublishOptions] = (),
+) -> None:
+    accepted = connection.broker.publish_batch(topic, payloads, dedup_id, each)
     connection.note_uncommitted(accepted.size_bytes)
     ids = following_ids(accepted.message_id, accepted.message_count)
     connection.wait_for(accepted.commit, _marked(replies.array(list(map(replies.bulk, ids))), accepted))

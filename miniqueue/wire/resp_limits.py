@@ -17,7 +17,9 @@ MAX_INLINE_BYTES: Final = 1 << 10
 #: What a stranger may type: who it is. Then what one tries a queue with by telnet; ACK and its like also in a stream.
 SIGN_IN_WORDS: Final = frozenset({b"AUTH", b"HELLO", b"PING", b"QUIT"})
 INLINE_WORDS: Final = SIGN_IN_WORDS | {b"PUB", b"SUB", b"GET", b"ACK", b"NACK", b"BACK", b"DACK"}
-MANY_WORDS: Final = frozenset({b"MPUBLISH", b"PUBBATCH", b"ACK", b"NACK", b"BACK", b"DACK", b"REJECT", b"EXTEND"})
+MANY_WORDS: Final = frozenset(
+    {b"MPUBLISH", b"PUBBATCH", b"PUBEACH", b"ACK", b"NACK", b"BACK", b"DACK", b"REJECT", b"EXTEND"}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from miniqueue.client import Message, RefusedError, log_calls, message_calls, topic_calls
+from miniqueue.client import Message, Outgoing, RefusedError, log_calls, message_calls, topic_calls
 from miniqueue.client.call import may_follow, raise_what_passes, seconds_word
 from miniqueue.client.message import Origin
 from miniqueue.client.refusals import refusal
@@ -38,6 +38,12 @@ def test_a_publish_says_the_options_that_it_has(given, words):
     [
         (message_calls.publish_many("t", ["a", b"b"]), "MPUBLISH t a b"),
         (message_calls.publish_many("t", ["a", b"b"], dedup_id="1"), "PUBBATCH t 1 a b"),
+        (
+            message_calls.publish_each(
+                "t", [Outgoing("a", key="k"), Outgoing(b"b"), Outgoing("c", {"h": "v"}, ttl_seconds=60)], dedup_id="1"
+            ),
+            "PUBEACH t 1 a 2 KEY k b 0 c 5 TTL 60 HEADER h v",
+        ),
         (message_calls.cancel("t", "0-1700000060000-3"), "CANCEL t 0-1700000060000-3"),
         (message_calls.receive("t"), "RECEIVE t COUNT 1"),
         (

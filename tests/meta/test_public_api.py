@@ -21,6 +21,7 @@ PUBLIC = {
         "Http2Client",
         "Message",
         "Origin",
+        "Outgoing",
         "Page",
         "RefusedError",
         "Reject",

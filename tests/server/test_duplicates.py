@@ -69,9 +69,30 @@ def test_pubbatch_answers_the_ids_of_all_and_the_same_once_more():
     serve(body)
 
 
+def test_pubeach_has_options_for_each_message():
+    async def body(world, server, client):
+        line = b"PUBEACH t 7f a 2 KEY k b 0 c 5 HEADER h v TTL 60"
+        ids = b"*3\r\n$3\r\n0-0\r\n$3\r\n0-1\r\n$3\r\n0-2\r\n"
+        assert await client.say(line) == b"*2\r\n" + ids + b":0\r\n"
+        assert await client.say(line) == b"*2\r\n" + ids + b":1\r\n"
+        holders = [await world.holding(b"t") for _ in range(3)]
+        assert [holder.payloads for holder in holders] == [[b"a"], [b"b"], [b"c"]]
+        assert b"$3\r\nkey\r\n$1\r\nk\r\n" in await client.say(b"PEEK t STATE leased")
+
+    serve(body)
+
+
 @pytest.mark.parametrize(
     ("line", "reply"),
     [
+        (b"PUBEACH t 7f a", b"-ERR invalid number of args, want: at least 5\r\n"),
+        (b"PUBEACH t 7f a 0 b", b"-BADOPTION behind each message is the number"),
+        (b"PUBEACH t 7f a 2 KEY", b"-BADOPTION behind each message is the number"),
+        (b"PUBEACH t 7f a -1", b"-BADOPTION behind each message is the number"),
+        (b"PUBEACH t 7f a 999999", b"-BADOPTION behind each message is the number"),
+        (b"PUBEACH t 7f a 2 COLOUR red", b"-BADOPTION there is no option colour"),
+        (b"PUBEACH t 7f a 2 PRIORITY high", b"-BADOPTION "),
+        (b"PUBEACH t 7f a 0 0123456789x 0", b"-TOOBIG "),
         (b"PUBBATCH t 7f", b"-ERR invalid number of args, want: at least 4\r\n"),
         (b"PUBBATCH a/b 7f a", b"-BADTOPIC "),
         (b"PUBBATCH t 7f 0123456789x", b"-TOOBIG "),
