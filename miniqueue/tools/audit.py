@@ -20,6 +20,7 @@ from miniqueue.errors import CorruptionError, FormatVersionError, InvalidTopicEr
 from miniqueue.storage import dedup_keys, dedup_records, delay_keys, delay_records, keys, records, retention_records
 from miniqueue.storage.keys import Parts, Space
 from miniqueue.tools.problems import Problems
+from miniqueue.tools.schedule_audit import ScheduleAudit
 from miniqueue.tools.topic_audit import TopicAudit
 
 T = TypeVar("T")
@@ -42,11 +43,13 @@ class Audit:
         self._highest_topic_id = 0
         self._is_registry_readable = True
         self._purged: set[int] = set()
+        self._schedules = ScheduleAudit(self.problems)
         self._take: Mapping[Space, Callable[[Parts, bytes, bytes], None]] = {
             Space.COMMIT: lambda _parts, _key, _value: None,
             Space.NEXT_TOPIC: self._take_next_topic,
             Space.TOPIC: self._take_topic,
             Space.PURGE: self._take_purge,
+            Space.TICK: lambda _parts, key, value: self._schedules.take_tick(key, value),
             Space.HEAD: self._take_head,
             Space.CURSOR: self._take_cursor,
             Space.BITMAP: self._take_bitmap,
@@ -58,6 +61,7 @@ class Audit:
             Space.CHUNK: self._take_chunk,
             Space.RECORD: self._take_record,
             Space.DELAYED: self._take_delayed,
+            Space.SCHEDULE: lambda _parts, key, value: self._schedules.take_schedule(key, value),
             Space.UNIQUE: self._take_unique,
         }
 
@@ -69,7 +73,7 @@ class Audit:
         except CorruptionError as exc:
             self.problems.add(str(exc), key)
             return
-        if parts.space < Space.HEAD or self._is_in_a_topic(parts, key):
+        if not Space.HEAD <= parts.space < Space.SCHEDULE or self._is_in_a_topic(parts, key):
             self._take[parts.space](parts, key, value)
 
     def finish(self) -> None:
@@ -79,6 +83,7 @@ class Audit:
             self.problems.add(cause, keys.NEXT_TOPIC)
         for topic in self.topics.values():
             topic.finish()
+        self._schedules.finish()
 
     def _decoded(self, decode: Callable[[bytes], T], key: bytes, value: bytes) -> T | None:
         """Return what a value says; None, with a problem, if nothing."""

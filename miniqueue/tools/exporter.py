@@ -16,9 +16,9 @@ from miniqueue.core.message import NEVER_RETURNED, Record
 from miniqueue.core.partition import DEFAULT_GROUP
 from miniqueue.errors import ConfigError, CorruptionError, FormatVersionError
 from miniqueue.server.escaping import escape
-from miniqueue.storage import delay_keys, delay_records, keys, records
+from miniqueue.storage import delay_keys, delay_records, keys, records, schedule_keys, schedule_records
 from miniqueue.storage.keys import Parts, Space
-from miniqueue.tools import delayed_lines, settings_lines
+from miniqueue.tools import delayed_lines, schedule_lines, settings_lines
 from miniqueue.tools.finished import Finished
 from miniqueue.tools.message_lines import encode
 from miniqueue.tools.problems import Problems
@@ -42,6 +42,7 @@ class Exporter:
         self.message_count = 0
         self._wanted = wanted
         self._names: dict[int, bytes] = {}
+        self._ticks: dict[bytes, int | None] = {}
         self._bitmaps: dict[int, dict[int, int]] = {}
         self._finished: dict[tuple[int, int], Finished] = {}
 
@@ -70,6 +71,10 @@ class Exporter:
     def _take(self, parts: Parts, key: bytes, value: bytes) -> Iterator[bytes]:
         if parts.space is Space.TOPIC:
             self._take_topic(key, value)
+        elif parts.space is Space.TICK:
+            self._ticks[schedule_keys.name_of(key)] = self._read(records.decode_number, key, value)
+        elif parts.space is Space.SCHEDULE:
+            yield from self._schedule_lines(key, value)
         elif parts.topic_id not in self._names:
             return
         elif parts.space in (Space.CURSOR, Space.GAP) and parts.group == DEFAULT_GROUP:
@@ -86,6 +91,12 @@ class Exporter:
             yield from self._record_lines(parts, key, value)
         elif parts.space is Space.DELAYED:
             yield from self._delayed_lines(parts, key, value)
+
+    def _schedule_lines(self, key: bytes, value: bytes) -> Iterator[bytes]:
+        name = schedule_keys.name_of(key)
+        schedule, next_at_ms = self._read(schedule_records.decode_schedule, key, value), self._ticks.get(name)
+        if schedule is not None and next_at_ms is not None and (not self._wanted or schedule.topic in self._wanted):
+            yield schedule_lines.encode(name, schedule, next_at_ms)
 
     def _take_topic(self, key: bytes, value: bytes) -> None:
         entry = self._read(records.decode_topic, key, value)

@@ -13,14 +13,17 @@ from collections.abc import Iterable
 from miniqueue.broker import opening
 from miniqueue.errors import InvalidLineError
 from miniqueue.server.escaping import escape
-from miniqueue.storage import keys, records
+from miniqueue.storage import keys, records, schedule_keys, schedule_records
 from miniqueue.storage.port import Store
-from miniqueue.tools import delayed_lines, settings_lines
+from miniqueue.tools import delayed_lines, schedule_lines, settings_lines
 from miniqueue.tools.message_lines import decode
+from miniqueue.tools.schedule_lines import StoredSchedule
 from miniqueue.tools.topic_import import Batch, TopicImport
 
 #: Of lines whose messages become one batch; what is in memory is not much more.
 BATCH_BYTES = 1 << 20
+#: Of the lines of schedules, which are in memory up to the end.
+MAX_SCHEDULE_BYTES = 256 << 20
 
 
 class Importer:
@@ -32,6 +35,8 @@ class Importer:
         self._next_topic_id = content.next_topic_id
         self._now_ms = now_ms
         self._topics: dict[bytes, TopicImport] = {}
+        self._schedules: dict[bytes, StoredSchedule | None] = dict.fromkeys(content.ticks)
+        self._schedule_bytes = 0
         self._batch: Batch = {}
         self._begun: dict[TopicImport, None] = {}  # those with a chunk that the next batch must end
         self._line_bytes = 0  # since the last batch
@@ -58,6 +63,9 @@ class Importer:
 
     def _take(self, number: int, line: bytes) -> None:
         try:
+            if (schedule := schedule_lines.decode(line)) is not None:
+                self._take_schedule(schedule, len(line))
+                return
             if (found := settings_lines.decode(line)) is not None:
                 topic = self._topic(found.topic)
                 topic.configure(found.settings)
@@ -73,6 +81,14 @@ class Importer:
         self._begun[topic] = None
         self._line_bytes += len(line)
 
+    def _take_schedule(self, found: StoredSchedule, line_bytes: int) -> None:
+        if found.name in self._schedules:
+            raise InvalidLineError(f"schedule {escape(found.name.decode())} is in the store already")
+        self._schedules[found.name] = found
+        self._schedule_bytes += line_bytes
+        if self._schedule_bytes > MAX_SCHEDULE_BYTES:
+            raise InvalidLineError("the schedules are too much for one import")
+
     def _topic(self, name: bytes) -> TopicImport:
         topic = self._topics.get(name)
         if topic is not None:
@@ -86,7 +102,11 @@ class Importer:
         return topic
 
     async def _finish(self) -> None:
-        if self._topics:
+        for name, found in self._schedules.items():
+            if found is not None:
+                self._batch[schedule_keys.tick(name)] = records.encode_number(found.next_at_ms)
+                self._batch[schedule_keys.schedule(name)] = schedule_records.encode_schedule(found.schedule)
+        if self._topics or self._batch:
             for topic in self._topics.values():
                 topic.finish(self._batch)
                 self._batch[keys.purge(topic.topic_id)] = None
