@@ -5,6 +5,7 @@
 A stream of lines without an id is published as it comes, and each line answered for itself (`http_publish_lines`).
 """
 
+import asyncio
 from functools import partial
 from http import HTTPStatus
 from typing import Final
@@ -15,12 +16,14 @@ from miniqueue.core.message_id import following_ids
 from miniqueue.core.publish_options import NO_OPTIONS, PublishOptions
 from miniqueue.errors import InvalidLineError
 from miniqueue.server.replies import JSON_LINES, Reply
-from miniqueue.wire.json_lines import LineWithOptions, PublishDecoder, encode_id
+from miniqueue.wire.json_lines import LineWithOptions, PublishDecoder, PublishResult, encode_id
 
 #: Of a request's body: all of it is in memory, and so are its messages until their commit.
-MAX_BODY_BYTES: Final = 32 << 20
-#: So many messages are of one commit at most.
-MAX_MESSAGES: Final = 100_000
+MAX_BODY_BYTES: Final = 16 << 20
+#: What is done at once when all is read, publishing and telling the ids, takes some 10 ms of so many.
+MAX_MESSAGES: Final = 10_000
+#: What is decoded in one turn of the loop.
+TURN_BYTES: Final = 64 << 10
 
 
 async def publish_batch(broker: Broker, topic: bytes, body: bytes, options: PublishOptions) -> Reply:
@@ -31,7 +34,7 @@ async def publish_batch(broker: Broker, topic: bytes, body: bytes, options: Publ
       InvalidLineError: there is none, too many, or one that is wrong. Nothing was published, as with every error.
       MiniqueueError: as `Publisher.publish_batch`.
     """
-    payloads, each = _decoded(body, broker.max_message_bytes)
+    payloads, each = await _decoded(body, broker.max_message_bytes)
     accepted = await broker.crowd.admit(partial(broker.publish_batch, topic, payloads, options.dedup_id, each))
     await accepted.commit.wait()
     is_duplicate = accepted.is_duplicate
@@ -47,12 +50,16 @@ def check_batch_options(options: PublishOptions) -> None:
         raise InvalidOptionError("options of JSON lines are members of the lines; only dedup is for all of them")
 
 
-def _decoded(body: bytes, max_message_bytes: int) -> tuple[list[bytes], list[PublishOptions]]:
+async def _decoded(body: bytes, max_message_bytes: int) -> tuple[list[bytes], list[PublishOptions]]:
     """Return payloads and options of the lines."""
     decoder = PublishDecoder(max_message_bytes)
     payloads: list[bytes] = []
     each: list[PublishOptions] = []
-    for result in [*decoder.feed(body), *decoder.finish()]:
+    results: list[PublishResult] = []
+    for start in range(0, len(body), TURN_BYTES):
+        results += decoder.feed(body[start : start + TURN_BYTES])
+        await asyncio.sleep(0)
+    for result in [*results, *decoder.finish()]:
         if isinstance(result, LineWithOptions):
             payloads.append(result.payload)
             each.append(result.options)
