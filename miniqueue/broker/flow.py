@@ -19,6 +19,7 @@ from miniqueue.core.key_queue import KeyRules
 from miniqueue.core.keyed import arrange
 from miniqueue.core.pace import Pace
 from miniqueue.core.topic_settings import TopicSettings
+from miniqueue.core.turns import Turns
 
 #: No timer is shorter, so that what is due at once does not keep the loop busy.
 MIN_WAIT_SECONDS = 0.001
@@ -63,15 +64,25 @@ class Flow:
     def room(self, max_count: int) -> int:
         """Return how many of `max_count` messages may be handed out now."""
         cursors, now = self._group.cursors, self._clock.monotonic()
-        for cursor in cursors:
-            if cursor.keyed is not None:
-                cursor.keyed.turns.now = now
         if self.rules.max_leased:
             max_count = min(max_count, self.rules.max_leased - sum(cursor.leased_count for cursor in cursors))
+            if max_count <= 0:
+                return 0  # time alone gives no room
         if self._pace is not None:
             max_count = min(max_count, self._pace.room(now))
-        self._wait(now)
-        return max(0, max_count)
+            if not max_count:
+                self._wait(self._pace.opens_at, now)
+        opens_at = [turns.opens_at for turns in self._turns(now) if turns.opens_at is not None] if max_count else []
+        if opens_at:
+            self._wait(min(opens_at), now)
+        return max_count
+
+    def _turns(self, now: float) -> list[Turns]:
+        """Return whose turns are taken by key, which know the time then."""
+        turns = [cursor.keyed.turns for cursor in self._group.cursors if cursor.keyed is not None]
+        for one in turns:
+            one.now = now
+        return turns
 
     def spend(self, count: int) -> None:
         """Count messages that were handed out; negative for those that were not, after all."""
@@ -83,11 +94,8 @@ class Flow:
         if self._soon is None and self._group.waiters:
             self._soon = asyncio.get_running_loop().call_soon(self._wake)
 
-    def _wait(self, now: float) -> None:
-        """Serve who waits as soon as time alone allows the next message."""
-        opens_at = self._opens_at(now)
-        if opens_at is None:
-            return
+    def _wait(self, opens_at: float, now: float) -> None:
+        """Serve who waits as soon as time allows the next message."""
         loop = asyncio.get_running_loop()
         at = loop.time() + max(opens_at - now, MIN_WAIT_SECONDS)
         if self._timer is not None:
@@ -95,12 +103,6 @@ class Flow:
                 return
             self._timer.cancel()
         self._timer = loop.call_at(at, self._wake_in_time)
-
-    def _opens_at(self, now: float) -> float | None:
-        if self._pace is not None and not self._pace.room(now):
-            return self._pace.opens_at
-        paced = [cursor.keyed.turns.opens_at for cursor in self._group.cursors if cursor.keyed is not None]
-        return min((at for at in paced if at is not None), default=None)
 
     def _wake_in_time(self) -> None:
         self._timer = None

@@ -291,6 +291,27 @@ def test_a_timer_brings_what_its_time_allows():
     run(body)
 
 
+def test_no_timer_runs_while_only_a_settle_gives_room():
+    async def body(world):
+        await topic(world, max_concurrency=1, key_max_rate=1)
+        await publish(world, "a1", "a2", "b1")
+        group = Group(world, 2)
+        await settle_down()
+        await group.settle("a1")
+        assert set(group.held) == {"b1"}
+        flow = world.broker._topics[b"t"].default.flow
+        flow._timer.cancel()
+        flow._timer = None
+        world.clock.advance(5)  # a2 may go, but for the lease of b1
+        world.broker.tick()
+        await settle_down()
+        assert flow._timer is None
+        await group.settle("b1")
+        assert set(group.held) == {"a2"}
+
+    run(body)
+
+
 def test_caps_hold_for_everybody_together_and_leave_the_rest_waiting():
     async def body(world):
         await topic(world, max_concurrency=3, fair=True)
