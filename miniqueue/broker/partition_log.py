@@ -34,6 +34,10 @@ class PartitionLog(NamedTuple):
         """Return the key of the chunk that begins there."""
         return keys.chunk(*self.place, first_seq)
 
+    def _key_in_front(self) -> bytes:
+        """Return a key in front of the log that is there as a rule, with a small value: looking back reads it, too."""
+        return keys.cursor(*self.place, next(iter(self.partition.cursors)))
+
     async def first(self) -> ChunkExtent | None:
         """Return how far the first chunk reaches that can be read; None when there is none. Raises StorageError."""
         retained, bounds = self.partition.retained, bounds_of(self.partition)
@@ -53,8 +57,8 @@ class PartitionLog(NamedTuple):
         """
         while (earliest_seq := bounds_of(self.partition).earliest_seq) <= seq:
             start, stop = self.key(earliest_seq), self.key(seq + 1)
-            (last,) = await self.store.last_of([(start, stop)])
-            if last is None:  # the log begins behind a hole
+            (last,) = await self.store.last_of([(self._key_in_front(), stop)])
+            if last is None or last[0] < start:  # that key is not stored yet, or the log begins behind a hole
                 firsts = await self.store.scan(start, stop, max_items=1, max_bytes=1)
                 (last,) = await self.store.last_of([(key, stop) for key, _ in firsts]) if firsts else (None,)
             if last is not None:
