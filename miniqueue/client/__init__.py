@@ -31,6 +31,7 @@ from miniqueue.client.log import Bounds, Page
 from miniqueue.client.message import Message, Origin
 from miniqueue.client.message_calls import Outgoing
 from miniqueue.client.refusals import RefusedError
+from miniqueue.client.schedule import Schedule
 from miniqueue.client.subscription import Delivery, Subscription
 from miniqueue.client.work import Delay, Reject
 from miniqueue.errors import ClientError, ConnectError, DisconnectedError, ServerError
@@ -58,6 +59,7 @@ __all__ = [
     "Page",
     "RefusedError",
     "Reject",
+    "Schedule",
     "ServerError",
     "Subscription",
     "Worker",

@@ -1,7 +1,7 @@
 """Publishing the rows of a task: with ids, so that the same rows of a task that runs again are stored once.
 
-    rows that are values alone   cut into batches, one request each    id   <run>/<task>/<first row>+<rows>-<checksum>
-    rows with options            some requests in one go, one a row    id   <run>/<task>/<row>-<checksum>
+    rows with headers, key, ttl  cut into batches, one request each    id   <run>/<task>/<first row>+<rows>-<checksum>
+    rows with other options      some requests in one go, one a row    id   <run>/<task>/<row>-<checksum>
 
 The run of a stream is its query and the micro-batch. A checksum of the payloads is in the id for the case that a task
 that runs again has its rows in another order: then some are stored twice, but none is taken for another and lost.
@@ -17,11 +17,11 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from miniqueue.client import Client, RefusedError, message_calls
+from miniqueue.client import Client, Outgoing, RefusedError, message_calls
 from miniqueue.client.call import Call
 from miniqueue.client.refusals import is_passing
 from miniqueue.spark.losses import NotWrittenError
-from miniqueue.spark.rows import Row, rows_of
+from miniqueue.spark.rows import OF_BATCHES, Row, rows_of
 
 #: What a broker says that will take the message later.
 _LATER = frozenset({"LIMIT", "FULL", "PAUSED"})
@@ -73,29 +73,50 @@ def publish_rows(
 def _requests(topic: str, batches: Iterable[pa.RecordBatch], id_prefix: str, batch_messages: int) -> Iterator[Request]:
     start = 0
     for part in _cut((row for batch in batches for row in rows_of(batch)), batch_messages):
-        make = _row_by_row if part[0].given is not None else _together
-        yield Request(make(topic, part, id_prefix, start), range(start, start + len(part)))
+        yield Request(_make(part)(topic, part, id_prefix, start), range(start, start + len(part)))
         start += len(part)
+
+
+def _make(part: Sequence[Row]) -> Callable[[str, Sequence[Row], str, int], list[Call[Any]]]:
+    """Return what makes the calls for rows, by what they need."""
+    needed = set().union(*(row.given for row in part))
+    if not needed:
+        return _together
+    return _together_with_options if needed <= OF_BATCHES else _row_by_row
 
 
 def _cut(rows: Iterator[Row], max_count: int) -> Iterator[list[Row]]:
     """Yield rows in parts that one command can carry."""
     part: list[Row] = []
-    size_bytes = 0
+    size_bytes = word_count = 0
     for row in rows:
-        if part and (len(part) >= max_count or size_bytes + len(row.payload) > BATCH_BYTES):
+        is_full = size_bytes + row.size_bytes > BATCH_BYTES or word_count + row.word_count > message_calls.MAX_AT_ONCE
+        if part and (is_full or len(part) >= max_count):
             yield part
-            part, size_bytes = [], 0
+            part, size_bytes, word_count = [], 0, 0
         part.append(row)
-        size_bytes += len(row.payload)
+        size_bytes += row.size_bytes
+        word_count += row.word_count
     if part:
         yield part
 
 
 def _together(topic: str, rows: Sequence[Row], id_prefix: str, start: int) -> list[Call[Any]]:
-    payloads = [row.payload for row in rows]
-    dedup_id = f"{id_prefix}/{start}+{len(rows)}-{_checksum(payloads):08x}" if id_prefix else None
-    return [message_calls.publish_many(topic, payloads, dedup_id=dedup_id)]
+    return [
+        message_calls.publish_many(topic, [row.payload for row in rows], dedup_id=_batch_id(rows, id_prefix, start))
+    ]
+
+
+def _together_with_options(topic: str, rows: Sequence[Row], id_prefix: str, start: int) -> list[Call[Any]]:
+    messages = [Outgoing(row.payload, **row.given) for row in rows]
+    call = message_calls.publish_each(topic, messages, dedup_id=_batch_id(rows, id_prefix, start))
+    return [call if id_prefix else call._replace(is_repeatable=False)]
+
+
+def _batch_id(rows: Sequence[Row], id_prefix: str, start: int) -> str | None:
+    if not id_prefix:
+        return None
+    return f"{id_prefix}/{start}+{len(rows)}-{_checksum(row.payload for row in rows):08x}"
 
 
 def _row_by_row(topic: str, rows: Sequence[Row], id_prefix: str, start: int) -> list[Call[Any]]:
@@ -103,7 +124,7 @@ def _row_by_row(topic: str, rows: Sequence[Row], id_prefix: str, start: int) -> 
         message_calls.publish(
             topic,
             row.payload,
-            **(row.given or {}),
+            **row.given,
             dedup_id=f"{id_prefix}/{number}-{_checksum([row.payload]):08x}" if id_prefix else None,
         )
         for number, row in enumerate(rows, start)

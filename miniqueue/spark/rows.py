@@ -9,7 +9,8 @@ A row that is written has `value`, string or binary, and may have what `publish`
 `delay_seconds`, `at`, `ttl_seconds`, `unique_key`. Columns that a read has and a write does not use are left alone.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -40,8 +41,13 @@ ARROW_SCHEMA: Final = pa.schema(
 )
 #: Columns that a write uses: those of `publish`, but for the payload.
 WRITTEN: Final = ("key", "headers", "priority", "delay_seconds", "at", "ttl_seconds", "unique_key")
+#: Those that messages of a batch may have.
+OF_BATCHES: Final = frozenset({"key", "headers", "ttl_seconds"})
 #: Columns that come from a read, of which a write makes its own.
 _OF_READS: Final = frozenset({"topic", "partition", "offset", "id", "published_at"})
+#: What reads tell of a message that has no such option.
+_USUAL: Final[Mapping[str, Any]] = MappingProxyType({"key": (b"", ""), "headers": ([],), "priority": ("normal",)})
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 def batch_of(found: Sequence[Found], topic: str, partition: str) -> pa.RecordBatch:
@@ -81,11 +87,15 @@ class Row(NamedTuple):
 
     Attributes:
       payload: the message.
-      given: what `publish` takes besides; None where the frame has values alone.
+      given: what `publish` takes besides.
+      size_bytes: of all of it, about.
+      word_count: of a command that has it among others.
     """
 
     payload: bytes
-    given: dict[str, Any] | None = None
+    given: Mapping[str, Any]
+    size_bytes: int
+    word_count: int
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
@@ -93,14 +103,24 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
     names = [name for name in WRITTEN if name in batch.schema.names]
     payloads = [payload or b"" for payload in batch.column("value").cast(pa.binary()).to_pylist()]
     if not names:
-        yield from map(Row, payloads)
+        yield from (Row(payload, _NOTHING, len(payload), 1) for payload in payloads)
         return
     columns = [batch.column(name).to_pylist() for name in names]
     for index, payload in enumerate(payloads):
-        given = {name: column[index] for name, column in zip(names, columns, strict=True) if column[index] is not None}
-        if "headers" in given:
-            given["headers"] = [(header["name"], header["value"]) for header in given["headers"]]
-        yield Row(payload, given)
+        told = {name: column[index] for name, column in zip(names, columns, strict=True)}
+        yield _row(payload, {name: value for name, value in told.items() if not _is_usual(name, value)})
+
+
+def _is_usual(name: str, value: object) -> bool:
+    return value is None or value in _USUAL.get(name, ())
+
+
+def _row(payload: bytes, given: dict[str, Any]) -> Row:
+    headers = [(header["name"], header["value"]) for header in given.get("headers", ())]
+    if headers:
+        given["headers"] = headers
+    size_bytes = len(payload) + len(given.get("key", b"")) + sum(len(name) + len(value) for name, value in headers)
+    return Row(payload, given, size_bytes, 2 + 2 * len(given) + 3 * len(headers))
 
 
 def _headers(attributes: Sequence[dict[bytes, Any]]) -> pa.Array:

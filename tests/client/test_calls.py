@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from miniqueue.client import Message, Outgoing, RefusedError, log_calls, message_calls, topic_calls
+from miniqueue.client import Message, Outgoing, RefusedError, log_calls, message_calls, schedule_calls, topic_calls
 from miniqueue.client.call import may_follow, raise_what_passes, seconds_word
 from miniqueue.client.message import Origin
 from miniqueue.client.refusals import refusal
@@ -54,6 +54,12 @@ def test_a_publish_says_the_options_that_it_has(given, words):
         (message_calls.dack("t", "r-1", seconds=0.5), "DACK t r-1 0.5"),
         (message_calls.reject("t", "r-1", reason="bad"), "REJECT t r-1 bad"),
         (message_calls.extend("t", "r-1", seconds=60), "EXTEND t r-1 60"),
+        (
+            schedule_calls.set_schedule("s", "t", "x", cron="0 9 * * *", zone="Europe/Berlin", missed="one"),
+            "SCHEDULE SET s CRON 0 9 * * * TZ Europe/Berlin MISSED one t x",
+        ),
+        (schedule_calls.set_schedule("s", "t", "x", every_seconds=0.5), "SCHEDULE SET s EVERY 0.5 t x"),
+        (schedule_calls.schedules(after="s", count=5), "SCHEDULE LIST AFTER s COUNT 5"),
         (topic_calls.stats(), "STATS"),
         (topic_calls.stats("t"), "STATS t"),
         (topic_calls.peek("t"), "PEEK t"),
@@ -94,6 +100,12 @@ def test_a_settle_needs_a_receipt(make):
 def test_a_request_publishes_no_more_than_a_broker_takes(count):
     with pytest.raises(RequestError):
         message_calls.publish_many("t", [b""] * count)
+
+
+@pytest.mark.parametrize("rule", [{}, {"cron": "* * * * *", "every_seconds": 5}])
+def test_a_schedule_has_one_rule(rule):
+    with pytest.raises(RequestError):
+        schedule_calls.set_schedule("s", "t", "x", **rule)
 
 
 def test_a_message_that_was_received_has_all_that_was_told():

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import miniqueue.client
-from miniqueue.client import AsyncClient, Client, ConnectError, RefusedError, message_calls
+from miniqueue.client import AsyncClient, Client, ConnectError, Outgoing, RefusedError, message_calls
 from miniqueue.client.address import Address
 from miniqueue.errors import ConfigError, DisconnectedError
 from tests.client.broker import free_port
@@ -121,6 +121,36 @@ def test_a_message_that_waits_can_be_cancelled_and_a_unique_one_is_stored_once(e
     assert either.publish(topic, "y", unique_key="k") == first
     assert either.publish(topic, "z", priority="high") == "0.high-0"
     assert [message.text for message in either.receive(topic, count=9)] == ["z", "x"]
+
+
+def test_schedules_are_set_told_and_ended(either, topic):
+    either.set_schedule(f"{topic}-1", topic, b"x", cron="0 9 * * MON-FRI", zone="Europe/Berlin", missed="none")
+    either.set_schedule(f"{topic}-2", topic, "y", every_seconds=1)
+    first, second = [one for one in either.schedules() if one.topic == topic]
+    assert (first.cron, first.zone, first.every_seconds, first.missed) == (
+        "0 9 * * MON-FRI",
+        "Europe/Berlin",
+        0,
+        "none",
+    )
+    assert (second.cron, second.zone, second.every_seconds, second.payload) == ("", "", 1, None)
+    found = either.find_schedule(first.name)
+    assert (found.payload, found.next_at) == (b"x", first.next_at)
+    [message] = either.receive(topic, wait_seconds=10, autoack=True)
+    assert (message.text, message.header("schedule")) == ("y", second.name)
+    for one in (first, second):
+        either.delete_schedule(one.name)
+    with pytest.raises(RefusedError, match="NOSCHEDULE"):
+        either.find_schedule(first.name)
+
+
+def test_messages_with_options_are_published_together(either, topic):
+    messages = [Outgoing("a", key="k"), Outgoing(b"b"), Outgoing("c", [("h", "v")], ttl_seconds=60)]
+    ids = either.publish_each(topic, messages, dedup_id="1")
+    assert either.publish_each(topic, messages, dedup_id="1") == ids
+    first, second, third = either.receive(topic, count=9)
+    assert (first.key, second.key, third.headers) == (b"k", b"", (("h", b"v"),))
+    assert 59_000 < third.expires_at_ms - third.published_at_ms < 61_000
 
 
 def test_the_log_is_read_without_taking_anything(either, topic):

@@ -25,6 +25,7 @@ PUBLIC = {
         "Page",
         "RefusedError",
         "Reject",
+        "Schedule",
         "ServerError",
         "Subscription",
         "Worker",

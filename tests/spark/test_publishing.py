@@ -5,7 +5,7 @@ import re
 import pyarrow as pa
 import pytest
 
-from miniqueue.client import RefusedError
+from miniqueue.client import RefusedError, message_calls
 from miniqueue.spark import publishing
 from miniqueue.spark.losses import NotWrittenError
 from miniqueue.spark.publishing import publish_rows
@@ -31,6 +31,10 @@ def keyed(*values):
     return pa.RecordBatch.from_pydict({"value": pa.array(values, pa.string()), "key": pa.array(values, pa.string())})
 
 
+def urgent(*values):
+    return pa.RecordBatch.from_pydict({"value": pa.array(values, pa.string()), "priority": ["high"] * len(values)})
+
+
 def test_values_alone_go_in_batches_that_do_not_depend_on_those_of_spark():
     one, other = FakeClient(), FakeClient()
     assert publish(one, batch("a", "b", "c")) == 3
@@ -42,21 +46,29 @@ def test_values_alone_go_in_batches_that_do_not_depend_on_those_of_spark():
     assert re.fullmatch(r"run/3/2\+1-[0-9a-f]{8}", second[2])
 
 
-def test_rows_with_options_go_one_by_one_with_an_id_each():
+def test_rows_with_keys_go_in_batches_too():
+    client = FakeClient()
+    publish(client, keyed("a", "", "c"))
+    first, second = client.published
+    assert (first[:2], first[3:]) == (("PUBEACH", "t"), (b"a", 2, "KEY", "a", b"", 0))
+    assert second[3:] == (b"c", 2, "KEY", "c")
+
+
+def test_rows_with_other_options_go_one_by_one_with_an_id_each():
     one, other = FakeClient(), FakeClient()
-    assert publish(one, keyed("a", "b", "c")) == 3
-    assert publish(other, keyed("a"), keyed("b", "c"), batch_messages=100) == 3
+    assert publish(one, urgent("a", "b", "c")) == 3
+    assert publish(other, urgent("a"), urgent("b", "c"), batch_messages=100) == 3
     assert one.published == other.published
-    assert one.published[2][:-1] == ("PUB", "t", b"c", "KEY", "c", "DEDUP")
+    assert one.published[2][:-1] == ("PUB", "t", b"c", "PRIORITY", "high", "DEDUP")
     assert re.fullmatch(r"run/3/2-[0-9a-f]{8}", one.published[2][-1])
 
 
-@pytest.mark.parametrize("make", [batch, keyed])
+@pytest.mark.parametrize("make", [batch, keyed, urgent])
 def test_rows_in_another_order_are_not_taken_for_those_that_are_there(make):
     one, other = FakeClient(), FakeClient()
     publish(one, make("a", "b", "cc", ""))
     publish(other, make("b", "a", "", "cc"))
-    ids = [{words[2] if words[0] == "PUBBATCH" else words[-1] for words in each.published} for each in (one, other)]
+    ids = [{words[-1] if words[0] == "PUB" else words[2] for words in each.published} for each in (one, other)]
     assert not ids[0] & ids[1]
 
 
@@ -67,12 +79,21 @@ def test_batches_are_cut_where_a_command_ends(monkeypatch):
     assert [words[3:] for words in client.published] == [(b"12345", b"67890"), (b"1",), (b"x" * 20,), (b"2",)]
 
 
-@pytest.mark.parametrize(("make", "word"), [(batch, "MPUBLISH"), (keyed, "PUB")])
-def test_rows_can_go_without_ids(make, word):
+def test_batches_have_no_more_words_than_a_command(monkeypatch):
+    monkeypatch.setattr(message_calls, "MAX_AT_ONCE", 10)
     client = FakeClient()
-    publish(client, make("a"), id_prefix="")
-    [words] = client.published
-    assert (words[0], "DEDUP" in words) == (word, False)
+    publish(client, keyed("a", "b", "", "d", "e"), batch_messages=100)
+    assert [len(words) - 3 for words in client.published] == [10, 8]
+
+
+@pytest.mark.parametrize(("make", "word"), [(batch, "MPUBLISH"), (keyed, "PUBEACH"), (urgent, "PUB")])
+def test_rows_can_go_without_ids(make, word):
+    one, other = FakeClient(), FakeClient()
+    publish(one, make("a"), id_prefix="")
+    publish(other, make("a"), id_prefix="")
+    assert one.published[0][0] == word
+    assert not any("DEDUP" in words for words in one.published)
+    assert (one.published == other.published) == (word != "PUBEACH")  # which has an id, but another one each time
 
 
 def test_a_task_without_rows_publishes_nothing():
@@ -85,11 +106,13 @@ def test_a_task_without_rows_publishes_nothing():
 def test_what_the_broker_takes_later_is_asked_again(word):
     client = FakeClient()
     client.refusals = [None, RefusedError(word, "x"), RefusedError(word, "x"), None]
-    assert publish(client, keyed("a", "b", "c")) == 3
+    assert publish(client, urgent("a", "b", "c")) == 3
     assert [words[2] for words in client.published] == [b"a", b"b", b"c"]
 
 
-@pytest.mark.parametrize(("make", "named"), [(keyed, "row 0"), (batch, "one of the rows 0 to 1")])
+@pytest.mark.parametrize(
+    ("make", "named"), [(urgent, "row 0"), (keyed, "one of the rows 0 to 1"), (batch, "one of the rows 0 to 1")]
+)
 def test_a_broker_that_takes_nothing_for_too_long_fails_the_task(make, named):
     client = FakeClient()
     client.refusals = [RefusedError("FULL", "x")] * 100
@@ -101,4 +124,4 @@ def test_a_row_that_is_refused_for_good_fails_the_task_and_is_named():
     client = FakeClient()
     client.refusals = [None, None, RefusedError("TOOBIG", "x")]
     with pytest.raises(NotWrittenError, match=r"row 2 of the task: TOOBIG"):
-        publish(client, keyed("a", "b", "c"))
+        publish(client, urgent("a", "b", "c"))

@@ -32,21 +32,23 @@ def test_a_message_without_a_key_has_none():
 
 def test_what_was_read_can_be_written():
     check_columns(ARROW_SCHEMA.names)
-    [(payload, given)] = rows_of(batch_of([FOUND], "t", "0.high"))
-    assert payload == b"\xff"
-    assert given == {"key": b"k", "headers": [("a", b"1"), ("a", b"\xfe")], "priority": "high"}
+    [row] = rows_of(batch_of([FOUND], "t", "0.high"))
+    assert (row.payload, row.size_bytes) == (b"\xff", 6)
+    assert row.given == {"key": b"k", "headers": [("a", b"1"), ("a", b"\xfe")], "priority": "high"}
+    [plain] = rows_of(batch_of([[b"0-1", b"x", {b"published_at_ms": 0}]], "t", "0"))
+    assert plain == (b"x", {}, 1, 2)
 
 
 def test_a_row_may_be_text_and_have_options_or_none():
     batch = pa.RecordBatch.from_pylist(
         [{"value": "x", "key": "k", "ttl_seconds": 1.5}, {"value": None, "key": None, "ttl_seconds": None}]
     )
-    assert list(rows_of(batch)) == [(b"x", {"key": "k", "ttl_seconds": 1.5}), (b"", {})]
+    assert list(rows_of(batch)) == [(b"x", {"key": "k", "ttl_seconds": 1.5}, 2, 6), (b"", {}, 0, 2)]
 
 
 def test_a_frame_of_values_alone_has_no_options():
     batch = pa.RecordBatch.from_pydict({"value": [b"x", None], "offset": [1, 2]})
-    assert list(rows_of(batch)) == [(b"x", None), (b"", None)]
+    assert list(rows_of(batch)) == [(b"x", {}, 1, 1), (b"", {}, 0, 1)]
 
 
 @pytest.mark.parametrize(("names", "said"), [(["key"], "no column value"), (["value", "colour"], "colour")])
