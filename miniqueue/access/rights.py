@@ -88,6 +88,11 @@ COMMANDS: Mapping[bytes, Needs] = MappingProxyType(
         b"TOPIC SET": Needs(Right.ADMIN, 2),
         b"TOPIC GET": Needs(Right.MONITOR, 2),
         b"TOPIC DELETE": Needs(Right.ADMIN, 2),
+        b"GROUP": Needs(Right.ADMIN),
+        b"GROUP CREATE": Needs(Right.ADMIN, 2),  # who may consume makes one by using it
+        b"GROUP LIST": Needs(Right.MONITOR, 2),
+        b"GROUP SEEK": Needs(Right.ADMIN, 2),
+        b"GROUP DELETE": Needs(Right.ADMIN, 2),
         b"PAUSE": Needs(Right.ADMIN, 1),
         b"RESUME": Needs(Right.ADMIN, 1),
         b"PURGE": Needs(Right.ADMIN, 1),
@@ -134,6 +139,11 @@ ROUTES: Mapping[tuple[str, str], Needs] = MappingProxyType(
         ("POST", "/topics/{topic}/extend"): Needs(Right.CONSUME, 1),
         ("DELETE", "/topics"): Needs(Right.ADMIN, 1),  # as /{topic}: a topic may have this name
         ("GET", "/topics"): Needs(Right.KNOWN),  # those that the user may look into
+        ("GET", "/topics/{topic}/groups"): Needs(Right.MONITOR, 1),
+        ("GET", "/topics/{topic}/groups/{id}"): Needs(Right.MONITOR, 1),
+        ("PUT", "/topics/{topic}/groups/{id}"): Needs(Right.ADMIN, 1),
+        ("DELETE", "/topics/{topic}/groups/{id}"): Needs(Right.ADMIN, 1),
+        ("POST", "/topics/{topic}/groups/{id}/seek"): Needs(Right.ADMIN, 1),
         ("POST", "/topics/{topic}/pause"): Needs(Right.ADMIN, 1),
         ("POST", "/topics/{topic}/resume"): Needs(Right.ADMIN, 1),
         ("POST", "/topics/{topic}/purge"): Needs(Right.ADMIN, 1),

@@ -23,6 +23,7 @@ from miniqueue.broker import Broker
 from miniqueue.errors import MiniqueueError
 from miniqueue.server import http_looking
 from miniqueue.server.gate import routes
+from miniqueue.server.http_groups import group_endpoints
 from miniqueue.server.http_pausing import pause_endpoints
 from miniqueue.server.http_publish import PublishEndpoint
 from miniqueue.server.http_reading import read_endpoints
@@ -65,6 +66,7 @@ class HttpApp:
             ("DELETE", "/topics"): DeleteEndpoint(broker),  # where GET lists them; a topic may have this name
             **http_looking.endpoints(broker),
             **pause_endpoints(broker),
+            **group_endpoints(broker),
             **read_endpoints(broker),
         }
         self._routes: Mapping[str, ASGIApp] = MappingProxyType(routes(endpoints, sign_in))

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 from starlette.types import Receive, Scope, Send
 
 from miniqueue.broker import Broker
+from miniqueue.core.group_start import DEFAULT_GROUP_NAME
 from miniqueue.core.lease import Lease
 from miniqueue.core.prefetch import parse_prefetch
 from miniqueue.errors import MiniqueueError, NothingOutstandingError, UnknownReceiptError
@@ -39,7 +40,7 @@ class SubscribeEndpoint:
         """Answer one request."""
         try:
             self._streams.check()
-            subscription = Subscription(self._broker, topic_of(scope), _prefetch_of(scope))
+            subscription = Subscription(self._broker, topic_of(scope), *_options_of(scope))
         except MiniqueueError as error:
             await error_reply(error)(scope, receive, send)
             return
@@ -54,11 +55,12 @@ class Subscription:
       broker: gives the messages.
       topic: to consume from; need not exist.
       prefetch: how many messages may be out at a time; None for the plain form, one at a time and without receipts.
+      group: to consume with.
     """
 
-    def __init__(self, broker: Broker, topic: bytes, prefetch: int | None) -> None:
+    def __init__(self, broker: Broker, topic: bytes, prefetch: int | None, group: bytes = DEFAULT_GROUP_NAME) -> None:
         self._has_receipts = prefetch is not None
-        self._consumer = broker.consumer(topic, self._deliver, self._fail, 1 if prefetch is None else prefetch)
+        self._consumer = broker.consumer(topic, self._deliver, self._fail, prefetch or 1, group)
         self._decoder = CommandDecoder()
         self._unsent_lines: list[bytes] = []
         self._unsent_bytes = 0
@@ -144,8 +146,9 @@ def _encode_with_receipts(lease: Lease) -> bytes:
     return encode_deliveries(lease.payloads, lease.counts.dacks, lease.receipt)
 
 
-def _prefetch_of(scope: Scope) -> int | None:
-    """Return what the query says, or None; raises InvalidPrefetchError."""
+def _options_of(scope: Scope) -> tuple[int | None, bytes]:
+    """Return the prefetch that the query says, or None, and the group; raises InvalidPrefetchError."""
     query: str = scope["query_string"].decode("latin-1")  # of bytes, `parse_qs` takes no others than ASCII
-    given = parse_qs(query, keep_blank_values=True).get("prefetch")
-    return None if given is None else parse_prefetch(given[-1].encode())
+    given = parse_qs(query, keep_blank_values=True)
+    prefetch = parse_prefetch(given["prefetch"][-1].encode()) if "prefetch" in given else None
+    return prefetch, given["group"][-1].encode("utf-8", "replace") if "group" in given else DEFAULT_GROUP_NAME

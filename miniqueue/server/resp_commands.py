@@ -6,11 +6,13 @@ To add a command, write its function and put it into `COMMANDS`; docs/protocol.m
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from miniqueue.core.group_start import DEFAULT_GROUP_NAME
 from miniqueue.core.prefetch import parse_prefetch
 from miniqueue.errors import UnknownCommandError
 from miniqueue.server import (
     resp_connecting,
     resp_get,
+    resp_groups,
     resp_looking,
     resp_pausing,
     resp_publish,
@@ -65,7 +67,7 @@ def _subscribe(connection: "RespConnection", command: Command) -> bytes:
     stream = Stream(
         connection.broker,
         command[1],
-        _prefetch(command),
+        *_prefetch_and_group(command),
         reply=connection.reply,
         send=connection.send,
         otherwise={word: lambda command: execute(connection, command) for word in (b"PING", b"QUIT", b"RESET")},
@@ -75,12 +77,12 @@ def _subscribe(connection: "RespConnection", command: Command) -> bytes:
     return b""
 
 
-def _prefetch(command: Command) -> int | None:
-    if len(command) == 2:
-        return None
-    if len(command) != 4 or command[2].upper() != b"PREFETCH":
+def _prefetch_and_group(command: Command) -> tuple[int | None, bytes]:
+    options = dict(zip(map(bytes.upper, command[2::2]), command[3::2], strict=False))
+    if len(command) != 2 + 2 * len(options) or not options.keys() <= {b"PREFETCH", b"GROUP"}:
         raise ArityError(2)
-    return parse_prefetch(command[3])
+    prefetch = parse_prefetch(options[b"PREFETCH"]) if b"PREFETCH" in options else None
+    return prefetch, options.get(b"GROUP", DEFAULT_GROUP_NAME)
 
 
 def _topics(connection: "RespConnection", command: Command) -> bytes:
@@ -138,6 +140,7 @@ COMMANDS: dict[bytes, Entry] = {
     b"DACK": Entry(-1, "Return messages to the front after a number of seconds.", resp_receive.settle),
     b"REJECT": Entry(-4, "Give messages up, for a reason.", resp_receive.settle),
     b"EXTEND": Entry(-4, "Have leases end a number of seconds from now.", resp_receive.settle),
+    b"GROUP": Entry(-3, "CREATE, LIST, SEEK and DELETE the groups that read a topic.", resp_groups.group),
     b"TOPICS": Entry(1, "List the topics.", _topics),
     b"REDRIVE": Entry(-2, "Move dead letters back to where they came from.", resp_topics.redrive),
     b"TOPIC": Entry(-2, "CREATE, SET, GET and DELETE topics and their settings.", resp_topics.topic),

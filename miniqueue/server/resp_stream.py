@@ -38,6 +38,7 @@ class Stream:
       broker: gives the messages.
       topic: to consume from; need not exist.
       prefetch: how many messages may be out at a time; None for the plain form, one at a time and without receipts.
+      group: to consume with.
       reply: queues bytes behind all replies before them.
       send: does the same, and writes them.
       otherwise: carries out the words that are not about messages.
@@ -48,6 +49,7 @@ class Stream:
         broker: Broker,
         topic: bytes,
         prefetch: int | None,
+        group: bytes,
         *,
         reply: Callable[[bytes], None],
         send: Callable[[bytes], None],
@@ -56,9 +58,7 @@ class Stream:
         self.topic = topic
         self._requests = broker.requests
         self._has_receipts = prefetch is not None
-        self._consumer: Consumer = broker.consumer(
-            topic, self._deliver, self._fail, 1 if prefetch is None else prefetch
-        )
+        self._consumer: Consumer = broker.consumer(topic, self._deliver, self._fail, prefetch or 1, group)
         self._answer = b""  # to the command that is being carried out
         self._reply = reply
         self._send = send

@@ -11,6 +11,7 @@ from miniqueue.access import hashing
 from miniqueue.access.hashing import hash_password
 from miniqueue.access.rights import ROUTES, Right
 from miniqueue.access.users import User, Users
+from miniqueue.core.group_errors import GroupExistsError
 from miniqueue.core.publish_options import PublishOptions
 from miniqueue.core.schedule import Schedule
 from miniqueue.core.topic_errors import UnknownTopicError
@@ -43,6 +44,10 @@ ALLOWED = {
     ("GET", "/schedules/{name}"): {"monitor-of-all", "admin-of-all"},
     "/topics/{topic}/redrive": {"admin", "admin-of-all"},
     "/topics/{topic}/pause": {"admin", "admin-of-all"},
+    "/topics/{topic}/groups/{id}": {"admin", "admin-of-all"},
+    "/topics/{topic}/groups/{id}/seek": {"admin", "admin-of-all"},
+    "/topics/{topic}/groups": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
+    ("GET", "/topics/{topic}/groups/{id}"): {"monitor", "monitor-of-all", "admin", "admin-of-all"},
     "/topics/{topic}/resume": {"admin", "admin-of-all"},
     "/topics/{topic}/purge": {"admin", "admin-of-all"},
     "/topics/{topic}/messages": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
@@ -57,7 +62,11 @@ ALLOWED = {
 #: Good for every route that reads a body.
 BODY = b'{"receipts":["x"],"delaySeconds":1,"leaseSeconds":1,"reason":"broken"}'
 #: What is asked of routes that would wait, and which status shows then that somebody is let in.
-QUERIES = {"/request/{topic}": b"timeout=none", "/topics/{topic}/reply": b"receipt="}
+QUERIES = {
+    "/request/{topic}": b"timeout=none",
+    "/topics/{topic}/reply": b"receipt=",
+    "/topics/{topic}/groups/{id}/seek": b"to=latest",
+}
 LET_IN = {"/request/{topic}": 400, "/topics/{topic}/reply": 409}
 #: What is sent to routes that do not take everything.
 BODIES = {"/topics/{topic}": b"{}", "/schedules/{name}": b'{"topic":"orders","every":60,"text":"x"}'}
@@ -146,7 +155,10 @@ def test_every_route_is_for_those_whom_the_table_names(somebody, topic):
             world.broker.scheduler.set(b"s", Schedule(b"orders", b"x", every_ms=60_000))
             body = BODIES.get(path, BODY)
             delayed = world.broker.publish_with(topic.encode(), b"x", PublishOptions(delay_seconds=60))
-            sent_path = path.replace("{id}", delayed.message_id.decode()) if method == "DELETE" else path
+            with suppress(GroupExistsError):
+                await world.broker.groups.create(topic.encode(), b"there")
+            group_path = path.replace("groups/{id}", "groups/new" if method == "PUT" else "groups/there")
+            sent_path = group_path.replace("{id}", delayed.message_id.decode()) if method == "DELETE" else group_path
             sent_path = (
                 sent_path.replace("{topic}", topic).replace("partitions/{id}", "partitions/0").replace("{id}", "0-0")
             )

@@ -5,7 +5,7 @@ import pytest
 from miniqueue.access.hashing import hash_password
 from miniqueue.access.rights import COMMANDS as RIGHTS
 from miniqueue.access.users import User
-from miniqueue.server import resp_guard, resp_schedules, resp_topics
+from miniqueue.server import resp_groups, resp_guard, resp_schedules, resp_topics
 from miniqueue.server.resp_commands import COMMANDS
 from miniqueue.server.resp_connecting import _CLIENT_SUBCOMMANDS
 from miniqueue.server.resp_server import RespServer
@@ -47,6 +47,11 @@ WHOLE = {
     b"TOPIC GET": [b"TOPIC", b"get", b"orders"],
     b"TOPIC DELETE": [b"TOPIC", b"delete", b"orders"],
     b"LEN": [b"LEN", b"orders"],
+    b"GROUP": [b"GROUP", b"WHAT", b"orders"],
+    b"GROUP CREATE": [b"GROUP", b"create", b"orders", b"g"],
+    b"GROUP LIST": [b"GROUP", b"list", b"orders"],
+    b"GROUP SEEK": [b"GROUP", b"seek", b"orders", b"g", b"latest"],
+    b"GROUP DELETE": [b"GROUP", b"delete", b"orders", b"g"],
     b"PAUSE": [b"PAUSE", b"orders"],
     b"RESUME": [b"RESUME", b"orders"],
     b"PURGE": [b"PURGE", b"orders"],
@@ -94,6 +99,11 @@ ALLOWED = {
     b"TOPIC SET": {"admin", "admin-of-all"},
     b"TOPIC DELETE": {"admin", "admin-of-all"},
     b"TOPIC GET": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
+    b"GROUP": {"admin-of-all"},
+    b"GROUP CREATE": {"admin", "admin-of-all"},
+    b"GROUP LIST": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
+    b"GROUP SEEK": {"admin", "admin-of-all"},
+    b"GROUP DELETE": {"admin", "admin-of-all"},
     b"PAUSE": {"admin", "admin-of-all"},
     b"RESUME": {"admin", "admin-of-all"},
     b"PURGE": {"admin", "admin-of-all"},
@@ -146,6 +156,7 @@ def test_the_table_has_every_command_and_no_other():
     subcommands = {name for name in RIGHTS if b" " in name}
     topic_subcommands = {b"TOPIC %b" % word for word in resp_topics.SUBCOMMANDS}
     topic_subcommands |= {b"SCHEDULE %b" % word for word in resp_schedules.SUBCOMMANDS}
+    topic_subcommands |= {b"GROUP %b" % word for word in resp_groups.SUBCOMMANDS}
     assert topic_subcommands <= subcommands
     assert subcommands <= topic_subcommands | {b"CLIENT %b" % word for word, _ in _CLIENT_SUBCOMMANDS}
     assert ALLOWED.keys() | FOR_EVERY_USER | OPEN == RIGHTS.keys()

@@ -1,0 +1,87 @@
+"""Groups on both protocols."""
+
+import asyncio
+
+import orjson
+
+from tests.server.resp_clients import serve
+from tests.serving import Lines, serving
+
+
+def test_resp_makes_lists_moves_and_deletes_groups():
+    async def body(world, server, client):
+        assert await client.say(b"GROUP CREATE t a") == b"+OK\r\n"
+        assert (await client.say(b"GROUP CREATE t a")).startswith(b"-GROUPEXISTS ")
+        assert await client.say(b"GROUP CREATE t b FROM latest") == b"+OK\r\n"
+        await world.publish(b"t", b"x", b"y")
+        listed = await client.say(b"GROUP LIST t")
+        assert listed.startswith(b"*2\r\n")
+        assert b"$4\r\nname\r\n$1\r\na\r\n$3\r\nlag\r\n:2\r\n" in listed
+        assert b"$8\r\nposition\r\n*1\r\n$3\r\n0-0\r\n" in listed
+        assert await client.say(b"GROUP SEEK t a 0-1 DRYRUN") == b"*4\r\n$6\r\nbefore\r\n:2\r\n$5\r\nafter\r\n:1\r\n"
+        assert await client.say(b"GROUP SEEK t a latest") == b"*4\r\n$6\r\nbefore\r\n:2\r\n$5\r\nafter\r\n:0\r\n"
+        assert await client.say(b"GROUP DELETE t a") == b"+OK\r\n"
+        assert (await client.say(b"GROUP DELETE t b")).startswith(b"-GROUPINUSE ")
+        assert (await client.say(b"GROUP SEEK t a latest")).startswith(b"-NOGROUP ")
+        assert (await client.say(b"GROUP SEEK t b whenever")).startswith(b"-BADOPTION ")
+        assert (await client.say(b"GROUP SEEK t b latest NOW")).startswith(b"-ERR ")
+        assert (await client.say(b"GROUP CREATE t a/b")).startswith(b"-BADGROUP ")
+        assert (await client.say(b"GROUP LIST u")).startswith(b"-NOTOPIC ")
+        assert (await client.say(b"GROUP LOSE t")).startswith(b"-ERR ")
+
+    serve(body)
+
+
+def test_resp_receives_and_subscribes_with_a_group():
+    async def body(world, server, client):
+        await world.publish(b"t", b"x")
+        received = await client.say(b"RECEIVE t GROUP a WAIT 1")
+        assert received.startswith(b"*1\r\n")
+        assert b"$1\r\nx\r\n" in received
+        assert (await client.say(b"SUBSCRIBE t GROUP b")) == b"$1\r\nx\r\n"
+        assert {group.name: group.depth for group in world.broker._topics[b"t"].existing_groups} == {
+            b"default": 1,
+            b"a": 1,
+            b"b": 1,
+        }
+
+    serve(body)
+
+
+def test_http_makes_shows_moves_and_deletes_groups(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+
+            async def status(method, path):
+                return (await served.request(method, path))[0]
+
+            async def shown(method, path):
+                return orjson.loads((await served.request(method, path))[1])
+
+            assert await status("PUT", "/topics/t/groups/a") == 201
+            assert await status("PUT", "/topics/t/groups/a") == 409
+            assert await status("PUT", "/topics/t/groups/b?from=latest") == 201
+            assert (await served.request("POST", "/publish/t", b"x"))[0] == 201
+            one = await shown("GET", "/topics/t/groups/a")
+            assert (one["name"], one["lag"], one["position"]) == ("a", 1, ["0-0"])
+            assert [group["name"] for group in (await shown("GET", "/topics/t/groups"))["groups"]] == ["a", "b"]
+            seek = "/topics/t/groups/a/seek?to=latest&dry_run=true"
+            assert await shown("POST", seek) == {"before": 1, "after": 0}
+            assert (await shown("POST", "/topics/t/receive?group=a&wait=1"))["msg"]
+            assert await status("DELETE", "/topics/t/groups/a") == 200
+            assert await status("GET", "/topics/t/groups/a") == 404
+            assert await status("POST", "/topics/t/groups/b/seek") == 400
+
+    asyncio.run(scenario())
+
+
+def test_http_subscribes_with_a_group(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            await served.broker.publish(b"t", [b"x"]).commit.wait()
+            lines = Lines(await served.begin("/subscribe/t?group=a"))
+            lines.say("INIT")
+            assert (await lines.hear())["msg"]
+            assert [group.name for group in served.broker._topics[b"t"].existing_groups] == [b"default", b"a"]
+
+    asyncio.run(scenario())
