@@ -12,12 +12,23 @@ from typing import TypeVar
 
 from miniqueue.core import attributes
 from miniqueue.core.delayed_id import DelayedId
+from miniqueue.core.group_errors import InvalidGroupError
+from miniqueue.core.group_start import check_group
+from miniqueue.core.lanes import is_lane
 from miniqueue.core.lease import Range
 from miniqueue.core.message_id import format_message_id
 from miniqueue.core.names import check_topic
-from miniqueue.core.partition import DEFAULT_GROUP
 from miniqueue.errors import CorruptionError, FormatVersionError, InvalidTopicError
-from miniqueue.storage import dedup_keys, dedup_records, delay_keys, delay_records, keys, records, retention_records
+from miniqueue.storage import (
+    dedup_keys,
+    dedup_records,
+    delay_keys,
+    delay_records,
+    group_keys,
+    keys,
+    records,
+    retention_records,
+)
 from miniqueue.storage.keys import Parts, Space
 from miniqueue.tools.problems import Problems
 from miniqueue.tools.schedule_audit import ScheduleAudit
@@ -56,6 +67,8 @@ class Audit:
             Space.GAP: self._take_gap,
             Space.SETTINGS: lambda _parts, key, value: self._decoded(records.decode_settings, key, value) and None,
             Space.START: self._take_start,
+            Space.GROUP: self._take_group,
+            Space.GROUP_PURGE: lambda parts, _key, _value: self.topics[parts.topic_id].set_purged(parts.group),
             Space.DELAYS: self._take_delays,
             Space.DEDUP: self._take_dedup,
             Space.CHUNK: self._take_chunk,
@@ -133,17 +146,18 @@ class Audit:
             if self._is_registry_readable:
                 self.problems.add("there is no such topic, nor is one being deleted", key)
             return False
-        if parts.partition or parts.group != DEFAULT_GROUP:
-            self.problems.add("there is no such partition or group in this format", key)
+        if not is_lane(parts.partition):
+            self.problems.add("there is no such partition in this format", key)
             return False
         return True
 
     def _take_head(self, parts: Parts, key: bytes, value: bytes) -> None:
         head = self._decoded(records.decode_head, key, value)
-        self.topics[parts.topic_id].set_head(*(head or (None, 0)))
+        self.topics[parts.topic_id].set_head(parts.partition, *(head or (None, 0)))
 
     def _take_cursor(self, parts: Parts, key: bytes, value: bytes) -> None:
-        self.topics[parts.topic_id].set_cursor(self._decoded(records.decode_cursor, key, value))
+        group = self.topics[parts.topic_id].group(parts.partition, parts.group)
+        group.set_cursor(self._decoded(records.decode_cursor, key, value))
 
     def _take_bitmap(self, parts: Parts, key: bytes, value: bytes) -> None:
         bits = self._decoded(records.decode_bitmap, key, value)
@@ -153,7 +167,7 @@ class Audit:
             self.problems.add("has no bit set", key)
         elif bits is not None and records.encode_bitmap(bits) != value:
             self.problems.add("is longer than its bits", key)
-        self.topics[parts.topic_id].set_bitmap(parts.order, bits)
+        self.topics[parts.topic_id].group(parts.partition, parts.group).set_bitmap(parts.order, bits)
 
     def _take_gap(self, parts: Parts, key: bytes, value: bytes) -> None:
         stop = self._decoded(records.decode_number, key, value)
@@ -161,10 +175,20 @@ class Audit:
             return
         if stop is not None and stop <= parts.order:
             self.problems.add(f"ends in front of message {stop}, where it has not begun", key)
-        self.topics[parts.topic_id].set_gap(parts.order, stop)
+        self.topics[parts.topic_id].group(parts.partition, parts.group).set_gap(parts.order, stop)
 
     def _take_start(self, parts: Parts, key: bytes, value: bytes) -> None:
-        self.topics[parts.topic_id].set_start(self._decoded(retention_records.decode_start, key, value))
+        kept = self._decoded(retention_records.decode_start, key, value)
+        self.topics[parts.topic_id].set_start(parts.partition, kept)
+
+    def _take_group(self, parts: Parts, key: bytes, value: bytes) -> None:
+        try:
+            check_group(group_keys.group_name(key))
+        except InvalidGroupError:
+            self.problems.add("no group can have this name", key)
+        entry = self._decoded(records.decode_topic, key, value)
+        if entry is not None:
+            self.topics[parts.topic_id].set_group(entry[0])
 
     def _take_delays(self, parts: Parts, key: bytes, value: bytes) -> None:
         state = self._decoded(delay_records.decode_delays, key, value)
@@ -192,9 +216,9 @@ class Audit:
         topic = self.topics[parts.topic_id]
         chunk = self._decoded(lambda value: records.decode_chunk(parts.order, value), key, value)
         if chunk is None:
-            topic.skip_chunk(parts.order)
+            topic.skip_chunk(key, parts.partition, parts.order)
         else:
-            topic.take_chunk(key, chunk)
+            topic.take_chunk(key, parts.partition, chunk)
             for seq, extra in enumerate(chunk.attributes or (), chunk.first_seq):
                 self._decoded(attributes.decode, key, extra)
                 message_id = format_message_id(parts.partition, seq)
@@ -205,10 +229,12 @@ class Audit:
         record = self._decoded(records.decode_record, key, value)
         if parts.lane not in (Range.FRONT, Range.DELAYED, Range.BACK):
             self.problems.add("there is no such range", key)
+        elif (reader := topic.reader(key, parts.partition, parts.group)) is None:
+            return
         elif record is None:
-            topic.skip_record(Range(parts.lane))
+            reader.records.skip(Range(parts.lane))
         else:
-            topic.take_record(key, Range(parts.lane), parts.order, record)
+            reader.take_record(key, Range(parts.lane), parts.order, record)
             self._decoded(attributes.decode, key, record.attributes)
             message_id = format_message_id(parts.partition, record.seq)
             topic.uniques.note(attributes.unique_key(record.attributes), message_id)

@@ -13,7 +13,6 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from miniqueue.core.message import Chunk
-from miniqueue.core.partition import DEFAULT_GROUP
 from miniqueue.storage import keys
 from miniqueue.tools.problems import Problems
 
@@ -27,10 +26,10 @@ class PartlySettled(NamedTuple):
 
 
 class LogAudit:
-    """The log of a topic, for one walk.
+    """The log of a partition as one group has it, for one walk.
 
     Args:
-      topic_id: whose log it is.
+      place: topic id, number of the partition and id of the group whose log it is.
       problems: where to note what is wrong.
       next_seq: what the partition's head says; None when it is not known.
       head_seq: of the cursor; None when it is not known, and then the log may begin anywhere.
@@ -47,7 +46,7 @@ class LogAudit:
 
     def __init__(
         self,
-        topic_id: int,
+        place: tuple[int, int, int],
         problems: Problems,
         *,
         next_seq: int | None,
@@ -59,7 +58,7 @@ class LogAudit:
         self.chunk_count = self.message_count = self.settled_count = self.waiting_bytes = 0
         self.log_bytes = 0
         self.is_readable = True
-        self._topic_id = topic_id
+        self._place = place
         self._problems = problems
         self.next_seq = next_seq
         self._head_seq = head_seq
@@ -108,7 +107,7 @@ class LogAudit:
             self._problems.add("no chunk begins there", self._bitmap_key(first_seq))
         if self.is_readable:  # or it may have been the chunk in front of the gap
             for start in self._gaps:
-                self._problems.add("no chunk ends there", keys.gap(self._topic_id, 0, DEFAULT_GROUP, start))
+                self._problems.add("no chunk ends there", keys.gap(*self._place, start))
 
     def has_waiting(self, seq: int) -> bool:
         """Whether the message is in a chunk and not settled; chunks must all have been taken."""
@@ -167,7 +166,7 @@ class LogAudit:
         return bits
 
     def _bitmap_key(self, first_seq: int) -> bytes:
-        return keys.bitmap(self._topic_id, 0, DEFAULT_GROUP, first_seq)
+        return keys.bitmap(*self._place, first_seq)
 
     def _remember(self, first_seq: int, stop_seq: int) -> None:
         if self._run_stops and self._run_stops[-1] == first_seq:

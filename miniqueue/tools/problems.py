@@ -7,7 +7,7 @@ from miniqueue.core.cursor import FRONT_START
 from miniqueue.core.lease import Range
 from miniqueue.errors import CorruptionError
 from miniqueue.server.escaping import escape
-from miniqueue.storage import dedup_keys, keys, schedule_keys
+from miniqueue.storage import dedup_keys, group_keys, keys, schedule_keys
 from miniqueue.storage.keys import Parts, Space
 
 #: A store that is wrong throughout has a problem for each key; memory must not grow with them.
@@ -87,6 +87,8 @@ _WORDS: Mapping[Space, Callable[[Parts, bytes], str]] = {
     Space.BITMAP: lambda parts, _key: _from("settled bits", parts),
     Space.GAP: lambda parts, _key: _from("gap", parts),
     Space.SETTINGS: lambda parts, _key: f"settings of topic {parts.topic_id}",
+    Space.GROUP: lambda parts, key: f"group {escape(group_keys.group_name(key))} of topic {parts.topic_id}",
+    Space.GROUP_PURGE: lambda parts, _key: f"deletion of group {parts.group} of topic {parts.topic_id}",
     Space.START: lambda parts, _key: _of_partition("start of the log", parts),
     Space.DELAYS: lambda parts, _key: _of_partition("counts of delayed messages", parts),
     Space.DEDUP: lambda parts, _key: f"dedup ids of topic {parts.topic_id}",

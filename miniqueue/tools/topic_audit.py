@@ -1,20 +1,17 @@
-"""Checks all that a store holds of one topic: head, cursor, log, what came back; and that the counts agree.
+"""Checks all that a store holds of one topic: each group in each partition, what is delayed, and unique keys.
 
-published (next_seq) = acknowledged and dropped (cursor) + waiting in the log + records
-bytes of the log (head) = bytes gone (cursor) + those of the same messages
+A group that is deleted may have left keys, and chunks that it alone needed; they are passed over.
 """
 
 from typing import NamedTuple
 
-from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.lease import Range
-from miniqueue.core.message import Chunk, Record
+from miniqueue.core.message import Chunk
 from miniqueue.core.partition import DEFAULT_GROUP
-from miniqueue.storage import delay_keys, keys
+from miniqueue.storage import delay_keys
 from miniqueue.tools.delays_audit import DelaysAudit
-from miniqueue.tools.log_audit import LogAudit
+from miniqueue.tools.group_audit import GroupAudit
 from miniqueue.tools.problems import Problems
-from miniqueue.tools.record_audit import RecordAudit
 from miniqueue.tools.unique_audit import UniqueAudit
 
 
@@ -35,18 +32,15 @@ class TopicAudit:
     def __init__(self, name: bytes, topic_id: int, problems: Problems) -> None:
         self.name = name
         self.topic_id = topic_id
-        self._problems = problems
-        self._head: int | None = 0  # None: it could not be read
-        self._head_bytes = 0
-        self._cursor: CursorState | None = None
-        self._has_cursor = False
-        self._bitmaps: dict[int, int | None] = {}
-        self._gaps: dict[int, int | None] = {}
-        self._kept: tuple[int, int | None] | None = None
-        self._log: LogAudit | None = None
-        self._records: RecordAudit | None = None
-        self._delays: dict[int, DelaysAudit] = {}
         self.uniques = UniqueAudit(topic_id, problems)
+        self._problems = problems
+        self._heads: dict[int, tuple[int | None, int]] = {}  # by partition, as all of these
+        self._kept: dict[int, tuple[int, int | None]] = {}
+        self._delays: dict[int, DelaysAudit] = {}
+        self._groups: dict[tuple[int, int], GroupAudit] = {}  # by partition and group id
+        self._purged: set[int] = set()
+        self._entered = {DEFAULT_GROUP}
+        self._phase = 0  # 1 from the first chunk on, 2 from the first record on
 
     def delays(self, partition: int) -> DelaysAudit:
         """Return the walk over what was published with a delay."""
@@ -54,114 +48,105 @@ class TopicAudit:
             self._delays[partition] = DelaysAudit(delay_keys.delays(self.topic_id, partition), self._problems)
         return self._delays[partition]
 
-    def set_head(self, next_seq: int | None, log_bytes: int) -> None:
+    def set_head(self, partition: int, next_seq: int | None, log_bytes: int) -> None:
         """Take the next sequence number, None when it could not be read, and the bytes up to there."""
-        self._head = next_seq
-        self._head_bytes = log_bytes
+        self._heads[partition] = next_seq, log_bytes
 
-    def set_cursor(self, cursor: CursorState | None) -> None:
-        """Take the cursor, None when it could not be read."""
-        self._has_cursor = True
-        self._cursor = cursor
-
-    def set_bitmap(self, first_seq: int, bits: int | None) -> None:
-        """Take the settled bits of a chunk, None when they could not be read."""
-        self._bitmaps[first_seq] = bits
-
-    def set_gap(self, start: int, stop: int | None) -> None:
-        """Take a gap; `stop` is None when it could not be read."""
-        self._gaps[start] = stop
-
-    def set_start(self, kept: tuple[int, int | None] | None) -> None:
+    def set_start(self, partition: int, kept: tuple[int, int | None] | None) -> None:
         """Take from where and up to where finished chunks are kept; None when it could not be read."""
-        self._kept = kept or (0, None)
+        self._kept[partition] = kept or (0, None)
 
-    def take_chunk(self, key: bytes, chunk: Chunk) -> None:
+    def set_group(self, group_id: int) -> None:
+        """Take the entry of a group."""
+        self._entered.add(group_id)
+
+    def set_purged(self, group_id: int) -> None:
+        """Take a group that is deleted, its keys not yet all."""
+        self._purged.add(group_id)
+
+    def group(self, partition: int, group_id: int) -> GroupAudit:
+        """Return the walk over what a group has in a partition; in front of the chunks, begun if there is none."""
+        place = partition, group_id
+        if place not in self._groups:
+            self._groups[place] = GroupAudit((self.topic_id, *place), self._problems)
+        return self._groups[place]
+
+    def take_chunk(self, key: bytes, partition: int, chunk: Chunk) -> None:
         """Take the next chunk."""
-        self._the_log().take(key, chunk)
+        for audit in self._of(partition, 1, key):
+            audit.take_chunk(key, chunk)
 
-    def skip_chunk(self, first_seq: int) -> None:
+    def skip_chunk(self, key: bytes, partition: int, first_seq: int) -> None:
         """Pass a chunk that could not be read."""
-        self._the_log().skip(first_seq)
+        for audit in self._of(partition, 1, key):
+            audit.log.skip(first_seq)
 
-    def take_record(self, key: bytes, place: Range, order: int, record: Record) -> None:
-        """Take the next record."""
-        is_waiting = self._the_log().has_waiting(record.seq)
-        self._the_records().take(key, place, order, record, is_waiting=is_waiting)
-
-    def skip_record(self, place: Range) -> None:
-        """Pass a record that could not be read."""
-        self._the_records().skip(place)
+    def reader(self, key: bytes, partition: int, group_id: int) -> GroupAudit | None:
+        """Return the walk over a group to which a record belongs; None, maybe with a problem, when there is none."""
+        self._begin(2)
+        audit = self._groups.get((partition, group_id))
+        if audit is None and group_id not in self._purged:
+            self._problems.add("there is no such partition or group", key)
+        return audit
 
     def finish(self) -> None:
         """Compare the counts, when everything was taken."""
-        log, records = self._the_log(), self._the_records()
-        log.finish()
+        self._begin(2)
+        for audit in self._groups.values():
+            audit.finish()
         for delays in self._delays.values():
             delays.finish()
-        if log.is_readable and records.is_readable:
-            self.uniques.finish(lambda _partition, seq: log.has_waiting(seq))
-        if not self._has_cursor:
-            self._problems.add("there is no cursor", self._cursor_key())
-        if self._cursor is None or log.next_seq is None:
-            return
-        causes = _wrong_counts(self._cursor, log.next_seq, log, records)
-        for cause in [*causes, *_wrong_bytes(self._cursor, max(self._head_bytes, log.log_bytes), log, records)]:
-            self._problems.add(cause, self._cursor_key())
+        if all(audit.is_readable for audit in self._groups.values()):
+            self.uniques.finish(self._has_waiting)
 
     def counts(self) -> TopicCounts:
-        """Return what the topic holds."""
-        log, records = self._the_log(), self._the_records().counts
+        """Return what the topic holds: chunks as they are there, messages as the group has them that has most."""
+        groups: dict[int, list[GroupAudit]] = {}
+        for (_, group_id), audit in self._groups.items():
+            groups.setdefault(group_id, []).append(audit)
+        last = max(groups.values(), key=lambda audits: sum(audit.log.waiting_count for audit in audits), default=[])
+        returned = [audit.records.counts for audit in last]
         return TopicCounts(
-            chunks=log.chunk_count,
-            messages=log.message_count,
-            waiting=log.waiting_count,
-            delayed=records[Range.DELAYED] + sum(delays.message_count for delays in self._delays.values()),
-            returned=records[Range.FRONT] + records[Range.BACK],
-            settled=log.settled_count,
+            chunks=sum(audit.log.chunk_count for audit in last),
+            messages=sum(audit.log.message_count for audit in last),
+            waiting=sum(audit.log.waiting_count for audit in last),
+            delayed=sum(counts[Range.DELAYED] for counts in returned)
+            + sum(delays.message_count for delays in self._delays.values()),
+            returned=sum(counts[Range.FRONT] + counts[Range.BACK] for counts in returned),
+            settled=sum(audit.log.settled_count for audit in last),
         )
 
-    def _cursor_key(self) -> bytes:
-        return keys.cursor(self.topic_id, 0, DEFAULT_GROUP)
+    def _of(self, partition: int, phase: int, key: bytes) -> list[GroupAudit]:
+        self._begin(phase)
+        found = [audit for (number, _), audit in self._groups.items() if number == partition]
+        if not found:
+            self._problems.add("there is no such partition or group", key)
+        return found
 
-    def _the_log(self) -> LogAudit:
-        """Return the walk over the log, begun when everything in front of the chunks was taken."""
-        if self._log is None:
-            self._log = LogAudit(
-                self.topic_id,
-                self._problems,
-                next_seq=self._head,
-                head_seq=None if self._cursor is None else self._cursor.head_seq,
-                kept=self._kept,
-                bitmaps=self._bitmaps,
-                gaps=self._gaps,
-            )
-        return self._log
+    def _begin(self, phase: int) -> None:
+        """Go on to the chunks, or to the records: all that comes before was taken."""
+        if self._phase < 1 <= phase:
+            self._phase = 1
+            self._begin_logs()
+        if self._phase < 2 <= phase:
+            self._phase = 2
+            for audit in self._groups.values():
+                audit.end_log()
 
-    def _the_records(self) -> RecordAudit:
-        if self._records is None:
-            serial = None if self._cursor is None else self._cursor.serial
-            self._records = RecordAudit(self._problems, next_seq=self._the_log().next_seq, serial=serial)
-        return self._records
+    def _begin_logs(self) -> None:
+        for place in [place for place in self._groups if place[1] in self._purged]:
+            del self._groups[place]
+        group_ids = {group_id for _, group_id in self._groups}
+        if not group_ids:
+            self.group(0, DEFAULT_GROUP)
+        for group_id in group_ids - self._entered:
+            self._problems.add(f"group {group_id} has keys, but no entry")
+        is_shared = len(group_ids) > 1 or self._purged
+        for (partition, _), audit in self._groups.items():
+            kept = (0, None) if is_shared else self._kept.get(partition)
+            audit.begin(self._heads.get(partition, (0, 0)), kept)
 
-
-def _wrong_counts(cursor: CursorState, next_seq: int, log: LogAudit, records: RecordAudit) -> list[str]:
-    causes = []
-    if cursor.head_seq > next_seq:
-        causes.append(f"reading goes on at message {cursor.head_seq}, but the next to be published is {next_seq}")
-    delayed_count = records.counts[Range.DELAYED]
-    if cursor.delayed_count != delayed_count:
-        causes.append(f"counts {cursor.delayed_count} delayed messages, there are {delayed_count}")
-    left_count = log.waiting_count + sum(records.counts.values())
-    gone_count = cursor.acked_count + cursor.dropped_count
-    if log.is_readable and gone_count + left_count != next_seq:
-        causes.append(f"counts {gone_count} acknowledged messages of {next_seq}, but {left_count} are left")
-    return causes
-
-
-def _wrong_bytes(cursor: CursorState, log_bytes: int, log: LogAudit, records: RecordAudit) -> list[str]:
-    if cursor.gone_bytes is None or cursor.log_bytes is None or not (log.is_readable and records.is_readable):
-        return []
-    counted_bytes = max(log_bytes, cursor.log_bytes) - cursor.gone_bytes
-    left_bytes = log.waiting_bytes + records.size_bytes
-    return [] if counted_bytes == left_bytes else [f"counts {counted_bytes} bytes, but {left_bytes} are left"]
+    def _has_waiting(self, partition: int, seq: int) -> bool:
+        """Whether the group has a message in the log that says whether its unique key is free."""
+        owners = sorted(group_id for number, group_id in self._groups if number == partition)
+        return bool(owners) and self._groups[partition, owners[0]].log.has_waiting(seq)

@@ -127,7 +127,7 @@ BAD = {
     "/topics/t/receive?wait=61": (b"", "a wait is a number of seconds, from 0 to 60"),
     "/topics/t/receive?wait=inf": (b"", "a wait is a number of seconds, from 0 to 60"),
     "/topics/t/receive?lease=0": (b"", "a lease is a number of seconds, more than 0 and at most 43200"),
-    "/topics/t/receive?group=x": (b"", "there is no such group; there is only the group default"),
+    "/topics/t/receive?group=a/b": (b"", "The name of a group must be"),
     "/topics/t/receive?autoack=maybe": (b"", "autoack is true or false"),
     "/topics/a%20b/receive": (b"", "A topic name is"),
     "/topics/a%20b/ack": (b'{"receipts":["x"]}', "A topic name is"),

@@ -39,7 +39,7 @@ PING_DESCRIBED = b"*10\r\n$4\r\nping\r\n:-1\r\n*1\r\n$4\r\nfast\r\n" + b":0\r\n"
         (b"RECEIVE t", b"*0\r\n"),
         (b"RECEIVE a/b", b"-BADTOPIC "),
         (b"RECEIVE t group default count 5 wait 0 lease 5 autoack", b"*0\r\n"),
-        (b"RECEIVE t GROUP other", b"-ERR there is no such group; there is only the group default\r\n"),
+        (b"RECEIVE t GROUP a/b", b"-BADGROUP "),
         (b"RECEIVE t COUNT 0", b"-BADPREFETCH "),
         (b"RECEIVE t COUNT 10001", b"-BADPREFETCH "),
         (b"RECEIVE t WAIT -1", b"-BADDELAY a wait is "),

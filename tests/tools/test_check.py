@@ -145,8 +145,12 @@ FAULTS = {
     "gap where no chunk ends": (keys.gap(ID, 0, 0, 9), put(records.encode_number(10)), "no chunk ends there"),
     "chunk": (FIRST_CHUNK, flipped, "chunk: checksum does not match"),
     "chunk without messages": (LAST_CHUNK, put(records.encode_chunk(Chunk(8, 0, []))), "has no messages"),
-    "another partition": (keys.head(ID, 1), put(records.encode_head(0, 0)), "no such partition or group"),
-    "another group": (keys.cursor(ID, 0, 1), put(records.encode_cursor(CursorState())), "no such partition or group"),
+    "another partition": (keys.head(ID, 3 << 16), put(records.encode_head(0, 0)), "no such partition"),
+    "another group": (
+        keys.cursor(ID, 0, 1),
+        put(records.encode_cursor(CursorState())),
+        "group 1 has keys, but no entry",
+    ),
     "record": (FRONT, flipped, "record: checksum does not match"),
     "record cut short": (FRONT, put(records.encode_number(0)), "the content makes no sense"),
     "record of an unknown range": (
@@ -181,6 +185,7 @@ FAULTS = {
 #: Those that throw off something else too: the counts, or what lies behind.
 NOT_ALONE = {
     "attributes of a record",
+    "another group",
     "head too low",
     "head too high",
     "cursor inside the log",
