@@ -17,6 +17,7 @@ class BrokerCollector(Collector):
     """Yields the metrics of one broker.
 
     miniqueue_topics                                topics that exist
+    miniqueue_schedules                             schedules that are set
     miniqueue_damaged_topics                        topics that cannot be read
     miniqueue_accepts_messages                      1, or 0 while messages are refused
     miniqueue_disk_free_bytes                       bytes free on the disk of the store, if it has one
@@ -30,6 +31,7 @@ class BrokerCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics as they are now."""
         yield GaugeMetricFamily("miniqueue_topics", "Topics that exist.", value=len(self._broker.topics()))
+        yield GaugeMetricFamily("miniqueue_schedules", "Schedules that are set.", value=self._broker.scheduler.count)
         yield GaugeMetricFamily(
             "miniqueue_damaged_topics", "Topics that cannot be read.", value=len(self._broker.faults())
         )

@@ -138,6 +138,26 @@ def test_it_keeps_its_priority():
     run(body)
 
 
+def test_its_unique_key_is_its_own_until_it_is_settled():
+    async def body(world):
+        options = PublishOptions(unique_key=b"k", delay_seconds=1, priority=Priority.HIGH)
+        first = await world.broker.publish_unique(T, b"a", options)
+        await first.commit.wait()
+        assert (await world.broker.publish_unique(T, b"b", options)).message_id == first.message_id
+        await tick(world, 1)
+        await world.restart()
+        again = await world.broker.publish_unique(T, b"b", options)
+        assert (again.is_duplicate, again.message_id) == (True, b"0.high-0")
+        assert await world.drain(T) == [b"a"]
+        await world.commit()
+        another = await world.broker.publish_unique(T, b"c", options)
+        assert not another.is_duplicate
+        await world.broker.delayer.cancel(T, parse_delayed_id(another.message_id))
+        assert not (await world.broker.publish_unique(T, b"d", options)).is_duplicate
+
+    run(body)
+
+
 def test_a_clock_that_is_set_back_makes_it_wait_and_one_set_forward_makes_it_due():
     async def body(world):
         await delay(world, b"a", 60)
