@@ -1,9 +1,12 @@
 """Message ids as clients see them: `<partition>-<seq>`, both decimal; one of a priority names it behind the partition.
 
 0-17    0.high-17    0.low-17
+
+Ids of a batch are told by their runs, `0-17*3,5-2,0-20`: three from 0-17 on, one, and as many more as there are.
 """
 
 import re
+from collections.abc import Iterable
 
 from miniqueue.core.lanes import lane, partition_of, priority_of
 from miniqueue.core.look_errors import InvalidOptionError
@@ -20,6 +23,11 @@ def format_message_id(partition: int, seq: int) -> bytes:
     return b"%d.%b-%d" % (partition_of(partition), priority_of(partition).encode(), seq)
 
 
+def id_prefix(partition: int) -> bytes:
+    """Return what stands in front of the number in the ids of the messages of one lane."""
+    return format_message_id(partition, 0).removesuffix(b"0")
+
+
 def parse_message_id(word: bytes) -> tuple[int, int]:
     """Return the number of the lane and the sequence number; raises InvalidOptionError when `word` is no id."""
     found = _ID.fullmatch(word)
@@ -29,7 +37,34 @@ def parse_message_id(word: bytes) -> tuple[int, int]:
     return lane(int(found[1]), priority), int(found[3])
 
 
+def joined_ids(places: Iterable[tuple[int, int]]) -> bytes:
+    """Return the ids of messages, each with its partition and sequence number, as runs; there is at least one."""
+    runs: list[tuple[int, int, int]] = []
+    for number, seq in places:
+        if runs and runs[-1][:2] == (number, seq - runs[-1][2]):
+            runs[-1] = (*runs[-1][:2], runs[-1][2] + 1)
+        else:
+            runs.append((number, seq, 1))
+    words = [format_message_id(number, seq) + (b"*%d" % count if count > 1 else b"") for number, seq, count in runs]
+    last = format_message_id(*runs[-1][:2])
+    return b",".join([*words[:-1], last])
+
+
 def following_ids(message_id: bytes, count: int) -> list[bytes]:
-    """Return the ids of `count` messages of one log that follow each other, from `message_id` on."""
-    number, first_seq = parse_message_id(message_id)
+    """Return the ids of `count` messages, which `joined_ids` has told, or which follow that of the first."""
+    *runs, last = message_id.split(b",")
+    ids: list[bytes] = []
+    for run in runs:
+        first_id, _, length = run.partition(b"*")
+        ids += _ids_from(first_id, int(length or 1))
+    return ids + _ids_from(last, count - len(ids))
+
+
+def first_id(message_id: bytes) -> bytes:
+    """Return the first of the ids that `joined_ids` has told."""
+    return message_id.partition(b",")[0].partition(b"*")[0]
+
+
+def _ids_from(first_id: bytes, count: int) -> list[bytes]:
+    number, first_seq = parse_message_id(first_id)
     return [format_message_id(number, seq) for seq in range(first_seq, first_seq + count)]

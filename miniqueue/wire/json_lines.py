@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
+from miniqueue.core.message_id import id_prefix
 from miniqueue.core.publish_options import PublishOptions, parse_members
 from miniqueue.errors import InvalidLineError, PayloadTooLargeError, RequestError
 
@@ -128,7 +129,7 @@ def encode_id(message_id: bytes, *, is_duplicate: bool) -> bytes:
 
 def encode_ids(partition: int, first_seq: int, count: int) -> bytes:
     """Encode the ids of `count` messages with consecutive sequence numbers, one line each."""
-    line = b'{"id":"%d-' % partition + b'%d"}\n'
+    line = b'{"id":"%b%%d"}\n' % id_prefix(partition)
     return b"".join(map(line.__mod__, range(first_seq, first_seq + count)))
 
 

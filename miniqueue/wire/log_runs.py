@@ -17,7 +17,7 @@ from typing import Final
 import orjson
 
 from miniqueue.core.message import Chunk
-from miniqueue.core.message_id import format_message_id
+from miniqueue.core.message_id import format_message_id, id_prefix
 from miniqueue.core.numerals import spell
 from miniqueue.wire.given import as_json, given_words
 from miniqueue.wire.resp_replies import RESP3, Value, encode
@@ -72,7 +72,7 @@ def _resp_plain_run(partition: int, run: Chunk, protocol: int) -> bytes:
 
 def _spell_ids_into(pieces: list[bytes], opening: bytes, partition: int, run: Chunk) -> None:
     """Write `opening`, then the id of each message as a bulk string, whose end is a piece of its own."""
-    position, prefix = 0, _id_prefix(partition)
+    position, prefix = 0, id_prefix(partition)
     for beginning, endings in spell(run.first_seq, run.end_seq):
         stop = position + _PIECES * len(endings)
         start = prefix + beginning
@@ -84,7 +84,7 @@ def _spell_ids_into(pieces: list[bytes], opening: bytes, partition: int, run: Ch
 def _json_run(partition: int, run: Chunk) -> Iterable[bytes]:
     seqs = range(run.first_seq, run.end_seq)
     if run.attributes is None:
-        form = b'{"id":"%b%%d","msg":"%%b","publishedAtMs":%d}' % (_id_prefix(partition), run.committed_at_ms)
+        form = b'{"id":"%b%%d","msg":"%%b","publishedAtMs":%d}' % (id_prefix(partition), run.committed_at_ms)
         return map(form.__mod__, zip(seqs, map(_BASE64, run.payloads), strict=True))
     return [
         _json_message(partition, run, seq, payload, given)
@@ -97,8 +97,3 @@ def _json_message(partition: int, run: Chunk, seq: int, payload: bytes, given: b
     assert isinstance(told, dict)
     message_id = format_message_id(partition, seq).decode()
     return orjson.dumps({"id": message_id, "msg": _BASE64(payload).decode(), **told})
-
-
-def _id_prefix(partition: int) -> bytes:
-    """Return what stands in front of the number in the ids of a partition's messages."""
-    return format_message_id(partition, 0).removesuffix(b"0")

@@ -20,7 +20,7 @@ import orjson
 
 from miniqueue.core.lease import Lease
 from miniqueue.core.message import Counts
-from miniqueue.core.message_id import format_message_id
+from miniqueue.core.message_id import format_message_id, id_prefix
 from miniqueue.core.numerals import spell
 from miniqueue.wire.given import as_json, given_words
 from miniqueue.wire.resp_replies import RESP2, RESP3, Value, encode
@@ -81,7 +81,7 @@ def _resp_plain_lease(prefix: bytes, partition: int, lease: Lease, protocol: int
     else:
         pieces[0::_PIECES] = [last + b"*3\r\n$0\r\n"] * lease.count
     opening = b"\r\n" + _resp_opening(2 * _attribute_count(lease.counts), protocol) + b"$2\r\nid\r\n"
-    _spell_into(pieces, 4, opening, b"%d-" % partition, lease.first_seq)
+    _spell_into(pieces, 4, opening, id_prefix(partition), lease.first_seq)
     pieces[0] = pieces[0].removeprefix(last)
     return b"".join([*pieces, last])
 
@@ -126,9 +126,9 @@ def _json_lease(prefix: bytes, partition: int, lease: Lease) -> bytes:
     payloads = map(_BASE64, lease.payloads)
     # Without a step of Python for each message.
     if not prefix:
-        form = b'{"receipt":"","msg":"%%b","id":"%d-%%d",%b}\n' % (partition, known)
+        form = b'{"receipt":"","msg":"%%b","id":"%b%%d",%b}\n' % (id_prefix(partition), known)
         return b"".join(map(form.__mod__, zip(payloads, ids, strict=True)))
-    form = b'{"receipt":"%b%%d","msg":"%%b","id":"%d-%%d",%b}\n' % (prefix, partition, known)
+    form = b'{"receipt":"%b%%d","msg":"%%b","id":"%b%%d",%b}\n' % (prefix, id_prefix(partition), known)
     receipts = range(lease.receipt, lease.receipt + lease.count)
     return b"".join(map(form.__mod__, zip(receipts, payloads, ids, strict=True)))
 

@@ -8,6 +8,7 @@ import pytest
 from miniqueue.core.attributes import Attributes, Origin
 from miniqueue.core.lease import ChunkLease, ChunkProgress, Range, RecordLease
 from miniqueue.core.message import Chunk, Counts, Record
+from miniqueue.core.message_id import format_message_id
 from miniqueue.wire.received import json_messages, resp_messages
 from miniqueue.wire.resp_replies import RESP2, RESP3, encode
 
@@ -17,7 +18,7 @@ RETURNED = RecordLease(4000, Record(7, 5, Counts(nacks=2, timeouts=1), b"again")
 
 
 def leases(receipt: int, start: int, count: int):
-    return [(0, ChunkLease(receipt, CHUNK, start, count)), (3, RETURNED)]
+    return [(0, ChunkLease(receipt, CHUNK, start, count)), (3, RETURNED), (1 << 16, RETURNED)]
 
 
 def described(prefix: bytes, parts):
@@ -26,7 +27,10 @@ def described(prefix: bytes, parts):
         counts = {name: n for name, n in lease.counts._asdict().items() if n}
         for n, payload in enumerate(lease.payloads):
             receipt = b"%b%d" % (prefix, lease.receipt + n) if prefix else b""
-            known = {"id": f"{partition}-{lease.first_seq + n}", "published_at_ms": lease.published_at_ms}
+            known = {
+                "id": format_message_id(partition, lease.first_seq + n).decode(),
+                "published_at_ms": lease.published_at_ms,
+            }
             yield receipt, payload, known | {"deliveries": 1 + sum(counts.values())} | counts
 
 
