@@ -70,6 +70,8 @@ def add_topic(batch: dict[bytes, bytes | None], topic: Topic, now_ms: int) -> li
             _add_cursor(batch, (topic.id, number, group), partition, cursor)
         if changed:  # no chunk is deleted without: a start finds the next number here, or behind the last chunk
             batch[keys.head(topic.id, number)] = records.encode_head(partition.next_seq, partition.log_bytes)
+    if topic.partition_count > 1 and appended:
+        topic.turn()
     if topic.dedup is not None and topic.dedup.is_changed:
         ids = topic.dedup.cut(now_ms)
         batch[dedup_keys.dedup(topic.id, now_ms, ids.serial)] = dedup_records.encode_dedup(ids.entries)

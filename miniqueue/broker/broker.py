@@ -41,7 +41,8 @@ from miniqueue.broker.scheduling import Scheduler
 from miniqueue.broker.space import SpaceWatch
 from miniqueue.broker.sweeping import Sweeper
 from miniqueue.broker.tasks import Tasks
-from miniqueue.broker.topic import Topic, TopicStats
+from miniqueue.broker.topic import Topic
+from miniqueue.broker.topic_stats import TopicStats
 from miniqueue.broker.transfer import Transfer
 from miniqueue.broker.trimming import Trimmer
 from miniqueue.broker.unique_publishing import UniquePublisher
@@ -148,7 +149,9 @@ class Broker:
         )
         self.requests = Requests(self.publish_with, self.leasing, self._admission, self.max_message_bytes)
         self.scheduler = Scheduler(journal, clock, self.crowd, self.publish_with, self.max_message_bytes, self._tasks)
-        self.configurator = Configurator(journal, topics, create=registry.create, changed=self._reconfigured)
+        self.configurator = Configurator(
+            journal, topics, registry.lanes, create=registry.create, changed=self._reconfigured
+        )
         self.pauser = Pauser(self.configurator, clock, resumed=self._readable)
         self.clearer = Clearer(topics, journal, clock, self.delayer, loaded=self._readable)
         self.resting = Resting(topics, self._admission)

@@ -82,7 +82,7 @@ class Accepted(NamedTuple):
       message_id: as `core.message_id` spells it; of a duplicate, that of the first one.
       is_duplicate: whether nothing was added, because there is such a message already.
       size_bytes: of payload and attributes, as far as they wait for the commit.
-      message_count: how many there are; the ids of the others follow that of the first.
+      message_count: how many there are; `core.message_id.following_ids` knows the ids of all.
     """
 
     commit: Commit

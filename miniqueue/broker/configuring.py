@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 
 from miniqueue.broker.commit import Commit
 from miniqueue.broker.journal import Journal
+from miniqueue.broker.lanes import Lanes
 from miniqueue.broker.topic import Topic
 from miniqueue.core.names import check_topic
-from miniqueue.core.topic_errors import TopicExistsError, UnknownTopicError
+from miniqueue.core.topic_errors import InvalidSettingError, TopicExistsError, UnknownTopicError
 from miniqueue.core.topic_settings import DEFAULT_SETTINGS, TopicSettings
 from miniqueue.storage import keys, records
 
@@ -26,6 +27,7 @@ class Configurator:
     Args:
       journal: commits it.
       topics: by name.
+      lanes: makes the partitions that settings ask for.
       create: makes a topic that does not exist; raises InvalidTopicError or LimitReachedError.
       changed: called for each topic with new settings.
     """
@@ -34,12 +36,14 @@ class Configurator:
         self,
         journal: Journal,
         topics: Mapping[bytes, Topic],
+        lanes: Lanes,
         *,
         create: Callable[[bytes], Topic],
         changed: Callable[[Topic], None],
     ) -> None:
         self._journal = journal
         self._topics = topics
+        self._lanes = lanes
         self._make = create
         self._changed = changed
 
@@ -58,12 +62,17 @@ class Configurator:
     def replace(self, name: bytes, settings: Changes) -> tuple[Commit, bool]:
         """Give a topic these settings and no others, and make it if there is none; return whether that was so.
 
+        A topic that is there keeps its partitions, unless the settings say that there are more.
+
         Raises as `create`, but for TopicExistsError.
         """
         self._journal.admission.check()
-        wanted = DEFAULT_SETTINGS.with_changes(settings, check_topic(name))
-        topic = self._existing(name)
+        topic = self._existing(check_topic(name))
         is_new = topic is None
+        if topic is not None and settings.get("partitions") is None:
+            settings = {**settings, "partitions": topic.partition_count}
+        wanted = DEFAULT_SETTINGS.with_changes(settings, name)
+        self._check_partitions(topic, wanted)
         return self._set(self._make(name) if topic is None else topic, wanted), is_new
 
     def change(self, name: bytes, settings: Changes) -> Commit:
@@ -76,7 +85,9 @@ class Configurator:
         """
         self._journal.admission.check_change()
         topic = self._known(name)
-        return self._set(topic, topic.settings.with_changes(settings, name))
+        wanted = topic.settings.with_changes(settings, name)
+        self._check_partitions(topic, wanted)
+        return self._set(topic, wanted)
 
     def settings_of(self, name: bytes) -> TopicSettings:
         """Return the settings of a topic; raises UnknownTopicError or InvalidTopicError."""
@@ -92,6 +103,11 @@ class Configurator:
             raise UnknownTopicError
         return topic
 
+    def _check_partitions(self, topic: Topic | None, wanted: TopicSettings) -> None:
+        """Raise InvalidSettingError when there would be fewer: their messages would have nowhere to be."""
+        if topic is not None and wanted.partitions < topic.partition_count:
+            raise InvalidSettingError("partitions", f"at least the {topic.partition_count} that there are")
+
     def _set(self, topic: Topic, settings: TopicSettings) -> Commit:
         assert topic.id is not None  # it exists
         is_default = settings == DEFAULT_SETTINGS
@@ -99,6 +115,7 @@ class Configurator:
             value = None if is_default else records.encode_settings(settings)
             self._journal.change({keys.settings(topic.id): value})
             topic.settings = DEFAULT_SETTINGS if is_default else settings
+            self._lanes.grow(topic, settings.partitions)
             self._changed(topic)
         self._journal.committer.request()
         return self._journal.committer.open

@@ -15,10 +15,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
 from miniqueue.core.cursor import GroupCursor
-from miniqueue.core.lane_turns import LaneTurns
+from miniqueue.core.lane_turns import LaneTurns, turns_among
 from miniqueue.core.lanes import rank_of
 from miniqueue.core.lease import Lease
 from miniqueue.core.lease_book import LeaseBook
+from miniqueue.core.partition_turns import PartitionTurns
 from miniqueue.errors import MiniqueueError
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 #: Of the receipts of one partition; the others begin with what tells partitions apart.
 RECEIPT_BITS = 46
+#: What all partitions of a group have in memory of their logs, and what each may have at least.
+WINDOWS_BYTES = 64 << 20
+MIN_WINDOW_BYTES = 64 << 10
 
 
 class Waiter(Protocol):
@@ -55,6 +59,7 @@ class Group:
       topic: that it reads.
       name: of the group; `id` is what the store's keys know it by, None while there is no such group.
       cursors: in the order in which messages are taken from them.
+      load_order: the same in the order in which they may load.
       waiters: who waits for messages.
       consumer_count: also those who do not wait now.
       book: of the leases that belong to no connection, if there are any.
@@ -74,6 +79,7 @@ class Group:
         "id",
         "is_expiring",
         "is_loading",
+        "load_order",
         "name",
         "topic",
         "waiters",
@@ -83,10 +89,11 @@ class Group:
         self.topic = topic
         self.name = name
         self.cursors: list[GroupCursor] = []
+        self.load_order: list[GroupCursor] = []
         self.waiters: OrderedDict[Waiter, None] = OrderedDict()
         self.consumer_count = 0
         self._receipts: dict[int, int] = {}  # the next one of each partition that there was
-        self._turns: LaneTurns | None = None
+        self._turns: LaneTurns | PartitionTurns | None = None
         self._load_ended: asyncio.Future[None] | None = None  # where somebody waits for it
         self.clear()
 
@@ -125,8 +132,10 @@ class Group:
         for cursor in self.cursors:
             next_receipt = self._receipts.setdefault(cursor.partition, len(self._receipts) << RECEIPT_BITS | 1)
             cursor.next_receipt = next_receipt
+            cursor.log.max_bytes = min(cursor.log.max_bytes, max(MIN_WINDOW_BYTES, WINDOWS_BYTES // len(self.cursors)))
         self.cursors.sort(key=lambda cursor: rank_of(cursor.partition))
-        self._turns = None if len(self.cursors) == 1 else LaneTurns(self.cursors)
+        self.load_order = [*self.cursors]
+        self._turns = None if len(self.cursors) == 1 else turns_among(self.cursors)
         if self.topic.flows is not None:
             self.topic.flows.apply_to(self)
 

@@ -1,22 +1,24 @@
 """Adds messages to the lanes of topics; a lane is made with the first message that is of its priority.
 
-contents ─▶ by lane ─▶ topic.partitions[number] ─ there is none ─▶ made, and registered with the same commit
-                            └────────────────────────────────────────┴─▶ append
+contents ─▶ by key and lane ─▶ topic.partitions[number] ─ there is none ─▶ made, and registered with the same commit
+                                    └────────────────────────────────────────┴─▶ append
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import NamedTuple
 
 from miniqueue.broker import batching
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.topic import Topic
-from miniqueue.core.attributes import unique_key
+from miniqueue.core.attributes import key_of, unique_key
+from miniqueue.core.lanes import priority_of
 from miniqueue.core.message_id import format_message_id
 from miniqueue.core.partition import Partition
 
 
 class Content(NamedTuple):
-    """A message that is put into a topic, and the number of its lane there."""
+    """A message that is put into a topic, and the number of its lane in partition 0; its key chooses the partition."""
 
     payload: bytes
     attributes: bytes
@@ -44,23 +46,48 @@ class Lanes:
         """Return a lane of a topic that exists, made if there is none yet."""
         partition = topic.partitions.get(number)
         if partition is None:
-            assert topic.id is not None
-            partition = topic.add_partition(number)
-            self._journal.change(batching.new_partition(topic.id, partition))
-            self._made(topic)
+            (partition,) = self._make(topic, [number])
         return partition
 
+    def grow(self, topic: Topic, partition_count: int) -> None:
+        """Give a topic that exists so many partitions, if it has fewer."""
+        if missing := range(topic.partition_count, partition_count):
+            self._make(topic, missing)
+
+    def _make(self, topic: Topic, numbers: Iterable[int]) -> list[Partition]:
+        assert topic.id is not None
+        added = topic.add_partitions(numbers)
+        for partition in added:
+            self._journal.change(batching.new_partition(topic.id, partition))
+        self._made(topic)
+        return added
+
     def append(self, topic: Topic, contents: Iterable[Content]) -> None:
-        """Add messages to a topic that has room for them, with the next commit, in their order within each lane."""
+        """Add messages to a topic that has room for them, with the next commit, in order within each partition."""
+        self.add(topic, [(_number_of(topic, content), content) for content in contents])
+
+    def add(self, topic: Topic, contents: Sequence[tuple[int, Content]]) -> list[tuple[int, int]]:
+        """Do the same, each with the number of its lane; return that of each, and its sequence number."""
         by_lane: dict[int, list[Content]] = {}
-        for content in contents:
-            by_lane.setdefault(content.lane, []).append(content)
-        for number, added in by_lane.items():
-            partition = self.of(topic, number)
-            size_bytes = sum(content.size_bytes for content in added)
-            first_seq = partition.append([content.payload for content in added], size_bytes)
-            partition.describe(first_seq, [content.attributes for content in added])
-            for seq, content in enumerate(added, first_seq):
-                if key := unique_key(content.attributes):
-                    topic.unique_keys.put(key, format_message_id(number, seq))
+        for number, content in contents:
+            by_lane.setdefault(number, []).append(content)
+        first_seqs = {number: self._append(topic, number, added) for number, added in by_lane.items()}
         self._journal.touch(topic)
+        following = {number: count(first_seq) for number, first_seq in first_seqs.items()}
+        return [(number, next(following[number])) for number, _ in contents]
+
+    def _append(self, topic: Topic, number: int, added: list[Content]) -> int:
+        partition = self.of(topic, number)
+        size_bytes = sum(content.size_bytes for content in added)
+        first_seq = partition.append([content.payload for content in added], size_bytes)
+        partition.describe(first_seq, [content.attributes for content in added])
+        for seq, content in enumerate(added, first_seq):
+            if key := unique_key(content.attributes):
+                topic.unique_keys.put(key, format_message_id(number, seq))
+        return first_seq
+
+
+def _number_of(topic: Topic, content: Content) -> int:
+    if topic.partition_count == 1:
+        return content.lane
+    return topic.number_for(key_of(content.attributes), priority_of(content.lane))

@@ -40,12 +40,14 @@ class Loader:
         """Begin to load what the last `take` lacked, or what the next ones will."""
         if group.is_loading:
             return
-        for cursor in group.cursors:
+        for cursor in group.load_order:
             place = cursor.blocked_on if group.waiters else None
             if place is None and cursor.log.wants_more:
                 place = Range.LOG
             if place is not None:
                 group.is_loading = True
+                group.load_order.remove(cursor)
+                group.load_order.append(cursor)  # no partition waits for others that want ever more
                 assert group.topic.id is not None  # nothing is ever lacking in a topic that does not exist
                 self._spawn(self._load(group, group.topic.id, cursor, place))
                 return

@@ -11,7 +11,8 @@ from miniqueue.broker.clock import Clock
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.kept import kept_of
 from miniqueue.broker.oldest import oldest_at_ms
-from miniqueue.broker.topic import Topic, TopicStats
+from miniqueue.broker.topic import Topic
+from miniqueue.broker.topic_stats import TopicStats
 from miniqueue.broker.turns import in_turns
 from miniqueue.broker.watch import Watch
 from miniqueue.core import cursor_view

@@ -13,14 +13,15 @@ from miniqueue.broker.commit import Accepted, Published
 from miniqueue.broker.delaying import Delayer
 from miniqueue.broker.duplicates import Duplicates
 from miniqueue.broker.journal import Journal
+from miniqueue.broker.lanes import Content
 from miniqueue.broker.registry import Registry
 from miniqueue.broker.topic import Topic
 from miniqueue.broker.trimming import Trimmer
 from miniqueue.core import lanes
 from miniqueue.core.delayed import Delayed
 from miniqueue.core.look_errors import InvalidOptionError
-from miniqueue.core.message_id import format_message_id
-from miniqueue.core.publish_options import NO_OPTIONS, Priority, PublishOptions
+from miniqueue.core.message_id import first_id, format_message_id, joined_ids
+from miniqueue.core.publish_options import NO_OPTIONS, PublishOptions
 from miniqueue.core.topic_errors import PausedError
 from miniqueue.errors import PayloadTooLargeError
 
@@ -63,13 +64,13 @@ class Publisher:
         self._max_message_bytes = max_bytes
 
     def publish(
-        self, name: bytes, payloads: list[bytes], attributes: list[bytes] | None = None, lane: int = 0
+        self, name: bytes, payloads: list[bytes], attributes: list[bytes] | None = None, number: int | None = None
     ) -> Published:
         """Add messages to a topic, which is created when there is none.
 
         There is at least one of `payloads`; they are stored as they are, in this order, in one commit. So are their
-        `attributes`, if given: those of each, as `core.attributes` encodes them. `lane` is the number of the lane that
-        they go to.
+        `attributes`, if given: those of each, as `core.attributes` encodes them. `number` is that of the
+        partition, or of its lane, that they go to; None for the one that plain messages go to now.
 
         Raises:
           InvalidTopicError, PayloadTooLargeError: nothing was added.
@@ -84,7 +85,7 @@ class Publisher:
         if attributes is not None:
             size_bytes += sum(map(len, attributes))
         topic = self._room(name, payloads, size_bytes, attributes)
-        partition = self._lanes.of(topic, lane) if lane else topic.partitions[0]
+        partition = topic.plain if number is None else self._lanes.of(topic, number)
         first_seq = partition.append(payloads, size_bytes)
         if attributes is not None:
             partition.describe(first_seq, attributes)
@@ -92,7 +93,7 @@ class Publisher:
         self._committer.request()
         commit = self._committer.open
         commit.size_bytes += size_bytes
-        return Published(commit, lane, first_seq, size_bytes)
+        return Published(commit, partition.number, first_seq, size_bytes)
 
     def _room(self, name: bytes, payloads: list[bytes], size_bytes: int, attributes: list[bytes] | None) -> Topic:
         """Return the topic, made if there is none, when it has room for these."""
@@ -119,12 +120,12 @@ class Publisher:
         attributes = options.attributes(due_at_ms).encode()
         first = self._first_of(name, options)
         if first is not None:
-            return first
+            return first._replace(message_id=first_id(first.message_id))
         if due_at_ms > now_ms:
             message = Delayed(now_ms, lanes.number_of(options.priority), payload, attributes)
             accepted = self._delay(name, message, due_at_ms)
         else:
-            accepted = self._append(name, payload, attributes, options.priority)
+            accepted = self._append(name, payload, attributes, options)
         self._duplicates.note(self._topics[name], options, accepted)
         return accepted
 
@@ -142,11 +143,31 @@ class Publisher:
         first = self._first_of(name, options)
         if first is not None:
             return first
-        commit, partition, first_seq, size_bytes = self.publish(name, payloads, attributes)
-        message_id = format_message_id(partition, first_seq)
-        accepted = Accepted(commit, message_id, size_bytes=size_bytes, message_count=len(payloads))
+        topic = self._topics.get(name)
+        if attributes is not None and topic is not None and topic.partition_count > 1:
+            accepted = self._add_by_key(name, payloads, attributes, each)
+        else:
+            commit, partition, first_seq, size_bytes = self.publish(name, payloads, attributes)
+            message_id = format_message_id(partition, first_seq)
+            accepted = Accepted(commit, message_id, size_bytes=size_bytes, message_count=len(payloads))
         self._duplicates.note(self._topics[name], options, accepted)
         return accepted
+
+    def _add_by_key(
+        self, name: bytes, payloads: list[bytes], attributes: list[bytes], each: Sequence[PublishOptions]
+    ) -> Accepted:
+        """Add messages with one commit, each to the partition of its key."""
+        if (longest_bytes := max(map(len, payloads))) > self._max_message_bytes:
+            raise PayloadTooLargeError(longest_bytes, self._max_message_bytes)
+        size_bytes = sum(map(len, payloads)) + sum(map(len, attributes))
+        topic = self._room(name, payloads, size_bytes, attributes)
+        numbers = [topic.number_for(one.key, one.priority) for one in each]
+        contents = map(Content, payloads, attributes)
+        places = self._lanes.add(topic, list(zip(numbers, contents, strict=True)))
+        self._committer.request()
+        commit = self._committer.open
+        commit.size_bytes += size_bytes
+        return Accepted(commit, joined_ids(places), size_bytes=size_bytes, message_count=len(payloads))
 
     def _attributes_of_each(self, each: Sequence[PublishOptions]) -> list[bytes]:
         for one in each:
@@ -173,8 +194,13 @@ class Publisher:
         commit.size_bytes += size_bytes
         return Accepted(commit, bytes(delayed_id), size_bytes=size_bytes)
 
-    def _append(self, name: bytes, payload: bytes, attributes: bytes, priority: Priority) -> Accepted:
-        """Add the message to the log of its priority."""
-        published = self.publish(name, [payload], [attributes], lanes.lane(0, priority))
+    def _append(self, name: bytes, payload: bytes, attributes: bytes, options: PublishOptions) -> Accepted:
+        """Add the message to the log that its key and its priority choose."""
+        topic = self._topics.get(name)
+        if topic is None or topic.id is None:
+            number = lanes.lane(0, options.priority)
+        else:
+            number = topic.number_for(options.key, options.priority)
+        published = self.publish(name, [payload], [attributes], number)
         message_id = format_message_id(published.partition, published.first_seq)
         return Accepted(published.commit, message_id, size_bytes=published.size_bytes)

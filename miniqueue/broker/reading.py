@@ -79,7 +79,8 @@ async def _load_log(store: Store, cursor: GroupCursor, topic_id: int) -> None:
     first_seq, tail_seq = cursor.log.begin_load(), cursor.tail_seq
     start, stop = keys.chunk(topic_id, partition, first_seq), keys.chunk(topic_id, partition, tail_seq)
     try:
-        pairs = await store.scan(start, stop, max_items=PAGE_ITEMS, max_bytes=PAGE_BYTES)
+        page_bytes = min(PAGE_BYTES, cursor.log.max_bytes)
+        pairs = await store.scan(start, stop, max_items=PAGE_ITEMS, max_bytes=page_bytes)
     except CorruptionError as exc:
         pairs = await _pairs_by_key(store, cursor.gaps, (topic_id, partition), (first_seq, tail_seq), exc)
     chunks = [records.decode_chunk(keys.chunk_first_seq(key), value) for key, value in pairs]

@@ -2,16 +2,19 @@
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from miniqueue.broker.group import Group
+from miniqueue.broker.topic_stats import TopicStats
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.dedup_window import DedupWindow
 from miniqueue.core.group_start import DEFAULT_GROUP_NAME
+from miniqueue.core.lanes import lane
 from miniqueue.core.partition import DEFAULT_GROUP, Partition
+from miniqueue.core.partitioning import MAX_PARTITIONS, partition_for
+from miniqueue.core.publish_options import Priority
 from miniqueue.core.topic_settings import DEFAULT_SETTINGS
 from miniqueue.core.unique_keys import UniqueKeys
 from miniqueue.errors import MiniqueueError
@@ -21,33 +24,13 @@ if TYPE_CHECKING:
     from miniqueue.broker.watch import Pulse
 
 
-@dataclass(frozen=True)
-class TopicStats:
-    """How much a topic holds; all in messages, but `consumers` and `waiting`, which count consumers, and `size_bytes`.
-
-    `size_bytes` are those of the payloads of messages that are ready, leased or delayed. `expired` counts since the
-    start of the broker, and each of them is among the `dropped` or the `moved`.
-    """
-
-    published: int
-    acknowledged: int
-    dropped: int
-    moved: int
-    ready: int
-    leased: int
-    delayed: int
-    size_bytes: int
-    consumers: int
-    waiting: int
-    expired: int
-
-
 class Topic:
     """A named topic.
 
     `id` is None until the first publish, and again after the topic was deleted: consumers may wait on a topic
     that does not exist yet, and go on waiting when it is deleted. `fault` is what makes it unreadable, if anything.
-    `partitions` are found by their numbers; 0 is that of plain messages, and always there.
+    `partitions` are found by their numbers; the first `partition_count` have no priority, and 0 is always there.
+    `plain` is the one to which messages without a key go now.
     `sole` is that partition with the cursor of the group, while there is but one of each.
     `groups` are found by their names; `default` is the one of plain clients, and always there. `pulse` times
     hand-outs, where somebody watches; `flows` is set where messages do not flow plainly. `dedup` has the ids of late
@@ -68,13 +51,17 @@ class Topic:
         "max_bytes",
         "max_messages",
         "name",
+        "partition_count",
         "partitions",
+        "plain",
         "pulse",
         "settings",
         "sole",
         "ttl_ms",
         "unique_keys",
     )
+
+    plain: Partition  # while the topic exists
 
     def __init__(self, name: bytes) -> None:
         self.name = name
@@ -101,6 +88,7 @@ class Topic:
         self.dedup: DedupWindow | None = None
         self.unique_keys = UniqueKeys()
         self.partitions = {}
+        self.partition_count = 1
         self.sole: tuple[Partition, GroupCursor] | None = None
 
     def begin(self, topic_id: int, names: Iterable[bytes] = ()) -> None:
@@ -113,12 +101,14 @@ class Topic:
         begun |= {name: group for name, group in self.groups.items() if group.consumer_count}
         for number, group in enumerate(begun.values() or [self.default], start=1):
             group.id = DEFAULT_GROUP if group is self.default else number
-        self.add_partition(0)
+        self.add_partitions([0])
+        self.plain = self.partitions[0]
 
     def fill(self, topic_id: int, partitions: dict[int, Partition], group_ids: dict[bytes, int]) -> None:
         """Become the topic that a store holds, after `clear`; keep who waits."""
         self.id = topic_id
         self.partitions = partitions
+        self.plain = partitions[0]
         for name, group_id in group_ids.items():
             group = self.group(name)
             group.id = group_id
@@ -159,21 +149,34 @@ class Topic:
         group.replace(cursors.values())
         self._look_for_sole()
         self._share_keys()
-        self._share_keys()
 
-    def add_partition(self, number: int) -> Partition:
-        """Make a partition, empty, that all groups read; the caller stores it."""
-        cursors = {
-            group.id: GroupCursor(CursorState(), 0, {}, is_new=True, partition=number, group=group.id)
-            for group in self.existing_groups
-            if group.id is not None
-        }
-        partition = self.partitions[number] = Partition(0, cursors, number=number)
-        for group in self.existing_groups:
-            group.replace([*group.cursors, partition.cursors[group.id or 0]])
+    def add_partitions(self, numbers: Iterable[int]) -> list[Partition]:
+        """Make partitions, empty, that all groups read; the caller stores them."""
+        groups = {group.id: group for group in self.existing_groups if group.id is not None}
+        added = [
+            Partition(
+                0,
+                {id_: GroupCursor(CursorState(), 0, {}, is_new=True, partition=number, group=id_) for id_ in groups},
+                number=number,
+            )
+            for number in numbers
+        ]
+        self.partitions |= {partition.number: partition for partition in added}
+        for id_, group in groups.items():
+            group.replace([*group.cursors, *(partition.cursors[id_] for partition in added)])
         self._look_for_sole()
         self._share_keys()
-        return partition
+        return added
+
+    def number_for(self, key: bytes, priority: Priority) -> int:
+        """Return the number of the partition, or of its lane, to which a message goes next; `key` is b"" for none."""
+        if not key:
+            return lane(self.plain.number, priority)
+        return lane(partition_for(key, self.partition_count), priority)
+
+    def turn(self) -> None:
+        """Have messages without a key go to the next partition."""
+        self.plain = self.partitions[(self.plain.number + 1) % self.partition_count]
 
     def _share_keys(self) -> None:
         """Have the unique key of a message be free when the default group is done with it; without it, the first."""
@@ -184,6 +187,7 @@ class Topic:
                 cursor.unique_keys = self.unique_keys if group is owner else None
 
     def _look_for_sole(self) -> None:
+        self.partition_count = sum(number < MAX_PARTITIONS for number in self.partitions)
         partition, cursors = self.partitions[0], [*self.partitions[0].cursors.values()]
         self.sole = (partition, cursors[0]) if len(self.partitions) == len(cursors) == 1 else None
 

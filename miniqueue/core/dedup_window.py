@@ -18,8 +18,8 @@ class Remembered(NamedTuple):
 
     Attributes:
       dedup_id: the id.
-      message_id: of the first message.
-      message_count: how many there are; their ids follow each other.
+      message_id: of the first message; those of the others follow it, or are told with it (`message_id.joined_ids`).
+      message_count: how many there are.
     """
 
     dedup_id: bytes

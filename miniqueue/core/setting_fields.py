@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from miniqueue.core.limit_policy import LimitPolicy
 from miniqueue.core.names import check_topic
+from miniqueue.core.partitioning import MAX_PARTITIONS
 from miniqueue.core.pause import FOREVER_MS
 from miniqueue.core.publish_options import MAX_TTL_SECONDS
 from miniqueue.core.receiving import MAX_LEASE_SECONDS
@@ -142,6 +143,7 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "max_concurrency": Field(_CONCURRENCY, _parse_count, _whole(MAX_CONCURRENCY)),
         "key_max_rate": Field(_RATE, _parse_number, _rate),
         "key_max_concurrency": Field(_CONCURRENCY, _parse_count, _whole(MAX_CONCURRENCY)),
+        "partitions": Field(f"a whole number from 1 to {MAX_PARTITIONS}", _parse_count, _whole(MAX_PARTITIONS, 1)),
         "paused_in_until_ms": Field(_TIME, _parse_count, _whole(FOREVER_MS)),
         "paused_out_until_ms": Field(_TIME, _parse_count, _whole(FOREVER_MS)),
         "dedup_window_seconds": _seconds(0, MAX_DEDUP_SECONDS, "from 0, no ids are taken, to 604800"),

@@ -7,7 +7,7 @@ from miniqueue.core.dedup_window import Batch, DedupWindow, Remembered
 from miniqueue.storage import dedup_keys
 from miniqueue.storage.sealing import malformed, seal, unseal
 
-_entry = struct.Struct("<IHB")
+_entry = struct.Struct("<IHI")
 
 
 def encode_dedup(entries: Iterable[Remembered]) -> bytes:

@@ -18,7 +18,7 @@
               then the attributes, then the payload; version 1: without attributes_length and attributes
     delays  = count:8 size_bytes:8 serial:8 head_due_at_ms:8
     delayed = published_at_ms:8 priority:1 attributes_length:4, then the attributes, then the payload
-    dedup   = for each id: message_count:4 id_length:2 message_id_length:1, the id, then the id of the first message
+    dedup   = for each id: message_count:4 id_length:2 message_id_length:4, the id, then the ids of the messages
     unique  = the id of the message
     schedule = members_length:4, then the members as a JSON object, then the payload
 

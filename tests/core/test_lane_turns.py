@@ -2,6 +2,7 @@ from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.lane_turns import LaneTurns
 from miniqueue.core.message import Chunk
+from miniqueue.core.partition_turns import PartitionTurns
 
 HIGH, NORMAL, LOW = b"h", b"n", b"l"
 
@@ -15,7 +16,7 @@ def cursor_with(word: bytes, count: int) -> GroupCursor:
 
 def lanes(high: int, normal: int, low: int) -> LaneTurns:
     counts = zip((HIGH, NORMAL, LOW), (high, normal, low), strict=True)
-    return LaneTurns([cursor_with(*one) for one in counts])
+    return LaneTurns([PartitionTurns([cursor_with(*one)]) for one in counts])
 
 
 def taken(turns: LaneTurns, max_count: int = 1) -> bytes:
@@ -38,9 +39,9 @@ def test_one_of_32_is_low_while_it_waits_and_one_is_normal():
 
 
 def test_what_comes_later_does_not_go_first_for_that_others_went_before_it():
-    turns = lanes(40, 0, 0)
+    high, normal, low = cursor_with(HIGH, 40), cursor_with(NORMAL, 0), cursor_with(LOW, 0)
+    turns = LaneTurns([PartitionTurns([cursor]) for cursor in (high, normal, low)])
     taken(turns)
-    high, _, low = turns._cursors
     low.append(Chunk(0, 2, [LOW]))
     high.append(Chunk(40, 2, [HIGH]))
     assert taken(turns) == b"hl"
@@ -48,7 +49,7 @@ def test_what_comes_later_does_not_go_first_for_that_others_went_before_it():
 
 def test_what_must_be_loaded_is_waited_for():
     lacking = GroupCursor(CursorState(), 3, {})
-    turns = LaneTurns([lacking, cursor_with(NORMAL, 1)])
+    turns = LaneTurns([PartitionTurns([lacking]), PartitionTurns([cursor_with(NORMAL, 1)])])
     assert turns.take(1, 0) is None
     assert lacking.blocked_on is not None
 
@@ -58,3 +59,8 @@ def test_what_comes_back_goes_to_the_front_of_its_own_lane():
     cursor, lease = turns.take(1, 0)
     cursor.nack(lease)
     assert taken(turns) == b"hhnn"
+
+
+def test_a_lane_may_have_many_partitions():
+    high, normal = [cursor_with(HIGH, 2), cursor_with(HIGH, 1)], [cursor_with(NORMAL, 1), cursor_with(NORMAL, 2)]
+    assert taken(LaneTurns([PartitionTurns(high), PartitionTurns(normal)])) == b"hhhnnn"

@@ -1,7 +1,7 @@
 import pytest
 
 from miniqueue.core.look_errors import InvalidOptionError
-from miniqueue.core.message_id import format_message_id, parse_message_id
+from miniqueue.core.message_id import first_id, following_ids, format_message_id, joined_ids, parse_message_id
 
 
 def test_an_id_is_partition_and_number():
@@ -35,3 +35,18 @@ def test_the_id_of_a_message_of_a_priority_says_so():
 def test_anything_else_is_none(word):
     with pytest.raises(InvalidOptionError):
         parse_message_id(word)
+
+
+@pytest.mark.parametrize(
+    ("places", "runs"),
+    [
+        ([(0, 17)], b"0-17"),
+        ([(0, 17), (0, 18), (0, 19)], b"0-17"),
+        ([(0, 17), (0, 18), (3, 5), (0, 19), (0, 20)], b"0-17*2,3-5,0-19"),
+        ([(3, 5), (1 << 16, 6), (1 << 16, 7), (3, 6)], b"3-5,0.high-6*2,3-6"),
+    ],
+)
+def test_ids_of_a_batch_are_told_by_their_runs(places, runs):
+    assert joined_ids(places) == runs
+    assert following_ids(runs, len(places)) == [format_message_id(*place) for place in places]
+    assert first_id(runs) == format_message_id(*places[0])

@@ -126,7 +126,7 @@ GOLDEN = {
     ),
     "dedup": (
         dedup_records.encode_dedup([Remembered(b"a1", b"0-17"), Remembered(b"x", b"0-18", 1000)]),
-        "01010000000200046131302d3137e803000001000478302d31382ab518f8",
+        "01010000000200040000006131302d3137e803000001000400000078302d31381fe3d24e",
         dedup_records.decode_dedup,
         [Remembered(b"a1", b"0-17"), Remembered(b"x", b"0-18", 1000)],
     ),
