@@ -27,6 +27,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from miniqueue.client.duplex import Http2Client, connect
+from miniqueue.client.group import Group, Seek
 from miniqueue.client.log import Bounds, Page
 from miniqueue.client.message import Message, Origin
 from miniqueue.client.message_calls import Outgoing
@@ -52,6 +53,7 @@ __all__ = [
     "Delay",
     "Delivery",
     "DisconnectedError",
+    "Group",
     "Http2Client",
     "Message",
     "Origin",
@@ -60,6 +62,7 @@ __all__ = [
     "RefusedError",
     "Reject",
     "Schedule",
+    "Seek",
     "ServerError",
     "Subscription",
     "Worker",

@@ -13,7 +13,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from miniqueue.client import log_calls, message_calls, schedule_calls, topic_calls
+from miniqueue.client import group_calls, log_calls, message_calls, schedule_calls, topic_calls
 from miniqueue.client.address import DEFAULT_RETRIES, DEFAULT_TIMEOUT_SECONDS, DEFAULT_URL, Address
 from miniqueue.client.async_link import AsyncLink
 from miniqueue.client.blocking import POLL_SECONDS, end_of
@@ -118,6 +118,11 @@ class AsyncClient:
     partitions = awaitable(log_calls.partitions)
     read = awaitable(log_calls.read)
     read_from = awaitable(log_calls.read_from)
+
+    create_group = awaitable(group_calls.create_group)
+    groups = awaitable(group_calls.groups)
+    seek_group = awaitable(group_calls.seek_group)
+    delete_group = awaitable(group_calls.delete_group)
 
     set_schedule = awaitable(schedule_calls.set_schedule)
     find_schedule = awaitable(schedule_calls.find_schedule)

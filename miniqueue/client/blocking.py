@@ -13,7 +13,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from miniqueue.client import log_calls, message_calls, schedule_calls, topic_calls
+from miniqueue.client import group_calls, log_calls, message_calls, schedule_calls, topic_calls
 from miniqueue.client.address import DEFAULT_RETRIES, DEFAULT_TIMEOUT_SECONDS, DEFAULT_URL, Address
 from miniqueue.client.call import Call
 from miniqueue.client.link import Link
@@ -127,6 +127,11 @@ class Client:
     partitions = blocking(log_calls.partitions)
     read = blocking(log_calls.read)
     read_from = blocking(log_calls.read_from)
+
+    create_group = blocking(group_calls.create_group)
+    groups = blocking(group_calls.groups)
+    seek_group = blocking(group_calls.seek_group)
+    delete_group = blocking(group_calls.delete_group)
 
     set_schedule = blocking(schedule_calls.set_schedule)
     find_schedule = blocking(schedule_calls.find_schedule)

@@ -5,7 +5,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from miniqueue.client import Message, Outgoing, RefusedError, log_calls, message_calls, schedule_calls, topic_calls
+from miniqueue.client import (
+    Message,
+    Outgoing,
+    RefusedError,
+    group_calls,
+    log_calls,
+    message_calls,
+    schedule_calls,
+    topic_calls,
+)
 from miniqueue.client.call import may_follow, raise_what_passes, seconds_word
 from miniqueue.client.message import Origin
 from miniqueue.client.refusals import refusal
@@ -60,6 +69,11 @@ def test_a_publish_says_the_options_that_it_has(given, words):
         ),
         (schedule_calls.set_schedule("s", "t", "x", every_seconds=0.5), "SCHEDULE SET s EVERY 0.5 t x"),
         (schedule_calls.schedules(after="s", count=5), "SCHEDULE LIST AFTER s COUNT 5"),
+        (group_calls.create_group("t", "g"), "GROUP CREATE t g FROM earliest"),
+        (
+            group_calls.seek_group("t", "g", datetime(2026, 1, 1, tzinfo=UTC), dry_run=True),
+            "GROUP SEEK t g 1767225600000 DRYRUN",
+        ),
         (topic_calls.stats(), "STATS"),
         (topic_calls.stats("t"), "STATS t"),
         (topic_calls.peek("t"), "PEEK t"),

@@ -144,6 +144,25 @@ def test_schedules_are_set_told_and_ended(either, topic):
         either.find_schedule(first.name)
 
 
+def test_groups_read_independently_and_go_back_and_forth(either, topic):
+    either.create_group(topic, "audit")
+    either.publish_many(topic, ["a", "b", "c"])
+    with pytest.raises(RefusedError, match="GROUPEXISTS"):
+        either.create_group(topic, "audit")
+    assert [message.text for message in either.receive(topic, group="audit", count=9, autoack=True)] == ["a", "b", "c"]
+    either.create_group(topic, "late", start="latest")
+    audit, late = either.groups(topic)
+    assert (audit.name, audit.lag, audit.acknowledged, audit.position) == ("audit", 0, 3, ("0-3",))
+    assert (late.name, late.ready) == ("late", 0)
+    either.publish_many(topic, ["d", "e"])
+    assert either.seek_group(topic, "late", "latest", dry_run=True) == (2, 0)
+    assert either.seek_group(topic, "late", "0-4") == (2, 1)
+    assert [message.text for message in either.receive(topic, group="late", count=9)] == ["e"]
+    either.delete_group(topic, "late")
+    with pytest.raises(RefusedError, match="NOGROUP"):
+        either.seek_group(topic, "late", "earliest")
+
+
 def test_messages_with_options_are_published_together(either, topic):
     messages = [Outgoing("a", key="k"), Outgoing(b"b"), Outgoing("c", [("h", "v")], ttl_seconds=60)]
     ids = either.publish_each(topic, messages, dedup_id="1")
