@@ -100,12 +100,15 @@ class TopicAudit:
             self.uniques.finish(self._has_waiting)
 
     def counts(self) -> TopicCounts:
-        """Return what the topic holds: chunks as they are there, messages as the group has them that has most."""
+        """Return what the topic holds: chunks as they are there, messages as the group has them that has most.
+
+        Where damage has ended the walk before the chunks, or the records, there are none of them.
+        """
         groups: dict[int, list[GroupAudit]] = {}
-        for (_, group_id), audit in self._groups.items():
+        for (_, group_id), audit in self._groups.items() if self._phase else ():
             groups.setdefault(group_id, []).append(audit)
         last = max(groups.values(), key=lambda audits: sum(audit.log.waiting_count for audit in audits), default=[])
-        returned = [audit.records.counts for audit in last]
+        returned = [audit.records.counts for audit in last] if self._phase > 1 else []
         return TopicCounts(
             chunks=sum(audit.log.chunk_count for audit in last),
             messages=sum(audit.log.message_count for audit in last),
