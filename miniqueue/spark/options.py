@@ -81,7 +81,7 @@ OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
         "retries": Option("20", "how often what does no harm is tried again, in some 30 s", Use.ALL, _count),
         "topic": Option("", "the topic; to read, several with commas between them", Use.ALL),
         "startingOffsets": Option(
-            "", '`earliest`, `latest`, or offsets as JSON: `{"orders":{"0":17}}`; see below', Use.READ
+            "", '`earliest`, `latest`, or offsets as JSON: `{"orders":{"0":17}}`, see above', Use.READ
         ),
         "endingOffsets": Option("latest", "where a batch ends, which is in front of these; likewise", Use.BATCH_READ),
         "startingTime": Option("", "a time instead: ISO 8601, or ms since 1970", Use.READ),
@@ -89,6 +89,7 @@ OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
         "maxMessagesPerTrigger": Option(
             "0", "messages of a micro-batch at most; 0 for all there are", Use.STREAM_READ, _count
         ),
+        "group": Option("", "a group that goes along with the stream, see above", Use.STREAM_READ),
         "minPartitions": Option("1", "into how many tasks to divide a read at least", Use.READ, _positive),
         "failOnDataLoss": Option(
             "true", "whether messages that are gone before they were read are an error", Use.READ, _switch

@@ -21,6 +21,7 @@ from miniqueue.spark.log_source import bounds_of, offsets_at, read_range
 from miniqueue.spark.losses import LostMessagesError
 from miniqueue.spark.offsets import Offsets, divided, ends_of, limited, ranges_between
 from miniqueue.spark.options import Options
+from miniqueue.spark.progress import make_groups, move_groups
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -33,7 +34,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names, here and below
         """Return where a new query begins."""
-        return offsets_at(self._client, self._options, "starting", "latest")
+        start = offsets_at(self._client, self._options, "starting", "latest")
+        if self._options["group"]:
+            make_groups(self._client, self._options["group"], start)
+        return start
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return how much a micro-batch may have."""
@@ -66,6 +70,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, RangeOfLog)
         with self._options.client() as client:
             yield from read_range(client, partition.range, may_miss=not self._options["failOnDataLoss"])
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Have the group go on: what is in front of `end` was processed."""
+        if self._options["group"]:
+            move_groups(self._client, self._options["group"], end)
 
     def stop(self) -> None:
         """Close the connection of the planning."""
