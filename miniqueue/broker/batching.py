@@ -68,8 +68,10 @@ def add_topic(batch: dict[bytes, bytes | None], topic: Topic, now_ms: int) -> li
         changed = [(group, cursor) for group, cursor in partition.cursors.items() if cursor.changes]
         for group, cursor in changed:
             _add_cursor(batch, (topic.id, number, group), partition, cursor)
-        if changed:  # no chunk is deleted without: a start finds the next number here, or behind the last chunk
+        # No chunk is deleted without: a start finds the next number here, or behind the last chunk.
+        if changed or partition.is_head_due:
             batch[keys.head(topic.id, number)] = records.encode_head(partition.next_seq, partition.log_bytes)
+            partition.is_head_due = False
     if topic.partition_count > 1 and appended:
         topic.turn()
     if topic.dedup is not None and topic.dedup.is_changed:

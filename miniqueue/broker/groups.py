@@ -39,6 +39,9 @@ from miniqueue.storage import group_keys, keys
 
 log = structlog.get_logger()
 
+#: In place of the id of a deleted group: chunks that are finished may be there while a place is looked for.
+PINNED = (1 << 32) - 1
+
 
 class Seek(NamedTuple):
     """What a seek does, or would do: how many messages the group had to get before, and has behind it."""
@@ -214,6 +217,9 @@ class Groups:
             batch[group_keys.purge(topic.id, old_id)] = b""
             batch[group_keys.group(topic.id, group.name)] = None
         topic.set_cursors(group, new_id, cursors)
+        for partition in topic.partitions.values():
+            partition.is_head_due = True
+        self._journal.touch(topic)
         if new_id is not None:
             batch |= batching.new_group(topic.id, group, self._clock.now_ms())
             for cursor in cursors.values():
@@ -226,14 +232,27 @@ class Groups:
 
     @contextmanager
     def _pinned(self, topic: Topic) -> Iterator[None]:
-        """Have no chunk deleted in this block; what would have been is behind it, as far as nobody needs it."""
+        """Have no chunk deleted in this block; what would have been is behind it, as far as nobody needs it.
+
+        Until then an entry in the store says that there may be such chunks.
+        """
+        topic_id = topic.id
+        if topic_id is not None:
+            self._journal.change({group_keys.purge(topic_id, PINNED): b""})
         try:
             with pinned(topic) as pins:
                 yield
         finally:
-            for partition, pin in pins:
-                if topic.id is not None and topic.partitions.get(partition.number) is partition:
-                    self._delete_kept(topic.id, partition, pin)
+            if topic_id is not None and topic.id == topic_id:
+                self._unpin(topic, topic_id, pins)
+
+    def _unpin(self, topic: Topic, topic_id: int, pins: list[tuple[Partition, Pin]]) -> None:
+        for partition, pin in pins:
+            if topic.partitions.get(partition.number) is partition:
+                self._delete_kept(topic_id, partition, pin)
+        if not any(partition.pins for partition in topic.partitions.values()):
+            self._journal.change({group_keys.purge(topic_id, PINNED): None})
+            self._journal.committer.request()
 
     def _delete_kept(self, topic_id: int, partition: Partition, pin: Pin) -> None:
         unneeded = [progress.chunk for progress in pin.kept if partition.is_unneeded(progress)]

@@ -43,6 +43,7 @@ class Partition:
         "consumed_bytes",
         "cursors",
         "delays",
+        "is_head_due",
         "log_bytes",
         "next_seq",
         "number",
@@ -65,6 +66,7 @@ class Partition:
         self.delays = Delays(delays)
         self.retained: Retained | None = None
         self.pins: list[Pin] = []
+        self.is_head_due = False  # whether the next commit must say where the log ends, as chunks are to be deleted
         self.consumed_bytes = 0  # of chunks deleted since disk space was last given back
         self._appended: list[bytes] = []
         self._attributes: dict[int, bytes] = {}  # of what was appended and has some, by sequence number

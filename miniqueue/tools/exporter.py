@@ -3,7 +3,8 @@
     TOPIC PURGE CURSOR BITMAP GAP │ SETTINGS ─▶ lines │ CHUNK ─▶ lines │ RECORD ─▶ lines
     kept                          │ passed: first the settings, then the logs, topic by topic, then what came back
 
-What is in the log only for those who read it again is consumed, and left out. A value that cannot be read is left out
+Of the groups, the default one counts, or the first. What is in the log only for those who read it again is consumed,
+and left out. A value that cannot be read is left out
 and told; the rest is exported. It knows no file.
 """
 
@@ -11,12 +12,13 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import repeat
 from typing import TypeVar
 
+from miniqueue.core.group_start import DEFAULT_GROUP_NAME
 from miniqueue.core.lease import Range
 from miniqueue.core.message import NEVER_RETURNED, Record
 from miniqueue.core.partition import DEFAULT_GROUP
 from miniqueue.errors import ConfigError, CorruptionError, FormatVersionError
 from miniqueue.server.escaping import escape
-from miniqueue.storage import delay_keys, delay_records, keys, records, schedule_keys, schedule_records
+from miniqueue.storage import delay_keys, delay_records, group_keys, keys, records, schedule_keys, schedule_records
 from miniqueue.storage.keys import Parts, Space
 from miniqueue.tools import delayed_lines, schedule_lines, settings_lines
 from miniqueue.tools.finished import Finished
@@ -24,6 +26,8 @@ from miniqueue.tools.message_lines import encode
 from miniqueue.tools.problems import Problems
 
 T = TypeVar("T")
+#: Topic id, number of the partition, group id.
+_Place = tuple[int, int, int]
 
 
 class Exporter:
@@ -43,8 +47,9 @@ class Exporter:
         self._wanted = wanted
         self._names: dict[int, bytes] = {}
         self._ticks: dict[bytes, int | None] = {}
-        self._bitmaps: dict[int, dict[int, int]] = {}
-        self._finished: dict[tuple[int, int], Finished] = {}
+        self._bitmaps: dict[_Place, dict[int, int]] = {}
+        self._finished: dict[_Place, Finished] = {}
+        self._default_ids: dict[int, int] = {}  # of the group that plain clients read with, where it has an entry
 
     def lines(self, pairs: Iterator[tuple[bytes, bytes]]) -> Iterator[bytes]:
         """Yield the lines.
@@ -77,17 +82,14 @@ class Exporter:
             yield from self._schedule_lines(key, value)
         elif parts.topic_id not in self._names:
             return
-        elif parts.space in (Space.CURSOR, Space.GAP) and parts.group == DEFAULT_GROUP:
-            self._take_finished(parts, key, value)
-        elif parts.space is Space.BITMAP:
-            bits = self._read(records.decode_bitmap, key, value)
-            self._bitmaps.setdefault(parts.topic_id, {})[parts.order] = bits or 0
+        elif parts.space in (Space.CURSOR, Space.GAP, Space.BITMAP, Space.GROUP):
+            self._take_group(parts, key, value)
         elif parts.space is Space.SETTINGS:
             if (settings := self._read(records.decode_settings, key, value)) is not None:
                 yield settings_lines.encode(self._names[parts.topic_id], settings)
         elif parts.space is Space.CHUNK:
             yield from self._chunk_lines(parts, key, value)
-        elif parts.space is Space.RECORD:
+        elif parts.space is Space.RECORD and parts.group == self._group(parts.topic_id):
             yield from self._record_lines(parts, key, value)
         elif parts.space is Space.DELAYED:
             yield from self._delayed_lines(parts, key, value)
@@ -104,32 +106,53 @@ class Exporter:
         if entry is not None and (not self._wanted or name in self._wanted):
             self._names[entry[0]] = name
 
+    def _take_group(self, parts: Parts, key: bytes, value: bytes) -> None:
+        """Take what says how far a group is, or which it is."""
+        if parts.space is Space.BITMAP:
+            bits = self._read(records.decode_bitmap, key, value)
+            place = parts.topic_id, parts.partition, parts.group
+            self._bitmaps.setdefault(place, {})[parts.order] = bits or 0
+        elif parts.space is not Space.GROUP:
+            self._take_finished(parts, key, value)
+        elif group_keys.group_name(key) == DEFAULT_GROUP_NAME:
+            entry = self._read(records.decode_topic, key, value)
+            if entry is not None:
+                self._default_ids[parts.topic_id] = entry[0]
+
     def _take_finished(self, parts: Parts, key: bytes, value: bytes) -> None:
-        finished = self._finished.setdefault((parts.topic_id, parts.partition), Finished())
+        finished = self._finished.setdefault((parts.topic_id, parts.partition, parts.group), Finished())
         if parts.space is Space.GAP:
             finished.add(parts.order, self._read(records.decode_number, key, value) or 0)
         elif (cursor := self._read(records.decode_cursor, key, value)) is not None:
             finished.add(0, cursor.head_seq)
 
+    def _group(self, topic_id: int) -> int:
+        """Return the group whose messages are exported: that of plain clients, or the first where it is not there."""
+        if topic_id not in self._default_ids:
+            ids = [group for topic, _, group in self._finished if topic == topic_id]
+            self._default_ids[topic_id] = min(ids, default=DEFAULT_GROUP)
+        return self._default_ids[topic_id]
+
     def _chunk_lines(self, parts: Parts, key: bytes, value: bytes) -> Iterator[bytes]:
-        if parts.order in self._finished.get((parts.topic_id, parts.partition), ()):
+        place = parts.topic_id, parts.partition, self._group(parts.topic_id)
+        if parts.order in self._finished.get(place, ()):
             return
         chunk = self._read(lambda value: records.decode_chunk(parts.order, value), key, value)
         if chunk is None:
             return
-        settled = self._bitmaps.get(parts.topic_id, {}).pop(parts.order, 0)
+        settled = self._bitmaps.get(place, {}).pop(parts.order, 0)
         attributes = repeat(b"") if chunk.attributes is None else chunk.attributes
         for index, content in enumerate(zip(chunk.payloads, attributes, strict=False)):
             if not settled >> index & 1:
                 record = Record(chunk.first_seq + index, chunk.committed_at_ms, NEVER_RETURNED, *content)
-                yield from self._line(parts.topic_id, Range.LOG, 0, record, key)
+                yield from self._line(parts, Range.LOG, 0, record, key)
 
     def _record_lines(self, parts: Parts, key: bytes, value: bytes) -> Iterator[bytes]:
         record = self._read(records.decode_record, key, value)
         if parts.lane not in (Range.FRONT, Range.DELAYED, Range.BACK):
             self.problems.add("there is no such range; it was left out", key)
         elif record is not None:
-            yield from self._line(parts.topic_id, Range(parts.lane), parts.order, record, key)
+            yield from self._line(parts, Range(parts.lane), parts.order, record, key)
 
     def _delayed_lines(self, parts: Parts, key: bytes, value: bytes) -> Iterator[bytes]:
         message = self._read(delay_records.decode_delayed, key, value)
@@ -141,9 +164,9 @@ class Exporter:
             self.message_count += 1
             yield line
 
-    def _line(self, topic_id: int, place: Range, order: int, record: Record, key: bytes) -> Iterator[bytes]:
+    def _line(self, parts: Parts, place: Range, order: int, record: Record, key: bytes) -> Iterator[bytes]:
         try:
-            line = encode(self._names[topic_id], place, order, record)
+            line = encode(self._names[parts.topic_id], place, order, record, parts.partition)
         except (CorruptionError, FormatVersionError) as exc:
             self.problems.add(f"message {record.seq}: {exc}; it was left out", key)
             return

@@ -16,9 +16,10 @@ from miniqueue.server.escaping import escape
 from miniqueue.storage import keys, records, schedule_keys, schedule_records
 from miniqueue.storage.port import Store
 from miniqueue.tools import delayed_lines, schedule_lines, settings_lines
+from miniqueue.tools.log_import import Batch
 from miniqueue.tools.message_lines import decode
 from miniqueue.tools.schedule_lines import StoredSchedule
-from miniqueue.tools.topic_import import Batch, TopicImport
+from miniqueue.tools.topic_import import TopicImport
 
 #: Of lines whose messages become one batch; what is in memory is not much more.
 BATCH_BYTES = 1 << 20

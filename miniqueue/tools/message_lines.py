@@ -24,7 +24,9 @@ import orjson
 
 from miniqueue.core.cursor import FRONT_START
 from miniqueue.core.lease import Range
+from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.message import NEVER_RETURNED, Counts, Record
+from miniqueue.core.message_id import format_message_id, parse_message_id
 from miniqueue.errors import InvalidLineError
 from miniqueue.tools import attribute_members
 from miniqueue.tools.line_members import (
@@ -42,7 +44,7 @@ _STATES = {Range.LOG: "waiting", Range.FRONT: "front", Range.DELAYED: "delayed",
 _PLACES = {state: place for place, state in _STATES.items()}
 #: What makes a record's order, beside its serial number.
 _HIGH = {Range.DELAYED: "due_at", Range.BACK: "behind"}
-_ID = re.compile(r"0-(0|[1-9][0-9]{0,18})")
+_LEADING_ZERO = re.compile(r"(^|-)0\d")
 _MAX_32 = (1 << 32) - 1
 #: The number of the last id that a line can have.
 MAX_SEQ = MAX_64
@@ -65,6 +67,7 @@ class StoredMessage:
       counts: how often it came back.
       payload: as it was published.
       attributes: likewise, encoded.
+      partition: the number of the lane that it is in.
     """
 
     topic: bytes
@@ -75,16 +78,17 @@ class StoredMessage:
     counts: Counts
     payload: bytes
     attributes: bytes = b""
+    partition: int = 0
 
 
-def encode(topic: bytes, place: Range, order: int, record: Record) -> bytes:
-    """Encode a message as a line; `order` is that of its key, any for the log.
+def encode(topic: bytes, place: Range, order: int, record: Record, partition: int = 0) -> bytes:
+    """Encode a message of a lane as a line; `order` is that of its key, any for the log.
 
     Raises CorruptionError or FormatVersionError when its attributes cannot be read.
     """
     members: dict[str, object] = {
         "topic": topic.decode("utf-8", "backslashreplace"),
-        "id": f"0-{record.seq}",
+        "id": format_message_id(partition, record.seq).decode(),
         "state": _STATES[place],
         "published_at": record.published_at_ms,
     }
@@ -106,17 +110,19 @@ def decode(line: bytes) -> StoredMessage:
     check_members(members, _MEMBERS)
     place = value_of(members, "state", _place, default=Range.LOG)
     is_waiting = place is Range.LOG
+    message_id = value_of(members, "id", _id, default=(0, None)) if is_waiting else value_of(members, "id", _id)
     message = StoredMessage(
         topic=value_of(members, "topic", topic_of),
         place=place,
         order=0 if is_waiting else _order(members, place),
-        seq=value_of(members, "id", _seq, default=None) if is_waiting else value_of(members, "id", _seq),
+        seq=message_id[1],
         published_at_ms=value_of(members, "published_at", number_of, default=None)
         if is_waiting
         else value_of(members, "published_at", number_of),
         counts=NEVER_RETURNED if is_waiting else value_of(members, "returns", _counts),
         payload=payload_of(members),
         attributes=attribute_members.take(members),
+        partition=message_id[0],
     )
     if members:
         raise InvalidLineError(f"{min(members)!r} has no place in the line of a message that is {_STATES[place]}")
@@ -137,11 +143,14 @@ def _place(text: str) -> Range:
     return _PLACES[text]
 
 
-def _seq(text: str) -> int:
-    match = _ID.fullmatch(text)
-    if match is None:
+def _id(text: str) -> tuple[int, int]:
+    if _LEADING_ZERO.search(text):
         raise ValueError
-    return number_of(int(match[1]))
+    try:
+        number, seq = parse_message_id(text.encode())
+    except InvalidOptionError as exc:
+        raise ValueError from exc
+    return number, number_of(seq)
 
 
 def _counts(causes: dict[str, int]) -> Counts:

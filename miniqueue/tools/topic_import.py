@@ -1,29 +1,17 @@
-"""Turns the messages of one imported topic into the keys and values that the broker would have written.
-
-    waiting, in order of id ─▶ chunks of neighbours with the same time, and gaps where numbers are left out
-    returned                ─▶ records under the same order
-    finish                  ─▶ head and cursor: what is not among the messages counts as acknowledged
+"""Makes one imported topic: its lanes, what is delayed, its settings, and the unique keys of its messages.
 
 It knows no lines and no store.
 """
 
 from miniqueue.core.attributes import unique_key
-from miniqueue.core.cursor import FRONT_START
-from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.delayed_id import DelayedId
-from miniqueue.core.lease import Range
-from miniqueue.core.message import Chunk, Record
-from miniqueue.core.message_id import format_message_id
-from miniqueue.core.partition import DEFAULT_GROUP, MAX_CHUNK_BYTES, MAX_CHUNK_MESSAGES
 from miniqueue.core.topic_settings import TopicSettings
 from miniqueue.errors import InvalidLineError
 from miniqueue.storage import dedup_keys, dedup_records, keys, records
 from miniqueue.tools.delayed_lines import StoredDelayed
 from miniqueue.tools.delays_import import DelaysImport
-from miniqueue.tools.message_lines import MAX_SEQ, StoredMessage
-from miniqueue.tools.seen import Seen
-
-Batch = dict[bytes, bytes | None]
+from miniqueue.tools.log_import import Batch, LogImport
+from miniqueue.tools.message_lines import StoredMessage
 
 
 class TopicImport:
@@ -43,36 +31,18 @@ class TopicImport:
         self.topic_id = topic_id
         self.message_count = 0
         self._now_ms = now_ms
-        self._next_seq = 0
-        self._serial = 0
-        self._delayed_count = 0
-        self._seqs = Seen()
-        self._serials = Seen()
-        self._head_seq: int | None = None  # of the first chunk
-        self._log_end = 0  # behind the last message of the log
-        self._payloads: list[bytes] = []  # of the chunk that is being filled, which ends at `_log_end`
-        self._attributes: list[bytes] = []  # of each of those
-        self._content_bytes = 0
-        self._log_bytes = 0  # of all messages, also of those that came back
-        self._published_at_ms = 0
+        self._lanes = {0: LogImport(topic_id, 0, now_ms)}
         self._settings: TopicSettings | None = None
         self._delays = DelaysImport(topic_id)
         self._unique_keys: set[bytes] = set()
 
     def take(self, message: StoredMessage, batch: Batch) -> None:
         """Add a message; what is complete goes into `batch`. Raises InvalidLineError when it cannot be."""
-        seq = self._next_seq if message.seq is None else message.seq
-        if seq > MAX_SEQ:
-            raise InvalidLineError(f"no id is left for it: 0-{MAX_SEQ} is the last")
-        if not self._seqs.add(seq):
-            raise InvalidLineError(f"message 0-{seq} came before")
-        self._own(message.attributes, format_message_id(0, seq), batch)
-        if message.place is Range.LOG:
-            self._take_waiting(seq, message, batch)
-        else:
-            self._take_returned(seq, message, batch)
-        self._next_seq = max(self._next_seq, seq + 1)
-        self._log_bytes += len(message.payload) + len(message.attributes)
+        number = message.partition
+        lane = self._lanes.get(number)
+        if lane is None:
+            lane = self._lanes[number] = LogImport(self.topic_id, number, self._now_ms)
+        self._own(message.attributes, lane.take(message, batch), batch)
         self.message_count += 1
 
     def delay(self, message: StoredDelayed, batch: Batch) -> None:
@@ -96,70 +66,15 @@ class TopicImport:
             batch[dedup_keys.unique(self.topic_id, key)] = dedup_records.encode_unique(message_id)
 
     def end_chunk(self, batch: Batch) -> None:
-        """Add the messages of the log that wait in memory, if any, as a chunk."""
-        if self._payloads:
-            first_seq = self._log_end - len(self._payloads)
-            attributes = self._attributes if any(self._attributes) else None
-            chunk = Chunk(first_seq, self._published_at_ms, self._payloads, self._log_bytes, attributes)
-            batch[keys.chunk(self.topic_id, 0, first_seq)] = records.encode_chunk(chunk)
-            self._payloads, self._attributes, self._content_bytes = [], [], 0
+        """Add the messages of the logs that wait in memory, if any, as chunks."""
+        for lane in self._lanes.values():
+            lane.end_chunk(batch)
 
     def finish(self, batch: Batch) -> None:
-        """Add what remains: the last chunk, head, cursor and the entry in the registry."""
-        self.end_chunk(batch)
+        """Add what remains of each lane, and the entry in the registry."""
         self._delays.finish(batch)
-        if self._head_seq is None:
-            self._head_seq = self._next_seq
-        elif self._log_end < self._next_seq:
-            batch[self._gap_key()] = records.encode_number(self._next_seq)
-        cursor = CursorState(
-            acked_count=self._next_seq - self.message_count + self._delays.state.message_count,
-            head_seq=self._head_seq,
-            serial=self._serial,
-            delayed_count=self._delayed_count,
-            log_bytes=self._log_bytes,
-        )
-        batch[keys.head(self.topic_id, 0)] = records.encode_head(self._next_seq, self._log_bytes)
-        batch[keys.cursor(self.topic_id, 0, DEFAULT_GROUP)] = records.encode_cursor(cursor)
+        for lane in self._lanes.values():
+            lane.finish(batch)
         if self._settings is not None:
             batch[keys.settings(self.topic_id)] = records.encode_settings(self._settings)
         batch[keys.topic(self.name)] = records.encode_topic(self.topic_id, self._now_ms)
-
-    def _take_waiting(self, seq: int, message: StoredMessage, batch: Batch) -> None:
-        if seq < self._log_end:
-            raise InvalidLineError(f"message 0-{seq} is not in order: it waits behind 0-{self._log_end - 1}")
-        published_at_ms = self._now_ms if message.published_at_ms is None else message.published_at_ms
-        is_next = seq == self._log_end and published_at_ms == self._published_at_ms
-        content_bytes = len(message.payload) + len(message.attributes)
-        if not is_next or self._is_chunk_full(content_bytes):
-            self.end_chunk(batch)
-        if self._head_seq is None:
-            self._head_seq = seq
-        elif seq > self._log_end:
-            batch[self._gap_key()] = records.encode_number(seq)
-        self._payloads.append(message.payload)
-        self._attributes.append(message.attributes)
-        self._content_bytes += content_bytes
-        self._published_at_ms = published_at_ms
-        self._log_end = seq + 1
-
-    def _take_returned(self, seq: int, message: StoredMessage, batch: Batch) -> None:
-        assert message.published_at_ms is not None  # only a waiting message may be without
-        high, serial = message.order >> 64, message.order & (1 << 64) - 1
-        if message.place is Range.FRONT:
-            serial = FRONT_START - message.order
-        if not self._serials.add(serial):
-            raise InvalidLineError(f"another message has the serial {serial}")
-        if message.place is Range.BACK:
-            self._next_seq = max(self._next_seq, high)
-        self._serial = max(self._serial, serial)
-        self._delayed_count += message.place is Range.DELAYED
-        key = keys.record(self.topic_id, 0, DEFAULT_GROUP, message.place, message.order)
-        record = Record(seq, message.published_at_ms, message.counts, message.payload, message.attributes)
-        batch[key] = records.encode_record(record)
-
-    def _is_chunk_full(self, more_bytes: int) -> bool:
-        return len(self._payloads) >= MAX_CHUNK_MESSAGES or self._content_bytes + more_bytes > MAX_CHUNK_BYTES
-
-    def _gap_key(self) -> bytes:
-        return keys.gap(self.topic_id, 0, DEFAULT_GROUP, self._log_end)

@@ -271,7 +271,7 @@ WRONG = {
     '{"topic":"t","text":"x","headers":[["a b","c"]]}': "the name of a header is 1 to 255 printable ASCII characters",
     '{"topic":"t","text":"x","expires_at":-1}': "'expires_at' is wrong",
     '{"topic":"t","text":"x","origin":{"topic":"a"}}': "'origin' is wrong",
-    '{"topic":"t","text":"x","id":"1-0"}': "'id' is wrong",
+    '{"topic":"t","text":"x","id":"0.mid-0"}': "'id' is wrong",
     '{"topic":"t","text":"x","id":"0-9999999999999999999"}': "'id' is wrong",
     '{"topic":"t","text":"x","id":7}': "'id' is wrong",
     '{"topic":"t","text":"x","state":"lost"}': "'state' is wrong",
