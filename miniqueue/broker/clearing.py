@@ -15,6 +15,7 @@ from miniqueue.broker import reading
 from miniqueue.broker.browsing import Browser, Found
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.delaying import Delayer
+from miniqueue.broker.extents import Ends, ends_of
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.looking import committed_topic
 from miniqueue.broker.peeking import State
@@ -75,22 +76,26 @@ class Clearer:
             raise InvalidOptionError(f"{state} messages cannot be purged")
         if older_seconds is not None and not 0 <= older_seconds < inf:
             raise InvalidDelayError
+        ends = ends_of(self._topics.get(name))
         topic = await committed_topic(self._topics, self._journal, name)
         now_ms = self._clock.now_ms()
         latest_ms = inf if older_seconds is None else now_ms - older_seconds * 1000
         counts = [
-            sum([await self._purge_cursor(topic, cursor, state, latest_ms, now_ms) for cursor in group.cursors])
+            sum([await self._purge_cursor(topic, cursor, state, latest_ms, now_ms, ends) for cursor in group.cursors])
             for group in topic.existing_groups
         ]
-        delayed_count = 0 if state is State.READY else await self._delayer.purge(topic, latest_ms)
+        delayed_count = 0 if state is State.READY else await self._delayer.purge(topic, latest_ms, ends)
         return max(counts, default=0) + delayed_count
 
     async def _purge_cursor(
-        self, topic: Topic, cursor: GroupCursor, state: State | None, latest_ms: float, now_ms: int
+        self, topic: Topic, cursor: GroupCursor, state: State | None, latest_ms: float, now_ms: int, ends: Ends
     ) -> int:
+        end = ends.get(topic.partitions.get(cursor.partition))
+        if end is None:
+            return 0
         count, due_order = 0, (now_ms + 1) << 64
         if state is not State.DELAYED:
-            count += await self._purge_log(topic, cursor, cursor.tail_seq, latest_ms)
+            count += await self._purge_log(topic, cursor, end.seq, latest_ms)
             for place in (Range.BACK, Range.FRONT):
                 count += await self._purge_returned(topic, cursor, place, (0, None), latest_ms)
             count += await self._purge_returned(topic, cursor, Range.DELAYED, (0, due_order), latest_ms)

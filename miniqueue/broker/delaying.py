@@ -16,6 +16,7 @@ import structlog
 
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.delayed_reading import Page, Shelf
+from miniqueue.broker.extents import Ends
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.lanes import Content, Lanes
 from miniqueue.broker.looking import committed_topic
@@ -98,16 +99,16 @@ class Delayer:
         self._journal.touch(topic)
         await self._journal.committer.flush()
 
-    async def purge(self, topic: Topic, latest_ms: float) -> int:
-        """Remove all that wait in a topic now and were published by `latest_ms`; return how many.
+    async def purge(self, topic: Topic, latest_ms: float, ends: Ends) -> int:
+        """Remove all that wait in a topic, up to `ends`, and were published by `latest_ms`; return how many.
 
         Raises UnavailableError or StorageError when it is broken off; what was removed by then is gone.
         """
-        return sum([await self._purge(topic, partition, latest_ms) for partition in list(topic.partitions.values())])
+        there = [(partition, ends[partition].serial) for partition in topic.partitions.values() if partition in ends]
+        return sum([await self._purge(topic, partition, latest_ms, serial) for partition, serial in there])
 
-    async def _purge(self, topic: Topic, partition: Partition, latest_ms: float) -> int:
+    async def _purge(self, topic: Topic, partition: Partition, latest_ms: float, last_serial: int) -> int:
         delays, start, total_count = partition.delays, (0, 0), 0
-        last_serial = delays.state.serial  # of those that are there now
         while delays.state.message_count and _is_of(topic, partition, delays):
             shelf = self._shelf(topic, partition)
             with delays.look() as look:

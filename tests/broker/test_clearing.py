@@ -7,6 +7,7 @@ import pytest
 from miniqueue.broker import clearing
 from miniqueue.broker.peeking import State
 from miniqueue.core.look_errors import InvalidOptionError
+from miniqueue.core.publish_options import Priority, PublishOptions
 from miniqueue.core.topic_errors import UnknownTopicError
 from miniqueue.errors import InvalidDelayError, UnavailableError
 from tests.broker.support import World, run
@@ -86,6 +87,33 @@ def test_what_is_published_meanwhile_stays(monkeypatch):
         await published.commit.wait()
         assert results == [3]
         assert await world.drain(b"t") == [b"d"]
+
+    run(body)
+
+
+def test_what_is_published_with_options_meanwhile_stays(monkeypatch):
+    """Also what is to wait, and what is the first of its priority."""
+    monkeypatch.setattr(clearing, "MAX_RUNS_PER_COMMIT", 1)
+    later, first = PublishOptions(delay_seconds=60), PublishOptions(priority=Priority.HIGH)
+
+    async def body(world):
+        await world.publish_each(b"t", b"a", b"b", b"c")
+        await world.broker.publish_with(b"t", b"old", later).commit.wait()
+        results = []
+
+        async def purging():
+            results.append(await world.broker.clearer.purge(b"t"))
+
+        world.store.may_write.clear()
+        world.broker._tasks.spawn(purging())
+        await settle_down()
+        for payload, options in ((b"new", later), (b"high", first)):
+            world.broker.publish_with(b"t", payload, options)
+        world.store.may_write.set()
+        await settle_down()
+        assert results == [4]
+        assert await world.drain(b"t") == [b"high"]
+        assert await waiting(world, State.DELAYED) == [b"new"]
 
     run(body)
 
