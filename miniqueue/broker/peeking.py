@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from enum import StrEnum
 from heapq import nsmallest
+from operator import attrgetter
 from typing import NamedTuple
 
 from miniqueue.broker.browsing import START, Browser, Found, Position, of_lease
@@ -22,6 +23,7 @@ from miniqueue.broker.dead_looking import dead_letters
 from miniqueue.broker.delayed_reading import Shelf, merged, starts_behind
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.looking import committed_topic
+from miniqueue.broker.named_groups import group_named, lanes_from
 from miniqueue.broker.topic import Topic
 from miniqueue.core import cursor_view
 from miniqueue.core.cursor import GroupCursor
@@ -90,7 +92,7 @@ class Peeker:
         self._topics = topics
         self._journal = journal
         self._clock = clock
-        self._positions: OrderedDict[tuple[int | None, int], Position] = OrderedDict()
+        self._positions: OrderedDict[tuple[int | None, int, int, int], Position] = OrderedDict()
 
     async def peek(
         self,
@@ -98,20 +100,22 @@ class Peeker:
         state: State = State.READY,
         count: int = DEFAULT_COUNT,
         after: tuple[int, int] | DelayedId | None = None,
+        group: bytes | None = None,
     ) -> list[Seen]:
         """Return the next messages that are in a state, in the order in which they will leave it.
 
-        What is ready comes in the order of delivery, what is delayed by due time, what is leased by id. There are fewer
-        than `count` at the end, or when they are large.
+        What is ready comes in the order of delivery, what is delayed by due time, what is leased by id: in each lane,
+        the highest priority first. There are fewer than `count` at the end, or when they are large.
 
         Args:
           name: of the topic.
           state: of the messages.
           count: how many, 1 to `MAX_COUNT`.
           after: the parts of the id of the message behind which to begin.
+          group: whose messages; None for the default group, or the first where that is not there.
 
         Raises:
-          InvalidTopicError, UnknownTopicError, InvalidOptionError, UnavailableError.
+          InvalidTopicError, UnknownTopicError, UnknownGroupError, InvalidOptionError, UnavailableError.
           UnknownMessageError: nobody knows where `after` is, or was.
           StorageError: the messages cannot be read.
         """
@@ -123,15 +127,28 @@ class Peeker:
                 raise UnknownMessageError
             if state is State.DEAD:
                 return await self._dead(topic, count, after)
-            return _within_limit(await _leased(topic.default.cursors[0], -1 if after is None else after[1], count))
-        source = await self._source(topic, state, after)
-        seen = [Seen(0, state, _due_at_ms(found, state), found) for found in await _first(source, count)]
-        if seen and seen[-1].found.delayed_id is None:
-            self._remember(topic, seen[-1].found)
+        seen: list[Seen] = []
+        for cursor in lanes_from(group_named(topic, group).cursors, after):
+            lane_after = after if after is not None and after[0] == cursor.partition else None
+            seen += await self._peek_lane(topic, cursor, state, count - len(seen), lane_after)
+            if len(seen) >= count or sum(map(_size_bytes, seen)) >= MAX_BYTES:
+                break
         return seen
 
-    async def find(self, name: bytes, message_id: tuple[int, int] | DelayedId) -> Seen:
-        """Return one message, wherever it is; what came back and waits is searched for.
+    async def _peek_lane(
+        self, topic: Topic, cursor: GroupCursor, state: State, count: int, after: tuple[int, int] | DelayedId | None
+    ) -> list[Seen]:
+        number = cursor.partition
+        if state is State.LEASED:
+            return _within_limit(await _leased(cursor, -1 if after is None else after[1], count))
+        source = await self._source(topic, cursor, state, after)
+        seen = [Seen(number, state, _due_at_ms(found, state), found) for found in await _first(source, count)]
+        if seen and seen[-1].found.delayed_id is None:
+            self._remember(topic, cursor, seen[-1].found)
+        return seen
+
+    async def find(self, name: bytes, message_id: tuple[int, int] | DelayedId, group: bytes | None = None) -> Seen:
+        """Return one message, wherever it is in a group; what came back and waits is searched for.
 
         Raises InvalidTopicError, UnknownTopicError, UnknownMessageError, UnavailableError, or StorageError when it
         cannot be read.
@@ -140,18 +157,19 @@ class Peeker:
         if isinstance(message_id, DelayedId):
             return await self._find_delayed(topic, message_id)
         partition, seq = message_id
-        if partition != 0:
+        cursor = next((one for one in group_named(topic, group).cursors if one.partition == partition), None)
+        if cursor is None:
             raise UnknownMessageError
-        leased = await _leased(topic.default.cursors[0], seq - 1, 1)
+        leased = await _leased(cursor, seq - 1, 1)
         if leased and leased[0].found.seq == seq:
             return leased[0]
-        browser = self._browser(topic)
+        browser = self._browser(topic, cursor)
         found = await browser.in_log(seq) or await browser.in_returned(seq)
         if found is None:
             raise UnknownMessageError
         due_at_ms = _due_at_ms(found, State.DELAYED)
         state = State.DELAYED if due_at_ms is not None and due_at_ms > self._clock.now_ms() else State.READY
-        return Seen(0, state, _due_at_ms(found, state), found)
+        return Seen(partition, state, _due_at_ms(found, state), found)
 
     async def _find_delayed(self, topic: Topic, message_id: DelayedId) -> Seen:
         partition, *place = message_id
@@ -161,20 +179,20 @@ class Peeker:
         return Seen(partition, State.DELAYED, message_id.due_at_ms, found)
 
     async def _source(
-        self, topic: Topic, state: State, after: tuple[int, int] | DelayedId | None
+        self, topic: Topic, cursor: GroupCursor, state: State, after: tuple[int, int] | DelayedId | None
     ) -> AsyncGenerator[Found, None]:
-        """Return what is ready or delayed, from behind `after` on."""
-        browser, now_ms = self._browser(topic), self._clock.now_ms()
+        """Return what is ready or delayed in a lane, from behind `after` on."""
+        browser, now_ms = self._browser(topic, cursor), self._clock.now_ms()
         if isinstance(after, DelayedId) and state is State.READY:
             raise UnknownMessageError
         behind = after if isinstance(after, DelayedId) else START
         if after is not None and not isinstance(after, DelayedId):
-            behind = await self._position(topic, browser, after[1], state)
+            behind = await self._position(topic, cursor, after[1], state)
         if state is State.READY and isinstance(behind, Position):
             return browser.ready(behind, now_ms)
         position, place = starts_behind(behind)
-        place = max(place, topic.partitions[0].delays.head)
-        return merged(browser.delayed(position, now_ms), self._shelf(topic, 0).waiting(place))
+        place = max(place, topic.partitions[cursor.partition].delays.head)
+        return merged(browser.delayed(position, now_ms), self._shelf(topic, cursor.partition).waiting(place))
 
     def _shelf(self, topic: Topic, partition: int) -> Shelf:
         assert topic.id is not None
@@ -187,13 +205,13 @@ class Peeker:
         letters = await dead_letters(page_of, topic, after, count=count, max_bytes=MAX_BYTES)
         return [letter._replace(state=State.DEAD) for letter in letters]
 
-    def _browser(self, topic: Topic) -> Browser:
+    def _browser(self, topic: Topic, cursor: GroupCursor) -> Browser:
         assert topic.id is not None
-        return Browser(self._journal.store, topic.id, topic.default.cursors[0])
+        return Browser(self._journal.store, topic.id, cursor)
 
-    async def _position(self, topic: Topic, browser: Browser, seq: int, state: State) -> Position:
+    async def _position(self, topic: Topic, cursor: GroupCursor, seq: int, state: State) -> Position:
         """Return where to go on behind a message, which may be gone since it was shown."""
-        known = self._positions.get((topic.id, seq))
+        browser, known = self._browser(topic, cursor), self._positions.get(_place(topic, cursor, seq))
         if known is not None:
             return known
         found = await browser.in_log(seq) or await browser.in_returned(seq)
@@ -203,10 +221,11 @@ class Peeker:
             raise UnknownMessageError
         return Position(Range.LOG, seq)
 
-    def _remember(self, topic: Topic, found: Found) -> None:
+    def _remember(self, topic: Topic, cursor: GroupCursor, found: Found) -> None:
         if found.position is not None:
-            self._positions[topic.id, found.seq] = found.position
-            self._positions.move_to_end((topic.id, found.seq))
+            place = _place(topic, cursor, found.seq)
+            self._positions[place] = found.position
+            self._positions.move_to_end(place)
             if len(self._positions) > MAX_POSITIONS:
                 self._positions.popitem(last=False)
 
@@ -224,6 +243,14 @@ def parse_state(word: bytes) -> State:
         return State(word.decode("ascii", "replace").lower())
     except ValueError as exc:
         raise InvalidOptionError(f"a state is one of {', '.join(State)}") from exc
+
+
+def _place(topic: Topic, cursor: GroupCursor, seq: int) -> tuple[int | None, int, int, int]:
+    return topic.id, cursor.partition, cursor.group, seq
+
+
+def _size_bytes(seen: Seen) -> int:
+    return len(seen.found.payload) + len(seen.found.attributes)
 
 
 def _due_at_ms(found: Found, state: State) -> int | None:
@@ -270,8 +297,4 @@ async def _leased(cursor: GroupCursor, after_seq: int, count: int) -> list[Seen]
         for start, (_, _, lease) in zip(starts, lowest, strict=True)
         for index in range(start, min(lease.count, start + count))
     ]
-    return [Seen(0, State.LEASED, None, one) for one in sorted(found, key=_seq)[:count]]
-
-
-def _seq(found: Found) -> int:
-    return found.seq
+    return [Seen(cursor.partition, State.LEASED, None, one) for one in sorted(found, key=attrgetter("seq"))[:count]]

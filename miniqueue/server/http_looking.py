@@ -75,15 +75,16 @@ class _Pages:
         return {"topic": name.decode(), **figures, "settings": settings._asdict()}
 
     async def messages(self, scope: Scope) -> object:
-        options = query_of(scope, ("state", "count", "after"))
+        options = query_of(scope, ("state", "count", "after", "group"))
         state = parse_state(options["state"].encode()) if "state" in options else State.READY
         count = parse_count(options["count"].encode()) if "count" in options else DEFAULT_COUNT
         after = parse_any_id(options["after"].encode()) if "after" in options else None
-        seen = await self._broker.peeker.peek(topic_within(scope), state, count, after)
+        seen = await self._broker.peeker.peek(topic_within(scope), state, count, after, _group_of(options))
         return {"messages": [json_message(one) for one in seen]}
 
     async def message(self, scope: Scope) -> object:
-        return json_message(await self._broker.peeker.find(topic_within(scope), parse_any_id(message_id_of(scope))))
+        message_id, group = parse_any_id(message_id_of(scope)), _group_of(query_of(scope, ("group",)))
+        return json_message(await self._broker.peeker.find(topic_within(scope), message_id, group))
 
     async def cancel(self, scope: Scope) -> object:
         delayed_id = parse_delayed_id(message_id_of(scope))
@@ -95,6 +96,10 @@ class _Pages:
         state = parse_state(options["state"].encode()) if "state" in options else None
         older = parse_delay(options["older"]) if "older" in options else None
         return {"removed": await self._broker.clearer.purge(topic_within(scope), state, older)}
+
+
+def _group_of(options: Mapping[str, str]) -> bytes | None:
+    return options["group"].encode() if "group" in options else None
 
 
 def query_of(scope: Scope, names: tuple[str, ...]) -> Mapping[str, str]:

@@ -50,20 +50,20 @@ def stats(connection: "RespConnection", command: Command) -> bytes:
 
 def peek(connection: "RespConnection", command: Command) -> bytes:
     """Carry out PEEK."""
-    options = options_of(command, 2, (b"STATE", b"COUNT", b"AFTER", b"ID"))
+    options = options_of(command, 2, (b"STATE", b"COUNT", b"AFTER", b"ID", b"GROUP"))
     return answer_later(connection, _peek(connection, command[1], options))
 
 
 async def _peek(connection: "RespConnection", topic: bytes, options: dict[bytes, bytes]) -> bytes:
     peeker, protocol = connection.broker.peeker, connection.session.protocol
     if b"ID" in options:
-        if len(options) > 1:
+        if options.keys() - {b"ID", b"GROUP"}:
             raise RequestError("PEEK takes ID alone")
-        return resp_message(await peeker.find(topic, parse_any_id(options[b"ID"])), protocol)
+        return resp_message(await peeker.find(topic, parse_any_id(options[b"ID"]), options.get(b"GROUP")), protocol)
     state = parse_state(options[b"STATE"]) if b"STATE" in options else State.READY
     count = parse_count(options[b"COUNT"]) if b"COUNT" in options else DEFAULT_COUNT
     after = parse_any_id(options[b"AFTER"]) if b"AFTER" in options else None
-    return resp_messages(await peeker.peek(topic, state, count, after), protocol)
+    return resp_messages(await peeker.peek(topic, state, count, after, options.get(b"GROUP")), protocol)
 
 
 def cancel(connection: "RespConnection", command: Command) -> bytes:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from miniqueue.broker.peeking import State
 from miniqueue.core.group_errors import GroupExistsError, GroupInUseError, UnknownGroupError
 from miniqueue.core.group_start import Edge, FromMessage, FromTime
 from miniqueue.core.publish_options import Priority, PublishOptions
@@ -356,5 +357,21 @@ def test_a_topic_is_as_full_as_its_last_group():
         await payloads(world, b"default")
         assert world.broker.looker.depth(b"t") == 1
         assert world.broker.stats()[b"t"].acknowledged == 3
+
+    run(body)
+
+
+def test_a_look_is_into_one_group():
+    async def body(world):
+        await world.publish(b"t", b"1", b"2")
+        await world.broker.groups.create(b"t", b"a")
+        await receive(world, b"a", 1)
+        assert [one.found.payload for one in await world.broker.peeker.peek(b"t")] == [b"1", b"2"]
+        assert [one.state for one in await world.broker.peeker.peek(b"t", State.LEASED, group=b"a")] == [
+            State.LEASED
+        ] * 2
+        assert (await world.broker.peeker.find(b"t", (0, 1), b"a")).state is State.LEASED
+        with pytest.raises(UnknownGroupError):
+            await world.broker.peeker.peek(b"t", group=b"b")
 
     run(body)

@@ -3,6 +3,7 @@
 import pytest
 
 from miniqueue.broker.limits import BrokerLimits
+from miniqueue.broker.peeking import State
 from miniqueue.core.limit_policy import LimitPolicy
 from miniqueue.core.publish_options import Priority, PublishOptions
 from miniqueue.core.receiving import ReceiveOptions
@@ -152,5 +153,27 @@ def test_the_oldest_message_may_be_in_any_lane():
         world.clock.advance(10)
         await publish(world, HIGH, b"h0")
         assert (await world.broker.looker.stats(b"t"))["oldest_seconds"] == 10
+
+    run(body)
+
+
+def test_a_look_goes_through_the_lanes_in_their_order_and_finds_what_is_in_them():
+    async def body(world):
+        await publish(world, LOW, b"l0", b"l1")
+        await publish(world, HIGH, b"h0", b"h1")
+        await publish(world, NORMAL, b"n0")
+        peeker = world.broker.peeker
+        assert [one.message_id for one in await peeker.peek(b"t")] == [
+            *(b"0.high-0", b"0.high-1", b"0-0", b"0.low-0", b"0.low-1")
+        ]
+        assert [one.message_id for one in await peeker.peek(b"t", count=2, after=(1 << 16, 0))] == [b"0.high-1", b"0-0"]
+        assert [one.message_id for one in await peeker.peek(b"t", after=(2 << 16, 0))] == [b"0.low-1"]
+        assert (await peeker.find(b"t", (2 << 16, 1))).found.payload == b"l1"
+        taken = await receive(world, count=2)
+        assert [one.message_id for one in await peeker.peek(b"t", State.LEASED)] == [b"0.high-0", b"0.high-1"]
+        assert (await peeker.find(b"t", (1 << 16, 1))).state is State.LEASED
+        world.broker.leasing.dack(b"t", [taken[1][0]], 60)
+        assert [one.message_id for one in await peeker.peek(b"t", State.DELAYED)] == [b"0.high-1"]
+        assert await world.broker.clearer.purge(b"t") == 4
 
     run(body)
