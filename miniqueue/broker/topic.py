@@ -128,6 +128,11 @@ class Topic:
         """Those that read the messages; at least one, unless the topic does not exist."""
         return [group for group in self.groups.values() if group.id is not None]
 
+    @property
+    def has_named_groups(self) -> bool:
+        """Whether others than the default group read the messages."""
+        return any(group is not self.default for group in self.existing_groups)
+
     def group_of(self, cursor: GroupCursor) -> Group:
         """Return the group that has a cursor of this topic."""
         return next((group for group in self.groups.values() if group.id == cursor.group), self.default)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from miniqueue.broker import Broker
+from miniqueue.broker.group_figures import figures_of
 from miniqueue.broker.looking import Figures
 from miniqueue.errors import MiniqueueError
 
@@ -65,6 +66,13 @@ FAMILIES = (
         tuple((f'side="{side}",', f"paused_{side}") for side in ("in", "out")),
     ),
 )
+#: Of each group, in topics that others than the default group read.
+GROUP_FAMILIES = (
+    _Family("group_lag", "gauge", "Messages that a group has not acknowledged.", _of("lag")),
+    _Family("group_leased", "gauge", "Messages that a group's consumers hold.", _of("leased")),
+    _Family("group_acknowledged_total", "counter", "Messages that a group has acknowledged.", _of("acknowledged")),
+    _Family("group_consumers", "gauge", "Consumers of a group.", _of("consumers")),
+)
 
 
 class TopicMetrics:
@@ -86,6 +94,10 @@ class TopicMetrics:
     miniqueue_messages_per_second{topic,kind}       messages a second; kind: publish, deliver, ack or return
     miniqueue_delivery_latency_seconds{topic,quantile}  seconds; none where nothing was handed out
     miniqueue_topic_paused{topic,side}              1, or 0; side: in or out
+    miniqueue_group_lag{topic,group}                messages; this and those below where there are named groups
+    miniqueue_group_leased{topic,group}             messages
+    miniqueue_group_acknowledged_total{topic,group} messages, of the group's position as it is now
+    miniqueue_group_consumers{topic,group}          consumers
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -94,13 +106,19 @@ class TopicMetrics:
     async def render(self) -> bytes:
         """Return the metrics as they are now, each topic as of its turn."""
         lines = [[_head(family)] for family in FAMILIES]
+        group_lines = [[_head(family)] for family in GROUP_FAMILIES]
         async for topic in self._broker.looker.everything():
             label = f'topic="{_escaped(topic.name.decode())}"'
             with suppress(MiniqueueError):  # it cannot be read; other metrics say so
                 figures = await self._broker.looker.figures(topic)
                 for family, of_family in zip(FAMILIES, lines, strict=True):
                     of_family.append("".join(_lines(family, label, figures)).encode())
-        return b"".join([b"".join(of_family) for of_family in lines])
+            for group in topic.existing_groups if topic.has_named_groups else ():
+                group_label = f'group="{_escaped(group.name.decode())}",{label}'
+                shown = figures_of(group)._asdict()
+                for family, of_family in zip(GROUP_FAMILIES, group_lines, strict=True):
+                    of_family.append("".join(_lines(family, group_label, shown)).encode())
+        return b"".join([b"".join(of_family) for of_family in [*lines, *group_lines]])
 
 
 def _head(family: _Family) -> bytes:

@@ -4,6 +4,7 @@ import asyncio
 
 import orjson
 
+from miniqueue.server.topic_metrics import TopicMetrics
 from tests.server.resp_clients import serve
 from tests.serving import Lines, serving
 
@@ -85,3 +86,16 @@ def test_http_subscribes_with_a_group(certificates):
             assert [group.name for group in served.broker._topics[b"t"].existing_groups] == [b"default", b"a"]
 
     asyncio.run(scenario())
+
+
+def test_there_are_metrics_of_groups_where_there_are_named_ones():
+    async def body(world, server, client):
+        await world.publish(b"plain", b"x")
+        await world.publish(b"t", b"x")
+        assert await client.say(b"GROUP CREATE t a FROM latest") == b"+OK\r\n"
+        text = (await TopicMetrics(world.broker).render()).decode()
+        assert 'miniqueue_group_lag{group="default",topic="t"} 1.0\n' in text
+        assert 'miniqueue_group_lag{group="a",topic="t"} 0.0\n' in text
+        assert 'group="default",topic="plain"' not in text
+
+    serve(body)

@@ -144,7 +144,7 @@ def test_a_bad_word_to_a_stream_with_prefetch_is_an_error_and_the_stream_goes_on
         (b"PREFETCH 10001", b"-BADPREFETCH "),
         (b"PREFETCH x", b"-BADPREFETCH "),
         (b"PREFETCH", b"-ERR invalid number of args"),
-        (b"GROUP 1", b"-ERR invalid number of args"),
+        (b"SPEED 1", b"-ERR invalid number of args"),
     ],
 )
 def test_a_bad_prefetch_leaves_no_stream(words, start):
