@@ -141,7 +141,7 @@ class Retainer:
             self._finish(topic, partition)
 
     def _finish(self, topic: Topic, partition: Partition) -> None:
-        if partition.retained is not None and partition.retained.is_over and topic.id is not None:
+        if partition.retained is not None and partition.retained.is_over and _has(topic, partition):
             partition.retained = None
             self._note_start(topic, partition, None)
             if topic.settings.retains:
@@ -159,12 +159,14 @@ class Retainer:
         retained, limit = partition.retained, self._limit(topic, partition)
         if retained is None or (retained.first is not None and not limit.is_over(retained.first)):
             return False
+        if not _has(topic, partition):
+            return False
         stop_seq = _stop_of(partition, retained)
         if retained.start_seq >= stop_seq:
             return False
         extents, is_cut = await self._extents(topic, partition, retained.start_seq, stop_seq)
-        if topic.partitions.get(partition.number) is not partition or partition.retained is not retained:
-            return False  # it was deleted meanwhile, or is read anew
+        if not _has(topic, partition) or partition.retained is not retained:
+            return False
         if partition.pins:
             return False  # somebody looks where a group is to begin
         stop_seq = min(stop_seq, _stop_of(partition, retained))  # a group may have gone back
@@ -201,7 +203,7 @@ class Retainer:
 
     async def _drop_page(self, topic: Topic, partition: Partition) -> bool:
         """Drop unread messages at the floor that are over the limits; return whether there were some."""
-        if not topic.settings.retention_drops_unread or partition.retained is None or topic.id is None:
+        if not topic.settings.retention_drops_unread or partition.retained is None or not _has(topic, partition):
             return False
         limit, floor_seq = self._limit(topic, partition), floor_of(partition.cursors.values())
         tail_seq = max(cursor.tail_seq for cursor in partition.cursors.values())
@@ -218,6 +220,11 @@ class Retainer:
             return False
         cursors = list(partition.cursors.values())
         return any([await self._drop_unread(topic, cursor, over[-1].end_seq) for cursor in cursors])
+
+
+def _has(topic: Topic, partition: Partition) -> bool:
+    """Whether the topic has it still: it may have been deleted meanwhile, made again, or read anew."""
+    return topic.partitions.get(partition.number) is partition
 
 
 def _stop_of(partition: Partition, retained: Retained) -> int:
