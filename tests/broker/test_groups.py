@@ -375,3 +375,30 @@ def test_a_look_is_into_one_group():
             await world.broker.peeker.peek(b"t", group=b"b")
 
     run(body)
+
+
+def test_what_is_retained_is_there_for_groups_that_begin_or_go_back():
+    async def body(world):
+        await world.broker.configurator.create(b"t", {"retention_seconds": 1000}).wait()
+        await world.publish_each(b"t", b"1", b"2", b"3")
+        assert await payloads(world, b"default") == [b"1", b"2", b"3"]
+        assert await payloads(world, b"a") == [b"1", b"2", b"3"]
+        assert await world.broker.groups.seek(b"t", b"default", FromMessage(0, 1)) == (0, 2)
+        await world.restart()
+        assert await payloads(world, b"default") == [b"2", b"3"]
+
+    run(body)
+
+
+def test_a_group_that_begins_in_an_ordered_topic_keeps_the_order_of_keys():
+    async def body(world):
+        await world.broker.configurator.create(b"t", {"ordered": True}).wait()
+        for payload in (b"1", b"2"):
+            world.broker.publish_with(b"t", payload, PublishOptions(key=b"k"))
+        await world.commit()
+        taken = await receive(world, b"a")
+        assert [payload for _, payload in taken] == [b"1"]
+        world.broker.leasing.nack(b"t", [taken[0][0]])
+        assert [payload for _, payload in await receive(world, b"a")] == [b"1"]
+
+    run(body)
