@@ -124,6 +124,13 @@ async def committed_topic(topics: Mapping[bytes, Topic], journal: Journal, name:
     return _existing_topic(topics, name)
 
 
+def existing_id(topic: Topic) -> int:
+    """Return the id of a topic that was there a moment ago; raises UnknownTopicError when it was deleted since."""
+    if topic.id is None:
+        raise UnknownTopicError
+    return topic.id
+
+
 def _existing_topic(topics: Mapping[bytes, Topic], name: bytes) -> Topic:
     topic = topics.get(check_topic(name))
     if topic is None or topic.id is None:

@@ -22,7 +22,7 @@ from miniqueue.broker.clock import Clock
 from miniqueue.broker.dead_looking import dead_letters
 from miniqueue.broker.delayed_reading import Shelf, merged, starts_behind
 from miniqueue.broker.journal import Journal
-from miniqueue.broker.looking import committed_topic
+from miniqueue.broker.looking import committed_topic, existing_id
 from miniqueue.broker.named_groups import group_named, lanes_from
 from miniqueue.broker.topic import Topic
 from miniqueue.core import cursor_view
@@ -129,6 +129,8 @@ class Peeker:
                 return await self._dead(topic, count, after)
         seen: list[Seen] = []
         for cursor in lanes_from(group_named(topic, group).cursors, after):
+            if seen and cursor not in topic.cursors:  # it was deleted, or read anew, since the lane before
+                break
             lane_after = after if after is not None and after[0] == cursor.partition else None
             seen += await self._peek_lane(topic, cursor, state, count - len(seen), lane_after)
             if len(seen) >= count or sum(map(_size_bytes, seen)) >= MAX_BYTES:
@@ -195,8 +197,7 @@ class Peeker:
         return merged(browser.delayed(position, now_ms), self._shelf(topic, cursor.partition).waiting(place))
 
     def _shelf(self, topic: Topic, partition: int) -> Shelf:
-        assert topic.id is not None
-        return Shelf(self._journal.store, topic.id, partition)
+        return Shelf(self._journal.store, existing_id(topic), partition)
 
     async def _dead(self, topic: Topic, count: int, after: tuple[int, int] | None) -> list[Seen]:
         async def page_of(name: bytes, after: tuple[int, int] | None) -> list[Seen]:
@@ -206,8 +207,7 @@ class Peeker:
         return [letter._replace(state=State.DEAD) for letter in letters]
 
     def _browser(self, topic: Topic, cursor: GroupCursor) -> Browser:
-        assert topic.id is not None
-        return Browser(self._journal.store, topic.id, cursor)
+        return Browser(self._journal.store, existing_id(topic), cursor)
 
     async def _position(self, topic: Topic, cursor: GroupCursor, seq: int, state: State) -> Position:
         """Return where to go on behind a message, which may be gone since it was shown."""

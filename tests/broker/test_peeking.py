@@ -6,6 +6,7 @@ from miniqueue.broker import peeking
 from miniqueue.broker.peeking import State, parse_count, parse_state
 from miniqueue.core.look_errors import InvalidOptionError, UnknownMessageError
 from miniqueue.core.message import Counts
+from miniqueue.core.publish_options import Priority, PublishOptions
 from miniqueue.core.topic_errors import UnknownTopicError
 from miniqueue.errors import StorageError, UnavailableError
 from tests.broker.support import run
@@ -249,6 +250,31 @@ def test_a_topic_that_does_not_exist_has_no_messages_to_show():
             await payloads(world)
         with pytest.raises(UnknownTopicError):
             await world.broker.peeker.find(b"t", (0, 0))
+
+    run(body)
+
+
+def test_a_topic_that_is_deleted_between_two_priorities_has_no_more_to_show():
+    async def body(world):
+        peeked = []
+
+        async def peek():
+            try:
+                peeked.append(await payloads(world))
+            except UnknownTopicError as exc:
+                peeked.append(exc)
+
+        for priority in (Priority.NORMAL, Priority.HIGH):
+            world.broker.publish_with(b"t", priority.encode(), PublishOptions(priority=priority))
+        await world.restart()
+        world.store.may_scan.clear()
+        world.broker._tasks.spawn(peek())
+        await settle_down()
+        deleted = world.broker.delete_topic(b"t")
+        world.store.may_scan.set()
+        await deleted
+        await settle_down()
+        assert peeked == [[b"high"]]
 
     run(body)
 
