@@ -13,34 +13,28 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import structlog
-
 from miniqueue.broker import batching
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.group import Group
 from miniqueue.broker.group_figures import GroupFigures, figures_of
 from miniqueue.broker.group_places import Place, Places, holes_in, pinned
+from miniqueue.broker.group_remains import PINNED, GroupRemains, finished_by
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.log_reading import LogReader
 from miniqueue.broker.looking import committed_topic
-from miniqueue.broker.purger import Deletion
 from miniqueue.broker.registry import Registry
 from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.group_errors import GroupExistsError, GroupInUseError, UnknownGroupError
 from miniqueue.core.group_start import Edge, Start, check_group
-from miniqueue.core.holes import Runs, without
+from miniqueue.core.holes import without
+from miniqueue.core.lease import ChunkProgress
 from miniqueue.core.names import check_topic
 from miniqueue.core.partition import Partition, Pin
 from miniqueue.core.topic_errors import UnknownTopicError
-from miniqueue.errors import MiniqueueError
+from miniqueue.errors import CorruptionError, MiniqueueError
 from miniqueue.storage import group_keys, keys
-
-log = structlog.get_logger()
-
-#: In place of the id of a deleted group: chunks that are finished may be there while a place is looked for.
-PINNED = (1 << 32) - 1
 
 
 class Seek(NamedTuple):
@@ -79,7 +73,7 @@ class Groups:
         self._clock = clock
         self._spawn = spawn
         self._changed = changed
-        self._purging: set[tuple[int, int]] = set()  # topic id and group id
+        self._remains = GroupRemains(journal, spawn=spawn)
 
     # --- looking ----------------------------------------------------------------------------------------------
 
@@ -112,10 +106,16 @@ class Groups:
         if topic is None or topic.id is None:
             self._registry.create(name, groups=[group_name])
         else:
-            if topic.group(group_name).id is not None:
-                raise GroupExistsError
-            await self._begin(topic.group(group_name), start)
+            await self._create(topic, group_name, start)
         await self._journal.committer.flush()
+
+    async def _create(self, topic: Topic, group_name: bytes, start: Start) -> None:
+        if topic.group(group_name).id is not None:
+            raise GroupExistsError
+        try:
+            await self._begin(topic.group(group_name), start)
+        finally:
+            topic.drop_idle(topic.group(group_name))
 
     async def seek(self, name: bytes, group_name: bytes, start: Start, *, is_dry: bool = False) -> Seek:
         """Have a group go on from `start`: what is leased or came back is forgotten; durable on return.
@@ -127,7 +127,7 @@ class Groups:
         before = group.depth
         if is_dry:
             with self._pinned(topic):
-                places = await self._places.find(topic, start)
+                places = await self._find(topic, start)
         else:
             places = await self._begin(group, start)
             await self._journal.committer.flush()
@@ -174,7 +174,7 @@ class Groups:
         for topic, group_id in unpurged:
             if topic.id is not None:
                 runs = {number: holes_in(partition) for number, partition in topic.partitions.items()}
-                self._purge(topic, group_id, runs)
+                self._remains.delete(topic, group_id, runs)
         for topic in topics:
             for group in list(topic.groups.values()):
                 if group.id is None and group.waiters:
@@ -184,15 +184,16 @@ class Groups:
 
     async def _begin(self, group: Group, start: Start) -> dict[int, Place]:
         """Have a group begin at `start`, with the next commit."""
-        topic, topic_id, old_id = group.topic, group.topic.id, group.id
+        topic, topic_id, is_new = group.topic, group.topic.id, group.id is None
         with self._pinned(topic):
-            places = await self._places.find(topic, start)
+            places = await self._find(topic, start)
             self._journal.admission.check_change()
             if topic.id is None or topic.id != topic_id:
                 raise UnknownTopicError
-            if group.id != old_id:  # somebody else was faster
-                raise GroupExistsError
-            new_id = self._next_id(topic)
+            group = topic.group(group.name)  # who waited there may have left meanwhile, and others have come
+            if is_new != (group.id is None):  # somebody else was faster
+                raise GroupExistsError if is_new else UnknownGroupError
+            new_id = self._remains.next_id(topic)
             cursors = {
                 number: places[number].cursor(partition, new_id)
                 if number in places
@@ -202,15 +203,28 @@ class Groups:
             self._replace(group, new_id, cursors)
         return places
 
-    def _next_id(self, topic: Topic) -> int:
-        ids = [group.id or 0 for group in topic.existing_groups]
-        return max([*ids, *(group_id for topic_id, group_id in self._purging if topic_id == topic.id)]) + 1
+    async def _find(self, topic: Topic, start: Start) -> dict[int, Place]:
+        """Return where a group begins in a topic that is pinned.
+
+        Pins do not hold what a group alone needed that is deleted, or moved, meanwhile: it is looked for again then.
+        """
+        while True:
+            ids = _ids(topic)
+            try:
+                places = await self._places.find(topic, start)
+            except CorruptionError:
+                if ids <= _ids(topic):
+                    raise
+            else:
+                if ids <= _ids(topic):
+                    return places
 
     def _replace(self, group: Group, new_id: int | None, cursors: dict[int, GroupCursor]) -> None:
         """Have a group go on under another id, or be no more, with the next commit."""
         topic, old_id = group.topic, group.id
         assert topic.id is not None
         holes = {number: holes_in(partition) for number, partition in topic.partitions.items()}
+        finished = finished_by(topic, old_id)
         batch: dict[bytes, bytes | None] = {}
         if old_id is not None:
             batch = {keys.cursor(topic.id, number, old_id): None for number in topic.partitions}
@@ -225,9 +239,11 @@ class Groups:
             for cursor in cursors.values():
                 batch |= batching.new_cursor(topic.id, cursor)
         self._journal.change(batch)
+        for partition, progresses in finished:
+            self._delete_unneeded(topic.id, partition, progresses)
         if old_id is not None:
             runs = {number: without(holes_in(topic.partitions[number]), found) for number, found in holes.items()}
-            self._purge(topic, old_id, runs)
+            self._remains.delete(topic, old_id, runs)
         self._changed(topic)
 
     @contextmanager
@@ -249,38 +265,20 @@ class Groups:
     def _unpin(self, topic: Topic, topic_id: int, pins: list[tuple[Partition, Pin]]) -> None:
         for partition, pin in pins:
             if topic.partitions.get(partition.number) is partition:
-                self._delete_kept(topic_id, partition, pin)
+                self._delete_unneeded(topic_id, partition, pin.kept)
         if not any(partition.pins for partition in topic.partitions.values()):
             self._journal.change({group_keys.purge(topic_id, PINNED): None})
             self._journal.committer.request()
 
-    def _delete_kept(self, topic_id: int, partition: Partition, pin: Pin) -> None:
-        unneeded = [progress.chunk for progress in pin.kept if partition.is_unneeded(progress)]
+    def _delete_unneeded(self, topic_id: int, partition: Partition, finished: list[ChunkProgress]) -> None:
+        unneeded = [progress.chunk for progress in finished if partition.is_unneeded(progress)]
         if unneeded:
             self._journal.change({keys.chunk(topic_id, partition.number, chunk.first_seq): None for chunk in unneeded})
             partition.consumed_bytes += sum(chunk.size_bytes for chunk in unneeded)
 
-    # --- what is left behind ----------------------------------------------------------------------------------
 
-    def _purge(self, topic: Topic, group_id: int, runs: dict[int, Runs]) -> None:
-        assert topic.id is not None
-        self._purging.add((topic.id, group_id))
-        self._spawn(self._delete_rest(topic.id, group_id, runs))
-
-    async def _delete_rest(self, topic_id: int, group_id: int, runs: dict[int, Runs]) -> None:
-        deletion = Deletion(self._journal)
-        try:
-            await self._journal.committer.flush()
-            for number, found in runs.items():
-                for start, stop in found:
-                    await deletion.delete(keys.chunk(topic_id, number, start), keys.chunk(topic_id, number, stop))
-                for key_range in group_keys.of_group(topic_id, number, group_id):
-                    await deletion.delete(*key_range)
-            deletion.batch[group_keys.purge(topic_id, group_id)] = None
-            await deletion.commit()
-            self._purging.discard((topic_id, group_id))
-        except MiniqueueError as exc:
-            log.warning("what a deleted group has left was not all removed", topic_id=topic_id, error=str(exc))
+def _ids(topic: Topic) -> set[int | None]:
+    return {group.id for group in topic.existing_groups}
 
 
 def _existing(topic: Topic, group_name: bytes) -> Group:

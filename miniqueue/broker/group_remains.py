@@ -1,0 +1,73 @@
+"""Deletes what groups leave behind that are deleted or begin anew elsewhere, page by page, in the background.
+
+    an id is given up ─▶ its keys: bitmaps, gaps, what came back ─┐
+                     └─▶ chunks that only it needed ──────────────┴─▶ last of all, the entry that says so
+
+It can be broken off anywhere: a start finds the entry, and begins again.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+import structlog
+
+from miniqueue.broker.journal import Journal
+from miniqueue.broker.purger import Deletion
+from miniqueue.broker.topic import Topic
+from miniqueue.core.holes import Runs
+from miniqueue.core.lease import ChunkProgress
+from miniqueue.core.partition import Partition
+from miniqueue.errors import MiniqueueError
+from miniqueue.storage import group_keys, keys
+
+log = structlog.get_logger()
+
+#: In place of the id of a deleted group: chunks that are finished may be there while a place is looked for.
+PINNED: Final = (1 << 32) - 1
+
+
+class GroupRemains:
+    """Deletes what is left under ids of groups.
+
+    Args:
+      journal: has the store, and commits deletions.
+      spawn: runs something in the background.
+    """
+
+    def __init__(self, journal: Journal, *, spawn: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+        self._journal = journal
+        self._spawn = spawn
+        self._left: set[tuple[int, int]] = set()  # topic id and group id
+
+    def next_id(self, topic: Topic) -> int:
+        """Return an id under which a topic has nothing."""
+        left = [group_id for topic_id, group_id in self._left if topic_id == topic.id and group_id != PINNED]
+        return max([group.id or 0 for group in topic.existing_groups] + left) + 1
+
+    def delete(self, topic: Topic, group_id: int, runs: Mapping[int, Runs]) -> None:
+        """Delete what is under an id, and the chunks of `runs`, by partition; an entry in the store must say so."""
+        assert topic.id is not None
+        self._left.add((topic.id, group_id))
+        self._spawn(self._delete(topic.id, group_id, runs))
+
+    async def _delete(self, topic_id: int, group_id: int, runs: Mapping[int, Runs]) -> None:
+        deletion = Deletion(self._journal)
+        try:
+            await self._journal.committer.flush()
+            for number, found in runs.items():
+                for start, stop in found:
+                    await deletion.delete(keys.chunk(topic_id, number, start), keys.chunk(topic_id, number, stop))
+                for key_range in group_keys.of_group(topic_id, number, group_id):
+                    await deletion.delete(*key_range)
+            deletion.batch[group_keys.purge(topic_id, group_id)] = None
+            await deletion.commit()
+            self._left.discard((topic_id, group_id))
+        except MiniqueueError as exc:
+            log.warning("what a deleted group has left was not all removed", topic_id=topic_id, error=str(exc))
+
+
+def finished_by(topic: Topic, group_id: int | None) -> list[tuple[Partition, list[ChunkProgress]]]:
+    """Return what a group has finished since the last commit, by partition; nothing where there is no such group."""
+    if group_id is None:
+        return []
+    return [(partition, partition.cursors[group_id].changes.finished) for partition in topic.partitions.values()]

@@ -1,0 +1,181 @@
+"""Groups that are made, moved and deleted while others settle, move, go and come."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from miniqueue.core.group_start import Edge, FromMessage
+from miniqueue.core.look_errors import UnknownPartitionError
+from tests.broker.support import run
+from tests.broker.test_groups import chunk_count, payloads, receive
+from tests.fakes import settle_down
+from tests.tools.test_audit_of_retention import problems_of
+
+
+async def number_after_restart(world) -> int:
+    """Return the number that the next message gets in the log of a store that is sound."""
+    await settle_down()
+    assert problems_of(world.store.pairs()) == []
+    await world.restart()
+    await world.publish(b"t", b"next")
+    return world.broker._topics[b"t"].partitions[0].next_seq - 1
+
+
+def test_numbers_go_on_after_the_only_group_has_gone_to_the_end():
+    async def body(world):
+        await world.publish_each(b"t", b"1", b"2", b"3")
+        await world.broker.groups.seek(b"t", b"default", Edge.LATEST)
+        assert await number_after_restart(world) == 3
+        assert await payloads(world, b"default") == [b"next"]
+
+    run(body)
+
+
+def test_numbers_go_on_after_the_only_group_that_needed_messages_was_deleted():
+    async def body(world):
+        await world.broker.groups.create(b"t", b"a")
+        await world.publish_each(b"t", b"1", b"2", b"3")
+        await world.broker.groups.create(b"t", b"b", Edge.LATEST)
+        await world.broker.groups.delete(b"t", b"a")
+        assert await number_after_restart(world) == 3
+        assert await payloads(world, b"b") == [b"next"]
+
+    run(body)
+
+
+def test_numbers_go_on_where_more_is_published_in_the_commit_that_moves_a_group():
+    async def body(world):
+        await world.publish_each(b"t", b"1", b"2")
+        world.store.may_write.clear()
+        first = world.broker.publish(b"t", [b"3"])
+        await settle_down()
+        moving = asyncio.create_task(world.broker.groups.seek(b"t", b"default", Edge.LATEST))
+        second = world.broker.publish(b"t", [b"4"])
+        await settle_down()
+        world.store.may_write.set()
+        await moving
+        await asyncio.gather(first.commit.wait(), second.commit.wait())
+        assert await number_after_restart(world) == 4
+
+    run(body)
+
+
+def test_numbers_go_on_after_another_group_was_deleted_while_one_is_made_behind_it():
+    async def body(world):
+        for group in (b"a", b"b"):
+            await world.broker.groups.create(b"t", group)
+        await world.publish_each(b"t", b"1", b"2", b"3")
+        await payloads(world, b"b")
+        async with slow_looks(world):
+            making = asyncio.create_task(world.broker.groups.create(b"t", b"c"))
+            await settle_down()
+            await world.broker.groups.delete(b"t", b"a")
+        await making
+        assert await payloads(world, b"c") == []
+        await world.publish(b"t", b"4")
+        assert await payloads(world, b"c") == [b"4"]
+        assert await number_after_restart(world) == 4
+
+    run(body)
+
+
+@asynccontextmanager
+async def slow_looks(world):
+    """Have looks for a place wait until the end of the block."""
+    last_of, may_go_on = world.store.last_of, asyncio.Event()
+
+    async def slow(ranges):
+        found = await last_of(ranges)
+        await may_go_on.wait()
+        return found
+
+    world.store.last_of = slow
+    yield
+    may_go_on.set()
+
+
+def test_who_leaves_a_group_while_it_is_made_takes_nothing_along():
+    async def body(world):
+        await world.publish(b"t", b"1")
+        async with slow_looks(world):
+            making = asyncio.create_task(world.broker.groups.create(b"t", b"g"))
+            await settle_down()
+            world.broker.consumer(b"t", print, print, group=b"g").close()
+            await settle_down()
+        await making
+        assert [figures.name for figures in await world.broker.groups.figures(b"t")] == [b"default", b"g"]
+        assert await payloads(world, b"g") == [b"1"]
+
+    run(body)
+
+
+def test_of_two_that_move_a_group_the_last_one_does():
+    async def body(world):
+        await world.publish_each(b"t", b"1", b"2", b"3")
+        async with slow_looks(world):
+            moves = [world.broker.groups.seek(b"t", b"default", FromMessage(0, seq)) for seq in (1, 2)]
+            moving = asyncio.gather(*moves)
+            await settle_down()
+        await moving
+        assert await payloads(world, b"default") == [b"3"]
+        await settle_down()
+        assert chunk_count(world) == 0
+
+    run(body)
+
+
+def test_what_was_settled_right_before_its_group_was_deleted_leaves_no_chunk():
+    async def body(world):
+        for group in (b"a", b"b"):
+            await world.broker.groups.create(b"t", group)
+        await world.publish_each(b"t", b"1", b"2", b"3")
+        await payloads(world, b"b")
+        taken = await receive(world, b"a")
+        world.store.may_write.clear()
+        world.broker.leasing.ack(b"t", [taken[0][0]])
+        deleting = asyncio.create_task(world.broker.groups.delete(b"t", b"a"))
+        await settle_down()
+        world.broker.leasing.ack(b"t", [taken[2][0]])
+        world.store.may_write.set()
+        await deleting
+        await settle_down()
+        assert problems_of(world.store.pairs()) == []
+        assert chunk_count(world) == 0
+
+    run(body)
+
+
+def test_a_group_that_could_not_be_made_is_forgotten():
+    async def body(world):
+        await world.publish(b"t", b"1")
+        with pytest.raises(UnknownPartitionError):
+            await world.broker.groups.create(b"t", b"g", FromMessage(7, 1))
+        assert list(world.broker._topics[b"t"].groups) == [b"default"]
+
+    run(body)
+
+
+def test_a_group_is_made_after_a_crash_in_which_another_was_being_made():
+    async def body(world):
+        await world.publish(b"t", b"1")
+        async with slow_looks(world):
+            making = asyncio.create_task(world.broker.groups.create(b"t", b"g"))
+            await settle_down()
+            await world.publish(b"t", b"2")
+            store = await world.store.as_of(len(world.store.batches))
+        await making
+        await world.broker.stop()
+        world.store = store
+        store.may_write.clear()
+        starting = asyncio.create_task(world.start())
+        await settle_down()
+        making = asyncio.create_task(world.broker.groups.create(b"t", b"h"))
+        await settle_down()
+        store.may_write.set()
+        await asyncio.gather(starting, making)
+        await settle_down()
+        assert await payloads(world, b"h") == [b"1", b"2"]
+        assert problems_of(world.store.pairs()) == []
+
+    run(body)
