@@ -91,6 +91,7 @@ COMMANDS: Mapping[bytes, Needs] = MappingProxyType(
         b"GROUP": Needs(Right.ADMIN),
         b"GROUP CREATE": Needs(Right.ADMIN, 2),  # who may consume makes one by using it
         b"GROUP LIST": Needs(Right.MONITOR, 2),
+        b"GROUP MEMBERS": Needs(Right.MONITOR, 2),
         b"GROUP SEEK": Needs(Right.ADMIN, 2),
         b"GROUP DELETE": Needs(Right.ADMIN, 2),
         b"PAUSE": Needs(Right.ADMIN, 1),

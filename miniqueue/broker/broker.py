@@ -27,6 +27,7 @@ from miniqueue.broker.limits import BrokerLimits, LimitCounts, Quota
 from miniqueue.broker.loader import Loader
 from miniqueue.broker.log_reading import LogReader
 from miniqueue.broker.looking import Looker
+from miniqueue.broker.members import Members
 from miniqueue.broker.pausing import Pauser
 from miniqueue.broker.peeking import Peeker
 from miniqueue.broker.publishing import Publisher
@@ -47,7 +48,7 @@ from miniqueue.broker.transfer import Transfer
 from miniqueue.broker.trimming import Trimmer
 from miniqueue.broker.unique_publishing import UniquePublisher
 from miniqueue.core.budget import Budget
-from miniqueue.core.group_start import DEFAULT_GROUP_NAME, check_group
+from miniqueue.core.group_start import DEFAULT_GROUP_NAME
 from miniqueue.core.lease import Lease
 from miniqueue.core.receiving import DEFAULT_LEASE_SECONDS
 from miniqueue.errors import MiniqueueError, UnavailableError
@@ -138,9 +139,10 @@ class Broker:
         self._dispatcher.expirer = self._expirer
         self._sweeper = Sweeper(topics, journal, clock, self._expirer, spawn=self._tasks.spawn, loaded=self._readable)
         self.redriver = Redriver(topics, journal, self._dispatcher, transfer)
+        self.members = Members(registry.topic, clock, self._dispatcher)
         self.leasing = Leasing(
             topics,
-            registry.topic,
+            self.members,
             self._admission,
             self._dispatcher,
             lease_seconds=lease_seconds,
@@ -190,7 +192,7 @@ class Broker:
 
     def tick(self) -> None:
         """Let the delayed messages through that are due by now, end leases that are over, and see to the disk."""
-        first = self.leasing, self.pauser, self._dispatcher, self._sweeper, self.delayer, self.scheduler
+        first = self.leasing, self.members, self.pauser, self._dispatcher, self._sweeper, self.delayer, self.scheduler
         for service in (*first, self._duplicates, self._retainer):
             service.tick()
         self._purger.reclaim(self._topics.values())
@@ -219,14 +221,16 @@ class Broker:
         fail: Callable[[MiniqueueError], None],
         prefetch: int = 1,
         group: bytes = DEFAULT_GROUP_NAME,
+        member: bytes = b"",
     ) -> Consumer:
         """Make a consumer of a topic, which need not exist yet, that holds up to `prefetch` messages.
 
-        Nor need its group exist. Raises InvalidTopicError, InvalidGroupError or InvalidPrefetchError.
+        Nor need its group exist. Raises InvalidTopicError, InvalidGroupError or InvalidPrefetchError, and as
+        `Members.admit`.
         """
         self._quota.check_prefetch(prefetch)
-        topic = self._registry.topic(name)
-        return Consumer(self._dispatcher, topic.group(check_group(group)), deliver, fail, prefetch)
+        line = self.members.group(name, group)
+        return Consumer(self._dispatcher, line, deliver, fail, prefetch, self.members.admit(line, member))
 
     # --- looking and removing ---------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from miniqueue.broker.group import Group
+from miniqueue.broker.group import Group, Take
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.holding import Holding
 from miniqueue.core.lease import Lease
@@ -13,6 +13,7 @@ from miniqueue.errors import MessageOutstandingError, MiniqueueError, NothingOut
 
 if TYPE_CHECKING:
     from miniqueue.broker.dispatcher import Dispatcher
+    from miniqueue.broker.membership import Member
 
 #: A consumer that holds this much is given no more: what it has not read yet waits in our memory.
 MAX_HELD_BYTES = 4 << 20
@@ -29,10 +30,22 @@ class Consumer:
     With a prefetch of 1 the one message held is settled without naming it. With more, `receipts` name what is
     settled, and the consumer waits for more while it has `room`, for that many. `request` and `refill` may call
     `deliver` before they return. `fail` is called when the topic turns out to be unreadable; the consumer waits no
-    longer then. `close` returns what is held to the front of the topic.
+    longer then. `close` returns what is held to the front of the topic. The messages are those of the `member` that it
+    is of, if it is of one.
     """
 
-    __slots__ = ("_dispatcher", "_holding", "_is_closed", "_prefetch", "deliver", "fail", "group", "room")
+    __slots__ = (
+        "_dispatcher",
+        "_holding",
+        "_is_closed",
+        "_prefetch",
+        "deliver",
+        "fail",
+        "group",
+        "member",
+        "room",
+        "take",
+    )
 
     def __init__(
         self,
@@ -41,6 +54,7 @@ class Consumer:
         deliver: Callable[[list[Lease]], None],
         fail: Callable[[MiniqueueError], None],
         prefetch: int,
+        member: "Member | None" = None,
     ) -> None:
         self._dispatcher = dispatcher
         self._holding = Holding()
@@ -48,6 +62,8 @@ class Consumer:
         self._is_closed = False
         self.room = prefetch
         self.group = group
+        self.member = member
+        self.take: Take = group.take if member is None else member.take
         self.deliver = deliver
         self.fail = fail
         group.consumer_count += 1
@@ -126,6 +142,8 @@ class Consumer:
         self.group.consumer_count -= 1
         self._prefetch = self.room = 0  # who closes it may be in the middle of a command, and ask once more
         self._dispatcher.left(self.group, self._holding.take_all()[::-1])
+        if self.member is not None:
+            self.member.membership.leave(self.member)
 
     def hold(self, cursor: GroupCursor, lease: Lease) -> None:
         """Take over a lease; the dispatcher calls this, and `deliver` after it."""

@@ -58,7 +58,7 @@ class Dispatcher:
         group = consumer.group
         if (fault := group.topic.fault) is not None:
             raise fault
-        leases = [] if group.waiters else self._fill(consumer)
+        leases = [] if group.waiters and consumer.member is None else self._fill(consumer)
         if consumer.room:
             group.waiters[consumer] = None
             if group.id is None:
@@ -71,12 +71,12 @@ class Dispatcher:
         """Let `consumer` hold what there is, as far as it has room; return that."""
         leases: list[Lease] = []
         group = consumer.group
-        while (room := consumer.room) and (taken := group.take(room, self._horizon_ms)) is not None:
+        while (room := consumer.room) and (taken := consumer.take(room, self._horizon_ms)) is not None:
             cursor, lease = taken
             if lease.attributes is None and not group.topic.ttl_ms:  # it cannot have expired
                 consumer.hold(cursor, lease)
                 leases.append(lease)
-            elif live := self._live(group, taken, room):
+            elif live := self._live(group, taken, partial(consumer.take, room, self._horizon_ms)):
                 for held in live:
                     consumer.hold(*held)
                 leases += [lease for _, lease in live]
@@ -84,10 +84,10 @@ class Dispatcher:
                 break
         return leases
 
-    def _live(self, group: Group, taken: Held, room: int) -> list[Held]:
+    def _live(self, group: Group, taken: Held, take: Callable[[], Held | None]) -> list[Held]:
         """Return what of `taken` has not expired, or if that is nothing, of what comes next."""
         assert self.expirer is not None  # from the start on
-        return self.expirer.sift(group, taken, partial(group.take, room, self._horizon_ms))
+        return self.expirer.sift(group, taken, take)
 
     def settled(self, group: Group, *, is_returned: bool) -> None:
         """Commit a settle before long, and pass on what it returned."""
@@ -156,4 +156,14 @@ class Dispatcher:
                 del group.waiters[consumer]
             consumer.deliver(leases)
         if group.waiters:
+            if group.membership is not None:
+                self._dispatch_to_members(group)
             self._loader.load_ahead(group)
+
+    def _dispatch_to_members(self, group: Group) -> None:
+        """Hand messages to everybody who waits: what one has nothing of, another may have."""
+        for consumer in list(group.waiters):
+            if consumer in group.waiters and (leases := self._fill(consumer)):
+                if not consumer.room:
+                    del group.waiters[consumer]
+                consumer.deliver(leases)

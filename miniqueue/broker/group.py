@@ -10,7 +10,7 @@ Consumers may wait in a group of a topic that does not exist yet, and go on wait
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
@@ -24,6 +24,7 @@ from miniqueue.errors import MiniqueueError
 
 if TYPE_CHECKING:
     from miniqueue.broker.flow import Flow
+    from miniqueue.broker.membership import Member, Membership
     from miniqueue.broker.topic import Topic
 
 #: Of the receipts of one partition; the others begin with what tells partitions apart.
@@ -32,12 +33,17 @@ RECEIPT_BITS = 46
 WINDOWS_BYTES = 64 << 20
 MIN_WINDOW_BYTES = 64 << 10
 
+#: Leases the next run of at most so many messages, of those that are due by then.
+Take = Callable[[int, int], tuple[GroupCursor, Lease] | None]
+
 
 class Waiter(Protocol):
-    """Somebody in a group's line, who has `room` for so many messages."""
+    """Somebody in a group's line, who has `room` for so many messages, and gets them with `take`."""
 
     group: "Group"
+    member: "Member | None"
     room: int
+    take: "Take"
 
     def hold(self, cursor: GroupCursor, lease: Lease) -> None:
         """Take over a lease; there may be less room after it."""
@@ -62,6 +68,7 @@ class Group:
       load_order: the same in the order in which they may load.
       waiters: who waits for messages.
       consumer_count: also those who do not wait now.
+      membership: says who reads which partitions, while consumers are members; else they compete for all.
       book: of the leases that belong to no connection, if there are any.
       flow: how messages are handed out by their keys and within caps; None for plainly.
       is_loading: whether something is read from the store for it; who has set it calls `end_loading`.
@@ -80,6 +87,7 @@ class Group:
         "is_expiring",
         "is_loading",
         "load_order",
+        "membership",
         "name",
         "topic",
         "waiters",
@@ -93,6 +101,7 @@ class Group:
         self.waiters: OrderedDict[Waiter, None] = OrderedDict()
         self.consumer_count = 0
         self._receipts: dict[int, int] = {}  # the next one of each partition that there was
+        self.membership: Membership | None = None
         self._turns: LaneTurns | PartitionTurns | None = None
         self._load_ended: asyncio.Future[None] | None = None  # where somebody waits for it
         self.clear()
@@ -138,6 +147,8 @@ class Group:
         self._turns = None if len(self.cursors) == 1 else turns_among(self.cursors)
         if self.topic.flows is not None:
             self.topic.flows.apply_to(self)
+        if self.membership is not None:
+            self.membership.cursors_replaced()
 
     def fail(self, fault: MiniqueueError) -> None:
         """Tell those who wait, and have them wait no longer."""
@@ -181,3 +192,18 @@ class Group:
         if (pulse := topic.pulse) is not None and pulse.wanted:
             pulse.handed_out(lease)
         return cursor, lease
+
+    def take_from(
+        self, turns: LaneTurns | PartitionTurns, max_count: int, horizon_ms: int
+    ) -> tuple[GroupCursor, Lease] | None:
+        """Do the same among some of the cursors."""
+        topic = self.topic
+        if topic.is_paused_out or (self.flow is not None and not (max_count := self.flow.room(max_count))):
+            return None
+        taken = turns.take(max_count, horizon_ms)
+        if taken is not None:
+            if self.flow is not None:
+                self.flow.spend(taken[1].count)
+            if (pulse := topic.pulse) is not None and pulse.wanted:
+                pulse.handed_out(taken[1])
+        return taken

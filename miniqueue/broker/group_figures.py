@@ -11,6 +11,9 @@ class GroupFigures(NamedTuple):
     Attributes:
       lag: not acknowledged.
       position: of each partition, by number, the sequence number that it reads next.
+      lags: the same of what is not acknowledged there.
+      members: the partitions that each member reads, by name; none where consumers compete for all.
+      moving: the partitions that wait for leases of their last member, and who will read them.
     """
 
     name: bytes
@@ -25,11 +28,14 @@ class GroupFigures(NamedTuple):
     consumers: int
     waiting: int
     position: dict[int, int]
+    lags: dict[int, int]
+    members: dict[bytes, list[int]]
+    moving: dict[int, bytes]
 
 
 def figures_of(group: Group) -> GroupFigures:
     """Return how far a group is."""
-    cursors = group.cursors
+    cursors, membership = group.cursors, group.membership
     depth = sum(cursor.depth for cursor in cursors)
     leased = sum(cursor.leased_count for cursor in cursors)
     delayed = sum(cursor.waiting_delayed_count for cursor in cursors)
@@ -48,4 +54,7 @@ def figures_of(group: Group) -> GroupFigures:
         consumers=group.consumer_count,
         waiting=len(group.waiters),
         position={cursor.partition: cursor.read_seq for cursor in cursors},
+        lags={cursor.partition: cursor.depth for cursor in cursors},
+        members={} if membership is None else {one.name: one.partitions for one in membership.members.values()},
+        moving={} if membership is None else membership.moving,
     )

@@ -18,6 +18,7 @@ from miniqueue.broker.admission import Admission
 from miniqueue.broker.dead_letters import DeadLetters
 from miniqueue.broker.dispatcher import Dispatcher
 from miniqueue.broker.group import Group
+from miniqueue.broker.members import Members
 from miniqueue.broker.receiving import Received, Receiving
 from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
@@ -44,7 +45,7 @@ class Leasing:
 
     Args:
       topics: by name.
-      topic_of: returns the topic of a name, also one that does not exist; raises InvalidTopicError.
+      members: knows the groups of topics, and who is a member.
       admission: says when nothing can be changed.
       dispatcher: serves those who wait, and has the clock.
       lease_seconds: how long a lease is for who does not say.
@@ -55,7 +56,7 @@ class Leasing:
     def __init__(
         self,
         topics: dict[bytes, Topic],
-        topic_of: Callable[[bytes], Topic],
+        members: Members,
         admission: Admission,
         dispatcher: Dispatcher,
         *,
@@ -66,7 +67,7 @@ class Leasing:
         self.dispatcher = dispatcher
         self.lease_seconds = check_lease(lease_seconds)
         self._topics = topics
-        self._topic_of = topic_of
+        self._members = members
         self._admission = admission
         self._max_count = max_count
         self._dead_letters = dead_letters
@@ -86,6 +87,7 @@ class Leasing:
           InvalidTopicError, InvalidPrefetchError, DrainingError: it was not asked.
           LimitReachedError: too much is leased.
           StorageError: the topic cannot be read.
+          InvalidMemberError, MembersOnlyError, NoMembersError: as `Members.admit`.
         """
         if self._admission.refusal is DrainingError:
             raise DrainingError
@@ -93,10 +95,11 @@ class Leasing:
             raise InvalidPrefetchError(self._max_count)
         if not options.is_acked:
             self._check_memory()
-        topic = self._topic_of(name)
-        if topic.fault is not None:
-            raise topic.fault
-        receiving = Receiving(self, topic.group(options.group), options, answer, fail)
+        group = self._members.group(name, options.group)
+        if (fault := group.topic.fault) is not None:
+            raise fault
+        member = self._members.admit(group, options.member)
+        receiving = Receiving(self, group, options, answer, fail, member)
         receiving.start()
         return receiving
 
@@ -165,9 +168,11 @@ class Leasing:
         """Have leases end `lease_seconds` from now, whatever was left of them; raises InvalidDelayError too."""
         deadline = self._deadline(check_lease(lease_seconds))
         found = [False] * len(receipts)
-        for _, book in self._books(name):
+        for group, book in self._books(name):
             numbers = parse_prefixed(receipts, book.prefix)
-            found = _either(found, _results(numbers, book.extend(numbers, deadline)))
+            extended = book.extend(numbers, deadline)
+            _see(group, extended)
+            found = _either(found, _results(numbers, extended))
         return found
 
     def attributes_of(self, name: bytes, receipt: bytes) -> bytes | None:
@@ -192,6 +197,7 @@ class Leasing:
                 act(cursor, lease)
             if held:
                 self.dispatcher.settled(group, is_returned=is_returned)
+                _see(group, held)
             found = _either(found, _results(numbers, held))
         return found
 
@@ -231,6 +237,13 @@ class Leasing:
 
     def _deadline(self, seconds: float) -> float:
         return self.dispatcher.clock.monotonic() + seconds
+
+
+def _see(group: Group, held: list[Held]) -> None:
+    """Note that members are there whose messages were settled."""
+    if group.membership is not None:
+        for cursor in {id(cursor): cursor for cursor, _ in held}.values():
+            group.membership.saw(cursor, group.topic.settings.session_seconds)
 
 
 def _either(found: list[bool], others: list[bool]) -> list[bool]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from miniqueue.broker.consumer import MAX_HELD_BYTES
-from miniqueue.broker.group import Group
+from miniqueue.broker.group import Group, Take
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.holding import Held
 from miniqueue.core.lease import Lease
@@ -21,6 +21,7 @@ from miniqueue.errors import MiniqueueError
 
 if TYPE_CHECKING:
     from miniqueue.broker.leasing import Leasing
+    from miniqueue.broker.membership import Member
 
 #: What is being read from the store is waited for, also by who will not wait; for so long, looking so often.
 MAX_LOADING_SECONDS = 5.0
@@ -46,9 +47,22 @@ class Receiving:
       options: how many, and how long to wait.
       answer: called with what was received.
       fail: called with an error instead.
+      member: that it is of, if it is of one.
     """
 
-    __slots__ = ("_answer", "_fail", "_leasing", "_taken", "_taken_bytes", "_timer", "group", "options", "room")
+    __slots__ = (
+        "_answer",
+        "_fail",
+        "_leasing",
+        "_taken",
+        "_taken_bytes",
+        "_timer",
+        "group",
+        "member",
+        "options",
+        "room",
+        "take",
+    )
 
     def __init__(
         self,
@@ -57,6 +71,7 @@ class Receiving:
         options: ReceiveOptions,
         answer: Callable[[Received], None],
         fail: Callable[[MiniqueueError], None],
+        member: "Member | None" = None,
     ) -> None:
         self._leasing = leasing
         self._answer = answer
@@ -67,6 +82,8 @@ class Receiving:
         self.options = options
         self.room = options.max_count
         self.group = group
+        self.member = member
+        self.take: Take = group.take if member is None else member.take
         group.consumer_count += 1
 
     @property
@@ -116,6 +133,8 @@ class Receiving:
             self._timer.cancel()
         self.group.waiters.pop(self, None)
         self.group.consumer_count -= 1
+        if self.member is not None:
+            self.member.membership.leave(self.member, self.group.topic.settings.session_seconds)
         self._leasing.dispatcher.left(self.group, [])
 
     def _wait(self, seconds: float) -> None:

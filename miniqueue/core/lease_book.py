@@ -54,6 +54,11 @@ class LeaseBook:
         self._forget(taken)
         return taken
 
+    def forget(self, cursor: GroupCursor) -> None:
+        """Give up all leases of a cursor, which the caller ends."""
+        gone = [start for start, held in self._held.items() if held[0] is cursor]
+        self._forget([self._held.pop(start)[:2] for start in gone])
+
     def attributes_of(self, receipt: int) -> bytes | None:
         """Return the attributes of the message with a receipt, encoded; None when it is not leased."""
         index = bisect_right(self._starts, receipt) - 1

@@ -2,7 +2,7 @@
 
 Knows words and figures only: a name, as it is written in HTTP's query, and a text for each.
 
-    group=default  count=100  wait=20  lease=30  autoack=true
+    group=default  member=worker-1  count=100  wait=20  lease=30  autoack=true
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from miniqueue.core.delay import parse_delay
 from miniqueue.core.group_start import DEFAULT_GROUP_NAME, check_group
+from miniqueue.core.members import check_member
 from miniqueue.core.prefetch import parse_prefetch
 from miniqueue.errors import InvalidDelayError, RequestError
 
@@ -32,6 +33,7 @@ class ReceiveOptions(NamedTuple):
       wait_seconds: how long to wait for the first.
       lease_seconds: how long the messages are the consumer's; None for as long as the broker says.
       group: whose messages.
+      member: of the group, which has partitions of its own; b"" for none.
       is_acked: whether the messages are acknowledged as they are handed out.
     """
 
@@ -40,13 +42,14 @@ class ReceiveOptions(NamedTuple):
     lease_seconds: float | None = None
     is_acked: bool = False
     group: bytes = DEFAULT_GROUP_NAME
+    member: bytes = b""
 
 
 def parse_receive_options(given: Mapping[str, str]) -> ReceiveOptions:
     """Return what `given` says; other names in it do not matter.
 
     Raises InvalidPrefetchError for the count, InvalidDelayError for wait and lease, InvalidGroupError for the group,
-    RequestError for others.
+    InvalidMemberError for the member, RequestError for others.
     """
     return ReceiveOptions(
         parse_prefetch(given["count"].encode("utf-8", "replace")) if "count" in given else 1,
@@ -54,6 +57,7 @@ def parse_receive_options(given: Mapping[str, str]) -> ReceiveOptions:
         parse_lease(given["lease"]) if "lease" in given else None,
         "autoack" in given and _parse_switch(given["autoack"]),
         check_group(given["group"].encode("utf-8", "surrogateescape")) if "group" in given else DEFAULT_GROUP_NAME,
+        check_member(given["member"].encode("utf-8", "surrogateescape")) if "member" in given else b"",
     )
 
 

@@ -28,6 +28,7 @@ MAX_RETENTION_SECONDS: Final = 1e9
 CONSUMED: Final = "consumed"
 FOREVER: Final = "forever"
 MAX_DEDUP_SECONDS: Final = 7 * 86_400.0
+MAX_SESSION_SECONDS: Final = 86_400.0
 
 MIN_RATE: Final = 0.001
 MAX_RATE: Final = 1e6
@@ -144,6 +145,8 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "key_max_rate": Field(_RATE, _parse_number, _rate),
         "key_max_concurrency": Field(_CONCURRENCY, _parse_count, _whole(MAX_CONCURRENCY)),
         "partitions": Field(f"a whole number from 1 to {MAX_PARTITIONS}", _parse_count, _whole(MAX_PARTITIONS, 1)),
+        "session_seconds": _seconds(0.1, MAX_SESSION_SECONDS, "from 0.1 to 86400"),
+        "handover_seconds": _seconds(0, MAX_SESSION_SECONDS, "from 0 to 86400"),
         "paused_in_until_ms": Field(_TIME, _parse_count, _whole(FOREVER_MS)),
         "paused_out_until_ms": Field(_TIME, _parse_count, _whole(FOREVER_MS)),
         "dedup_window_seconds": _seconds(0, MAX_DEDUP_SECONDS, "from 0, no ids are taken, to 604800"),

@@ -26,6 +26,8 @@
     key_max_rate         5               5                0: no limit
     key_max_concurrency  2               2                0: no limit
     partitions           8               8                1
+    session_seconds      30              30               10
+    handover_seconds     5               5                0.75
     paused_in_until_ms   1700000000000   1700000000000    0: not paused
     paused_out_until_ms  1700000000000   1700000000000    0: not paused
 
@@ -72,6 +74,8 @@ class TopicSettings(NamedTuple):
       max_concurrency: messages that are leased at a time, by all of a group; 0 for no limit.
       key_max_rate, key_max_concurrency: the same of the messages of each key.
       partitions: how many there are; keys choose among them.
+      session_seconds: for how long a member of a group is there that asks for messages once, and does not ask again.
+      handover_seconds: how long a partition waits for leases of its last member before the next one reads it.
       paused_in_until_ms: when messages are taken again, since 1970; a time that is past does not matter.
       paused_out_until_ms: when messages are handed out again.
       dedup_window_seconds: for how long a second publish with a dedup id is a duplicate; 0 for no such ids.
@@ -107,6 +111,8 @@ class TopicSettings(NamedTuple):
     retention_bytes: int | None = None
     retention_drops_unread: bool = False
     partitions: int = 1
+    session_seconds: float = 10.0
+    handover_seconds: float = 0.75
 
     def with_changes(self, changes: Mapping[str, object], topic: bytes) -> "TopicSettings":
         """Return the settings of `topic` with other values, as JSON has them; None for the default.

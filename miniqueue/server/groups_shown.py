@@ -8,7 +8,26 @@ from miniqueue.wire.resp_replies import Value
 
 
 def shown_group(figures: GroupFigures) -> Mapping[Value, Value]:
-    """Return what a group is, by name; its positions are ids: of the message that it reads next in each partition."""
+    """Return what a group is, by name.
+
+    Its positions are ids: of the message that it reads next in each partition. Partitions are named as in ids.
+    """
     position = [format_message_id(*place).decode() for place in sorted(figures.position.items())]
     members: dict[Value, Value] = dict(figures._asdict().items())
-    return members | {"name": figures.name.decode(), "position": position}
+    lags: dict[Value, Value] = {_word(number): lag for number, lag in sorted(figures.lags.items())}
+    return members | {
+        "name": figures.name.decode(),
+        "position": position,
+        "lags": lags,
+        "members": shown_members(figures),
+        "moving": {_word(number): name.decode() for number, name in figures.moving.items()},
+    }
+
+
+def shown_members(figures: GroupFigures) -> dict[Value, Value]:
+    """Return the partitions of each member, by name."""
+    return {name.decode(): list(numbers) for name, numbers in figures.members.items()}
+
+
+def _word(number: int) -> str:
+    return format_message_id(number, 0).removesuffix(b"-0").decode()

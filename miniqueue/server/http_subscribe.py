@@ -7,14 +7,13 @@ and the message goes back to the topic even while the writer waits for a client 
 """
 
 import asyncio
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl
 
 from starlette.types import Receive, Scope, Send
 
 from miniqueue.broker import Broker
-from miniqueue.core.group_start import DEFAULT_GROUP_NAME
 from miniqueue.core.lease import Lease
-from miniqueue.core.prefetch import parse_prefetch
+from miniqueue.core.stream_options import StreamOptions, parse_stream_options
 from miniqueue.errors import MiniqueueError, NothingOutstandingError, UnknownReceiptError
 from miniqueue.server.http_commands import execute
 from miniqueue.server.http_streams import OpenStreams
@@ -40,7 +39,7 @@ class SubscribeEndpoint:
         """Answer one request."""
         try:
             self._streams.check()
-            subscription = Subscription(self._broker, topic_of(scope), *_options_of(scope))
+            subscription = Subscription(self._broker, topic_of(scope), _options_of(scope))
         except MiniqueueError as error:
             await error_reply(error)(scope, receive, send)
             return
@@ -54,13 +53,13 @@ class Subscription:
     Args:
       broker: gives the messages.
       topic: to consume from; need not exist.
-      prefetch: how many messages may be out at a time; None for the plain form, one at a time and without receipts.
-      group: to consume with.
+      options: how to consume.
     """
 
-    def __init__(self, broker: Broker, topic: bytes, prefetch: int | None, group: bytes = DEFAULT_GROUP_NAME) -> None:
+    def __init__(self, broker: Broker, topic: bytes, options: StreamOptions) -> None:
+        prefetch, group, member = options
         self._has_receipts = prefetch is not None
-        self._consumer = broker.consumer(topic, self._deliver, self._fail, prefetch or 1, group)
+        self._consumer = broker.consumer(topic, self._deliver, self._fail, prefetch or 1, group, member)
         self._decoder = CommandDecoder()
         self._unsent_lines: list[bytes] = []
         self._unsent_bytes = 0
@@ -146,9 +145,8 @@ def _encode_with_receipts(lease: Lease) -> bytes:
     return encode_deliveries(lease.payloads, lease.counts.dacks, lease.receipt)
 
 
-def _options_of(scope: Scope) -> tuple[int | None, bytes]:
-    """Return the prefetch that the query says, or None, and the group; raises InvalidPrefetchError."""
-    query: str = scope["query_string"].decode("latin-1")  # of bytes, `parse_qs` takes no others than ASCII
-    given = parse_qs(query, keep_blank_values=True)
-    prefetch = parse_prefetch(given["prefetch"][-1].encode()) if "prefetch" in given else None
-    return prefetch, given["group"][-1].encode("utf-8", "replace") if "group" in given else DEFAULT_GROUP_NAME
+def _options_of(scope: Scope) -> StreamOptions:
+    """Return what the query says; raises InvalidPrefetchError or InvalidMemberError."""
+    query: str = scope["query_string"].decode("latin-1")  # of bytes, `parse_qsl` takes no others than ASCII
+    given = parse_qsl(query, keep_blank_values=True)
+    return parse_stream_options({name: text.encode("utf-8", "replace") for name, text in given})

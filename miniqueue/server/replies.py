@@ -14,6 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from miniqueue.core.group_errors import GroupExistsError, GroupInUseError, UnknownGroupError
 from miniqueue.core.look_errors import UnknownMessageError, UnknownPartitionError
+from miniqueue.core.members import MembersOnlyError, NoMembersError
 from miniqueue.core.request_errors import NoReplyError, NoRequestError, RequesterGoneError
 from miniqueue.core.schedule import UnknownScheduleError
 from miniqueue.core.topic_errors import TopicExistsError, UnknownTopicError
@@ -61,6 +62,8 @@ STATUS: Mapping[type[BaseException], HTTPStatus] = MappingProxyType(
         UnknownGroupError: HTTPStatus.NOT_FOUND,
         GroupExistsError: HTTPStatus.CONFLICT,
         GroupInUseError: HTTPStatus.CONFLICT,
+        MembersOnlyError: HTTPStatus.CONFLICT,
+        NoMembersError: HTTPStatus.CONFLICT,
         RequestError: HTTPStatus.BAD_REQUEST,
         FullError: HTTPStatus.INSUFFICIENT_STORAGE,
         LimitReachedError: HTTPStatus.INSUFFICIENT_STORAGE,

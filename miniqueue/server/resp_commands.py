@@ -6,8 +6,7 @@ To add a command, write its function and put it into `COMMANDS`; docs/protocol.m
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from miniqueue.core.group_start import DEFAULT_GROUP_NAME
-from miniqueue.core.prefetch import parse_prefetch
+from miniqueue.core.stream_options import StreamOptions, parse_stream_options
 from miniqueue.errors import UnknownCommandError
 from miniqueue.server import (
     resp_connecting,
@@ -67,7 +66,7 @@ def _subscribe(connection: "RespConnection", command: Command) -> bytes:
     stream = Stream(
         connection.broker,
         command[1],
-        *_prefetch_and_group(command),
+        _stream_options(command),
         reply=connection.reply,
         send=connection.send,
         otherwise={word: lambda command: execute(connection, command) for word in (b"PING", b"QUIT", b"RESET")},
@@ -77,12 +76,11 @@ def _subscribe(connection: "RespConnection", command: Command) -> bytes:
     return b""
 
 
-def _prefetch_and_group(command: Command) -> tuple[int | None, bytes]:
+def _stream_options(command: Command) -> StreamOptions:
     options = dict(zip(map(bytes.upper, command[2::2]), command[3::2], strict=False))
-    if len(command) != 2 + 2 * len(options) or not options.keys() <= {b"PREFETCH", b"GROUP"}:
+    if len(command) != 2 + 2 * len(options) or not options.keys() <= {b"PREFETCH", b"GROUP", b"MEMBER"}:
         raise ArityError(2)
-    prefetch = parse_prefetch(options[b"PREFETCH"]) if b"PREFETCH" in options else None
-    return prefetch, options.get(b"GROUP", DEFAULT_GROUP_NAME)
+    return parse_stream_options({name.decode().lower(): value for name, value in options.items()})
 
 
 def _topics(connection: "RespConnection", command: Command) -> bytes:
@@ -140,7 +138,7 @@ COMMANDS: dict[bytes, Entry] = {
     b"DACK": Entry(-1, "Return messages to the front after a number of seconds.", resp_receive.settle),
     b"REJECT": Entry(-4, "Give messages up, for a reason.", resp_receive.settle),
     b"EXTEND": Entry(-4, "Have leases end a number of seconds from now.", resp_receive.settle),
-    b"GROUP": Entry(-3, "CREATE, LIST, SEEK and DELETE the groups that read a topic.", resp_groups.group),
+    b"GROUP": Entry(-3, "CREATE, LIST, SEEK and DELETE the groups that read a topic, list MEMBERS.", resp_groups.group),
     b"TOPICS": Entry(1, "List the topics.", _topics),
     b"REDRIVE": Entry(-2, "Move dead letters back to where they came from.", resp_topics.redrive),
     b"TOPIC": Entry(-2, "CREATE, SET, GET and DELETE topics and their settings.", resp_topics.topic),

@@ -1,6 +1,7 @@
 """GROUP over RESP: who reads a topic, independently of others.
 
     GROUP CREATE letters audit FROM latest       GROUP DELETE letters audit       GROUP LIST letters
+    GROUP MEMBERS letters audit ─▶ the partitions of each member
     GROUP SEEK letters audit 0-17 DRYRUN ─▶ how many messages the group has to get now, and would have
 
 Where a group may begin stands in `core.group_start`.
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from miniqueue.core.group_start import Edge, parse_start
 from miniqueue.errors import RequestError
-from miniqueue.server.groups_shown import shown_group
+from miniqueue.server.groups_shown import shown_group, shown_members
 from miniqueue.server.resp_errors import ArityError, shown, unknown_subcommand
 from miniqueue.server.resp_looking import answer_later, options_of
 from miniqueue.wire import resp_replies as replies
@@ -66,6 +67,17 @@ def _list(connection: "RespConnection", command: Command) -> Awaitable[bytes]:
     return listed()
 
 
+def _members(connection: "RespConnection", command: Command) -> Awaitable[bytes]:
+    _check_arity(len(command) == 4, 4)
+    protocol = connection.session.protocol
+
+    async def listed() -> bytes:
+        figures = await connection.broker.groups.figures_of(command[2], command[3])
+        return replies.encode(shown_members(figures), protocol)
+
+    return listed()
+
+
 async def _done(act: Awaitable[None]) -> bytes:
     await act
     return replies.OK
@@ -78,5 +90,5 @@ def _check_arity(is_right: bool, arity: int) -> None:
 
 #: By name in capitals.
 SUBCOMMANDS: "Mapping[bytes, Callable[[RespConnection, Command], Awaitable[bytes]]]" = MappingProxyType(
-    {b"CREATE": _create, b"DELETE": _delete, b"SEEK": _seek, b"LIST": _list}
+    {b"CREATE": _create, b"DELETE": _delete, b"SEEK": _seek, b"LIST": _list, b"MEMBERS": _members}
 )

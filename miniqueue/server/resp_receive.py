@@ -25,7 +25,7 @@ from miniqueue.wire.resp_parser import Command
 if TYPE_CHECKING:
     from miniqueue.server.resp import RespConnection
 
-_WITH_VALUE = {b"GROUP": "group", b"COUNT": "count", b"WAIT": "wait", b"LEASE": "lease"}
+_WITH_VALUE = {b"GROUP": "group", b"MEMBER": "member", b"COUNT": "count", b"WAIT": "wait", b"LEASE": "lease"}
 
 
 def receive(connection: "RespConnection", command: Command) -> bytes:

@@ -22,6 +22,7 @@ from miniqueue.core.message import NEVER_RETURNED, Counts
 from miniqueue.core.numerals import spell
 from miniqueue.core.receipts import parse_receipts
 from miniqueue.core.request_errors import RequesterGoneError
+from miniqueue.core.stream_options import StreamOptions
 from miniqueue.errors import MiniqueueError, NothingOutstandingError, UnknownCommandError, UnknownReceiptError
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
@@ -37,8 +38,7 @@ class Stream:
     Args:
       broker: gives the messages.
       topic: to consume from; need not exist.
-      prefetch: how many messages may be out at a time; None for the plain form, one at a time and without receipts.
-      group: to consume with.
+      options: how to consume.
       reply: queues bytes behind all replies before them.
       send: does the same, and writes them.
       otherwise: carries out the words that are not about messages.
@@ -48,8 +48,7 @@ class Stream:
         self,
         broker: Broker,
         topic: bytes,
-        prefetch: int | None,
-        group: bytes,
+        options: StreamOptions,
         *,
         reply: Callable[[bytes], None],
         send: Callable[[bytes], None],
@@ -57,8 +56,10 @@ class Stream:
     ) -> None:
         self.topic = topic
         self._requests = broker.requests
-        self._has_receipts = prefetch is not None
-        self._consumer: Consumer = broker.consumer(topic, self._deliver, self._fail, prefetch or 1, group)
+        self._has_receipts = options.prefetch is not None
+        self._consumer: Consumer = broker.consumer(
+            topic, self._deliver, self._fail, options.prefetch or 1, options.group, options.member
+        )
         self._answer = b""  # to the command that is being carried out
         self._reply = reply
         self._send = send

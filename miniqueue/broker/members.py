@@ -1,0 +1,91 @@
+"""Lets consumers be members of groups, and has partitions move in time.
+
+    join ─▶ Membership of the group ─▶ partitions move ─▶ look, every few ms while some wait for leases
+    leave, tick: somebody is gone ────────┘                  └ moved ─▶ who waits is served, in a later turn
+
+A group has a membership from its first member to its last.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from miniqueue.broker.clock import Clock
+from miniqueue.broker.dispatcher import Dispatcher
+from miniqueue.broker.group import Group
+from miniqueue.broker.membership import Member, Membership
+from miniqueue.broker.topic import Topic
+from miniqueue.core.group_start import check_group
+from miniqueue.core.members import MembersOnlyError, NoMembersError, check_member
+
+#: How often partitions are looked at that wait for leases.
+LOOK_SECONDS = 0.005
+
+
+class Members:
+    """The members of all groups.
+
+    Args:
+      topic_of: returns the topic of a name, also one that does not exist; raises InvalidTopicError.
+      clock: tells whose time is over.
+      dispatcher: serves who waits.
+    """
+
+    def __init__(self, topic_of: Callable[[bytes], Topic], clock: Clock, dispatcher: Dispatcher) -> None:
+        self._topic_of = topic_of
+        self._clock = clock
+        self._dispatcher = dispatcher
+        self._memberships: dict[Membership, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def group(self, topic: bytes, name: bytes) -> Group:
+        """Return a group of a topic, neither of which need exist; raises InvalidTopicError or InvalidGroupError."""
+        return self._topic_of(topic).group(check_group(name))
+
+    def admit(self, group: Group, name: bytes) -> Member | None:
+        """Return the member that a consumer of a group is of, with one consumer more; None for b"", no name.
+
+        Raises:
+          InvalidMemberError: nobody can have this name.
+          MembersOnlyError: the group has members.
+          NoMembersError: it has others.
+        """
+        membership = group.membership
+        if not name:
+            if membership is not None:
+                raise MembersOnlyError
+            return None
+        check_member(name)
+        if membership is None:
+            if group.consumer_count:
+                raise NoMembersError
+            membership = group.membership = Membership(group, self._clock, self._changed)
+            self._memberships[membership] = None
+        return membership.join(name)
+
+    def tick(self) -> None:
+        """Have members leave whose sessions are over."""
+        for membership in list(self._memberships):
+            membership.end_sessions()
+
+    def _changed(self, membership: Membership) -> None:
+        group = membership.group
+        if not membership.members:
+            group.membership = None
+            self._memberships.pop(membership, None)
+        asyncio.get_running_loop().call_soon(self._serve, group)
+        self._look_later()
+
+    def _serve(self, group: Group) -> None:
+        """Commit what came back, and hand it to who reads it now."""
+        self._dispatcher.settled(group, is_returned=True)
+
+    def _look_later(self) -> None:
+        if self._timer is None and any(membership.is_moving for membership in self._memberships):
+            self._timer = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        for membership in list(self._memberships):
+            if membership.is_moving and membership.look():
+                self._serve(membership.group)
+        self._look_later()
