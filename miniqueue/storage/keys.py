@@ -15,10 +15,12 @@
     GROUP       = 0x17 topic:8 name                                     value: group id, creation time
     START       = 0x18 topic:8 partition:4                              value: where the log begins, if some is kept
     GROUP_PURGE = 0x19 topic:8 0:4 group:4  value: empty; the group is deleted, its keys not yet all
+    TRACES      = 0x1A topic:8                                          value: how much is stored of traces
     CHUNK       = 0x20 topic:8 partition:4 lane:1 first_seq:8           value: messages
     RECORD      = 0x21 topic:8 partition:4 group:4 range:1 order:16     value: one message that came back
     DELAYED     = 0x22 topic:8 partition:4 due_at_ms:8 serial:8         value: one message that is not yet due
     UNIQUE      = 0x23 topic:8 key                                      value: the message that has the unique key
+    TRACE       = 0x24 topic:8 partition:4 block:8 serial:8             value: what a commit did to messages of a block
     SCHEDULE    = 0x30 name                                             value: what makes messages, and when
 
 A name is only ever the whole rest of its key, and everything else has a fixed width, so no name can collide with
@@ -58,10 +60,12 @@ class Space(IntEnum):
     GROUP = 0x17
     START = 0x18
     GROUP_PURGE = 0x19
+    TRACES = 0x1A
     CHUNK = 0x20
     RECORD = 0x21
     DELAYED = 0x22
     UNIQUE = 0x23
+    TRACE = 0x24
     SCHEDULE = 0x30
 
 
@@ -69,7 +73,7 @@ class Parts(NamedTuple):
     """What a key says; 0 where its space has no such part.
 
     `lane` is the range of a record, `order` also the first sequence number of a bitmap, gap or chunk; of a delayed
-    message the time at which it is due and its serial, of dedup ids those of their commit.
+    message its due time and its serial, of dedup ids those of their commit, of a trace its block and its serial.
     """
 
     space: Space
@@ -95,8 +99,7 @@ _cursor = struct.Struct(">BQII")
 _bitmap = struct.Struct(">BQIIBQ")
 _chunk = struct.Struct(">BQIBQ")
 _record, _dedup = struct.Struct(">BQIIBQQ"), struct.Struct(">BQQQ")
-_delayed = struct.Struct(">BQIQQ")
-_space = struct.Struct(">BQ")
+_delayed, _space = struct.Struct(">BQIQQ"), struct.Struct(">BQ")
 
 #: A key range, as (start, stop) with start <= key < stop.
 KeyRange = tuple[bytes, bytes]
@@ -274,7 +277,8 @@ def _parse_delayed(space: Space, key: bytes) -> Parts:
 
 #: Keys that have all parts up to the last they have.
 _FIXED = {
-    **{Space.PURGE: _purge, Space.SETTINGS: _space, Space.CURSOR: _cursor, Space.BITMAP: _bitmap, Space.GAP: _bitmap},
+    **{Space.PURGE: _purge, Space.CURSOR: _cursor, Space.BITMAP: _bitmap, Space.GAP: _bitmap},
+    **dict.fromkeys((Space.SETTINGS, Space.TRACES), _space),
     **dict.fromkeys((Space.HEAD, Space.DELAYS, Space.START), _head),
     Space.GROUP_PURGE: _cursor,
 }
@@ -285,7 +289,7 @@ _PARSERS = {
     Space.DEDUP: _parse_dedup,
     Space.CHUNK: _parse_chunk,
     Space.RECORD: _parse_record,
-    Space.DELAYED: _parse_delayed,
+    **dict.fromkeys((Space.DELAYED, Space.TRACE), _parse_delayed),
     **dict.fromkeys((Space.UNIQUE, Space.GROUP), _parse_unique),
 }
 

@@ -37,6 +37,8 @@ STORAGE_FOR_THE_BROKER = (
     "miniqueue.storage.delay_records",
     "miniqueue.storage.dedup_records",
     "miniqueue.storage.schedule_records",
+    "miniqueue.storage.trace_keys",
+    "miniqueue.storage.trace_records",
     "miniqueue.storage.port",
 )
 IMPURE = {"asyncio", "logging", "os", "selectors", "signal", "socket", "ssl", "subprocess", "threading", "time"}

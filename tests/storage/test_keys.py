@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from miniqueue.core.lease import Range
-from miniqueue.storage import dedup_keys, delay_keys, keys, retention_keys, schedule_keys
+from miniqueue.storage import dedup_keys, delay_keys, keys, retention_keys, schedule_keys, trace_keys
 
 TOPICS = st.integers(0, 3) | st.integers(0, 2**64 - 2)
 NUMBERS = st.integers(0, 3) | st.integers(0, 2**32 - 2)
@@ -30,12 +30,14 @@ GOLDEN = {
     "15000000000000010200000003": delay_keys.delays(0x102, 3),
     "16000000000000010200000000000000070000000000000008": dedup_keys.dedup(0x102, 7, 8),
     "18000000000000010200000003": retention_keys.start(0x102, 3),
+    "1a0000000000000102": trace_keys.traces(0x102),
     "20000000000000010200000003010000000000000506": keys.chunk(0x102, 3, 0x506),
     "21000000000000010200000003000000040200000000000000070000000000000008": keys.record(
         0x102, 3, 4, Range.BACK, 7 << 64 | 8
     ),
     "2200000000000001020000000300000000000000070000000000000008": delay_keys.delayed(0x102, 3, 7, 8),
     "230000000000000102666f6f": dedup_keys.unique(0x102, b"foo"),
+    "2400000000000001020000000300000000000000070000000000000008": trace_keys.trace(0x102, 3, 7, 8),
     "30666f6f": schedule_keys.schedule(b"foo"),
 }
 
@@ -103,6 +105,14 @@ def test_schedules_are_ordered_by_name(name, other):
     assert contains(schedule_keys.schedules(after=name), schedule_keys.schedule(other)) == (other > name)
 
 
+@given(st.integers(0, 2**53), st.integers(0, 2**53), SEQS, SEQS)
+def test_traces_are_ordered_by_block_then_serial(block, other_block, serial, other_serial):
+    key, other = trace_keys.trace(1, 0, block, serial), trace_keys.trace(1, 0, other_block, other_serial)
+    assert trace_keys.block_of(key) == block
+    assert (key < other) == ((block, serial) < (other_block, other_serial))
+    assert contains(trace_keys.block_range(1, 0, block), other) == (block == other_block)
+
+
 @given(PLACES, ORDERS, ORDERS)
 def test_records_are_ordered_by_order_and_a_range_begins_where_it_is_told(place, one, other):
     key = keys.record(1, 0, 0, place, other)
@@ -126,6 +136,8 @@ MAKERS = {
     "delayed": lambda n: delay_keys.delayed(n.topic, n.partition, n.order >> 64, n.seq),
     "dedup": lambda n: dedup_keys.dedup(n.topic, n.order >> 64, n.seq),
     "unique": lambda n: dedup_keys.unique(n.topic, n.name),
+    "traces": lambda n: trace_keys.traces(n.topic),
+    "trace": lambda n: trace_keys.trace(n.topic, n.partition, n.order >> 64, n.seq),
     "tick": lambda n: schedule_keys.tick(n.name),
     "schedule": lambda n: schedule_keys.schedule(n.name),
 }
@@ -147,11 +159,13 @@ RANGES = {
         ("topic", "partition"),
     ),
     "dedups": (lambda n: [dedup_keys.dedups(n.topic)], {"dedup"}, ("topic",)),
+    "all traces": (lambda n: [trace_keys.all_traces()], {"traces"}, ()),
+    "blocks": (lambda n: [trace_keys.blocks(n.topic, n.partition, 0)], {"trace"}, ("topic", "partition")),
     "ticks": (lambda n: [schedule_keys.ticks()], {"tick"}, ()),
     "schedules": (lambda n: [schedule_keys.schedules()], {"schedule"}, ()),
     "all of a topic": (
         lambda n: keys.of_topic(n.topic),
-        {"head", "cursor", "bitmap", "gap", "settings", "chunk", "record", "delays", "delayed", "dedup", "unique"},
+        MAKERS.keys() - {"next topic", "topic", "purge", "tick", "schedule"},
         ("topic",),
     ),
 }

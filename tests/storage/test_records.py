@@ -1,5 +1,6 @@
 """Values: parsed as they were made, byte for byte those of their version, also of older ones; refused when damaged."""
 
+from functools import partial
 from zlib import crc32
 
 import pytest
@@ -12,8 +13,10 @@ from miniqueue.core.delayed import Delayed, DelaysState
 from miniqueue.core.message import Chunk, Counts, Record
 from miniqueue.core.schedule import Missed, Schedule
 from miniqueue.core.topic_settings import TopicSettings
+from miniqueue.core.tracing import Kind
 from miniqueue.errors import CorruptionError, FormatVersionError
-from miniqueue.storage import dedup_records, delay_records, records, schedule_records
+from miniqueue.storage import dedup_records, delay_records, records, schedule_records, trace_records
+from miniqueue.storage.trace_records import TraceState
 
 U64 = st.integers(0, 2**64 - 1)
 U32 = st.integers(0, 2**32 - 1)
@@ -135,6 +138,25 @@ GOLDEN = {
         "01302d313702511c45",
         dedup_records.decode_unique,
         b"0-17",
+    ),
+    "traces": (
+        trace_records.encode_traces(TraceState(1, 2)),
+        "010100000000000000020000000000000012ac04a2",
+        trace_records.decode_traces,
+        TraceState(1, 2),
+    ),
+    "trace": (
+        None,  # test_trace_records has what encodes it
+        "010068e5cf8b010000020000000300040b01000100040002000a0000000000000000000000010002000500000000000000000000000000"
+        "000007000400000064656661756c74726573708ea0c1e6",
+        partial(trace_records.decode_trace, 1),
+        (
+            1_700_000_000_000,
+            [
+                (Kind.DELIVERED, 2049, 4, 1_699_999_999_990, b"default", b"resp", 5),
+                (Kind.ACKNOWLEDGED, 2049, 2, 1_700_000_000_000, b"default", b"", 0),
+            ],
+        ),
     ),
     "schedule by cron": (
         schedule_records.encode_schedule(Schedule(b"t", b"one", "0 9 * * *", 0, "Europe/Berlin", Missed.ONE)),
