@@ -1,7 +1,8 @@
 """Deletes what groups leave behind that are deleted or begin anew elsewhere, page by page, in the background.
 
     an id is given up ─▶ its keys: bitmaps, gaps, what came back ─┐
-                     └─▶ chunks that only it needed ──────────────┴─▶ last of all, the entry that says so
+                     ├─▶ chunks that only it needed ──────────────┼─▶ last of all, the entry that says so
+                     └─▶ unique keys that it alone held ──────────┘
 
 It can be broken off anywhere: a start finds the entry, and begins again.
 """
@@ -12,6 +13,7 @@ from typing import Any, Final
 import structlog
 
 from miniqueue.broker.journal import Journal
+from miniqueue.broker.key_freeing import free_keys
 from miniqueue.broker.purger import Deletion
 from miniqueue.broker.topic import Topic
 from miniqueue.core.holes import Runs
@@ -44,16 +46,23 @@ class GroupRemains:
         left = [group_id for topic_id, group_id in self._left if topic_id == topic.id and group_id != PINNED]
         return max([group.id or 0 for group in topic.existing_groups] + left) + 1
 
-    def delete(self, topic: Topic, group_id: int, runs: Mapping[int, Runs]) -> None:
-        """Delete what is under an id, and the chunks of `runs`, by partition; an entry in the store must say so."""
+    def delete(self, topic: Topic, group_id: int, runs: Mapping[int, Runs], *, frees_keys: bool) -> None:
+        """Delete what is under an id, and the chunks of `runs`, by partition; an entry in the store must say so.
+
+        With `frees_keys` also the unique keys of what nobody needs any more.
+        """
         assert topic.id is not None
         self._left.add((topic.id, group_id))
-        self._spawn(self._delete(topic.id, group_id, runs))
+        self._spawn(self._delete(topic, topic.id, group_id, runs, frees_keys=frees_keys))
 
-    async def _delete(self, topic_id: int, group_id: int, runs: Mapping[int, Runs]) -> None:
+    async def _delete(
+        self, topic: Topic, topic_id: int, group_id: int, runs: Mapping[int, Runs], *, frees_keys: bool
+    ) -> None:
         deletion = Deletion(self._journal)
         try:
             await self._journal.committer.flush()
+            if frees_keys and topic.id == topic_id:
+                await free_keys(self._journal, topic)
             for number, found in runs.items():
                 for start, stop in found:
                     await deletion.delete(keys.chunk(topic_id, number, start), keys.chunk(topic_id, number, stop))

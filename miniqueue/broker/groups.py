@@ -174,7 +174,7 @@ class Groups:
         for topic, group_id in unpurged:
             if topic.id is not None:
                 runs = {number: holes_in(partition) for number, partition in topic.partitions.items()}
-                self._remains.delete(topic, group_id, runs)
+                self._remains.delete(topic, group_id, runs, frees_keys=True)
         for topic in topics:
             for group in list(topic.groups.values()):
                 if group.id is None and group.waiters:
@@ -224,7 +224,7 @@ class Groups:
         topic, old_id = group.topic, group.id
         assert topic.id is not None
         holes = {number: holes_in(partition) for number, partition in topic.partitions.items()}
-        finished = finished_by(topic, old_id)
+        finished, key_group = finished_by(topic, old_id), topic.key_group
         batch: dict[bytes, bytes | None] = {}
         if old_id is not None:
             batch = {keys.cursor(topic.id, number, old_id): None for number in topic.partitions}
@@ -238,12 +238,16 @@ class Groups:
             batch |= batching.new_group(topic.id, group, self._clock.now_ms())
             for cursor in cursors.values():
                 batch |= batching.new_cursor(topic.id, cursor)
+        frees_keys = key_group in (group, None) or topic.key_group is not key_group
+        if frees_keys and old_id is None and new_id is not None:  # an id under which there is nothing else
+            old_id = new_id + 1
+            batch[group_keys.purge(topic.id, old_id)] = b""
         self._journal.change(batch)
         for partition, progresses in finished:
             self._delete_unneeded(topic.id, partition, progresses)
         if old_id is not None:
             runs = {number: without(holes_in(topic.partitions[number]), found) for number, found in holes.items()}
-            self._remains.delete(topic, old_id, runs)
+            self._remains.delete(topic, old_id, runs, frees_keys=frees_keys)
         self._changed(topic)
 
     @contextmanager

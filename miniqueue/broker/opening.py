@@ -16,6 +16,7 @@ from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.dedup_window import DedupWindow
 from miniqueue.core.partition import MAX_CHUNK_MESSAGES, Partition
+from miniqueue.core.partitioning import MAX_PARTITIONS
 from miniqueue.core.retention import Retained
 from miniqueue.core.topic_settings import DEFAULT_SETTINGS, TopicSettings
 from miniqueue.errors import CorruptionError, FormatVersionError, MiniqueueError
@@ -29,7 +30,7 @@ from miniqueue.storage import (
     retention_records,
     schedule_keys,
 )
-from miniqueue.storage.port import Store
+from miniqueue.storage.port import Snapshot, Store
 
 log = structlog.get_logger()
 
@@ -204,7 +205,7 @@ def _filled(topic: Topic, stored: _StoredTopic) -> Topic:
     return topic
 
 
-async def pages(store: Store, key_range: keys.KeyRange) -> AsyncIterator[tuple[bytes, bytes]]:
+async def pages(store: Store | Snapshot, key_range: keys.KeyRange) -> AsyncIterator[tuple[bytes, bytes]]:
     """Yield every pair of a range, a page at a time."""
     start, stop = key_range
     while pairs := await store.scan(start, stop, max_items=PAGE_ITEMS, max_bytes=PAGE_BYTES):
@@ -216,7 +217,9 @@ async def pages(store: Store, key_range: keys.KeyRange) -> AsyncIterator[tuple[b
 async def _stored_topic(store: Store, state: State, name: bytes, topic_id: int, ends: dict[int, _End]) -> _StoredTopic:
     value = state.value(keys.settings(topic_id))
     settings = DEFAULT_SETTINGS if value is None else records.decode_settings(value)
-    groups = state.groups(topic_id)
+    groups, found = state.groups(topic_id), [number for number in ends if number < MAX_PARTITIONS]
+    if found != [*range(settings.partitions)]:
+        raise CorruptionError(f"topic {topic_id}: of {settings.partitions} partitions there are {found}")
     if not groups:
         raise CorruptionError(f"topic {topic_id}, partition 0: the group's cursor is missing")
     partitions = {

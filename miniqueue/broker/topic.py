@@ -184,12 +184,17 @@ class Topic:
         self.plain = self.partitions[(self.plain.number + 1) % self.partition_count]
 
     def _share_keys(self) -> None:
-        """Have the unique key of a message be free when the default group is done with it; without it, the first."""
-        groups = self.existing_groups
-        owner = self.default if self.default in groups else groups[0]
-        for group in groups:
+        """Have the unique key of a message be free when the `key_group` is done with it."""
+        owner = self.key_group
+        for group in self.existing_groups:
             for cursor in group.cursors:
                 cursor.unique_keys = self.unique_keys if group is owner else None
+
+    @property
+    def key_group(self) -> Group | None:
+        """With which messages leave the topic, and their unique keys are free: the default group, or the first."""
+        groups = self.existing_groups
+        return self.default if self.default in groups else min(groups, key=attrgetter("name"), default=None)
 
     def _look_for_sole(self) -> None:
         self.partition_count = sum(number < MAX_PARTITIONS for number in self.partitions)

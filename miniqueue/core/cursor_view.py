@@ -6,6 +6,8 @@
 What comes before `read_seq` is never ready, and nothing behind it is leased.
 """
 
+import sys
+from bisect import bisect_right
 from collections.abc import Iterable
 
 from miniqueue.core.cursor import GroupCursor
@@ -63,6 +65,36 @@ def may_have_next(cursor: GroupCursor, horizon_ms: int) -> bool:
     if cursor.keyed is not None:
         return cursor.depth > cursor.leased_count
     return cursor._place_of_next(horizon_ms) is not Range.LOG or cursor.read_seq < cursor.tail_seq
+
+
+class Unsettled:
+    """Which messages of the log a group has not settled, leased or not; what came back has left the log.
+
+    As of now: it is to be made anew after every turn of the loop.
+    """
+
+    def __init__(self, cursor: GroupCursor) -> None:
+        self._cursor = cursor
+        self._opened, self._stored = sorted(cursor._open), sorted(cursor._bitmaps)
+        self._gaps = cursor.gaps.runs()
+
+    def __contains__(self, seq: int) -> bool:
+        if (first_seq := _last_until(self._opened, seq)) is not None:
+            progress = self._cursor._open[first_seq]
+            if seq < progress.chunk.end_seq:
+                return not progress.settled >> (seq - first_seq) & 1
+        if seq < self._cursor.read_seq:
+            return False
+        index = bisect_right(self._gaps, (seq, sys.maxsize)) - 1
+        if index >= 0 and seq < self._gaps[index][1]:
+            return False
+        first_seq = _last_until(self._stored, seq)
+        return first_seq is None or not self._cursor._bitmaps[first_seq] >> (seq - first_seq) & 1
+
+
+def _last_until(seqs: list[int], seq: int) -> int | None:
+    index = bisect_right(seqs, seq) - 1
+    return seqs[index] if index >= 0 else None
 
 
 def settled_bits(cursor: GroupCursor) -> dict[int, int]:

@@ -32,6 +32,11 @@ def unique(topic_id: int, key: bytes) -> bytes:
     return _topic.pack(Space.UNIQUE, topic_id) + key
 
 
+def unique_range(topic_id: int) -> KeyRange:
+    """Range of the unique keys of a topic."""
+    return _topic.pack(Space.UNIQUE, topic_id), _topic.pack(Space.UNIQUE, topic_id + 1)
+
+
 def unique_key(key: bytes) -> bytes:
     """Parse `unique`."""
     return key[_topic.size :]

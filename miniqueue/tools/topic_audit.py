@@ -5,10 +5,12 @@ A group that is deleted may have left keys, and chunks that it alone needed; the
 
 from typing import NamedTuple
 
+from miniqueue.core.group_start import DEFAULT_GROUP_NAME
 from miniqueue.core.lease import Range
 from miniqueue.core.message import Chunk
 from miniqueue.core.partition import DEFAULT_GROUP
-from miniqueue.storage import delay_keys
+from miniqueue.core.partitioning import MAX_PARTITIONS
+from miniqueue.storage import delay_keys, keys
 from miniqueue.tools.delays_audit import DelaysAudit
 from miniqueue.tools.group_audit import GroupAudit
 from miniqueue.tools.problems import Problems
@@ -27,11 +29,17 @@ class TopicCounts(NamedTuple):
 
 
 class TopicAudit:
-    """One topic, for one walk: first `set_…` as keys come, then chunks, then records, then `finish`."""
+    """One topic, for one walk: first `set_…` as keys come, then chunks, then records, then `finish`.
+
+    Attributes:
+      partition_count: as the settings have it; None where they cannot be read.
+      uniques: the walk over unique keys.
+    """
 
     def __init__(self, name: bytes, topic_id: int, problems: Problems) -> None:
         self.name = name
         self.topic_id = topic_id
+        self.partition_count: int | None = 1
         self.uniques = UniqueAudit(topic_id, problems)
         self._problems = problems
         self._heads: dict[int, tuple[int | None, int]] = {}  # by partition, as all of these
@@ -39,7 +47,7 @@ class TopicAudit:
         self._delays: dict[int, DelaysAudit] = {}
         self._groups: dict[tuple[int, int], GroupAudit] = {}  # by partition and group id
         self._purged: set[int] = set()
-        self._entered = {DEFAULT_GROUP}
+        self._entered = {DEFAULT_GROUP: DEFAULT_GROUP_NAME}
         self._phase = 0  # 1 from the first chunk on, 2 from the first record on
 
     def delays(self, partition: int) -> DelaysAudit:
@@ -56,9 +64,9 @@ class TopicAudit:
         """Take from where and up to where finished chunks are kept; None when it could not be read."""
         self._kept[partition] = kept or (0, None)
 
-    def set_group(self, group_id: int) -> None:
+    def set_group(self, group_id: int, name: bytes) -> None:
         """Take the entry of a group."""
-        self._entered.add(group_id)
+        self._entered[group_id] = name
 
     def set_purged(self, group_id: int) -> None:
         """Take a group that is deleted, its keys not yet all."""
@@ -89,15 +97,27 @@ class TopicAudit:
             self._problems.add("there is no such partition or group", key)
         return audit
 
+    def note_returned(self, unique_key: bytes, message_id: bytes, group_id: int) -> None:
+        """Take a message that came back, and maybe has a unique key."""
+        if group_id not in self._purged and group_id == self._key_group:
+            self.uniques.note(unique_key, message_id)
+
     def finish(self) -> None:
         """Compare the counts, when everything was taken."""
         self._begin(2)
+        self._compare_partitions()
         for audit in self._groups.values():
             audit.finish()
         for delays in self._delays.values():
             delays.finish()
         if all(audit.is_readable for audit in self._groups.values()):
-            self.uniques.finish(self._has_waiting)
+            self.uniques.finish(self._has_waiting, is_strict=self._key_group == DEFAULT_GROUP)
+
+    def _compare_partitions(self) -> None:
+        found = sorted({number for number, _ in self._groups if number < MAX_PARTITIONS})
+        if self.partition_count is not None and found != [*range(self.partition_count)]:
+            cause = f"of {self.partition_count} partitions there are {found}"
+            self._problems.add(cause, keys.settings(self.topic_id))
 
     def counts(self) -> TopicCounts:
         """Return what the topic holds: chunks as they are there, messages as the group has them that has most.
@@ -142,14 +162,19 @@ class TopicAudit:
         group_ids = {group_id for _, group_id in self._groups}
         if not group_ids:
             self.group(0, DEFAULT_GROUP)
-        for group_id in group_ids - self._entered:
+        for group_id in group_ids - self._entered.keys():
             self._problems.add(f"group {group_id} has keys, but no entry")
         is_shared = len(group_ids) > 1 or self._purged
         for (partition, _), audit in self._groups.items():
             kept = (0, None) if is_shared else self._kept.get(partition)
             audit.begin(self._heads.get(partition, (0, 0)), kept)
 
+    @property
+    def _key_group(self) -> int:
+        """The group whose messages say whether unique keys are free: the default group, or the first by name."""
+        names = {group_id: self._entered.get(group_id, b"") for _, group_id in self._groups}
+        return min(names, key=lambda group_id: (names[group_id] != DEFAULT_GROUP_NAME, names[group_id], group_id))
+
     def _has_waiting(self, partition: int, seq: int) -> bool:
-        """Whether the group has a message in the log that says whether its unique key is free."""
-        owners = sorted(group_id for number, group_id in self._groups if number == partition)
-        return bool(owners) and self._groups[partition, owners[0]].log.has_waiting(seq)
+        audit = self._groups.get((partition, self._key_group))
+        return audit is not None and audit.log.has_waiting(seq)
