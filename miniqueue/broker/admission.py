@@ -55,6 +55,11 @@ class Admission:
         """Whether messages can be settled and deleted."""
         return self.is_open and (self._is_resting or self.refusal in (None, FullError))
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the broker stops: it is coming to rest, or on from there."""
+        return self.refusal is DrainingError
+
     def set_full(self, is_full: bool, free_bytes: int | None = None) -> None:
         """Refuse publishes while the disk is full, or take them again; `free_bytes` is for the log."""
         if is_full and not self.is_full:

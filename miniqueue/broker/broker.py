@@ -154,9 +154,9 @@ class Broker:
         self.configurator = Configurator(
             journal, topics, registry.lanes, create=registry.create, changed=self._reconfigured
         )
-        self.pauser = Pauser(self.configurator, clock, resumed=self._readable)
+        self.pauser = Pauser(self.configurator, self._admission, clock, resumed=self._readable)
         self.clearer = Clearer(topics, journal, clock, self.delayer, loaded=self._readable)
-        self.resting = Resting(topics, self._admission)
+        self.resting = Resting(topics, self._admission, self.pauser)
         self.looker = Looker(topics, journal, clock)
         self.peeker = Peeker(topics, journal, clock)
         self.log_reader = LogReader(topics, journal)
@@ -272,6 +272,7 @@ class Broker:
 
     def _watch(self, topics: list[Topic]) -> None:
         self.looker.watch.see(topics)
+        self.pauser.apply(topics)
         for topic in topics:
             self._expirer.apply_settings(topic)
 
@@ -283,7 +284,6 @@ class Broker:
         """Take over what the store holds, at the start and after a fault."""
         self._registry.install(content)
         self._watch(content.topics)
-        self.pauser.apply(content.topics)
         self._retainer.see(content.topics)
         for topic in list(self._topics.values()):
             self._dead_letters.apply_settings(topic)

@@ -11,6 +11,7 @@ flags, which the paths that do the work look at; ticks take them away when the t
 
 from collections.abc import Callable, Iterable
 
+from miniqueue.broker.admission import Admission
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.commit import Commit
 from miniqueue.broker.configuring import Configurator
@@ -23,12 +24,16 @@ class Pauser:
 
     Args:
       configurator: keeps until when a topic is paused.
+      admission: says when the broker stops: then all are paused on the way out, whatever anybody says.
       clock: tells when that is over.
       resumed: called for each topic that hands out again.
     """
 
-    def __init__(self, configurator: Configurator, clock: Clock, *, resumed: Callable[[Topic], None]) -> None:
+    def __init__(
+        self, configurator: Configurator, admission: Admission, clock: Clock, *, resumed: Callable[[Topic], None]
+    ) -> None:
         self._configurator = configurator
+        self._admission = admission
         self._clock = clock
         self._resumed = resumed
         self._paused: dict[Topic, None] = {}
@@ -55,12 +60,12 @@ class Pauser:
         return self._configurator.change(name, dict.fromkeys(side.settings, at_ms))
 
     def apply(self, topics: Iterable[Topic]) -> None:
-        """Let topics be as their settings say."""
+        """Let topics be as their settings say; where the broker stops, nothing is handed out any more."""
         now_ms = self._clock.now_ms()
         for topic in topics:
             was_paused_out = topic.is_paused_out
             topic.is_paused_in = topic.settings.paused_in_until_ms > now_ms
-            topic.is_paused_out = topic.settings.paused_out_until_ms > now_ms
+            topic.is_paused_out = topic.settings.paused_out_until_ms > now_ms or self._admission.is_stopping
             if topic.is_paused_in or topic.is_paused_out:
                 self._paused[topic] = None
             else:

@@ -8,6 +8,7 @@ Nothing of it is stored: after the stop everything is as if it had not been.
 from collections.abc import Mapping
 
 from miniqueue.broker.admission import Admission
+from miniqueue.broker.pausing import Pauser
 from miniqueue.broker.topic import Topic
 
 
@@ -17,17 +18,18 @@ class Resting:
     Args:
       topics: by name.
       admission: says that the broker stops.
+      pauser: has nothing handed out then.
     """
 
-    def __init__(self, topics: Mapping[bytes, Topic], admission: Admission) -> None:
+    def __init__(self, topics: Mapping[bytes, Topic], admission: Admission, pauser: Pauser) -> None:
         self._topics = topics
         self._admission = admission
+        self._pauser = pauser
 
     def begin(self) -> None:
         """Take and hand out nothing more."""
         self._admission.rest()
-        for topic in self._topics.values():
-            topic.is_paused_out = True
+        self._pauser.apply(list(self._topics.values()))
 
     @property
     def leased_count(self) -> int:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from miniqueue.core.pause import Side
 from miniqueue.core.receiving import ReceiveOptions
 from miniqueue.errors import DrainingError, OutcomeUnknownError
 from tests.broker.support import run
@@ -82,6 +83,64 @@ def test_a_store_that_fails_meanwhile_takes_no_settle_until_it_is_open():
         await settle_down()
         assert world.broker.refusal is DrainingError
         assert world.broker.resting.leased_count == 0
+
+    run(body)
+
+
+def test_a_store_that_is_reopened_meanwhile_has_nothing_handed_out():
+    async def body(world):
+        await world.publish(b"t", b"a", b"b")
+        held, waits = await world.holding(b"t"), world.consumer(b"t")
+        waits.consumer.request()
+        world.broker.resting.begin()
+        world.store.fail_writes = {world.store.write_count + 1}
+        held.consumer.ack()
+        with pytest.raises(OutcomeUnknownError):
+            await world.commit()
+        await settle_down()
+        held.consumer.request()
+        world.broker.tick()
+        await settle_down()
+        assert len(held.leases) + len(waits.leases) == 2  # from before
+        held.consumer.close()
+        waits.consumer.close()
+        await world.restart()
+        assert await world.drain(b"t") == [b"a", b"b"]
+
+    run(body)
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_the_end_of_a_pause_changes_nothing(is_over):
+    async def body(world):
+        await world.publish(b"t", b"a", b"b")
+        world.broker.pauser.pause(b"t", Side.OUT, 5.0)
+        waits = world.consumer(b"t")
+        waits.consumer.request()
+        world.broker.resting.begin()
+        if is_over:
+            world.clock.advance(6)
+            world.broker.tick()
+        else:
+            world.broker.pauser.resume(b"t")
+        await settle_down()
+        assert waits.leases == []
+
+    run(body)
+
+
+def test_a_topic_that_is_made_meanwhile_hands_nothing_out():
+    async def body(world):
+        await world.publish(b"t", b"a")
+        world.broker.configurator.replace(b"t", {"max_deliveries": 1})
+        held, waits = await world.holding(b"t"), world.consumer(b"t.dlq")
+        waits.consumer.request()
+        world.broker.resting.begin()
+        held.consumer.nack()
+        await world.commit()
+        await settle_down()
+        assert world.broker.stats()[b"t.dlq"].ready == 1
+        assert waits.leases == []
 
     run(body)
 
