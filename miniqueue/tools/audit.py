@@ -65,7 +65,7 @@ class Audit:
             Space.CURSOR: self._take_cursor,
             Space.BITMAP: self._take_bitmap,
             Space.GAP: self._take_gap,
-            Space.SETTINGS: lambda _parts, key, value: self._decoded(records.decode_settings, key, value) and None,
+            Space.SETTINGS: self._take_settings,
             Space.START: self._take_start,
             Space.GROUP: self._take_group,
             Space.GROUP_PURGE: lambda parts, _key, _value: self.topics[parts.topic_id].set_purged(parts.group),
@@ -228,6 +228,10 @@ class Audit:
         topic = self.topics[parts.topic_id]
         record = self._decoded(records.decode_record, key, value)
         if parts.lane not in (Range.FRONT, Range.DELAYED, Range.BACK):
+    def _take_settings(self, parts: Parts, key: bytes, value: bytes) -> None:
+        settings = self._decoded(records.decode_settings, key, value)
+        self.topics[parts.topic_id].partition_count = None if settings is None else settings.partitions
+
             self.problems.add("there is no such range", key)
         elif (reader := topic.reader(key, parts.partition, parts.group)) is None:
             return

@@ -1,11 +1,13 @@
-"""Makes one imported topic: its lanes, what is delayed, its settings, and the unique keys of its messages.
+"""Makes one imported topic: partitions and lanes, what is delayed, settings, and the unique keys of its messages.
 
 It knows no lines and no store.
 """
 
 from miniqueue.core.attributes import unique_key
 from miniqueue.core.delayed_id import DelayedId
-from miniqueue.core.topic_settings import TopicSettings
+from miniqueue.core.lanes import partition_of
+from miniqueue.core.partitioning import MAX_PARTITIONS
+from miniqueue.core.topic_settings import DEFAULT_SETTINGS, TopicSettings
 from miniqueue.errors import InvalidLineError
 from miniqueue.storage import dedup_keys, dedup_records, keys, records
 from miniqueue.tools.delayed_lines import StoredDelayed
@@ -39,11 +41,15 @@ class TopicImport:
     def take(self, message: StoredMessage, batch: Batch) -> None:
         """Add a message; what is complete goes into `batch`. Raises InvalidLineError when it cannot be."""
         number = message.partition
-        lane = self._lanes.get(number)
-        if lane is None:
-            lane = self._lanes[number] = LogImport(self.topic_id, number, self._now_ms)
-        self._own(message.attributes, lane.take(message, batch), batch)
+        if partition_of(number) >= MAX_PARTITIONS:
+            raise InvalidLineError(f"a topic has {MAX_PARTITIONS} partitions at most")
+        self._own(message.attributes, self._lane(number).take(message, batch), batch)
         self.message_count += 1
+
+    def _lane(self, number: int) -> LogImport:
+        if number not in self._lanes:
+            self._lanes[number] = LogImport(self.topic_id, number, self._now_ms)
+        return self._lanes[number]
 
     def delay(self, message: StoredDelayed, batch: Batch) -> None:
         """Add a message that is not due; raises InvalidLineError when it cannot be."""
@@ -71,10 +77,18 @@ class TopicImport:
             lane.end_chunk(batch)
 
     def finish(self, batch: Batch) -> None:
-        """Add what remains of each lane, and the entry in the registry."""
+        """Add what remains of each lane, and the entry in the registry.
+
+        There are as many partitions as the settings say, or, if those are more, as the messages have.
+        """
         self._delays.finish(batch)
+        settings = self._settings or DEFAULT_SETTINGS
+        partition_count = max(settings.partitions, *[partition_of(number) + 1 for number in self._lanes])
+        for number in range(partition_count):
+            self._lane(number)
         for lane in self._lanes.values():
             lane.finish(batch)
-        if self._settings is not None:
-            batch[keys.settings(self.topic_id)] = records.encode_settings(self._settings)
+        settings = settings._replace(partitions=partition_count)
+        if settings != DEFAULT_SETTINGS:
+            batch[keys.settings(self.topic_id)] = records.encode_settings(settings)
         batch[keys.topic(self.name)] = records.encode_topic(self.topic_id, self._now_ms)

@@ -1,0 +1,149 @@
+"""What looks into topics, cleans them up and limits them knows all of their partitions."""
+
+import pytest
+
+from miniqueue.broker.peeking import State
+from miniqueue.core.delayed_id import DelayedId
+from miniqueue.core.group_start import Edge, FromMessage
+from miniqueue.core.message_id import parse_message_id
+from miniqueue.core.publish_options import Priority, PublishOptions
+from miniqueue.core.read_options import ReadOptions
+from miniqueue.errors import TopicFullError
+from tests.broker.support import World, run
+from tests.broker.test_partitions import KEYS, create, publish
+from tests.fakes import settle_down
+
+
+async def all_seen(world: World, state: State, count: int = 3) -> list[bytes]:
+    """Return the payloads of all pages."""
+    payloads: list[bytes] = []
+    after: tuple[int, int] | DelayedId | None = None
+    while page := await world.broker.peeker.peek(b"t", state, count, after):
+        payloads += [seen.found.payload for seen in page]
+        after = page[-1].id
+    return payloads
+
+
+def test_every_message_is_found_by_its_id():
+    async def body(world):
+        await create(world, 4)
+        ids = [await publish(world, key, key) for key in KEYS]
+        ids.append(await publish(world, KEYS[0], b"high", priority=Priority.HIGH))
+        for message_id, payload in zip(ids, [*KEYS, b"high"], strict=True):
+            seen = await world.broker.peeker.find(b"t", parse_message_id(message_id))
+            assert (seen.message_id, seen.found.payload) == (message_id, payload)
+
+    run(body)
+
+
+def test_a_look_shows_all_partitions_page_by_page():
+    async def body(world):
+        await create(world, 4)
+        for key in KEYS:
+            await publish(world, key, key)
+            await publish(world, key, b"later " + key, delay_seconds=10)
+        assert sorted(await all_seen(world, State.READY)) == sorted(KEYS)
+        assert sorted(await all_seen(world, State.DELAYED)) == sorted(b"later " + key for key in KEYS)
+        consumer = world.broker.consumer(b"t", print, print, 7)
+        consumer.request()
+        assert len(await all_seen(world, State.LEASED)) == 7
+        assert len(await all_seen(world, State.READY)) == len(KEYS) - 7
+        consumer.close()
+
+    run(body)
+
+
+def test_a_purge_empties_all_partitions():
+    async def body(world):
+        await create(world, 4)
+        for key in KEYS:
+            await publish(world, key, key)
+            await publish(world, key, b"later", delay_seconds=10)
+        assert await world.broker.clearer.purge(b"t") == 2 * len(KEYS)
+        assert world.broker.looker.depth(b"t") == 0
+        await world.restart()
+        assert world.broker.looker.depth(b"t") == 0
+
+    run(body)
+
+
+def test_figures_are_those_of_all_partitions():
+    async def body(world):
+        await create(world, 4)
+        for key in KEYS:
+            await publish(world, key, key)
+        stats = world.broker.stats()[b"t"]
+        assert (stats.published, stats.ready) == (20, 20)
+        figures = await world.broker.looker.stats(b"t")
+        assert (figures["depth"], figures["ready"]) == (20, 20)
+        (group,) = await world.broker.groups.figures(b"t")
+        assert sum(group.lags.values()) == group.lag == 20
+
+    run(body)
+
+
+@pytest.mark.parametrize("policy", ["refuse", "drop-oldest"])
+def test_a_limit_is_for_all_partitions_together(policy):
+    async def body(world):
+        await create(world, 4, max_messages=6, limit_policy=policy)
+        await world.publish_each(b"t", *[b"%d" % number for number in range(6)])
+        if policy == "refuse":
+            with pytest.raises(TopicFullError):
+                await world.publish(b"t", b"6")
+        else:
+            await world.publish_each(b"t", b"6", b"7", b"8")
+        assert world.broker.looker.depth(b"t") == 6
+        payloads = await world.drain(b"t")
+        assert len(payloads) == 6
+
+    run(body)
+
+
+def test_each_partition_is_retained_and_can_be_read():
+    async def body(world):
+        await create(world, 3, retention="forever")
+        for number in range(9):
+            await world.publish(b"t", b"%d" % number)
+        await world.drain(b"t")
+        await world.commit()
+        found = []
+        for partition in range(3):
+            page = await world.broker.log_reader.read(b"t", partition, ReadOptions(0))
+            found += [payload for chunk in page.runs for payload in chunk.payloads]
+        assert sorted(found) == [b"%d" % number for number in range(9)]
+
+    run(body)
+
+
+def test_a_group_begins_and_seeks_in_all_partitions():
+    async def body(world):
+        await create(world, 3)
+        await world.publish_each(b"t", *[b"%d" % number for number in range(6)])
+        await world.broker.groups.create(b"t", b"late", Edge.LATEST)
+        await world.broker.groups.create(b"t", b"early")
+        lags = {group.name: group.lag for group in await world.broker.groups.figures(b"t")}
+        assert lags == {b"default": 6, b"late": 0, b"early": 6}
+        await world.broker.groups.seek(b"t", b"early", Edge.LATEST)
+        assert (await world.broker.groups.figures_of(b"t", b"early")).lag == 0
+        await world.broker.groups.seek(b"t", b"early", FromMessage(1, 1))
+        after = await world.broker.groups.figures_of(b"t", b"early")
+        assert after.lags[1] == 1
+        await world.restart()
+        assert (await world.broker.groups.figures_of(b"t", b"early")).lags == after.lags
+
+    run(body)
+
+
+def test_a_delayed_message_can_be_cancelled():
+    async def body(world):
+        await create(world, 4)
+        accepted = world.broker.publish_with(b"t", b"x", PublishOptions(key=KEYS[3], delay_seconds=10))
+        await world.commit()
+        _, due, serial = accepted.message_id.split(b"-")
+        await world.broker.delayer.cancel(b"t", DelayedId(0, int(due), int(serial)))
+        world.clock.advance(11)
+        world.broker.tick()
+        await settle_down()
+        assert await world.drain(b"t") == []
+
+    run(body)
