@@ -33,6 +33,7 @@ from miniqueue.storage.keys import Parts, Space
 from miniqueue.tools.problems import Problems
 from miniqueue.tools.schedule_audit import ScheduleAudit
 from miniqueue.tools.topic_audit import TopicAudit
+from miniqueue.tools.trace_audit import TraceAudit
 
 T = TypeVar("T")
 
@@ -54,7 +55,7 @@ class Audit:
         self._highest_topic_id = 0
         self._is_registry_readable = True
         self._purged: set[int] = set()
-        self._schedules = ScheduleAudit(self.problems)
+        self._schedules, self._traces = ScheduleAudit(self.problems), TraceAudit(self.problems)
         self._take: Mapping[Space, Callable[[Parts, bytes, bytes], None]] = {
             Space.COMMIT: lambda _parts, _key, _value: None,
             Space.NEXT_TOPIC: self._take_next_topic,
@@ -76,6 +77,8 @@ class Audit:
             Space.DELAYED: self._take_delayed,
             Space.SCHEDULE: lambda _parts, key, value: self._schedules.take_schedule(key, value),
             Space.UNIQUE: self._take_unique,
+            Space.TRACES: lambda parts, key, value: self._traces.take_state(parts.topic_id, key, value),
+            Space.TRACE: self._traces.take,
         }
 
     def take(self, key: bytes, value: bytes) -> None:
@@ -97,6 +100,7 @@ class Audit:
         for topic in self.topics.values():
             topic.finish()
         self._schedules.finish()
+        self._traces.finish()
 
     def _decoded(self, decode: Callable[[bytes], T], key: bytes, value: bytes) -> T | None:
         """Return what a value says; None, with a problem, if nothing."""
@@ -224,14 +228,14 @@ class Audit:
                 message_id = format_message_id(parts.partition, seq)
                 topic.uniques.note_in_log(attributes.unique_key(extra), message_id, parts.partition, seq)
 
-    def _take_record(self, parts: Parts, key: bytes, value: bytes) -> None:
-        topic = self.topics[parts.topic_id]
-        record = self._decoded(records.decode_record, key, value)
-        if parts.lane not in (Range.FRONT, Range.DELAYED, Range.BACK):
     def _take_settings(self, parts: Parts, key: bytes, value: bytes) -> None:
         settings = self._decoded(records.decode_settings, key, value)
         self.topics[parts.topic_id].partition_count = None if settings is None else settings.partitions
 
+    def _take_record(self, parts: Parts, key: bytes, value: bytes) -> None:
+        topic = self.topics[parts.topic_id]
+        record = self._decoded(records.decode_record, key, value)
+        if parts.lane not in (Range.FRONT, Range.DELAYED, Range.BACK):
             self.problems.add("there is no such range", key)
         elif (reader := topic.reader(key, parts.partition, parts.group)) is None:
             return
