@@ -109,7 +109,7 @@ def test_an_executor_that_is_killed_neither_loses_nor_doubles_rows(cluster, brok
             while client.length("t") < ROWS // 20:
                 assert job.poll() is None
                 time.sleep(0.01)
-            assert cluster.workers[0].kill_executors() == 1
+            assert any(worker.kill_executors() for worker in cluster.workers)  # of the first that has one by now
             output, _ = job.communicate(timeout=200)
         finally:
             job.kill()
