@@ -24,8 +24,9 @@ from miniqueue.storage import group_keys, keys
 
 log = structlog.get_logger()
 
-#: In place of the id of a deleted group: chunks that are finished may be there while a place is looked for.
-PINNED: Final = (1 << 32) - 1
+#: In place of the id of a deleted group: chunks that are finished may be there while a place is looked for. Ranges of
+#: keys end with the id behind it, which must be one, too.
+PINNED: Final = (1 << 32) - 2
 
 
 class GroupRemains:

@@ -175,6 +175,7 @@ def test_a_group_is_made_after_a_crash_in_which_another_was_being_made():
         store.may_write.set()
         await asyncio.gather(starting, making)
         await settle_down()
+        assert not world.broker.failed.done()
         assert await payloads(world, b"h") == [b"1", b"2"]
         assert problems_of(world.store.pairs()) == []
 
