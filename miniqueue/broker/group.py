@@ -19,7 +19,7 @@ from miniqueue.core.lane_turns import LaneTurns, turns_among
 from miniqueue.core.lanes import rank_of
 from miniqueue.core.lease import Lease
 from miniqueue.core.lease_book import LeaseBook
-from miniqueue.core.partition_turns import PartitionTurns
+from miniqueue.core.partition_turns import LooksInTurn, PartitionTurns
 from miniqueue.errors import MiniqueueError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Group:
       topic: that it reads.
       name: of the group; `id` is what the store's keys know it by, None while there is no such group.
       cursors: in the order in which messages are taken from them.
-      load_order: the same in the order in which they may load.
+      load_order: those that may be loaded next.
       waiters: who waits for messages.
       consumer_count: also those who do not wait now.
       membership: says who reads which partitions, while consumers are members; else they compete for all.
@@ -97,7 +97,7 @@ class Group:
         self.topic = topic
         self.name = name
         self.cursors: list[GroupCursor] = []
-        self.load_order: list[GroupCursor] = []
+        self.load_order: Iterable[GroupCursor] = ()
         self.waiters: OrderedDict[Waiter, None] = OrderedDict()
         self.consumer_count = 0
         self._receipts: dict[int, int] = {}  # the next one of each partition that there was
@@ -143,12 +143,16 @@ class Group:
             cursor.next_receipt = next_receipt
             cursor.log.max_bytes = min(cursor.log.max_bytes, max(MIN_WINDOW_BYTES, WINDOWS_BYTES // len(self.cursors)))
         self.cursors.sort(key=lambda cursor: rank_of(cursor.partition))
-        self.load_order = [*self.cursors]
+        self.load_order = self.cursors if len(self.cursors) <= 1 else LooksInTurn(self.cursors, self.waiters)
         self._turns = None if len(self.cursors) == 1 else turns_among(self.cursors)
         if self.topic.flows is not None:
             self.topic.flows.apply_to(self)
         if self.membership is not None:
             self.membership.cursors_replaced()
+
+    def partition_of(self, receipt: int) -> int:
+        """Return the number of the partition, or lane, of a message that was handed out with this receipt."""
+        return [*self._receipts][receipt >> RECEIPT_BITS]
 
     def fail(self, fault: MiniqueueError) -> None:
         """Tell those who wait, and have them wait no longer."""

@@ -140,7 +140,7 @@ class Journal:
         for _topic, partition, chunks in appended:
             partition.commit(chunks)
         commit.finish()
-        for topic, _partition, _chunks in appended:
+        for topic in {topic: None for topic, _partition, _chunks in appended}:
             self._readable(topic)
 
     def _gather(self) -> tuple[dict[bytes, bytes | None], list[batching.Appended]]:

@@ -177,6 +177,8 @@ class Quota:
           attributes: of each, encoded, if there are any.
           is_moved: whether they come from another topic: then nothing becomes a dead letter for them.
         """
+        if topic.max_messages == topic.max_bytes == sys.maxsize:
+            return False
         held_count, held_bytes = topic.held()
         messages = held_count + len(payloads) - topic.max_messages
         over_bytes = held_bytes + size_bytes - topic.max_bytes

@@ -46,8 +46,6 @@ class Loader:
                 place = Range.LOG
             if place is not None:
                 group.is_loading = True
-                group.load_order.remove(cursor)
-                group.load_order.append(cursor)  # no partition waits for others that want ever more
                 assert group.topic.id is not None  # nothing is ever lacking in a topic that does not exist
                 self._spawn(self._load(group, group.topic.id, cursor, place))
                 return

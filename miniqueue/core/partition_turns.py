@@ -8,7 +8,7 @@ There is no order between partitions: what must be loaded of one does not hold u
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from miniqueue.core import cursor_view
@@ -73,3 +73,23 @@ class PartitionTurns:
                 return cursor, lease
             (self._idle if cursor.blocked_on is None else busy).append(cursor)
         return None
+
+
+class LooksInTurn:
+    """Cursors to look at: all for who waits, otherwise some each time.
+
+    Args:
+      cursors: of one group.
+      waiters: those who wait there.
+    """
+
+    __slots__ = ("_cursors", "_waiters")
+
+    def __init__(self, cursors: Sequence[GroupCursor], waiters: Collection[object]) -> None:
+        self._cursors = deque(cursors)
+        self._waiters = waiters
+
+    def __iter__(self) -> Iterator[GroupCursor]:
+        for _ in range(len(self._cursors) if self._waiters else min(LOOKS, len(self._cursors))):
+            self._cursors.rotate(-1)
+            yield self._cursors[-1]

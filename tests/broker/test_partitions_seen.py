@@ -147,3 +147,18 @@ def test_a_delayed_message_can_be_cancelled():
         assert await world.drain(b"t") == []
 
     run(body)
+
+
+def test_a_backlog_that_is_not_in_memory_comes_from_all_partitions_alike(monkeypatch):
+    monkeypatch.setattr("miniqueue.broker.reading.PAGE_BYTES", 200)
+
+    async def body(world):
+        await create(world, 4)
+        for number in range(200):
+            await world.publish(b"t", b"%d" % (number % 4))
+        await world.restart()
+        payloads = await world.drain(b"t")
+        assert sorted(payloads) == sorted(b"%d" % (number % 4) for number in range(200))
+        assert {*payloads[:100]} == {b"0", b"1", b"2", b"3"}
+
+    run(body)

@@ -1,7 +1,7 @@
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.message import Chunk
-from miniqueue.core.partition_turns import LOOKS, PartitionTurns
+from miniqueue.core.partition_turns import LOOKS, LooksInTurn, PartitionTurns
 
 
 def cursor_with(word: bytes, count: int) -> GroupCursor:
@@ -68,3 +68,12 @@ def test_what_is_delayed_is_taken_when_it_is_due():
     cursor.dack(lease, 5)
     assert taken(turns, horizon_ms=4) == b""
     assert taken(turns, horizon_ms=5) == b"a"
+
+
+def test_all_cursors_are_looked_at_for_who_waits_otherwise_some_in_turn():
+    cursors, waiters = [cursor_with(b"", 0) for _ in range(3 * LOOKS)], []
+    looks = LooksInTurn(cursors, waiters)
+    assert [*looks, *looks, *looks] == cursors
+    assert len([*LooksInTurn(cursors[:2], waiters)]) == 2
+    waiters.append("somebody")
+    assert [*looks] == cursors
