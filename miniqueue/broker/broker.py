@@ -119,7 +119,7 @@ class Broker:
             topics, self._journal, self._quota, lanes, clock, made=lambda topic: self._watch([topic])
         )
         self.delayer = Delayer(topics, self._journal, lanes, clock, spawn=self._tasks.spawn)
-        self._duplicates, journal = Duplicates(self._journal, clock), self._journal
+        self._duplicates, journal = Duplicates(self._journal, clock, self._quota), self._journal
         publisher = Publisher(
             self._registry, journal, self._trimmer, self.delayer, self._duplicates, clock, max_bytes=max_message_bytes
         )
@@ -157,7 +157,7 @@ class Broker:
         self.pauser = Pauser(self.configurator, self._admission, clock, resumed=self._readable)
         self.clearer = Clearer(topics, journal, clock, self.delayer, loaded=self._readable)
         self.resting = Resting(topics, self._admission, self.pauser)
-        self.looker = Looker(topics, journal, clock)
+        self.looker = Looker(topics, journal, clock, self.requests.waiting_in)
         self.peeker = Peeker(topics, journal, clock)
         self.log_reader = LogReader(topics, journal)
         self.groups = Groups(

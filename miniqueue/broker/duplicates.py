@@ -13,18 +13,18 @@ from collections.abc import Iterable
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.commit import Accepted
 from miniqueue.broker.journal import Journal
+from miniqueue.broker.limits import Quota
 from miniqueue.broker.topic import Topic
 from miniqueue.core.dedup_window import DedupWindow, Remembered
 from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.publish_options import PublishOptions
 from miniqueue.core.unique_keys import FREE
-from miniqueue.errors import LimitReachedError
 from miniqueue.storage import dedup_keys
 
-#: Dedup ids of all topics together; each takes some 350 bytes of memory beside itself.
-MAX_DEDUP_IDS = 1_000_000
 #: So many ids are forgotten in one tick, or a few more.
 MAX_FORGOTTEN_IN_TICK = 50_000
+#: When there are too many, it is looked this often whether the time of some is over.
+LOOK_MS = 100
 
 
 class Duplicates:
@@ -33,13 +33,16 @@ class Duplicates:
     Args:
       journal: commits what is forgotten.
       clock: tells whose time is over.
+      quota: says how many ids may be remembered; each takes some 350 bytes of memory beside itself.
     """
 
-    def __init__(self, journal: Journal, clock: Clock) -> None:
+    def __init__(self, journal: Journal, clock: Clock, quota: Quota) -> None:
         self._journal = journal
         self._clock = clock
+        self._quota = quota
         self._remembering: dict[Topic, None] = {}  # those with dedup ids
         self._count = 0  # of dedup ids; never less than there are
+        self._look_at_ms = 0  # not before that for ids whose time is over, in between ticks
 
     def first_of(self, topic: Topic, options: PublishOptions) -> Accepted | None:
         """Return what became of the message that makes another one a duplicate, or None when there is none.
@@ -55,6 +58,7 @@ class Duplicates:
             if message_id != FREE:
                 commit = self._journal.committer.of(is_next=topic.unique_keys.is_new(options.unique_key))
                 first = Accepted(commit, message_id, is_duplicate=True)
+        topic.duplicate_count += first is not None
         return first
 
     def published(self, topic: Topic, dedup_id: bytes) -> Accepted | None:
@@ -109,10 +113,10 @@ class Duplicates:
         return self._clock.now_ms() - window_seconds * 1000
 
     def _check_room(self) -> None:
-        if self._count >= MAX_DEDUP_IDS:
+        if self._count >= self._quota.max_dedup_ids and self._clock.now_ms() >= self._look_at_ms:
+            self._look_at_ms = self._clock.now_ms() + LOOK_MS  # who is refused may ask often
             self.tick()
-        if self._count >= MAX_DEDUP_IDS:
-            raise LimitReachedError(f"as many dedup ids are in their windows as may be, {MAX_DEDUP_IDS}")
+        self._quota.admit_dedup_id(self._count)
 
     def _recount(self) -> None:
         self._count = sum(len(topic.dedup) for topic in self._remembering if topic.dedup is not None)

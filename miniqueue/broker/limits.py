@@ -32,6 +32,7 @@ class Limit(StrEnum):
 
     CONNECTIONS = "max-connections"
     CONNECTIONS_PER_ADDRESS = "max-connections-per-address"
+    DEDUP_IDS = "max-dedup-ids"
     IDLE_TIMEOUT = "idle-timeout"
     MESSAGE_SIZE = "max-message-size"
     PREFETCH = "max-prefetch"
@@ -82,6 +83,7 @@ class BrokerLimits:
       max_topics: that exist.
       max_topic_messages: not acknowledged, in one topic.
       max_topic_bytes: of their payloads.
+      max_dedup_ids: that are in the windows of all topics.
       policy: what gives way when a topic is full, where its settings do not say.
       max_prefetch: messages that one consumer may ask for.
       max_uncommitted_bytes: of payloads that wait for their commit.
@@ -90,6 +92,7 @@ class BrokerLimits:
     max_topics: int = 0
     max_topic_messages: int = 0
     max_topic_bytes: int = 0
+    max_dedup_ids: int = 0
     policy: LimitPolicy = LimitPolicy.REFUSE
     max_prefetch: int = MAX_PREFETCH
     max_uncommitted_bytes: int = 0
@@ -103,6 +106,7 @@ class Quota:
       counts: where a refusal is counted.
 
     Attributes:
+      max_dedup_ids: that are remembered at a time.
       may_bury: says whether what is over the limits of a topic can become dead letters.
     """
 
@@ -110,6 +114,7 @@ class Quota:
         self._max_topics = limits.max_topics or sys.maxsize
         self._max_messages = limits.max_topic_messages or sys.maxsize
         self._max_bytes = limits.max_topic_bytes or sys.maxsize
+        self.max_dedup_ids = limits.max_dedup_ids or sys.maxsize
         self._policy = limits.policy
         self.may_bury: Callable[[Topic, Room], bool] = _never
         self._max_prefetch = limits.max_prefetch
@@ -120,6 +125,12 @@ class Quota:
         if prefetch > self._max_prefetch:
             self._counts.reached(Limit.PREFETCH)
         check_prefetch(prefetch, self._max_prefetch)
+
+    def admit_dedup_id(self, count: int) -> None:
+        """Raise LimitReachedError unless one more dedup id may be remembered than `count`."""
+        if count >= self.max_dedup_ids:
+            self._counts.reached(Limit.DEDUP_IDS)
+            raise LimitReachedError(f"as many dedup ids are in their windows as may be, {count} (-max-dedup-ids)")
 
     def admit_topic(
         self,

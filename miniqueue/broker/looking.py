@@ -4,7 +4,7 @@ They are counts that are there anyway; of the store a few values are read at mos
 over all topics lets others go on in between.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 
 from miniqueue.broker.clock import Clock
@@ -32,13 +32,17 @@ class Looker:
       topics: by name.
       journal: has the store.
       clock: tells how old messages are.
+      requests_in: returns how many requests wait for the reply to a message of a topic.
 
     Attributes:
       watch: knows how fast topics are.
     """
 
-    def __init__(self, topics: Mapping[bytes, Topic], journal: Journal, clock: Clock) -> None:
+    def __init__(
+        self, topics: Mapping[bytes, Topic], journal: Journal, clock: Clock, requests_in: Callable[[bytes], int]
+    ) -> None:
         self.watch = Watch(journal, clock)
+        self._requests_in = requests_in
         self._topics = topics
         self._journal = journal
         self._clock = clock
@@ -69,6 +73,7 @@ class Looker:
         latencies = self.watch.latencies_seconds(topic) or (None, None)
         return {
             **_counts(stats),
+            "requests": self._requests_in(topic.name),
             "paused_in": topic.is_paused_in,
             "paused_out": topic.is_paused_out,
             "missed": missed_count,
@@ -90,7 +95,8 @@ class Looker:
         sums: dict[str, float] = {"topics": 0}
         async for topic in self.existing():
             sums["topics"] += 1
-            for figures in (_counts(topic.stats()), self.watch.rates(topic)):
+            requests = {"requests": self._requests_in(topic.name)}
+            for figures in (_counts(topic.stats()), requests, self.watch.rates(topic)):
                 for name, figure in figures.items():
                     sums[name] = sums.get(name, 0) + figure
         return {name: round(figure, 3) for name, figure in sums.items()}
@@ -152,4 +158,6 @@ def _counts(stats: TopicStats) -> dict[str, int]:
         "consumers": stats.consumers,
         "waiting": stats.waiting,
         "expired": stats.expired,
+        "duplicates": stats.duplicates,
+        "dedup_ids": stats.dedup_ids,
     }

@@ -14,6 +14,7 @@ for that, for it goes to whoever waits now, and nowhere else.
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -106,6 +107,7 @@ class Requests:
         self._admission = admission
         self._max_message_bytes = max_message_bytes
         self._waiting: dict[bytes, Request] = {}
+        self._by_topic: Counter[bytes] = Counter()
         self._prefix = secrets.token_hex(8).encode() + b"-"
         self._count = 0
 
@@ -113,6 +115,10 @@ class Requests:
     def waiting_count(self) -> int:
         """How many requesters wait."""
         return len(self._waiting)
+
+    def waiting_in(self, name: bytes) -> int:
+        """Return how many of them have published to a topic."""
+        return self._by_topic.get(name, 0)
 
     def request(
         self,
@@ -145,7 +151,8 @@ class Requests:
         if options.ttl_seconds is None:
             options = options._replace(ttl_seconds=timeout_seconds)
         accepted = self._publish(name, payload, options._replace(reply_to=reply_to))
-        request = self._waiting[reply_to] = Request(answer, fail, partial(self._waiting.__delitem__, reply_to))
+        request = self._waiting[reply_to] = Request(answer, fail, partial(self._leave, name, reply_to))
+        self._by_topic[name] += 1
         request.wait(accepted, timeout_seconds)
         return request
 
@@ -177,6 +184,12 @@ class Requests:
         reply_to = _reply_to(consumer.attributes_of(receipt))
         consumer.ack(None if receipt is None else [receipt])
         self._pass_on(reply_to, payload)
+
+    def _leave(self, name: bytes, reply_to: bytes) -> None:
+        del self._waiting[reply_to]
+        self._by_topic[name] -= 1
+        if not self._by_topic[name]:
+            del self._by_topic[name]
 
     def _check(self, payload: bytes) -> None:
         if len(payload) > self._max_message_bytes:

@@ -41,6 +41,7 @@ class Topic:
     __slots__ = (
         "dedup",
         "default",
+        "duplicate_count",
         "expired_count",
         "fault",
         "flows",
@@ -69,6 +70,7 @@ class Topic:
         self.pulse: Pulse | None = None
         self.flows: Flows | None = None
         self.expired_count = 0
+        self.duplicate_count = 0  # of publishes, since the start
         self.partitions: dict[int, Partition] = {}
         self.default = Group(self, DEFAULT_GROUP_NAME)
         self.groups = {DEFAULT_GROUP_NAME: self.default}
@@ -288,4 +290,6 @@ class Topic:
             consumers=sum(group.consumer_count for group in self.groups.values()),
             waiting=sum(len(group.waiters) for group in self.groups.values()),
             expired=self.expired_count,
+            duplicates=self.duplicate_count,
+            dedup_ids=0 if self.dedup is None else len(self.dedup),
         )

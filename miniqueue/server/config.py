@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 from miniqueue.errors import ConfigError
 from miniqueue.server.escaping import quote
-from miniqueue.server.settings import SETTINGS, Setting
+from miniqueue.server.setting import Setting
+from miniqueue.server.settings import SETTINGS
 from miniqueue.server.sources import Given, Question, Reading, read_file, read_flags, read_variables
 
 __all__ = ["Config", "Question", "load"]
@@ -57,6 +58,7 @@ class Config:
     max_topics: int
     max_topic_messages: int
     max_topic_bytes: int
+    max_dedup_ids: int
     topic_limit_policy: Literal["refuse", "drop-oldest", "dead-letter"]
     max_prefetch: int
     max_pipelined: int

@@ -123,6 +123,7 @@ def _make_broker(config: Config) -> Broker:
             max_topics=config.max_topics,
             max_topic_messages=config.max_topic_messages,
             max_topic_bytes=config.max_topic_bytes,
+            max_dedup_ids=config.max_dedup_ids,
             policy=LimitPolicy(config.topic_limit_policy),
             max_prefetch=config.max_prefetch,
             max_uncommitted_bytes=config.max_uncommitted_bytes,

@@ -10,11 +10,9 @@ directory of the certificates is another. To add a setting, add a row here and a
 test compares the two.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from miniqueue.core.prefetch import MAX_PREFETCH
 from miniqueue.server.durations import parse_optional_duration, parse_positive_duration
+from miniqueue.server.setting import Setting
 from miniqueue.server.values import (
     number_up_to,
     one_of,
@@ -30,40 +28,6 @@ from miniqueue.server.values import (
     parse_space,
     parse_switch,
 )
-
-VARIABLE_PREFIX = "MINIQUEUE_"
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One thing an operator can set."""
-
-    name: str
-    field: str
-    """The attribute of `Config`; it carries the unit that the name leaves out."""
-    default: str
-    """The text that the setting has when nobody sets it; parsed like any other."""
-    parse: Callable[[str], object]
-    """From text to value; raises `ConfigError` with what is wanted."""
-    placeholder: str
-    """What stands for the value in `-h`; empty for a switch, which needs none."""
-    help: str
-
-    @property
-    def flag(self) -> str:
-        """The flag as it is written on the command line; a second dash in front does no harm."""
-        return "-" + self.name
-
-    @property
-    def variable(self) -> str:
-        """The name of the environment variable."""
-        return VARIABLE_PREFIX + self.name.upper().replace("-", "_")
-
-    @property
-    def is_switch(self) -> bool:
-        """Whether the flag alone means true, and a value needs `=`."""
-        return not self.placeholder
-
 
 SETTINGS = (
     Setting("cert", "cert", "./certs/localhost.pem", parse_path, "file", "TLS certificate of the HTTP port, PEM"),
@@ -260,6 +224,14 @@ SETTINGS = (
         parse_space,
         "size",
         "bytes of messages that a topic may hold; 0 for no limit",
+    ),
+    Setting(
+        "max-dedup-ids",
+        "max_dedup_ids",
+        "1000000",
+        parse_count,
+        "number",
+        "dedup ids that are remembered at a time, some 350 bytes each; 0 for no limit",
     ),
     Setting(
         "topic-limit-policy",

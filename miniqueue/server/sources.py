@@ -19,7 +19,8 @@ from enum import Enum
 from pathlib import Path
 
 from miniqueue.server.escaping import escape, quote
-from miniqueue.server.settings import SETTINGS, VARIABLE_PREFIX, Setting
+from miniqueue.server.setting import VARIABLE_PREFIX, Setting
+from miniqueue.server.settings import SETTINGS
 
 _FLAG = re.compile(r"--?(?P<name>[^-=][^=]*)(?:=(?P<text>.*))?", re.DOTALL)
 _MAX_TOML_INTEGER = 2**63  # TOML promises no more; Python refuses to print much longer ones

@@ -39,6 +39,9 @@ FAMILIES = (
     _Family("messages_dropped_total", "counter", "Messages dropped.", _of("dropped")),
     _Family("messages_moved_total", "counter", "Messages moved elsewhere.", _of("moved")),
     _Family("messages_expired_total", "counter", "Messages that expired.", _of("expired")),
+    _Family("duplicates_total", "counter", "Publishes that were duplicates.", _of("duplicates")),
+    _Family("dedup_ids", "gauge", "Dedup ids that are remembered.", _of("dedup_ids")),
+    _Family("waiting_requests", "gauge", "Requests that wait for a reply.", _of("requests")),
     _Family("messages_missed_total", "counter", "Messages that groups were too late for.", _of("missed")),
     _Family("messages", "gauge", "Messages in a topic.", tuple((f'state="{state}",', state) for state in STATES)),
     _Family("topic_bytes", "gauge", "Bytes of a topic's messages.", _of("size_bytes")),
@@ -83,6 +86,9 @@ class TopicMetrics:
     miniqueue_messages_dropped_total{topic}         messages, to make room in a topic that was full, or by a purge
     miniqueue_messages_moved_total{topic}           messages, to another topic as dead letters, or back
     miniqueue_messages_expired_total{topic}         messages since the start; each was dropped or moved
+    miniqueue_duplicates_total{topic}               publishes that were told an earlier id, since the start
+    miniqueue_dedup_ids{topic}                      dedup ids that are remembered
+    miniqueue_waiting_requests{topic}               requests that wait for a reply
     miniqueue_messages_missed_total{topic}          messages, that groups were too late for
     miniqueue_retained_messages{topic}              messages in the logs of a topic that retains
     miniqueue_retained_bytes{topic}                 bytes of these messages

@@ -5,7 +5,8 @@ Both are made from `settings.SETTINGS`, so they cannot leave one out or tell an 
 
 from collections.abc import Mapping
 
-from miniqueue.server.settings import SETTINGS, Setting
+from miniqueue.server.setting import Setting
+from miniqueue.server.settings import SETTINGS
 
 _HEAD = """\
 Usage: miniqueue [flags]                   runs the broker

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from miniqueue.broker import duplicates
+from miniqueue.broker.limits import BrokerLimits, Limit
 from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.publish_options import Priority, PublishOptions
 from miniqueue.errors import LimitReachedError, OutcomeUnknownError, PayloadTooLargeError
@@ -150,9 +151,7 @@ def test_the_ids_of_a_commit_are_one_value_whatever_their_number():
     run(body)
 
 
-def test_too_many_ids_are_refused_and_none_is_forgotten(monkeypatch):
-    monkeypatch.setattr(duplicates, "MAX_DEDUP_IDS", 2)
-
+def test_too_many_ids_are_refused_and_none_is_forgotten():
     async def body(world):
         await published(world)
         await published(world, TWO, topic=b"u")
@@ -166,7 +165,36 @@ def test_too_many_ids_are_refused_and_none_is_forgotten(monkeypatch):
         world.clock.advance(120)
         assert await published(world, PublishOptions(dedup_id=b"three")) == (b"0-2", False)
 
+        assert world.broker.limit_counts.counts[Limit.DEDUP_IDS] == 1
+
+    run(body, limits=BrokerLimits(max_dedup_ids=2))
+
+
+def test_duplicates_and_what_is_remembered_are_counted():
+    async def body(world):
+        for _ in range(3):
+            await published(world)
+        await published(world, TWO)
+        stats = world.broker.stats()[b"t"]
+        assert (stats.duplicates, stats.dedup_ids) == (2, 2)
+        world.clock.advance(121)
+        world.broker.tick()
+        assert world.broker.stats()[b"t"].dedup_ids == 0
+
     run(body)
+
+
+def test_who_is_refused_often_has_the_topics_looked_through_now_and_then_only():
+    async def body(world):
+        await published(world)
+        looks = []
+        world.broker._duplicates._recount = lambda: looks.append(1)
+        for _ in range(10):
+            with pytest.raises(LimitReachedError):
+                publish(world, TWO)
+        assert len(looks) == 1
+
+    run(body, limits=BrokerLimits(max_dedup_ids=1))
 
 
 def test_a_publish_that_is_refused_leaves_its_id_free():

@@ -57,7 +57,9 @@ def test_a_reply_goes_to_who_asked_and_acknowledges_the_message():
     async def body(world):
         one, two = Requester(world, b"1"), Requester(world, b"2")
         receipts, _ = await received(world, count=2)
+        assert (await world.broker.looker.stats(b"t"))["requests"] == 2
         world.broker.requests.reply(b"t", receipts[1], b"two")
+        assert (await world.broker.looker.totals())["requests"] == 1
         world.broker.requests.reply(b"t", receipts[0], b"")
         assert (one.heard, two.heard) == ([b""], [b"two"])
         assert (stats(world).acknowledged, stats(world).leased, world.broker.requests.waiting_count) == (2, 0, 0)

@@ -11,7 +11,8 @@ from random import Random
 from miniqueue.errors import ConfigError
 from miniqueue.server import durations, values
 from miniqueue.server.config import Config, Question, load
-from miniqueue.server.settings import SETTINGS, Setting
+from miniqueue.server.setting import Setting
+from miniqueue.server.settings import SETTINGS
 from miniqueue.tools import arguments
 from tests.fuzz.engine import Target, attempt, chance_of
 from tests.fuzz.pieces import some, text
