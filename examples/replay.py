@@ -4,37 +4,34 @@
     .venv/bin/python examples/replay.py --hours 24
 
 The topic must retain its messages (the first line has it keep them for a week). No consumer notices: nothing is taken,
-and nobody's place changes. It ends where the topic ended when it had been read.
+and nobody's place changes. It ends where the topic ended when it had been read. To have a group do its work again
+instead, `GROUP SEEK`.
 """
 
 import argparse
 import sys
-import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 
-import redis
+from miniqueue.client import Client, ClientError, Page
 
 
-def pages(client: "redis.Redis", topic: str, partition: bytes, since_ms: int) -> Iterator[dict[bytes, object]]:
+def pages(client: Client, topic: str, partition: str, since: datetime) -> Iterator[Page]:
     """Yield the pages of a partition; each knows where the next one begins."""
-    start = ("TIME", since_ms)
-    while True:
-        answer = client.execute_command("READ", topic, partition, *start, "COUNT", 1000)
-        page = dict(zip(answer[::2], answer[1::2], strict=True))
+    page = client.read_from(topic, since, partition, count=1000)
+    yield page
+    while page.next < page.end:
+        page = client.read(topic, partition, page.next, count=1000)
         yield page
-        if page[b"next"] == page[b"end"]:
-            return
-        start = (page[b"next"],)
 
 
-def replay(client: "redis.Redis", topic: str, since_ms: int) -> None:
-    for figures in client.execute_command("PARTITIONS", topic):
-        partition = dict(zip(figures[::2], figures[1::2], strict=True))[b"partition"]
-        for page in pages(client, topic, partition, since_ms):
-            if page[b"missed"]:
-                print(f"{page[b'missed']} messages are no longer there", file=sys.stderr)
-            for message_id, payload, _attributes in page[b"messages"]:
-                print(message_id.decode(), payload.decode(errors="replace"))
+def replay(client: Client, topic: str, since: datetime) -> None:
+    for bounds in client.partitions(topic):
+        for page in pages(client, topic, bounds.partition, since):
+            if page.missed:
+                print(f"{page.missed} messages are no longer there", file=sys.stderr)
+            for message in page.messages:
+                print(message.id, message.payload.decode(errors="replace"))
 
 
 def parse_options() -> argparse.Namespace:
@@ -48,15 +45,14 @@ def parse_options() -> argparse.Namespace:
 
 def main() -> None:
     options = parse_options()
-    since_ms = round((time.time() - options.hours * 3600) * 1000)
-    with redis.Redis(host=options.host, port=options.port, protocol=2) as client:
-        replay(client, options.topic, since_ms)
+    with Client(f"redis://{options.host}:{options.port}") as client:
+        replay(client, options.topic, datetime.now() - timedelta(hours=options.hours))
 
 
 if __name__ == "__main__":
     try:
         main()
-    except redis.RedisError as error:
+    except ClientError as error:
         sys.exit(str(error))
     except KeyboardInterrupt:
         sys.exit(130)

@@ -10,64 +10,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from threading import Timer
 from time import monotonic
 from typing import Any
 
 import pytest
 import redis
 
+from tests.acceptance.example import EXAMPLES, RUN_SECONDS, Example
 from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-RUN_SECONDS = 30
-#: What a shell says of a program that was ended with ctrl-C.
-INTERRUPTED = 130
-
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
-
-
-class Example:
-    """One example under way."""
-
-    def __init__(self, name: str, *options: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, EXAMPLES / name, *options],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self._limit = Timer(RUN_SECONDS, self.process.kill)  # so that no read waits for ever
-        self._limit.start()
-
-    def wait_for(self, pattern: str, count: int = 1) -> list[str]:
-        """Return the first `count` lines of output that match."""
-        found: list[str] = []
-        assert self.process.stdout is not None
-        while len(found) < count:
-            line = self.process.stdout.readline()
-            assert line, f"ended, with {found}"
-            if re.search(pattern, line):
-                found.append(line.rstrip("\n"))
-        return found
-
-    def end(self, *, code: int) -> str:
-        """Wait for its end and return the output that was not read yet."""
-        output, errors = self.process.communicate()
-        assert self.process.returncode == code, errors
-        assert "Traceback" not in errors
-        return output
-
-    def interrupt(self) -> None:
-        self.process.send_signal(signal.SIGINT)
-        self.end(code=INTERRUPTED)
-
-    def stop(self) -> None:
-        """Leave nothing running."""
-        self._limit.cancel()
-        self.process.kill()
-        self.process.communicate()
 
 
 Run = Callable[..., Example]
@@ -229,6 +181,58 @@ def test_replay_prints_what_was_acknowledged_and_what_was_not(run, resp, client,
     example = run("replay.py", *resp, "--topic", topic, "--hours", "1")
     assert example.end(code=0) == "".join(f"0-{number} {message}\n" for number, message in enumerate(messages))
     assert counts(broker, topic)["ready"] == 2498
+
+
+def test_fan_out_gives_each_group_everything_and_repeats_what_failed_to_one_of_them(run, resp, topic):
+    lines = run("fan_out.py", *resp, "--topic", topic, "--orders", "3").end(code=0).splitlines()
+    assert [line for line in lines if line.startswith("mail")] == [f"mail: order {n}, delivery 1" for n in range(3)]
+    assert [line for line in lines if line.startswith("billing")] == [
+        "billing: order 0, delivery 1",
+        "billing: order 1 failed",
+        "billing: order 1, delivery 2",
+        "billing: order 2, delivery 1",
+    ]
+
+
+def test_keyed_workers_do_the_changes_of_an_account_in_order_although_some_fail(run, resp, topic):
+    options = ("--accounts", "3", "--changes", "5", "--workers", "4", "--failure-rate", "0.2")
+    lines = run("keyed_workers.py", *resp, "--topic", topic, *options).end(code=0).splitlines()
+    for account in range(3):
+        own = [line for line in lines if line.startswith(f"account {account}:")]
+        assert own == [f"account {account}: change {number}" for number in range(5)]
+
+
+def test_who_asks_gets_the_reply_or_is_told_that_there_is_none(run, resp, topic):
+    answering = run("request_reply.py", *resp, "--topic", topic, "--answer")
+    asking = run("request_reply.py", *resp, "--topic", topic, "--timeout", "1", "3", "nonsense", "4")
+    assert asking.end(code=0) == "3: 9.0\nnonsense: no reply\n4: 16.0\n"
+    answering.process.send_signal(signal.SIGTERM)
+    answering.end(code=0)
+
+
+def test_dead_letters_are_shown_and_moved_back(run, resp, client, topic):
+    client.execute_command("MPUBLISH", topic, "sound", "broken")
+    (sound, *_), (broken, *_) = client.execute_command("RECEIVE", topic, "COUNT", 2)
+    client.execute_command("ACK", topic, sound)
+    client.execute_command("REJECT", topic, broken, "no such account")
+    line = "0-1 broken: no such account; it had come back 0 times\n"
+    assert run("dead_letters.py", *resp, "--topic", topic).end(code=0) == line
+    assert run("dead_letters.py", *resp, "--topic", topic, "--redrive").end(code=0) == line + "1 moved back\n"
+    assert run("dead_letters.py", *resp, "--topic", topic).end(code=0) == ""
+    assert client.execute_command("LEN", topic) == 1
+
+
+def test_schedules_are_set_listed_and_ended(run, resp, client, topic):
+    set_cron = run(
+        "schedules.py", *resp, "--name", "a", "--cron", "0 7 * * MON-FRI", "--zone", "Europe/Berlin", "report"
+    )
+    assert re.fullmatch(r"a: 0 7 \* \* MON-FRI Europe/Berlin, to jobs, next at .* UTC\n", set_cron.end(code=0))
+    set_every = run("schedules.py", *resp, "--topic", topic, "--name", "b", "--every", "1", "beat")
+    assert f"b: every 1 s, to {topic}, next at " in set_every.end(code=0)
+    assert client.execute_command("RECEIVE", topic, "WAIT", RUN_SECONDS)[0][1] == b"beat"
+    left = run("schedules.py", *resp, "--name", "b", "--delete").end(code=0)
+    assert left.startswith("a: ")
+    assert run("schedules.py", *resp, "--name", "a", "--delete").end(code=0) == ""
 
 
 @pytest.mark.parametrize("name", ["worker.py", "async_worker.py"])
