@@ -104,12 +104,12 @@ class Trimmer:
     def _drop(self, topic: Topic, excess: Room) -> int | None:
         """Drop the next of what waits in memory, `excess` or a part of it; return its bytes, None when nothing does.
 
-        It is what the group has that is furthest behind; what has the lowest priority goes first.
+        It is what the group has that is furthest behind; what has the lowest priority goes first, then what is oldest.
         """
         group = topic.last_group or topic.default
         is_buried = self.quota.policy_of(topic) is LimitPolicy.DEAD_LETTER
         wanted = _within(excess, self.graveyard.left(topic)) if is_buried else excess
-        for cursor in reversed(group.cursors) if wanted.is_over else ():
+        for cursor in purging.oldest_first(group.cursors) if wanted.is_over else ():
             lease = purging.take_oldest(cursor, *wanted)
             if lease is not None:
                 if is_buried:

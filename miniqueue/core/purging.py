@@ -9,9 +9,11 @@ It is the cursor's other hand: the cursor itself gives messages only from the he
 """
 
 from collections.abc import Iterable
+from math import inf
 
 from miniqueue.core import cursor_view
 from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.lanes import rank_of
 from miniqueue.core.lease import ChunkProgress, Lease, Range
 
 
@@ -43,6 +45,22 @@ def take_oldest(cursor: GroupCursor, count: int, size_bytes: int) -> Lease | Non
         if cursor.returned[place].head is not None:
             return cursor._take_record(place)
     return None
+
+
+def oldest_first(cursors: Iterable[GroupCursor]) -> list[GroupCursor]:
+    """Return cursors of a group in the order in which they are to give messages up.
+
+    What has the lowest priority goes first, then what was committed first, by whole chunks. What must be loaded to know
+    that is taken for old; where nothing waits in the log comes last.
+    """
+    return sorted(cursors, key=lambda cursor: (-rank_of(cursor.partition)[0], _first_at_ms(cursor)))
+
+
+def _first_at_ms(cursor: GroupCursor) -> float:
+    if cursor.log.is_lacking:
+        return 0
+    chunk = cursor_view.oldest_open_chunk(cursor)
+    return inf if chunk is None else chunk.committed_at_ms
 
 
 def next_in_log(cursor: GroupCursor) -> ChunkProgress | None:
