@@ -26,7 +26,7 @@ def without(runs: Runs, others: Runs) -> Runs:
     for start, stop in runs:
         seq = start
         for other_start, other_stop in others:
-            if seq < other_stop and other_start < stop:
+            if max(seq, other_start) < min(stop, other_stop):
                 if seq < other_start:
                     left.append((seq, other_start))
                 seq = other_stop

@@ -152,3 +152,18 @@ def test_only_who_is_too_late_misses_something():
         assert await payloads(world, b"late") == messages[4:]
 
     run(body)
+
+
+def test_a_group_begins_where_what_is_kept_has_come_to_its_end_and_no_tick_was_since():
+    async def body(world):
+        await world.publish(b"t", b"before")
+        await consume(world, 1)
+        await configure(world, retention="forever")
+        await configure(world)
+        await fill(world, 3)
+        await consume(world, 3)
+        await world.broker.groups.create(b"t", b"g")
+        assert await payloads(world, b"g") == []
+        assert await world.broker.groups.seek(b"t", b"g", FromMessage(0, 1)) == (0, 0)
+
+    run(body)
