@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import structlog
 
+from miniqueue.broker.commit import Commit
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.key_freeing import free_keys
 from miniqueue.broker.purger import Deletion
@@ -48,32 +49,38 @@ class GroupRemains:
         return max([group.id or 0 for group in topic.existing_groups] + left) + 1
 
     def delete(self, topic: Topic, group_id: int, runs: Mapping[int, Runs], *, frees_keys: bool) -> None:
-        """Delete what is under an id, and the chunks of `runs`, by partition; an entry in the store must say so.
+        """Delete what is under an id, and the chunks of `runs`, by partition.
 
+        An entry in the store must say so, or do so with the next commit; if that fails nothing is deleted.
         With `frees_keys` also the unique keys of what nobody needs any more.
         """
         assert topic.id is not None
         self._left.add((topic.id, group_id))
-        self._spawn(self._delete(topic, topic.id, group_id, runs, frees_keys=frees_keys))
+        committer = self._journal.committer
+        self._spawn(self._delete_behind(committer.open, (topic.id, group_id), runs, topic if frees_keys else None))
+        committer.request()
 
-    async def _delete(
-        self, topic: Topic, topic_id: int, group_id: int, runs: Mapping[int, Runs], *, frees_keys: bool
+    async def _delete_behind(
+        self, commit: Commit, place: tuple[int, int], runs: Mapping[int, Runs], freeing: Topic | None
     ) -> None:
-        deletion = Deletion(self._journal)
         try:
-            await self._journal.committer.flush()
-            if frees_keys and topic.id == topic_id:
-                await free_keys(self._journal, topic)
-            for number, found in runs.items():
-                for start, stop in found:
-                    await deletion.delete(keys.chunk(topic_id, number, start), keys.chunk(topic_id, number, stop))
-                for key_range in group_keys.of_group(topic_id, number, group_id):
-                    await deletion.delete(*key_range)
-            deletion.batch[group_keys.purge(topic_id, group_id)] = None
-            await deletion.commit()
-            self._left.discard((topic_id, group_id))
+            await commit.wait()
+            if freeing is not None and freeing.id == place[0]:
+                await free_keys(self._journal, freeing)
+            await self._delete(*place, runs)
+            self._left.discard(place)
         except MiniqueueError as exc:
-            log.warning("what a deleted group has left was not all removed", topic_id=topic_id, error=str(exc))
+            log.warning("what a deleted group has left was not all removed", topic_id=place[0], error=str(exc))
+
+    async def _delete(self, topic_id: int, group_id: int, runs: Mapping[int, Runs]) -> None:
+        deletion = Deletion(self._journal)
+        for number, found in runs.items():
+            for start, stop in found:
+                await deletion.delete(keys.chunk(topic_id, number, start), keys.chunk(topic_id, number, stop))
+            for key_range in group_keys.of_group(topic_id, number, group_id):
+                await deletion.delete(*key_range)
+        deletion.batch[group_keys.purge(topic_id, group_id)] = None
+        await deletion.commit()
 
 
 def finished_by(topic: Topic, group_id: int | None) -> list[tuple[Partition, list[ChunkProgress]]]:
