@@ -126,10 +126,10 @@ async def settle_down() -> None:
 class FakeConsumer:
     """A consumer that keeps what it was handed."""
 
-    def __init__(self, broker: Broker, topic: bytes) -> None:
+    def __init__(self, broker: Broker, topic: bytes, group: bytes = b"default") -> None:
         self.leases: list = []
         self.errors: list = []
-        self.consumer = broker.consumer(topic, self.leases.extend, self.errors.append)
+        self.consumer = broker.consumer(topic, self.leases.extend, self.errors.append, group=group)
 
     @property
     def payloads(self) -> list[bytes]:

@@ -8,7 +8,6 @@ from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.message import Chunk
 from miniqueue.core.partition import Partition
-from miniqueue.core.unique_keys import FREE
 from miniqueue.storage import dedup_keys, dedup_records, delay_keys, delay_records, group_keys, keys, records
 
 #: The chunks of a commit, with the partition where they become readable.
@@ -78,9 +77,10 @@ def add_topic(batch: dict[bytes, bytes | None], topic: Topic, now_ms: int) -> li
         ids = topic.dedup.cut(now_ms)
         batch[dedup_keys.dedup(topic.id, now_ms, ids.serial)] = dedup_records.encode_dedup(ids.entries)
     if topic.unique_keys.changed or topic.unique_keys.writing:
-        for key, message_id in topic.unique_keys.cut().items():
-            value = None if message_id == FREE else dedup_records.encode_unique(message_id)
-            batch[dedup_keys.unique(topic.id, key)] = value
+        for key, claims in topic.unique_keys.cut().items():
+            for message_id, expires_at_ms in claims.items():
+                value = None if expires_at_ms is None else dedup_records.encode_unique(expires_at_ms)
+                batch[dedup_keys.unique(topic.id, key, message_id)] = value
     return appended
 
 

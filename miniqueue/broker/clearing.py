@@ -183,7 +183,9 @@ class Clearer:
     ) -> int:
         """Drop what was found, unless it has gone since it was read."""
         positions = [(found.position.order, found) for found in old if found.position]
-        stored = [(order, found.payload, found.attributes) for order, found in positions if order not in gone]
+        stored = [
+            (order, found.seq, found.payload, found.attributes) for order, found in positions if order not in gone
+        ]
         if not stored or cursor not in topic.cursors:
             return 0
         count = purging.drop_records(cursor, place, stored)

@@ -21,6 +21,7 @@ from miniqueue.broker.journal import Journal
 from miniqueue.broker.lanes import Content, Lanes
 from miniqueue.broker.looking import committed_topic
 from miniqueue.broker.topic import Topic
+from miniqueue.core.attributes import unique_key
 from miniqueue.core.delayed import MAX_DUE_AT_MS, NOWHERE, Delayed, Delays, Place
 from miniqueue.core.delayed_id import DelayedId
 from miniqueue.core.lanes import lane, with_number
@@ -95,7 +96,7 @@ class Delayer:
             if message is None or place in look.gone or not _is_of(topic, partition, delays):
                 raise UnknownMessageError(GONE)
             delays.remove(place, message)
-            topic.unique_keys.free((message.attributes,))
+            _free(topic, partition, place, message)
         self._journal.touch(topic)
         await self._journal.committer.flush()
 
@@ -119,7 +120,7 @@ class Delayer:
                 old = [one for one in left if one[1].published_at_ms <= latest_ms]
                 for place, message in old:
                     delays.remove(place, message)
-                topic.unique_keys.free(message.attributes for _, message in old)
+                    _free(topic, partition, place, message)
             start = page.next
             total_count += len(old)
             self._journal.touch(topic)
@@ -186,6 +187,7 @@ class Delayer:
             self._lanes.append(topic, [_content(partition, message) for _, message in due])
             for place, message in due:
                 delays.remove(place, message)
+                _free(topic, partition, place, message)
             delays.advance(min(head, look.earliest))
         self._journal.touch(topic)
         self._journal.committer.request()
@@ -208,6 +210,12 @@ async def _first_from(shelf: Shelf, at_ms: int) -> Place:
 
 def _content(partition: Partition, message: Delayed) -> Content:
     return Content(message.payload, message.attributes, lane(partition.number, with_number(message.priority)))
+
+
+def _free(topic: Topic, partition: Partition, place: Place, message: Delayed) -> None:
+    """Take its unique key, if it has one, from a message that waits no longer."""
+    if key := unique_key(message.attributes):
+        topic.unique_keys.take(key, bytes(DelayedId(partition.number, *place)))
 
 
 def _fail(topic: Topic, fault: StorageError) -> None:

@@ -15,10 +15,11 @@ from miniqueue.broker.commit import Accepted
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.limits import Quota
 from miniqueue.broker.topic import Topic
+from miniqueue.core import cursor_view
 from miniqueue.core.dedup_window import DedupWindow, Remembered
+from miniqueue.core.delayed_id import DelayedId, parse_any_id
 from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.publish_options import PublishOptions
-from miniqueue.core.unique_keys import FREE
 from miniqueue.storage import dedup_keys
 
 #: So many ids are forgotten in one tick, or a few more.
@@ -53,13 +54,20 @@ class Duplicates:
         """
         first = self.published(topic, options.dedup_id) if options.dedup_id else None
         if first is None and options.unique_key and topic.id is not None:
-            message_id = topic.unique_keys.find(options.unique_key)
-            assert message_id is not None  # it was looked up
-            if message_id != FREE:
-                commit = self._journal.committer.of(is_next=topic.unique_keys.is_new(options.unique_key))
-                first = Accepted(commit, message_id, is_duplicate=True)
+            first = self._owner(topic, options.unique_key)
         topic.duplicate_count += first is not None
         return first
+
+    def _owner(self, topic: Topic, key: bytes) -> Accepted | None:
+        """Return what became of the message that has a unique key, unless it has expired and nobody holds it."""
+        found = topic.unique_keys.find(key)
+        assert found is not None  # it was looked up
+        now_ms = self._clock.now_ms()
+        for message_id, expires_at_ms in found.items():
+            if not 0 < expires_at_ms <= now_ms or _is_leased(topic, message_id):
+                commit = self._journal.committer.of(is_next=topic.unique_keys.is_new(key, message_id))
+                return Accepted(commit, message_id, is_duplicate=True)
+        return None
 
     def published(self, topic: Topic, dedup_id: bytes) -> Accepted | None:
         """Return what was published with a dedup id, or None when it can be; raises as `first_of`."""
@@ -71,10 +79,12 @@ class Duplicates:
         commit = self._journal.committer.of(is_next=topic.dedup.is_new(dedup_id))
         return Accepted(commit, entry.message_id, is_duplicate=True, message_count=entry.message_count)
 
-    def note(self, topic: Topic, options: PublishOptions, accepted: Accepted) -> None:
-        """Remember what has just been added to the next commit."""
-        if options.unique_key:
-            topic.unique_keys.put(options.unique_key, accepted.message_id)
+    def note(self, topic: Topic, options: PublishOptions, accepted: Accepted, expires_at_ms: int = 0) -> None:
+        """Remember what has just been added to the next commit, and when it expires, 0 for never."""
+        if key := options.unique_key:
+            for expired_id in topic.unique_keys.find(key) or ():
+                topic.unique_keys.take(key, expired_id)
+            topic.unique_keys.put(key, accepted.message_id, expires_at_ms)
         if options.dedup_id:
             if topic.dedup is None:
                 topic.dedup = DedupWindow()
@@ -120,3 +130,14 @@ class Duplicates:
 
     def _recount(self) -> None:
         self._count = sum(len(topic.dedup) for topic in self._remembering if topic.dedup is not None)
+
+
+def _is_leased(topic: Topic, message_id: bytes) -> bool:
+    """Whether somebody holds a message of this id, in the group with which keys go."""
+    place = parse_any_id(message_id)
+    if isinstance(place, DelayedId) or (partition := topic.partitions.get(place[0])) is None:
+        return False
+    return any(
+        cursor.unique_keys is not None and cursor_view.is_leased(cursor, place[1])
+        for cursor in partition.cursors.values()
+    )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from miniqueue.broker import batching
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.topic import Topic
-from miniqueue.core.attributes import key_of, unique_key
+from miniqueue.core.attributes import expires_at_ms, key_of, unique_key
 from miniqueue.core.lanes import priority_of
 from miniqueue.core.message_id import format_message_id
 from miniqueue.core.partition import Partition
@@ -83,7 +83,7 @@ class Lanes:
         partition.describe(first_seq, [content.attributes for content in added])
         for seq, content in enumerate(added, first_seq):
             if key := unique_key(content.attributes):
-                topic.unique_keys.put(key, format_message_id(number, seq))
+                topic.unique_keys.put(key, format_message_id(number, seq), expires_at_ms(content.attributes))
         return first_seq
 
 

@@ -117,7 +117,8 @@ class Publisher:
         self._admission.check()
         now_ms = self._clock.next_ms()
         due_at_ms = options.due_at_ms(now_ms)
-        attributes = options.attributes(due_at_ms).encode()
+        described = options.attributes(due_at_ms)
+        attributes = described.encode()
         first = self._first_of(name, options)
         if first is not None:
             return first._replace(message_id=first_id(first.message_id))
@@ -126,7 +127,7 @@ class Publisher:
             accepted = self._delay(name, message, due_at_ms)
         else:
             accepted = self._append(name, payload, attributes, options)
-        self._duplicates.note(self._topics[name], options, accepted)
+        self._duplicates.note(self._topics[name], options, accepted, described.expires_at_ms)
         return accepted
 
     def publish_batch(

@@ -8,17 +8,19 @@ the second sees the first. Between the answer and the publish nobody else has a 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
+from weakref import WeakValueDictionary
 
 from miniqueue.broker.commit import Accepted
 from miniqueue.broker.crowd import Crowd
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.topic import Topic
 from miniqueue.core.publish_options import PublishOptions
-from miniqueue.core.unique_keys import FREE
 from miniqueue.errors import StorageError
 from miniqueue.storage import dedup_keys, dedup_records
+
+#: Of one key, with those whose message had expired before it was due and so was due after another one had the key.
+MAX_CLAIMS = 100
 
 
 class UniquePublisher:
@@ -42,7 +44,7 @@ class UniquePublisher:
         self._journal = journal
         self._crowd = crowd
         self._publish = publish
-        self._held: dict[tuple[bytes, bytes], asyncio.Future[None]] = {}  # done when it is let go
+        self._held: WeakValueDictionary[tuple[bytes, bytes], asyncio.Lock] = WeakValueDictionary()
 
     async def publish(self, name: bytes, payload: bytes, options: PublishOptions) -> Accepted:
         """Add a message to a topic, as its options say, when it is known who has its unique key.
@@ -51,7 +53,7 @@ class UniquePublisher:
         """
         key = options.unique_key
         await self._crowd.admit(_nothing)
-        async with self._holding(name, key):
+        async with self._lock(name, key):
             topic = await self._known(name, key)
             try:
                 return self._publish(name, payload, options)
@@ -59,15 +61,12 @@ class UniquePublisher:
                 if topic is not None:
                     topic.unique_keys.unnote(key)
 
-    @asynccontextmanager
-    async def _holding(self, name: bytes, key: bytes) -> AsyncIterator[None]:
-        while (held := self._held.get((name, key))) is not None:
-            await asyncio.shield(held)
-        self._held[name, key] = asyncio.get_running_loop().create_future()
-        try:
-            yield
-        finally:
-            self._held.pop((name, key)).set_result(None)
+    def _lock(self, name: bytes, key: bytes) -> asyncio.Lock:
+        """Return what those have in turn who publish with a key: first come, first served; it goes with the last."""
+        lock = self._held.get((name, key))
+        if lock is None:
+            lock = self._held[name, key] = asyncio.Lock()
+        return lock
 
     async def _known(self, name: bytes, key: bytes) -> Topic | None:
         """Return the topic, where it is known now who has the key; None when it does not exist."""
@@ -76,22 +75,32 @@ class UniquePublisher:
             if topic is None or topic.id is None:
                 return None
             keys = topic.unique_keys
-            if keys.find(key) is not None:
+            recent = keys.find(key)
+            if recent and not all(recent.values()):  # else, when these have expired, another may have it
                 return topic
-            message_id = await self._ask(topic.id, key)
+            keys.look(key)
+            try:
+                stored = await self._ask(topic.id, key)
+            except BaseException:
+                keys.unnote(key)
+                raise
             if topic.unique_keys is keys:  # else the topic was deleted, or is read anew
-                found = keys.find(key)
-                keys.note(key, message_id if found is None else found)
+                keys.note(key, stored)
                 return topic
 
-    async def _ask(self, topic_id: int, key: bytes) -> bytes:
+    async def _ask(self, topic_id: int, key: bytes) -> dict[bytes, int]:
+        """Return the messages that have a key, and when each expires; hardly ever more than one."""
         self._journal.admission.check()
         try:
-            value = await self._journal.store.get(dedup_keys.unique(topic_id, key))
+            start, stop = dedup_keys.claims(topic_id, key)
+            pairs = await self._journal.store.scan(start, stop, max_items=MAX_CLAIMS, max_bytes=MAX_CLAIMS * 64)
         except StorageError:
             self._journal.admission.check()  # it is being reopened
             raise
-        return FREE if value is None else dedup_records.decode_unique(value)
+        return {
+            dedup_keys.unique_key_and_message_id(stored)[1]: dedup_records.decode_unique(value)
+            for stored, value in pairs
+        }
 
 
 def _nothing() -> None:

@@ -206,7 +206,7 @@ class GroupCursor:
         self.acked_count += lease.count
         self.gone_bytes += lease.size_bytes
         if lease.attributes is not None:
-            self._free(lease.attributes)
+            self._free(lease.first_seq, lease.attributes)
 
     def drop(self, lease: Lease, *, moved_count: int = 0) -> None:
         """Give the messages up: there is no room for them, or, as `moved_count` are, they are in another topic now."""
@@ -215,7 +215,7 @@ class GroupCursor:
         self.moved_count += moved_count
         self.gone_bytes += lease.size_bytes
         if lease.attributes is not None:
-            self._free(lease.attributes)
+            self._free(lease.first_seq, lease.attributes)
 
     def nack(self, lease: Lease, cause: str = "nacks") -> None:
         """Return the messages to the front; `cause` names what is counted: also `timeouts`, or `disconnects`."""
@@ -247,7 +247,7 @@ class GroupCursor:
                 self.dropped_count += 1
                 self.moved_count += 1
                 self.gone_bytes += record.content_bytes
-                self._free([record.attributes])
+                self._free(record.seq, [record.attributes])
                 return
             if (due_at_ms := self.policy.due_at_ms(record, cause)) is not None:
                 place, order = Range.DELAYED, due_at_ms << 64 | self._next_serial()
@@ -255,10 +255,10 @@ class GroupCursor:
         self.changes.records[place, order] = record
         self.returned[place].add(order, record)
 
-    def _free(self, gone: list[bytes]) -> None:
-        """Free the unique keys of messages with these attributes."""
+    def _free(self, first_seq: int, gone: list[bytes]) -> None:
+        """Free the unique keys of the messages from `first_seq` on, with these attributes."""
         if self.unique_keys is not None:
-            self.unique_keys.free(gone)
+            self.unique_keys.free(self.partition, first_seq, gone)
 
     def _next_serial(self) -> int:
         self._serial += 1

@@ -20,6 +20,11 @@ def leases(cursor: GroupCursor) -> list[Lease]:
     return list(cursor._leases.values())
 
 
+def is_leased(cursor: GroupCursor, seq: int) -> bool:
+    """Whether somebody holds the message with a sequence number; looks through all leases."""
+    return any(lease.first_seq <= seq < lease.first_seq + lease.count for lease in cursor._leases.values())
+
+
 def lease_count(cursor: GroupCursor) -> int:
     """Return how many leases there are; one may be of many messages."""
     return len(cursor._leases)

@@ -77,23 +77,24 @@ def take_from(cursor: GroupCursor, progress: ChunkProgress, max_count: int) -> L
     return cursor._take_from(progress, max_count) if keyed is None else keyed.withdraw(progress, max_count)
 
 
-def drop_records(cursor: GroupCursor, place: Range, stored: Iterable[tuple[int, bytes, bytes]]) -> int:
+def drop_records(cursor: GroupCursor, place: Range, stored: Iterable[tuple[int, int, bytes, bytes]]) -> int:
     """Drop those records of a range that still wait; return how many did.
 
     Args:
       cursor: of the group.
       place: the range.
-      stored: records that the store has: their order, payload and attributes.
+      stored: records that the store has: their order, sequence number, payload and attributes.
     """
     found = [one for one in stored if cursor_view.is_waiting(cursor, place, one[0])]
-    waiting = {order: len(payload) + len(attributes) for order, payload, attributes in found}
+    waiting = {order: len(payload) + len(attributes) for order, _, payload, attributes in found}
     cursor.returned[place].forget(waiting.keys())
     if cursor.keyed is not None:
         cursor.keyed.drop(place, waiting.keys())
     cursor.changes.records |= dict.fromkeys(((place, order) for order in waiting), None)
     cursor.dropped_count += len(waiting)
     cursor.gone_bytes += sum(waiting.values())
-    cursor._free([attributes for _, _, attributes in found])
+    for _, seq, _, attributes in found:
+        cursor._free(seq, [attributes])
     cursor.next_receipt += len(waiting)  # as if they had been taken for it
     if place is Range.DELAYED:
         cursor.delayed_count -= len(waiting)

@@ -1,73 +1,93 @@
 """Keys of which a topic has one message at a time: what has changed of them since the store was last asked.
 
-    publish with a key ─▶ put ──┐                         ┌─▶ find: the id of the message that has the key
+    publish with a key ─▶ put ──┐                         ┌─▶ find: the messages that have the key
     the message leaves ─▶ free ─┴▶ changed ─cut─▶ writing ┘
 
-The store has the keys themselves, so that memory does not grow with the backlog. What is known of a key here is newer
-than what the store says; of every other key the store is right.
+The store has the keys themselves, each with the message that has it, so that memory does not grow with the backlog.
+What is known of a key here is newer than what the store says; of every other key the store is right. A message that
+leaves gives up its own claim and never that of another: where it had expired, or was settled before, another one may
+have the key by now.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from miniqueue.core import attributes
+from miniqueue.core.message_id import format_message_id
 
-#: In place of the id of a message: no message has the key.
-FREE: Final = b""
+#: Messages by their ids, and when each expires: since 1970, 0 for never; None where it has the key no more.
+Claims = dict[bytes, int | None]
 
-_NOTHING: Final[Mapping[bytes, bytes]] = {}
+_NOTHING: Final[Mapping[bytes, Claims]] = {}
+_NOBODY: Final[Mapping[bytes, int | None]] = {}
 
 
 class UniqueKeys:
-    """The keys of one topic; ids of messages by key.
+    """The keys of one topic.
 
     Attributes:
-      changed: what the next commit writes.
+      changed: what the next commit writes, by key.
       writing: what the one before wrote.
     """
 
-    __slots__ = ("_looked", "changed", "writing")
+    __slots__ = ("_looked", "_told", "changed", "writing")
 
     def __init__(self) -> None:
-        self.changed: dict[bytes, bytes] = {}
-        self.writing: Mapping[bytes, bytes] = _NOTHING
-        self._looked: dict[bytes, bytes] = {}
+        self.changed: dict[bytes, Claims] = {}
+        self.writing: Mapping[bytes, Claims] = _NOTHING
+        self._looked: dict[bytes, Claims] = {}
+        self._told: set[bytes] = set()
 
-    def find(self, key: bytes) -> bytes | None:
-        """Return the id of the message that has a key, `FREE`, or None when the store must be asked."""
-        for known in (self.changed, self.writing, self._looked):
-            if (message_id := known.get(key)) is not None:
-                return message_id
-        return None
+    def find(self, key: bytes) -> dict[bytes, int] | None:
+        """Return the messages that have a key, and when each expires; None when the store must be asked."""
+        known = self._looked[key] if key in self._told else self._recent(key)
+        found = {message_id: expires_at_ms for message_id, expires_at_ms in known.items() if expires_at_ms is not None}
+        return found if found or key in self._told else None
 
-    def is_new(self, key: bytes) -> bool:
-        """Whether the next commit will have what is known of a key."""
-        return key in self.changed
+    def is_new(self, key: bytes, message_id: bytes) -> bool:
+        """Whether the next commit will have what is known of a message with a key."""
+        return message_id in self.changed.get(key, _NOBODY)
 
-    def put(self, key: bytes, message_id: bytes) -> None:
+    def put(self, key: bytes, message_id: bytes, expires_at_ms: int) -> None:
         """Give a key to the message of that id, with the next commit."""
-        self._change(key, message_id)
+        self._change(key, message_id, expires_at_ms)
 
-    def free(self, gone: Iterable[bytes]) -> None:
-        """Free the keys of messages with these attributes, encoded, which leave the topic with the next commit."""
-        for encoded in gone:
-            if key := attributes.unique_key(encoded):
-                self._change(key, FREE)
+    def free(self, partition: int, first_seq: int, gone: Iterable[bytes]) -> None:
+        """Take their keys from messages that leave the topic with the next commit: those from `first_seq` on.
 
-    def _change(self, key: bytes, message_id: bytes) -> None:
-        self.changed[key] = message_id
+        `gone` are their attributes, encoded.
+        """
+        for seq, encoded in enumerate(gone, first_seq):
+            if encoded and (key := attributes.unique_key(encoded)):
+                self._change(key, format_message_id(partition, seq), None)
+
+    def take(self, key: bytes, message_id: bytes) -> None:
+        """Take a key from the message of that id, with the next commit."""
+        self._change(key, message_id, None)
+
+    def _change(self, key: bytes, message_id: bytes, expires_at_ms: int | None) -> None:
+        self.changed.setdefault(key, {})[message_id] = expires_at_ms
         if key in self._looked:
-            self._looked[key] = message_id
+            self._looked[key][message_id] = expires_at_ms
 
-    def note(self, key: bytes, message_id: bytes) -> None:
-        """Keep what the store has said of a key, until `unnote`."""
-        self._looked[key] = message_id
+    def _recent(self, key: bytes) -> Claims:
+        return {**self.writing.get(key, _NOBODY), **self.changed.get(key, _NOBODY)}
+
+    def look(self, key: bytes) -> None:
+        """Remember what changes of a key from now on, while the store is asked, until `unnote`."""
+        self._looked[key] = self._recent(key)
+
+    def note(self, key: bytes, stored: Mapping[bytes, int]) -> None:
+        """Keep what the store has said since `look`; what has changed meanwhile is newer."""
+        self._looked[key] = {**stored, **self._looked[key]}
+        self._told.add(key)
 
     def unnote(self, key: bytes) -> None:
         """Forget what the store has said."""
         self._looked.pop(key, None)
+        self._told.discard(key)
 
-    def cut(self) -> Mapping[bytes, bytes]:
+    def cut(self) -> Mapping[bytes, Claims]:
         """Return what the next commit writes; what the one before has written is in the store by now."""
         self.writing = self.changed or _NOTHING
         self.changed = {}

@@ -9,6 +9,7 @@ from miniqueue.storage.keys import KeyRange, Space
 
 _dedup = struct.Struct(">BQQQ")
 _topic = struct.Struct(">BQ")
+_unique = struct.Struct(">BQH")
 
 
 def dedup(topic_id: int, committed_at_ms: int, serial: int) -> bytes:
@@ -27,9 +28,9 @@ def dedups(topic_id: int) -> KeyRange:
     return _topic.pack(Space.DEDUP, topic_id), _topic.pack(Space.DEDUP, topic_id + 1)
 
 
-def unique(topic_id: int, key: bytes) -> bytes:
-    """Key of the message that has a unique key."""
-    return _topic.pack(Space.UNIQUE, topic_id) + key
+def unique(topic_id: int, key: bytes, message_id: bytes) -> bytes:
+    """Key that says that a message has a unique key."""
+    return _unique.pack(Space.UNIQUE, topic_id, len(key)) + key + message_id
 
 
 def unique_range(topic_id: int) -> KeyRange:
@@ -37,6 +38,14 @@ def unique_range(topic_id: int) -> KeyRange:
     return _topic.pack(Space.UNIQUE, topic_id), _topic.pack(Space.UNIQUE, topic_id + 1)
 
 
-def unique_key(key: bytes) -> bytes:
+def unique_key_and_message_id(key: bytes) -> tuple[bytes, bytes]:
     """Parse `unique`."""
-    return key[_topic.size :]
+    start = _unique.size
+    stop = start + _unique.unpack_from(key)[2]
+    return key[start:stop], key[stop:]
+
+
+def claims(topic_id: int, key: bytes) -> KeyRange:
+    """Range of the messages that have a unique key; ids are ASCII."""
+    start = unique(topic_id, key, b"")
+    return start, start + b"\xff"

@@ -8,6 +8,7 @@ from miniqueue.storage import dedup_keys
 from miniqueue.storage.sealing import malformed, seal, unseal
 
 _entry = struct.Struct("<IHI")
+_time = struct.Struct("<Q")
 
 
 def encode_dedup(entries: Iterable[Remembered]) -> bytes:
@@ -35,17 +36,18 @@ def decode_window(stored: Iterable[tuple[bytes, bytes]]) -> DedupWindow | None:
     return DedupWindow(batches) if batches else None
 
 
-def encode_unique(message_id: bytes) -> bytes:
-    """Encode the id of the message that has a unique key."""
-    return seal(message_id)
+def encode_unique(expires_at_ms: int) -> bytes:
+    """Encode when the message expires that has a unique key; 0 for never."""
+    return seal(_time.pack(expires_at_ms))
 
 
-def decode_unique(value: bytes) -> bytes:
+def decode_unique(value: bytes) -> int:
     """Parse `encode_unique`."""
-    message_id = unseal(value, "unique key")
-    if not message_id:
+    body = unseal(value, "unique key")
+    if len(body) != _time.size:
         raise malformed("unique key")
-    return message_id
+    expires_at_ms: int = _time.unpack(body)[0]
+    return expires_at_ms
 
 
 def _parts(entry: Remembered) -> tuple[bytes, bytes, bytes]:

@@ -19,12 +19,12 @@
     CHUNK       = 0x20 topic:8 partition:4 lane:1 first_seq:8           value: messages
     RECORD      = 0x21 topic:8 partition:4 group:4 range:1 order:16     value: one message that came back
     DELAYED     = 0x22 topic:8 partition:4 due_at_ms:8 serial:8         value: one message that is not yet due
-    UNIQUE      = 0x23 topic:8 key                                      value: the message that has the unique key
     TRACE       = 0x24 topic:8 partition:4 block:8 serial:8             value: what a commit did to messages of a block
+    UNIQUE      = 0x23 topic:8 size:2 key id                            value: when the message with the key expires
     SCHEDULE    = 0x30 name                                             value: what makes messages, and when
 
 A name is only ever the whole rest of its key, and everything else has a fixed width, so no name can collide with
-another's range or be a prefix of it; it is the same with the unique key of a message. Some keys are made in
+another's range or be a prefix of it; it is the same with the id behind a unique key. Some keys are made in
 `delay_keys.py` and files like it. Topic ids are never reused: what a deleted topic leaves behind can be removed at
 leisure. `lane` is the priority, 1 for normal. HEAD is written with CURSOR; chunks that begin there or later are all
 there, and the last of them says what the next number is. Stores that were begun in format 1 may have a key 0x01,

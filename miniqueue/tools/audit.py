@@ -205,14 +205,14 @@ class Audit:
         if message is not None:
             self._decoded(attributes.decode, key, message.attributes)
             place = DelayedId(parts.partition, *delay_keys.due_at_ms_and_serial(key))
-            self.topics[parts.topic_id].uniques.note(attributes.unique_key(message.attributes), bytes(place))
+            self.topics[parts.topic_id].uniques.note(message.attributes, bytes(place))
 
     def _take_dedup(self, _parts: Parts, key: bytes, value: bytes) -> None:
         self._decoded(dedup_records.decode_dedup, key, value)
 
     def _take_unique(self, parts: Parts, key: bytes, value: bytes) -> None:
-        message_id = self._decoded(dedup_records.decode_unique, key, value)
-        self.topics[parts.topic_id].uniques.take(dedup_keys.unique_key(key), message_id)
+        self._decoded(dedup_records.decode_unique, key, value)
+        self.topics[parts.topic_id].uniques.take(*dedup_keys.unique_key_and_message_id(key))
 
     def _take_chunk(self, parts: Parts, key: bytes, value: bytes) -> None:
         if not self._is_in_the_lane(parts, key):
@@ -226,7 +226,7 @@ class Audit:
             for seq, extra in enumerate(chunk.attributes or (), chunk.first_seq):
                 self._decoded(attributes.decode, key, extra)
                 message_id = format_message_id(parts.partition, seq)
-                topic.uniques.note_in_log(attributes.unique_key(extra), message_id, parts.partition, seq)
+                topic.uniques.note_in_log(extra, message_id, parts.partition, seq)
 
     def _take_settings(self, parts: Parts, key: bytes, value: bytes) -> None:
         settings = self._decoded(records.decode_settings, key, value)
@@ -245,7 +245,7 @@ class Audit:
             reader.take_record(key, Range(parts.lane), parts.order, record)
             self._decoded(attributes.decode, key, record.attributes)
             message_id = format_message_id(parts.partition, record.seq)
-            topic.note_returned(attributes.unique_key(record.attributes), message_id, parts.group)
+            topic.note_returned(record.attributes, message_id, parts.group)
 
     def _is_in_the_lane(self, parts: Parts, key: bytes) -> bool:
         if parts.lane != keys.LANE_NORMAL:

@@ -95,7 +95,9 @@ _WORDS: Mapping[Space, Callable[[Parts, bytes], str]] = {
     Space.CHUNK: lambda parts, _key: _from("chunk", parts),
     Space.RECORD: lambda parts, _key: _record(parts),
     Space.DELAYED: lambda parts, _key: _delayed(parts),
-    Space.UNIQUE: lambda parts, key: f"unique key {escape(dedup_keys.unique_key(key))} of topic {parts.topic_id}",
+    Space.UNIQUE: lambda parts, key: (
+        f"unique key {escape(dedup_keys.unique_key_and_message_id(key)[0])} of topic {parts.topic_id}"
+    ),
     Space.TICK: lambda _parts, key: f"due time of schedule {escape(schedule_keys.name_of(key))}",
     Space.SCHEDULE: lambda _parts, key: f"schedule {escape(schedule_keys.name_of(key))}",
 }

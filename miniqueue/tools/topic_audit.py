@@ -97,10 +97,10 @@ class TopicAudit:
             self._problems.add("there is no such partition or group", key)
         return audit
 
-    def note_returned(self, unique_key: bytes, message_id: bytes, group_id: int) -> None:
-        """Take a message that came back, and maybe has a unique key."""
+    def note_returned(self, attributes: bytes, message_id: bytes, group_id: int) -> None:
+        """Take a message that came back, with its attributes, encoded."""
         if group_id not in self._purged and group_id == self._key_group:
-            self.uniques.note(unique_key, message_id)
+            self.uniques.note(attributes, message_id)
 
     def finish(self) -> None:
         """Compare the counts, when everything was taken."""
@@ -110,7 +110,8 @@ class TopicAudit:
             audit.finish()
         for delays in self._delays.values():
             delays.finish()
-        if all(audit.is_readable for audit in self._groups.values()):
+        is_settled = not self._purged  # else keys are still to be freed
+        if is_settled and all(audit.is_readable for audit in self._groups.values()):
             self.uniques.finish(self._has_waiting, is_strict=self._key_group == DEFAULT_GROUP)
 
     def _compare_partitions(self) -> None:

@@ -3,7 +3,7 @@
 It knows no lines and no store.
 """
 
-from miniqueue.core.attributes import unique_key
+from miniqueue.core.attributes import expires_at_ms, unique_key
 from miniqueue.core.delayed_id import DelayedId
 from miniqueue.core.lanes import partition_of
 from miniqueue.core.partitioning import MAX_PARTITIONS
@@ -36,7 +36,6 @@ class TopicImport:
         self._lanes = {0: LogImport(topic_id, 0, now_ms)}
         self._settings: TopicSettings | None = None
         self._delays = DelaysImport(topic_id)
-        self._unique_keys: set[bytes] = set()
 
     def take(self, message: StoredMessage, batch: Batch) -> None:
         """Add a message; what is complete goes into `batch`. Raises InvalidLineError when it cannot be."""
@@ -64,12 +63,10 @@ class TopicImport:
         self._settings = settings
 
     def _own(self, attributes: bytes, message_id: bytes, batch: Batch) -> None:
-        """Give a message the unique key that it has, if any; raises InvalidLineError when another one has it."""
+        """Give a message the unique key that it has, if any; of those with one key, which may be, each has it."""
         if key := unique_key(attributes):
-            if key in self._unique_keys:
-                raise InvalidLineError("another message of the topic has the same unique key")
-            self._unique_keys.add(key)
-            batch[dedup_keys.unique(self.topic_id, key)] = dedup_records.encode_unique(message_id)
+            claim = dedup_keys.unique(self.topic_id, key, message_id)
+            batch[claim] = dedup_records.encode_unique(expires_at_ms(attributes))
 
     def end_chunk(self, batch: Batch) -> None:
         """Add the messages of the logs that wait in memory, if any, as chunks."""

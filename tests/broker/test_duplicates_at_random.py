@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from miniqueue.core.publish_options import PublishOptions
 from miniqueue.errors import LimitReachedError, OutcomeUnknownError, UnavailableError
-from miniqueue.storage import keys
+from miniqueue.storage import dedup_keys, keys
 from miniqueue.tools.audit import Audit
 from tests.broker.support import World, run
 from tests.fakes import FakeConsumer, settle_down
@@ -127,7 +127,8 @@ class Run:
         await self.world.commit()
         await settle_down()
         pairs = self.world.store.pairs()
-        assert {key[9:] for key in pairs if key[0] == keys.Space.UNIQUE} == self.owners.keys()
+        found = {dedup_keys.unique_key_and_message_id(key)[0] for key in pairs if key[0] == keys.Space.UNIQUE}
+        assert found == self.owners.keys()
         audit = Audit()
         for key, value in sorted(pairs.items()):
             audit.take(key, value)

@@ -7,12 +7,14 @@ import pytest
 from miniqueue.broker.limits import BrokerLimits
 from miniqueue.broker.peeking import State
 from miniqueue.core.delayed_id import DelayedId
+from miniqueue.core.group_start import Edge, FromMessage
 from miniqueue.core.limit_policy import LimitPolicy
 from miniqueue.core.publish_options import Priority, PublishOptions
-from miniqueue.errors import OutcomeUnknownError, UnavailableError
+from miniqueue.errors import OutcomeUnknownError, TopicFullError, UnavailableError
 from miniqueue.storage import keys
 from tests.broker.support import run
-from tests.fakes import FaultyStore, settle_down
+from tests.fakes import FakeConsumer, FaultyStore, settle_down
+from tests.tools.test_delayed_messages import problems_of
 
 EU = PublishOptions(unique_key=b"eu")
 
@@ -25,7 +27,7 @@ async def published(world, options=EU, payload: bytes = b"a", topic: bytes = b"t
 
 
 def stored_keys(world) -> list[bytes]:
-    return [key[9:] for key in world.store.pairs() if key[0] == keys.Space.UNIQUE]
+    return [key for key in world.store.pairs() if key[0] == keys.Space.UNIQUE]
 
 
 def test_one_message_has_the_key_as_long_as_it_waits():
@@ -175,6 +177,152 @@ def test_a_dead_letter_leaves_its_key_behind_and_takes_none_when_it_goes_back():
     run(body)
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_message_that_has_expired_and_is_still_there_is_replaced_and_does_not_take_the_key_with_it(is_restarted):
+    async def body(world):
+        await world.publish(b"t", b"in front")
+        await published(world, EU._replace(ttl_seconds=5))
+        assert await published(world) == (b"0-1", True)
+        world.clock.advance(5)
+        assert await published(world, payload=b"b") == (b"0-2", False)
+        if is_restarted:
+            await world.restart()
+        assert await published(world) == (b"0-2", True)
+        assert problems_of(world.store.pairs()) == []
+        holder = await world.holding(b"t")
+        holder.consumer.ack()
+        holder.consumer.request()  # what has expired goes on the way
+        await settle_down()
+        assert await published(world) == (b"0-2", True)
+        holder.consumer.ack()
+        assert await published(world) == (b"0-3", False)
+
+    run(body)
+
+
+def test_a_message_that_has_expired_while_somebody_holds_it_has_its_key():
+    async def body(world):
+        await published(world, EU._replace(ttl_seconds=5))
+        holder = await world.holding(b"t")
+        world.clock.advance(6)
+        assert await published(world) == (b"0-0", True)
+        holder.consumer.ack()
+        assert await published(world) == (b"0-1", False)
+
+    run(body)
+
+
+def test_a_replacement_that_there_is_no_room_for_leaves_the_key_where_it_was():
+    async def body(world):
+        await published(world, EU._replace(ttl_seconds=5))
+        world.broker.configurator.replace(b"t", {"max_messages": 1})
+        world.clock.advance(6)
+        with pytest.raises(TopicFullError):
+            await published(world)
+        await world.commit()
+        assert len(stored_keys(world)) == 1
+        world.broker.configurator.replace(b"t", {})
+        assert await published(world) == (b"0-1", False)
+        assert len(stored_keys(world)) == 1
+
+    run(body)
+
+
+def test_a_delayed_message_that_is_due_after_it_was_replaced_does_not_take_the_key_with_it():
+    async def body(world):
+        await published(world, EU._replace(delay_seconds=5.0, ttl_seconds=1))
+        world.clock.advance(7)
+        assert await published(world) == (b"0-0", False)
+        world.broker.tick()
+        await settle_down()
+        assert await published(world) == (b"0-0", True)
+        assert await world.drain(b"t") == [b"a"]
+        assert not (await published(world))[1]
+        assert problems_of(world.store.pairs()) == []
+
+    run(body)
+
+
+# --- groups ---------------------------------------------------------------------------------------------------
+
+
+async def holding_in(world, group: bytes) -> FakeConsumer:
+    """Return a consumer of a group that holds the next message."""
+    consumer = FakeConsumer(world.broker, b"t", group)
+    consumer.consumer.request()
+    await settle_down()
+    return consumer
+
+
+def test_a_group_that_seeks_leaves_the_keys_of_what_it_passes_over():
+    async def body(world):
+        await published(world)
+        await published(world, EU._replace(unique_key=b"us"))
+        holder = await world.holding(b"t")
+        holder.consumer.nack()
+        holder.consumer.close()
+        await world.broker.groups.seek(b"t", b"default", FromMessage(0, 1))
+        await settle_down()
+        assert await published(world) == (b"0-2", False)
+        assert await published(world, EU._replace(unique_key=b"us")) == (b"0-1", True)
+        assert problems_of(world.store.pairs()) == []
+
+    run(body)
+
+
+def test_a_message_that_a_group_went_back_to_does_not_take_the_key_of_another():
+    async def body(world):
+        await published(world)
+        world.broker.configurator.replace(b"t", {"retention": "forever"})
+        await world.drain(b"t")
+        await published(world, payload=b"b")
+        await world.broker.groups.seek(b"t", b"default", Edge.EARLIEST)
+        holder = await world.holding(b"t")
+        assert problems_of(world.store.pairs()) == []
+        holder.consumer.ack()
+        assert await published(world) == (b"0-1", True)
+
+    run(body)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_without_the_group_that_was_behind_a_key_is_free_when_the_next_is_done_with_it(is_restarted):
+    async def body(world):
+        await world.broker.groups.create(b"t", b"first")
+        await world.broker.groups.create(b"t", b"second")
+        for key in (b"done", b"held", b"back", b"waits"):
+            await published(world, EU._replace(unique_key=key))
+        done, _, back = [await holding_in(world, b"second") for _ in range(3)]
+        done.consumer.ack()
+        back.consumer.back()
+        await world.commit()
+        await world.broker.groups.delete(b"t", b"first")
+        if is_restarted:
+            await world.restart()
+        await settle_down()
+        outcomes = [
+            await published(world, EU._replace(unique_key=key)) for key in (b"done", b"held", b"back", b"waits")
+        ]
+        assert outcomes == [(b"0-4", False), (b"0-1", True), (b"0-2", True), (b"0-3", True)]
+        assert problems_of(world.store.pairs()) == []
+
+    run(body)
+
+
+def test_what_came_back_in_a_group_with_which_keys_do_not_go_is_no_matter():
+    async def body(world):
+        await world.broker.groups.create(b"t", b"first")
+        await world.broker.groups.create(b"t", b"second")
+        await published(world)
+        (await holding_in(world, b"second")).consumer.nack()
+        (await holding_in(world, b"first")).consumer.ack()
+        await world.commit()
+        assert stored_keys(world) == []
+        assert problems_of(world.store.pairs()) == []
+
+    run(body)
+
+
 # --- delayed, and of a priority -------------------------------------------------------------------------------
 
 
@@ -225,7 +373,7 @@ def test_messages_of_a_priority_free_their_keys_too():
 
 
 class CountingStore(FaultyStore):
-    """Counts looks, lets others have a turn in each, and holds them back while `may_get` is cleared."""
+    """Counts looks for a key, lets others have a turn in each, and holds them back while `may_get` is cleared."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -233,12 +381,13 @@ class CountingStore(FaultyStore):
         self.may_get = asyncio.Event()
         self.may_get.set()
 
-    async def get(self, key: bytes) -> bytes | None:
-        self.get_count += 1
-        value = await super().get(key)
-        await self.may_get.wait()
-        await asyncio.sleep(0)
-        return value
+    async def scan(self, start: bytes, stop: bytes, *, max_items: int, max_bytes: int) -> list[tuple[bytes, bytes]]:
+        pairs = await super().scan(start, stop, max_items=max_items, max_bytes=max_bytes)
+        if start[0] == keys.Space.UNIQUE:
+            self.get_count += 1
+            await self.may_get.wait()
+            await asyncio.sleep(0)
+        return pairs
 
 
 async def restart_on_counting_store(world) -> CountingStore:

@@ -92,7 +92,7 @@ class Machine:
         stored = {order: record for (one, order), record in self.some.records.items() if one is place}
         some = self.random.sample(sorted(stored), min(2, len(stored)))
         waiting = [order for order in some if cursor_view.is_waiting(self.some.cursor, place, order)]
-        purging.drop_records(self.some.cursor, place, [(order, *stored[order][3:]) for order in some])
+        purging.drop_records(self.some.cursor, place, [(order, stored[order][0], *stored[order][3:]) for order in some])
         self.acked += [stored[order].payload for order in waiting]
 
     def restart(self) -> None:

@@ -36,8 +36,8 @@ GOLDEN = {
         0x102, 3, 4, Range.BACK, 7 << 64 | 8
     ),
     "2200000000000001020000000300000000000000070000000000000008": delay_keys.delayed(0x102, 3, 7, 8),
-    "230000000000000102666f6f": dedup_keys.unique(0x102, b"foo"),
     "2400000000000001020000000300000000000000070000000000000008": trace_keys.trace(0x102, 3, 7, 8),
+    "2300000000000001020003666f6f302d37": dedup_keys.unique(0x102, b"foo", b"0-7"),
     "30666f6f": schedule_keys.schedule(b"foo"),
 }
 
@@ -94,7 +94,7 @@ def test_dedup_ids_are_ordered_by_the_time_of_their_commit(at_ms, other_at_ms, s
 
 @given(NAMES)
 def test_a_unique_key_is_parsed_as_it_was_made(name):
-    assert dedup_keys.unique_key(dedup_keys.unique(1, name)) == name
+    assert dedup_keys.unique_key_and_message_id(dedup_keys.unique(1, name, b"0-7")) == (name, b"0-7")
 
 
 @given(NAMES, NAMES)
@@ -135,9 +135,9 @@ MAKERS = {
     "delays": lambda n: delay_keys.delays(n.topic, n.partition),
     "delayed": lambda n: delay_keys.delayed(n.topic, n.partition, n.order >> 64, n.seq),
     "dedup": lambda n: dedup_keys.dedup(n.topic, n.order >> 64, n.seq),
-    "unique": lambda n: dedup_keys.unique(n.topic, n.name),
     "traces": lambda n: trace_keys.traces(n.topic),
     "trace": lambda n: trace_keys.trace(n.topic, n.partition, n.order >> 64, n.seq),
+    "unique": lambda n: dedup_keys.unique(n.topic, n.name, b"%d-%d" % (n.partition, n.seq)),
     "tick": lambda n: schedule_keys.tick(n.name),
     "schedule": lambda n: schedule_keys.schedule(n.name),
 }
@@ -161,6 +161,8 @@ RANGES = {
     "dedups": (lambda n: [dedup_keys.dedups(n.topic)], {"dedup"}, ("topic",)),
     "all traces": (lambda n: [trace_keys.all_traces()], {"traces"}, ()),
     "blocks": (lambda n: [trace_keys.blocks(n.topic, n.partition, 0)], {"trace"}, ("topic", "partition")),
+    "uniques": (lambda n: [dedup_keys.unique_range(n.topic)], {"unique"}, ("topic",)),
+    "claims": (lambda n: [dedup_keys.claims(n.topic, n.name)], {"unique"}, ("topic", "name")),
     "ticks": (lambda n: [schedule_keys.ticks()], {"tick"}, ()),
     "schedules": (lambda n: [schedule_keys.schedules()], {"schedule"}, ()),
     "all of a topic": (

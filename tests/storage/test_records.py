@@ -16,6 +16,7 @@ from miniqueue.core.topic_settings import TopicSettings
 from miniqueue.core.tracing import Kind
 from miniqueue.errors import CorruptionError, FormatVersionError
 from miniqueue.storage import dedup_records, delay_records, records, schedule_records, trace_records
+from miniqueue.storage.sealing import seal
 from miniqueue.storage.trace_records import TraceState
 
 U64 = st.integers(0, 2**64 - 1)
@@ -134,10 +135,10 @@ GOLDEN = {
         [Remembered(b"a1", b"0-17"), Remembered(b"x", b"0-18", 1000)],
     ),
     "unique": (
-        dedup_records.encode_unique(b"0-17"),
-        "01302d313702511c45",
+        dedup_records.encode_unique(1_700_000_000_000),
+        "010068e5cf8b01000059ac7d5f",
         dedup_records.decode_unique,
-        b"0-17",
+        1_700_000_000_000,
     ),
     "traces": (
         trace_records.encode_traces(TraceState(1, 2)),
@@ -240,9 +241,9 @@ def test_a_delayed_message_that_is_too_short_is_refused(body):
         delay_records.decode_delayed(sealed)
 
 
-def test_a_unique_key_belongs_to_some_message():
+def test_a_unique_key_without_a_time_is_refused():
     with pytest.raises(CorruptionError, match="makes no sense"):
-        dedup_records.decode_unique(dedup_records.encode_unique(b""))
+        dedup_records.decode_unique(seal(b""))
 
 
 def test_unknown_chunk_flags_are_a_version_of_their_own():

@@ -50,7 +50,7 @@ def test_a_store_is_sound_after_every_commit():
     run(body)
 
 
-KEY = dedup_keys.unique(1, b"eu")
+KEY = dedup_keys.unique(1, b"eu", b"0-0")
 OWNED = "the unique key belongs to {}, but of the messages that wait {} have it"
 
 
@@ -58,14 +58,21 @@ OWNED = "the unique key belongs to {}, but of the messages that wait {} have it"
     ("change", "problem"),
     [
         (lambda pairs: pairs.pop(KEY), OWNED.format("nobody", "0-0")),
-        (lambda pairs: pairs.update({KEY: dedup_records.encode_unique(b"0-7")}), OWNED.format("0-7", "0-0")),
         (
-            lambda pairs: pairs.update({dedup_keys.unique(1, b"us"): dedup_records.encode_unique(b"0-0")}),
+            lambda pairs: pairs.update({dedup_keys.unique(1, b"eu", b"0-7"): pairs.pop(KEY)}),
+            OWNED.format("0-7", "0-0"),
+        ),
+        (
+            lambda pairs: pairs.update({dedup_keys.unique(1, b"eu", b"0-7"): pairs[KEY]}),
+            OWNED.format("0-0, 0-7", "0-0"),
+        ),
+        (
+            lambda pairs: pairs.update({dedup_keys.unique(1, b"us", b"0-0"): dedup_records.encode_unique(0)}),
             OWNED.format("0-0", "none"),
         ),
         (lambda pairs: pairs.update({KEY: b"x"}), "unique key: checksum does not match"),
         (lambda pairs: pairs.update({dedup_keys.dedup(1, 1, 1): b"x"}), "dedup ids: checksum does not match"),
-        (lambda pairs: pairs.update({dedup_keys.unique(7, b"us"): b"x"}), "there is no such topic"),
+        (lambda pairs: pairs.update({dedup_keys.unique(7, b"us", b"0-0"): b"x"}), "there is no such topic"),
     ],
 )
 def test_what_is_wrong_with_them_is_found(change, problem):
@@ -108,8 +115,23 @@ def test_keys_are_carried_over_by_export_and_import(tmp_path, capfdbinary):
     stores.run_on(tmp_path / "new", publish_again)
 
 
-def test_two_messages_with_one_key_are_not_imported(tmp_path, capfdbinary):
+def test_two_messages_with_one_key_are_carried_over_too(tmp_path, capfdbinary):
+    async def fill(broker, clock) -> None:
+        await publish(broker, b"a", EU._replace(ttl_seconds=1))
+        clock.advance(2)
+        await publish(broker, b"b", EU)
+
+    stores.run_on(tmp_path / "old", fill)
+    lines = exported(capfdbinary, tmp_path / "old")
+    assert len(lines) == 2
     file = tmp_path / "lines"
-    file.write_text('{"topic":"t","text":"a","unique":"k"}\n{"topic":"t","text":"b","unique":"k"}\n')
-    assert cli.main(["import", "-db", str(tmp_path / "new"), str(file)], {}) == 65
-    assert b"another message of the topic has the same unique key" in capfdbinary.readouterr().err
+    file.write_text("\n".join(map(json.dumps, lines)))
+    assert cli.main(["import", "-db", str(tmp_path / "new"), str(file)], {}) == 0
+    assert cli.main(["check", "-db", str(tmp_path / "new")], {}) == 0
+
+    async def publish_again(broker, clock) -> None:
+        clock.advance(2)
+        accepted = await broker.publish_unique(b"t", b"x", EU)
+        assert (accepted.is_duplicate, accepted.message_id) == (True, b"0-1")
+
+    stores.run_on(tmp_path / "new", publish_again)
