@@ -125,6 +125,7 @@ class Membership:
         """Go on with the cursors that the group has now; leases of others have ended."""
         self._know_cursors()
         self._holders.clear()
+        self._moving.clear()
         for member in self.members.values():
             member.read([], [])
         if self._cursors:  # else the topic is gone, or is read anew: then it is as before

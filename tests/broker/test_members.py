@@ -266,6 +266,26 @@ def test_members_wait_for_a_topic_that_does_not_exist_and_keep_their_partitions_
     run(body)
 
 
+def test_a_topic_that_is_deleted_while_a_partition_moves_has_nothing_to_wait_for():
+    async def body(world):
+        faults = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: faults.append(context))
+        await create(world, 2, handover_seconds=60)
+        await fill(world, 2, 2)
+        first = Reader(world, b"first", prefetch=4)
+        Reader(world, b"second")
+        await settle_down()
+        assert len(first.payloads) == 4
+        assert len(await moving_of(world)) == 1
+        await world.broker.delete_topic(b"t")
+        await wait_for_move()
+        await create(world, 2)
+        assert sorted(map(len, (await members_of(world)).values())) == [1, 1]
+        assert faults == []
+
+    run(body)
+
+
 def test_partitions_that_are_added_go_to_who_has_fewest():
     async def body(world):
         await create(world, 2)
