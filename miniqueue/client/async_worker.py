@@ -31,20 +31,21 @@ class AsyncWorker:
     When its task is cancelled, so are the functions; their messages come again when their leases are over.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one keyword for each option of a worker
         self,
         client: AsyncClient,
         topic: str,
         handle: Callable[[Message], Awaitable[object]],
         *,
         group: str | None = None,
+        member: str | None = None,
         concurrency: int = 1,
         lease_seconds: float = 30.0,
         poll_seconds: float = 1.0,
     ) -> None:
         self._client = client
         self._handle = handle
-        self._work = Work(topic, group, concurrency, lease_seconds, poll_seconds)
+        self._work = Work(topic, group, concurrency, lease_seconds, poll_seconds, member)
         self._is_stopping = False
         self._changed = asyncio.Condition()
 

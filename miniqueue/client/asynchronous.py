@@ -121,6 +121,7 @@ class AsyncClient:
 
     create_group = awaitable(group_calls.create_group)
     groups = awaitable(group_calls.groups)
+    members = awaitable(group_calls.members)
     seek_group = awaitable(group_calls.seek_group)
     delete_group = awaitable(group_calls.delete_group)
 
@@ -134,6 +135,7 @@ class AsyncClient:
         topic: str,
         *,
         group: str | None = None,
+        member: str | None = None,
         count: int = 1,
         lease_seconds: float | None = None,
         autoack: bool = False,
@@ -146,6 +148,7 @@ class AsyncClient:
             messages = await self.receive(
                 topic,
                 group=group,
+                member=member,
                 count=count,
                 wait_seconds=poll_seconds,
                 lease_seconds=lease_seconds,

@@ -130,6 +130,7 @@ class Client:
 
     create_group = blocking(group_calls.create_group)
     groups = blocking(group_calls.groups)
+    members = blocking(group_calls.members)
     seek_group = blocking(group_calls.seek_group)
     delete_group = blocking(group_calls.delete_group)
 
@@ -143,6 +144,7 @@ class Client:
         topic: str,
         *,
         group: str | None = None,
+        member: str | None = None,
         count: int = 1,
         lease_seconds: float | None = None,
         autoack: bool = False,
@@ -153,6 +155,7 @@ class Client:
         Args:
           topic: it need not exist yet.
           group: who reads; without it the default group.
+          member: as with `receive`.
           count: how many are received at once; all of them are leased while the first is worked on.
           lease_seconds: as with `receive`.
           autoack: as with `receive`.
@@ -164,6 +167,7 @@ class Client:
             messages = self.receive(
                 topic,
                 group=group,
+                member=member,
                 count=count,
                 wait_seconds=poll_seconds,
                 lease_seconds=lease_seconds,

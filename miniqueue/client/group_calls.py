@@ -30,6 +30,12 @@ def groups(topic: str) -> Call[list[Group]]:
     return Call(("GROUP", "LIST", topic), _groups)
 
 
+def members(topic: str, group: str = "default") -> Call[dict[str, tuple[int, ...]]]:
+    """Return the partitions that each member of a group reads, by name; none where consumers compete for all."""
+    words = ("GROUP", "MEMBERS", topic, group)
+    return Call(words, lambda reply: {answers.text(name): tuple(numbers) for name, numbers in reply.items()})
+
+
 def seek_group(topic: str, group: str, start: Start, *, dry_run: bool = False) -> Call[Seek]:
     """Have a group go on from another place, back or forth; what it had leased is void.
 

@@ -188,6 +188,7 @@ def receive(
     topic: str,
     *,
     group: str | None = None,
+    member: str | None = None,
     count: int = 1,
     wait_seconds: float = 0.0,
     lease_seconds: float | None = None,
@@ -198,6 +199,7 @@ def receive(
     Args:
       topic: it need not exist yet.
       group: who reads; without it the default group.
+      member: of the group, who has partitions of its own; without it, who reads competes for all of them.
       count: messages at most.
       wait_seconds: how long to wait for the first, up to 60.
       lease_seconds: after that a message that is not settled comes again; by default as the topic or the broker says.
@@ -207,6 +209,7 @@ def receive(
     """
     given: dict[str, Word | None] = {
         "group": group,
+        "member": member,
         "count": count,
         "wait": seconds_word(wait_seconds) if wait_seconds else None,
         "lease": None if lease_seconds is None else seconds_word(lease_seconds),

@@ -22,6 +22,8 @@ log = logging.getLogger("miniqueue.client")
 PAUSE_SECONDS: Final = 1.0
 #: How often leases are extended while they last: one that is late by a whole turn still holds.
 EXTENSIONS_PER_LEASE: Final = 3
+#: A member that works on something says so this often, well within the broker's `session_seconds`, 10 by default.
+MEMBER_SECONDS: Final = 3.0
 MAX_REASON_BYTES: Final = 1024
 _REPLIED: Final = MappingProxyType({"GONE": [True], "NOLEASE": [False]})
 
@@ -85,6 +87,7 @@ class Work:
       concurrency: how many it works on at a time.
       lease_seconds: of each; extended while it is worked on.
       poll_seconds: how long a receive waits, and so how long a stop may take that finds nothing in hand.
+      member: of the group; None to compete with others.
       in_hand: by receipt.
     """
 
@@ -93,6 +96,7 @@ class Work:
     concurrency: int = 1
     lease_seconds: float = 30.0
     poll_seconds: float = 1.0
+    member: str | None = None
     in_hand: dict[str, Message] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -107,14 +111,16 @@ class Work:
 
     @property
     def extend_every_seconds(self) -> float:
-        """How often leases are to be extended."""
-        return self.lease_seconds / EXTENSIONS_PER_LEASE
+        """How often leases are to be extended; of a member also so often that it does not count as gone."""
+        often = self.lease_seconds / EXTENSIONS_PER_LEASE
+        return often if self.member is None else min(often, MEMBER_SECONDS)
 
     def next_receive(self) -> Call[list[Message]]:
         """Return the call for as many messages as there are hands free."""
         return message_calls.receive(
             self.topic,
             group=self.group,
+            member=self.member,
             count=self.free_count,
             wait_seconds=self.poll_seconds,
             lease_seconds=self.lease_seconds,

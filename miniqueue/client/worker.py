@@ -40,25 +40,27 @@ class Worker:
       topic: it need not exist yet.
       handle: what is called with each message.
       group: who reads; without it the default group.
+      member: of the group, with partitions of its own; one name for each worker. Without it workers compete for all.
       concurrency: how many messages are worked on at a time, each in a thread.
       lease_seconds: of each message; it is extended for as long as the function runs.
       poll_seconds: how long a receive waits, and so how long a stop may take that finds nothing in hand.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one keyword for each option of a worker
         self,
         client: Client,
         topic: str,
         handle: Callable[[Message], object],
         *,
         group: str | None = None,
+        member: str | None = None,
         concurrency: int = 1,
         lease_seconds: float = 30.0,
         poll_seconds: float = 1.0,
     ) -> None:
         self._client = client
         self._handle = handle
-        self._work = Work(topic, group, concurrency, lease_seconds, poll_seconds)
+        self._work = Work(topic, group, concurrency, lease_seconds, poll_seconds, member)
         self._is_stopping = False
         self._is_over = False
         # With a lock that its holder may take again: a signal's handler calls `stop` in whatever line it meets.

@@ -59,6 +59,8 @@ def test_a_publish_says_the_options_that_it_has(given, words):
             message_calls.receive("t", group="g", count=9, wait_seconds=2.5, lease_seconds=60, autoack=True),
             "RECEIVE t GROUP g COUNT 9 WAIT 2.5 LEASE 60 AUTOACK",
         ),
+        (message_calls.receive("t", group="g", member="m"), "RECEIVE t GROUP g MEMBER m COUNT 1"),
+        (group_calls.members("t"), "GROUP MEMBERS t default"),
         (message_calls.ack("t", "r-1", Message("t", "0-1", b"", receipt="r-2")), "ACK t r-1 r-2"),
         (message_calls.dack("t", "r-1", seconds=0.5), "DACK t r-1 0.5"),
         (message_calls.reject("t", "r-1", reason="bad"), "REJECT t r-1 bad"),

@@ -163,6 +163,20 @@ def test_groups_read_independently_and_go_back_and_forth(either, topic):
         either.seek_group(topic, "late", "earliest")
 
 
+def test_members_have_partitions_of_their_own(either, topic):
+    either.create_topic(topic, partitions=2)
+    one = either.publish(topic, "x", key="a")
+    other = either.publish(topic, "y", key="b")
+    assert (one[0], other[0]) == ("1", "1")
+    (message,) = either.receive(topic, member="first")
+    assert either.members(topic) == {"first": (0, 1)}
+    assert either.ack(topic, message) == [True]
+    assert [message.text for message in either.receive(topic, member="second")] == ["y"]
+    assert either.members(topic) == {"first": (0,), "second": (1,)}
+    with pytest.raises(RefusedError, match="MEMBERS"):
+        either.receive(topic)
+
+
 def test_messages_with_options_are_published_together(either, topic):
     messages = [Outgoing("a", key="k"), Outgoing(b"b"), Outgoing("c", [("h", "v")], ttl_seconds=60)]
     ids = either.publish_each(topic, messages, dedup_id="1")

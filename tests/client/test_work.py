@@ -80,3 +80,10 @@ def test_failures_are_told_and_decisions_are_not(caplog):
         "message 0-1 of t failed: ValueError('no')",
         "message 0-1 of t: its lease was over before it was settled",
     ]
+
+
+def test_a_member_says_often_that_it_is_there():
+    assert Work("t", lease_seconds=60).extend_every_seconds == 20
+    member = Work("t", lease_seconds=60, member="m")
+    assert member.extend_every_seconds == 3
+    assert member.next_receive().words[2:4] == ("MEMBER", "m")
