@@ -44,6 +44,8 @@ from miniqueue.broker.sweeping import Sweeper
 from miniqueue.broker.tasks import Tasks
 from miniqueue.broker.topic import Topic
 from miniqueue.broker.topic_stats import TopicStats
+from miniqueue.broker.trace_reading import TraceReader
+from miniqueue.broker.tracing import Tracer
 from miniqueue.broker.transfer import Transfer
 from miniqueue.broker.trimming import Trimmer
 from miniqueue.broker.unique_publishing import UniquePublisher
@@ -80,7 +82,7 @@ class Broker:
       resting: brings the broker to rest before a stop.
       configurator: makes topics and changes their settings; `redriver` moves dead letters back.
       looker: knows figures of topics; `peeker` shows messages, `clearer` removes them; `pauser` stops topics.
-      log_reader: reads logs from any place on, without a group.
+      log_reader: reads logs from any place on, without a group; `traces` what happened to messages.
     """
 
     def __init__(
@@ -159,7 +161,8 @@ class Broker:
         self.resting = Resting(topics, self._admission, self.pauser)
         self.looker = Looker(topics, journal, clock, self.requests.waiting_in)
         self.peeker = Peeker(topics, journal, clock)
-        self.log_reader = LogReader(topics, journal)
+        self._tracer = Tracer(journal, clock, spawn=self._tasks.spawn)
+        self.log_reader, self.traces = LogReader(topics, journal), TraceReader(topics, journal, self.peeker)
         self.groups = Groups(
             registry, journal, self.log_reader, clock, spawn=self._tasks.spawn, changed=self._regrouped
         )
@@ -193,7 +196,7 @@ class Broker:
     def tick(self) -> None:
         """Let the delayed messages through that are due by now, end leases that are over, and see to the disk."""
         first = self.leasing, self.members, self.pauser, self._dispatcher, self._sweeper, self.delayer, self.scheduler
-        for service in (*first, self._duplicates, self._retainer):
+        for service in (*first, self._duplicates, self._retainer, self._tracer):
             service.tick()
         self._purger.reclaim(self._topics.values())
 
@@ -255,16 +258,13 @@ class Broker:
 
     def _reconfigured(self, topic: Topic) -> None:
         self.pauser.apply([topic])
-        self._expirer.apply_settings(topic)
-        self._dead_letters.apply_settings(topic)
-        self._quota.apply_settings(topic)
-        self._flows.apply_settings(topic)
-        self._retainer.apply_settings(topic)
-        self._readable(topic)
+        for service in (self._expirer, self._quota, self._flows):
+            service.apply_settings(topic)
+        self._regrouped(topic)
 
     def _grown(self, topic: Topic) -> None:
-        self._retainer.apply_settings(topic)
-        self._dead_letters.apply_settings(topic)
+        for service in (self._retainer, self._dead_letters, self._tracer):
+            service.apply_settings(topic)
 
     def _regrouped(self, topic: Topic) -> None:
         self._grown(topic)
@@ -285,10 +285,10 @@ class Broker:
         self._registry.install(content)
         self._watch(content.topics)
         self._retainer.see(content.topics)
+        self._tracer.install(content.topics, content.traces)
         for topic in list(self._topics.values()):
-            self._dead_letters.apply_settings(topic)
-            self._quota.apply_settings(topic)
-            self._flows.apply_settings(topic)
+            for service in (self._dead_letters, self._quota, self._flows, self._tracer):
+                service.apply_settings(topic)
             self._cache.touch(topic)
             self._registry.drop_idle(topic)
         self.delayer.installed()

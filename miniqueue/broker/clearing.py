@@ -24,6 +24,7 @@ from miniqueue.core import cursor_view, purging
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.lease import Range
 from miniqueue.core.look_errors import InvalidOptionError
+from miniqueue.core.tracing import Kind
 from miniqueue.errors import InvalidDelayError
 
 #: A commit removes no more than this; runs of the log count one each, so that a turn of the loop stays short.
@@ -117,7 +118,7 @@ class Clearer:
     ) -> int:
         total_count = 0
         while cursor in topic.cursors and cursor_view.ready_seq(cursor) < stop_seq:
-            count = self._drop_runs(cursor, stop_seq, latest_ms)
+            count = self._drop_runs(cursor, stop_seq, latest_ms, Kind.MISSED if is_missed else Kind.PURGED)
             if count:
                 total_count += count
                 cursor.missed_count += count if is_missed else 0
@@ -128,14 +129,14 @@ class Clearer:
                 break
         return total_count
 
-    def _drop_runs(self, cursor: GroupCursor, stop_seq: int, latest_ms: float) -> int:
+    def _drop_runs(self, cursor: GroupCursor, stop_seq: int, latest_ms: float, kind: Kind) -> int:
         """Drop what one commit may; return how many messages that were."""
         count = size_bytes = 0
         for _ in range(MAX_RUNS_PER_COMMIT):
             lease = purging.take_log(cursor, stop_seq, latest_ms)
             if lease is None:
                 break
-            cursor.drop(lease)
+            cursor.drop(lease, kind)
             count += lease.count
             size_bytes += lease.size_bytes
             if size_bytes >= MAX_BYTES_PER_COMMIT:
@@ -188,6 +189,9 @@ class Clearer:
         ]
         if not stored or cursor not in topic.cursors:
             return 0
+        if cursor.trace is not None:
+            waiting = (one.seq for order, one in positions if cursor_view.is_waiting(cursor, place, order))
+            cursor.trace.note_each(Kind.PURGED, waiting)
         count = purging.drop_records(cursor, place, stored)
         await self._commit(topic)
         return count

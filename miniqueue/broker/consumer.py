@@ -5,7 +5,9 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from miniqueue.broker.acting import ACTING
 from miniqueue.broker.group import Group, Take
+from miniqueue.broker.trace import Receiver
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.holding import Holding
 from miniqueue.core.lease import Lease
@@ -43,6 +45,7 @@ class Consumer:
         "fail",
         "group",
         "member",
+        "receiver",
         "room",
         "take",
     )
@@ -66,6 +69,7 @@ class Consumer:
         self.take: Take = group.take if member is None else member.take
         self.deliver = deliver
         self.fail = fail
+        self.receiver = Receiver(ACTING.get(), b"" if member is None else member.name)
         group.consumer_count += 1
 
     @property
@@ -147,6 +151,8 @@ class Consumer:
 
     def hold(self, cursor: GroupCursor, lease: Lease) -> None:
         """Take over a lease; the dispatcher calls this, and `deliver` after it."""
+        if cursor.trace is not None:
+            cursor.trace.delivered(lease, self.receiver)
         holding = self._holding
         holding.add(cursor, lease)
         self.room = self._prefetch - holding.count if holding.size_bytes < MAX_HELD_BYTES else 0
@@ -187,7 +193,7 @@ class Consumer:
 
 
 def _move(cursor: GroupCursor, lease: Lease) -> None:
-    cursor.drop(lease, moved_count=lease.count)
+    cursor.drop(lease, None, moved_count=lease.count)
 
 
 def _pass_over(cursor: GroupCursor, lease: Lease) -> None:

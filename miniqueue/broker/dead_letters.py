@@ -19,6 +19,7 @@ from miniqueue.broker.clock import Clock
 from miniqueue.broker.lanes import Content
 from miniqueue.broker.limits import Room
 from miniqueue.broker.topic import Topic
+from miniqueue.broker.trace import Source, place_of
 from miniqueue.broker.transfer import Transfer
 from miniqueue.core import attributes
 from miniqueue.core.attributes import Origin
@@ -27,6 +28,7 @@ from miniqueue.core.lanes import lane, priority_of
 from miniqueue.core.lease import Lease
 from miniqueue.core.message import Record
 from miniqueue.core.topic_settings import TopicSettings
+from miniqueue.core.tracing import Kind
 from miniqueue.errors import CorruptionError, FormatVersionError, InvalidTopicError, LimitReachedError
 
 #: Why a message is a dead letter that came back too often.
@@ -66,11 +68,11 @@ class DeadLetters:
         settings = topic.settings
         is_needed = settings.max_deliveries or settings.has_retry_delay
         for cursor in topic.cursors:
-            cursor.policy = _Policy(self, topic, cursor.partition, settings) if is_needed else None
+            cursor.policy = _Policy(self, topic, cursor, settings) if is_needed else None
 
-    def bury(self, topic: Topic, partition: int, record: Record) -> bool:
+    def bury(self, topic: Topic, cursor: GroupCursor, record: Record) -> bool:
         """Make a message that is coming back a dead letter; False when it is one already, or there is no room."""
-        return self._bury(topic, partition, [record], MAX_DELIVERIES, _nothing)
+        return self._bury(topic, cursor, [record], MAX_DELIVERIES, _nothing)
 
     def reject(self, topic: Topic, cursor: GroupCursor, lease: Lease, reason: bytes) -> None:
         """Make messages dead letters; those that are drop, and where there is no room they return to the front.
@@ -79,11 +81,10 @@ class DeadLetters:
         """
         records = lease.records()
         letters = [record for record in records if not _is_dead_letter(record)]
+        leave = partial(_reject, cursor, lease, reason, len(letters))
         if not letters:
-            cursor.drop(lease)
-            return
-        leave = partial(cursor.drop, lease, moved_count=len(letters))
-        if not self._bury(topic, cursor.partition, letters, reason, leave):
+            leave()
+        elif not self._bury(topic, cursor, letters, reason, leave):
             cursor.nack(lease)
 
     def left(self, topic: Topic) -> Room:
@@ -100,14 +101,15 @@ class DeadLetters:
         letters = [record for record in lease.records() if not _is_dead_letter(record)]
         cursor.drop(lease, moved_count=len(letters))
         contents = [self._letter(topic, cursor.partition, record, LIMIT) for record in letters]
-        self._transfer.push(topic.settings.dead_letters_of(topic.name), contents)
+        name = topic.settings.dead_letters_of(topic.name)
+        _note(cursor, letters, self._transfer.push(name, contents), name)
 
     def expire(self, topic: Topic, cursor: GroupCursor, lease: Lease) -> None:
         """Make messages dead letters whose time is over; those that are drop, and so do all where there is no room."""
         letters = [record for record in lease.records() if not _is_dead_letter(record)]
-        leave = partial(cursor.drop, lease, moved_count=len(letters))
-        if not letters or not self._bury(topic, cursor.partition, letters, EXPIRED, leave):
-            cursor.drop(lease)
+        leave = partial(cursor.drop, lease, Kind.EXPIRED, moved_count=len(letters))
+        if not letters or not self._bury(topic, cursor, letters, EXPIRED, leave):
+            cursor.drop(lease, Kind.EXPIRED)
 
     def retry_at_ms(self, settings: TopicSettings, record: Record) -> int:
         """Return when a message that failed is due again."""
@@ -115,17 +117,17 @@ class DeadLetters:
         return self._due_at_ms(settings.retry_seconds(return_count, self._chance()))
 
     def _bury(
-        self, topic: Topic, partition: int, records: list[Record], reason: bytes, leave: Callable[[], None]
+        self, topic: Topic, cursor: GroupCursor, records: list[Record], reason: bytes, leave: Callable[[], None]
     ) -> bool:
         if any(map(_is_dead_letter, records)):
             return False
-        contents = [self._letter(topic, partition, record, reason) for record in records]
+        contents = [self._letter(topic, cursor.partition, record, reason) for record in records]
         try:
             dead = self._transfer.room(topic.settings.dead_letters_of(topic.name), contents)
         except (InvalidTopicError, LimitReachedError):
             return False
         leave()
-        self._transfer.add(dead, contents)
+        _note(cursor, records, self._transfer.add(dead, contents), dead.name)
         return True
 
     def _letter(self, topic: Topic, partition: int, record: Record, reason: bytes) -> Content:
@@ -141,18 +143,19 @@ class DeadLetters:
         )
         found = attributes.decode(record.attributes)
         found = found._replace(expires_at_ms=0, origin=origin, reply_to=b"", unique_key=b"")
-        return Content(record.payload, found.encode(), lane(0, priority_of(partition)))
+        source = Source(Kind.ARRIVED, place_of(topic.name, partition), record.seq + 1)
+        return Content(record.payload, found.encode(), lane(0, priority_of(partition)), source)
 
 
 class _Policy:
     """What the settings of one topic say about what comes back to one of its partitions."""
 
-    __slots__ = ("_dead_letters", "_partition", "_settings", "_topic")
+    __slots__ = ("_cursor", "_dead_letters", "_settings", "_topic")
 
-    def __init__(self, dead_letters: DeadLetters, topic: Topic, partition: int, settings: TopicSettings) -> None:
+    def __init__(self, dead_letters: DeadLetters, topic: Topic, cursor: GroupCursor, settings: TopicSettings) -> None:
         self._dead_letters = dead_letters
         self._topic = topic
-        self._partition = partition
+        self._cursor = cursor
         self._settings = settings
 
     def bury(self, record: Record) -> bool:
@@ -160,7 +163,7 @@ class _Policy:
         max_deliveries = self._settings.max_deliveries
         if not max_deliveries or sum(record.counts) < max_deliveries:
             return False
-        return self._dead_letters.bury(self._topic, self._partition, record)
+        return self._dead_letters.bury(self._topic, self._cursor, record)
 
     def due_at_ms(self, record: Record, cause: str) -> int | None:
         """Return when the message may be handed out again after it failed, or None."""
@@ -175,6 +178,18 @@ def _is_dead_letter(record: Record) -> bool:
         return bool(record.attributes) and attributes.decode(record.attributes).origin is not None
     except (CorruptionError, FormatVersionError):
         return True
+
+
+def _reject(cursor: GroupCursor, lease: Lease, reason: bytes, moved_count: int) -> None:
+    cursor.drop(lease, None, moved_count=moved_count)
+    if cursor.trace is not None:
+        cursor.trace.note(Kind.REJECTED, lease, reason)
+
+
+def _note(cursor: GroupCursor, records: list[Record], places: list[tuple[int, int]], topic: bytes) -> None:
+    """Note where messages have gone, if that is to be known."""
+    if cursor.trace is not None:
+        cursor.trace.moved(Kind.DEAD_LETTERED, [record.seq for record in records], places, topic)
 
 
 def _nothing() -> None:

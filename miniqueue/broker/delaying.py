@@ -21,12 +21,14 @@ from miniqueue.broker.journal import Journal
 from miniqueue.broker.lanes import Content, Lanes
 from miniqueue.broker.looking import committed_topic
 from miniqueue.broker.topic import Topic
+from miniqueue.broker.trace import Source
 from miniqueue.core.attributes import unique_key
 from miniqueue.core.delayed import MAX_DUE_AT_MS, NOWHERE, Delayed, Delays, Place
 from miniqueue.core.delayed_id import DelayedId
 from miniqueue.core.lanes import lane, with_number
 from miniqueue.core.look_errors import UnknownMessageError
 from miniqueue.core.partition import Partition
+from miniqueue.core.tracing import Kind
 from miniqueue.errors import CorruptionError, FormatVersionError, StorageError, UnavailableError
 
 log = structlog.get_logger()
@@ -184,7 +186,7 @@ class Delayer:
             if not _is_of(topic, partition, delays):
                 return
             due = [one for one in page.found if one[0] not in look.gone]
-            self._lanes.append(topic, [_content(partition, message) for _, message in due])
+            self._lanes.append(topic, [_content(partition, *one) for one in due])
             for place, message in due:
                 delays.remove(place, message)
                 _free(topic, partition, place, message)
@@ -208,8 +210,10 @@ async def _first_from(shelf: Shelf, at_ms: int) -> Place:
     return page.found[0][0] if page.found else NOWHERE
 
 
-def _content(partition: Partition, message: Delayed) -> Content:
-    return Content(message.payload, message.attributes, lane(partition.number, with_number(message.priority)))
+def _content(partition: Partition, place: Place, message: Delayed) -> Content:
+    source = Source(Kind.DUE, bytes(DelayedId(partition.number, *place)))
+    number = lane(partition.number, with_number(message.priority))
+    return Content(message.payload, message.attributes, number, source)
 
 
 def _free(topic: Topic, partition: Partition, place: Place, message: Delayed) -> None:

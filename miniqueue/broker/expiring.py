@@ -22,6 +22,7 @@ from miniqueue.core import expiry
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.holding import Held
 from miniqueue.core.lease import Lease
+from miniqueue.core.tracing import Kind
 
 #: Messages that are given up in one turn: dropped by runs, which takes little, or moved one by one.
 MAX_DROPPED_IN_TURN = 8192
@@ -98,7 +99,7 @@ class Expirer:
         if topic.settings.moves_expired:
             self._dead_letters.expire(topic, cursor, lease)
         else:
-            cursor.drop(lease)
+            cursor.drop(lease, Kind.EXPIRED)
         self._journal.touch(topic)
         self._journal.committer.request_soon()
 

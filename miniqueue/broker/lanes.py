@@ -11,6 +11,7 @@ from typing import NamedTuple
 from miniqueue.broker import batching
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.topic import Topic
+from miniqueue.broker.trace import Source
 from miniqueue.core.attributes import expires_at_ms, key_of, unique_key
 from miniqueue.core.lanes import priority_of
 from miniqueue.core.message_id import format_message_id
@@ -18,11 +19,15 @@ from miniqueue.core.partition import Partition
 
 
 class Content(NamedTuple):
-    """A message that is put into a topic, and the number of its lane in partition 0; its key chooses the partition."""
+    """A message that is put into a topic, and the number of its lane in partition 0; its key chooses the partition.
+
+    `source` says where it comes from, if nobody has just published it.
+    """
 
     payload: bytes
     attributes: bytes
     lane: int = 0
+    source: Source | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -62,9 +67,12 @@ class Lanes:
         self._made(topic)
         return added
 
-    def append(self, topic: Topic, contents: Iterable[Content]) -> None:
-        """Add messages to a topic that has room for them, with the next commit, in order within each partition."""
-        self.add(topic, [(_number_of(topic, content), content) for content in contents])
+    def append(self, topic: Topic, contents: Iterable[Content]) -> list[tuple[int, int]]:
+        """Add messages to a topic that has room for them, with the next commit, in order within each partition.
+
+        Return the number of the lane of each, and its sequence number.
+        """
+        return self.add(topic, [(_number_of(topic, content), content) for content in contents])
 
     def add(self, topic: Topic, contents: Sequence[tuple[int, Content]]) -> list[tuple[int, int]]:
         """Do the same, each with the number of its lane; return that of each, and its sequence number."""
@@ -81,6 +89,8 @@ class Lanes:
         size_bytes = sum(content.size_bytes for content in added)
         first_seq = partition.append([content.payload for content in added], size_bytes)
         partition.describe(first_seq, [content.attributes for content in added])
+        if topic.trace is not None:
+            topic.trace.began(number, first_seq, (content.source for content in added))
         for seq, content in enumerate(added, first_seq):
             if key := unique_key(content.attributes):
                 topic.unique_keys.put(key, format_message_id(number, seq), expires_at_ms(content.attributes))

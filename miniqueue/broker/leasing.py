@@ -28,6 +28,7 @@ from miniqueue.core.lease_book import LeaseBook
 from miniqueue.core.names import check_topic
 from miniqueue.core.receipts import parse_prefixed, which
 from miniqueue.core.receiving import ReceiveOptions, check_lease
+from miniqueue.core.tracing import Kind
 from miniqueue.errors import DrainingError, InvalidPrefetchError, LimitReachedError, MiniqueueError, RequestError
 
 #: What is leased stays in memory; beyond so much, all topics together, nothing more is handed out.
@@ -171,6 +172,9 @@ class Leasing:
         for group, book in self._books(name):
             numbers = parse_prefixed(receipts, book.prefix)
             extended = book.extend(numbers, deadline)
+            for cursor, lease in extended if group.topic.trace is not None else ():
+                if cursor.trace is not None:
+                    cursor.trace.note(Kind.EXTENDED, lease)
             _see(group, extended)
             found = _either(found, _results(numbers, extended))
         return found

@@ -29,8 +29,10 @@ from miniqueue.storage import (
     retention_keys,
     retention_records,
     schedule_keys,
+    trace_keys,
 )
 from miniqueue.storage.port import Snapshot, Store
+from miniqueue.storage.trace_records import TraceState, decode_traces
 
 log = structlog.get_logger()
 
@@ -52,6 +54,7 @@ class StoreContent(NamedTuple):
     unpurged_topic_ids: list[int]
     ticks: dict[bytes, int]
     unpurged_groups: list[tuple[Topic, int]]
+    traces: dict[int, TraceState]
 
 
 #: Topic id and number of a partition.
@@ -110,6 +113,7 @@ async def read_content(store: Store, known: dict[bytes, Topic], acknowledged: in
             for topic in topics
             for key, _ in state.between(group_keys.purges(topic.id or 0))
         ],
+        traces={trace_keys.traces_topic_id(k): decode_traces(v) for k, v in state.between(trace_keys.all_traces())},
     )
 
 

@@ -89,6 +89,8 @@ class Publisher:
         first_seq = partition.append(payloads, size_bytes)
         if attributes is not None:
             partition.describe(first_seq, attributes)
+        if topic.trace is not None:
+            topic.trace.published(partition.number, first_seq, len(payloads))
         self._journal.touch(topic)
         self._committer.request()
         commit = self._committer.open

@@ -11,8 +11,10 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from miniqueue.broker.acting import ACTING
 from miniqueue.broker.consumer import MAX_HELD_BYTES
 from miniqueue.broker.group import Group, Take
+from miniqueue.broker.trace import Receiver
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.holding import Held
 from miniqueue.core.lease import Lease
@@ -51,6 +53,7 @@ class Receiving:
     """
 
     __slots__ = (
+        "_actor",
         "_answer",
         "_fail",
         "_leasing",
@@ -79,6 +82,7 @@ class Receiving:
         self._taken: list[Held] = []
         self._taken_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._actor = ACTING.get()
         self.options = options
         self.room = options.max_count
         self.group = group
@@ -106,7 +110,17 @@ class Receiving:
     def deliver(self, leases: list[Lease], /) -> None:
         """Be answered with what was taken."""
         self._leave()
-        self._answer(self._leasing.keep(self.group, self.options, self._taken))
+        received = self._leasing.keep(self.group, self.options, self._taken)
+        if self.group.topic.trace is not None:
+            self._note(received.prefix)
+        self._answer(received)
+
+    def _note(self, prefix: bytes) -> None:
+        member = b"" if self.member is None else self.member.name
+        receiver = Receiver(self._actor, member, prefix)
+        for cursor, lease in self._taken:
+            if cursor.trace is not None:
+                cursor.trace.delivered(lease, receiver)
 
     def fail(self, error: MiniqueueError, /) -> None:
         """Be answered with an error."""

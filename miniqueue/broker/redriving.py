@@ -20,12 +20,14 @@ from miniqueue.broker.journal import Journal
 from miniqueue.broker.lanes import Content
 from miniqueue.broker.looking import committed_topic
 from miniqueue.broker.topic import Topic
+from miniqueue.broker.trace import Receiver, Source, place_of
 from miniqueue.broker.transfer import Transfer
 from miniqueue.core import attributes
 from miniqueue.core.lanes import lane, priority_of
 from miniqueue.core.lease import Lease
 from miniqueue.core.names import check_topic
 from miniqueue.core.topic_errors import PausedError
+from miniqueue.core.tracing import Kind
 from miniqueue.errors import MiniqueueError, RequestError, TopicFullError
 
 #: Of a commit.
@@ -35,9 +37,14 @@ MAX_LOADING_SECONDS = 5.0
 
 
 class _Found(NamedTuple):
-    """A message taken, by its receipt, and what it is again where it came from; `name` is None for no dead letter."""
+    """A message taken, by its receipt, and what it is again where it came from; `name` is None for no dead letter.
+
+    `partition` and `seq` are where it is.
+    """
 
     receipt: int
+    partition: int
+    seq: int
     name: bytes | None
     content: Content
 
@@ -118,6 +125,7 @@ class Redriver:
         leases: list[Lease] = []
         faults: list[MiniqueueError] = []
         consumer = Consumer(self._dispatcher, topic.default, leases.extend, faults.append, count)
+        consumer.receiver = Receiver(b"redrive")
         topic_id = topic.id
         try:
             consumer.request()
@@ -126,16 +134,16 @@ class Redriver:
                 raise faults[0]
             if topic.id != topic_id:  # it was deleted, and what was taken is gone with it
                 return 0, 0
-            found = [message for lease in leases for message in _messages(lease)]
+            found = [message for lease in leases for message in _messages(topic, lease)]
             if target is not None:
                 found = [message._replace(name=target) for message in found]
-            moved_count = self._move(consumer, found)
+            moved_count = self._move(topic, consumer, found)
         finally:
             consumer.close()
         await self._journal.committer.flush()
         return len(found), moved_count
 
-    def _move(self, consumer: Consumer, found: list[_Found]) -> int:
+    def _move(self, source: Topic, consumer: Consumer, found: list[_Found]) -> int:
         by_name: dict[bytes | None, list[_Found]] = {}
         for message in found:
             by_name.setdefault(message.name, []).append(message)
@@ -147,7 +155,10 @@ class Redriver:
             while left:
                 topic, fitting = self._fitting(name, left)
                 consumer.move([message.receipt for message in fitting])
-                self._transfer.add(topic, [message.content for message in fitting])
+                places = self._transfer.add(topic, [message.content for message in fitting])
+                if source.trace is not None:
+                    for (_, partition, seq, *_), place in zip(fitting, places, strict=True):
+                        source.trace.moved(Kind.REDRIVEN, partition, [seq], [place], name, source.default.name)
                 left = left[len(fitting) :]
         return sum(map(len, by_name.values()))
 
@@ -176,18 +187,21 @@ async def _loaded(topic: Topic, is_done: Callable[[], bool]) -> None:
                 await topic.default.load_ended()
 
 
-def _messages(lease: Lease) -> list[_Found]:
+def _messages(topic: Topic, lease: Lease) -> list[_Found]:
     extras = lease.attributes or [b""] * lease.count
+    partition, ahead = topic.default.partition_of(lease.receipt), lease.first_seq - lease.receipt
+    here = place_of(topic.name, partition)
     return [
-        _found(receipt, payload, extra)
+        _found((receipt, partition, receipt + ahead), payload, extra, here)
         for receipt, (payload, extra) in enumerate(zip(lease.payloads, extras, strict=True), lease.receipt)
     ]
 
 
-def _found(receipt: int, payload: bytes, extra: bytes) -> _Found:
+def _found(place: tuple[int, int, int], payload: bytes, extra: bytes, here: bytes) -> _Found:
+    source = Source(Kind.ARRIVED, here, place[2] + 1)
     described = attributes.decode(extra)
     origin = described.origin
     kept = described._replace(origin=None, unique_key=b"").encode()  # another message may have the key where it goes
     if origin is None:
-        return _Found(receipt, None, Content(payload, kept))
-    return _Found(receipt, origin.topic, Content(payload, kept, lane(0, priority_of(origin.partition))))
+        return _Found(*place, None, Content(payload, kept, source=source))
+    return _Found(*place, origin.topic, Content(payload, kept, lane(0, priority_of(origin.partition)), source))

@@ -21,6 +21,7 @@ from miniqueue.errors import MiniqueueError
 
 if TYPE_CHECKING:
     from miniqueue.broker.flow import Flows
+    from miniqueue.broker.trace import TopicTrace
     from miniqueue.broker.watch import Pulse
 
 
@@ -33,9 +34,10 @@ class Topic:
     `plain` is the one to which messages without a key go now.
     `sole` is that partition with the cursor of the group, while there is but one of each.
     `groups` are found by their names; `default` is the one of plain clients, and always there. `pulse` times
-    hand-outs, where somebody watches; `flows` is set where messages do not flow plainly. `dedup` has the ids of late
-    publishes, if there are any, `unique_keys` what is known of unique keys. `expired_count` messages have expired since
-    the start; without a time to live of its own one does so after `ttl_ms`, 0 for never.
+    hand-outs, where somebody watches; `flows` is set where messages do not flow plainly, `trace` where what happens to
+    them is noted. `dedup` has the ids of late publishes, if there are any, `unique_keys` what is known of unique keys.
+    `expired_count` messages have expired since the start; without a time to live of its own one does so after `ttl_ms`,
+    0 for never.
     """
 
     __slots__ = (
@@ -58,6 +60,7 @@ class Topic:
         "pulse",
         "settings",
         "sole",
+        "trace",
         "ttl_ms",
         "unique_keys",
     )
@@ -79,6 +82,7 @@ class Topic:
     def clear(self) -> None:
         """Become a topic that does not exist: end every lease, forget every message, keep who waits."""
         self.flows = None
+        self.trace: TopicTrace | None = None
         for group in list(self.groups.values()):
             group.clear()
             self.drop_idle(group)

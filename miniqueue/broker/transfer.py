@@ -70,14 +70,16 @@ class Transfer:
                 return Room(0, 0)
         return self._quota.room(topic)
 
-    def push(self, name: bytes, contents: Sequence[Content]) -> None:
-        """Add messages to a topic that has something `left`; the last of them may be more than it has room for."""
+    def push(self, name: bytes, contents: Sequence[Content]) -> list[tuple[int, int]]:
+        """Do the same with a topic that has something `left`; the last of them may be more than it has room for."""
         topic = self._topics[name]
-        self.add(topic, contents)
+        places = self.add(topic, contents)
         if self._quota.policy_of(topic) is LimitPolicy.DROP_OLDEST and self._quota.excess(topic).is_over:
             self._trimmer.note(topic)
+        return places
 
-    def add(self, topic: Topic, contents: Sequence[Content]) -> None:
-        """Add messages to a topic that has room for them, with the next commit."""
-        self._lanes.append(topic, contents)
+    def add(self, topic: Topic, contents: Sequence[Content]) -> list[tuple[int, int]]:
+        """Add messages to a topic that has room for them, with the next commit; return lane and number of each."""
+        places = self._lanes.append(topic, contents)
         self._journal.committer.request_soon()
+        return places

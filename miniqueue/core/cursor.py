@@ -26,6 +26,7 @@ from miniqueue.core.gaps import Gaps
 from miniqueue.core.lease import ChunkLease, ChunkProgress, Lease, Range, RecordLease
 from miniqueue.core.message import Chunk, Record
 from miniqueue.core.return_policy import ReturnPolicy
+from miniqueue.core.tracing import RETURNS, Kind, Recorder
 from miniqueue.core.window import Window
 from miniqueue.errors import NothingOutstandingError
 
@@ -70,18 +71,17 @@ class GroupCursor:
         }
         self._windows = tuple(self.returned.values())
         self.gaps = Gaps(gaps or {})
-        self.tail_seq = tail_seq
-        self.read_seq = state.head_seq
-        self.tail_bytes = state.log_bytes or 0
+        self.tail_seq, self.read_seq = tail_seq, state.head_seq
+        self.tail_bytes, self.gone_bytes = state.log_bytes or 0, state.gone_bytes or 0
         self.acked_count, self.dropped_count = state.acked_count, state.dropped_count
         self.moved_count = state.moved_count
         self.missed_count, self.skipped_count = state.missed_count, state.skipped_count
-        self.gone_bytes = state.gone_bytes or 0
         self.delayed_count = state.delayed_count
         self.leased_count = self.leased_bytes = 0
         self.blocked_on: Range | None = None
         self.changes = Changes()
         self.policy: ReturnPolicy | None = None
+        self.trace: Recorder | None = None  # where what happens is noted
         self.keyed: KeyedReader | None = None  # where messages are handed out by their keys
         self.unique_keys: UniqueKeys | None = None  # in the group with which messages leave their topic
         self.next_receipt = 1
@@ -112,8 +112,8 @@ class GroupCursor:
     @property
     def size_bytes(self) -> int:
         """Roughly what the loaded messages cost in memory."""
-        windows_bytes = self.log.size_bytes + sum(window.size_bytes for window in self.returned.values())
-        return windows_bytes if self.keyed is None else windows_bytes + self.keyed.size_bytes
+        keyed_bytes = 0 if self.keyed is None else self.keyed.size_bytes
+        return self.log.size_bytes + sum(window.size_bytes for window in self._windows) + keyed_bytes
 
     def has_finished(self, first_seq: int) -> bool:
         """Whether the chunk that begins at `first_seq` needs no more work in this group."""
@@ -121,11 +121,10 @@ class GroupCursor:
 
     def evict(self) -> None:
         """Drop most of what is loaded; it is loaded again when needed."""
-        if self.keyed is not None:
-            self.keyed.evict()
         self.log.evict()
-        for window in self.returned.values():
-            window.evict()
+        for source in (*self._windows, self.keyed):
+            if source is not None:
+                source.evict()
 
     # --- handing out ------------------------------------------------------------------------------------------
 
@@ -143,8 +142,7 @@ class GroupCursor:
         if self.keyed is not None:
             return self.keyed.take(max_count, horizon_ms)
         self.blocked_on = None
-        place = self._place_of_next(horizon_ms)
-        if place is not Range.LOG:
+        if (place := self._place_of_next(horizon_ms)) is not Range.LOG:
             return self._take_record(place)
         progress = self._next_in_log()
         return None if progress is None else self._take_from(progress, max_count)
@@ -202,15 +200,15 @@ class GroupCursor:
 
     def ack(self, lease: Lease) -> None:
         """Settle the messages: they are done. As those below, raises NothingOutstandingError when the lease is over."""
-        self._leave(lease)
+        self._leave(lease, Kind.ACKNOWLEDGED)
         self.acked_count += lease.count
         self.gone_bytes += lease.size_bytes
         if lease.attributes is not None:
             self._free(lease.first_seq, lease.attributes)
 
-    def drop(self, lease: Lease, *, moved_count: int = 0) -> None:
-        """Give the messages up: there is no room for them, or, as `moved_count` are, they are in another topic now."""
-        self._leave(lease)
+    def drop(self, lease: Lease, kind: Kind | None = Kind.DROPPED, *, moved_count: int = 0) -> None:
+        """Give the messages up, for whatever reason; `moved_count` of them are in another topic now."""
+        self._leave(lease, kind)
         self.dropped_count += lease.count
         self.moved_count += moved_count
         self.gone_bytes += lease.size_bytes
@@ -219,19 +217,19 @@ class GroupCursor:
 
     def nack(self, lease: Lease, cause: str = "nacks") -> None:
         """Return the messages to the front; `cause` names what is counted: also `timeouts`, or `disconnects`."""
-        self._leave(lease)
+        self._leave(lease, RETURNS[cause])
         for record in reversed(lease.records()):
             self._put(Range.FRONT, FRONT_START - self._next_serial(), record, cause)
 
     def back(self, lease: Lease) -> None:
         """Return the messages to the back, behind all that has been committed by now."""
-        self._leave(lease)
+        self._leave(lease, Kind.BACKED)
         for record in lease.records():
             self._put(Range.BACK, self.tail_seq << 64 | self._next_serial(), record, "backs")
 
     def dack(self, lease: Lease, due_at_ms: int) -> None:
         """Delay the messages until `due_at_ms`; then they come to the front, those due first before the others."""
-        self._leave(lease)
+        self._leave(lease, Kind.DACKED)
         for record in lease.records():
             self._put(Range.DELAYED, due_at_ms << 64 | self._next_serial(), record, "dacks")
 
@@ -264,8 +262,10 @@ class GroupCursor:
         self._serial += 1
         return self._serial
 
-    def _leave(self, lease: Lease) -> None:
+    def _leave(self, lease: Lease, kind: Kind | None) -> None:
         self._revoke(lease)
+        if self.trace is not None and kind is not None:  # None: who moves it notes where to
+            self.trace.note(kind, lease)
         self.leased_count -= lease.count
         self.leased_bytes -= lease.size_bytes
         if isinstance(lease, ChunkLease):

@@ -29,6 +29,7 @@ CONSUMED: Final = "consumed"
 FOREVER: Final = "forever"
 MAX_DEDUP_SECONDS: Final = 7 * 86_400.0
 MAX_SESSION_SECONDS: Final = 86_400.0
+MAX_TRACE_SECONDS: Final = 366 * 86_400.0
 
 MIN_RATE: Final = 0.001
 MAX_RATE: Final = 1e6
@@ -156,6 +157,8 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "retention_seconds": _seconds(0.001, MAX_RETENTION_SECONDS, "from 0.001 to 10^9"),
         "retention_bytes": Field("a whole number from 1 to 10^15", _parse_count, _whole(MAX_HELD, 1)),
         "retention_drops_unread": Field("true or false", _parse_flag, _flag),
+        "trace": Field("true or false", _parse_flag, _flag),
+        "trace_seconds": _seconds(1, MAX_TRACE_SECONDS, "from 1 to 31622400"),
         "max_bytes": Field("a whole number from 0, as the broker says, to 10^15", _parse_count, _whole(MAX_HELD)),
     }
 )

@@ -28,6 +28,8 @@
     partitions           8               8                1
     session_seconds      30              30               10
     handover_seconds     5               5                0.75
+    trace                true            true             false
+    trace_seconds        3600            3600             86400
     paused_in_until_ms   1700000000000   1700000000000    0: not paused
     paused_out_until_ms  1700000000000   1700000000000    0: not paused
 
@@ -76,6 +78,8 @@ class TopicSettings(NamedTuple):
       partitions: how many there are; keys choose among them.
       session_seconds: for how long a member of a group is there that asks for messages once, and does not ask again.
       handover_seconds: how long a partition waits for leases of its last member before the next one reads it.
+      trace: whether it is noted what happens to each message.
+      trace_seconds: for how long that is known.
       paused_in_until_ms: when messages are taken again, since 1970; a time that is past does not matter.
       paused_out_until_ms: when messages are handed out again.
       dedup_window_seconds: for how long a second publish with a dedup id is a duplicate; 0 for no such ids.
@@ -113,6 +117,8 @@ class TopicSettings(NamedTuple):
     partitions: int = 1
     session_seconds: float = 10.0
     handover_seconds: float = 0.75
+    trace: bool = False
+    trace_seconds: float = 86_400.0
 
     def with_changes(self, changes: Mapping[str, object], topic: bytes) -> "TopicSettings":
         """Return the settings of `topic` with other values, as JSON has them; None for the default.

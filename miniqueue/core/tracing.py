@@ -10,7 +10,7 @@ What happens between two commits to neighbours is one run, with the time of its 
 happened first to one message, runs alone do not say: `in_order` knows which must have.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from itertools import chain, zip_longest
 from typing import Final, NamedTuple, Protocol, SupportsBytes
@@ -82,12 +82,20 @@ Row = tuple[int, int, int, int, bytes, SupportsBytes, int]
 class Recorder(Protocol):
     """Hears what a group does with the messages of a partition."""
 
-    def note(self, kind: Kind, lease: Lease) -> None:
+    def note(self, kind: Kind, lease: Lease, reason: bytes = b"") -> None:
         """Note what happened to the messages of a lease."""
+        ...
+
+    def note_each(self, kind: Kind, seqs: Iterable[int]) -> None:
+        """Note the same of messages by their sequence numbers."""
         ...
 
     def delivered(self, lease: Lease, receiver: SupportsBytes) -> None:
         """Note to whom they were handed out."""
+        ...
+
+    def moved(self, kind: Kind, seqs: Iterable[int], to: Sequence[tuple[int, int]], topic: bytes) -> None:
+        """Note to which partition of a topic each message has gone, and its number there."""
         ...
 
 
@@ -160,10 +168,16 @@ def _untangled(events: list[Event], holding: set[bytes]) -> list[Event]:
     return ordered
 
 
+def _is_last(event: Event) -> bool:
+    return event.kind in (Kind.ACKNOWLEDGED, Kind.REJECTED)
+
+
 def _by_turns(events: list[Event], *, is_held: bool) -> list[Event]:
     """Put deliveries and settles by turns; a lease is put off while there is one, and what ends all comes last."""
     deliveries = [event for event in events if event.kind is Kind.DELIVERED]
-    settles = [event for event in events if event.kind in _SETTLES]
+    settles = sorted((event for event in events if event.kind in _SETTLES), key=_is_last)
+    if len(settles) == len(deliveries) and settles and _is_last(settles[-1]):
+        is_held = False  # no more: its lease has ended with the broker
     extensions = [event for event in events if event.kind is Kind.EXTENDED]
     turns = zip_longest(settles, deliveries) if is_held else zip_longest(deliveries, settles)
     ordered = [event for event in chain.from_iterable(turns) if event is not None]

@@ -1,0 +1,415 @@
+"""Traces: what happens to each message is known, by whom and when, over restarts and topics, for a time."""
+
+import contextvars
+
+import pytest
+
+from miniqueue.broker import tracing
+from miniqueue.broker.acting import ACTING
+from miniqueue.core.delayed_id import DelayedId
+from miniqueue.core.look_errors import UnknownMessageError
+from miniqueue.core.publish_options import Priority, PublishOptions
+from miniqueue.core.topic_errors import UnknownTopicError
+from miniqueue.errors import OutcomeUnknownError
+from miniqueue.storage.keys import Space
+from tests.broker.support import run
+from tests.broker.test_dead_letters import assert_sound
+from tests.broker.test_leases import take
+from tests.fakes import START_MS, settle_down
+
+T, DEAD = b"t", b"t.dlq"
+
+
+async def traced(world, *payloads: bytes, name: bytes = T, **settings: object) -> None:
+    """Make a topic with traces, and publish to it."""
+    await world.broker.configurator.create(name, {"trace": True, **settings}).wait()
+    if payloads:
+        await world.publish(name, *payloads)
+
+
+async def steps(world, seq: int = 0, topic: bytes = T, partition: int = 0):
+    return await world.broker.traces.trace(topic, (partition, seq))
+
+
+async def events(world, seq: int = 0, topic: bytes = T, partition: int = 0) -> list[str]:
+    return [step.event for step in await steps(world, seq, topic, partition)]
+
+
+def stored(world, space: Space = Space.TRACE) -> list[bytes]:
+    return sorted(key for key in world.store.pairs() if key[0] == space)
+
+
+def acting_as(name: bytes, act):
+    """Do something as somebody."""
+    context = contextvars.copy_context()
+    context.run(ACTING.set, name)
+    return context.run(act)
+
+
+async def pass_time(world, seconds: float) -> None:
+    world.clock.advance(seconds)
+    world.broker.tick()
+    await settle_down()
+    await world.commit()
+
+
+def test_a_message_is_followed_from_its_publish_to_its_end():
+    async def body(world):
+        await traced(world)
+        accepted = acting_as(b"ada", lambda: world.broker.publish(T, [b"a", b"b"]))
+        await accepted.commit.wait()
+        world.clock.advance(1)
+        asked = acting_as(b"bob", lambda: take(world, lease_seconds=30.0))
+        world.clock.advance(1)
+        world.broker.leasing.extend(T, asked.receipts, 60.0)
+        await world.commit()
+        world.clock.advance(1)
+        world.broker.leasing.nack(T, asked.receipts)
+        again = acting_as(b"bob", lambda: take(world))
+        world.broker.leasing.ack(T, again.receipts)
+        told = await steps(world)
+        assert [(step.event, step.at_ms - START_MS, step.group) for step in told] == [
+            ("published", 0, b""),
+            ("committed", 0, b""),
+            ("delivered", 1000, b"default"),
+            ("extended", 2000, b"default"),
+            ("nacked", 3000, b"default"),
+            ("delivered", 3000, b"default"),
+            ("acknowledged", 3000, b"default"),
+        ]
+        assert [told[0].by, told[2].by, told[2].receipt, told[5].receipt] == [
+            b"ada",
+            b"bob",
+            asked.receipts[0],
+            again.receipts[0],
+        ]
+        assert await events(world, 1) == ["published", "committed"]
+        assert_sound(world.store)
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("act", "event"),
+    [
+        (lambda consumer: consumer.ack(), "acknowledged"),
+        (lambda consumer: consumer.nack(), "nacked"),
+        (lambda consumer: consumer.back(), "backed"),
+        (lambda consumer: consumer.dack(5.0), "dacked"),
+        (lambda consumer: consumer.close(), "disconnected"),
+    ],
+)
+def test_it_is_told_how_a_consumer_let_go_of_a_message(act, event):
+    async def body(world):
+        await traced(world, b"a")
+        holder = await world.holding(T)
+        act(holder.consumer)
+        assert await events(world) == ["published", "committed", "delivered", event]
+
+    run(body)
+
+
+def test_a_lease_that_is_over_is_told():
+    async def body(world):
+        await traced(world, b"a")
+        take(world, lease_seconds=5.0)
+        await pass_time(world, 6)
+        assert (await events(world))[2:] == ["delivered", "timed_out"]
+
+    run(body)
+
+
+def test_messages_acknowledged_as_they_are_received_were_delivered_first():
+    async def body(world):
+        await traced(world, b"a")
+        take(world, is_acked=True)
+        assert (await events(world))[2:] == ["delivered", "acknowledged"]
+
+    run(body)
+
+
+def test_what_is_delivered_is_stored_within_a_tick_without_a_commit_of_its_own():
+    async def body(world):
+        await traced(world, b"a")
+        batch_count = len(world.store.batches)
+        await world.holding(T)
+        assert len(world.store.batches) == batch_count
+        world.broker.tick()
+        await world.commit()
+        assert len(world.store.batches) == batch_count + 1
+
+    run(body)
+
+
+def test_a_commit_writes_one_value_for_all_its_messages():
+    async def body(world):
+        await traced(world, *[b"x"] * 1000)
+        assert len(stored(world)) == 1
+        consumer = world.consumer(T)
+        assert len(await consumer.drain_all()) == 1000
+        for seq in (0, 999):
+            assert (await events(world, seq))[2:] == ["delivered", "acknowledged"]
+
+    run(body)
+
+
+def test_each_group_has_its_own_doings():
+    async def body(world):
+        await traced(world)
+        await world.broker.groups.create(T, b"audit")
+        await world.publish(T, b"a")
+        take(world, group=b"audit", is_acked=True)
+        take(world, is_acked=True)
+        assert [(step.event, step.group) for step in await steps(world)][2:] == [
+            ("delivered", b"audit"),
+            ("acknowledged", b"audit"),
+            ("delivered", b"default"),
+            ("acknowledged", b"default"),
+        ]
+
+    run(body)
+
+
+def test_messages_with_a_priority_are_traced_too():
+    async def body(world):
+        await traced(world)
+        options = PublishOptions(priority=Priority.HIGH)
+        await world.broker.publish_with(T, b"a", options).commit.wait()
+        take(world, is_acked=True)
+        assert (await events(world, partition=1 << 16))[2:] == ["delivered", "acknowledged"]
+
+    run(body)
+
+
+def test_a_delayed_message_says_when_it_was_due():
+    async def body(world):
+        await traced(world)
+        accepted = world.broker.publish_with(T, b"a", PublishOptions(delay_seconds=5.0))
+        await accepted.commit.wait()
+        with pytest.raises(UnknownMessageError):
+            await world.broker.traces.trace(T, DelayedId(0, 1, 1))
+        await pass_time(world, 6)
+        first, second = await steps(world)
+        assert (first.event, first.reason, second.event) == ("due", accepted.message_id, "committed")
+
+    run(body)
+
+
+# --- the end of a message ------------------------------------------------------------------------------------
+
+
+def test_a_dead_letter_is_followed_to_its_topic_and_back():
+    async def body(world):
+        await traced(world, b"other", b"a")
+        await traced(world, name=DEAD)
+        take(world)
+        asked = take(world)
+        world.broker.leasing.reject(T, asked.receipts, b"no")
+        told = await steps(world, 1)
+        assert [(step.place.topic, step.event) for step in told] == [
+            (T, "published"),
+            (T, "committed"),
+            (T, "delivered"),
+            (T, "rejected"),
+            (T, "dead_lettered"),
+            (DEAD, "arrived"),
+            (DEAD, "committed"),
+        ]
+        assert (told[3].reason, told[4].other, told[5].other) == (b"no", (DEAD, 0, 0), (T, 0, 1))
+        assert await steps(world, 0, DEAD) == told
+        assert await world.broker.redriver.redrive(DEAD) == 1
+        told = await steps(world, 1)
+        assert [(step.place, step.event) for step in told][7:] == [
+            ((DEAD, 0, 0), "delivered"),
+            ((DEAD, 0, 0), "redriven"),
+            ((T, 0, 2), "arrived"),
+            ((T, 0, 2), "committed"),
+        ]
+        assert await steps(world, 2) == await steps(world, 0, DEAD) == told
+        assert_sound(world.store)
+
+    run(body)
+
+
+def test_a_dead_letter_in_a_topic_without_traces_says_where_it_came_from():
+    async def body(world):
+        await traced(world, b"a", max_deliveries=1)
+        holder = await world.holding(T)
+        holder.consumer.nack()
+        told = await steps(world)
+        assert [step.event for step in told][3:] == ["nacked", "dead_lettered", "arrived"]
+        assert told[-1].reason == b"max_deliveries"
+        assert await steps(world, 0, DEAD) == told
+
+    run(body)
+
+
+def test_expired_messages_are_told():
+    async def body(world):
+        await traced(world, b"a", ttl_seconds=5)
+        world.clock.advance(6)
+        world.consumer(T).consumer.request()
+        assert (await events(world))[2:] == ["expired"]
+
+    run(body)
+
+
+def test_purged_messages_are_told_wherever_they_wait():
+    async def body(world):
+        await traced(world, b"a", b"b")
+        holder = await world.holding(T)
+        holder.consumer.nack()
+        await world.broker.clearer.purge(T)
+        assert (await events(world, 0))[2:] == ["delivered", "nacked", "purged"]
+        assert (await events(world, 1))[2:] == ["purged"]
+
+    run(body)
+
+
+def test_messages_dropped_for_want_of_room_are_told():
+    async def body(world):
+        await traced(world, b"a", max_messages=1, limit_policy="drop-oldest")
+        await world.publish(T, b"b")
+        assert (await events(world))[2:] == ["dropped"]
+
+    run(body)
+
+
+# --- on and off ----------------------------------------------------------------------------------------------
+
+
+def test_without_the_setting_nothing_is_noted():
+    async def body(world):
+        await world.publish(T, b"a")
+        await world.drain(T)
+        assert stored(world) == stored(world, Space.TRACES) == []
+        with pytest.raises(UnknownMessageError, match="setting trace"):
+            await steps(world)
+        with pytest.raises(UnknownTopicError):
+            await steps(world, topic=b"none")
+
+    run(body)
+
+
+def test_it_is_noted_from_the_setting_on_and_up_to_its_end():
+    async def body(world):
+        await world.publish(T, b"a")
+        await world.broker.configurator.change(T, {"trace": True}).wait()
+        holder = await world.holding(T)
+        await world.broker.configurator.change(T, {"trace": None}).wait()
+        holder.consumer.ack()
+        await world.commit()
+        assert await events(world) == ["delivered"]
+
+    run(body)
+
+
+def test_it_is_known_after_a_restart_and_goes_on():
+    async def body(world):
+        await traced(world, b"a")
+        await world.holding(T)
+        await world.restart()
+        await world.drain(T)
+        assert await events(world) == ["published", "committed", "delivered", "delivered", "acknowledged"]
+        assert_sound(world.store)
+
+    run(body)
+
+
+def test_what_was_noted_is_true_to_the_store_after_a_fault():
+    async def body(world):
+        await traced(world, b"a")
+        world.store.fail_writes = {world.store.write_count + 1}
+        published = world.broker.publish(T, [b"lost"])
+        with pytest.raises(OutcomeUnknownError):
+            await published.commit.wait()
+        await settle_down()
+        await world.drain(T)
+        assert (await events(world))[-1] == "acknowledged"
+        assert_sound(world.store)
+
+    run(body)
+
+
+def test_a_deleted_topic_leaves_no_traces():
+    async def body(world):
+        await traced(world, b"a")
+        await world.broker.delete_topic(T)
+        await settle_down()
+        assert stored(world) == stored(world, Space.TRACES) == []
+        await traced(world, b"b")
+        assert await events(world) == ["published", "committed"]
+
+    run(body)
+
+
+# --- forgetting ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_too_old_is_forgotten_and_the_rest_is_not(monkeypatch):
+    monkeypatch.setattr(tracing, "PAGE_ITEMS", 3)
+
+    async def body(world):
+        await traced(world, trace_seconds=100)
+        for number in range(10):
+            await world.publish(T, b"%d" % number)
+        holder = await world.holding(T)
+        await pass_time(world, 0)
+        await pass_time(world, 90)
+        await world.publish(T, b"late")
+        await pass_time(world, 20)
+        with pytest.raises(UnknownMessageError):
+            await steps(world, 9)
+        assert await events(world, 10) == ["published", "committed"]
+        holder.consumer.ack()
+        assert await events(world, 0) == ["acknowledged"]
+        await pass_time(world, 200)
+        assert stored(world) == []
+        assert_sound(world.store)
+
+    run(body)
+
+
+def test_what_happens_late_to_an_old_message_keeps_nothing_else(monkeypatch):
+    monkeypatch.setattr(tracing, "PAGE_ITEMS", 2)
+
+    async def body(world):
+        await traced(world, trace_seconds=100)
+        for _ in range(3):
+            await world.publish(T, *[b"x"] * 2048)  # a block each
+        await pass_time(world, 90)
+        take(world, is_acked=True)
+        await pass_time(world, 20)
+        assert [key[13:21] for key in stored(world)] == [bytes(8)]
+        assert await events(world, 0) == ["delivered", "acknowledged"]
+        assert_sound(world.store)
+
+    run(body)
+
+
+def test_beyond_so_many_bytes_the_oldest_go(monkeypatch):
+    monkeypatch.setattr(tracing, "MAX_TRACE_BYTES", 500)
+
+    async def body(world):
+        await traced(world)
+        for _ in range(6):
+            await world.publish(T, *[b"x"] * 2048)
+        await pass_time(world, 11)
+        assert 0 < sum(len(key) + len(world.store.pairs()[key]) for key in stored(world)) <= 500
+        assert await events(world, 6 * 2048 - 1) == ["published", "committed"]
+        assert_sound(world.store)
+
+    run(body)
+
+
+def test_a_store_is_sound_after_every_commit():
+    async def body(world):
+        await traced(world, b"a", b"b", b"c", trace_seconds=5, max_deliveries=2)
+        for _ in range(6):
+            asked = take(world)
+            world.broker.leasing.nack(T, asked.receipts)
+            await pass_time(world, 3)
+        for count in range(1, len(world.store.batches) + 1):
+            assert_sound(await world.store.as_of(count))
+
+    run(body)
