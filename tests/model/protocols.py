@@ -24,9 +24,11 @@ WORDS = {str(error()): error.code for error in (OutcomeUnknownError, ReadOnlyErr
 class RespWire:
     """One connection, as bytes."""
 
+    transport_class = FakeTransport
+
     def __init__(self, server: RespServer) -> None:
         self.connection = server()
-        self.transport = FakeTransport(self.connection)
+        self.transport = self.transport_class(self.connection)
         self.connection.connection_made(self.transport)
         self._reader = hiredis.Reader()
 

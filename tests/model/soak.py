@@ -5,6 +5,7 @@ steps that show it are printed, cut down to the fewest with `--shorten`, which m
 """
 
 import argparse
+import random
 import sys
 import traceback
 from typing import NamedTuple
@@ -14,6 +15,8 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.limits import small_limits
 from tests.model.machine import BrokerMachine, LevelDBMachine, ProtocolMachine
+from tests.model.walk import STEPS as WALK_STEPS
+from tests.model.walk import walks
 
 STEPS = 50
 #: Of a hundred runs: restarts of LevelDB take their time.
@@ -69,6 +72,20 @@ def check(machine: type[BrokerMachine], runs: int, *, is_repeatable: bool, short
     return Outcome(machine.__name__, tally["runs"], tally["steps"], divergence)
 
 
+def walk_about(runs: int) -> Outcome:
+    """Make so many walks that nobody has made, up to the first that finds something; print a line."""
+    first, divergence = random.randrange(10**9), None
+    try:
+        walks(range(first, first + runs))
+    except AssertionError as exc:
+        divergence = exc
+    outcome = Outcome(f"walks from seed {first} on", runs, runs * WALK_STEPS, divergence)
+    print(outcome, flush=True)
+    if divergence is not None:
+        print(divergence)
+    return outcome
+
+
 def soak(runs: int, *, shortens: bool = False) -> bool:
     """Make `runs` runs in all ways together, print a line for each way and one for all; return whether all agreed."""
     outcomes = []
@@ -78,6 +95,7 @@ def soak(runs: int, *, shortens: bool = False) -> bool:
         print(outcome, flush=True)
         if outcome.divergence is not None:
             traceback.print_exception(outcome.divergence)
+    outcomes.append(walk_about(max(1, runs // 5)))
     divergence_count = sum(outcome.divergence is not None for outcome in outcomes)
     run_count = sum(outcome.run_count for outcome in outcomes)
     print(f"model: {run_count} runs, {divergence_count} divergences", flush=True)

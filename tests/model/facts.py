@@ -1,0 +1,127 @@
+"""What is known of requests and messages from what was asked and answered: never more than that.
+
+    Op        asked ─▶ open ─▶ ok | refused | unknown            a request
+    Message   as sure as its publish: there, or perhaps there, or not there
+    Share     a message as one group sees it: perhaps held, perhaps ended by some request, and how sure that is
+
+A settle that was answered is in force for as long as the broker runs. After a crash it is only sure when a commit that
+was begun later has been confirmed.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+DEFAULT = b"default"
+
+
+class Outcome(StrEnum):
+    """What became of a request."""
+
+    OPEN = "open"
+    OK = "ok"
+    REFUSED = "refused"  # nothing was done
+    UNKNOWN = "unknown"
+
+
+@dataclass(eq=False)
+class Op:
+    """One request; `index` and `ok_index` are places in the order of all that was asked and answered.
+
+    `exists` is set for a publish of unknown outcome when something of it has shown up.
+    """
+
+    text: str
+    epoch: int
+    index: int
+    asked_ms: int
+    asked_seconds: float
+    outcome: Outcome = Outcome.OPEN
+    ok_index: int = -1
+    answered_ms: int = -1
+    exists: bool = False
+    is_durable_at_once: bool = False
+    messages: "list[Message]" = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """The options of a publish, as far as they say what must hold."""
+
+    delay_ms: int = 0
+    at_ms: int = 0
+    ttl_ms: int | None = None
+    key: bytes = b""
+    dedup: bytes = b""
+    unique: bytes = b""
+    is_batch: bool = False
+
+
+@dataclass(eq=False)
+class Hold:
+    """A lease, which ends by itself no earlier than at `until_seconds`."""
+
+    epoch: int
+    until_seconds: float
+    member: bytes = b""
+
+
+@dataclass(eq=False)
+class Share:
+    """A message as a group sees it.
+
+    Attributes:
+      ends: requests that may have ended it.
+      is_doubtful: something else may have ended it.
+      hold: the lease that somebody has for certain.
+      reject: the last rejection that was asked for; `reasons` are those of all.
+      log_id: as of the last delivery, with its topic; `receipt` is the last one.
+      handout_count: how often it came; `is_miscounted` if the broker may have counted more.
+    """
+
+    message: "Message"
+    group: bytes
+    ends: list[Op] = field(default_factory=list)
+    is_doubtful: bool = False
+    hold: Hold | None = None
+    reject: Op | None = None
+    reasons: set[bytes] = field(default_factory=set)
+    log_id: tuple[bytes, bytes] | None = None
+    receipt: bytes = b""
+    member: bytes = b""
+    handout_count: int = 0
+    is_miscounted: bool = False
+
+
+@dataclass(eq=False)
+class Message:
+    """A message that was to be published; payloads are never used twice.
+
+    `may_move`: it may have become a dead letter, or come back from there. `id` is what its publish was answered.
+    """
+
+    payload: bytes
+    topic: bytes
+    op: Op
+    wishes: Wishes = Wishes()
+    id: bytes = b""
+    may_move: bool = False
+    shares: dict[bytes, Share] = field(default_factory=dict)
+
+    def share(self, group: bytes) -> Share:
+        """Return that of a group of which nothing is sure so far."""
+        if group not in self.shares:
+            self.shares[group] = Share(self, group, is_doubtful=True)
+        return self.shares[group]
+
+    @property
+    def is_published(self) -> bool:
+        """Whether it was there for certain."""
+        return self.op.outcome is Outcome.OK or self.op.exists
+
+    @property
+    def due_at_ms(self) -> int:
+        """When it is due at the earliest."""
+        return max(self.op.asked_ms + self.wishes.delay_ms, self.wishes.at_ms)
+
+    def __str__(self) -> str:
+        return f"{self.payload!r} {self.id!r} of {self.topic!r} by {self.op.text} ({self.op.outcome})"

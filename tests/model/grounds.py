@@ -1,0 +1,117 @@
+"""The topics on which clients act at random: each with other settings, and what is worth doing there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tests.model.facts import DEFAULT
+from tests.model.rules import Rules
+
+
+@dataclass
+class Ground:
+    """A topic, and what is done with it.
+
+    Attributes:
+      settings: words of TOPIC CREATE.
+      rules: the same, as promises.
+      options: of publishes.
+      acts: beside publishing, receiving and settling.
+      groups: that read it.
+      members: of its groups, by whom it is received; none where everybody may.
+      every_seconds: there is a schedule of its name that publishes so often; 0 for none.
+    """
+
+    name: bytes
+    settings: Sequence[bytes] = ()
+    rules: Rules = field(default_factory=Rules)
+    options: frozenset[str] = frozenset()
+    acts: tuple[str, ...] = ()
+    groups: tuple[bytes, ...] = (DEFAULT,)
+    members: tuple[bytes, ...] = ()
+    every_seconds: int = 0
+
+    @property
+    def sure_groups(self) -> tuple[bytes, ...]:
+        """Those that are there all the time."""
+        return self.groups[:-1] if "new_group" in self.acts else self.groups
+
+    @property
+    def places(self) -> tuple[bytes, ...]:
+        """Where its messages are received."""
+        return (self.name, self.name + b".dlq") if self.rules.has_dead else (self.name,)
+
+
+ALL = frozenset({"delay", "at", "ttl", "key", "dedup", "unique", "priority", "header"})
+
+GROUNDS: tuple[Ground, ...] = (
+    Ground(b"plain", options=ALL, acts=("cancel", "purge", "pause", "delete", "look")),
+    Ground(
+        b"dying",
+        (b"max_deliveries", b"3", b"retry_delays", b"1,2"),
+        Rules(max_deliveries=3),
+        frozenset({"delay", "dedup", "priority", "key", "header"}),
+        ("reject", "redrive", "cancel"),
+    ),
+    Ground(
+        b"keyed",
+        (b"ordered", b"true"),
+        Rules(is_ordered=True),
+        frozenset({"key", "delay", "priority", "ttl"}),
+        ("look",),
+    ),
+    Ground(
+        b"capped",
+        (b"max_concurrency", b"4", b"key_max_concurrency", b"1"),
+        Rules(max_held=4),
+        frozenset({"key", "dedup"}),
+        ("pause",),
+    ),
+    Ground(
+        b"narrow",
+        (b"max_messages", b"6", b"limit_policy", b"drop-oldest"),
+        Rules(max_messages=6, drops_oldest=True),
+        frozenset({"delay", "priority", "dedup"}),
+    ),
+    Ground(
+        b"spilling",
+        (b"max_messages", b"6", b"limit_policy", b"dead-letter"),
+        Rules(max_messages=6),
+        frozenset({"priority", "dedup", "ttl"}),
+        ("redrive",),
+    ),
+    Ground(
+        b"short",
+        (b"ttl_seconds", b"5", b"expired", b"dead-letter"),
+        Rules(ttl_ms=5000, drops_expired=False),
+        frozenset({"ttl", "delay", "unique"}),
+    ),
+    Ground(
+        b"kept",
+        (b"retention", b"forever"),
+        options=frozenset({"dedup", "unique", "delay"}),
+        acts=("read", "purge"),
+    ),
+    Ground(
+        b"shared",
+        (b"retention", b"forever"),
+        Rules(has_dead=False),
+        frozenset({"key", "delay", "dedup"}),
+        ("read", "seek", "new_group"),
+        (DEFAULT, b"g", b"late"),
+    ),
+    Ground(
+        b"split",
+        (b"partitions", b"3", b"ordered", b"true", b"handover_seconds", b"2"),
+        Rules(is_ordered=True, handover_seconds=2),
+        frozenset({"key", "dedup", "priority", "delay"}),
+        members=(b"a", b"b", b"c"),
+    ),
+    Ground(
+        b"spread",
+        (b"partitions", b"5", b"max_deliveries", b"4"),
+        Rules(max_deliveries=4),
+        frozenset({"key", "dedup", "ttl", "unique"}),
+        ("reject", "redrive", "purge"),
+    ),
+    Ground(b"ticking", options=frozenset({"delay"}), acts=("cancel",), every_seconds=7),
+)

@@ -1,0 +1,38 @@
+"""What the settings of a topic promise, as far as a ledger holds the broker to it."""
+
+
+class Rules:
+    """What the settings of a topic promise; the defaults are those of a plain topic.
+
+    Attributes:
+      ttl_ms: of messages without one; `drops_expired` whether these are gone then.
+      max_deliveries: then it is a dead letter.
+      is_ordered: by key.
+      max_held: messages at a time.
+      max_messages: it gives the oldest up; `drops_oldest` whether these are gone then.
+      has_dead: whether messages may become dead letters.
+      handover_seconds: after which a member may lose what it holds.
+    """
+
+    def __init__(
+        self,
+        *,
+        ttl_ms: int = 0,
+        drops_expired: bool = True,
+        max_deliveries: int = 0,
+        is_ordered: bool = False,
+        max_held: int = 0,
+        max_messages: int = 0,
+        drops_oldest: bool = False,
+        has_dead: bool = True,
+        handover_seconds: float = float("inf"),
+    ) -> None:
+        self.ttl_ms = ttl_ms
+        self.drops_expired = drops_expired
+        self.max_deliveries = max_deliveries
+        self.is_ordered = is_ordered
+        self.max_held = max_held
+        self.max_messages = max_messages
+        self.drops_oldest = drops_oldest
+        self.has_dead = has_dead
+        self.handover_seconds = handover_seconds

@@ -1,0 +1,25 @@
+"""All that clients may do, in any order, on a broker that fails and dies; the same walks every time."""
+
+import pytest
+
+from tests.model.grounds import GROUNDS
+from tests.model.planted_in_walks import PLANTS
+from tests.model.walk import walks
+
+WALKS = 220
+#: A planted bug is found within so many walks; most are with the first few.
+WALKS_TO_FIND = 40
+
+
+@pytest.mark.slow
+def test_whatever_was_answered_holds():
+    walks(range(WALKS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+def test_planted_bug_is_found(plant, monkeypatch):
+    plant(monkeypatch)
+    grounds = [ground for ground in GROUNDS if ground.name == PLANTS[plant].encode()]
+    with pytest.raises(AssertionError, match="seed"):
+        walks(range(WALKS_TO_FIND), grounds)

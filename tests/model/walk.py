@@ -1,0 +1,354 @@
+"""Walks at random through all that clients of RESP can do, while time passes, the store fails and the process dies.
+
+    step ─▶ a client that waits for nothing acts │ the clock goes on │ the store is held up, fails │ crash │ restart
+         └▶ everything runs that can ─▶ what came is judged (`ledger`)
+    end  ─▶ restart ─▶ everything is taken ─▶ what must be there has come ─▶ nothing is left
+
+A seed says all of it, so a walk that finds something can be made again.
+"""
+
+import traceback
+from collections import deque
+from collections.abc import Sequence
+from itertools import count
+from random import Random
+from typing import Any
+
+from miniqueue.server.resp_server import RespServer
+from miniqueue.tools.audit import Audit
+from tests.fakes import FakeTransport
+from tests.model.acts import SCHEDULED, Act, Acts
+from tests.model.drivers import Driver
+from tests.model.grounds import GROUNDS, Ground
+from tests.model.ledger import Ledger
+from tests.model.limits import small_limits
+from tests.model.machine import LONG_SECONDS
+from tests.model.protocols import RespWire
+from tests.model.stores import MemoryDisk
+
+CLIENT_COUNT = 4
+STEPS = 150
+#: How often messages are counted, if nothing is under way.
+COUNTED = 0.1
+#: Of its last acts, when something was found.
+TOLD_ACTS = 60
+TROUBLES = ("fail", "crash", "crash", "restart", "evict", "hold", "hold")
+
+
+class WalkDriver(Driver):
+    """A broker with a RESP listener."""
+
+    async def _start(self) -> None:
+        await super()._start()
+        self.resp = RespServer(self.broker, {})
+
+
+class StampedTransport(FakeTransport):
+    """Knows when the first of what was written came, among all connections."""
+
+    stamps = count()
+
+    def write(self, data: bytes) -> None:
+        if not self.written:
+            self.stamp = next(self.stamps)
+        super().write(data)
+
+
+class StampedWire(RespWire):
+    transport_class = StampedTransport
+
+
+class Client:
+    """A connection, and the act that waits for its reply."""
+
+    def __init__(self, name: str, wire: StampedWire, told: deque[str]) -> None:
+        self._name = name
+        self.wire = wire
+        self.act: Act | None = None
+        self._told = told
+
+    def begin(self, act: Act) -> None:
+        try:
+            words = next(act)
+        except StopIteration:
+            return
+        self.act = act
+        self._told.append(f"{self._name}: {words}")
+        self.wire.send(words)
+
+    def hear(self) -> None:
+        for reply in self.wire.replies():
+            self._told.append(f"{self._name}:    {reply!r}")
+            self.send(reply)
+
+    def send(self, reply: object) -> None:
+        """Go on with the act; with None if there will be no reply."""
+        act, self.act = self.act, None
+        assert act is not None, f"{reply!r} was asked by nobody"
+        try:
+            self.wire.send(act.send(reply))
+            self.act = act
+        except StopIteration:
+            pass
+
+
+class Walk:
+    """One walk.
+
+    Args:
+      seed: of all choices.
+      grounds: the topics among which two or three are chosen.
+    """
+
+    def __init__(self, seed: int, grounds: Sequence[Ground] = GROUNDS) -> None:
+        self.random = Random(seed)
+        self.grounds = self.random.sample(grounds, min(len(grounds), self.random.choice((1, 2, 3))))
+        self.told: deque[str] = deque(maxlen=TOLD_ACTS)
+        self.disk = MemoryDisk()
+        self.driver = WalkDriver(
+            self.disk,
+            began=lambda: None,
+            ended=lambda: None,
+            failed=lambda is_kept: self._failed(),
+            opened=lambda: None,
+        )
+        self.driver.loop.set_exception_handler(self._note_exception)
+        clock, rules = self.driver.clock, {ground.name: ground.rules for ground in self.grounds}
+        self.ledger = Ledger(rules, clock.now_ms, clock.monotonic, {g.name: g.sure_groups for g in self.grounds})
+        self.acts = Acts(self.ledger, self.random, self.grounds, self._next_payload)
+        self.clients: list[Client] = []
+        self.found: Exception | None = None
+        self.payload_count = 0
+
+    def _note_exception(self, _loop: object, context: dict[str, Any]) -> None:
+        self.found = context.get("exception") or RuntimeError(context["message"])
+
+    def _next_payload(self) -> bytes:
+        self.payload_count += 1
+        return b"m%d" % self.payload_count
+
+    # --- the walk ---------------------------------------------------------------------------------------------
+
+    def run(self, steps: int = STEPS) -> None:
+        """Walk; raises AssertionError with the last acts when something must not be."""
+        try:
+            self._start()
+            self._make_topics()
+            for _ in range(steps):
+                self._step()
+            self._end()
+        except Exception as exc:
+            acts = "\n".join(self.told)
+            raise AssertionError(f"{exc}\n{traceback.format_exc()}\n{acts}") from exc
+        finally:
+            self.driver.close()
+
+    def _start(self) -> None:
+        self.driver.start()
+        self.clients = [self.driver.do(self._connect, f"{n}") for n in range(CLIENT_COUNT)]
+
+    def _connect(self, name: str) -> Client:
+        return Client(name, StampedWire(self.driver.resp), self.told)
+
+    def _make_topics(self) -> None:
+        for ground in self.grounds:
+            if ground.settings:
+                self._ask(b"TOPIC", b"CREATE", ground.name, *ground.settings)
+            if ground.every_seconds:
+                every = b"%d" % ground.every_seconds
+                self._ask(b"SCHEDULE", b"SET", ground.name, b"EVERY", every, ground.name, SCHEDULED)
+            for group in ground.sure_groups[1:]:
+                self._ask(b"GROUP", b"CREATE", ground.name, group)
+
+    def _ask(self, *words: bytes) -> object:
+        """Ask one thing that must be answered now."""
+        replies: list[object] = []
+
+        def act() -> Act:
+            replies.append((yield list(words)))
+
+        client = self.clients[0]
+        self.driver.do(client.begin, act())
+        self._hear()
+        if not replies:  # what is read from the store is waited for, a little at a time
+            self.driver.loop.pass_time(LONG_SECONDS)
+            self._hear()
+        assert replies, f"{words} is not answered"
+        assert not isinstance(replies[0], Exception), f"{words}: {replies[0]}"
+        return replies[0]
+
+    def _hear(self) -> None:
+        if self.found is not None:
+            raise self.found
+        self._hear_all()
+        if self.found is not None:
+            raise self.found
+
+    def _hear_all(self) -> None:
+        """In the order in which it was said: who is told something has one reply to come."""
+        told = [client for client in self.clients if client.wire.transport.written]
+        for client in sorted(told, key=lambda client: client.wire.transport.stamp):
+            client.hear()
+
+    def _step(self) -> None:
+        kind = self.random.choices(("act", "time", "settle", "trouble"), (12, 3, 1, 1))[0]
+        if kind == "act":
+            self._act()
+        elif kind == "time":
+            self._pass_time()
+        elif kind == "settle":
+            self.driver.loop.pass_time(0.005)
+        else:
+            self._trouble(self.random.choice(TROUBLES))
+        self._hear()
+        if self.random.random() < COUNTED:
+            self._count()
+
+    def _count(self) -> None:
+        """Where all rests there are as many messages as there must and may be."""
+        self.driver.loop.pass_time(0.01)  # dead letters are counted when they are committed
+        self._hear()
+        store = self.driver.store
+        is_held_up = not (store.may_write.is_set() and store.may_scan.is_set())
+        if is_held_up or any(client.act for client in self.clients) or self.driver.broker.refusal is not None:
+            return
+        for ground in self.grounds:
+            if len(ground.groups) == 1 and not ground.every_seconds:
+                count = sum(int(str(self._ask(b"LEN", place))) for place in ground.places)
+                must, may = self.ledger.bounds(ground.name)
+                assert must <= count <= may, f"{ground.name!r} has {count} messages, not {must} to {may}"
+
+    def _act(self) -> None:
+        free = [client for client in self.clients if client.act is None]
+        if not free:
+            return self._release()
+        self.driver.do(self.random.choice(free).begin, self.acts.next())
+        return None
+
+    def _pass_time(self) -> None:
+        seconds = self.random.choice((0.05, 0.5, 0.5, 1, 2, 5, 20))
+        self.told.append(f"time: {seconds}")
+        self.driver.clock.advance(seconds)
+        self.driver.loop.pass_time(seconds)
+        self._hear()
+        if self.random.random() < 0.8:
+            self.driver.do(self.driver.broker.tick)
+
+    def _release(self) -> None:
+        self.driver.do(self.driver.store.release)
+
+    def _trouble(self, what: str) -> None:
+        self.told.append(what)
+        store = self.driver.store
+        match what:
+            case "fail":
+                store.fails_next = self.random.choice(("kept", "dropped"))
+                store.refused_openings = self.random.choice((0, 0, 1))
+            case "crash":
+                self._crash(is_kept=self.random.random() < 0.5)
+            case "restart":
+                self._restart()
+            case "evict":
+                self.driver.do(self.driver.evict)
+            case "hold":
+                is_held = not (store.may_write.is_set() and store.may_scan.is_set())
+                if is_held:
+                    self._release()
+                else:
+                    self.random.choice((store.may_write, store.may_scan)).clear()
+
+    def _failed(self) -> None:
+        """The store has failed: what came by now is judged by what was true by now."""
+        try:
+            self._hear_all()
+        except AssertionError as exc:
+            self.found = exc
+        self.told.append("the store has failed")
+        self.ledger.fault()
+        self.driver.store.release()
+
+    def _crash(self, *, is_kept: bool) -> None:
+        self._hear()
+        self.ledger.crash()
+        self._lose_replies()
+        self.driver.crash(is_kept=is_kept)
+        self._audit()
+        self._start()
+
+    def _lose_replies(self) -> None:
+        for client in self.clients:
+            if client.act is not None:
+                client.send(None)
+        self.clients = []
+
+    def _restart(self) -> None:
+        self.driver.store.fails_next = None
+        self._release()
+        self._hear()
+        self.driver.stop()
+        self._hear()
+        self.ledger.stop()
+        self._lose_replies()
+        self.driver.store.refused_openings = 0
+        self._audit()
+        self._start()
+
+    def _audit(self) -> None:
+        """What is stored is sound, as `miniqueue check` sees it."""
+        audit = Audit()
+        for key, value in sorted(self.disk.pairs().items()):
+            audit.take(key, value)
+        audit.finish()
+        problems = [str(problem) for problem in audit.problems.kept if "no such partition" not in problem.cause]
+        assert not problems, problems
+
+    # --- the end ----------------------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        self._restart()
+        self.driver.loop.pass_time(LONG_SECONDS)
+        for ground in self.grounds:
+            self._resume(ground)
+            if ground.every_seconds:
+                self._ask(b"SCHEDULE", b"DELETE", ground.name)
+        for _ in range(3):
+            self.driver.clock.advance(60)
+            self.driver.do(self.driver.broker.tick)
+            self.driver.loop.pass_time(60)
+            for ground in self.grounds:
+                for group in ground.groups:
+                    for place in ground.places:
+                        while self._take_all(place, group):
+                            pass
+        for ground in self.grounds:
+            assert not self.ledger.missed_ticks(ground.name, 1000 * ground.every_seconds or 1)
+        assert not self.ledger.lost(), [str(share.message) for share in self.ledger.lost()]
+        self._restart()
+        for ground in self.grounds:
+            for place in ground.places:
+                assert self._ask(b"LEN", place) == 0, f"something is left in {place!r}"
+
+    def _resume(self, ground: Ground) -> None:
+        if "pause" in ground.acts and ground.name in self.driver.broker.topics():
+            self._ask(b"RESUME", ground.name)
+
+    def _take_all(self, topic: bytes, group: bytes) -> bool:
+        op = self.ledger.ask("receive and end")
+        words = [b"RECEIVE", topic, b"COUNT", b"100", b"AUTOACK", *([b"GROUP", group] if group != b"default" else [])]
+        reply = self._ask(*words)
+        self.acts.received(op, topic, group, reply, None)
+        return bool(reply)
+
+
+def walks(seeds: Sequence[int], grounds: Sequence[Ground] = GROUNDS) -> int:
+    """Walk with each of the seeds; return how many messages were published. Raises AssertionError with the seed."""
+    count = 0
+    with small_limits():
+        for seed in seeds:
+            walk = Walk(seed, grounds)
+            try:
+                walk.run()
+            except AssertionError as exc:
+                raise AssertionError(f"seed {seed}: {exc}") from exc
+            count += walk.payload_count
+    return count
