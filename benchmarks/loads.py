@@ -16,13 +16,24 @@ from benchmarks.servers import TOPIC, Server
 from benchmarks.tool_output import h2load_rate, redis_benchmark_rate
 
 
-def resp(
-    bench: Bench, server: Server, words: list[str], *, count: int, payload: bytes, pipeline: int, connections: int
+def resp(  # noqa: PLR0913  # as many as redis-benchmark takes
+    bench: Bench,
+    server: Server,
+    words: list[str],
+    *,
+    count: int,
+    payload: bytes,
+    pipeline: int,
+    connections: int,
+    spread: int = 10_000,
 ) -> float:
-    """Send one command over and over with redis-benchmark; the payload is its last word."""
+    """Send one command over and over with redis-benchmark; the payload is its last word.
+
+    In place of `__rand_int__` it puts one of `spread` numbers.
+    """
     port = str(server.ports["resp"])
-    spread = ["-r", "10000"] if any("__rand_int__" in word for word in words) else []
-    options = ["-p", port, "-c", str(connections), "-P", str(pipeline), "-n", str(count), *spread, "--csv"]
+    numbers = ["-r", str(spread)] if any("__rand_int__" in word for word in [*words, payload.decode()]) else []
+    options = ["-p", port, "-c", str(connections), "-P", str(pipeline), "-n", str(count), *numbers, "--csv"]
     return redis_benchmark_rate(bench.run(["redis-benchmark", *options, "-x", *words], port, stdin=payload))
 
 

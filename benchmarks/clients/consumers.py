@@ -11,6 +11,8 @@ import hiredis
 from benchmarks.clients.dialects import INBOX, NATS_HELLO, TOPIC, pack
 
 GROUP = b"group"
+#: Of miniqueue, for who reads in several.
+GROUPS = (b"group0", b"group1", b"group2")
 
 #: A RESP reply: the stream clients know what they asked for, and so what is in it.
 Reply = list[Any] | bytes | int | None
@@ -98,11 +100,16 @@ class Prefetcher(RespConsumer):
 
     is_eager = False
 
+    @property
+    def options(self) -> tuple[bytes, ...]:
+        """What SUBSCRIBE is told besides the prefetch."""
+        return ()
+
     def begin(self) -> None:
         """Subscribe."""
         super().begin()
         self._receipts: list[bytes] = []
-        self.send(b"SUBSCRIBE", TOPIC, b"PREFETCH", b"%d" % self._batch)
+        self.send(b"SUBSCRIBE", TOPIC, b"PREFETCH", b"%d" % self._batch, *self.options)
 
     def data_received(self, data: bytes) -> None:
         """Take all messages of a read, then settle."""
@@ -124,6 +131,15 @@ class EagerPrefetcher(Prefetcher):
     """Settles what came in one read, as a consumer does that must not wait."""
 
     is_eager = True
+
+
+class GroupPrefetcher(Prefetcher):
+    """The same, each connection in one of `GROUPS`."""
+
+    @property
+    def options(self) -> tuple[bytes, ...]:
+        """What SUBSCRIBE is told besides the prefetch."""
+        return b"GROUP", GROUPS[self._number % len(GROUPS)]
 
 
 class Receiver(RespConsumer):
@@ -232,6 +248,7 @@ CONSUMERS: dict[str, type[Consumer]] = {
     "subscribe": Subscriber,
     "prefetch": Prefetcher,
     "prefetch-eager": EagerPrefetcher,
+    "prefetch-groups": GroupPrefetcher,
     "receive": Receiver,
     "redis": GroupReader,
     "beanstalk": Reserver,

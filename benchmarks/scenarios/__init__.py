@@ -1,7 +1,7 @@
 """The table of everything that is measured."""
 
 from benchmarks.scenario import Scenario
-from benchmarks.scenarios import backlog, consume, delayed, http, latency, many, publish
+from benchmarks.scenarios import backlog, consume, delayed, grouped, http, latency, many, publish
 
 SCENARIOS: tuple[Scenario, ...] = (
     *publish.SCENARIOS,
@@ -11,4 +11,5 @@ SCENARIOS: tuple[Scenario, ...] = (
     *backlog.SCENARIOS,
     *delayed.SCENARIOS,
     *many.SCENARIOS,
+    *grouped.SCENARIOS,
 )
