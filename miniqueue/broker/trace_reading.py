@@ -6,7 +6,7 @@
 What is read is one block of messages for each place the message has been at, however much is stored.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import NamedTuple
 
 from miniqueue.broker.journal import Journal
@@ -82,8 +82,15 @@ class TraceReader:
         self._journal = journal
         self._peeker = peeker
 
-    async def trace(self, name: bytes, message_id: tuple[int, int] | DelayedId) -> list[Step]:
+    async def trace(
+        self, name: bytes, message_id: tuple[int, int] | DelayedId, sees: Callable[[bytes], bool] | None = None
+    ) -> list[Step]:
         """Return what is known of a message, in order; also of what it was in other topics.
+
+        Args:
+          name: of the topic.
+          message_id: the parts of its id there.
+          sees: whether it is to be followed into a topic; None for into all.
 
         Raises:
           InvalidTopicError, UnknownTopicError, UnavailableError.
@@ -93,19 +100,20 @@ class TraceReader:
         await committed_topic(self._topics, self._journal, name)
         if isinstance(message_id, DelayedId):
             raise UnknownMessageError("a message is traced by the id that it gets when it is due")
-        found = await self._follow(Place(name, *message_id))
+        found = await self._follow(Place(name, *message_id), sees)
         if not any(found.values()):
             raise UnknownMessageError(UNTRACED)
         return _merged(found)
 
-    async def _follow(self, start: Place) -> dict[Place, list[Step]]:
+    async def _follow(self, start: Place, sees: Callable[[bytes], bool] | None) -> dict[Place, list[Step]]:
         found: dict[Place, list[Step]] = {}
         left = [start]
         while left and len(found) < MAX_PLACES:
             place = left.pop()
             if place not in found:
                 found[place] = await self._steps_at(place)
-                left += [step.other for step in found[place] if step.other is not None]
+                others = [step.other for step in found[place] if step.other is not None]
+                left += [other for other in others if sees is None or sees(other.topic)]
         return found
 
     async def _steps_at(self, place: Place) -> list[Step]:

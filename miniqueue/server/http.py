@@ -20,9 +20,11 @@ from types import MappingProxyType
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from miniqueue.broker import Broker
+from miniqueue.broker.acting import ACTING
 from miniqueue.errors import MiniqueueError
 from miniqueue.server import http_looking
 from miniqueue.server.gate import routes
+from miniqueue.server.http_actor import HttpActor
 from miniqueue.server.http_groups import group_endpoints
 from miniqueue.server.http_pausing import pause_endpoints
 from miniqueue.server.http_publish import PublishEndpoint
@@ -74,6 +76,7 @@ class HttpApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] == "http":
+            ACTING.set(HttpActor(scope))
             is_foreign = is_from_another_site(scope["headers"])
             endpoint = NOT_FOR_PAGES if is_foreign else self._endpoint(scope["path"])
             await endpoint(scope, receive, send)

@@ -4,6 +4,7 @@
     GET /topics/{topic}                    the figures of one, and its settings
     GET /topics/{topic}/messages           its messages: ?state=&count=&after=
     GET /topics/{topic}/messages/{id}      one message
+    GET /topics/{topic}/messages/{id}/trace    what happened to it
     DELETE /topics/{topic}/messages/{id}   removes one that is not due yet
     POST /topics/{topic}/purge             removes messages: ?state=&older=
 
@@ -11,6 +12,7 @@ Replies are JSON.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from urllib.parse import parse_qsl
 
 from starlette.types import Receive, Scope, Send
@@ -21,9 +23,10 @@ from miniqueue.broker.peeking import DEFAULT_COUNT, State, parse_count, parse_st
 from miniqueue.core.delay import parse_delay
 from miniqueue.core.delayed_id import parse_any_id, parse_delayed_id
 from miniqueue.errors import MiniqueueError, RequestError
-from miniqueue.server.paths import message_id_of, topic_of, topic_within
+from miniqueue.server.paths import message_id_of, segment_of, topic_of, topic_within
 from miniqueue.server.replies import error_reply, json_reply
 from miniqueue.server.seen import json_message
+from miniqueue.server.traced import json_steps
 
 
 class JsonEndpoint:
@@ -49,6 +52,7 @@ def endpoints(broker: Broker) -> dict[tuple[str, str], JsonEndpoint]:
         ("GET", "/topics/{topic}"): JsonEndpoint(pages.topic),
         ("GET", "/topics/{topic}/messages"): JsonEndpoint(pages.messages),
         ("GET", "/topics/{topic}/messages/{id}"): JsonEndpoint(pages.message),
+        ("GET", "/topics/{topic}/messages/{id}/trace"): JsonEndpoint(pages.trace),
         ("DELETE", "/topics/{topic}/messages/{id}"): JsonEndpoint(pages.cancel),
         ("POST", "/topics/{topic}/purge"): JsonEndpoint(pages.purge),
     }
@@ -85,6 +89,11 @@ class _Pages:
     async def message(self, scope: Scope) -> object:
         message_id, group = parse_any_id(message_id_of(scope)), _group_of(query_of(scope, ("group",)))
         return json_message(await self._broker.peeker.find(topic_within(scope), message_id, group))
+
+    async def trace(self, scope: Scope) -> object:
+        user, message_id = scope.get("user"), parse_any_id(segment_of(scope, 4))
+        sees = None if user is None else partial(user.may, Right.MONITOR)
+        return {"trace": json_steps(await self._broker.traces.trace(topic_within(scope), message_id, sees))}
 
     async def cancel(self, scope: Scope) -> object:
         delayed_id = parse_delayed_id(message_id_of(scope))

@@ -30,6 +30,12 @@ def message_id_of(scope: Scope) -> bytes:
     return topic_of(scope)
 
 
+def segment_of(scope: Scope, index: int) -> bytes:
+    """Return a segment of the path, counted from 1, percent-decoded, unchecked; b"" where there are not so many."""
+    segments: list[bytes] = scope["raw_path"].split(b"/")
+    return _decoded(segments[index]) if index < len(segments) else b""
+
+
 def finder_of_topic(route: str) -> Callable[[Scope], bytes]:
     """Return what finds the topic in a request of a route."""
     return topic_of if route.endswith("{topic}") else topic_within

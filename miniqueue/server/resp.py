@@ -143,6 +143,7 @@ class RespConnection(Output):
 
     def _carry_out(self, commands: list[Command | Run], room: int) -> None:
         """Carry out `room` commands, or as many as the peer takes the replies of; the rest is postponed."""
+        self.session.act()
         self.command_count += len(commands)
         self._postponed = commands[room:]
         most_unsent_bytes = self._unsent_bytes + MAX_REPLIES_BYTES
@@ -238,6 +239,7 @@ class RespConnection(Output):
         self._is_held = False
         if self._is_closing:
             return
+        self.session.act()
         try:
             publish()
         except MiniqueueError as exc:

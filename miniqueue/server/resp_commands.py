@@ -145,6 +145,7 @@ COMMANDS: dict[bytes, Entry] = {
     b"LEN": Entry(2, "Count the messages of a topic that are not acknowledged.", resp_looking.length),
     b"STATS": Entry(-1, "Tell the figures of a topic, or of all.", resp_looking.stats),
     b"PEEK": Entry(-2, "Show messages of a topic without taking them.", resp_looking.peek),
+    b"TRACE": Entry(3, "Tell what happened to a message.", resp_looking.trace),
     b"READ": Entry(-4, "Read messages of a partition from an offset or a time on.", resp_reading.read),
     b"PARTITIONS": Entry(2, "List the partitions of a topic, and what can be read of each.", resp_reading.partitions),
     b"CANCEL": Entry(3, "Remove a message that is not due yet.", resp_looking.cancel),

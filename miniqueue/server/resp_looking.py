@@ -1,4 +1,4 @@
-"""The RESP commands that look into topics: LEN, STATS and PEEK; and PURGE and CANCEL.
+"""The RESP commands that look into topics: LEN, STATS, PEEK and TRACE; and PURGE and CANCEL.
 
 What must read the store is done beside the connection, which carries out nothing meanwhile, so that its replies keep
 their order; other connections go on.
@@ -6,6 +6,7 @@ their order; other connections go on.
 
 import asyncio
 from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -18,6 +19,7 @@ from miniqueue.errors import MiniqueueError, RequestError
 from miniqueue.server.resp_errors import ArityError, shown
 from miniqueue.server.resp_output import Waiting
 from miniqueue.server.seen import resp_message, resp_messages
+from miniqueue.server.traced import resp_steps
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
 
@@ -64,6 +66,18 @@ async def _peek(connection: "RespConnection", topic: bytes, options: dict[bytes,
     count = parse_count(options[b"COUNT"]) if b"COUNT" in options else DEFAULT_COUNT
     after = parse_any_id(options[b"AFTER"]) if b"AFTER" in options else None
     return resp_messages(await peeker.peek(topic, state, count, after, options.get(b"GROUP")), protocol)
+
+
+def trace(connection: "RespConnection", command: Command) -> bytes:
+    """Carry out TRACE."""
+    message_id, protocol = parse_any_id(command[2]), connection.session.protocol
+    user = None if connection.guard is None else connection.guard.user
+    sees = None if user is None else partial(user.may, Right.MONITOR)
+
+    async def reply() -> bytes:
+        return resp_steps(await connection.broker.traces.trace(command[1], message_id, sees), protocol)
+
+    return answer_later(connection, reply())
 
 
 def cancel(connection: "RespConnection", command: Command) -> bytes:

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
+from miniqueue.broker.acting import ACTING
 from miniqueue.wire.resp_replies import RESP2
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Session:
-    """A client, as CLIENT LIST shows it."""
+    """A client, as CLIENT LIST shows it; spelled shortly where it is noted what it does."""
 
     id: int
     peer: tuple[str, int] | None = None
@@ -41,6 +42,15 @@ class Session:
             self.library_version,
             topic or b"",
         )
+
+    def act(self) -> None:
+        """Be who does what is done from now on, in this turn of the loop."""
+        ACTING.set(self)
+
+    def __bytes__(self) -> bytes:
+        """Spell who it is: protocol, address, number and user."""
+        user = b"" if self.user in (b"", b"default") else b" user " + self.user
+        return b"resp %b client %d%b" % (self.address.encode(), self.id, user)
 
     def forget(self) -> None:
         """Be as at the start, for RESET."""

@@ -19,6 +19,7 @@ from miniqueue.wire.resp_replies import Value
 
 #: How JSON spells what has another name there.
 _JSON_NAMES: Mapping[str, str] = {
+    "at_ms": "atMs",
     "published_at_ms": "publishedAtMs",
     "died_at_ms": "diedAtMs",
     "due_at_ms": "dueAtMs",

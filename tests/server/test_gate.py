@@ -52,6 +52,7 @@ ALLOWED = {
     "/topics/{topic}/purge": {"admin", "admin-of-all"},
     "/topics/{topic}/messages": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
     "/topics/{topic}/messages/{id}": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
+    "/topics/{topic}/messages/{id}/trace": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
     ("DELETE", "/topics/{topic}/messages/{id}"): {"publisher", "publisher-of-all", "admin", "admin-of-all"},
     "/topics/{topic}/partitions": {"subscriber", "subscriber-of-all", "admin", "admin-of-all"},
     "/topics/{topic}/partitions/{id}": {"subscriber", "subscriber-of-all", "admin", "admin-of-all"},
@@ -67,7 +68,7 @@ QUERIES = {
     "/topics/{topic}/reply": b"receipt=",
     "/topics/{topic}/groups/{id}/seek": b"to=latest",
 }
-LET_IN = {"/request/{topic}": 400, "/topics/{topic}/reply": 409}
+LET_IN = {"/request/{topic}": 400, "/topics/{topic}/reply": 409, "/topics/{topic}/messages/{id}/trace": 404}
 #: What is sent to routes that do not take everything.
 BODIES = {"/topics/{topic}": b"{}", "/schedules/{name}": b'{"topic":"orders","every":60,"text":"x"}'}
 ADA = User("ada", hash_password(b"correct: horse"), roles={"admin": ("*",)})

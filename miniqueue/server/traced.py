@@ -1,0 +1,41 @@
+"""What happened to a message, as both protocols tell it.
+
+    RESP   [[event, published, at_ms, 1700000000000, topic, t, id, 0-17, by, resp 127.0.0.1:5123], …]
+    JSON   {"event":"published","atMs":1700000000000,"topic":"t","id":"0-17","by":"resp 127.0.0.1:5123"}
+
+What does not apply is left out.
+"""
+
+from collections.abc import Iterable
+
+from miniqueue.broker.trace_reading import ARRIVED, Step
+from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.given import as_json
+
+
+def resp_steps(steps: Iterable[Step], protocol: int) -> bytes:
+    """Encode what happened as an array; in version 3 of RESP of maps."""
+    return replies.array([replies.encode(_words(step), protocol) for step in steps])
+
+
+def json_steps(steps: Iterable[Step]) -> list[object]:
+    """Return what happened as JSON has it; bytes that are no UTF-8 lose something."""
+    return [as_json(_words(step)) for step in steps]
+
+
+def _words(step: Step) -> dict[replies.Value, replies.Value]:
+    words: dict[replies.Value, replies.Value] = {
+        "event": step.event,
+        "at_ms": step.at_ms,
+        "topic": step.place.topic,
+        "id": step.place.message_id,
+        "group": step.group,
+        "by": step.by,
+        "member": step.member,
+        "receipt": step.receipt,
+        "reason": step.reason,
+    }
+    if step.other is not None:
+        other: dict[replies.Value, replies.Value] = {"topic": step.other.topic, "id": step.other.message_id}
+        words["from" if step.event == ARRIVED else "to"] = other
+    return {name: value for name, value in words.items() if value != b""}
