@@ -109,7 +109,8 @@ class Duplicates:
         self._recount()
 
     def _forget(self, topic: Topic, topic_id: int, dedup: DedupWindow, max_count: int) -> int:
-        batches = dedup.forget(self._clock.now_ms() - topic.settings.dedup_window_seconds * 1000, max_count)
+        dedup.see_time(now_ms := self._clock.now_ms())
+        batches = dedup.forget(now_ms - topic.settings.dedup_window_seconds * 1000, max_count)
         keys = [dedup_keys.dedup(topic_id, batch.committed_at_ms or 0, batch.serial) for batch in batches]
         if keys:
             self._journal.change(dict.fromkeys(keys))

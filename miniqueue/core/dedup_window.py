@@ -28,13 +28,13 @@ class Remembered(NamedTuple):
 
 
 class Batch:
-    """What was published with ids in one commit; `committed_at_ms` is None until then."""
+    """What was published with ids in one commit, when that was, and when its window begins; both None until then."""
 
-    __slots__ = ("committed_at_ms", "entries", "serial")
+    __slots__ = ("committed_at_ms", "entries", "serial", "since_ms")
 
     def __init__(self, serial: int, committed_at_ms: int | None, entries: list[Remembered]) -> None:
         self.serial = serial
-        self.committed_at_ms = committed_at_ms
+        self.committed_at_ms = self.since_ms = committed_at_ms
         self.entries = entries
 
 
@@ -65,7 +65,7 @@ class DedupWindow:
     def find(self, dedup_id: bytes, oldest_ms: float) -> Remembered | None:
         """Return what was published under an id and committed after `oldest_ms`, or is not yet committed."""
         batch, entry = self._by_id.get(dedup_id, (None, None))
-        if batch is None or batch.committed_at_ms is None or batch.committed_at_ms > oldest_ms:
+        if batch is None or batch.since_ms is None or batch.since_ms > oldest_ms:
             return entry
         return None
 
@@ -81,10 +81,20 @@ class DedupWindow:
     def cut(self, now_ms: int) -> Batch:
         """Return what is new, as the batch of a commit."""
         batch = self._new
-        batch.committed_at_ms = now_ms
+        batch.committed_at_ms = batch.since_ms = now_ms
         self._batches.append(batch)
         self._new = self._begin()
         return batch
+
+    def see_time(self, now_ms: int) -> None:
+        """Have the windows of batches begin now whose time has not come yet: the clock was set back.
+
+        Else the first of them would keep all behind it, for as long as the clock had been ahead.
+        """
+        ends = (self._batches[0], self._batches[-1]) if self._batches else ()  # a start finds those ahead at the end
+        if any((batch.since_ms or 0) > now_ms for batch in ends):
+            for batch in self._batches:
+                batch.since_ms = min(batch.since_ms or 0, now_ms)
 
     def forget(self, oldest_ms: float, max_count: int) -> list[Batch]:
         """Forget the first batches that were committed by `oldest_ms`, of `max_count` ids or a few more; return them.
@@ -92,7 +102,7 @@ class DedupWindow:
         Where the clock was set back a batch stays until those before it go.
         """
         forgotten: list[Batch] = []
-        while max_count > 0 and self._batches and (self._batches[0].committed_at_ms or 0) <= oldest_ms:
+        while max_count > 0 and self._batches and (self._batches[0].since_ms or 0) <= oldest_ms:
             batch = self._batches.popleft()
             for entry in batch.entries:
                 if self._by_id[entry.dedup_id][0] is batch:  # else it was published again since

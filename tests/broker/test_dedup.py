@@ -333,3 +333,23 @@ def test_a_batch_that_is_refused_is_refused_as_a_whole():
         assert not accepted.is_duplicate
 
     run(body, max_message_bytes=4)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_clock_that_was_ahead_for_a_moment_does_not_keep_ids(is_restarted):
+    async def body(world):
+        world.clock.advance(31_536_000)
+        await published(world)
+        world.clock.advance(-31_536_000)
+        await published(world, TWO)
+        world.broker.tick()
+        if is_restarted:
+            await world.restart()
+        assert await published(world) == (b"0-0", True)
+        world.clock.advance(121)
+        world.broker.tick()
+        await world.commit()
+        assert stored_ids(world) == 0
+        assert await published(world) == (b"0-2", False)
+
+    run(body)

@@ -66,3 +66,16 @@ def test_where_the_clock_was_set_back_a_batch_stays_until_those_before_it_go():
     assert window.forget(3000, max_count=10) == []
     assert window.find(b"b", oldest_ms=3000) is None
     assert len(window.forget(5000, max_count=10)) == 2
+
+
+def test_what_was_committed_while_the_clock_was_ahead_has_its_window_from_when_it_was_set_back():
+    window = DedupWindow()
+    for dedup_id, at_ms in ((b"a", 900_000), (b"b", 900_001), (b"c", 1000)):
+        window.add(Remembered(dedup_id, b"0-1"))
+        window.cut(at_ms)
+    window.see_time(1500)
+    assert window.find(b"a", oldest_ms=1499) == Remembered(b"a", b"0-1")
+    assert window.find(b"b", oldest_ms=1499) == Remembered(b"b", b"0-1")
+    assert window.find(b"a", oldest_ms=1500) is None
+    assert [batch.committed_at_ms for batch in window.forget(1500, max_count=10)] == [900_000, 900_001, 1000]
+    assert len(window) == 0
