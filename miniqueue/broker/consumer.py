@@ -169,8 +169,12 @@ class Consumer:
         is_returned: bool = True,
         is_to_front: bool = False,
     ) -> None:
-        if receipts is None:
-            self._settle_only(act, is_returned=is_returned)
+        if receipts is None:  # as a rule: settled here, without another call
+            holding = self._holding
+            cursor, lease = holding.take_only()
+            self.room = self._prefetch - holding.count if holding.size_bytes < MAX_HELD_BYTES else 0
+            act(cursor, lease)
+            self._dispatcher.settled(self.group, is_returned=is_returned)
             return
         held = list(self._holding.take(receipts))
         self._measure_room()
@@ -183,13 +187,6 @@ class Consumer:
             self._dispatcher.settled(self.group, is_returned=is_returned)
         if settled_count < len(receipts):
             raise UnknownReceiptError(len(receipts) - settled_count, len(receipts))
-
-    def _settle_only(self, act: Callable[[GroupCursor, Lease], None], *, is_returned: bool) -> None:
-        holding = self._holding
-        cursor, lease = holding.take_only()
-        self.room = self._prefetch - holding.count if holding.size_bytes < MAX_HELD_BYTES else 0
-        act(cursor, lease)
-        self._dispatcher.settled(self.group, is_returned=is_returned)
 
 
 def _move(cursor: GroupCursor, lease: Lease) -> None:

@@ -26,7 +26,7 @@ from miniqueue.core.gaps import Gaps
 from miniqueue.core.lease import ChunkLease, ChunkProgress, Lease, Range, RecordLease
 from miniqueue.core.message import Chunk, Record
 from miniqueue.core.return_policy import ReturnPolicy
-from miniqueue.core.tracing import RETURNS, Kind, Recorder
+from miniqueue.core.tracing import ACKNOWLEDGED, RETURNS, Kind, Recorder
 from miniqueue.core.window import Window
 from miniqueue.errors import NothingOutstandingError
 
@@ -200,7 +200,7 @@ class GroupCursor:
 
     def ack(self, lease: Lease) -> None:
         """Settle the messages: they are done. As those below, raises NothingOutstandingError when the lease is over."""
-        self._leave(lease, Kind.ACKNOWLEDGED)
+        self._leave(lease, ACKNOWLEDGED)
         self.acked_count += lease.count
         self.gone_bytes += lease.size_bytes
         if lease.attributes is not None:

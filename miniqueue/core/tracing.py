@@ -41,6 +41,8 @@ class Kind(IntEnum):
     REDRIVEN = 18
 
 
+#: The one that is noted most.
+ACKNOWLEDGED: Final = Kind.ACKNOWLEDGED
 #: With these a message begins.
 BEGINNINGS: Final = frozenset({Kind.PUBLISHED, Kind.ARRIVED, Kind.DUE})
 #: Where `who` and `number` name another place of the message.

@@ -143,7 +143,8 @@ class RespConnection(Output):
 
     def _carry_out(self, commands: list[Command | Run], room: int) -> None:
         """Carry out `room` commands, or as many as the peer takes the replies of; the rest is postponed."""
-        self.session.act()
+        if self.stream is None:  # who has one publishes nothing
+            self.session.act()
         self.command_count += len(commands)
         self._postponed = commands[room:]
         most_unsent_bytes = self._unsent_bytes + MAX_REPLIES_BYTES
@@ -285,8 +286,7 @@ class RespConnection(Output):
 
     def _refuse(self, error: MiniqueueError) -> None:
         """Say what was wrong, but not to a peer of another protocol, and have the connection end."""
-        reason = reason_of(error)
-        self.server.refusals.count(reason, self.session, str(error))
+        self.server.refusals.count(reason := reason_of(error), self.session, str(error))
         if reason is not Reason.FOREIGN:
             self.reply(replies.error(error.code, str(error)))
             self._farewell = Farewell(self._transport)
