@@ -95,13 +95,17 @@ class Clearer:
         if end is None:
             return 0
         count, due_order = 0, (now_ms + 1) << 64
+
+        def is_old(found: Found) -> bool:
+            return found.published_at_ms <= latest_ms and found.seq < end.seq
+
         if state is not State.DELAYED:
             count += await self._purge_log(topic, cursor, end.seq, latest_ms)
             for place in (Range.BACK, Range.FRONT):
-                count += await self._purge_returned(topic, cursor, place, (0, None), latest_ms)
-            count += await self._purge_returned(topic, cursor, Range.DELAYED, (0, due_order), latest_ms)
+                count += await self._purge_returned(topic, cursor, place, (0, None), is_old)
+            count += await self._purge_returned(topic, cursor, Range.DELAYED, (0, due_order), is_old)
         if state is not State.READY:
-            count += await self._purge_returned(topic, cursor, Range.DELAYED, (due_order, None), latest_ms)
+            count += await self._purge_returned(topic, cursor, Range.DELAYED, (due_order, None), is_old)
         return count
 
     # --- the log ----------------------------------------------------------------------------------------------
@@ -161,7 +165,12 @@ class Clearer:
     # --- what came back ---------------------------------------------------------------------------------------
 
     async def _purge_returned(
-        self, topic: Topic, cursor: GroupCursor, place: Range, orders: tuple[int, int | None], latest_ms: float
+        self,
+        topic: Topic,
+        cursor: GroupCursor,
+        place: Range,
+        orders: tuple[int, int | None],
+        is_old: Callable[[Found], bool],
     ) -> int:
         if topic.id is None or cursor not in topic.cursors:
             return 0
@@ -172,7 +181,7 @@ class Clearer:
             await self._journal.committer.flush()  # what had gone before is not in the store then
             async with aclosing(browser.returned(place, *orders)) as waiting:
                 async for found in waiting:
-                    if found.published_at_ms <= latest_ms:
+                    if is_old(found):
                         old.append(found)
                     if len(old) >= MAX_RECORDS_PER_COMMIT:
                         total_count += await self._drop_records(topic, cursor, place, old, gone)

@@ -118,6 +118,30 @@ def test_what_is_published_with_options_meanwhile_stays(monkeypatch):
     run(body)
 
 
+def test_what_is_published_and_comes_back_meanwhile_stays():
+    async def body(world):
+        await world.publish(b"t", b"old")
+        results = []
+
+        async def purging():
+            results.append(await world.broker.clearer.purge(b"t"))
+
+        world.store.may_scan.clear()
+        world.broker._tasks.spawn(purging())
+        await settle_down()
+        await world.publish(b"t", b"new")
+        holder = await world.holding(b"t")
+        holder.consumer.nack()
+        holder.consumer.close()
+        await world.commit()
+        world.store.may_scan.set()
+        await settle_down()
+        assert results == [1]
+        assert await world.drain(b"t") == [b"new"]
+
+    run(body)
+
+
 @pytest.mark.parametrize("batch", [1, 3])
 def test_every_commit_on_the_way_is_whole(monkeypatch, batch):
     monkeypatch.setattr(clearing, "MAX_RUNS_PER_COMMIT", batch)
