@@ -120,7 +120,10 @@ def test_what_is_published_with_options_meanwhile_stays(monkeypatch):
 
 def test_what_is_published_and_comes_back_meanwhile_stays():
     async def body(world):
-        await world.publish(b"t", b"old")
+        await world.publish_each(b"t", b"back", b"old")
+        holder = await world.holding(b"t")
+        holder.consumer.back()
+        holder.consumer.close()
         results = []
 
         async def purging():
@@ -130,9 +133,9 @@ def test_what_is_published_and_comes_back_meanwhile_stays():
         world.broker._tasks.spawn(purging())
         await settle_down()
         await world.publish(b"t", b"new")
-        holder = await world.holding(b"t")
-        holder.consumer.nack()
-        holder.consumer.close()
+        first, second = await world.holding(b"t"), await world.holding(b"t")
+        assert first.payloads + second.payloads == [b"back", b"new"]
+        second.consumer.nack()
         await world.commit()
         world.store.may_scan.set()
         await settle_down()
