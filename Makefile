@@ -53,6 +53,7 @@ soak: install ## crash it for hours, and count what is lost (ARGS='kill --count 
 	$(if $(ARGS),,$(BIN)/python -m tests.model.soak --runs $(MODEL_RUNS))
 	$(if $(ARGS),,$(BIN)/python -m tests.fuzz.soak --seconds $(FUZZ_SECONDS))
 	$(if $(ARGS),,$(BIN)/python -m pytest tests/acceptance/test_resp_floods.py --quiet --capture no)
+	$(if $(ARGS),,$(if $(findstring spark,$(EXTRAS)),$(BIN)/python -m pytest tests/spark/soak_kills.py --quiet))
 	$(BIN)/python -m tests.durability.soak $(ARGS)
 
 lint: install ## check style and types

@@ -1,6 +1,54 @@
-"""Sessions and brokers for the tests of the data source; without pyspark, or Java, there is nothing to test."""
+"""Sessions and brokers for the tests of the data source; without pyspark, or Java, there is nothing to test.
+
+A session takes ten seconds to start, so there is one for all, and one broker, in which each test has topics of its own.
+"""
 
 import importlib.util
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from miniqueue.client import Client
+from tests.client.broker import RespBroker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 if importlib.util.find_spec("pyspark") is None:
-    collect_ignore_glob = ["test_*.py"]
+    collect_ignore_glob = ["test_*.py", "soak_*.py"]
+
+
+@pytest.fixture(scope="session")
+def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RespBroker]:
+    broker = RespBroker(tmp_path_factory.mktemp("broker"))
+    yield broker
+    broker.end()
+
+
+@pytest.fixture(scope="session")
+def spark(shared_broker: RespBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - need not be installed
+
+    from miniqueue.spark import register  # noqa: PLC0415 - needs it
+
+    directory = tmp_path_factory.mktemp("spark")
+    spark = (
+        SparkSession.builder.master("local[2,3]")  # a task that fails is run again, twice
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(directory))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.miniqueue.url", shared_broker.url)
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    register(spark)
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def client(shared_broker: RespBroker) -> Iterator[Client]:
+    with Client(shared_broker.url) as client:
+        yield client

@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed"),
 ]
 
-ROWS = 200_000
+ROWS = 50_000
 MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 
 

@@ -41,7 +41,7 @@ def test_with_several_partitions_it_stays_behind_rather_than_in_front(client):
     client.create_group("two", "g")
     move_groups(client, "g", {"two": {"0": 2, "0.high": 1}})
     behind = lag(client, "two")
-    assert 1 <= behind <= 2  # "d", and "c" if it was committed in the same millisecond
+    assert 1 <= behind <= 3  # "d", and those in the other partition that were committed in the same millisecond
     move_groups(client, "g", {"two": {"0": 2, "0.high": 2}})  # all was read: it waits for what comes
     assert lag(client, "two") == behind
     client.publish("two", "e")

@@ -1,11 +1,7 @@
-"""The data source in a session of Spark, with a real broker: what is written is read, and what runs again adds nothing.
-
-A session takes ten seconds to start, so there is one for all of these.
-"""
+"""The data source in a session of Spark with a real broker: what is written is read, once, whatever runs again."""
 
 import shutil
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +9,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from miniqueue.client import Client
-from miniqueue.spark import register
-from tests.client.broker import RespBroker
 
 pytestmark = [
     pytest.mark.acceptance,
@@ -23,37 +17,6 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # pyspark leaves sockets to the garbage collector
 ]
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RespBroker]:
-    broker = RespBroker(tmp_path_factory.mktemp("broker"))
-    yield broker
-    broker.end()
-
-
-@pytest.fixture(scope="module")
-def spark(broker: RespBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    directory = tmp_path_factory.mktemp("spark")
-    spark = (
-        SparkSession.builder.master("local[2,3]")  # a task that fails is run again, twice
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.warehouse.dir", str(directory))
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.miniqueue.url", broker.url)
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("OFF")
-    register(spark)
-    yield spark
-    spark.stop()
-
-
-@pytest.fixture
-def client(broker: RespBroker) -> Iterator[Client]:
-    with Client(broker.url) as client:
-        yield client
 
 
 def rows(spark: SparkSession, count: int, partitions: int = 2) -> DataFrame:
