@@ -15,3 +15,7 @@ class LostMessagesError(ClientError):
 
 class NotWrittenError(ClientError):
     """Rows could not be written."""
+
+
+class JobFailedError(ClientError):
+    """A job broke off; the text names the file, the row and the cause, as far as they are known."""

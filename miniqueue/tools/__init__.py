@@ -23,6 +23,7 @@ TOOLS = MappingProxyType(
         "restore": Tool("make a store of a backup, after checking it", "miniqueue.tools.restore"),
         "export": Tool("write messages as JSON lines, also while the broker runs", "miniqueue.tools.export"),
         "import": Tool("make topics of JSON lines", "miniqueue.tools.import_lines"),
+        "pipeline": Tool("load, archive and replay files with Spark", "miniqueue.tools.pipeline"),
         "user": Tool("add, remove and list users, and change their secrets", "miniqueue.tools.user"),
     }
 )

@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "client": {"wire", "core", "errors", ""},
     "spark": {"client", "errors"},
     "server": {"broker", "access", "storage", "wire", "core", "errors", ""},
-    "tools": {"server", "client", "broker", "access", "storage", "wire", "core", "errors", ""},
+    "tools": {"spark", "server", "client", "broker", "access", "storage", "wire", "core", "errors", ""},
     "cli": {"tools", "server", "errors", ""},
     "__main__": {"cli"},
 }

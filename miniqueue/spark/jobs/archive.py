@@ -1,0 +1,86 @@
+"""A topic to Parquet, in a directory for each day: what there is now, or on and on.
+
+    <directory>/date=2026-01-31/part-….parquet      the columns of a read; the date is that of published_at in UTC
+
+Both ways are a stream with a checkpoint. So each run goes on where the last one ended, also after a crash, and a
+message is in the archive once.
+"""
+
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql.streaming.query import StreamingQuery
+
+from miniqueue.spark.jobs.running import Say, told_in_words
+
+_WAIT_SECONDS = 1
+_DAY = "date_from_unix_date(cast(floor(unix_micros(published_at) / 86400000000) as int))"
+
+
+class Archive(NamedTuple):
+    """What to archive.
+
+    Attributes:
+      topic: which is read from its earliest message on, in the first run.
+      directory: of the archive.
+      checkpoint: where the stream keeps its place; "" for `_checkpoint` in the directory.
+      group: of the topic, goes along, so that what is archived can go; "" for none.
+      every_seconds: how often there is a file of what is new; 0 for what there is now, and an end.
+      max_messages: of one file and step at most.
+    """
+
+    topic: str
+    directory: str
+    checkpoint: str = ""
+    group: str = ""
+    every_seconds: float = 0
+    max_messages: int = 1_000_000
+
+
+class Archived(NamedTuple):
+    """What was done: how many messages, in how many steps."""
+
+    messages: int
+    steps: int
+
+
+def archive(spark: SparkSession, job: Archive, say: Say) -> Archived:
+    """Archive a topic; raises ConfigError, or JobFailedError, after which the same job goes on where it was."""
+    with told_in_words():
+        query = _start(_messages(spark, job), job)
+        try:
+            counts = _followed(query, f"archive {job.topic}", say)
+        finally:
+            query.stop()
+    return Archived(sum(counts.values()), len(counts))
+
+
+def _messages(spark: SparkSession, job: Archive) -> DataFrame:
+    options: dict[str, Any] = {"startingOffsets": "earliest", "maxMessagesPerTrigger": job.max_messages}
+    if job.group:
+        options["group"] = job.group
+    parts = spark.sparkContext.defaultParallelism
+    source = spark.readStream.format("miniqueue").options(**options, minPartitions=parts)
+    return source.load(job.topic).withColumn("date", F.expr(_DAY))
+
+
+def _start(messages: DataFrame, job: Archive) -> StreamingQuery:
+    writer = messages.writeStream.format("parquet").partitionBy("date").option("path", job.directory)
+    writer = writer.option("checkpointLocation", job.checkpoint or f"{job.directory.rstrip('/')}/_checkpoint")
+    if job.every_seconds:
+        return writer.trigger(processingTime=f"{round(job.every_seconds * 1000)} milliseconds").start()
+    return writer.trigger(availableNow=True).start()
+
+
+def _followed(query: StreamingQuery, what: str, say: Say) -> dict[int, int]:
+    """Wait until a stream ends, and say how far it is; return how many rows each of its steps had."""
+    counts: dict[int, int] = {}
+    is_done = False
+    while not is_done:
+        is_done = bool(query.awaitTermination(_WAIT_SECONDS))
+        before = len(counts)
+        counts.update({one.batchId: one.numInputRows for one in query.recentProgress if one.numInputRows})
+        if len(counts) > before:
+            say(f"{what}: {sum(counts.values())} messages in {len(counts)} steps")
+    return counts

@@ -1,0 +1,115 @@
+"""Files as rows: Parquet, CSV with a line of names, JSON lines; what cannot be parsed is a row too, and says so.
+
+    row        struct    the columns of the file
+    file       string    where it stands
+    number     bigint    its place in a file of Parquet, from 1 on; null in text, see `quarantine`
+    line       string    its text; null in Parquet
+    is_broken  boolean   whether the text is not what the format takes
+
+Text is read as lines and parsed from there, so that the line of a row is at hand whatever turns out to be wrong with
+it. A quoted line break in CSV is therefore not understood.
+"""
+
+import csv
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql.types import StringType, StructType
+
+from miniqueue.errors import ConfigError
+
+FORMATS: Final = ("parquet", "csv", "json")
+_ENDINGS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+#: Where the parsers put the text of what they cannot parse.
+_BROKEN: Final = "_broken"
+_PARSING: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN}
+
+
+def format_of(path: str) -> str:
+    """Return the format that the ending of a path means; raises ConfigError."""
+    name = path.rstrip("/").removesuffix(".gz")
+    for ending, found in _ENDINGS.items():
+        if name.endswith(ending):
+            return found
+    raise ConfigError([f"{path}: the name does not say the format; -format does, one of {', '.join(FORMATS)}"])
+
+
+def read_files(spark: SparkSession, paths: Sequence[str], format_name: str, schema: str = "") -> DataFrame:
+    """Return the rows of files, with the columns above.
+
+    Args:
+      spark: a session.
+      paths: files, directories or patterns, all of one format.
+      format_name: one of FORMATS.
+      schema: the columns, as SQL has them: `id long, name string`; "" for what the files say. CSV says strings.
+
+    Raises ConfigError when there is no row to tell columns from.
+    """
+    if format_name == "parquet":
+        return _parquet(spark, paths, schema)
+    columns = _columns(schema) if schema else None
+    parse = _csv if format_name == "csv" else _json
+    return parse(spark, paths, columns).select(
+        F.col("parsed").dropFields(_BROKEN).alias("row"),
+        "file",
+        F.lit(None).cast("bigint").alias("number"),
+        "line",
+        F.col(f"parsed.{_BROKEN}").isNotNull().alias("is_broken"),
+    )
+
+
+def lines_of(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """Return the lines of text files, and which file each is of."""
+    return spark.read.text(list(paths)).select(F.col("value").alias("line"), F.col("_metadata.file_path").alias("file"))
+
+
+def quoted(name: str) -> str:
+    """Return a column's name as expressions have it, with whatever characters."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def _columns(schema: str) -> StructType:
+    columns = StructType.fromDDL(schema)
+    if not isinstance(columns, StructType):  # it also takes the name of a single type
+        raise ConfigError([f"a schema names columns, as in 'id long, name string', not {schema!r}"])
+    return columns
+
+
+def _parquet(spark: SparkSession, paths: Sequence[str], schema: str) -> DataFrame:
+    reader = spark.read.schema(schema) if schema else spark.read
+    frame = reader.parquet(*paths)
+    return frame.select(
+        F.struct(*(F.col(quoted(name)) for name in frame.columns)).alias("row"),
+        F.col("_metadata.file_path").alias("file"),
+        (F.col("_metadata.row_index") + 1).alias("number"),
+        F.lit(None).cast("string").alias("line"),
+        F.lit(False).alias("is_broken"),
+    )
+
+
+def _csv(spark: SparkSession, paths: Sequence[str], columns: StructType | None) -> DataFrame:
+    lines = lines_of(spark, paths)
+    first = lines.first()
+    if first is None:
+        raise ConfigError([f"{', '.join(paths)}: there is not even a line with the names of columns"])
+    names = next(csv.reader([first.line.removeprefix("\ufeff")]))
+    types = [field.dataType.simpleString() for field in columns] if columns else ["string"] * len(names)
+    if len(types) != len(names):
+        raise ConfigError([f"the schema has {len(types)} columns, the file {len(names)}: {', '.join(names)}"])
+    fields = [f"{quoted(name)} {kind}" for name, kind in zip([*names, _BROKEN], [*types, "string"], strict=True)]
+    return _parsed(lines.where(F.col("line") != first.line), F.from_csv("line", ", ".join(fields), _PARSING))
+
+
+def _json(spark: SparkSession, paths: Sequence[str], columns: StructType | None) -> DataFrame:
+    found = columns or spark.read.options(**_PARSING).json(list(paths)).schema
+    fields = [field for field in found if field.name != _BROKEN]
+    if not fields:
+        raise ConfigError([f"{', '.join(paths)}: there is no object in any line"])
+    schema = StructType(fields).add(_BROKEN, StringType())
+    return _parsed(lines_of(spark, paths), F.from_json("line", schema, _PARSING))
+
+
+def _parsed(lines: DataFrame, parsed: Column) -> DataFrame:
+    return lines.where(F.trim("line") != "").select("line", "file", parsed.alias("parsed"))

@@ -1,0 +1,85 @@
+"""Which columns become what of a message, and which rows can be none.
+
+value     JSON of all columns, or of those that are named; null is null, so that all messages have all members
+key       a column, as text; a row in which it is null has no key
+headers   columns, as text, by the names of headers; null is no header
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from miniqueue.errors import ConfigError
+from miniqueue.spark.jobs.inputs import quoted
+
+MAX_MESSAGE_BYTES: Final = 1 << 20
+#: What the protocol says of keys; of headers with their names a little less than it says.
+MAX_KEY_BYTES, MAX_HEADERS_BYTES, MAX_NAME_BYTES = 1024, 60 << 10, 255
+
+
+class ColumnMapping(NamedTuple):
+    """What becomes of columns.
+
+    Attributes:
+      key: the column that is the key; "" for none.
+      columns: those that are in the message; none for all.
+      headers: pairs of the name of a header and its column.
+      max_message_bytes: rows whose message would be longer are bad.
+    """
+
+    key: str = ""
+    columns: Sequence[str] = ()
+    headers: Sequence[tuple[str, str]] = ()
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+
+    def judged(self, rows: DataFrame) -> DataFrame:
+        """Return rows of `read_files` with value, key, headers, and the cause why it is bad or null.
+
+        Raises ConfigError when there is no such column, or a header cannot have its name.
+        """
+        self._check(rows.select("row.*").columns)
+        names = [quoted(name) for name in self.columns] or ["*"]
+        fields = [F.col("row")] if names == ["*"] else [F.struct(*(F.col(f"row.{name}") for name in names))]
+        mapped = rows.select(
+            "*",
+            F.to_json(fields[0], {"ignoreNullFields": "false"}).alias("value"),
+            self._key().alias("key"),
+            self._headers().alias("headers"),
+        )
+        return mapped.withColumn("cause", self._cause())
+
+    def _check(self, present: Sequence[str]) -> None:
+        asked = [*self.columns, *(column for _, column in self.headers), *filter(None, [self.key])]
+        missing = [name for name in dict.fromkeys(asked) if name not in present]
+        problems = [f"there is no column {name}; there are {', '.join(present)}" for name in missing]
+        for name, _ in self.headers:
+            if not 0 < len(name) <= MAX_NAME_BYTES or not all("!" <= char <= "~" for char in name):
+                problems.append(f"a header cannot have the name {name!r}")
+        if problems:
+            raise ConfigError(problems)
+
+    def _key(self) -> Column:
+        return F.col(f"row.{quoted(self.key)}").cast("string") if self.key else F.lit(None).cast("string")
+
+    def _headers(self) -> Column:
+        kind = "array<struct<name:string,value:binary>>"
+        if not self.headers:
+            return F.lit(None).cast(kind)
+        pairs = [
+            F.struct(F.lit(name).alias("name"), F.col(f"row.{quoted(column)}").cast("string").cast("binary"))
+            for name, column in self.headers
+        ]
+        return F.filter(F.array(*pairs).cast(kind), lambda header: header["value"].isNotNull())
+
+    def _cause(self) -> Column:
+        sizes = F.transform("headers", lambda header: F.octet_length(header["value"]))
+        size = F.aggregate(sizes, F.lit(0), lambda total, one: total + one)
+        too_long = F.octet_length("value") > self.max_message_bytes
+        return (
+            F.when(F.col("is_broken"), F.lit("it cannot be parsed"))
+            .when(too_long, F.lit(f"the message is longer than {self.max_message_bytes} bytes"))
+            .when(F.octet_length("key") > MAX_KEY_BYTES, F.lit(f"the key is longer than {MAX_KEY_BYTES} bytes"))
+            .when(size > MAX_HEADERS_BYTES, F.lit(f"the headers are longer than {MAX_HEADERS_BYTES} bytes"))
+        )

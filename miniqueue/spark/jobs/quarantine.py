@@ -1,0 +1,55 @@
+"""Where bad rows go: JSON lines that say of which file and row each is, why it is bad, and what it was.
+
+    {"file":"file:///in/a.csv","row":17,"cause":"it cannot be parsed","record":"1,2,3,4"}
+
+A task does not know at which line of a file its part begins. So lines are counted only if there are bad ones, in a read
+of its own that leaves files whole: then the numbers that Spark gives to the rows of a task are those of the lines.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from miniqueue.spark.jobs.inputs import lines_of
+
+#: More than any file has. A file costs as much to open as a task may read, so each has a task of its own.
+_ALL_BYTES: Final = 1 << 40
+_WHOLE_FILES: Final = ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes")
+#: The lower bits of the numbers that Spark gives to rows; the upper ones are the task.
+_ROW_IN_TASK: Final = (1 << 33) - 1
+_EXAMPLES: Final = 5
+
+
+def set_aside(judged: DataFrame, paths: Sequence[str], *, is_text: bool, directory: str) -> list[str]:
+    """Write the bad ones of judged rows to a directory, in place of what is there; return some of them in words."""
+    spark = judged.sparkSession
+    bad = judged.where(F.col("cause").isNotNull())
+    with _whole_files(spark):
+        numbered = _with_lines(spark, bad, paths) if is_text else bad.withColumn("record", F.to_json("row"))
+        rows = numbered.select("file", F.col("number").alias("row"), "cause", "record")
+        rows.write.mode("overwrite").json(directory)
+    written = spark.read.schema("file string, row bigint, cause string").json(directory)
+    examples = written.orderBy("file", "row").limit(_EXAMPLES).collect()
+    return [f"{one.file}, row {one.row}: {one.cause}" for one in examples]
+
+
+def _with_lines(spark: SparkSession, bad: DataFrame, paths: Sequence[str]) -> DataFrame:
+    number = F.monotonically_increasing_id().bitwiseAND(F.lit(_ROW_IN_TASK)) + 1
+    lines = lines_of(spark, paths).select("file", "line", number.alias("number"))
+    causes = bad.select("file", "line", "cause").distinct()
+    return lines.join(causes, ["file", "line"]).withColumn("record", F.col("line"))
+
+
+@contextmanager
+def _whole_files(spark: SparkSession) -> Iterator[None]:
+    before = {name: spark.conf.get(name) for name in _WHOLE_FILES}
+    try:
+        for name in _WHOLE_FILES:
+            spark.conf.set(name, str(_ALL_BYTES))
+        yield
+    finally:
+        for name, text in before.items():
+            spark.conf.set(name, str(text))

@@ -1,0 +1,54 @@
+"""Parquet as `archive` has made it back to a topic, in the order in which it was published, in each partition."""
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from miniqueue.spark.jobs.running import Say, observed, progress, told_in_words
+
+
+class Replay(NamedTuple):
+    """What to replay.
+
+    Attributes:
+      topic: where the messages go, with keys, headers and priorities.
+      directory: of the archive.
+      run_id: a replay that runs again with the same one adds nothing that is there.
+      since: nothing that was published before; None for all.
+      until: nothing that was published then or later; None for all.
+    """
+
+    topic: str
+    directory: str
+    run_id: str
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+def replay(spark: SparkSession, job: Replay, say: Say) -> int:
+    """Publish what is archived; return how many. Raises ConfigError, or JobFailedError."""
+    with told_in_words(), progress(spark, f"replay {job.topic}", say):
+        counts = Observation()
+        wanted = _within(spark.read.parquet(job.directory), job)
+        counted = wanted.observe(counts, F.count(F.lit(1)).alias("rows"))
+        # The number of tasks is fixed: else Spark might divide the rows in another way when the job runs again.
+        parts = counted.repartition(spark.sparkContext.defaultParallelism, "topic", "partition", "priority")
+        ordered = parts.sortWithinPartitions("topic", "partition", "priority", "offset")
+        rows = ordered.select("value", "key", "headers", "priority")
+        rows.write.format("miniqueue").mode("append").options(topic=job.topic, runId=job.run_id).save()
+        return observed(counts, wanted).get("rows", 0)
+
+
+def _within(archived: DataFrame, job: Replay) -> DataFrame:
+    """Return what was published in time; the dates are there so that other days are not even opened."""
+    if job.since is not None:
+        archived = archived.where((F.col("published_at") >= job.since) & (F.col("date") >= _day(job.since)))
+    if job.until is not None:
+        archived = archived.where((F.col("published_at") < job.until) & (F.col("date") <= _day(job.until)))
+    return archived
+
+
+def _day(at: datetime) -> str:
+    return at.astimezone(UTC).date().isoformat()

@@ -1,0 +1,86 @@
+"""What all jobs need while they run: to tell how far they are, and to fail in words that a person can use."""
+
+import importlib
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Final, TypeAlias
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import DataFrame, Observation, SparkSession
+
+from miniqueue.errors import ConfigError
+from miniqueue.spark.losses import JobFailedError
+
+#: Takes a line for a person.
+Say: TypeAlias = Callable[[str], None]
+
+#: What Spark lets through of the bridge to Java; a module without types, of a package that comes with pyspark.
+Py4JError: Final[type[Exception]] = importlib.import_module("py4j.protocol").Py4JError
+PROGRESS_SECONDS = 2.0
+#: What matters in the many lines of Spark: the file that was read, and what Python or miniqueue said in the end.
+_FILE: Final = re.compile(r"reading file[: ]+(\S+?)\.?(?:\s|$)")
+_SAID: Final = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
+_CAUSED: Final = re.compile(r"^Caused by: (?:[\w$]+\.)*(\w+): (.+)$", re.MULTILINE)
+
+
+@contextmanager
+def told_in_words() -> Iterator[None]:
+    """Raise JobFailedError, or ConfigError where the job was asked for what cannot be, for what Spark raises."""
+    try:
+        yield
+    except (AnalysisException, ParseException) as exc:
+        raise ConfigError([_first_line(str(exc))]) from exc
+    except (PySparkException, Py4JError) as exc:
+        raise JobFailedError(cause_of(str(exc))) from exc
+
+
+def observed(counts: Observation, frame: DataFrame) -> dict[str, int]:
+    """Return the counts of a job that is done, by name; nothing where the frame has no row.
+
+    Spark plans away what is sure to be empty, and what was to count its rows with it.
+    """
+    try:
+        found: dict[str, int] = counts.get
+    except Py4JError:
+        if not frame.isEmpty():
+            raise
+        return {}
+    return found
+
+
+def cause_of(text: str) -> str:
+    """Return the file and the cause that the text of Spark's error tells; its first line where it tells none."""
+    files, said = _FILE.findall(text), _SAID.findall(text)
+    caused = _CAUSED.findall(text)
+    kind, words = (said or caused or [("", _first_line(text))])[-1] if not files else (caused or said or [("", "")])[-1]
+    cause = f"{kind}: {words.strip()}" if kind else words
+    return f"{files[0]}: {cause}" if files else cause
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
+
+
+@contextmanager
+def progress(spark: SparkSession, what: str, say: Say) -> Iterator[None]:
+    """Say every other second how many tasks are done, for as long as the block runs."""
+    done = threading.Event()
+    thread = threading.Thread(target=_tell, args=(spark, what, say, done), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _tell(spark: SparkSession, what: str, say: Say, done: threading.Event) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    began = monotonic()
+    while not done.wait(PROGRESS_SECONDS):
+        stages = [found for one in tracker.getActiveStageIds() if (found := tracker.getStageInfo(one)) is not None]
+        finished, total = sum(one.numCompletedTasks for one in stages), sum(one.numTasks for one in stages)
+        say(f"{what}: {finished} of {total} tasks, {monotonic() - began:.0f} s")

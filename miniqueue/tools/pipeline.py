@@ -1,0 +1,224 @@
+"""`miniqueue pipeline`: jobs of Spark between files and topics, here or, started by spark-submit, on a cluster.
+
+Spark is an extra. So what needs it is imported when a job is to run, and not before.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from miniqueue.errors import ConfigError
+from miniqueue.server.config import Question
+from miniqueue.tools import arguments
+from miniqueue.tools.arguments import Arguments
+from miniqueue.tools.counted import counted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+USAGE = """\
+Usage: miniqueue pipeline load -topic topic [flags] path ...
+       miniqueue pipeline archive -topic topic [flags] directory
+       miniqueue pipeline replay -topic topic [flags] directory
+
+Jobs of Spark. load publishes each row of Parquet, CSV or JSON lines as JSON. archive writes
+a topic as Parquet, in a directory for each day; each run goes on where the last one ended.
+replay publishes what an archive has. Progress goes to the standard error output.
+
+  -topic topic
+        where messages go to or come from
+  -url url
+        the broker (default redis://localhost:6379)
+  -user name, -secret-file file, -ca-file file
+        who the job is, where the broker has users, and whom to trust with rediss://
+  -master url
+        where Spark runs (default local[2]); with spark-submit it is what that says
+load:
+  -format parquet|csv|json
+        of the files (default: by the ending of the first)
+  -schema columns
+        names and types as SQL has them: 'id long, name string' (default: what the files say)
+  -key column
+        the column that becomes the key
+  -columns names
+        those that become the message, with commas between them (default: all)
+  -headers pairs
+        columns that become headers, as in 'country=land,kind=type'
+  -max-message-bytes count
+        rows that would be longer messages are bad (default 1048576)
+  -quarantine directory
+        bad rows go to a directory in it (default ./quarantine)
+archive:
+  -every seconds
+        write what is new so often, until stopped (default: what there is now, and end)
+  -group name
+        a group of the topic that goes along, so that what is archived can go
+  -checkpoint directory
+        where the job keeps its place (default: _checkpoint in the archive)
+replay:
+  -from time, -until time
+        what was published from then on, and before: ISO 8601, or ms since 1970
+load and replay:
+  -run-id id
+        of a job that broke off: what it has published is not published again
+
+Exit codes: 0 done; 1 done, with bad rows; 69 the job broke off, the text says where; 78 a
+flag or a column is wrong, or Spark is missing.
+"""
+
+DONE, BAD_ROWS = 0, 1
+MASTER: Final = "local[2]"
+#: Is set where spark-submit has started Spark already.
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+_COMMON: Final = ("topic", "url", "user", "secret-file", "ca-file", "master")
+_OF_JOBS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "load": ("format", "schema", "key", "columns", "headers", "max-message-bytes", "quarantine", "run-id"),
+        "archive": ("every", "group", "checkpoint"),
+        "replay": ("from", "until", "run-id"),
+    }
+)
+
+
+def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run a job; return the exit code. Raises MiniqueueError."""
+    job = words[0] if words else ""
+    if job not in _OF_JOBS:
+        if job in ("-h", "-help", "--help"):
+            sys.stdout.write(USAGE)
+            return DONE
+        raise ConfigError([f"a job is one of {', '.join(_OF_JOBS)}; see miniqueue pipeline -h"])
+    given = arguments.read(words[1:], environ, settings=(), own=(*_COMMON, *_OF_JOBS[job]))
+    if isinstance(given, Question):
+        sys.stdout.write(USAGE)
+        return DONE
+    _check(given, has_many_paths=job == "load")
+    return _JOBS[job](given, environ)
+
+
+def _check(given: Arguments, *, has_many_paths: bool) -> None:
+    problems = [] if given.flags.get("topic") else ["flag -topic is missing"]
+    if not given.words or (len(given.words) > 1 and not has_many_paths):
+        problems.append("there must be a path behind the flags" if not given.words else "there must be one directory")
+    if find_spec("pyspark") is None:
+        problems.append("Spark is missing: pip install 'miniqueue[spark]'")
+    elif shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        problems.append("Java is missing, which Spark takes: install Java 17")
+    if problems:
+        raise ConfigError(problems)
+
+
+def _load(given: Arguments, environ: Mapping[str, str]) -> int:
+    from miniqueue.spark.jobs import inputs, load, mapping  # noqa: PLC0415 - needs the extra
+
+    flags = given.flags
+    format_name = flags.get("format") or inputs.format_of(given.words[0])
+    if format_name not in inputs.FORMATS:
+        raise ConfigError([f"flag -format: one of {', '.join(inputs.FORMATS)}"])
+    columns = mapping.ColumnMapping(
+        flags.get("key", ""),
+        _listed(flags.get("columns", "")),
+        _headers(flags.get("headers", "")),
+        _number(flags, "max-message-bytes", mapping.MAX_MESSAGE_BYTES),
+    )
+    run_id, quarantine = flags.get("run-id") or uuid4().hex, flags.get("quarantine", "quarantine")
+    job = load.Load(flags["topic"], given.words, format_name, run_id, quarantine, flags.get("schema", ""), columns)
+    _say(f"run id {run_id}")
+    done = load.load(_session(given, environ), job, _say)
+    for example in done.examples:
+        _say(example)
+    aside = f", {counted(done.bad, 'bad row')} in {done.set_aside_in}" if done.bad else ""
+    print(f"{job.topic}: {counted(done.published, 'message')} published{aside}")
+    return BAD_ROWS if done.bad else DONE
+
+
+def _archive(given: Arguments, environ: Mapping[str, str]) -> int:
+    from miniqueue.spark.jobs import archive  # noqa: PLC0415 - needs the extra
+
+    flags = given.flags
+    every_seconds = _number(flags, "every", 0)
+    job = archive.Archive(
+        flags["topic"], given.words[0], flags.get("checkpoint", ""), flags.get("group", ""), every_seconds
+    )
+    done = archive.archive(_session(given, environ), job, _say)
+    print(f"{job.topic}: {counted(done.messages, 'message')} archived in {counted(done.steps, 'step')}")
+    return DONE
+
+
+def _replay(given: Arguments, environ: Mapping[str, str]) -> int:
+    from miniqueue.spark import offsets  # noqa: PLC0415 - needs the extra
+    from miniqueue.spark.jobs import replay  # noqa: PLC0415 - needs the extra
+
+    flags = given.flags
+    since, until = (offsets.parse_time(flags[name]) if flags.get(name) else None for name in ("from", "until"))
+    run_id = flags.get("run-id") or uuid4().hex
+    _say(f"run id {run_id}")
+    job = replay.Replay(flags["topic"], given.words[0], run_id, since, until)
+    count = replay.replay(_session(given, environ), job, _say)
+    print(f"{job.topic}: {counted(count, 'message')} published")
+    return DONE
+
+
+_JOBS: Final[Mapping[str, Callable[[Arguments, Mapping[str, str]], int]]] = MappingProxyType(
+    {"load": _load, "archive": _archive, "replay": _replay}
+)
+
+
+def _session(given: Arguments, environ: Mapping[str, str]) -> "SparkSession":
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - needs the extra
+
+    from miniqueue.spark import register  # noqa: PLC0415 - needs the extra
+
+    builder = SparkSession.builder.appName(f"miniqueue {given.flags['topic']}")
+    if _SUBMITTED not in environ:
+        builder = builder.master(given.flags.get("master", MASTER)).config("spark.ui.enabled", "false")
+        builder = builder.config("spark.ui.showConsoleProgress", "false")  # progress is told in lines
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")  # what goes wrong is told in one line
+    for option, text in _options(given.flags).items():
+        spark.conf.set(f"spark.miniqueue.{option}", text)  # not with the builder: its words are those of a process
+    register(spark)
+    return spark
+
+
+def _options(flags: Mapping[str, str]) -> dict[str, str]:
+    names = {"url": "url", "user": "user", "ca-file": "caFile"}
+    options = {option: flags[name] for name, option in names.items() if name in flags}
+    if "secret-file" in flags:
+        options["secret"] = _secret(Path(flags["secret-file"]))
+    return options
+
+
+def _secret(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError([f"flag -secret-file: {file} cannot be read: {exc}"]) from exc
+
+
+def _number(flags: Mapping[str, str], name: str, default: int) -> int:
+    text = flags.get(name, str(default))
+    if not text.isdigit() or len(text) > 9:
+        raise ConfigError([f"flag -{name}: a whole number is needed, not {text!r}"])
+    return int(text)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(word for one in text.split(",") if (word := one.strip()))
+
+
+def _headers(text: str) -> list[tuple[str, str]]:
+    pairs = [word.partition("=") for word in _listed(text)]
+    if wrong := [name for name, equals, column in pairs if not (name and equals and column)]:
+        raise ConfigError([f"flag -headers: as in 'country=land,kind=type', not {wrong[0]!r}"])
+    return [(name, column) for name, _, column in pairs]
+
+
+def _say(line: str) -> None:
+    print(f"miniqueue: {line}", file=sys.stderr)

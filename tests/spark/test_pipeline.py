@@ -1,0 +1,171 @@
+"""`miniqueue pipeline` with a session of Spark and a real broker: files in, Parquet out, and back."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from miniqueue.cli import main
+from miniqueue.spark.jobs.running import cause_of
+
+pytestmark = [
+    pytest.mark.acceptance,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # pyspark leaves sockets to the garbage collector
+]
+
+
+@pytest.fixture
+def pipeline(spark, shared_broker, tmp_path, capfd):
+    """Run a job; return its exit code and what it has printed on either output."""
+
+    def run(job: str, topic: str, *words: object) -> tuple[int, str, str]:
+        quarantine = ("-quarantine", tmp_path / "bad") if job == "load" else ()
+        given = [job, "-topic", topic, "-url", shared_broker.url, *quarantine, *words]
+        code = main(["pipeline", *map(str, given)], {})
+        return code, *capfd.readouterr()
+
+    return run
+
+
+def taken(client, topic: str) -> list:
+    return client.receive(topic, count=10_000, autoack=True)
+
+
+def quarantined(directory: Path) -> list[dict]:
+    lines = [line for file in directory.rglob("part-*.json") for line in file.read_text().splitlines()]
+    return sorted((json.loads(line) for line in lines), key=lambda row: row["row"])
+
+
+def test_csv_is_loaded_and_bad_rows_are_counted_with_file_and_line(pipeline, client, tmp_path):
+    file = tmp_path / "rides in town.csv"
+    file.write_text('id,"land",note\n1,fr,"a, b"\n2,de,\n\n3\nx,nl,c\n4,it,' + "n" * 200 + "\n5,es,ü\n3\n")
+    flags = ("-schema", "id int, land string, note string", "-key", "land", "-headers", "from=land")
+    job = ("load", "csv", *flags, "-columns", "id,note", "-max-message-bytes", 100, "-run-id", "r1", file)
+    code, out, err = pipeline(*job)
+    assert (code, out) == (1, f"csv: 3 messages published, 4 bad rows in {tmp_path}/bad/r1\n")
+    assert "row 5: it cannot be parsed" in err
+    messages = {message.key: (json.loads(message.payload), message.headers) for message in taken(client, "csv")}
+    assert messages == {
+        b"fr": ({"id": 1, "note": "a, b"}, (("from", b"fr"),)),
+        b"de": ({"id": 2, "note": None}, (("from", b"de"),)),
+        b"es": ({"id": 5, "note": "ü"}, (("from", b"es"),)),
+    }
+    bad = quarantined(tmp_path / "bad" / "r1")
+    assert [(row["row"], row["cause"]) for row in bad] == [
+        (5, "it cannot be parsed"),
+        (6, "it cannot be parsed"),
+        (7, "the message is longer than 100 bytes"),
+        (9, "it cannot be parsed"),
+    ]
+    assert bad[0]["record"] == "3"
+    assert all(row["file"].endswith("rides%20in%20town.csv") for row in bad)
+
+
+def test_a_load_that_runs_again_with_the_same_id_adds_nothing(pipeline, client, tmp_path):
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        lines = [json.dumps({"n": number * 10 + n, "deep": {"a": [1, None]}}) for n in range(10)]
+        (tmp_path / "in" / f"{number}.jsonl").write_text("\n".join(lines))
+    job = ("load", "again", "-format", "json", "-run-id", "same", tmp_path / "in")
+    assert pipeline(*job)[:2] == (0, "again: 30 messages published\n")
+    assert pipeline(*job)[0] == 0
+    messages = [json.loads(message.payload) for message in taken(client, "again")]
+    assert sorted(message["n"] for message in messages) == list(range(30))
+    assert messages[0]["deep"] == {"a": [1, None]}
+
+
+def test_a_file_without_rows_is_no_mistake(pipeline, tmp_path):
+    (tmp_path / "empty.csv").write_text("a,b\n")
+    assert pipeline("load", "empty", tmp_path / "empty.csv")[:2] == (0, "empty: 0 messages published\n")
+
+
+def test_lines_that_are_no_json_are_set_aside(pipeline, client, tmp_path):
+    file = tmp_path / "in.jsonl"
+    file.write_text('{"a":1}\nnonsense\n{"a":2}\n{"a":\n')
+    code, out, _ = pipeline("load", "json", "-run-id", "r", file)
+    assert (code, out.partition(" in ")[0]) == (1, "json: 2 messages published, 2 bad rows")
+    assert [(row["row"], row["record"]) for row in quarantined(tmp_path / "bad")] == [(2, "nonsense"), (4, '{"a":')]
+    assert [message.payload for message in taken(client, "json")] == [b'{"a":1}', b'{"a":2}']
+
+
+def test_rows_of_parquet_are_named_by_their_place_in_the_file(pipeline, spark, client, tmp_path):
+    frame = spark.range(0, 10, 1, 1).selectExpr("id", "repeat('k', if(id = 7, 2000, 2)) AS `the key`")
+    frame.write.parquet(str(tmp_path / "in.parquet"))
+    code, _, err = pipeline("load", "parquet", "-key", "the key", "-run-id", "r", tmp_path / "in.parquet")
+    assert code == 1
+    assert ".parquet, row 8: the key is longer than 1024 bytes" in err
+    assert len(taken(client, "parquet")) == 9
+
+
+def test_a_file_that_is_damaged_is_named(pipeline, spark, tmp_path):
+    spark.range(0, 1000, 1, 1).write.parquet(str(tmp_path / "in.parquet"))
+    [file] = (tmp_path / "in.parquet").glob("part-*.parquet")
+    content = bytearray(file.read_bytes())
+    content[4:1000] = b"x" * 996
+    file.write_bytes(content)
+    for checksum in (tmp_path / "in.parquet").glob(".*.crc"):
+        checksum.unlink()
+    code, _, err = pipeline("load", "damaged", tmp_path / "in.parquet")
+    assert code == 69
+    assert file.name in err
+    assert len(err) < 1000
+
+
+def test_what_is_archived_by_day_is_replayed_by_time(pipeline, spark, client, tmp_path):
+    archive = tmp_path / "archive"
+    client.create_topic("kept", retention="forever")
+    for number in range(20):
+        client.publish("kept", f"m{number}", key="k", headers=[("n", str(number))])
+    assert pipeline("archive", "kept", archive)[:2] == (0, "kept: 20 messages archived in 1 step\n")
+    client.publish("kept", "late")
+    assert pipeline("archive", "kept", archive)[:2] == (0, "kept: 1 message archived in 1 step\n")
+    assert pipeline("archive", "kept", archive)[1] == "kept: 0 messages archived in 0 steps\n"
+    assert [path.name[:7] for path in archive.glob("date=*")] == ["date=20"]
+    archived = spark.read.parquet(str(archive))
+    assert archived.count() == 21
+    middle = archived.where("value = 'm10'").first().published_at
+    since = client.peek("kept", count=1)[0].published_at_ms
+    assert pipeline("replay", "copy", "-from", since, "-run-id", "r", archive)[:2] == (
+        0,
+        "copy: 21 messages published\n",
+    )
+    messages = taken(client, "copy")
+    assert [message.payload for message in messages] == [b"m%d" % number for number in range(20)] + [b"late"]
+    assert (messages[3].key, messages[3].headers) == (b"k", (("n", b"3"),))
+    assert pipeline("replay", "none", "-from", "2100-01-01", archive)[:2] == (0, "none: 0 messages published\n")
+    assert pipeline("replay", "none", "-until", middle.replace(year=2000).isoformat(), archive)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "there must be a path behind the flags"),
+        (("/nowhere.csv",), "nowhere.csv"),
+        (("/nowhere",), "the name does not say the format"),
+        (("-headers", "a", "x.csv"), "flag -headers"),
+        (("-max-message-bytes", "ten", "x.csv"), "a whole number is needed"),
+    ],
+)
+def test_mistakes_are_told_in_words(pipeline, words, said):
+    code, _, err = pipeline("load", "t", *words)
+    assert code == 78
+    assert said in err
+
+
+def test_a_column_that_is_not_there_is_named(pipeline, tmp_path):
+    (tmp_path / "in.csv").write_text("a,b\n1,2\n")
+    code, _, err = pipeline("load", "t", "-key", "c", "-headers", "with blank=a", tmp_path / "in.csv")
+    assert code == 78
+    assert "there is no column c; there are a, b" in err
+    assert "a header cannot have the name 'with blank'" in err
+
+
+def test_the_cause_is_taken_from_what_spark_says():
+    told = "Job aborted\nTraceback …\nminiqueue.spark.losses.NotWrittenError: row 7 of the task: TOOBIG\n\tat x"
+    assert cause_of(told) == "NotWrittenError: row 7 of the task: TOOBIG"
+    assert cause_of("one line\nmore") == "one line"
+    assert cause_of("Encountered error while reading file file:///a/b.csv. SQLSTATE").startswith("file:///a/b.csv")
