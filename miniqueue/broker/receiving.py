@@ -110,8 +110,11 @@ class Receiving:
     def deliver(self, leases: list[Lease], /) -> None:
         """Be answered with what was taken."""
         self._leave()
+        is_traced, is_acked = self.group.topic.trace is not None, self.options.is_acked
+        if is_traced and is_acked:  # there is no more to be delivered then
+            self._note(b"")
         received = self._leasing.keep(self.group, self.options, self._taken)
-        if self.group.topic.trace is not None:
+        if is_traced and not is_acked:
             self._note(received.prefix)
         self._answer(received)
 

@@ -1,6 +1,6 @@
 """Tells what happened to a message: from its publish on, through the topics that it was moved to.
 
-    trace ─▶ the block of the message, page by page ─▶ its events, commit by commit, in order ─▶ steps
+    trace ─▶ the block of the message, page by page ─▶ its events, in order ─▶ steps
                  └ dead letters, redrive: the same where it came from, and where it went to
 
 What is read is one block of messages for each place the message has been at, however much is stored.
@@ -17,7 +17,7 @@ from miniqueue.core import attributes
 from miniqueue.core.delayed_id import DelayedId
 from miniqueue.core.look_errors import UnknownMessageError
 from miniqueue.core.message_id import format_message_id
-from miniqueue.core.tracing import BEGINNINGS, MOVES, Event, Kind, in_order
+from miniqueue.core.tracing import BEGINNINGS, MOVES, Event, Kind
 from miniqueue.storage import trace_keys
 from miniqueue.storage.trace_records import decode_trace
 
@@ -121,13 +121,7 @@ class TraceReader:
         if topic is None or topic.id is None:
             return []
         commits = [commit async for commit in self._commits(topic.id, place)]
-        ordered = in_order([events for _, events in commits])
-        steps = [
-            step
-            for (at_ms, _), events in zip(commits, ordered, strict=True)
-            for event in events
-            for step in _steps(place, event, at_ms)
-        ]
+        steps = [step for at_ms, events in commits for event in events for step in _steps(place, event, at_ms)]
         return _never_back(steps) or await self._origin(place)
 
     async def _commits(self, topic_id: int, place: Place) -> AsyncIterator[tuple[int, list[Event]]]:
@@ -136,7 +130,7 @@ class TraceReader:
         start, stop = trace_keys.block_range(topic_id, place.partition, block)
         while pairs := await self._journal.store.scan(start, stop, max_items=PAGE_ITEMS, max_bytes=PAGE_BYTES):
             for _, value in pairs:
-                trace = decode_trace(block, value)
+                trace = decode_trace(value)
                 events = [
                     event.of(place.seq)
                     for event in trace.events
@@ -195,7 +189,7 @@ def _described(step: Step, event: Event) -> Step:
 
 
 def _never_back(steps: list[Step]) -> list[Step]:
-    """Return steps with times that only go on: one of a run has the time of its first message."""
+    """Return steps, which are in order, with times that only go on, however the clock was set."""
     latest_ms = 0
     told = []
     for step in steps:

@@ -114,7 +114,7 @@ class Tracer:
                 before_ms = self._clock.now_ms() - round(topic.settings.trace_seconds * 1000)
                 for partition in list(topic.partitions):
                     await self._forget_old(topic, trace, partition, before_ms)
-                while trace.state.size_bytes > MAX_TRACE_BYTES and topic.id == trace.topic_id:
+                while trace.size_bytes > MAX_TRACE_BYTES and topic.id == trace.topic_id:
                     if not any([await self._forget_block(topic, trace, one) for one in list(topic.partitions)]):
                         break
         except MiniqueueError as exc:
@@ -152,8 +152,8 @@ class Tracer:
         self._journal.admission.check_change()
         if pairs and topic.id == trace.topic_id and self._traces.get(topic) is trace:  # else it is another one's by now
             batch: dict[bytes, bytes | None] = dict.fromkeys(key for key, _ in pairs)
-            size_bytes = sum(len(key) + len(value) for key, value in pairs)
-            trace.keep(batch, trace.state._replace(size_bytes=trace.state.size_bytes - size_bytes))
+            trace.size_bytes -= min(trace.size_bytes, sum(len(key) + len(value) for key, value in pairs))
+            trace.keep(batch)
             await self._journal.commit(batch)
 
 

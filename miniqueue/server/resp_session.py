@@ -17,6 +17,7 @@ class Session:
     user: bytes = b"default"
     library: bytes = b""
     library_version: bytes = b""
+    _spelled: tuple[bytes, bytes] | None = None  # for which user, and how
 
     @property
     def host(self) -> str:
@@ -49,8 +50,10 @@ class Session:
 
     def __bytes__(self) -> bytes:
         """Spell who it is: protocol, address, number and user."""
-        user = b"" if self.user in (b"", b"default") else b" user " + self.user
-        return b"resp %b client %d%b" % (self.address.encode(), self.id, user)
+        if self._spelled is None or self._spelled[0] is not self.user:
+            user = b"" if self.user in (b"", b"default") else b" user " + self.user
+            self._spelled = self.user, b"resp %b client %d%b" % (self.address.encode(), self.id, user)
+        return self._spelled[1]
 
     def forget(self) -> None:
         """Be as at the start, for RESET."""

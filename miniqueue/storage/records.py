@@ -19,8 +19,8 @@
     delays  = count:8 size_bytes:8 serial:8 head_due_at_ms:8
     delayed = published_at_ms:8 priority:1 attributes_length:4, then the attributes, then the payload
     dedup   = for each id: message_count:4 id_length:2 message_id_length:4, the id, then the ids of the messages
-    traces  = size_bytes:8 next_serial:8         of all keys and values of the topic's traces
-    trace   = committed_at_ms:8 count:4 text_count:2, then a column of each, kind:1 start:2 message_count:2 age_ms:4
+    traces  = size_bytes:8 free_serial:8         of all keys and values of the topic's traces, roughly
+    trace   = committed_at_ms:8 count:4 text_count:2, then a column of each, kind:1 start_seq:8 message_count:2 at_ms:8
               group:2 who:2 number:8 × count, then length:2 × text_count, then the texts
     unique  = expires_at_ms:8
     schedule = members_length:4, then the members as a JSON object, then the payload

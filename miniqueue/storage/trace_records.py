@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from miniqueue.core.tracing import BEGINNINGS, Event, Gathered, Kind
+from miniqueue.core.tracing import BEGINNINGS, Event, Kind, Row
 from miniqueue.storage.sealing import malformed, seal, unpack, unseal
 from miniqueue.storage.trace_keys import BLOCK_BITS, BLOCK_MESSAGES
 
@@ -22,13 +22,16 @@ MAX_EVENTS = 4096
 _state = struct.Struct("<QQ")
 _head = struct.Struct("<QIH")
 _KINDS = frozenset(Kind)
-#: Kind, start in its block, count, time before the commit, group, who, number.
-_COLUMNS = "BHHIHHQ"
-_ROW_BYTES = struct.calcsize("<" + _COLUMNS)
+#: Kind, first message, count of messages, time, group, who, number.
+_COLUMNS = "BQHQHHQ"
+_row = struct.Struct("<" + _COLUMNS)
 
 
 class TraceState(NamedTuple):
-    """How much is stored of the traces of a topic, and the serial number of its next one."""
+    """Roughly how much is stored of the traces of a topic, and from where on serial numbers are free.
+
+    It is written now and then: with each commit it would cost as much as the trace of a large one.
+    """
 
     size_bytes: int = 0
     serial: int = 0
@@ -51,46 +54,42 @@ def decode_traces(value: bytes) -> TraceState:
     return TraceState(*unpack(_state, value, "traces"))
 
 
-def encode_gathered(gathered: Gathered, committed_at_ms: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the block and the value of each part of what was gathered."""
-    first = min(gathered.starts) >> BLOCK_BITS
-    last = max(map(sum, zip(gathered.starts, gathered.counts, strict=True))) - 1 >> BLOCK_BITS
-    if first == last and len(gathered.kinds) <= MAX_EVENTS:  # as nearly always
-        yield first, _encode(first, committed_at_ms, gathered)
+def encode_rows(rows: Sequence[Row], committed_at_ms: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the block and the value of each part of what happened in one partition, in order."""
+    _, starts, counts, *_ = zip(*rows, strict=True)
+    first, last = min(starts) >> BLOCK_BITS, (max(starts) + max(counts) - 1) >> BLOCK_BITS
+    if first == last and len(rows) <= MAX_EVENTS:  # as nearly always
+        yield first, _encode(rows, committed_at_ms)
         return
-    parts: dict[int, list[Gathered]] = {}
-    for row in zip(*gathered.columns(), strict=True):
-        for block, start_seq, count in _blocks_of(row[1], row[2]):
-            of_block = parts.setdefault(block, [Gathered()])
-            if len(of_block[-1].kinds) == MAX_EVENTS:
-                of_block.append(Gathered())
-            number = row[6] and row[6] + start_seq - row[1]
-            of_block[-1].append((row[0], start_seq, count, *row[3:6], number))
-    yield from ((block, _encode(block, committed_at_ms, part)) for block, found in parts.items() for part in found)
+    parts: dict[int, list[Row]] = {}
+    for kind, start_seq, count, at_ms, group, who, number in rows:
+        for block, part_seq, part_count in _blocks_of(start_seq, count):
+            part_number = number and number + part_seq - start_seq
+            parts.setdefault(block, []).append((kind, part_seq, part_count, at_ms, group, who, part_number))
+    for block, part in parts.items():
+        for start in range(0, len(part), MAX_EVENTS):
+            yield block, _encode(part[start : start + MAX_EVENTS], committed_at_ms)
 
 
-def decode_trace(block: int, value: bytes) -> Trace:
+def decode_trace(value: bytes) -> Trace:
     """Parse one of them."""
     body = unseal(value, "trace")
     committed_at_ms, event_count, text_count = _header(body)
-    lengths_at = _head.size + event_count * _ROW_BYTES
+    lengths_at = _head.size + event_count * _row.size
     texts_at = lengths_at + 2 * text_count
     if texts_at > len(body):
         raise malformed("trace")
-    kinds, starts, counts, ages, groups, whos, numbers = _columns(body, event_count)
+    columns = _columns(body, event_count)
     stops = list(accumulate(_parsed("H", body[lengths_at:texts_at]), initial=texts_at))
     texts = [body[start:stop] for start, stop in pairwise(stops)]
-    if stops[-1] != len(body) or not set(kinds) <= _KINDS or max([*groups, *whos]) >= len(texts):
+    if stops[-1] != len(body) or not set(columns[0]) <= _KINDS or max(*columns[4], *columns[5]) >= len(texts):
         raise malformed("trace")
-    base_seq = block << BLOCK_BITS
-    rows = zip(kinds, starts, counts, ages, groups, whos, numbers, strict=True)
-    return Trace(
-        committed_at_ms,
-        [
-            Event(Kind(kind), base_seq + start, count, committed_at_ms - age, texts[group], texts[who], number)
-            for kind, start, count, age, group, who, number in rows
-        ],
-    )
+    rows = zip(*columns, strict=True)
+    events = [
+        Event(Kind(kind), start_seq, count, at_ms, texts[group], texts[who], number)
+        for kind, start_seq, count, at_ms, group, who, number in rows
+    ]
+    return Trace(committed_at_ms, events)
 
 
 def decode_age(value: bytes) -> tuple[int, bool]:
@@ -101,26 +100,16 @@ def decode_age(value: bytes) -> tuple[int, bool]:
     return committed_at_ms, any(kind in kinds for kind in BEGINNINGS)
 
 
-def _encode(block: int, committed_at_ms: int, gathered: Gathered) -> bytes:
+def _encode(rows: Sequence[Row], committed_at_ms: int) -> bytes:
     """Encode what is all of one block."""
-    base_seq = block << BLOCK_BITS
-    texts = {text: number for number, text in enumerate(dict.fromkeys([*gathered.groups, *gathered.whos]))}
-    columns: Sequence[Iterable[int]] = (
-        gathered.kinds,
-        [seq - base_seq for seq in gathered.starts],
-        gathered.counts,
-        [max(0, min(committed_at_ms - at_ms, 0xFFFFFFFF)) for at_ms in gathered.at_ms],
-        [texts[group] for group in gathered.groups],
-        [texts[who] for who in gathered.whos],
-        gathered.numbers,
-    )
+    kinds, starts, counts, times, groups, whos, numbers = zip(*rows, strict=True)
+    texts = {text: number for number, text in enumerate(dict.fromkeys((*groups, *whos)))}
+    columns = kinds, starts, counts, times, map(texts.__getitem__, groups), map(texts.__getitem__, whos), numbers
+    is_one = len(rows) == 1  # as often: columns of one are a row, and that is packed faster
+    packed = [_row.pack(*(value for (value,) in columns))] if is_one else map(_packed, _COLUMNS, columns)
     spelled = [bytes(text)[:MAX_TEXT_BYTES] for text in texts]
-    return seal(
-        _head.pack(committed_at_ms, len(gathered.kinds), len(spelled)),
-        *(_packed(code, column) for code, column in zip(_COLUMNS, columns, strict=True)),
-        _packed("H", map(len, spelled)),
-        *spelled,
-    )
+    lengths = _packed("H", map(len, spelled))
+    return seal(_head.pack(committed_at_ms, len(rows), len(spelled)), *packed, lengths, *spelled)
 
 
 def _blocks_of(start_seq: int, count: int) -> Iterator[tuple[int, int, int]]:

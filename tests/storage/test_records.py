@@ -1,6 +1,5 @@
 """Values: parsed as they were made, byte for byte those of their version, also of older ones; refused when damaged."""
 
-from functools import partial
 from zlib import crc32
 
 import pytest
@@ -148,9 +147,9 @@ GOLDEN = {
     ),
     "trace": (
         None,  # test_trace_records has what encodes it
-        "010068e5cf8b010000020000000300040b01000100040002000a0000000000000000000000010002000500000000000000000000000000"
-        "000007000400000064656661756c74726573708ea0c1e6",
-        partial(trace_records.decode_trace, 1),
+        "010068e5cf8b010000020000000300040b0108000000000000010800000000000004000200f667e5cf8b0100000068e5cf8b010000000"
+        "00000010002000500000000000000000000000000000007000400000064656661756c7472657370ea7f3320",
+        trace_records.decode_trace,
         (
             1_700_000_000_000,
             [

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from miniqueue.core.tracing import Gathered, Kind
+from miniqueue.core.tracing import Kind
 from miniqueue.storage import trace_records
 from miniqueue.storage.trace_keys import BLOCK_MESSAGES
 from tests.storage.test_records import GOLDEN
@@ -19,49 +19,38 @@ class Somebody:
         return b"resp"
 
 
-def gathered(*rows) -> Gathered:
-    found = Gathered()
-    for *row, number in rows:
-        found.add(*row, number=number)
-    return found
-
-
-def stored(found: Gathered, now_ms: int = NOW_MS):
+def stored(*rows, now_ms: int = NOW_MS):
     """Return the events that are read of what is stored, by block."""
     events = {}
-    for block, value in trace_records.encode_gathered(found, now_ms):
-        trace = trace_records.decode_trace(block, value)
+    for block, value in trace_records.encode_rows(rows, now_ms):
+        trace = trace_records.decode_trace(value)
         assert trace.committed_at_ms == now_ms
         events.setdefault(block, []).extend(map(tuple, trace.events))
     return events
 
 
 def test_the_bytes_of_a_trace():
-    who = Somebody()
-    found = gathered(
-        (Kind.DELIVERED, 2049, 3, NOW_MS - 10, b"default", who, 5),
-        (Kind.DELIVERED, 2052, 1, NOW_MS - 5, b"default", who, 8),
+    rows = [
+        (Kind.DELIVERED, 2049, 4, NOW_MS - 10, b"default", Somebody(), 5),
         (Kind.ACKNOWLEDGED, 2049, 2, NOW_MS, b"default", b"", 0),
-    )
-    ((block, value),) = trace_records.encode_gathered(found, NOW_MS)
+    ]
+    ((block, value),) = trace_records.encode_rows(rows, NOW_MS)
     assert (block, value.hex()) == (1, GOLDEN["trace"][1])
 
 
-def test_a_run_goes_on_only_with_what_follows_it():
-    found = gathered(
-        (Kind.DELIVERED, 1, 1, 7, b"g", b"a", 1),
-        (Kind.DELIVERED, 2, 1, 7, b"g", b"a", 2),
-        (Kind.DELIVERED, 3, 1, 7, b"g", b"a", 9),  # another receipt
-        (Kind.DELIVERED, 4, 1, 7, b"g", b"b", 10),  # another consumer
-        (Kind.DELIVERED, 6, 1, 7, b"g", b"a", 10),  # not the next message
-        (Kind.DELIVERED, 7, 2, 7, b"h", b"a", 11),  # another group
+def test_the_bytes_of_a_trace_of_one_event():
+    row = (Kind.DELIVERED, 2049, 4, NOW_MS - 10, b"default", Somebody(), 5)
+    ((block, value),) = trace_records.encode_rows([row], NOW_MS)
+    assert (block, value.hex()) == (
+        1,
+        "010068e5cf8b0100000100000002000401080000000000000400f667e5cf8b01000000000100050000000000000007000400646566617"
+        "56c74726573708d81fd46",
     )
-    assert [row[1:3] for row in stored(found, 7)[0]] == [(1, 2), (3, 1), (4, 1), (6, 1), (7, 2)]
 
 
 def test_a_run_is_cut_where_its_block_ends():
     start = BLOCK_MESSAGES - 2
-    events = stored(gathered((Kind.DELIVERED, start, BLOCK_MESSAGES + 3, NOW_MS, b"g", b"a", 100)))
+    events = stored((Kind.DELIVERED, start, BLOCK_MESSAGES + 3, NOW_MS, b"g", b"a", 100))
     assert {block: [(row[1], row[2], row[6]) for row in rows] for block, rows in events.items()} == {
         0: [(start, 2, 100)],
         1: [(BLOCK_MESSAGES, BLOCK_MESSAGES, 102)],
@@ -71,19 +60,14 @@ def test_a_run_is_cut_where_its_block_ends():
 
 def test_many_events_are_more_than_one_value(monkeypatch):
     monkeypatch.setattr(trace_records, "MAX_EVENTS", 2)
-    found = gathered(*[(Kind.NACKED, seq, 1, NOW_MS, b"g", b"", 0) for seq in (1, 3, 5, 7, 9)])
-    assert len(list(trace_records.encode_gathered(found, NOW_MS))) == 3
-    assert [row[1] for row in stored(found)[0]] == [1, 3, 5, 7, 9]
+    rows = [(Kind.NACKED, seq, 1, NOW_MS, b"g", b"", 0) for seq in (1, 3, 5, 7, 9)]
+    assert len(list(trace_records.encode_rows(rows, NOW_MS))) == 3
+    assert [row[1] for row in stored(*rows)[0]] == [1, 3, 5, 7, 9]
 
 
 def test_a_long_text_is_cut():
-    ((_, *_, who, _),) = stored(gathered((Kind.REJECTED, 1, 1, NOW_MS, b"g", b"x" * 5000, 0)))[0]
+    ((_, *_, who, _),) = stored((Kind.REJECTED, 1, 1, NOW_MS, b"g", b"x" * 5000, 0))[0]
     assert who == b"x" * trace_records.MAX_TEXT_BYTES
-
-
-@pytest.mark.parametrize(("at_ms", "told_ms"), [(NOW_MS + 5, NOW_MS), (0, NOW_MS - 0xFFFFFFFF)])
-def test_a_clock_that_was_set_makes_times_that_can_be_told(at_ms, told_ms):
-    assert [row[3] for row in stored(gathered((Kind.NACKED, 1, 1, at_ms, b"g", b"", 0)))[0]] == [told_ms]
 
 
 ROWS = st.tuples(
@@ -99,11 +83,8 @@ ROWS = st.tuples(
 
 @given(st.lists(ROWS, min_size=1, max_size=20))
 def test_every_message_has_what_happened_to_it(rows):
-    found = Gathered()
-    for row in rows:
-        found.append(row)
     expected = sorted((row[0], seq) for row in rows for seq in (row[1], row[1] + row[2] - 1))
-    events = [row for of_block in stored(found).values() for row in of_block]
+    events = [row for of_block in stored(*rows).values() for row in of_block]
     told = {(kind, seq) for kind, start, count, *_ in events for seq in (start, start + count - 1)}
     assert set(expected) <= told
     assert sum(row[2] for row in events) == sum(row[2] for row in rows)
@@ -111,6 +92,6 @@ def test_every_message_has_what_happened_to_it(rows):
 
 @pytest.mark.parametrize(("kinds", "begins"), [([Kind.PUBLISHED], True), ([Kind.NACKED, Kind.DUE], True), ([4], False)])
 def test_it_can_be_told_when_it_was_and_whether_messages_begin_in_it(kinds, begins):
-    found = gathered(*[(kind, 1, 1, NOW_MS, b"", b"", 0) for kind in kinds])
-    ((_, value),) = trace_records.encode_gathered(found, NOW_MS)
+    rows = [(kind, 1, 1, NOW_MS, b"", b"", 0) for kind in kinds]
+    ((_, value),) = trace_records.encode_rows(rows, NOW_MS)
     assert trace_records.decode_age(value) == (NOW_MS, begins)
