@@ -5,8 +5,8 @@
     at the end: start ─► drain ─► stop in good order ─► start: nothing is left
 
 The broker is the real process, with small write buffers (launcher). One topic is drained only now and then, so that
-messages also live through several crashes, and one is deleted again and again (`deleter`). Everything random follows
-from the seed, but for the scheduling.
+messages also live through several crashes, and one is deleted again and again (`deleter`). Beside them players
+(`player`) do all else that can be done. Everything random follows from the seed, but for the scheduling.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from random import Random
 from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust, environment
 from tests.durability.deleter import Deleter
 from tests.durability.events import Crash, Stop
+from tests.durability.player import make_players
 from tests.durability.powercut import Disk, variables
 from tests.durability.publishers import Ports
 from tests.durability.recorder import Recorder
@@ -37,6 +38,8 @@ PERIOD = "20ms"
 STUCK_SECONDS = 120
 #: The history of this many crashes is in one file.
 CRASHES_PER_PAGE = 20
+#: After so many the players begin anew, so that they need not know of all that ever was.
+CRASHES_PER_LIFE = 20
 #: How often a loop is begun that is to find something.
 ATTEMPTS = 8
 #: How long a directory's sync takes in strict mode: longer than a few commits.
@@ -120,6 +123,7 @@ class CrashLoop:
         self._journal = directory / "journal"
         self._recorder = Recorder(directory / "history.jsonl")
         self._deleter = Deleter()
+        self._players = make_players(seed)
         self._cutting = cutting
         self._plant = plant
         self._syncs = syncs
@@ -158,6 +162,8 @@ class CrashLoop:
         finally:
             broker.end()
         self._recorder.log(Crash())
+        for player in self._players:
+            player.crash()
         self._note_output(broker, may_be_killed=True)
         if disk is not None and self._cutting is not None:
             disk.replay(self._journal.read_bytes())
@@ -172,15 +178,23 @@ class CrashLoop:
             async with asyncio.timeout(STUCK_SECONDS):
                 await self._deleter.compare(ports, self._recorder)
                 await self._drain_most(ports, number)
+                await self._prepare(ports, number)
+                players = [player.run for player in self._players]
                 load_seconds = self._random.uniform(0.1, 1.9) * self._load_seconds
                 asyncio.get_running_loop().call_later(load_seconds, broker.process.kill)
-                await run_clients(ports, self._recorder, self._random, (*CLIENTS, self._deleter.run))
+                await run_clients(ports, self._recorder, self._random, (*CLIENTS, self._deleter.run, *players))
         except ConnectionError:
             return  # it has died
         except AssertionError as fault:
             self._problems.append(f"a client was told: {fault}")
         except TimeoutError:
             self._problems.append(f"nothing more has happened for {STUCK_SECONDS} s:\n{broker.output}")
+
+    async def _prepare(self, ports: Ports, number: int) -> None:
+        for player in self._players:
+            if number % CRASHES_PER_LIFE == 0:
+                await player.end_life(ports, self._recorder)
+            await player.prepare(ports, self._recorder)
 
     async def _drain_most(self, ports: Ports, number: int) -> None:
         for topic in TOPICS:
@@ -245,11 +259,15 @@ class CrashLoop:
                     await self._deleter.compare(ports, self._recorder)
                     for topic in TOPICS:
                         await drain(ports, self._recorder, topic)
+                    for player in self._players:
+                        await player.finish(ports, self._recorder)
                     broker.process.send_signal(signal.SIGTERM)
                     broker.wait()
             finally:
                 broker.end()
             self._recorder.log(Stop())
+            for player in self._players:
+                player.stop()
             self._note_output(broker, may_be_killed=False)
 
 

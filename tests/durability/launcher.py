@@ -91,6 +91,23 @@ class ReversesChunks(_ChangesPuts):
         return records.encode_chunk(Chunk(0, chunk.committed_at_ms, chunk.payloads[::-1]))
 
 
+class DropsDedupIds(_ChangesPuts):
+    """Leaves out what was published with which dedup id."""
+
+    def changed(self, key: bytes, value: bytes) -> bytes | None:
+        return None if key[0] == keys.Space.DEDUP else value
+
+
+class DropsTicks(_ChangesPuts):
+    """Leaves out which tick of a schedule is next."""
+
+    def changed(self, key: bytes, value: bytes) -> bytes | None:
+        return None if key[0] == keys.Space.TICK and self._is_known(key) else value
+
+    def _is_known(self, key: bytes) -> bool:
+        return self._real.get(key) is not None
+
+
 class ForgetsDeletions(_Changed):
     """Leaves out that a topic is no more."""
 
@@ -146,6 +163,8 @@ def _reply_early() -> None:
 PLANTS: dict[str, Callable[[], None]] = {
     "skip-fsync": lambda: _use_database(SkipsFsync),
     "drop-bitmaps": lambda: _use_database(DropsBitmaps),
+    "drop-dedup-ids": lambda: _use_database(DropsDedupIds),
+    "drop-ticks": lambda: _use_database(DropsTicks),
     "reverse-chunks": lambda: _use_database(ReversesChunks),
     "forget-deletions": _forget_deletions,
     "reply-early": _reply_early,

@@ -3,8 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-BAD = ("lost", "phantom", "duplicated", "out_of_order")
-GOOD = ("confirmed", "unknown", "delivered", "acknowledged", "forgotten", "deleted", "crashes")
+BAD = ("lost", "phantom", "duplicated", "out_of_order", "broken")
+GOOD = ("confirmed", "unknown", "delivered", "acknowledged", "forgotten", "deleted", "crashes", "acts")
 
 
 @dataclass(slots=True)

@@ -68,6 +68,7 @@ def test_nothing_is_lost_by_kills_and_power_cuts(results, loop):
     result = results[loop].result()
     assert result.is_clean, report_of(result)
     assert result.report.counts["confirmed"] > 10 * CRASHES, "the clients were hardly at work"
+    assert result.report.counts["acts"] > 4 * CRASHES, "the players hardly did anything"
     assert result.report.counts["deleted"] > CRASHES // 5, "hardly a topic was deleted"
 
 
@@ -136,6 +137,8 @@ def test_a_broker_that_never_syncs_is_found_to_lose_messages(find_fault, library
         ("drop-bitmaps", None, "duplicated"),
         ("reverse-chunks", None, "out_of_order"),
         ("forget-deletions", None, "phantom"),
+        ("drop-dedup-ids", None, "broken"),
+        ("drop-ticks", None, "broken"),
     ],
 )
 def test_a_planted_bug_is_found(find_fault, library, plant, mode, kind):

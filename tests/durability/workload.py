@@ -113,5 +113,9 @@ async def count_messages(port: int, topic: str) -> int:
         writer.close()
     if not answer:
         raise ConnectionResetError("closed by the broker")
-    counts = json.loads(answer.partition(b"\r\n\r\n")[2])["topics"].get(topic, {})
+    try:
+        topics = json.loads(answer.partition(b"\r\n\r\n")[2])["topics"]
+    except json.JSONDecodeError as exc:
+        raise ConnectionResetError("closed by the broker in the middle of its answer") from exc
+    counts = topics.get(topic, {})
     return sum(counts.get(state, 0) for state in ("ready", "leased", "delayed"))

@@ -13,7 +13,7 @@ import hiredis
 
 from tests.model.facts import DEFAULT, Op, Outcome, Share, Wishes
 from tests.model.grounds import Ground
-from tests.model.ledger import PAUSE_MS, Ledger
+from tests.model.ledger import Ledger
 
 Act = Generator[list[bytes], object, None]
 
@@ -21,7 +21,7 @@ Act = Generator[list[bytes], object, None]
 REFUSALS = ("READONLY", "DRAINING", "FULL", "LIMIT", "PAUSED")
 #: With these nobody knows.
 OPEN_ENDS = ("UNKNOWN", "UNAVAILABLE")
-LEASES = (b"0.5", b"5", b"5", b"3600")
+LEASES = (0.5, 5, 5, 3600)
 REASONS = (b"bad", b"worse")
 SOME_IDS = (b"x", b"y", b"z")
 SCHEDULED = b"tick"
@@ -36,14 +36,21 @@ class Acts:
       random: chooses.
       grounds: the topics.
       next_payload: makes one that never was before.
+      pace: how long a second is, for delays, leases and times to live.
     """
 
     def __init__(
-        self, ledger: Ledger, random: Random, grounds: Sequence[Ground], next_payload: Callable[[], bytes]
+        self,
+        ledger: Ledger,
+        random: Random,
+        grounds: Sequence[Ground],
+        next_payload: Callable[[], bytes],
+        pace: float = 1.0,
     ) -> None:
         self.ledger = ledger
         self.random = random
         self.grounds = grounds
+        self.pace = pace
         self._next_payload = next_payload
         self._out: list[tuple[bytes, bytes]] = []  # topic and receipt, of all that came
         self._resting = 0.2  # the share of settles among old receipts
@@ -68,9 +75,13 @@ class Acts:
     def _wishes(self, ground: Ground) -> tuple[Wishes, list[bytes]]:
         random, words = self.random, list[bytes]()
         options = [option for option in sorted(ground.options) if random.random() < 0.25]
-        delay_ms = random.choice((1, 500, 2000, 20_000)) if "delay" in options else 0
-        at_ms = self.ledger.wall_ms() + random.choice((-5000, 700, 9000)) if "at" in options and not delay_ms else 0
-        ttl_ms = random.choice((100, 1500, 10_000)) if "ttl" in options else None
+        delay_ms = self._paced_ms(random.choice((1, 500, 2000, 20_000))) if "delay" in options else 0
+        at_ms = (
+            self.ledger.wall_ms() + self._paced_ms(random.choice((-5000, 700, 9000)))
+            if "at" in options and not delay_ms
+            else 0
+        )
+        ttl_ms = self._paced_ms(random.choice((100, 1500, 10_000))) if "ttl" in options else None
         key = random.choice(KEYS) if "key" in ground.options else b""
         dedup = random.choice(SOME_IDS) if "dedup" in options else b""
         unique = random.choice(SOME_IDS) if "unique" in options and not dedup else b""
@@ -82,6 +93,9 @@ class Acts:
         for name, value in ((b"KEY", key), (b"DEDUP", dedup), (b"UNIQUE", unique)):
             words += [name, value] if value else []
         return Wishes(delay_ms, at_ms, ttl_ms, key, dedup, unique), words
+
+    def _paced_ms(self, ms: int) -> int:
+        return round(ms * self.pace) or 1
 
     def publish_many(self, ground: Ground) -> Act:
         """MPUBLISH, or PUBBATCH under a dedup id: all or none."""
@@ -120,15 +134,16 @@ class Acts:
         """RECEIVE some, from the topic or from its dead letters; now and then they are done at once."""
         random = self.random
         topic, group = random.choice((ground.name, ground.name, *ground.places)), random.choice(ground.groups)
-        lease, is_acked, wait = random.choice(LEASES), random.random() < 0.1, random.choice((0, 0, 0, 1))
-        words = [b"RECEIVE", topic, b"COUNT", b"%d" % random.choice((1, 1, 3, 10)), b"WAIT", b"%d" % wait]
+        lease, is_acked = random.choice(LEASES) * self.pace, random.random() < 0.1
+        wait = random.choice((0, 0, 0, 1)) * self.pace
+        words = [b"RECEIVE", topic, b"COUNT", b"%d" % random.choice((1, 1, 3, 10)), b"WAIT", b"%g" % wait]
         words += [b"GROUP", group] if group != DEFAULT else []
         member = random.choice(ground.members) if ground.members else b""
         words += [b"MEMBER", member] if member else []
-        words += [b"AUTOACK"] if is_acked else [b"LEASE", lease]
+        words += [b"AUTOACK"] if is_acked else [b"LEASE", b"%g" % lease]
         op = self.ledger.ask(f"receive {'and end' if is_acked else ''}")
         reply = yield words
-        self.received(op, topic, group, reply, None if is_acked else float(lease), member)
+        self.received(op, topic, group, reply, None if is_acked else lease, member)
 
     def received(
         self, op: Op, topic: bytes, group: bytes, reply: object, lease_seconds: float | None, member: bytes = b""
@@ -170,7 +185,7 @@ class Acts:
             return
         op = self.ledger.ask(word.decode())
         is_end = word == b"ACK" or (is_reject and topic.endswith(b".dlq"))
-        last = {b"DACK": [b"1.5"], b"REJECT": [self.random.choice(REASONS)]}.get(word, [])
+        last = {b"DACK": [b"%g" % (1.5 * self.pace)], b"REJECT": [self.random.choice(REASONS)]}.get(word, [])
         reason = last[0] if is_reject else None
         must = self.ledger.begin_settle(op, receipts, is_end=is_end, reason=reason)
         reply = yield [word, topic, *receipts, *last]
@@ -197,7 +212,7 @@ class Acts:
         if not self._out:
             return
         topic, receipt = self.random.choice(self._out)
-        seconds = self.random.choice((0.5, 10.0))
+        seconds = self.random.choice((0.5, 10.0)) * self.pace
         op = self.ledger.ask("EXTEND")
         is_live = self.ledger.begin_extension(receipt)
         reply = yield [b"EXTEND", topic, receipt, b"%g" % seconds]
@@ -244,7 +259,11 @@ class Acts:
         op = self.ledger.ask("pause", is_durable_at_once=True)
         self.ledger.pausing(ground.name)
         is_end = self.random.random() < 0.4
-        reply = yield [b"RESUME", ground.name] if is_end else [b"PAUSE", ground.name, side, b"%d" % (PAUSE_MS // 1000)]
+        reply = (
+            yield [b"RESUME", ground.name]
+            if is_end
+            else [b"PAUSE", ground.name, side, b"%g" % (self.ledger.pause_ms / 1000)]
+        )
         if not self._is_over(op, reply, "NOTOPIC"):
             self.ledger.accept(op)
             if side != b"IN" and not is_end:

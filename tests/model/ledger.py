@@ -15,7 +15,6 @@ from tests.model.facts import DEFAULT, Hold, Message, Op, Outcome, Share, Wishes
 from tests.model.repeats import Repeats
 from tests.model.rules import Rules
 
-PAUSE_MS = 2000
 ORIGIN_REASONS = (b"max_deliveries", b"limit", b"expired")
 
 
@@ -38,6 +37,7 @@ class Ledger:
         self.messages: dict[bytes, Message] = {}
         self.groups: dict[bytes, set[bytes]] = {name: {DEFAULT, *more} for name, more in (group_names or {}).items()}
         self.latest_ms = 0
+        self.pause_ms = 2000
         self._rules = rules
         self.wall_ms = wall_ms
         self._seconds = monotonic_seconds
@@ -220,8 +220,12 @@ class Ledger:
         self._paused.pop(topic, None)
 
     def paused_out(self, op: Op, topic: bytes) -> None:
-        """Nothing of a topic is handed out for `PAUSE_MS`."""
+        """Nothing of a topic is handed out for `pause_ms`."""
         self._paused[topic] = op
+
+    def _is_paused(self, asked: Op, topic: bytes) -> bool:
+        op = self._paused.get(topic)
+        return op is not None and op.ok_index < asked.index and self.latest_ms < op.asked_ms + self.pause_ms
 
     # --- deliveries -------------------------------------------------------------------------------------------
 
@@ -237,7 +241,9 @@ class Ledger:
         share = message.share(group)
         share.handout_count += 1
         pause = self._paused.get(topic)
-        is_paused = pause is not None and pause.ok_index < asked.index and self.latest_ms < pause.asked_ms + PAUSE_MS
+        is_paused = (
+            pause is not None and pause.ok_index < asked.index and self.latest_ms < pause.asked_ms + self.pause_ms
+        )
         assert not is_paused, f"{message} came in spite of a pause"
         self._judge_place(share, topic, marks)
         self._judge_end(share)
@@ -267,7 +273,8 @@ class Ledger:
         share.receipt, share.member = receipt, member
         share.message.may_move = share.message.may_move or bool(self.rules(share.message.topic).max_deliveries)
         max_held = self.rules(topic).max_held
-        held = [other for other in self.shares(topic, share.group) if self._is_held(other)]
+        here = [other for other in self.shares(topic, share.group) if other.log_id and other.log_id[0] == topic]
+        held = [other for other in here if self._is_held(other)]
         assert not max_held or len(held) <= max_held, f"{len(held)} of {topic!r} are out"
 
     def _is_held(self, share: Share) -> bool:

@@ -285,6 +285,9 @@ class Walk:
         self.driver.store.fails_next = None
         self._release()
         self._hear()
+        self.driver.do(self.driver.broker.resting.begin)  # as the server does
+        self.driver.do(self.driver.resp.answer_waiting)
+        self._hear()
         self.driver.stop()
         self._hear()
         self.ledger.stop()
