@@ -257,7 +257,7 @@ class Acts:
         """PAUSE one side for a moment, or RESUME."""
         side = self.random.choice((b"IN", b"OUT", b"BOTH"))
         op = self.ledger.ask("pause", is_durable_at_once=True)
-        self.ledger.pausing(ground.name)
+        self.ledger.pausing(op, ground.name)
         is_end = self.random.random() < 0.4
         reply = (
             yield [b"RESUME", ground.name]
@@ -274,7 +274,7 @@ class Acts:
         if self.random.random() < 0.8:
             return
         op = self.ledger.ask("delete", is_durable_at_once=True)
-        self.ledger.begin_deletion(ground.name)
+        self.ledger.begin_deletion(op, ground.name)
         reply = yield [b"TOPIC", b"DELETE", ground.name]
         if not self._is_over(op, reply):
             self.ledger.deleted(op, ground.name)

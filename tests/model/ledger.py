@@ -45,6 +45,7 @@ class Ledger:
         self._index = 0
         self._durable_index: dict[int, float] = {}  # of each epoch: what was answered before is durable
         self._open: dict[Op, None] = {}
+        self._pausing: dict[bytes, Op] = {}  # what was asked last, by topic
         self._paused: dict[bytes, Op] = {}  # topics of which nothing is handed out, each since when
         self._ticks: dict[bytes, list[int]] = {}  # of schedules, by topic
         self._redrives: dict[Op, bytes] = {}  # that are under way, each with its topic
@@ -215,13 +216,15 @@ class Ledger:
         """Return what has not come to an end that somebody asked for."""
         return [s for m in self.messages.values() for s in m.shares.values() if self.must_be_there(s)]
 
-    def pausing(self, topic: bytes) -> None:
+    def pausing(self, op: Op, topic: bytes) -> None:
         """A topic is about to be paused, or resumed, or to go."""
         self._paused.pop(topic, None)
+        self._pausing[topic] = op
 
     def paused_out(self, op: Op, topic: bytes) -> None:
-        """Nothing of a topic is handed out for `pause_ms`."""
-        self._paused[topic] = op
+        """Nothing of a topic is handed out for `pause_ms`, unless something else was asked meanwhile."""
+        if self._pausing[topic] is op:
+            self._paused[topic] = op
 
     def _is_paused(self, asked: Op, topic: bytes) -> bool:
         op = self._paused.get(topic)
@@ -267,7 +270,7 @@ class Ledger:
         lease_seconds = min(lease_seconds, self.rules(topic).handover_seconds)
         share.hold = Hold(self._epoch, asked.asked_seconds + lease_seconds, member)
         for other in self.shares(topic, share.group) if member else ():
-            if self._is_held(other) and self._partition(other) == self._partition(share):
+            if self._is_held(other) and self._place(other) == self._place(share):
                 assert other.hold is None or other.hold.member == member, f"{share.message} and {other.message}"
         self._receipts[receipt] = share
         share.receipt, share.member = receipt, member
@@ -337,8 +340,10 @@ class Ledger:
                 is_older = int(other_seq) < int(seq)
                 assert not (is_older and self.must_be_there(other)), f"{share.message} came before {other.message}"
 
-    def _partition(self, share: Share) -> bytes:
-        return self._log_id(share).partition(b"-")[0].partition(b".")[0]
+    def _place(self, share: Share) -> tuple[bytes, bytes]:
+        """Return where it was received: the topic and the partition."""
+        topic, id_ = share.log_id or (b"", b"")
+        return topic, id_.partition(b"-")[0].partition(b".")[0]
 
     def _log_id(self, share: Share) -> bytes:
         if share.log_id is not None:
@@ -445,10 +450,10 @@ class Ledger:
                 for share in message.shares.values():
                     share.is_doubtful = share.is_doubtful or not self._is_held(share)
 
-    def begin_deletion(self, topic: bytes) -> None:
+    def begin_deletion(self, op: Op, topic: bytes) -> None:
         """A topic is about to go, with all that is in it and known of it."""
         self.begin_removal(topic, is_of_held=True)
-        self.pausing(topic)
+        self.pausing(op, topic)
         self._repeats.doubt(topic)
         self._ids = {place: message for place, message in self._ids.items() if place[0] != topic}
         for message in self.messages.values():
