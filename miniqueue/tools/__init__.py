@@ -24,6 +24,7 @@ TOOLS = MappingProxyType(
         "export": Tool("write messages as JSON lines, also while the broker runs", "miniqueue.tools.export"),
         "import": Tool("make topics of JSON lines", "miniqueue.tools.import_lines"),
         "pipeline": Tool("load, archive and replay files with Spark", "miniqueue.tools.pipeline"),
+        "trace": Tool("tell what happened to a message", "miniqueue.tools.trace"),
         "user": Tool("add, remove and list users, and change their secrets", "miniqueue.tools.user"),
     }
 )
