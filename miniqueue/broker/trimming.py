@@ -139,8 +139,11 @@ class Trimmer:
 
 
 def _within(excess: Room, left: Room) -> Room:
-    """Return what to take of `excess`, with room for so much `left` elsewhere; where that is little, by messages."""
-    if min(left) <= 0:
+    """Return what to take of `excess`, with room for so much `left` elsewhere; where that is little, by messages.
+
+    Bytes do not stop it: what is over the limits was let in since there was room for it, and grows as a dead letter.
+    """
+    if left.messages <= 0:
         return Room(0, 0)
     if left.messages < MAX_CHUNK_MESSAGES:
         return Room(max(1, min(excess.messages, left.messages)), 0)

@@ -111,6 +111,17 @@ def test_dead_letters_enter_a_topic_that_drops_what_is_oldest():
     run(body, limits=THREE_TO_DEAD_LETTERS)
 
 
+def test_all_that_gives_way_to_what_was_let_in_goes_though_the_bytes_of_dead_letters_are_used_up():
+    async def body(world):
+        for sizes in ([4, 5, 6], [3, 3, 3], [3, 3, 3, 3]):  # the last four have four give way, in two chunks
+            await world.publish(b"t", *[bytes(size) for size in sizes])
+        await world.commit()
+        assert [len(payload) for payload in await world.drain(DEAD)] == [4, 5, 6, 3]
+        assert await world.drain(b"t") == [bytes(3)] * 6
+
+    run(body, limits=BrokerLimits(max_topic_messages=6, max_topic_bytes=30, policy=LimitPolicy.DEAD_LETTER))
+
+
 def test_what_is_leased_does_not_give_way():
     async def body(world):
         await choose(world, "dead-letter")
