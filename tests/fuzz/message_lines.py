@@ -71,7 +71,7 @@ def _attributes(chance: Random) -> bytes:
 
 def _encoded(message: StoredMessage) -> bytes:
     record = Record(message.seq, message.published_at_ms, message.counts, message.payload, message.attributes)
-    return encode(message.topic, message.place, message.order, record)
+    return encode(message.topic, message.place, message.order, record, message.partition)
 
 
 def _check(content: bytes) -> None:
