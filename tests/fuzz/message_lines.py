@@ -129,7 +129,8 @@ def _check_damaged(chance: Random, pairs: list[tuple[bytes, bytes]]) -> None:
         sealed = body + crc32(body).to_bytes(_CRC_BYTES, "little")
         damaged = [*pairs[:index], (chance.choice((key, key[:-1])), sealed), *pairs[index + 1 :]]
         exporter = Exporter()
-        assert len(list(exporter.lines(iter(damaged)))) == exporter.message_count
+        lines = [orjson.loads(line) for line in exporter.lines(iter(damaged))]
+        assert sum("settings" not in line for line in lines) == exporter.message_count
 
 
 TARGET = Target("message_lines", _make, _check, tokens=_TOKENS, quick_inputs=200)

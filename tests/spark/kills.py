@@ -20,14 +20,16 @@ class Job:
     """One run of `copies`, in a session of processes of its own, so that all of them can be killed at once."""
 
     def __init__(self, url: str, directory: Path) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.copies", url, str(directory)],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            text=True,
-        )
+        self.errors = directory.with_name("errors.log")
+        with self.errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.copies", url, str(directory)],
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+                text=True,
+            )
 
     def wait_until_ready(self) -> None:
         assert self.process.stdout is not None
@@ -52,7 +54,7 @@ def check_copies(broker: RespBroker, directory: Path, count: int, kills: Sequenc
             _run_until_killed(broker, client, directory, count, kill)
         last = Job(broker.url, directory)
         try:
-            assert last.process.wait(300) == 0
+            assert last.process.wait(300) == 0, last.errors.read_text()
         finally:
             if last.process.poll() is None:
                 last.kill()
