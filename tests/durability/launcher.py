@@ -49,39 +49,49 @@ class SkipsFsync(_Changed):
         return self._real.write_batch(transaction=transaction, sync=False)
 
 
-class _ChangesPuts(_Changed):
-    """Writes something else than it is told to."""
+class _ChangesWrites(_Changed):
+    """Writes something else than it is told to, and as many changes: the store counts them."""
 
     @contextmanager
     def write_batch(self, *, transaction: bool, sync: bool) -> Iterator[Any]:
         with self._real.write_batch(transaction=transaction, sync=sync) as changes:
-            yield _Puts(changes, self.changed)
+            yield _Writes(self, changes)
 
     def changed(self, key: bytes, value: bytes) -> bytes | None:
-        """Return what to write; None: nothing."""
-        raise NotImplementedError
+        """Return what to write for a value; None: what is there stays."""
+        return value
+
+    def is_deleted(self, key: bytes) -> bool:
+        """Return whether a deletion is carried out."""
+        return True
+
+    def keep(self, changes: Any, key: bytes) -> None:
+        """Write once more what is there."""
+        value = self._real.get(key)
+        changes.delete(key) if value is None else changes.put(key, value)
 
 
-class _Puts:
-    def __init__(self, changes: Any, changed: Callable[[bytes, bytes], bytes | None]) -> None:
-        self.delete = changes.delete
+class _Writes:
+    def __init__(self, database: _ChangesWrites, changes: Any) -> None:
+        self._database = database
         self._changes = changes
-        self._changed = changed
 
     def put(self, key: bytes, value: bytes) -> None:
-        changed = self._changed(key, value)
-        if changed is not None:
-            self._changes.put(key, changed)
+        changed = self._database.changed(key, value)
+        self._database.keep(self._changes, key) if changed is None else self._changes.put(key, changed)
+
+    def delete(self, key: bytes) -> None:
+        self._changes.delete(key) if self._database.is_deleted(key) else self._database.keep(self._changes, key)
 
 
-class DropsBitmaps(_ChangesPuts):
+class DropsBitmaps(_ChangesWrites):
     """Leaves out which messages of a chunk are settled."""
 
     def changed(self, key: bytes, value: bytes) -> bytes | None:
         return None if key[:1] == keys.bitmap(0, 0, 0, 0)[:1] else value
 
 
-class ReversesChunks(_ChangesPuts):
+class ReversesChunks(_ChangesWrites):
     """Writes the messages of a commit in the wrong order."""
 
     def changed(self, key: bytes, value: bytes) -> bytes | None:
@@ -91,14 +101,14 @@ class ReversesChunks(_ChangesPuts):
         return records.encode_chunk(Chunk(0, chunk.committed_at_ms, chunk.payloads[::-1]))
 
 
-class DropsDedupIds(_ChangesPuts):
+class DropsDedupIds(_ChangesWrites):
     """Leaves out what was published with which dedup id."""
 
     def changed(self, key: bytes, value: bytes) -> bytes | None:
         return None if key[0] == keys.Space.DEDUP else value
 
 
-class DropsTicks(_ChangesPuts):
+class DropsTicks(_ChangesWrites):
     """Leaves out which tick of a schedule is next."""
 
     def changed(self, key: bytes, value: bytes) -> bytes | None:
@@ -108,26 +118,14 @@ class DropsTicks(_ChangesPuts):
         return self._real.get(key) is not None
 
 
-class ForgetsDeletions(_Changed):
+class ForgetsDeletions(_ChangesWrites):
     """Leaves out that a topic is no more."""
 
-    @contextmanager
-    def write_batch(self, *, transaction: bool, sync: bool) -> Iterator[Any]:
-        with self._real.write_batch(transaction=transaction, sync=sync) as changes:
-            yield _Deletions(changes)
+    def changed(self, key: bytes, value: bytes) -> bytes | None:
+        return None if key[:1] == keys.purge(0)[:1] else value
 
-
-class _Deletions:
-    def __init__(self, changes: Any) -> None:
-        self._changes = changes
-
-    def put(self, key: bytes, value: bytes) -> None:
-        if key[:1] != keys.purge(0)[:1]:
-            self._changes.put(key, value)
-
-    def delete(self, key: bytes) -> None:
-        if key[:1] != keys.topic(b"")[:1]:
-            self._changes.delete(key)
+    def is_deleted(self, key: bytes) -> bool:
+        return key[:1] != keys.topic(b"")[:1]
 
 
 class RepliesEarly(SmallStore):
