@@ -1,0 +1,123 @@
+"""Jobs of Spark that move rows in and out: the same ones, with miniqueue, with nothing, and with Redis in its place.
+
+Rows are messages of 100 bytes, from Parquet. One session, which is warm, runs all of them in turn, on the cores that
+the servers have too. Without pyspark or Java there are no figures.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from tempfile import TemporaryDirectory
+
+from benchmarks.bench import Bench, MeasurementError
+from benchmarks.queues import MINIQUEUE, REDIS, Queue
+from benchmarks.scenario import Contender, Figures, Goal, Measure, Scenario, started
+
+ROWS = 1_000_000
+RATE, MEMORY = "rows/s", "server memory MB"
+NO_SINK = "no sink"
+#: A session takes ten seconds to start, so a quick run has few of these.
+IN_QUICK_RUNS = ("load", "read")
+OURS, THEIRS = MINIQUEUE.name, REDIS.name
+
+
+class Session:
+    """A process with a session of Spark, for as long as somebody of a scenario takes part."""
+
+    def __init__(self) -> None:
+        self._users = 0
+        self._process: subprocess.Popen[str] | None = None
+        self._folder: TemporaryDirectory[str] | None = None
+
+    @contextmanager
+    def held(self, bench: Bench) -> Iterator[None]:
+        """Have the process run; it is shared, and ends with the last one."""
+        self._users += 1
+        try:
+            if self._process is None:
+                self._start(bench)
+            yield
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._end()
+
+    def _start(self, bench: Bench) -> None:
+        if find_spec("pyspark") is None or shutil.which("java") is None:
+            raise MeasurementError("pyspark or Java is not installed")
+        self._folder = TemporaryDirectory(dir=bench.folder, ignore_cleanup_errors=True)
+        command = [sys.executable, "-m", "benchmarks.clients.spark", f"--folder={self._folder.name}"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen(command, text=True, **pipes)  # type: ignore[call-overload]  # pipes alone
+        self._line()
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.communicate()  # which closes its standard input
+            self._process = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def rate(self, bench: Bench, **asked: str | int) -> float:
+        """Run a job; return its rows per second."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        private = str(asked["port"])
+        bench.note(
+            [sys.executable, "-m", "benchmarks.clients.spark"], suffix=f" <<< {json.dumps(asked)}".replace(private, "…")
+        )
+        print(json.dumps(asked), file=self._process.stdin, flush=True)
+        answer = json.loads(self._line())
+        if "error" in answer:
+            raise MeasurementError(answer["error"])
+        return float(answer["rate"])
+
+    def _line(self) -> str:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line: str = self._process.stdout.readline()
+        if not line:
+            raise MeasurementError("Spark did not start, or broke off")
+        return line
+
+
+def _contender(session: Session, queue: Queue | None, job: str, key: str) -> Contender:
+    peer = "none" if queue is None else "redis" if queue is REDIS else "miniqueue"
+
+    def measure(bench: Bench, rows: int) -> Figures:
+        if queue is None:
+            return {RATE: session.rate(bench, job=job, peer=peer, port=0, rows=rows, key=key)}
+        with started(bench, queue) as server:
+            rate = session.rate(bench, job=job, peer=peer, port=server.ports["resp"], rows=rows, key=key)
+            return {RATE: rate, MEMORY: server.memory_mb()}
+
+    @contextmanager
+    def prepare(bench: Bench) -> Iterator[Measure]:
+        with session.held(bench):
+            measure(bench, bench.count(ROWS // 10))  # the first time everything is slow
+            yield lambda: measure(bench, bench.count(ROWS))
+
+    return Contender(queue.name if queue else NO_SINK, prepare, queue.program if queue else "")
+
+
+def _scenario(job: str, title: str, queues: tuple[Queue | None, ...], *goals: Goal, key: str = "") -> Scenario:
+    session = Session()
+    contenders = tuple(_contender(session, queue, job, key) for queue in queues)
+    return Scenario("Spark", f"{title} {ROWS:,} rows of 100 B", contenders, goals, is_quick=job in IN_QUICK_RUNS)
+
+
+_SINK = Goal(RATE, OURS, "at least", 1.5, THEIRS), Goal(RATE, OURS, "at least", 0.5, NO_SINK)
+_AS_FAST = Goal(RATE, OURS, "at least", 1, THEIRS)
+
+SCENARIOS = (
+    _scenario("load", "miniqueue pipeline load:", (MINIQUEUE, None, REDIS), *_SINK),
+    _scenario("load", "miniqueue pipeline load -key:", (MINIQUEUE, None, REDIS), *_SINK, key="key"),
+    _scenario("map", "redis-py in mapPartitions:", (MINIQUEUE, REDIS)),
+    _scenario("read", "a batch read of", (MINIQUEUE, REDIS), _AS_FAST),
+    _scenario("archive", "miniqueue pipeline archive:", (MINIQUEUE, REDIS), _AS_FAST),
+)
