@@ -1,21 +1,21 @@
-"""A job that copies a topic into another one and into Parquet, as streams, until there is nothing more; then it ends.
+"""A job of three streams, which runs until there is nothing more, and then ends; made to be killed and started again.
 
-    python -m tests.spark.copies <url> <directory>
+python -m tests.spark.copies <url> <directory> <rows of a micro-batch>
 
-It is made to be killed and started again.
+topic `from` ─▶ topic `to`      topic `from` ─▶ Parquet in `archive`      Parquet in `rows` ─▶ topic `loaded`
 """
 
 import sys
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from miniqueue.spark import register
 
 
-def main(url: str, directory: Path) -> None:
+def main(url: str, directory: Path, rows_at_once: int) -> None:
     spark = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master("local[2,4]")  # a task whose Python worker is killed runs again
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
@@ -25,18 +25,31 @@ def main(url: str, directory: Path) -> None:
     spark.sparkContext.setLogLevel("OFF")
     register(spark)
     print("ready", flush=True)
-    source = spark.readStream.format("miniqueue").options(startingOffsets="earliest", maxMessagesPerTrigger=1000)
-    rows = source.option("minPartitions", 2).load("from").select("value")
-    copy = rows.writeStream.format("miniqueue").options(topic="to", batchMessages=100)
-    archive = rows.writeStream.format("parquet").option("path", str(directory / "archive"))
+    messages, rows = _messages(spark, rows_at_once), _rows(spark, directory / "rows")
+    batch = rows_at_once // 10
+    writers = {
+        "copying": messages.writeStream.format("miniqueue").options(topic="to", batchMessages=batch),
+        "archiving": messages.writeStream.format("parquet").option("path", str(directory / "archive")),
+        "loading": rows.writeStream.format("miniqueue").options(topic="loaded", batchMessages=batch),
+    }
     queries = [
         writer.option("checkpointLocation", str(directory / name)).trigger(availableNow=True).start()
-        for name, writer in (("copying", copy), ("archiving", archive))
+        for name, writer in writers.items()
     ]
     for query in queries:
         query.awaitTermination()
     spark.stop()
 
 
+def _messages(spark: SparkSession, rows_at_once: int) -> DataFrame:
+    source = spark.readStream.format("miniqueue").options(startingOffsets="earliest", minPartitions=2)
+    return source.option("maxMessagesPerTrigger", rows_at_once).load("from").select("value")
+
+
+def _rows(spark: SparkSession, directory: Path) -> DataFrame:
+    """Return the rows of files, two files at a time, each of which has half of a micro-batch."""
+    return spark.readStream.schema("key string, value binary").option("maxFilesPerTrigger", 2).parquet(str(directory))
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

@@ -1,13 +1,19 @@
-"""A job and its broker are killed again and again: for `make soak`, since each start of Spark takes its time."""
+"""A job and its broker are killed again and again: for `make soak`, since each start of Spark takes its time.
 
+`SPARK_KILLS_SEED` says which kills, and when; without it that is another one each time, and a failure names it.
+"""
+
+import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from tests.client.broker import RespBroker
-from tests.spark.kills import check_copies
+from tests.spark.kills import KILLS, Plan, check_copies
 
 pytestmark = [
     pytest.mark.acceptance,
@@ -15,6 +21,9 @@ pytestmark = [
     pytest.mark.timeout(3600),
     pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed"),
 ]
+
+ROWS, ROWS_AT_ONCE = 1_000_000, 40_000
+ROUNDS = 3
 
 
 @pytest.fixture
@@ -25,4 +34,7 @@ def broker(tmp_path: Path) -> Iterator[RespBroker]:
 
 
 def test_many_kills_neither_lose_nor_double(broker, tmp_path):
-    check_copies(broker, tmp_path / "job", 50_000, ["job", "broker and job"] * 5)
+    seed = int(os.environ.get("SPARK_KILLS_SEED") or time.time())
+    kills = [kill for round_seed in range(seed, seed + ROUNDS) for kill in Random(round_seed).sample(KILLS, len(KILLS))]
+    print(f"SPARK_KILLS_SEED={seed}: {', '.join(kills)}")
+    check_copies(broker, tmp_path / "job", Plan(ROWS, ROWS_AT_ONCE, kills, seed))

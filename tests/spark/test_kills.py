@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.client.broker import RespBroker
-from tests.spark.kills import check_copies
+from tests.spark.kills import Plan, check_copies
 
 pytestmark = [
     pytest.mark.acceptance,
@@ -25,4 +25,4 @@ def broker(tmp_path: Path) -> Iterator[RespBroker]:
 
 
 def test_kills_in_the_middle_neither_lose_nor_double(broker, tmp_path):
-    check_copies(broker, tmp_path / "job", 5000, ["broker and job"])
+    check_copies(broker, tmp_path / "job", Plan(5000, 1000, ["workers", "broker", "job"]))
