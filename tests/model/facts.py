@@ -8,6 +8,7 @@ A settle that was answered is in force for as long as the broker runs. After a c
 was begun later has been confirmed.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -27,7 +28,8 @@ class Outcome(StrEnum):
 class Op:
     """One request; `index` and `ok_index` are places in the order of all that was asked and answered.
 
-    `exists` is set for a publish of unknown outcome when something of it has shown up.
+    `exists` is set for a publish of unknown outcome when something of it has shown up. `then` is called when it has
+    been answered, or nobody will know.
     """
 
     text: str
@@ -41,6 +43,7 @@ class Op:
     exists: bool = False
     is_durable_at_once: bool = False
     messages: "list[Message]" = field(default_factory=list)
+    then: list[Callable[[], None]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
