@@ -18,7 +18,9 @@ from random import Random
 from tests.durability.publishers import Ports
 from tests.durability.recorder import Recorder
 from tests.durability.resp import Resp
-from tests.model.acts import SCHEDULED, Act, Acts
+from tests.model.acting import Act
+from tests.model.acts import Acts
+from tests.model.consuming import SCHEDULED
 from tests.model.facts import DEFAULT
 from tests.model.grounds import GROUNDS, Ground
 from tests.model.ledger import Ledger

@@ -17,7 +17,9 @@ from typing import Any
 from miniqueue.server.resp_server import RespServer
 from miniqueue.tools.audit import Audit
 from tests.fakes import FakeTransport
-from tests.model.acts import SCHEDULED, Act, Acts
+from tests.model.acting import Act
+from tests.model.acts import Acts
+from tests.model.consuming import SCHEDULED
 from tests.model.drivers import Driver
 from tests.model.grounds import GROUNDS, Ground
 from tests.model.ledger import Ledger
