@@ -52,7 +52,7 @@ class Deliveries(Stock):
         share.handout_count += 1
         assert not self._is_paused(asked, topic), f"{message} came in spite of a pause"
         self._judge_place(share, topic, marks)
-        self._judge_end(share)
+        self._judge_end(share, asked)
         self._judge_time(message, asked, topic, marks)
         self._judge_counts(share, topic, marks)
         self._name(message, topic, bytes(marks[b"id"]))  # type: ignore[arg-type]  # an id is bytes
@@ -83,10 +83,6 @@ class Deliveries(Stock):
         held = [other for other in here if self._is_held(other)]
         assert not max_held or len(held) <= max_held, f"{len(held)} of {topic!r} are out"
 
-    def _is_held(self, share: Share) -> bool:
-        hold = share.hold
-        return hold is not None and hold.epoch == self._epoch and self._seconds() < hold.until_seconds
-
     def _judge_place(self, share: Share, topic: bytes, marks: dict[bytes, object]) -> None:
         message = share.message
         assert not self._is_held(share), f"{message} came while it was held"
@@ -107,10 +103,11 @@ class Deliveries(Stock):
         if share.reject is not None and not is_dead and not is_redriven and self.rules(topic).has_dead:
             assert not self.is_in_force(share.reject), f"{message} came back after its rejection"
 
-    def _judge_end(self, share: Share) -> None:
+    def _judge_end(self, share: Share, asked: Op) -> None:
         is_sought = (share.message.topic, share.group) in self._seeks.values()
         for op in share.ends if not is_sought else ():
-            assert not self.is_in_force(op), f"{share.message} came after {op.text}"
+            is_too_late = op.is_seek and asked.index < op.ok_index  # it was handed out before
+            assert is_too_late or not self.is_in_force(op), f"{share.message} came after {op.text}"
 
     def _judge_time(self, message: Message, asked: Op, topic: bytes, marks: dict[bytes, object]) -> None:
         assert self.latest_ms >= message.due_at_ms, f"{message} came {message.due_at_ms - self.latest_ms} ms early"

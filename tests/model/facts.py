@@ -42,6 +42,7 @@ class Op:
     answered_ms: int = -1
     exists: bool = False
     is_durable_at_once: bool = False
+    is_seek: bool = False
     messages: "list[Message]" = field(default_factory=list)
     then: list[Callable[[], None]] = field(default_factory=list)
 

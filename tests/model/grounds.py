@@ -18,6 +18,8 @@ class Ground:
       acts: beside publishing, receiving and settling.
       groups: that read it.
       members: of its groups, by whom it is received; none where everybody may.
+      has_sums: each group has ended, or has, as many messages as were published; none ends but by a settle, or by
+        retention.
       every_seconds: there is a schedule of its name that publishes so often; 0 for none.
     """
 
@@ -29,6 +31,7 @@ class Ground:
     groups: tuple[bytes, ...] = (DEFAULT,)
     members: tuple[bytes, ...] = ()
     every_seconds: int = 0
+    has_sums: bool = False
 
     @property
     def sure_groups(self) -> tuple[bytes, ...]:
@@ -100,18 +103,44 @@ GROUNDS: tuple[Ground, ...] = (
         (DEFAULT, b"g", b"late"),
     ),
     Ground(
+        b"aging",
+        (b"retention_seconds", b"6", b"retention_drops_unread", b"true"),
+        Rules(keeps_ms=6000, drops_unread=True, has_dead=False),
+        acts=("read", "read"),
+        groups=(DEFAULT, b"slow"),
+        has_sums=True,
+    ),
+    Ground(
+        b"sized",
+        (b"retention_bytes", b"30", b"retention_drops_unread", b"true", b"partitions", b"2"),
+        Rules(keeps_bytes=30, drops_unread=True, has_dead=False, partitions=2),
+        acts=("read", "grow"),
+        groups=(DEFAULT, b"slow"),
+        has_sums=True,
+    ),
+    Ground(
+        b"resting",
+        (b"retention_seconds", b"4"),
+        Rules(keeps_ms=4000, has_dead=False),
+        frozenset({"dedup"}),
+        ("read",),
+        (DEFAULT, b"slow"),
+        has_sums=True,
+    ),
+    Ground(
         b"split",
         (b"partitions", b"3", b"ordered", b"true", b"handover_seconds", b"2"),
-        Rules(is_ordered=True, handover_seconds=2),
+        Rules(is_ordered=True, handover_seconds=2, partitions=3),
         frozenset({"key", "dedup", "priority", "delay"}),
+        ("grow",),
         members=(b"a", b"b", b"c"),
     ),
     Ground(
         b"spread",
         (b"partitions", b"5", b"max_deliveries", b"4"),
-        Rules(max_deliveries=4),
+        Rules(max_deliveries=4, partitions=5),
         frozenset({"key", "dedup", "ttl", "unique"}),
-        ("reject", "redrive", "purge"),
+        ("reject", "redrive", "purge", "grow"),
     ),
     Ground(b"ticking", options=frozenset({"delay"}), acts=("cancel",), every_seconds=7),
 )

@@ -1,5 +1,7 @@
 """What makes many messages go at once, or come again: which ones is not sure, but when it must be over."""
 
+from collections.abc import Callable
+
 from tests.model.facts import DEFAULT, Message, Op, Outcome
 from tests.model.settling import Settling
 
@@ -64,12 +66,16 @@ class Removing(Settling):
                 share = message.share(group)
                 share.ends, share.hold, share.is_doubtful, share.receipt = [], None, True, b""
 
-    def sought_all(self, op: Op, topic: bytes, group: bytes) -> None:
-        """A group has everything again that was published before that was asked."""
+    def sought(self, op: Op, topic: bytes, group: bytes, is_behind: Callable[[Message], bool | None]) -> None:
+        """A group has everything again that is behind some place, and nothing that is before; None: nobody knows."""
+        op.is_seek = True
         for message in self.messages.values():
             is_before = message.is_published and 0 <= message.op.ok_index < op.index
             if message.topic == topic and is_before and message.id.count(b"-") == 1:
-                message.share(group).is_doubtful = False
+                if is_behind(message):
+                    message.share(group).is_doubtful = False
+                elif is_behind(message) is False:
+                    message.share(group).ends = [op]
 
     def deleted(self, op: Op, topic: bytes) -> None:
         """A topic is gone, with all that was published before that was asked; its ids begin anew."""

@@ -12,6 +12,10 @@ class Rules:
       max_messages: it gives the oldest up; `drops_oldest` whether these are gone then.
       has_dead: whether messages may become dead letters.
       handover_seconds: after which a member may lose what it holds.
+      partitions: that it has at first.
+      keeps_ms, keeps_bytes: how long, and how much, it keeps of what is finished; 0 for no such limit.
+      drops_unread: the two limits are for all messages.
+      is_in_order: what comes first of a partition is what was published first.
     """
 
     def __init__(
@@ -26,6 +30,11 @@ class Rules:
         drops_oldest: bool = False,
         has_dead: bool = True,
         handover_seconds: float = float("inf"),
+        partitions: int = 1,
+        keeps_ms: int = 0,
+        keeps_bytes: int = 0,
+        drops_unread: bool = False,
+        is_in_order: bool = False,
     ) -> None:
         self.ttl_ms = ttl_ms
         self.drops_expired = drops_expired
@@ -36,3 +45,8 @@ class Rules:
         self.drops_oldest = drops_oldest
         self.has_dead = has_dead
         self.handover_seconds = handover_seconds
+        self.partitions = partitions
+        self.keeps_ms = keeps_ms
+        self.keeps_bytes = keeps_bytes
+        self.drops_unread = drops_unread
+        self.is_in_order = is_in_order

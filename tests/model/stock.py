@@ -99,7 +99,8 @@ class Stock(Requests):
     def must_be_there(self, share: Share) -> bool:
         message = share.message
         ends = [op for op in share.ends if op.outcome is not Outcome.REFUSED]
-        return message.is_published and not ends and not share.is_doubtful and not self._may_be_expired(message)
+        is_open = message.is_published and not ends and not share.is_doubtful
+        return is_open and not self._may_be_expired(message) and not self._may_be_missed(share)
 
     def may_be_there(self, share: Share) -> bool:
         return share.message.op.outcome is not Outcome.REFUSED and not any(map(self.is_in_force, share.ends))
@@ -110,6 +111,33 @@ class Stock(Requests):
         is_over = bool(ttl_ms) and self.latest_ms >= message.due_at_ms + ttl_ms
         message.may_move = message.may_move or (is_over and not rules.drops_expired)
         return is_over and rules.drops_expired
+
+    def _may_be_missed(self, share: Share) -> bool:
+        """Whether a group may be too late for a message; one that somebody holds stays."""
+        message = share.message
+        is_over = self.rules(message.topic).drops_unread and self._may_be_given_back(message)
+        share.is_doubtful = share.is_doubtful or (is_over and not self._is_held(share))
+        return share.is_doubtful
+
+    def _may_be_given_back(self, message: Message) -> bool:
+        """Whether a log need not keep a message that is finished."""
+        rules = self.rules(message.topic)
+        is_old = bool(rules.keeps_ms) and self.latest_ms >= message.op.asked_ms + rules.keeps_ms
+        return is_old or (bool(rules.keeps_bytes) and self._bytes_behind(message) >= rules.keeps_bytes)
+
+    def _bytes_behind(self, message: Message) -> int:
+        """Return how many bytes may have been published after a message."""
+        others = [m for m in self.messages.values() if m.topic == message.topic and m is not message]
+        return sum(
+            len(other.payload)
+            for other in others
+            if other.op.outcome is not Outcome.REFUSED
+            and (other.op.ok_index < 0 or other.op.ok_index > message.op.index or other.op is message.op)
+        )
+
+    def _is_held(self, share: Share) -> bool:
+        hold = share.hold
+        return hold is not None and hold.epoch == self._epoch and self._seconds() < hold.until_seconds
 
     def bounds(self, topic: bytes) -> tuple[int, int]:
         """Return how many messages there must be, and may be, in a topic and its dead letters."""

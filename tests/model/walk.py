@@ -67,6 +67,7 @@ class Client:
         self._name = name
         self.wire = wire
         self.act: Act | None = None
+        self.words: list[bytes] | None = None  # that are still to be said
         self._told = told
 
     def begin(self, act: Act) -> None:
@@ -88,10 +89,17 @@ class Client:
         act, self.act = self.act, None
         assert act is not None, f"{reply!r} was asked by nobody"
         try:
-            self.wire.send(act.send(reply))
+            self.words = act.send(reply)
             self.act = act
         except StopIteration:
             pass
+
+    def go_on(self) -> None:
+        """Say what the act says next."""
+        words, self.words = self.words, None
+        assert words is not None
+        self._told.append(f"{self._name}: {words}")
+        self.wire.send(words)
 
 
 class Walk:
@@ -179,12 +187,28 @@ class Walk:
         assert not isinstance(replies[0], Exception), f"{words}: {replies[0]}"
         return replies[0]
 
+    def _carry_out(self, act: Act) -> None:
+        """Do something that must be done at once."""
+        client = self.clients[0]
+        self.driver.do(client.begin, act)
+        self._hear()
+        if client.act is not None:
+            self.driver.loop.pass_time(LONG_SECONDS)
+            self._hear()
+        assert client.act is None, "it is not answered"
+
     def _hear(self) -> None:
         if self.found is not None:
             raise self.found
         self._hear_all()
+        while self.found is None and (client := self._who_goes_on()):
+            self.driver.do(client.go_on)
+            self._hear_all()
         if self.found is not None:
             raise self.found
+
+    def _who_goes_on(self) -> Client | None:
+        return next((client for client in self.clients if client.words is not None), None)
 
     def _hear_all(self) -> None:
         """In the order in which it was said: who is told something has one reply to come."""
@@ -219,6 +243,8 @@ class Walk:
                 count = sum(int(str(self._ask(b"LEN", place))) for place in ground.places)
                 must, may = self.ledger.bounds(ground.name)
                 assert must <= count <= may, f"{ground.name!r} has {count} messages, not {must} to {may}"
+            if ground.has_sums:
+                self._carry_out(self.acts.figures(ground))
 
     def _act(self) -> None:
         free = [client for client in self.clients if client.act is None]
