@@ -71,8 +71,8 @@ def add_topic(batch: dict[bytes, bytes | None], topic: Topic, now_ms: int) -> li
         if changed or partition.is_head_due:
             batch[keys.head(topic.id, number)] = records.encode_head(partition.next_seq, partition.log_bytes)
             partition.is_head_due = False
-    if topic.trace is not None and topic.trace.is_due:
-        topic.trace.cut(batch, now_ms)
+    if topic.trace is not None:
+        topic.trace.commit(batch, appended, now_ms)
     if topic.partition_count > 1 and appended:
         topic.turn()
     if topic.dedup is not None and topic.dedup.is_changed:

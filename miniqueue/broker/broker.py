@@ -104,8 +104,7 @@ class Broker:
         topics: dict[bytes, Topic] = {}
         self._topics = topics
         self._journal = Journal(open_store, clock, topics, readable=self._readable, reopened=self._install)
-        self._committer = self._journal.committer
-        self._admission = self._journal.admission
+        self._committer, self._admission = self._journal.committer, self._journal.admission
         self._quota = Quota(self.limits, self.limit_counts)
         self._trimmer = Trimmer(self._journal, self._quota, self._readable)
         self.crowd = Crowd(self._committer, self.limits.max_uncommitted_bytes, self.limit_counts)
@@ -122,11 +121,10 @@ class Broker:
         )
         self.delayer = Delayer(topics, self._journal, lanes, clock, spawn=self._tasks.spawn)
         self._duplicates, journal = Duplicates(self._journal, clock, self._quota), self._journal
-        publisher = Publisher(
-            self._registry, journal, self._trimmer, self.delayer, self._duplicates, clock, max_bytes=max_message_bytes
-        )
-        self.publish, self.publish_with = publisher.publish, publisher.publish_with
-        self.publish_batch = publisher.publish_batch
+        parts = self._trimmer, self.delayer, self._duplicates, clock
+        publisher = Publisher(self._registry, journal, *parts, max_bytes=max_message_bytes)
+        self.publish, self.publish_batch = publisher.publish, publisher.publish_batch
+        self.publish_with = publisher.publish_with
         self.publish_unique = UniquePublisher(topics, self._journal, self.crowd, publisher.publish_with).publish
         self.delete_topic = Remover(self._registry, self._journal, self._purger, self._cache).delete
         self._add_services(topics, clock, lease_seconds)
@@ -162,7 +160,7 @@ class Broker:
         self.looker = Looker(topics, journal, clock, self.requests.waiting_in)
         self.peeker = Peeker(topics, journal, clock)
         self._tracer = Tracer(journal, clock, spawn=self._tasks.spawn)
-        self.log_reader, self.traces = LogReader(topics, journal), TraceReader(topics, journal, self.peeker)
+        self.log_reader, self.traces = LogReader(topics, journal), TraceReader(topics, journal, self.peeker, clock)
         self.groups = Groups(
             registry, journal, self.log_reader, clock, spawn=self._tasks.spawn, changed=self._regrouped
         )
@@ -188,6 +186,7 @@ class Broker:
         Raises OutcomeUnknownError when the last commit failed; the store is closed all the same.
         """
         try:
+            self._tracer.hurry()
             await self._journal.drain()
         finally:
             await self._tasks.stop()
@@ -251,6 +250,7 @@ class Broker:
 
     async def snapshot(self) -> Snapshot:
         """Return all that is stored now: whatever was acknowledged before, also settles; raises StorageError."""
+        self._tracer.hurry()
         await self._journal.commit_settles()  # what cannot be committed now was not acknowledged
         return await self._journal.store.snapshot()
 

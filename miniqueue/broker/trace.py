@@ -1,24 +1,32 @@
 """Notes what happens to the messages of one topic, for the next commit to write.
 
-    publish ──────────────────▶ TopicTrace ─ cut ─▶ one value for each block of messages that a commit touched
+    publish ──────────────────▶ TopicTrace ─ cut ─▶ one value for each block of messages that was touched
     GroupCursor ─▶ GroupTrace ────▲                 and how much is stored
     dead letters, redrive ────────┘
 
-A topic without traces has none of these. What is noted of a delivery does not ask for a commit of its own.
+Not every commit cuts: that something was published, committed or delivered waits for the next commit that settles
+anything, for `MAX_ROWS` or for the next tick. So a message that is settled has its whole trace in the store. What was
+not written when the process died is lost, but for when a message was committed: its chunk says so, and that is noted
+again when the message is handed out. A topic without traces has none of these.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, SupportsBytes
 
 from miniqueue.broker.acting import ACTING
 from miniqueue.broker.clock import Clock
-from miniqueue.core.lease import Lease
-from miniqueue.core.tracing import Kind, Row
+from miniqueue.core.lease import ChunkLease, Lease
+from miniqueue.core.message import Chunk
+from miniqueue.core.partition import Partition
+from miniqueue.core.tracing import ACKNOWLEDGED, COMMITTED, DELIVERED, PUBLISHED, Kind, Row
 from miniqueue.storage import trace_keys, trace_records
 from miniqueue.storage.trace_records import TraceState
 
 #: That are taken at once; so many values, at most, are not counted after a crash.
 SERIALS = 1024
+#: That wait for a commit which settles something.
+MAX_ROWS = 1024
 
 
 class Source(NamedTuple):
@@ -59,11 +67,13 @@ class TopicTrace:
       topic_id: of the topic.
       state: how much is stored.
       clock: tells when it happens.
-      touch: called when there is something for the next commit to write.
+      touch: called when the next commit is to write what was noted.
 
     Attributes:
       size_bytes: of what is stored; somewhat less after a crash.
       front_blocks: of each partition the first block of which there may be something.
+      is_urgent: whether the next commit is to write what was noted.
+      start_seqs: of each partition behind which messages all was noted.
     """
 
     def __init__(self, topic_id: int, state: TraceState, clock: Clock, touch: Callable[[], None]) -> None:
@@ -71,30 +81,41 @@ class TopicTrace:
         self.size_bytes, self._free_serial = state
         self._next_serial = self._free_serial
         self.front_blocks: dict[int, int] = {}
+        self.start_seqs: dict[int, int] = {}
         self.now_ms = clock.now_ms
         self._touch = touch
-        self._rows: dict[int, list[Row]] = {}  # by partition, since the last commit
+        self.is_urgent = False
+        self._rows: defaultdict[int, list[Row]] = defaultdict(list)  # by partition, each always the same list
 
     @property
-    def is_due(self) -> bool:
-        """Whether there is something to write."""
-        return bool(self._rows)
+    def row_count(self) -> int:
+        """How much was noted and not written."""
+        return sum(map(len, self._rows.values()))
+
+    def hurry(self) -> bool:
+        """Have the next commit write what was noted; return whether there is something."""
+        if not self.row_count:
+            return False
+        self.is_urgent = True
+        self._touch()
+        return True
 
     def rows(self, partition: int) -> list[Row]:
-        """Return what the next commit writes of a partition, for something to be added."""
-        rows = self._rows.get(partition)
-        if rows is None:
-            rows = self._rows[partition] = []
-            self._touch()
-        return rows
+        """Return what was noted of a partition, for something to be added; with `is_urgent`, if that cannot wait."""
+        return self._rows[partition]
 
     def published(self, partition: int, first_seq: int, count: int) -> None:
         """Note messages that are published, by whoever acts now."""
-        self.rows(partition).append((Kind.PUBLISHED, first_seq, count, self.now_ms(), b"", ACTING.get(), 0))
+        self._rows[partition].append((PUBLISHED, first_seq, count, self.now_ms(), b"", ACTING.get(), 0))
 
     def began(self, partition: int, first_seq: int, sources: Iterable[Source | None]) -> None:
         """Note messages with where each comes from; None where they are published."""
-        for seq, source in enumerate(sources, first_seq):
+        known = list(sources)
+        if not any(known):
+            self.published(partition, first_seq, len(known))
+            return
+        self.is_urgent = True
+        for seq, source in enumerate(known, first_seq):
             if source is None:
                 self.published(partition, seq, 1)
             else:
@@ -105,19 +126,36 @@ class TopicTrace:
         self, kind: Kind, partition: int, seqs: Iterable[int], to: Sequence[tuple[int, int]], topic: bytes, group: bytes
     ) -> None:
         """Note where messages go: to `topic`, each to a partition and a number there."""
+        self.is_urgent = True
         for seq, (number, there) in zip(seqs, to, strict=True):
             self.rows(partition).append((kind, seq, 1, self.now_ms(), group, place_of(topic, number), there + 1))
 
+    def commit(
+        self, batch: dict[bytes, bytes | None], appended: Iterable[tuple[object, Partition, list[Chunk]]], now_ms: int
+    ) -> None:
+        """Note which messages are in the commit that is made at `now_ms`; add to it what cannot wait."""
+        for _topic, partition, chunks in appended:
+            rows = self._rows[partition.number]
+            for chunk in chunks:
+                rows.append((COMMITTED, chunk.first_seq, len(chunk.payloads), now_ms, b"", b"", 0))
+            if len(rows) >= MAX_ROWS:
+                self.is_urgent = True
+        if self.is_urgent:
+            self.cut(batch, now_ms)
+
     def cut(self, batch: dict[bytes, bytes | None], now_ms: int) -> None:
-        """Add to `batch` what happened since the last commit, at `now_ms`."""
-        noted, self._rows = self._rows, {}
+        """Add to `batch` what was noted and not written, at `now_ms`."""
+        self.is_urgent = False
         serial = self._next_serial
-        for partition, rows in noted.items():
+        for partition, rows in self._rows.items():
+            if not rows:
+                continue
             for block, value in trace_records.encode_rows(rows, now_ms):
                 key = trace_keys.trace(self.topic_id, partition, block, serial)
                 batch[key] = value
                 self.size_bytes += len(key) + len(value)
                 serial += 1
+            rows.clear()
         self._next_serial = serial
         if serial > self._free_serial:
             self.keep(batch)
@@ -132,29 +170,40 @@ class TopicTrace:
 class GroupTrace:
     """Notes what a group does with the messages of a partition; a `Recorder`."""
 
-    __slots__ = ("_group", "_partition", "_trace")
+    __slots__ = ("_group", "_now_ms", "_partition", "_rows", "_start_seq", "_trace")
 
     def __init__(self, trace: TopicTrace, partition: int, group: bytes) -> None:
         self._trace = trace
+        self._rows = trace.rows(partition)
+        self._now_ms = trace.now_ms
+        self._start_seq = trace.start_seqs.get(partition, 0)
         self._partition = partition
         self._group = group
 
     def note(self, kind: Kind, lease: Lease, reason: bytes = b"") -> None:
         """Note what happened to the messages of a lease."""
-        trace = self._trace
-        row = kind, lease.first_seq, lease.count, trace.now_ms(), self._group, reason, 0
-        trace.rows(self._partition).append(row)
+        self._trace.is_urgent = True
+        first_seq = lease.first_seq
+        if first_seq < self._start_seq and kind is not ACKNOWLEDGED:  # that was delivered before
+            self._note_commit(lease)
+        self._rows.append((kind, first_seq, lease.count, self._now_ms(), self._group, reason, 0))
 
     def note_each(self, kind: Kind, seqs: Iterable[int]) -> None:
         """Note the same of messages by their sequence numbers."""
-        trace = self._trace
-        trace.rows(self._partition).extend((kind, seq, 1, trace.now_ms(), self._group, b"", 0) for seq in seqs)
+        self._trace.is_urgent = True
+        self._rows.extend((kind, seq, 1, self._now_ms(), self._group, b"", 0) for seq in seqs)
 
     def delivered(self, lease: Lease, receiver: SupportsBytes) -> None:
         """Note to whom they were handed out."""
-        trace = self._trace
-        row = Kind.DELIVERED, lease.first_seq, lease.count, trace.now_ms(), self._group, receiver, lease.receipt
-        trace.rows(self._partition).append(row)
+        first_seq = lease.first_seq
+        if first_seq < self._start_seq:
+            self._note_commit(lease)
+        self._rows.append((DELIVERED, first_seq, lease.count, self._now_ms(), self._group, receiver, lease.receipt))
+
+    def _note_commit(self, lease: Lease) -> None:
+        """Note when messages of earlier were committed, which may have been lost; what came back has lost nothing."""
+        if isinstance(lease, ChunkLease):
+            self._rows.append((COMMITTED, lease.first_seq, lease.count, lease.published_at_ms, b"", b"", 0))
 
     def moved(self, kind: Kind, seqs: Iterable[int], to: Sequence[tuple[int, int]], topic: bytes) -> None:
         """Note where messages went."""

@@ -9,23 +9,25 @@ What is read is one block of messages for each place the message has been at, ho
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import NamedTuple
 
+from miniqueue.broker.clock import Clock
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.looking import committed_topic
+from miniqueue.broker.partition_log import PartitionLog
 from miniqueue.broker.peeking import Peeker
 from miniqueue.broker.topic import Topic
 from miniqueue.core import attributes
 from miniqueue.core.delayed_id import DelayedId
 from miniqueue.core.look_errors import UnknownMessageError
 from miniqueue.core.message_id import format_message_id
-from miniqueue.core.tracing import BEGINNINGS, MOVES, Event, Kind
-from miniqueue.storage import trace_keys
+from miniqueue.core.tracing import BEGINNINGS, COMMITTED, MOVES, PUBLISHED, Event, Kind
+from miniqueue.storage import records, trace_keys
 from miniqueue.storage.trace_records import decode_trace
 
 PAGE_ITEMS = 512
 PAGE_BYTES = 1 << 20
 #: Places to which a message is followed.
 MAX_PLACES = 32
-ARRIVED, COMMITTED = "arrived", "committed"
+ARRIVED = "arrived"
 UNTRACED = "nothing is known of what happened to such a message; the topic's setting trace says whether it is noted"
 
 
@@ -47,7 +49,7 @@ class Step(NamedTuple):
 
     Attributes:
       place: where the message was.
-      event: the name of its kind, in lower case, or `COMMITTED`.
+      event: the name of its kind, in lower case.
       at_ms: when, since 1970.
       group: whose doing it was.
       by: who published it, or to whom it was delivered.
@@ -75,12 +77,14 @@ class TraceReader:
       topics: by name.
       journal: has the store.
       peeker: finds messages that are still there.
+      clock: tells what is too old.
     """
 
-    def __init__(self, topics: Mapping[bytes, Topic], journal: Journal, peeker: Peeker) -> None:
+    def __init__(self, topics: Mapping[bytes, Topic], journal: Journal, peeker: Peeker, clock: Clock) -> None:
         self._topics = topics
         self._journal = journal
         self._peeker = peeker
+        self._clock = clock
 
     async def trace(
         self, name: bytes, message_id: tuple[int, int] | DelayedId, sees: Callable[[bytes], bool] | None = None
@@ -97,6 +101,7 @@ class TraceReader:
           UnknownMessageError: nothing is known.
           StorageError: it cannot be read.
         """
+        self._hurry(name)
         await committed_topic(self._topics, self._journal, name)
         if isinstance(message_id, DelayedId):
             raise UnknownMessageError("a message is traced by the id that it gets when it is due")
@@ -120,24 +125,46 @@ class TraceReader:
         topic = self._topics.get(place.topic)
         if topic is None or topic.id is None:
             return []
-        commits = [commit async for commit in self._commits(topic.id, place)]
-        steps = [step for at_ms, events in commits for event in events for step in _steps(place, event, at_ms)]
-        return _never_back(steps) or await self._origin(place)
+        if self._hurry(place.topic):
+            await self._journal.commit_settles()
+        steps = [_step(place, event) async for event in self._events(topic.id, place)]
+        if not any(step.event in _FIRST for step in steps):
+            steps = await self._origin(place) + steps
+        if not any(step.event in _FIRST for step in steps):
+            steps = await self._beginning(topic, place, steps) + steps
+        return _never_back(_committed_once(steps))
 
-    async def _commits(self, topic_id: int, place: Place) -> AsyncIterator[tuple[int, list[Event]]]:
-        """Yield each commit that did something to a message: when it was, and what it did."""
+    def _hurry(self, name: bytes) -> bool:
+        """Have written what was noted in a topic; return whether there is something."""
+        topic = self._topics.get(name)
+        return topic is not None and topic.trace is not None and topic.trace.hurry()
+
+    async def _beginning(self, topic: Topic, place: Place, steps: list[Step]) -> list[Step]:
+        """Return when a message was published, where its trace has lost that: when it was committed, by the log."""
+        committed = [step for step in steps if step.event == _word(COMMITTED)]
+        if committed:
+            return [committed[0]._replace(event=_word(PUBLISHED))]
+        partition = topic.partitions.get(place.partition)
+        if topic.trace is None or topic.id is None or partition is None:
+            return []
+        found = await PartitionLog(self._journal.store, topic, topic.id, partition).before(place.seq)
+        extent = None if found is None else records.decode_extent(*found)
+        if extent is None or extent.end_seq <= place.seq or extent.committed_at_ms < self._earliest_ms(topic):
+            return []
+        return [Step(place, word, extent.committed_at_ms) for word in (_word(PUBLISHED), _word(COMMITTED))]
+
+    def _earliest_ms(self, topic: Topic) -> int:
+        return self._clock.now_ms() - round(topic.settings.trace_seconds * 1000)
+
+    async def _events(self, topic_id: int, place: Place) -> AsyncIterator[Event]:
+        """Yield what happened to a message."""
         block = place.seq >> trace_keys.BLOCK_BITS
         start, stop = trace_keys.block_range(topic_id, place.partition, block)
         while pairs := await self._journal.store.scan(start, stop, max_items=PAGE_ITEMS, max_bytes=PAGE_BYTES):
             for _, value in pairs:
-                trace = decode_trace(value)
-                events = [
-                    event.of(place.seq)
-                    for event in trace.events
-                    if event.start_seq <= place.seq < event.start_seq + event.message_count
-                ]
-                if events:
-                    yield trace.committed_at_ms, events
+                for event in decode_trace(value).events:
+                    if event.start_seq <= place.seq < event.start_seq + event.message_count:
+                        yield event.of(place.seq)
             start = pairs[-1][0] + b"\x00"
 
     async def _origin(self, place: Place) -> list[Step]:
@@ -168,15 +195,15 @@ def _merged(found: Mapping[Place, list[Step]]) -> list[Step]:
     return sorted((step for place in places for step in found[place]), key=lambda step: step.at_ms)
 
 
-def _steps(place: Place, event: Event, committed_at_ms: int) -> list[Step]:
+def _committed_once(steps: list[Step]) -> list[Step]:
+    """Return steps without those that tell again when a message was committed."""
+    commits = [step for step in steps if step.event == _word(COMMITTED)]
+    return [step for step in steps if step.event != _word(COMMITTED) or step is commits[0]]
+
+
+def _step(place: Place, event: Event) -> Step:
+    """Return an event as a step, with what its `who` and `number` say."""
     step = Step(place, _word(event.kind), event.at_ms, event.group)
-    if event.kind in BEGINNINGS:
-        return [_described(step, event), Step(place, COMMITTED, committed_at_ms)]
-    return [_described(step, event)]
-
-
-def _described(step: Step, event: Event) -> Step:
-    """Return a step with what `who` and `number` of its event say."""
     if event.kind is Kind.PUBLISHED:
         return step._replace(by=event.who)
     if event.kind is Kind.DELIVERED:
@@ -200,3 +227,6 @@ def _never_back(steps: list[Step]) -> list[Step]:
 
 def _word(kind: Kind) -> str:
     return kind.name.lower()
+
+
+_FIRST = frozenset(map(_word, BEGINNINGS))

@@ -69,19 +69,26 @@ class Tracer:
     def apply_settings(self, topic: Topic) -> None:
         """Have what happens in a topic noted, or not, as its settings say."""
         trace = self._trace_of(topic) if topic.settings.trace else None
-        if trace is None and topic.trace is not None and topic.trace.is_due:
+        if trace is None and topic.trace is not None and topic.trace.row_count:
             self._cut(topic.trace)
+        if trace is not None:
+            _see(topic, trace)
         topic.trace = trace
         for group in topic.groups.values():
             for cursor in group.cursors:
                 cursor.trace = None if trace is None else GroupTrace(trace, cursor.partition, group.name)
+
+    def hurry(self) -> None:
+        """Have the next commit write all that was noted."""
+        for trace in self._traces.values():
+            trace.hurry()
 
     def tick(self) -> None:
         """Have written what was noted, and begin to forget what is over."""
         for topic, trace in list(self._traces.items()):
             if topic.id != trace.topic_id:  # it was deleted
                 del self._traces[topic]
-            elif trace.is_due:
+            elif trace.hurry():
                 self._journal.committer.request_soon()
         now = self._clock.monotonic()
         if self._traces and not self._is_forgetting and now >= self._forget_at:
@@ -155,6 +162,14 @@ class Tracer:
             trace.size_bytes -= min(trace.size_bytes, sum(len(key) + len(value) for key, value in pairs))
             trace.keep(batch)
             await self._journal.commit(batch)
+
+
+def _see(topic: Topic, trace: TopicTrace) -> None:
+    """Note which messages there are of earlier."""
+    if topic.trace is not trace:
+        trace.start_seqs.clear()
+    for cursor in topic.cursors:
+        trace.start_seqs.setdefault(cursor.partition, cursor.tail_seq)
 
 
 def sift(pairs: Pairs, before_ms: int) -> Over:

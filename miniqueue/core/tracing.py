@@ -37,9 +37,13 @@ class Kind(IntEnum):
     MISSED = 16  # unread, and retained no longer
     DEAD_LETTERED = 17
     REDRIVEN = 18
+    COMMITTED = 19
 
 
-#: The one that is noted most.
+#: Those that are noted most.
+PUBLISHED: Final = Kind.PUBLISHED
+COMMITTED: Final = Kind.COMMITTED
+DELIVERED: Final = Kind.DELIVERED
 ACKNOWLEDGED: Final = Kind.ACKNOWLEDGED
 #: With these a message begins.
 BEGINNINGS: Final = frozenset({Kind.PUBLISHED, Kind.ARRIVED, Kind.DUE})

@@ -4,7 +4,7 @@ import contextvars
 
 import pytest
 
-from miniqueue.broker import tracing
+from miniqueue.broker import trace, tracing
 from miniqueue.broker.acting import ACTING
 from miniqueue.core.delayed_id import DelayedId
 from miniqueue.core.look_errors import UnknownMessageError
@@ -44,6 +44,12 @@ def acting_as(name: bytes, act):
     context = contextvars.copy_context()
     context.run(ACTING.set, name)
     return context.run(act)
+
+
+async def crash(world) -> None:
+    """Begin anew with what is in the store now; nobody stops the broker that was."""
+    await world.broker._tasks.stop()
+    await world.start()
 
 
 async def pass_time(world, seconds: float) -> None:
@@ -141,10 +147,83 @@ def test_what_is_delivered_is_stored_within_a_tick_without_a_commit_of_its_own()
     run(body)
 
 
+def test_what_is_published_waits_for_a_tick_and_is_one_value_then():
+    async def body(world):
+        await traced(world)
+        for _ in range(10):
+            await world.publish(T, *[b"x"] * 100)
+            world.clock.advance(0.001)
+        assert not stored(world)
+        batch_count = len(world.store.batches)
+        world.broker.tick()
+        await world.commit()
+        assert len(stored(world)) == 1
+        assert len(world.store.batches) == batch_count + 1
+        told = await steps(world, 950)
+        assert [(step.event, step.at_ms - START_MS) for step in told] == [("published", 9), ("committed", 9)]
+
+    run(body)
+
+
+def test_what_is_published_does_not_wait_when_it_is_much(monkeypatch):
+    monkeypatch.setattr(trace, "MAX_ROWS", 4)
+
+    async def body(world):
+        await traced(world)
+        await world.publish_each(T, b"a", b"b", b"c")
+        assert len(stored(world)) == 1
+
+    run(body)
+
+
+def test_a_settle_writes_all_that_was_noted_before_it():
+    async def body(world):
+        await traced(world, b"a")
+        holder = await world.holding(T)
+        assert not stored(world)
+        holder.consumer.ack()
+        await world.commit()
+        await crash(world)
+        assert await events(world) == ["published", "committed", "delivered", "acknowledged"]
+
+    run(body)
+
+
+def test_after_a_crash_the_log_says_when_a_message_was_published():
+    async def body(world):
+        await traced(world)
+        accepted = acting_as(b"ada", lambda: world.broker.publish(T, [b"a", b"b"]))
+        world.clock.advance(0.5)
+        await accepted.commit.wait()
+        await world.holding(T)
+        await crash(world)
+        assert not stored(world)
+        told = await steps(world, 1)
+        assert [(step.event, step.at_ms - START_MS, step.by) for step in told] == [
+            ("published", 500, b""),
+            ("committed", 500, b""),
+        ]
+        await world.drain(T)
+        assert (await steps(world, 1))[:2] == told
+        assert (await events(world, 1))[2:] == ["delivered", "acknowledged"]
+        with pytest.raises(UnknownMessageError):
+            await steps(world, 2)
+
+    run(body)
+
+
+def test_a_stop_writes_what_waits():
+    async def body(world):
+        await traced(world, b"a")
+        await world.restart()
+        assert len(stored(world)) == 1
+
+    run(body)
+
+
 def test_a_commit_writes_one_value_for_all_its_messages():
     async def body(world):
         await traced(world, *[b"x"] * 1000)
-        assert len(stored(world)) == 1
         consumer = world.consumer(T)
         assert len(await consumer.drain_all()) == 1000
         for seq in (0, 999):
@@ -299,7 +378,7 @@ def test_it_is_noted_from_the_setting_on_and_up_to_its_end():
         await world.broker.configurator.change(T, {"trace": None}).wait()
         holder.consumer.ack()
         await world.commit()
-        assert await events(world) == ["delivered"]
+        assert await events(world) == ["published", "committed", "delivered"]
 
     run(body)
 
@@ -377,6 +456,7 @@ def test_what_happens_late_to_an_old_message_keeps_nothing_else(monkeypatch):
         await traced(world, trace_seconds=100)
         for _ in range(3):
             await world.publish(T, *[b"x"] * 2048)  # a block each
+        await pass_time(world, 0)
         await pass_time(world, 90)
         take(world, is_acked=True)
         await pass_time(world, 20)
@@ -394,6 +474,7 @@ def test_beyond_so_many_bytes_the_oldest_go(monkeypatch):
         await traced(world)
         for _ in range(6):
             await world.publish(T, *[b"x"] * 2048)
+            await pass_time(world, 0)
         await pass_time(world, 11)
         assert 0 < sum(len(key) + len(world.store.pairs()[key]) for key in stored(world)) <= 500
         assert await events(world, 6 * 2048 - 1) == ["published", "committed"]

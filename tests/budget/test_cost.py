@@ -7,6 +7,7 @@ says what was bought. One that costs much less has a budget that guards nothing:
 import re
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 
@@ -36,6 +37,17 @@ BUDGETS = {
     "JSON lines, 1000 in a read": 1.6,
 }
 
+#: What each message costs more where the topic is traced.
+TRACE_BUDGETS = {
+    "publish, one in a read": 97,
+    "publish, 32 in a read": 3.0,
+    "publish, 1000 in a read": 0.1,
+    "stream, acknowledged one by one": 94,
+    "stream, returned to the front": 86,
+    "stream with a prefetch of 100, acknowledged together": 0.9,
+    "received 100 at a time, acknowledged together": 1.4,
+}
+
 pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the budgets are for CPython 3.11")
 
 
@@ -57,11 +69,13 @@ class Connection:
         return self.transport.take()
 
 
-def measured(body: Callable[[World], Awaitable[float]]) -> float:
-    """Run `body` with a broker in memory; return what it returns."""
+def measured(body: Callable[[World], Awaitable[float]], *, is_traced: bool = False) -> float:
+    """Run `body` with a broker in memory, in which the topic t may be traced; return what it returns."""
     costs: list[float] = []
 
     async def keep(world: World) -> None:
+        if is_traced:
+            await world.broker.configurator.create(b"t", {"trace": True}).wait()
         costs.append(await body(world))
 
     run(keep)
@@ -173,6 +187,16 @@ def test_the_cost_is_within_its_budget(path):
     assert cost >= budget * (1 - MAY_BE_BELOW), (
         f"{cost:.1f} instructions for each message: lower the budget of {budget}"
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", TRACE_BUDGETS)
+def test_the_cost_of_traces_is_within_its_budget(path, monkeypatch):
+    plain, budget = PATHS[path](), TRACE_BUDGETS[path]
+    monkeypatch.setattr(sys.modules[__name__], "measured", partial(measured, is_traced=True))
+    cost = PATHS[path]() - plain
+    assert cost <= budget * (1 + SLACK), f"{cost:.2f} instructions more for each message, the budget is {budget}"
+    assert cost >= budget * (1 - MAY_BE_BELOW), f"{cost:.2f} more for each message: lower the budget of {budget}"
 
 
 def test_the_same_work_costs_the_same_each_time():
