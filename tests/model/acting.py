@@ -47,7 +47,7 @@ class Acting:
     def _paced_ms(self, ms: int) -> int:
         return round(ms * self.pace) or 1
 
-    def _is_over(self, op: Op, reply: object, *others: str) -> bool:
+    def is_over(self, op: Op, reply: object, *others: str) -> bool:
         """Note a request that was lost or refused, also for what `others` say; return whether it was."""
         if op.outcome is not Outcome.OPEN:
             return True  # there was a crash first

@@ -13,15 +13,21 @@ from tests.model.consuming import Consuming
 from tests.model.grounds import Ground
 from tests.model.log_acts import LogActs
 from tests.model.publishing import Publishing
+from tests.model.stream_acts import StreamActs
 from tests.model.topic_acts import TopicActs
 
+#: For those who can do without their connection.
+WITH_CONNECTION = ("stream",)
 
-class Acts(Publishing, Consuming, TopicActs, LogActs):
+
+class Acts(Publishing, Consuming, TopicActs, LogActs, StreamActs):
     """Chooses acts; arguments as of `Acting`."""
 
-    def next(self) -> Act:
-        """Choose what to do."""
+    def next(self, *, may_leave: bool = False) -> Act:
+        """Choose what to do; `may_leave`: its connection may be lost over it."""
         ground = self.random.choice(self.grounds)
         acts = [self.publish, self.publish, self.publish_many, *[self.receive] * 4, *[self.settle] * 5, self.extend]
-        more: list[Callable[[Ground], Act]] = [getattr(self, name) for name in ground.acts]
+        more: list[Callable[[Ground], Act]] = [
+            getattr(self, name) for name in ground.acts if may_leave or name not in WITH_CONNECTION
+        ]
         return self.random.choice([*acts, *more])(ground)

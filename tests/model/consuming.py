@@ -35,7 +35,7 @@ class Consuming(Acting):
         """Judge what a RECEIVE was answered; `lease_seconds` are None for AUTOACK."""
         if reply is None and lease_seconds is None:
             self.ledger.begin_removal(topic.removesuffix(b".dlq"), is_of_held=False)
-        if self._is_over(op, reply, "NOGROUP"):
+        if self.is_over(op, reply, "NOGROUP"):
             return
         assert isinstance(reply, list), reply
         shares: list[tuple[bytes, Share]] = []
@@ -71,9 +71,9 @@ class Consuming(Acting):
         is_end = word == b"ACK" or (is_reject and topic.endswith(b".dlq"))
         last = {b"DACK": [b"%g" % (1.5 * self.pace)], b"REJECT": [self.random.choice(REASONS)]}.get(word, [])
         reason = last[0] if is_reject else None
-        must = self.ledger.begin_settle(op, receipts, is_end=is_end, reason=reason)
+        must = self.ledger.begin_settle(op, receipts, is_end=is_end, is_front=word == b"NACK", reason=reason)
         reply = yield [word, topic, *receipts, *last]
-        if not self._is_over(op, reply, "NOLEASE"):
+        if not self.is_over(op, reply, "NOLEASE"):
             results = reply if isinstance(reply, list) else [reply]
             self.ledger.settled(op, receipts, must, [bytes(result) == b"OK" for result in results])
         elif isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOLEASE"):
@@ -101,7 +101,7 @@ class Consuming(Acting):
         is_live = self.ledger.begin_extension(receipt)
         reply = yield [b"EXTEND", topic, receipt, b"%g" % seconds]
         is_refused = isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOLEASE")
-        if is_refused or not self._is_over(op, reply):
+        if is_refused or not self.is_over(op, reply):
             self.ledger.extended(op, receipt, seconds, is_live=is_live, is_done=not is_refused)
 
 

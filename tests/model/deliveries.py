@@ -23,6 +23,7 @@ class Deliveries(Stock):
         self.pause_ms = 2000
         self._pausing: dict[bytes, Op] = {}  # what was asked last, by topic
         self._paused: dict[bytes, Op] = {}  # topics of which nothing is handed out, each since when
+        self._last: dict[tuple[bytes, bytes, int, bytes], int] = {}  # what came first last, by place and run
         self._redrives: dict[Op, bytes] = {}  # that are under way, each with its topic
 
     def pausing(self, op: Op, topic: bytes) -> None:
@@ -55,8 +56,11 @@ class Deliveries(Stock):
         self._judge_end(share, asked)
         self._judge_time(message, asked, topic, marks)
         self._judge_counts(share, topic, marks)
-        self._name(message, topic, bytes(marks[b"id"]))  # type: ignore[arg-type]  # an id is bytes
-        share.log_id = (topic, bytes(marks[b"id"]))  # type: ignore[arg-type]  # likewise
+        if id_ := bytes(marks[b"id"]):  # type: ignore[call-overload]  # an id is bytes
+            self._name(message, topic, id_)
+            share.log_id = (topic, id_)
+            self._judge_first(share, asked, marks)
+        share.out_epoch, share.out_index, share.front_index = self._epoch, self._index, -1
         share.ends, share.is_doubtful, share.hold = [], False, None
         self._make_room(message.topic)
         if self.rules(topic).is_ordered:
@@ -118,6 +122,30 @@ class Deliveries(Stock):
         elif ttl_ms := self.rules(topic).ttl_ms:
             assert now_ms < int(str(marks[b"published_at_ms"])) + ttl_ms, f"{message} came after the time of its topic"
 
+    def _judge_first(self, share: Share, asked: Op, marks: dict[bytes, object]) -> None:
+        """Nothing comes for the first time before what was published before it, or is in front of it."""
+        topic, id_ = share.log_id or (b"", b"")
+        if not self.rules(topic).is_in_order or marks[b"deliveries"] != 1:
+            return
+        place, seq = (topic, share.group, self._epoch, id_.partition(b"-")[0]), int(id_.partition(b"-")[2])
+        last = self._last.get(place, -1)
+        assert seq > last, f"{share.message} came after {last}"
+        self._last[place] = seq
+        for other in self.shares(topic, share.group):
+            if other is not share and self._place(other) == self._place(share) and self.must_be_there(other):
+                is_older = int(self._log_id(other).partition(b"-")[2]) < seq
+                assert not (is_older and not other.handout_count), f"{share.message} came before {other.message}"
+                is_front = 0 <= other.front_index < asked.index and other.out_epoch == self._epoch
+                assert not is_front, f"{share.message} came while {other.message} was in front of it"
+
+    def known_id(self, topic: bytes, group: bytes, payload: bytes) -> bytes:
+        """Return the id of a message where it is not told, as far as it is known."""
+        message = self.messages.get(payload)
+        share = None if message is None else message.share(group)
+        if share is None or (share.log_id is not None and share.log_id[0] == topic):
+            return b"" if share is None else self._log_id(share)
+        return b"" if share.message.may_move else self._log_id(share)
+
     def _judge_counts(self, share: Share, topic: bytes, marks: dict[bytes, object]) -> None:
         deliveries = int(str(marks[b"deliveries"]))
         is_seen = deliveries <= share.handout_count or share.is_miscounted
@@ -142,7 +170,7 @@ class Deliveries(Stock):
 
     def _place(self, share: Share) -> tuple[bytes, bytes]:
         """Return where it was received: the topic and the partition."""
-        topic, id_ = share.log_id or (b"", b"")
+        topic, id_ = share.log_id or (share.message.topic, self._log_id(share))
         return topic, id_.partition(b"-")[0].partition(b".")[0]
 
     def _log_id(self, share: Share) -> bytes:

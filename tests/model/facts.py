@@ -43,6 +43,7 @@ class Op:
     exists: bool = False
     is_durable_at_once: bool = False
     is_seek: bool = False
+    is_front: bool = False
     messages: "list[Message]" = field(default_factory=list)
     then: list[Callable[[], None]] = field(default_factory=list)
 
@@ -79,6 +80,8 @@ class Share:
       hold: the lease that somebody has for certain.
       reject: the last rejection that was asked for; `reasons` are those of all.
       log_id: as of the last delivery, with its topic; `receipt` is the last one.
+      out_epoch, out_index: the run of the broker in which it came last, and when.
+      front_index: since when it has been at the front for certain; -1 where it is not.
       handout_count: how often it came; `is_miscounted` if the broker may have counted more.
     """
 
@@ -92,6 +95,9 @@ class Share:
     log_id: tuple[bytes, bytes] | None = None
     receipt: bytes = b""
     member: bytes = b""
+    out_epoch: int = -1
+    out_index: int = -1
+    front_index: int = -1
     handout_count: int = 0
     is_miscounted: bool = False
 

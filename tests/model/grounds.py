@@ -47,7 +47,7 @@ class Ground:
 ALL = frozenset({"delay", "at", "ttl", "key", "dedup", "unique", "priority", "header"})
 
 GROUNDS: tuple[Ground, ...] = (
-    Ground(b"plain", options=ALL, acts=("cancel", "purge", "pause", "delete", "look")),
+    Ground(b"plain", options=ALL, acts=("cancel", "purge", "pause", "delete", "look", "stream")),
     Ground(
         b"dying",
         (b"max_deliveries", b"3", b"retry_delays", b"1,2"),
@@ -134,6 +134,14 @@ GROUNDS: tuple[Ground, ...] = (
         frozenset({"key", "dedup", "priority", "delay"}),
         ("grow",),
         members=(b"a", b"b", b"c"),
+    ),
+    Ground(
+        b"team",
+        (b"partitions", b"3", b"handover_seconds", b"2", b"session_seconds", b"3"),
+        Rules(partitions=3, handover_seconds=2, is_in_order=True),
+        frozenset({"key"}),
+        ("stream", "stream", "stream", "grow", "members"),
+        members=(b"a", b"b", b"c", b"d"),
     ),
     Ground(
         b"spread",

@@ -22,7 +22,7 @@ class LogActs(Acting):
         op = self.ledger.ask("read")
         start = [b"TIME", b"%d" % start_ms] if is_timed else [b"%d" % offset]
         reply = yield [b"READ", ground.name, partition, *start, b"COUNT", b"%d" % count]
-        if self._is_over(op, reply, "NOTOPIC", "NOPARTITION", "BADOPTION"):
+        if self.is_over(op, reply, "NOTOPIC", "NOPARTITION", "BADOPTION"):
             return
         self.ledger.accept(op)
         page = page_of(reply)
@@ -40,7 +40,7 @@ class LogActs(Acting):
         self.ledger.begin_seek(op, ground.name, group)
         words = [b"DELETE", ground.name, group] if self.random.random() < 0.3 else [b"CREATE", ground.name, group]
         reply = yield [b"GROUP", *words]
-        if not self._is_over(op, reply, "GROUPEXISTS", "NOGROUP", "GROUPINUSE", "NOTOPIC"):
+        if not self.is_over(op, reply, "GROUPEXISTS", "NOGROUP", "GROUPINUSE", "NOTOPIC"):
             self.ledger.accept(op)
 
     def seek(self, ground: Ground) -> Act:
@@ -53,7 +53,7 @@ class LogActs(Acting):
         if not is_dry:
             self.ledger.begin_seek(op, ground.name, b"g")
         reply = yield [b"GROUP", b"SEEK", ground.name, b"g", start, *([b"DRYRUN"] if is_dry else [])]
-        if self._is_over(op, reply, "NOGROUP", "NOTOPIC", "BADOPTION", "BADGROUP"):
+        if self.is_over(op, reply, "NOGROUP", "NOTOPIC", "BADOPTION", "BADGROUP"):
             return
         self.ledger.accept(op)
 
@@ -76,19 +76,30 @@ class LogActs(Acting):
         op = self.ledger.ask(f"{count} partitions", is_durable_at_once=True)
         self.ledger.begin_growth(op, ground.name, count)
         reply = yield [b"TOPIC", b"SET", ground.name, b"partitions", b"%d" % count]
-        if not self._is_over(op, reply, "BADSETTING"):
+        if not self.is_over(op, reply, "BADSETTING"):
             self.ledger.accept(op)
+
+    def members(self, ground: Ground) -> Act:
+        """GROUP LIST: the partitions are shared out fairly among those who are there."""
+        op = self.ledger.ask("members")
+        groups = yield [b"GROUP", b"LIST", ground.name]
+        if self.is_over(op, groups, "NOTOPIC"):
+            return
+        self.ledger.accept(op)
+        assert isinstance(groups, list)
+        for group in map(_map, groups):
+            self.ledger.judge_members(ground.name, _map(group[b"members"]), _map(group[b"moving"]))
 
     def figures(self, ground: Ground) -> Act:
         """GROUP LIST, while nothing else is under way: what was published is done, missed, or there."""
         op = self.ledger.ask("figures")
         bounds = yield [b"PARTITIONS", ground.name]
-        if self._is_over(op, bounds, "NOTOPIC"):
+        if self.is_over(op, bounds, "NOTOPIC"):
             return
         assert isinstance(bounds, list)
         published = sum(int(str(_map(one)[b"end"])) for one in bounds)
         groups = yield [b"GROUP", b"LIST", ground.name]
-        if not self._is_over(op, groups, "NOTOPIC"):
+        if not self.is_over(op, groups, "NOTOPIC"):
             assert isinstance(groups, list)
             self.ledger.accept(op)
             found = [_map(group) for group in groups]

@@ -150,6 +150,21 @@ class Logs(Removing):
             expected = {b"%d" % (crc32(key) % count) for count in counts}
             assert partitions <= expected, f"{op.messages[0]} with the key {key!r} is not in {expected}"
 
+    def judge_members(self, topic: bytes, members: Mapping[bytes, object], moving: Mapping[bytes, object]) -> None:
+        """Judge who reads which partition: each has one reader, or will have, and nobody two more than another."""
+        shares: dict[bytes, list[int]] = {}
+        for name, partitions in members.items():
+            assert isinstance(partitions, list)
+            shares[name] = [int(number) for number in partitions]
+        for number, name in moving.items():
+            shares[bytes(name)].append(int(number))  # type: ignore[call-overload]  # a name is bytes
+        sizes = [len(numbers) for numbers in shares.values()] or [0]
+        all_numbers = sorted(number for numbers in shares.values() for number in numbers)
+        assert max(sizes) - min(sizes) <= 1, f"{topic!r} is shared out as {shares}"
+        counts = {count for count, _, _ in self._counts(topic)} if shares else {0}
+        assert all_numbers == [*range(len(all_numbers))], f"{topic!r} is shared out as {shares}"
+        assert len(all_numbers) in counts, f"{topic!r} is shared out as {shares}, and has {counts} partitions"
+
     # --- figures ----------------------------------------------------------------------------------------------
 
     def judge_groups(self, topic: bytes, groups: Mapping[bytes, Mapping[bytes, object]], published: int) -> None:

@@ -38,7 +38,11 @@ class RespWire:
 
     def replies(self) -> list[object]:
         """Return what came since the last call."""
-        self._reader.feed(self.transport.take())
+        return self.parse(self.transport.take())
+
+    def parse(self, data: bytes) -> list[object]:
+        """Return the replies that are whole with `data`."""
+        self._reader.feed(data)
         replies = []
         while (reply := self._reader.gets()) is not False:
             replies.append(reply)

@@ -51,7 +51,7 @@ class Publishing(Acting):
         self._published(op, reply)
 
     def _published(self, op: Op, reply: object) -> None:
-        if self._is_over(op, reply):
+        if self.is_over(op, reply):
             return
         is_duplicate = False
         if op.messages[0].wishes.dedup or op.messages[0].wishes.unique:

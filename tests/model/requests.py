@@ -34,6 +34,10 @@ class Requests:
         self._open[op] = None
         return op
 
+    def now(self, text: str) -> Op:
+        """Note what time it is, for what comes without being asked for."""
+        return Op(text, self._epoch, self._next(), self.wall_ms(), self._seconds())
+
     def _next(self) -> int:
         self._index += 1
         self.latest_ms = max(self.latest_ms, self.wall_ms())

@@ -10,10 +10,11 @@ class Settling(Deliveries):
     """Judges what settles are answered; arguments as of `Stock`."""
 
     def begin_settle(
-        self, op: Op, receipts: Sequence[bytes], *, is_end: bool, reason: bytes | None = None
+        self, op: Op, receipts: Sequence[bytes], *, is_end: bool, is_front: bool = False, reason: bytes | None = None
     ) -> list[bool]:
         """Receipts are about to be settled; return which of them must be accepted, as of now."""
         held = []
+        op.is_front = is_front
         for receipt in receipts:
             share = self._receipts.get(receipt)
             held.append(share is not None and share.receipt == receipt and self._is_held(share))
@@ -38,6 +39,7 @@ class Settling(Deliveries):
             share = self._receipts.get(receipt)
             if is_settled:
                 assert share is not None, f"{receipt!r} was settled once more"
+                share.front_index = op.ok_index if op.is_front and share.out_index < op.index else -1
             elif share is not None:
                 assert not (is_live and is_same_run), f"{receipt!r} of {share.message} was not accepted"
                 if op in share.ends:
@@ -67,3 +69,13 @@ class Settling(Deliveries):
         if share is not None and share.receipt == receipt:
             share.hold, share.receipt = None, b""
         return is_live
+
+    def left(self, receipts: Sequence[bytes]) -> None:
+        """The connection is gone that these are of; what it held is in front."""
+        index = self._next()
+        for receipt in receipts:
+            share = self._receipts.get(receipt)
+            if share is not None and share.receipt == receipt:
+                share.front_index = index if self._is_held(share) else -1
+                share.hold, share.receipt = None, b""
+            self._receipts[receipt] = None

@@ -16,7 +16,7 @@ class TopicActs(Acting):
         op = self.ledger.ask(f"cancel {message.id!r}", is_durable_at_once=True)
         self.ledger.end(message, op)
         reply = yield [b"CANCEL", ground.name, message.id]
-        if not self._is_over(op, reply, "NOMESSAGE", "NOTOPIC"):
+        if not self.is_over(op, reply, "NOMESSAGE", "NOTOPIC"):
             self.ledger.accept(op)
 
     def purge(self, ground: Ground) -> Act:
@@ -25,7 +25,7 @@ class TopicActs(Acting):
         op = self.ledger.ask("purge", is_durable_at_once=True)
         self.ledger.begin_purge(op, ground.name)
         reply = yield [b"PURGE", ground.name, *words]
-        if not self._is_over(op, reply, "NOTOPIC"):
+        if not self.is_over(op, reply, "NOTOPIC"):
             assert isinstance(reply, int), reply
             self.ledger.accept(op)
 
@@ -35,7 +35,7 @@ class TopicActs(Acting):
         self.ledger.begin_redrive(op, ground.name)
         limit = [b"LIMIT", b"2"] if self.random.random() < 0.5 else []
         reply = yield [b"REDRIVE", ground.name + b".dlq", *limit]
-        if not self._is_over(op, reply, "NOTOPIC"):
+        if not self.is_over(op, reply, "NOTOPIC"):
             self.ledger.accept(op)
 
     def pause(self, ground: Ground) -> Act:
@@ -49,7 +49,7 @@ class TopicActs(Acting):
             if is_end
             else [b"PAUSE", ground.name, side, b"%g" % (self.ledger.pause_ms / 1000)]
         )
-        if not self._is_over(op, reply, "NOTOPIC"):
+        if not self.is_over(op, reply, "NOTOPIC"):
             self.ledger.accept(op)
             if side != b"IN" and not is_end:
                 self.ledger.paused_out(op, ground.name)
@@ -61,7 +61,7 @@ class TopicActs(Acting):
         op = self.ledger.ask("delete", is_durable_at_once=True)
         self.ledger.begin_deletion(op, ground.name)
         reply = yield [b"TOPIC", b"DELETE", ground.name]
-        if not self._is_over(op, reply):
+        if not self.is_over(op, reply):
             self.ledger.deleted(op, ground.name)
 
     def look(self, ground: Ground) -> Act:
@@ -69,5 +69,5 @@ class TopicActs(Acting):
         state = self.random.choice((b"ready", b"leased", b"delayed"))
         op = self.ledger.ask("peek")
         reply = yield [b"PEEK", ground.name, b"STATE", state, b"COUNT", b"5"]
-        if not self._is_over(op, reply, "NOTOPIC"):
+        if not self.is_over(op, reply, "NOTOPIC"):
             self.ledger.accept(op)

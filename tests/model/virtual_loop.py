@@ -51,10 +51,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.run_until_idle()
 
     def abandon(self) -> None:
-        """End every task, as the end of a process does."""
-        for task in asyncio.all_tasks(self):
-            task.cancel()
-        self.run_until_idle()
+        """End every task, as the end of a process does; also those that others begin over it."""
+        while tasks := asyncio.all_tasks(self):
+            for task in tasks:
+                task.cancel()
+            self.run_until_idle()
 
     def _stop_when_idle(self) -> None:
         if not self._ready and self._is_busy():

@@ -7,6 +7,7 @@
 A seed says all of it, so a walk that finds something can be made again.
 """
 
+import asyncio
 import traceback
 from collections import deque
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from tests.model.limits import small_limits
 from tests.model.machine import LONG_SECONDS
 from tests.model.protocols import RespWire
 from tests.model.stores import MemoryDisk
+from tests.model.stream_acts import LEAVE, POKE
 
 CLIENT_COUNT = 4
 STEPS = 150
@@ -46,18 +48,27 @@ class WalkDriver(Driver):
 
 
 class StampedTransport(FakeTransport):
-    """Knows when the first of what was written came, among all connections."""
+    """Knows what was written when, among all connections."""
 
     stamps = count()
 
+    def __init__(self, protocol: asyncio.Protocol) -> None:
+        super().__init__(protocol)
+        self.writes: list[tuple[int, bytes]] = []
+
     def write(self, data: bytes) -> None:
-        if not self.written:
-            self.stamp = next(self.stamps)
+        self.writes.append((next(self.stamps), data))
         super().write(data)
 
 
 class StampedWire(RespWire):
     transport_class = StampedTransport
+
+    def take(self) -> list[tuple[int, bytes]]:
+        """Return what was written since the last call, each with its stamp."""
+        writes, self.transport.writes = self.transport.writes, []
+        self.transport.take()
+        return writes
 
 
 class Client:
@@ -67,6 +78,7 @@ class Client:
         self._name = name
         self.wire = wire
         self.act: Act | None = None
+        self.is_stream = False
         self.words: list[bytes] | None = None  # that are still to be said
         self._told = told
 
@@ -75,12 +87,28 @@ class Client:
             words = next(act)
         except StopIteration:
             return
-        self.act = act
+        self.act, self.is_stream = act, words[0] == b"SUBSCRIBE"
         self._told.append(f"{self._name}: {words}")
         self.wire.send(words)
 
-    def hear(self) -> None:
-        for reply in self.wire.replies():
+    def poke(self) -> None:
+        """Have a stream do something."""
+        assert self.act is not None
+        words = self.act.send(POKE)
+        if words:
+            self._told.append(f"{self._name}: {words}")
+        if words is LEAVE:
+            self.act = None
+            self.wire.transport.lose()
+        elif words:
+            self.wire.send(words)
+
+    @property
+    def is_free(self) -> bool:
+        return self.act is None
+
+    def hear(self, data: bytes) -> None:
+        for reply in self.wire.parse(data):
             self._told.append(f"{self._name}:    {reply!r}")
             self.send(reply)
 
@@ -89,7 +117,7 @@ class Client:
         act, self.act = self.act, None
         assert act is not None, f"{reply!r} was asked by nobody"
         try:
-            self.words = act.send(reply)
+            self.words = act.send(reply) or None
             self.act = act
         except StopIteration:
             pass
@@ -99,7 +127,11 @@ class Client:
         words, self.words = self.words, None
         assert words is not None
         self._told.append(f"{self._name}: {words}")
-        self.wire.send(words)
+        if words is LEAVE:
+            self.act = None
+            self.wire.transport.lose()
+        else:
+            self.wire.send(words)
 
 
 class Walk:
@@ -131,7 +163,7 @@ class Walk:
         self.payload_count = 0
 
     def _note_exception(self, _loop: object, context: dict[str, Any]) -> None:
-        self.found = context.get("exception") or RuntimeError(context["message"])
+        self.found = context.get("exception") or RuntimeError(f"{context}")
 
     def _next_payload(self) -> bytes:
         self.payload_count += 1
@@ -211,10 +243,10 @@ class Walk:
         return next((client for client in self.clients if client.words is not None), None)
 
     def _hear_all(self) -> None:
-        """In the order in which it was said: who is told something has one reply to come."""
-        told = [client for client in self.clients if client.wire.transport.written]
-        for client in sorted(told, key=lambda client: client.wire.transport.stamp):
-            client.hear()
+        """In the order in which it was said."""
+        said = [(stamp, client, data) for client in self.clients for stamp, data in client.wire.take()]
+        for _, client, data in sorted(said, key=lambda one: one[0]):
+            client.hear(data)
 
     def _step(self) -> None:
         kind = self.random.choices(("act", "time", "settle", "trouble"), (12, 3, 1, 1))[0]
@@ -236,7 +268,11 @@ class Walk:
         self._hear()
         store = self.driver.store
         is_held_up = not (store.may_write.is_set() and store.may_scan.is_set())
-        if is_held_up or any(client.act for client in self.clients) or self.driver.broker.refusal is not None:
+        if (
+            is_held_up
+            or any(client.act and not client.is_stream for client in self.clients)
+            or self.driver.broker.refusal is not None
+        ):
             return
         for ground in self.grounds:
             if len(ground.groups) == 1 and not ground.every_seconds:
@@ -247,11 +283,21 @@ class Walk:
                 self._carry_out(self.acts.figures(ground))
 
     def _act(self) -> None:
-        free = [client for client in self.clients if client.act is None]
-        if not free:
+        able = [client for client in self.clients if client.act is None or client.is_stream]
+        if not any(client.act is None for client in able):
             return self._release()
-        self.driver.do(self.random.choice(free).begin, self.acts.next())
-        return None
+        client = self.random.choice(able)
+        if client.act is not None:
+            self.driver.do(client.poke)
+        else:
+            self.driver.do(client.begin, self.acts.next(may_leave=client is not self.clients[0]))
+        return self._let_in()
+
+    def _let_in(self) -> None:
+        """Who has lost a connection has another one."""
+        for n, client in enumerate(self.clients):
+            if client.wire.transport.is_closed:
+                self.clients[n] = self.driver.do(self._connect, f"{n}")
 
     def _pass_time(self) -> None:
         seconds = self.random.choice((0.05, 0.5, 0.5, 1, 2, 5, 20))
