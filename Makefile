@@ -18,6 +18,10 @@ TOOLS := $(VENV)/tools
 COVERED := miniqueue/core/*,miniqueue/wire/*,miniqueue/storage/keys.py,miniqueue/storage/records.py
 COVERED_PERCENT := 95
 
+# How many tests run at a time. Those of one file stay together: they share what is slow to start.
+PROCESSES ?= 2
+BY_FILE := --dist=loadfile --no-loadscope-reorder
+
 # How often `make soak` runs the broker beside the model of it, and for how long it fuzzes each parser.
 MODEL_RUNS := 20000
 FUZZ_SECONDS := 600
@@ -45,8 +49,8 @@ $(TOOLS)/.installed: .ci/locks/tools.lock
 run: install ## start the broker (ARGS='-port 9000 …')
 	$(BIN)/miniqueue -human $(ARGS)
 
-test: install ## run all tests and check the coverage of core, wire and encodings (ARGS='-k resp …')
-	$(BIN)/python -m pytest --cov --cov-report= $(ARGS)
+test: install ## run all tests, two files at a time, and check what they cover (ARGS='-k resp …', PROCESSES=4)
+	$(BIN)/python -m pytest --cov --cov-report= --numprocesses=$(PROCESSES) $(BY_FILE) $(ARGS)
 	$(BIN)/coverage report --include='$(COVERED)' --fail-under=$(COVERED_PERCENT)
 
 soak: install ## crash it for hours, and count what is lost (ARGS='kill --count 50', ARGS='--help' tells more)

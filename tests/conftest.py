@@ -25,6 +25,8 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
+    # What was logged may hold bytes that are no text; another process cannot be told of these.
+    report.sections = [(title, text.encode(errors="backslashreplace").decode()) for title, text in report.sections]
     if not hasattr(report, "wasxfail"):
         _refuse_skip(report)
     return report
