@@ -71,6 +71,11 @@ def settlement(message: Message, result: object, error: BaseException | None) ->
             return message_calls.nack(message.topic, message)
 
 
+def is_plain_ack(message: Message, result: object, error: BaseException | None) -> bool:
+    """Tell whether `settlement` would acknowledge the message and nothing else, so that others may be with it."""
+    return error is None and not (message.reply_to and isinstance(result, bytes | str))
+
+
 def _reply(message: Message, payload: bytes | str) -> Call[list[bool]]:
     """Return the call that replies; who does not wait any more needs no reply."""
     call = message_calls.reply(message.topic, message, payload)

@@ -6,22 +6,25 @@
 
     Worker(client, "orders", handle, concurrency=4).run()        # until SIGTERM or SIGINT
 
-The thread that calls `run` receives; others call the function and settle; one more extends the leases.
+The thread that calls `run` receives; others call the function and settle, what they are done with at the same time
+together; one more extends the leases.
 """
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import FrameType
 
+from miniqueue.client import message_calls
 from miniqueue.client.blocking import Client
 from miniqueue.client.call import Call
 from miniqueue.client.message import Message
 from miniqueue.client.refusals import is_passing
-from miniqueue.client.work import PAUSE_SECONDS, Work, log, settlement, tell_failure, tell_settled
+from miniqueue.client.settling import Together
+from miniqueue.client.work import PAUSE_SECONDS, Work, is_plain_ack, log, settlement, tell_failure, tell_settled
 from miniqueue.errors import ClientError
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -63,6 +66,7 @@ class Worker:
         self._work = Work(topic, group, concurrency, lease_seconds, poll_seconds, member)
         self._is_stopping = False
         self._is_over = False
+        self._together = Together(self._acknowledge)
         # With a lock that its holder may take again: a signal's handler calls `stop` in whatever line it meets.
         self._changed = threading.Condition(threading.RLock())
 
@@ -116,22 +120,37 @@ class Worker:
         result: object = None
         error: Exception | None = None
         try:
-            try:
-                result = self._handle(message)
-            except Exception as exc:  # whatever it is: the message comes back
-                error = exc
-            tell_failure(message, error)
-            self._settle(message, settlement(message, result, error))
-        finally:
-            with self._changed:
-                self._work.end(message)
-                self._changed.notify_all()
+            result = self._handle(message)
+        except Exception as exc:  # whatever it is: the message comes back
+            error = exc
+        except BaseException:
+            self._end([message])
+            raise
+        tell_failure(message, error)
+        if is_plain_ack(message, result, error):
+            self._together.acknowledge(message)
+        else:
+            self._settle([message], settlement(message, result, error))
 
-    def _settle(self, message: Message, call: Call[list[bool]]) -> None:
+    def _acknowledge(self, messages: Sequence[Message]) -> None:
+        self._settle(messages, message_calls.ack(self._work.topic, *messages))
+
+    def _settle(self, messages: Sequence[Message], call: Call[list[bool]]) -> None:
         try:
-            tell_settled(message, self._client.execute(call))
+            results = self._client.execute(call)
+            for message, is_settled in zip(messages, results, strict=True):
+                tell_settled(message, [is_settled])
         except ClientError as exc:
-            log.warning("message %s of %s could not be settled and comes again: %s", message.id, message.topic, exc)
+            for message in messages:
+                log.warning("message %s of %s could not be settled and comes again: %s", message.id, message.topic, exc)
+        finally:
+            self._end(messages)
+
+    def _end(self, messages: Sequence[Message]) -> None:
+        with self._changed:
+            for message in messages:
+                self._work.end(message)
+            self._changed.notify_all()
 
     @contextmanager
     def _extending(self) -> Iterator[None]:
