@@ -31,7 +31,7 @@ from miniqueue.server.sign_in import SignIn
 MAX_KNOWN = 10_000
 
 
-def routes(endpoints: Mapping[tuple[str, str], ASGIApp], sign_in: SignIn | None) -> dict[str, ASGIApp]:
+def routes(endpoints: Mapping[tuple[str, str], ASGIApp], sign_in: SignIn | None) -> dict[str, Methods]:
     """Return what answers each path, by the methods that it knows.
 
     Args:

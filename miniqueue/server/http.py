@@ -36,6 +36,7 @@ from miniqueue.server.http_settle import settle_endpoints
 from miniqueue.server.http_streams import OpenStreams
 from miniqueue.server.http_subscribe import SubscribeEndpoint
 from miniqueue.server.http_topics import topic_endpoints
+from miniqueue.server.methods import Methods
 from miniqueue.server.paths import route_below_topic, topic_of
 from miniqueue.server.replies import NOT_FOUND, OK, error_reply
 from miniqueue.server.sign_in import SignIn
@@ -71,25 +72,28 @@ class HttpApp:
             **group_endpoints(broker),
             **read_endpoints(broker),
         }
-        self._routes: Mapping[str, ASGIApp] = MappingProxyType(routes(endpoints, sign_in))
+        self._routes: Mapping[str, Methods] = MappingProxyType(routes(endpoints, sign_in))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] == "http":
             ACTING.set(HttpActor(scope))
             is_foreign = is_from_another_site(scope["headers"])
-            endpoint = NOT_FOR_PAGES if is_foreign else self._endpoint(scope["path"])
-            await endpoint(scope, receive, send)
+            methods = None if is_foreign else self._methods(scope["path"])
+            if methods is not None:
+                await methods.of(scope["method"])(scope, receive, send)
+            else:
+                await (NOT_FOR_PAGES if is_foreign else NOT_FOUND)(scope, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close"})
 
-    def _endpoint(self, path: str) -> ASGIApp:
+    def _methods(self, path: str) -> Methods | None:
         """Return what answers a path: most routes end with the name of a topic, so that is left out of the look-up."""
         parent, slash, topic = path.rpartition("/")
         if not slash or not topic:
-            return NOT_FOUND
+            return None
         if parent:
-            return self._routes.get(parent + "/{topic}") or self._routes.get(route_below_topic(path), NOT_FOUND)
+            return self._routes.get(parent + "/{topic}") or self._routes.get(route_below_topic(path))
         return self._routes.get(path) or self._routes["/{topic}"]
 
     def answer_waiting(self) -> None:

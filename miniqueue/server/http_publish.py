@@ -7,7 +7,7 @@ from functools import partial
 from http import HTTPStatus
 from urllib.parse import parse_qsl
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from miniqueue.broker import Broker
 from miniqueue.core.publish_options import PublishOptions, parse_texts
@@ -54,7 +54,11 @@ class PublishEndpoint:
             if payload is None:
                 return
             if options is None:
-                published = await self._broker.crowd.admit(partial(self._broker.publish, topic_of(scope), [payload]))
+                crowd, topic = self._broker.crowd, topic_of(scope)
+                if crowd.is_there:
+                    published = await crowd.admit(partial(self._broker.publish, topic, [payload]))
+                else:
+                    published = self._broker.publish(topic, [payload])
                 await published.commit.wait()
             else:
                 reply = await self._publish_with(topic_of(scope), payload, options)
@@ -81,6 +85,8 @@ def options_of(scope: Scope, besides: str | None = None) -> PublishOptions | Non
     `besides` is a parameter of the query that is about something else.
     """
     query: bytes = scope["query_string"]
+    if not query and HEADER_PREFIX not in b"\n".join(dict(scope["headers"])):  # the usual request, told in few steps
+        return None
     headers = [(n.removeprefix(HEADER_PREFIX), value) for n, value in scope["headers"] if n.startswith(HEADER_PREFIX)]
     if not query and not headers:
         return None
@@ -94,14 +100,17 @@ def is_json_lines(scope: Scope) -> bool:
 
     Raises UnsupportedEncodingError when the body is compressed: it could unfold to anything.
     """
-    is_lines = False
+    fields: dict[bytes, bytes] = dict(scope["headers"])
+    if b"content-encoding" in fields:
+        _check_encodings(scope)
+    content_type = fields.get(b"content-type")
+    return content_type is not None and content_type.partition(b";")[0].strip().lower() == JSON_LINES
+
+
+def _check_encodings(scope: Scope) -> None:
     for name, value in scope["headers"]:
-        if name == b"content-type":
-            media_type: bytes = value.partition(b";")[0]
-            is_lines = media_type.strip().lower() == JSON_LINES
-        elif name == b"content-encoding" and value.strip().lower() != b"identity":
+        if name == b"content-encoding" and value.strip().lower() != b"identity":
             raise UnsupportedEncodingError
-    return is_lines
 
 
 async def read_body(receive: Receive, max_bytes: int) -> bytes | None:
@@ -109,12 +118,18 @@ async def read_body(receive: Receive, max_bytes: int) -> bytes | None:
 
     Raises PayloadTooLargeError when there is more; the size is that of what was read.
     """
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if message["type"] == "http.request" and not message.get("more_body", False) and len(body) <= max_bytes:
+        return body  # in one piece, as most are
+    return await _joined(message, receive, max_bytes)
+
+
+async def _joined(message: Message, receive: Receive, max_bytes: int) -> bytes | None:
+    """Return a body that begins with `message`, or None when the client has gone before its end."""
     parts: list[bytes] = []
     size_bytes = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
+    while message["type"] != "http.disconnect":
         part: bytes = message.get("body", b"")
         size_bytes += len(part)
         if size_bytes <= max_bytes:
@@ -126,3 +141,5 @@ async def read_body(receive: Receive, max_bytes: int) -> bytes | None:
             raise PayloadTooLargeError(size_bytes, max_bytes)
         if is_whole:
             return b"".join(parts)
+        message = await receive()
+    return None

@@ -19,6 +19,10 @@ class Methods:
         self._endpoints: Mapping[str, ASGIApp] = MappingProxyType(dict(endpoints))
         self._refusal = not_allowed(", ".join(sorted(endpoints)))
 
+    def of(self, method: str) -> ASGIApp:
+        """Return what answers a method."""
+        return self._endpoints.get(method, self._refusal)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        await self._endpoints.get(scope["method"], self._refusal)(scope, receive, send)
+        await self.of(scope["method"])(scope, receive, send)

@@ -4,6 +4,7 @@ A path that costs more than its budget and 10 % has lost something: win it back,
 says what was bought. One that costs much less has a budget that guards nothing: lower it.
 """
 
+import asyncio
 import re
 import sys
 from collections.abc import Awaitable, Callable
@@ -12,6 +13,7 @@ from functools import partial
 import pytest
 
 from miniqueue.broker import commit, watch
+from miniqueue.server.http import HttpApp
 from miniqueue.server.resp_server import RespServer
 from miniqueue.server.sign_in import SignIn
 from miniqueue.wire.json_lines import PublishDecoder, encode_ids
@@ -35,6 +37,8 @@ BUDGETS = {
     "stream with a prefetch of 100, acknowledged together": 18.1,
     "received 100 at a time, acknowledged together": 42,
     "JSON lines, 1000 in a read": 1.6,
+    "HTTP publish, one at a time": 1648,
+    "HTTP publish, 32 at a time": 597,
 }
 
 #: What each message costs more where the topic is traced.
@@ -153,6 +157,34 @@ def cost_of_json_lines(lines: int = 1000, rounds: int = 10) -> float:
     return measured(body)
 
 
+def cost_of_http_publishing(requests: int, rounds: int) -> float:
+    """Below the application nothing is counted here: that does `test_http2_cost`."""
+    headers = [(b"host", b"localhost"), (b"content-length", b"10"), (b"user-agent", b"client")]
+    scope = {"type": "http", "method": "POST", "path": "/publish/t", "raw_path": b"/publish/t", "query_string": b""}
+
+    async def receive():
+        return {"type": "http.request", "body": b"x" * 10, "more_body": False}
+
+    async def body(world):
+        app = HttpApp(world.broker)
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        async def publish():
+            await app({**scope, "headers": headers}, receive, send)
+
+        await publish()  # makes the topic
+        with counting() as counter:
+            for _ in range(rounds):
+                await asyncio.gather(*(publish() for _ in range(requests)))
+        assert [message["status"] for message in sent[::2]] == [201] * (requests * rounds + 1)
+        return counter.count / (requests * rounds)
+
+    return measured(body)
+
+
 PATHS = {
     "publish, one in a read": lambda: cost_of_publishing(1, 100),
     "publish, 32 in a read": lambda: cost_of_publishing(32, 20),
@@ -164,6 +196,8 @@ PATHS = {
     "stream with a prefetch of 100, acknowledged together": cost_of_settling_together,
     "received 100 at a time, acknowledged together": cost_of_receiving,
     "JSON lines, 1000 in a read": cost_of_json_lines,
+    "HTTP publish, one at a time": lambda: cost_of_http_publishing(1, 100),
+    "HTTP publish, 32 at a time": lambda: cost_of_http_publishing(32, 20),
 }
 
 
