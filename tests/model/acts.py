@@ -13,14 +13,15 @@ from tests.model.consuming import Consuming
 from tests.model.grounds import Ground
 from tests.model.log_acts import LogActs
 from tests.model.publishing import Publishing
+from tests.model.request_acts import RequestActs
 from tests.model.stream_acts import StreamActs
 from tests.model.topic_acts import TopicActs
 
-#: For those who can do without their connection.
-WITH_CONNECTION = ("stream",)
+#: For those who are not alone, and can do without their connection.
+WITH_CONNECTION = ("stream", "request")
 
 
-class Acts(Publishing, Consuming, TopicActs, LogActs, StreamActs):
+class Acts(Publishing, Consuming, TopicActs, LogActs, StreamActs, RequestActs):
     """Chooses acts; arguments as of `Acting`."""
 
     def next(self, *, may_leave: bool = False) -> Act:

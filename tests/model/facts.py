@@ -59,6 +59,7 @@ class Wishes:
     dedup: bytes = b""
     unique: bytes = b""
     is_batch: bool = False
+    is_request: bool = False
 
 
 @dataclass(eq=False)

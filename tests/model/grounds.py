@@ -150,5 +150,10 @@ GROUNDS: tuple[Ground, ...] = (
         frozenset({"key", "dedup", "ttl", "unique"}),
         ("reject", "redrive", "purge", "grow"),
     ),
+    Ground(
+        b"asking",
+        options=frozenset({"key", "header"}),
+        acts=("request", "request", "request", "answer", "answer", "answer", "answer", "answer"),
+    ),
     Ground(b"ticking", options=frozenset({"delay"}), acts=("cancel",), every_seconds=7),
 )

@@ -48,6 +48,19 @@ class Settling(Deliveries):
                     share.reject = None
             self._receipts[receipt] = None
 
+    def payload_of(self, receipt: bytes) -> bytes | None:
+        """Return the message that somebody has by this receipt, as far as it is known."""
+        share = self._receipts.get(receipt)
+        return None if share is None else share.message.payload
+
+    def not_settled(self, op: Op, receipt: bytes) -> None:
+        """It could not be settled in this way, and is held as before; for how long is not known."""
+        share = self._receipts.get(receipt)
+        assert share is not None, f"{receipt!r} was not refused when it was over"
+        assert not share.message.wishes.is_request, f"{share.message} does ask"
+        if op in share.ends:
+            share.ends.remove(op)
+
     def extended(self, op: Op, receipt: bytes, lease_seconds: float, *, is_live: bool, is_done: bool) -> None:
         """A lease was given another time, or could not be."""
         is_same_run = op.epoch == self._epoch

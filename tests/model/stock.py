@@ -29,6 +29,7 @@ class Stock(Requests):
         self._ticks: dict[bytes, list[int]] = {}  # of schedules, by topic
         self._seeks: dict[Op, tuple[bytes, bytes]] = {}  # that are under way, each with topic and group
         self._ids: dict[tuple[bytes, bytes], Message] = {}  # by topic and id
+        self.answered: set[bytes] = set()  # requests that are, by their payloads
         self._repeats = Repeats(self)
 
     def publish(self, topic: bytes, payloads: Sequence[bytes], wishes: Wishes) -> Op:
