@@ -71,6 +71,8 @@ class Delayer:
         """Keep a message, for which there is room, until it is due; it is stored with the next commit."""
         partition = topic.partitions[0]
         place = partition.delays.add(due_at_ms, message)
+        if topic.trace is not None:
+            topic.trace.scheduled(partition.number, place)
         self._next_due_at_ms = min(self._next_due_at_ms, due_at_ms)
         self._journal.touch(topic)
         return DelayedId(partition.number, *place)
@@ -99,6 +101,8 @@ class Delayer:
                 raise UnknownMessageError(GONE)
             delays.remove(place, message)
             _free(topic, partition, place, message)
+            if topic.trace is not None:
+                topic.trace.waits_no_longer(Kind.CANCELLED, partition.number, [(place, message)])
         self._journal.touch(topic)
         await self._journal.committer.flush()
 
@@ -123,6 +127,8 @@ class Delayer:
                 for place, message in old:
                     delays.remove(place, message)
                     _free(topic, partition, place, message)
+                if topic.trace is not None:
+                    topic.trace.waits_no_longer(Kind.PURGED, partition.number, old)
             start = page.next
             total_count += len(old)
             self._journal.touch(topic)
@@ -186,7 +192,9 @@ class Delayer:
             if not _is_of(topic, partition, delays):
                 return
             due = [one for one in page.found if one[0] not in look.gone]
-            self._lanes.append(topic, [_content(partition, *one) for one in due])
+            places = self._lanes.append(topic, [_content(partition, *one) for one in due])
+            if topic.trace is not None and due:
+                topic.trace.released(partition.number, due, places, topic.name)
             for place, message in due:
                 delays.remove(place, message)
                 _free(topic, partition, place, message)

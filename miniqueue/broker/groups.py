@@ -223,6 +223,8 @@ class Groups:
         """Have a group go on under another id, or be no more, with the next commit."""
         topic, old_id = group.topic, group.id
         assert topic.id is not None
+        if topic.trace is not None and old_id is not None:
+            topic.trace.regrouped(group.name, group.cursors, cursors)
         holes = {number: holes_in(partition) for number, partition in topic.partitions.items()}
         finished, key_group = finished_by(topic, old_id), topic.key_group
         batch: dict[bytes, bytes | None] = {}

@@ -11,16 +11,29 @@ again when the message is handed out. A topic without traces has none of these.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, SupportsBytes
 
 from miniqueue.broker.acting import ACTING
 from miniqueue.broker.clock import Clock
+from miniqueue.core import cursor_view
+from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.delayed import Delayed, Place
 from miniqueue.core.lease import ChunkLease, Lease
 from miniqueue.core.message import Chunk
 from miniqueue.core.partition import Partition
-from miniqueue.core.tracing import ACKNOWLEDGED, COMMITTED, DELIVERED, PUBLISHED, Kind, Row
+from miniqueue.core.tracing import (
+    ACKNOWLEDGED,
+    COMMITTED,
+    DELIVERED,
+    PUBLISHED,
+    SCHEDULED,
+    Kind,
+    Regrouping,
+    Row,
+)
 from miniqueue.storage import trace_keys, trace_records
+from miniqueue.storage.trace_keys import GROUPS, SHELF
 from miniqueue.storage.trace_records import TraceState
 
 #: That are taken at once; so many values, at most, are not counted after a crash.
@@ -130,6 +143,43 @@ class TopicTrace:
         for seq, (number, there) in zip(seqs, to, strict=True):
             self.rows(partition).append((kind, seq, 1, self.now_ms(), group, place_of(topic, number), there + 1))
 
+    def scheduled(self, partition: int, place: Place) -> None:
+        """Note a message that is published, by whoever acts now, and waits for its time."""
+        due_at_ms, serial = place
+        self._rows[SHELF | partition].append((SCHEDULED, serial, 1, self.now_ms(), b"", ACTING.get(), due_at_ms))
+
+    def waits_no_longer(self, kind: Kind, partition: int, gone: Iterable[tuple[Place, Delayed]]) -> None:
+        """Note messages that are cancelled or purged, by whoever acts now."""
+        self.is_urgent = True
+        rows = self._rows[SHELF | partition]
+        for (due_at_ms, serial), message in gone:
+            self._note_schedule(partition, (due_at_ms, serial), message)
+            rows.append((kind, serial, 1, self.now_ms(), b"", ACTING.get(), due_at_ms))
+
+    def released(
+        self, partition: int, due: Sequence[tuple[Place, Delayed]], to: Sequence[tuple[int, int]], topic: bytes
+    ) -> None:
+        """Note messages whose time has come: where each is in the log."""
+        for place, message in due:
+            self._note_schedule(partition, place, message)
+        self.moved(Kind.RELEASED, SHELF | partition, (serial for (_, serial), _ in due), to, topic, b"")
+
+    def _note_schedule(self, partition: int, place: Place, message: Delayed) -> None:
+        """Note again what may have been lost: when a message of earlier was published."""
+        due_at_ms, serial = place
+        if serial <= self.start_seqs.get(SHELF | partition, 0):
+            self._rows[SHELF | partition].append((COMMITTED, serial, 1, message.published_at_ms, b"", b"", due_at_ms))
+
+    def regrouped(self, group: bytes, before: Iterable[GroupCursor], after: Mapping[int, GroupCursor]) -> None:
+        """Note that a group goes on elsewhere, or nowhere: its cursors, by partition."""
+        self.is_urgent = True
+        kind, actor = Kind.SOUGHT if after else Kind.GROUP_DELETED, bytes(ACTING.get())
+        for cursor in before:
+            number, first_seq, end_seq = cursor.partition, cursor.state.head_seq, cursor.tail_seq
+            next_seq = _first_of(after[number]) if number in after else end_seq
+            change = Regrouping(number, min(first_seq, next_seq), end_seq, next_seq, actor)
+            self._rows[GROUPS].append((kind, 0, 1, self.now_ms(), group, change, 0))
+
     def commit(
         self, batch: dict[bytes, bytes | None], appended: Iterable[tuple[object, Partition, list[Chunk]]], now_ms: int
     ) -> None:
@@ -165,6 +215,13 @@ class TopicTrace:
         self._free_serial = self._next_serial + SERIALS
         state = TraceState(self.size_bytes, self._free_serial)
         batch[trace_keys.traces(self.topic_id)] = trace_records.encode_traces(state)
+
+
+def _first_of(cursor: GroupCursor) -> int:
+    """Return the first message that a group gets, which nobody has read with."""
+    head_seq = cursor.state.head_seq
+    bits = cursor_view.settled_bits(cursor).get(head_seq, 0)
+    return head_seq + (~bits & (bits + 1)).bit_length() - 1
 
 
 class GroupTrace:

@@ -10,17 +10,19 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import NamedTuple
 
 from miniqueue.broker.clock import Clock
+from miniqueue.broker.delayed_reading import Shelf
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.looking import committed_topic
 from miniqueue.broker.partition_log import PartitionLog
 from miniqueue.broker.peeking import Peeker
 from miniqueue.broker.topic import Topic
 from miniqueue.core import attributes
-from miniqueue.core.delayed_id import DelayedId
+from miniqueue.core.delayed_id import DelayedId, parse_delayed_id
 from miniqueue.core.look_errors import UnknownMessageError
 from miniqueue.core.message_id import format_message_id
-from miniqueue.core.tracing import BEGINNINGS, COMMITTED, MOVES, PUBLISHED, Event, Kind
+from miniqueue.core.tracing import BEGINNINGS, COMMITTED, MOVES, PUBLISHED, SCHEDULED, Event, Kind, Regrouping
 from miniqueue.storage import records, trace_keys
+from miniqueue.storage.trace_keys import GROUPS, SHELF
 from miniqueue.storage.trace_records import decode_trace
 
 PAGE_ITEMS = 512
@@ -28,6 +30,8 @@ PAGE_BYTES = 1 << 20
 #: Places to which a message is followed.
 MAX_PLACES = 32
 ARRIVED = "arrived"
+#: With these a message came from another place.
+ORIGINS = frozenset({ARRIVED, "due"})
 UNTRACED = "nothing is known of what happened to such a message; the topic's setting trace says whether it is noted"
 
 
@@ -37,11 +41,19 @@ class Place(NamedTuple):
     topic: bytes
     partition: int
     seq: int
+    due_at_ms: int = 0  # of one that waits for its time, whose serial is `seq`
 
     @property
     def message_id(self) -> bytes:
         """Its id there."""
+        if self.due_at_ms:
+            return bytes(DelayedId(self.partition, self.due_at_ms, self.seq))
         return format_message_id(self.partition, self.seq)
+
+    @property
+    def shelf(self) -> int:
+        """In place of the number of its partition, as traces are stored."""
+        return SHELF | self.partition if self.due_at_ms else self.partition
 
 
 class Step(NamedTuple):
@@ -52,10 +64,10 @@ class Step(NamedTuple):
       event: the name of its kind, in lower case.
       at_ms: when, since 1970.
       group: whose doing it was.
-      by: who published it, or to whom it was delivered.
+      by: who published it, or to whom it was delivered, or who did it.
       member: the name that consumer has in its group.
       receipt: of the delivery.
-      reason: of a rejection; or the id that a message had before it was due.
+      reason: of a rejection; or the id with which a group goes on.
       other: where it came from, or went to.
     """
 
@@ -103,9 +115,7 @@ class TraceReader:
         """
         self._hurry(name)
         await committed_topic(self._topics, self._journal, name)
-        if isinstance(message_id, DelayedId):
-            raise UnknownMessageError("a message is traced by the id that it gets when it is due")
-        found = await self._follow(Place(name, *message_id), sees)
+        found = await self._follow(_place(name, message_id), sees)
         if not any(found.values()):
             raise UnknownMessageError(UNTRACED)
         return _merged(found)
@@ -128,11 +138,14 @@ class TraceReader:
         if self._hurry(place.topic):
             await self._journal.commit_settles()
         steps = [_step(place, event) async for event in self._events(topic.id, place)]
+        if place.due_at_ms:
+            return _never_back(_scheduled(steps)) or await self._waiting(topic, place)
         if not any(step.event in _FIRST for step in steps):
             steps = await self._origin(place) + steps
         if not any(step.event in _FIRST for step in steps):
             steps = await self._beginning(topic, place, steps) + steps
-        return _never_back(_committed_once(steps))
+        told = _never_back(_once(_word(COMMITTED), steps))
+        return _in_time(told, [step async for step in self._regroupings(topic.id, place)])
 
     def _hurry(self, name: bytes) -> bool:
         """Have written what was noted in a topic; return whether there is something."""
@@ -153,17 +166,35 @@ class TraceReader:
             return []
         return [Step(place, word, extent.committed_at_ms) for word in (_word(PUBLISHED), _word(COMMITTED))]
 
+    async def _waiting(self, topic: Topic, place: Place) -> list[Step]:
+        """Return when a message was published that waits, where its trace has lost that."""
+        if topic.trace is None or topic.id is None:
+            return []
+        found = await Shelf(self._journal.store, topic.id, place.partition).get((place.due_at_ms, place.seq))
+        if found is None or found.published_at_ms < self._earliest_ms(topic):
+            return []
+        return [Step(place, _word(SCHEDULED), found.published_at_ms)]
+
+    async def _regroupings(self, topic_id: int, place: Place) -> AsyncIterator[Step]:
+        """Yield what happened to groups as a whole, as far as a message is concerned."""
+        async for event in self._events(topic_id, Place(place.topic, GROUPS, 0)):
+            change = Regrouping.parse(event.who)
+            if change.partition == place.partition and change.first_seq <= place.seq < change.end_seq:
+                step = Step(place, _word(event.kind), event.at_ms, event.group, by=change.actor)
+                is_sought = event.kind is Kind.SOUGHT
+                yield step._replace(reason=format_message_id(place.partition, change.next_seq) if is_sought else b"")
+
     def _earliest_ms(self, topic: Topic) -> int:
         return self._clock.now_ms() - round(topic.settings.trace_seconds * 1000)
 
     async def _events(self, topic_id: int, place: Place) -> AsyncIterator[Event]:
         """Yield what happened to a message."""
         block = place.seq >> trace_keys.BLOCK_BITS
-        start, stop = trace_keys.block_range(topic_id, place.partition, block)
+        start, stop = trace_keys.block_range(topic_id, place.shelf, block)
         while pairs := await self._journal.store.scan(start, stop, max_items=PAGE_ITEMS, max_bytes=PAGE_BYTES):
             for _, value in pairs:
                 for event in decode_trace(value).events:
-                    if event.start_seq <= place.seq < event.start_seq + event.message_count:
+                    if _is_of(place, event):
                         yield event.of(place.seq)
             start = pairs[-1][0] + b"\x00"
 
@@ -188,24 +219,51 @@ def _merged(found: Mapping[Place, list[Step]]) -> list[Step]:
         source: Place | None = place
         while source is not None and source not in seen:
             seen.append(source)
-            source = next((step.other for step in found.get(source, ()) if step.event == ARRIVED), None)
+            source = next((step.other for step in found.get(source, ()) if step.event in ORIGINS), None)
         return len(seen)
 
     places = sorted(found, key=age)
     return sorted((step for place in places for step in found[place]), key=lambda step: step.at_ms)
 
 
-def _committed_once(steps: list[Step]) -> list[Step]:
-    """Return steps without those that tell again when a message was committed."""
-    commits = [step for step in steps if step.event == _word(COMMITTED)]
-    return [step for step in steps if step.event != _word(COMMITTED) or step is commits[0]]
+def _place(topic: bytes, message_id: tuple[int, int] | DelayedId) -> Place:
+    if isinstance(message_id, DelayedId):
+        partition, due_at_ms, serial = message_id
+        return Place(topic, partition, serial, due_at_ms)
+    return Place(topic, *message_id)
+
+
+def _is_of(place: Place, event: Event) -> bool:
+    """Whether an event is of the message at a place; an id with a wrong time is that of none."""
+    if not event.start_seq <= place.seq < event.start_seq + event.message_count:
+        return False
+    return not place.due_at_ms or event.kind is Kind.RELEASED or event.number == place.due_at_ms
+
+
+def _once(word: str, steps: list[Step]) -> list[Step]:
+    """Return steps without those that tell an event again."""
+    first = next((step for step in steps if step.event == word), None)
+    return [step for step in steps if step.event != word or step is first]
+
+
+def _scheduled(steps: list[Step]) -> list[Step]:
+    """Return the steps of a message that waits, or waited: that it was published is told once, however it is known."""
+    word, again = _word(SCHEDULED), _word(COMMITTED)
+    return _once(word, [step._replace(event=word) if step.event == again else step for step in steps])
+
+
+def _in_time(steps: list[Step], others: list[Step]) -> list[Step]:
+    """Return both in order, what is known of the message itself first."""
+    return sorted(steps + others, key=lambda step: step.at_ms)
 
 
 def _step(place: Place, event: Event) -> Step:
     """Return an event as a step, with what its `who` and `number` say."""
     step = Step(place, _word(event.kind), event.at_ms, event.group)
-    if event.kind is Kind.PUBLISHED:
+    if event.kind in _DONE_BY or (place.due_at_ms and event.kind is Kind.PURGED):
         return step._replace(by=event.who)
+    if event.kind is Kind.DUE:
+        return step._replace(other=_place(place.topic, parse_delayed_id(event.who)))
     if event.kind is Kind.DELIVERED:
         by, member, prefix = event.who.split(b"\n", 2)
         return step._replace(by=by, member=member, receipt=b"%b%d" % (prefix, event.number))
@@ -229,4 +287,5 @@ def _word(kind: Kind) -> str:
     return kind.name.lower()
 
 
+_DONE_BY = frozenset({Kind.PUBLISHED, Kind.SCHEDULED, Kind.CANCELLED})
 _FIRST = frozenset(map(_word, BEGINNINGS))

@@ -28,6 +28,8 @@ log = structlog.get_logger()
 MAX_TRACE_BYTES = 1 << 30
 #: So often is looked for what is too old.
 FORGET_SECONDS = 10.0
+#: Beside the partitions: what happens to groups, and to what waits for its time, which is in the first one.
+OTHERS = (trace_keys.GROUPS, trace_keys.SHELF)
 PAGE_ITEMS = 512
 PAGE_BYTES = 1 << 20
 
@@ -119,10 +121,10 @@ class Tracer:
         try:
             for topic, trace in list(self._traces.items()):
                 before_ms = self._clock.now_ms() - round(topic.settings.trace_seconds * 1000)
-                for partition in list(topic.partitions):
+                for partition in [*topic.partitions, *OTHERS]:
                     await self._forget_old(topic, trace, partition, before_ms)
                 while trace.size_bytes > MAX_TRACE_BYTES and topic.id == trace.topic_id:
-                    if not any([await self._forget_block(topic, trace, one) for one in list(topic.partitions)]):
+                    if not any([await self._forget_block(topic, trace, one) for one in [*topic.partitions, *OTHERS]]):
                         break
         except MiniqueueError as exc:
             log.warning("what happened to messages was not forgotten", error=str(exc))
@@ -168,8 +170,9 @@ def _see(topic: Topic, trace: TopicTrace) -> None:
     """Note which messages there are of earlier."""
     if topic.trace is not trace:
         trace.start_seqs.clear()
-    for cursor in topic.cursors:
-        trace.start_seqs.setdefault(cursor.partition, cursor.tail_seq)
+    for number, partition in topic.partitions.items():
+        trace.start_seqs.setdefault(number, max((one.tail_seq for one in partition.cursors.values()), default=0))
+        trace.start_seqs.setdefault(trace_keys.SHELF | number, partition.delays.state.serial)
 
 
 def sift(pairs: Pairs, before_ms: int) -> Over:

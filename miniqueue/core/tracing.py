@@ -5,7 +5,10 @@
     DELIVERED  17         100    …      default  to whom                       receipt of the first
     REJECTED   20         1      …      default  the reason                    0
     DEAD…      20         1      …      default  "0 t.dlq", where it went to   its number there + 1
+    SCHEDULED  3          1      …      b""      who published                 when it is due
+    SOUGHT     0          1      …      default  what of, `Regrouping`         0
 
+What waits for its time has numbers of its own, kept apart from those of the log.
 A run is what was published, handed out or settled at once: one event, however many messages it is about.
 """
 
@@ -38,17 +41,23 @@ class Kind(IntEnum):
     DEAD_LETTERED = 17
     REDRIVEN = 18
     COMMITTED = 19
+    SCHEDULED = 20  # published with a delay, and waiting
+    CANCELLED = 21
+    RELEASED = 22  # it waits no longer, and is in the log
+    SOUGHT = 23  # its group was moved
+    GROUP_DELETED = 24
 
 
 #: Those that are noted most.
 PUBLISHED: Final = Kind.PUBLISHED
 COMMITTED: Final = Kind.COMMITTED
+SCHEDULED: Final = Kind.SCHEDULED
 DELIVERED: Final = Kind.DELIVERED
 ACKNOWLEDGED: Final = Kind.ACKNOWLEDGED
 #: With these a message begins.
-BEGINNINGS: Final = frozenset({Kind.PUBLISHED, Kind.ARRIVED, Kind.DUE})
+BEGINNINGS: Final = frozenset({Kind.PUBLISHED, Kind.ARRIVED, Kind.DUE, Kind.SCHEDULED})
 #: Where `who` and `number` name another place of the message.
-MOVES: Final = frozenset({Kind.ARRIVED, Kind.DEAD_LETTERED, Kind.REDRIVEN})
+MOVES: Final = frozenset({Kind.ARRIVED, Kind.DEAD_LETTERED, Kind.REDRIVEN, Kind.RELEASED})
 #: What a return is, by what it counts as.
 RETURNS: Final = {
     "nacks": Kind.NACKED,
@@ -78,6 +87,35 @@ class Event(NamedTuple):
 
 #: The same before it is stored, as a tuple, which takes less; `who` is not spelled yet.
 Row = tuple[int, int, int, int, bytes, SupportsBytes, int]
+
+
+class Regrouping(NamedTuple):
+    """What happened to a group as a whole: to all messages of a partition from one to before another.
+
+    Attributes:
+      partition: where.
+      first_seq: the first message that the group gets again; or of the chunk up to which it had done with all.
+      end_seq: the end of the log then.
+      next_seq: where the group goes on; of one that was deleted, `end_seq`.
+      actor: who did it.
+    """
+
+    partition: int
+    first_seq: int
+    end_seq: int
+    next_seq: int
+    actor: bytes
+
+    def __bytes__(self) -> bytes:
+        """Spell it, as it is stored."""
+        return b"%d %d %d %d %b" % self
+
+    @classmethod
+    def parse(cls, spelled: bytes) -> "Regrouping":
+        """Parse `bytes`; raises ValueError."""
+        *numbers, actor = spelled.split(b" ", 4)
+        partition, first_seq, end_seq, next_seq = map(int, numbers)
+        return cls(partition, first_seq, end_seq, next_seq, actor)
 
 
 class Recorder(Protocol):

@@ -8,7 +8,7 @@ What does not apply is left out.
 
 from collections.abc import Iterable
 
-from miniqueue.broker.trace_reading import ARRIVED, Step
+from miniqueue.broker.trace_reading import ORIGINS, Step
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.given import as_json
 
@@ -37,5 +37,5 @@ def _words(step: Step) -> dict[replies.Value, replies.Value]:
     }
     if step.other is not None:
         other: dict[replies.Value, replies.Value] = {"topic": step.other.topic, "id": step.other.message_id}
-        words["from" if step.event == ARRIVED else "to"] = other
+        words["from" if step.event in ORIGINS else "to"] = other
     return {name: value for name, value in words.items() if value != b""}

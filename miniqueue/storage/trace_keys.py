@@ -11,6 +11,9 @@ from miniqueue.storage.keys import KeyRange, Space
 
 BLOCK_BITS = 11
 BLOCK_MESSAGES = 1 << BLOCK_BITS
+#: In place of a partition: that of messages that wait for their time, and what happens to whole groups of the topic.
+GROUPS = 1 << 30
+SHELF = 1 << 31
 
 _traces = struct.Struct(">BQ")
 _trace = struct.Struct(">BQIQQ")

@@ -150,7 +150,7 @@ class Audit:
             if self._is_registry_readable:
                 self.problems.add("there is no such topic, nor is one being deleted", key)
             return False
-        if not is_lane(parts.partition):
+        if parts.space != Space.TRACE and not is_lane(parts.partition):
             self.problems.add("there is no such partition in this format", key)
             return False
         return True

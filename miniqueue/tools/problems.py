@@ -7,7 +7,7 @@ from miniqueue.core.cursor import FRONT_START
 from miniqueue.core.lease import Range
 from miniqueue.errors import CorruptionError
 from miniqueue.server.escaping import escape
-from miniqueue.storage import dedup_keys, group_keys, keys, schedule_keys
+from miniqueue.storage import dedup_keys, group_keys, keys, schedule_keys, trace_keys
 from miniqueue.storage.keys import Parts, Space
 
 #: A store that is wrong throughout has a problem for each key; memory must not grow with them.
@@ -77,6 +77,13 @@ def _delayed(parts: Parts) -> str:
     return f"{_of_partition('delayed message', parts)}, due at {due_at_ms} ms, serial {serial}"
 
 
+def _trace(parts: Parts) -> str:
+    block, serial = parts.order >> 64, parts.order & (1 << 64) - 1
+    places = {trace_keys.GROUPS: "of groups", trace_keys.SHELF: "of delayed messages"}
+    place = places.get(parts.partition) or f"of partition {parts.partition}"
+    return f"trace of topic {parts.topic_id}, {place}, block {block}, serial {serial}"
+
+
 _WORDS: Mapping[Space, Callable[[Parts, bytes], str]] = {
     Space.COMMIT: lambda _parts, _key: "number of the last commit, of format 1",
     Space.NEXT_TOPIC: lambda _parts, _key: "next topic id",
@@ -95,6 +102,8 @@ _WORDS: Mapping[Space, Callable[[Parts, bytes], str]] = {
     Space.CHUNK: lambda parts, _key: _from("chunk", parts),
     Space.RECORD: lambda parts, _key: _record(parts),
     Space.DELAYED: lambda parts, _key: _delayed(parts),
+    Space.TRACES: lambda parts, _key: f"size of the traces of topic {parts.topic_id}",
+    Space.TRACE: lambda parts, _key: _trace(parts),
     Space.UNIQUE: lambda parts, key: (
         f"unique key {escape(dedup_keys.unique_key_and_message_id(key)[0])} of topic {parts.topic_id}"
     ),

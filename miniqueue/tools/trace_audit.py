@@ -1,5 +1,6 @@
 """Checks the traces of a store: each can be read, of its block, with a number that its topic has given."""
 
+from miniqueue.core.lanes import is_lane
 from miniqueue.errors import CorruptionError, FormatVersionError
 from miniqueue.storage import trace_keys, trace_records
 from miniqueue.storage.keys import Parts
@@ -27,6 +28,8 @@ class TraceAudit:
     def take(self, parts: Parts, key: bytes, value: bytes) -> None:
         """Take what a commit did."""
         block, serial = parts.order >> 64, parts.order & (1 << 64) - 1
+        if parts.partition not in (trace_keys.GROUPS, trace_keys.SHELF) and not is_lane(parts.partition):
+            self._problems.add("there is no such partition in this format", key)
         self._last_serials[parts.topic_id] = max(self._last_serials.get(parts.topic_id, 0), serial)
         try:
             trace = trace_records.decode_trace(value)

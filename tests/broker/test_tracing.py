@@ -6,7 +6,9 @@ import pytest
 
 from miniqueue.broker import trace, tracing
 from miniqueue.broker.acting import ACTING
-from miniqueue.core.delayed_id import DelayedId
+from miniqueue.broker.trace_reading import Place
+from miniqueue.core.delayed_id import DelayedId, parse_delayed_id
+from miniqueue.core.group_start import Edge, FromMessage
 from miniqueue.core.look_errors import UnknownMessageError
 from miniqueue.core.publish_options import Priority, PublishOptions
 from miniqueue.core.topic_errors import UnknownTopicError
@@ -260,16 +262,129 @@ def test_messages_with_a_priority_are_traced_too():
     run(body)
 
 
-def test_a_delayed_message_says_when_it_was_due():
+async def delayed(world, payload: bytes = b"a", seconds: float = 5.0) -> DelayedId:
+    """Publish a message with a delay, as ada."""
+    options = PublishOptions(delay_seconds=seconds)
+    accepted = acting_as(b"ada", lambda: world.broker.publish_with(T, payload, options))
+    await accepted.commit.wait()
+    return parse_delayed_id(accepted.message_id)
+
+
+def test_a_delayed_message_is_followed_from_one_id_to_the_other():
     async def body(world):
         await traced(world)
-        accepted = world.broker.publish_with(T, b"a", PublishOptions(delay_seconds=5.0))
-        await accepted.commit.wait()
-        with pytest.raises(UnknownMessageError):
-            await world.broker.traces.trace(T, DelayedId(0, 1, 1))
+        one, other = await delayed(world), await delayed(world, seconds=50.0)
+        assert [step.event for step in await world.broker.traces.trace(T, one)] == ["scheduled"]
         await pass_time(world, 6)
-        first, second = await steps(world)
-        assert (first.event, first.reason, second.event) == ("due", accepted.message_id, "committed")
+        told = await world.broker.traces.trace(T, one)
+        assert [(step.event, step.at_ms - START_MS, step.by) for step in told] == [
+            ("scheduled", 0, b"ada"),
+            ("released", 6000, b""),
+            ("due", 6000, b""),
+            ("committed", 6000, b""),
+        ]
+        assert [step.place.message_id for step in told] == [bytes(one)] * 2 + [b"0-0"] * 2
+        assert (told[1].other.message_id, told[2].other.message_id) == (b"0-0", bytes(one))
+        assert await steps(world, 0) == told
+        assert len(await world.broker.traces.trace(T, other)) == 1
+        assert_sound(world.store)
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    "wrong", [DelayedId(0, START_MS + 5001, 1), DelayedId(0, START_MS + 5000, 2), DelayedId(1, START_MS + 5000, 1)]
+)
+def test_a_delayed_id_that_was_never_given_has_no_trace(wrong):
+    async def body(world):
+        await traced(world)
+        assert await delayed(world) == DelayedId(0, START_MS + 5000, 1)
+        with pytest.raises(UnknownMessageError):
+            await world.broker.traces.trace(T, wrong)
+
+    run(body)
+
+
+def test_a_delayed_message_that_is_cancelled_or_purged_says_by_whom():
+    async def body(world):
+        await traced(world)
+        one, other = await delayed(world), await delayed(world)
+        ACTING.set(b"bob")
+        await world.broker.delayer.cancel(T, one)
+        await world.broker.clearer.purge(T)
+        told = [await world.broker.traces.trace(T, which) for which in (one, other)]
+        assert [[(step.event, step.by) for step in steps] for steps in told] == [
+            [("scheduled", b"ada"), ("cancelled", b"bob")],
+            [("scheduled", b"ada"), ("purged", b"bob")],
+        ]
+
+    run(body)
+
+
+def test_after_a_crash_a_delayed_message_is_known_all_the_same():
+    async def body(world):
+        await traced(world)
+        one, other = await delayed(world), await delayed(world)
+        await crash(world)
+        world.clock.advance(1)
+        first = await world.broker.traces.trace(T, one)
+        assert [(step.event, step.at_ms - START_MS, step.by) for step in first] == [("scheduled", 0, b"")]
+        await world.broker.delayer.cancel(T, other)
+        await pass_time(world, 6)
+        assert [step.event for step in await world.broker.traces.trace(T, other)] == ["scheduled", "cancelled"]
+        assert (await world.broker.traces.trace(T, one))[0] == first[0]
+        assert await events(world) == ["scheduled", "released", "due", "committed"]
+
+    run(body)
+
+
+def test_a_group_that_is_moved_tells_its_messages_so():
+    async def body(world):
+        await traced(world, retention_seconds=100)
+        await world.publish(T, b"a")
+        await world.publish(T, b"b", b"c")
+        ACTING.set(b"bob")
+        take(world, is_acked=True)
+        await world.broker.groups.create(T, b"other")
+        await world.broker.groups.seek(T, b"default", FromMessage(0, 2))
+        told = (await steps(world, 1))[2:]
+        assert [(step.event, step.group, step.by, step.reason) for step in told] == [
+            ("sought", b"default", b"bob", b"0-2")
+        ]
+        assert "sought" not in await events(world, 0)  # it was done with
+        await world.broker.groups.seek(T, b"default", Edge.EARLIEST)
+        assert (await steps(world, 0))[-1].reason == b"0-0"
+        await world.publish(T, b"d")
+        assert await events(world, 3) == ["published", "committed"]
+        await world.broker.groups.seek(T, b"default", Edge.EARLIEST, is_dry=True)
+        assert await events(world, 3) == ["published", "committed"]
+
+    run(body)
+
+
+def test_a_group_that_is_deleted_tells_its_messages_so():
+    async def body(world):
+        await traced(world, b"a", b"b", partitions=2)
+        await world.broker.groups.create(T, b"other")
+        await world.broker.groups.delete(T, b"other")
+        last = (await steps(world, 1))[-1]
+        assert (last.event, last.group, last.reason) == ("group_deleted", b"other", b"")
+        with pytest.raises(UnknownMessageError):
+            await steps(world, 2)
+        assert_sound(world.store)
+
+    run(body)
+
+
+def test_what_happened_to_groups_and_to_what_waits_is_forgotten_too():
+    async def body(world):
+        await traced(world, b"a", trace_seconds=100)
+        await world.broker.groups.create(T, b"other")
+        await world.broker.groups.delete(T, b"other")
+        await world.broker.delayer.cancel(T, await delayed(world))
+        assert len(stored(world)) == 3
+        await pass_time(world, 200)
+        assert stored(world) == []
 
     run(body)
 
@@ -294,15 +409,15 @@ def test_a_dead_letter_is_followed_to_its_topic_and_back():
             (DEAD, "arrived"),
             (DEAD, "committed"),
         ]
-        assert (told[3].reason, told[4].other, told[5].other) == (b"no", (DEAD, 0, 0), (T, 0, 1))
+        assert (told[3].reason, told[4].other, told[5].other) == (b"no", Place(DEAD, 0, 0), Place(T, 0, 1))
         assert await steps(world, 0, DEAD) == told
         assert await world.broker.redriver.redrive(DEAD) == 1
         told = await steps(world, 1)
         assert [(step.place, step.event) for step in told][7:] == [
-            ((DEAD, 0, 0), "delivered"),
-            ((DEAD, 0, 0), "redriven"),
-            ((T, 0, 2), "arrived"),
-            ((T, 0, 2), "committed"),
+            (Place(DEAD, 0, 0), "delivered"),
+            (Place(DEAD, 0, 0), "redriven"),
+            (Place(T, 0, 2), "arrived"),
+            (Place(T, 0, 2), "committed"),
         ]
         assert await steps(world, 2) == await steps(world, 0, DEAD) == told
         assert_sound(world.store)
