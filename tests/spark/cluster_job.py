@@ -1,38 +1,69 @@
-"""A job for a cluster: writes rows with keys to a topic, reads them back, and prints how many there are.
+"""A program on a cluster that does what it is told, a line of JSON each, in one session; it answers with a line each.
 
-python -m tests.spark.cluster_job <master> <url> <rows>
+    python -m tests.spark.cluster_job
+
+    {"do": "write", …} ─▶ {"result": …} or {"error": …}
+
+Which cluster and which broker, and the secret for it, stand in Spark's configuration and not here.
 """
 
+import json
 import sys
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from miniqueue.spark import register
-from tests.meta.modules import ROOT
 
 
-def main(master: str, url: str, row_count: int) -> None:
-    spark = (
-        SparkSession.builder.master(master)
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.executor.memory", "512m")
-        .config("spark.executor.cores", "1")
-        .config("spark.executorEnv.PYTHONPATH", str(ROOT))
-        .config("spark.miniqueue.url", url)
-        .getOrCreate()
-    )
+def write(spark: SparkSession, topic: str, rows: int, tasks: int, skew: float = 0.0) -> None:
+    """Write numbers, with their first two digits as keys; with `skew` the first task has that part of them."""
+    number = F.col("id").cast("string")
+    frame = spark.range(0, rows, 1, tasks)
+    if skew:
+        edge = int(rows * skew)
+        place = F.when(F.col("id") < edge, 0).otherwise(1 + (F.col("id") - edge) % (tasks - 1))
+        frame = frame.repartitionById(tasks, place.cast("int"))
+    columns = [number.alias("value"), F.substring(number, 1, 2).alias("key")]
+    frame.select(*columns).write.format("miniqueue").mode("append").option("topic", topic).save()
+
+
+def read(spark: SparkSession, topic: str, tasks: int) -> list[int]:
+    """Return how many messages a topic has, and how many different ones."""
+    messages = spark.read.format("miniqueue").option("minPartitions", tasks).load(topic)
+    return [messages.count(), messages.select("value").distinct().count()]
+
+
+def copy(spark: SparkSession, source: str, target: str, rows_at_once: int, checkpoint: str) -> list[int]:
+    """Copy what there is as a stream; return how many rows each micro-batch had."""
+    messages = spark.readStream.format("miniqueue").options(startingOffsets="earliest", minPartitions=4)
+    rows = messages.option("maxMessagesPerTrigger", rows_at_once).load(source)
+    keyed = rows.select("value", F.col("partition").cast("string").alias("key"))
+    writer = keyed.writeStream.format("miniqueue").options(topic=target, checkpointLocation=checkpoint)
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+
+
+ACTS: Mapping[str, Callable[..., Any]] = MappingProxyType({"write": write, "read": read, "copy": copy})
+
+
+def main() -> None:
+    spark = SparkSession.builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     register(spark)
-    text = F.col("id").cast("string")
-    rows = spark.range(0, row_count, 1, 20).select(text.alias("value"), F.substring(text, 1, 2).alias("key"))
-    rows.write.format("miniqueue").mode("append").option("topic", "t").save()
-    read = spark.read.format("miniqueue").option("minPartitions", 8).load("t")
-    print("read", read.count(), read.select("value").distinct().count(), flush=True)
+    for line in sys.stdin:
+        told = json.loads(line)
+        try:
+            answer = {"result": ACTS[told.pop("do")](spark, **told)}
+        except Exception as exc:  # whatever it is, the test shows it, and the next one has the session
+            answer = {"error": str(exc)}
+        print(json.dumps(answer), flush=True)
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    main()

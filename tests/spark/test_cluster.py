@@ -1,118 +1,158 @@
-"""The data source on a cluster: a master, two workers, each with an executor, and a driver, all of them processes."""
+"""The data source on a cluster, over TLS, with a user whose secret stands in Spark's configuration.
+
+The cluster, the broker and the session are the same for all tests; each has topics of its own.
+"""
 
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
-from pyspark.find_spark_home import _find_spark_home
 
-from miniqueue.client import Client
-from tests.client.broker import RespBroker, free_port
-from tests.meta.modules import ROOT
+from miniqueue.client import Client, Outgoing
+from tests.acceptance.users import UsersFile
+from tests.client.broker import RespBroker
+from tests.spark.cluster import Cluster, ClusterJob
 
 pytestmark = [
     pytest.mark.acceptance,
     pytest.mark.slow,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(400),
     pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed"),
 ]
 
 ROWS = 50_000
-MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
+TIMEOUT_SECONDS = 2
 
 
-class SparkProcess:
-    """A process of the cluster, ready when its log says so."""
-
-    def __init__(self, log: Path, ready: str, *arguments: str) -> None:
-        home = _find_spark_home()
-        environment = {**os.environ, "SPARK_HOME": home, "PYSPARK_PYTHON": sys.executable}
-        with log.open("w") as output:
-            self.process = subprocess.Popen(
-                [f"{home}/bin/spark-class", *arguments],
-                env=environment,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        ends_at = time.monotonic() + 60
-        while ready not in log.read_text():
-            assert time.monotonic() < ends_at, log.read_text()
-            time.sleep(0.1)
-
-    def kill_executors(self) -> int:
-        """Kill what a worker has started; return how many there were."""
-        threads = Path(f"/proc/{self.process.pid}/task").glob("*/children")
-        executors = [int(child) for thread in threads for child in thread.read_text().split()]
-        for executor in executors:
-            os.kill(executor, signal.SIGKILL)
-        return len(executors)
-
-    def end(self) -> None:
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    return tmp_path_factory.mktemp("cluster")
 
 
-class Cluster:
-    """A master and two workers on loopback."""
-
-    def __init__(self, directory: Path, started: ExitStack) -> None:
-        port = free_port()
-        self.url = f"spark://127.0.0.1:{port}"
-        where = ["--host", "127.0.0.1", "--webui-port"]
-        master = SparkProcess(
-            directory / "master.log", "elected leader", MASTER, *where, str(free_port()), "--port", str(port)
-        )
-        started.callback(master.end)
-        self.workers = []
-        for number in range(2):
-            limits = ["--cores", "1", "--memory", "1g", "--work-dir", str(directory / f"worker-{number}")]
-            log = directory / f"worker-{number}.log"
-            ready = "Successfully registered with master"
-            worker = SparkProcess(log, ready, WORKER, *where, str(free_port()), *limits, self.url)
-            started.callback(worker.end)
-            self.workers.append(worker)
+@pytest.fixture(scope="module")
+def access(directory) -> dict[str, str]:
+    """Return who the job and the tests are, by the names of options."""
+    secret = UsersFile(directory).add("spark", "-admin", "*")
+    return {"user": "spark", "secret": secret, "caFile": str(directory / "certs" / "ca.pem")}
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with ExitStack() as started:
-        yield Cluster(tmp_path, started)
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[RespBroker]:
-    broker = RespBroker(tmp_path)
+@pytest.fixture(scope="module")
+def broker(directory, access) -> Iterator[RespBroker]:
+    broker = RespBroker(directory, "-resp-tls", "-users", "users.toml")
     yield broker
     broker.end()
 
 
-def test_an_executor_that_is_killed_neither_loses_nor_doubles_rows(cluster, broker):
-    with Client(broker.url) as client:
-        client.create_topic("t", dedup_window_seconds=3600)
-        job = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.cluster_job", cluster.url, broker.url, str(ROWS)],
-            cwd=ROOT,
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        try:
-            while client.length("t") < ROWS // 20:
-                assert job.poll() is None
-                time.sleep(0.01)
-            assert any(worker.kill_executors() for worker in cluster.workers)  # of the first that has one by now
-            output, _ = job.communicate(timeout=200)
-        finally:
-            job.kill()
-            job.communicate()
-        assert client.length("t") == ROWS
-    assert output.split()[-3:] == ["read", str(ROWS), str(ROWS)]
+@pytest.fixture(scope="module")
+def url(broker) -> str:
+    return broker.url.replace("redis://127.0.0.1", "rediss://localhost")
+
+
+@pytest.fixture(scope="module")
+def cluster(directory) -> Iterator[Cluster]:
+    with ExitStack() as started:
+        yield Cluster(directory, started)
+
+
+@pytest.fixture(scope="module")
+def job(directory, cluster, url, access) -> Iterator[ClusterJob]:
+    options = {"url": url, "timeoutSeconds": str(TIMEOUT_SECONDS), **access}
+    job = ClusterJob(directory, cluster.url, {f"spark.miniqueue.{name}": text for name, text in options.items()})
+    yield job
+    job.end()
+
+
+@pytest.fixture
+def client(url, access) -> Iterator[Client]:
+    options = {"username": access["user"], "password": access["secret"], "ssl_ca_certs": access["caFile"]}
+    with Client(url, retries=20, **options) as client:
+        yield client
+
+
+def wait_until(job: ClusterJob, is_so: Callable[[], bool]) -> None:
+    """Wait for something that is so before the job has done what it does."""
+    while not is_so():
+        assert job.is_busy, job.result()
+        time.sleep(0.01)
+
+
+def begin_to_write(job, client, topic, tasks=20, **more):
+    """Have it write, and return when the first rows are there."""
+    client.create_topic(topic, dedup_window_seconds=3600)
+    job.begin("write", topic=topic, rows=ROWS, tasks=tasks, **more)
+    wait_until(job, lambda: client.length(topic) >= ROWS // 50)
+
+
+def test_an_executor_that_is_killed_neither_loses_nor_doubles_rows(job, cluster, client):
+    begin_to_write(job, client, "killed")
+    assert cluster.kill_an_executor()
+    job.result()
+    assert client.length("killed") == ROWS
+    job.begin("read", topic="killed", tasks=8)
+    assert job.result() == [ROWS, ROWS]
+
+
+def test_a_broker_that_is_killed_and_starts_again_is_waited_for(job, broker, client):
+    begin_to_write(job, client, "restarted")
+    broker.kill()
+    time.sleep(1.5)  # what this is about: tasks run into it
+    broker.start()
+    assert job.is_busy
+    job.result()
+    assert client.length("restarted") == ROWS
+
+
+def test_a_broker_that_answers_late_is_waited_for(job, broker, client):
+    begin_to_write(job, client, "stopped")
+    broker.process.process.send_signal(signal.SIGSTOP)
+    time.sleep(2.5 * TIMEOUT_SECONDS)  # so that replies are late, for each task more than once
+    os.kill(broker.process.process.pid, signal.SIGCONT)
+    assert job.is_busy
+    job.result()
+    assert client.length("stopped") == ROWS
+
+
+def test_a_topic_that_is_full_holds_the_job_up_until_there_is_room(job, client):
+    limit = ROWS // 10
+    client.create_topic("full", dedup_window_seconds=3600, max_messages=limit, limit_policy="refuse")
+    job.begin("write", topic="full", rows=ROWS, tasks=20)
+    wait_until(job, lambda: client.length("full") > limit - 1000)
+    taken = []
+    while job.is_busy:
+        assert client.length("full") <= limit
+        taken += client.receive("full", count=5000, autoack=True, wait_seconds=0.2)
+    job.result()
+    taken += client.consume("full", count=5000, autoack=True, idle_seconds=0)
+    assert sorted(int(message.payload) for message in taken) == list(range(ROWS))
+
+
+def test_a_task_with_nine_tenths_of_the_rows_does_not_hold_up_the_others(job, client):
+    begin_to_write(job, client, "skewed", tasks=4, skew=0.9)
+    job.result()
+    last = {}  # of each task the place of its last row: the rows of the small ones are in front of those of the large
+    for place, message in enumerate(client.consume("skewed", count=5000, autoack=True, idle_seconds=1)):
+        last[int(message.payload) >= 0.9 * ROWS] = place
+    assert place + 1 == ROWS
+    assert last[True] < last[False]
+
+
+def test_each_micro_batch_takes_from_all_partitions_also_where_one_has_nine_tenths(job, client, tmp_path):
+    client.create_topic("uneven", partitions=4, retention="forever")
+    client.create_topic("even", dedup_window_seconds=3600)
+    counts = [9000, 500, 300, 200]
+    keys = {client.publish("uneven", "0", key=f"{key}").partition("-")[0]: f"{key}" for key in range(100)}
+    assert sorted(keys) == ["0", "1", "2", "3"]
+    for partition, count in enumerate(counts):
+        for _ in range(count // 100):
+            client.publish_each("uneven", [Outgoing(b"x", key=keys[str(partition)])] * 100)
+    job.begin("copy", source="uneven", target="even", rows_at_once=1000, checkpoint=str(tmp_path))
+    sizes = job.result()
+    assert sum(sizes) == 10_100
+    copied = [message.key for message in client.consume("even", count=5000, autoack=True, idle_seconds=1)]
+    for size in sizes[:-1]:
+        assert set(copied[:size]) == {b"0", b"1", b"2", b"3"}
+        del copied[:size]
