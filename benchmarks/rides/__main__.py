@@ -1,6 +1,8 @@
 """Take taxi rides from Parquet through a topic to Parquet, with workers that fail, and compare what came out."""
 
 import argparse
+import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -15,6 +17,7 @@ SAMPLES, EVENTS = "samples.csv", "events.csv"
 
 def main() -> None:
     args = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # and its processes with it
     if args.redraw:
         _draw(args.redraw)
         return

@@ -46,7 +46,7 @@ def _draw_rates(axes: Any, samples: Sequence[Sample], events: Sequence[Event]) -
     rates, lag = axes
     for name, label in (("published", "loaded"), ("acknowledged", "done by the workers")):
         rates.plot(*_rate(samples, name), label=label)
-    rates.set(title="Rides: rate and lag", ylabel="rides/s")
+    rates.set(ylabel="rides/s")
     lag.plot([one["seconds"] for one in samples], [one["depth"] for one in samples], color="tab:red", label="lag")
     lag.set(xlabel="seconds", ylabel="rides that are not done")
     for one in axes:
@@ -58,7 +58,7 @@ def _draw_memory(axes: Any, samples: Sequence[Sample], events: Sequence[Event]) 
         points = [(one["seconds"], one[name]) for one in samples if one.get(name)]
         if points:
             axes.plot(*zip(*points, strict=True), ".", markersize=2, label=label)
-    axes.set(title="Rides: resident memory", xlabel="seconds", ylabel="MB")
+    axes.set(xlabel="seconds", ylabel="resident memory, MB")
     _finish(axes, events)
 
 
@@ -69,7 +69,7 @@ def _finish(axes: Any, events: Sequence[Event]) -> None:  # noqa: ANN401 - matpl
         axes.axvline(event.seconds, linestyle="-" if is_part else ":", **style)
         if is_part:
             place = axes.get_xaxis_transform()
-            axes.text(event.seconds, 0.98, f" {event.what[9:]}", transform=place, va="top", fontsize="small")
+            axes.text(event.seconds, 1.0, event.what[9:], transform=place, rotation=40, fontsize="small")
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.grid(visible=True, alpha=0.3)

@@ -22,6 +22,7 @@ from miniqueue.client import Client
 TOPIC: Final = "rides"
 WORKERS: Final = 3
 _POLL_SECONDS: Final = 0.5
+_ATTEMPTS: Final = 3
 
 
 class Run:
@@ -64,7 +65,9 @@ class Run:
             self._directory, self._worker, self._notes, self._seed, lambda what: self._tell(sampler, what)
         ) as crew:
             sampler.members = crew.members
-            self._job(sampler, "load", "-format", "parquet", "-key", "PULocationID", str(self._rides))
+            self._job(
+                sampler, "load", "-format", "parquet", "-key", "PULocationID", "-run-id", "rides", str(self._rides)
+            )
             self._tell(sampler, "start of drain")
             self._timed("drain", lambda: _wait_until_empty(client))
         stopped = f"{crew.stops} were stopped for {STOP_SECONDS:.0f} s"
@@ -74,9 +77,21 @@ class Run:
         return ["-m", "benchmarks.rides.working", self._url, TOPIC, str(notes), str(self._count)]
 
     def _job(self, sampler: Sampler, name: str, *words: str) -> None:
-        self._tell(sampler, f"start of {name}")
-        command = ("-m", "miniqueue", "pipeline", name, "-topic", TOPIC, "-url", self._url, *words)
+        """Run a job; one that breaks off runs again, as its users do, and goes on where it was."""
         began_at = time.monotonic()
+        for attempt in range(1, _ATTEMPTS + 1):
+            self._tell(sampler, f"start of {name}")
+            code, said = self._attempt(sampler, name, words)
+            if code == 0:
+                break
+            print(said[-1000:], flush=True)
+        else:
+            raise SystemExit(f"{name} broke off {_ATTEMPTS} times")
+        times = "" if attempt == 1 else f", at attempt {attempt}"
+        self.summary.append(f"{name}: {said.splitlines()[-1]} in {time.monotonic() - began_at:.0f} s{times}")
+
+    def _attempt(self, sampler: Sampler, name: str, words: Sequence[str]) -> tuple[int, str]:
+        command = ("-m", "miniqueue", "pipeline", name, "-topic", TOPIC, "-url", self._url, *words)
         process = processes.start(self._directory, name, *command)
         sampler.job_pid = process.pid
         try:
@@ -84,10 +99,7 @@ class Run:
         finally:
             sampler.job_pid = 0
             processes.end(process)
-        said = processes.log_of(self._directory, name).read_text()
-        if code:
-            raise SystemExit(f"{name} ended with {code}: {said[-4000:]}")
-        self.summary.append(f"{name}: {said.splitlines()[-1]} in {time.monotonic() - began_at:.0f} s")
+        return code, processes.log_of(self._directory, name).read_text()
 
     def _check(self, client: Client) -> None:
         self.summary += checking.check(client, TOPIC, self._rides, self._archive, self._notes)
