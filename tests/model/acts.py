@@ -16,12 +16,13 @@ from tests.model.publishing import Publishing
 from tests.model.request_acts import RequestActs
 from tests.model.stream_acts import StreamActs
 from tests.model.topic_acts import TopicActs
+from tests.model.trace_acts import TraceActs
 
 #: For those who are not alone, and can do without their connection.
 WITH_CONNECTION = ("stream", "request")
 
 
-class Acts(Publishing, Consuming, TopicActs, LogActs, StreamActs, RequestActs):
+class Acts(Publishing, Consuming, TopicActs, LogActs, StreamActs, RequestActs, TraceActs):
     """Chooses acts; arguments as of `Acting`."""
 
     def next(self, *, may_leave: bool = False) -> Act:

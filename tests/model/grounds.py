@@ -50,10 +50,10 @@ GROUNDS: tuple[Ground, ...] = (
     Ground(b"plain", options=ALL, acts=("cancel", "purge", "pause", "delete", "look", "stream")),
     Ground(
         b"dying",
-        (b"max_deliveries", b"3", b"retry_delays", b"1,2"),
+        (b"max_deliveries", b"3", b"retry_delays", b"1,2", b"trace", b"true"),
         Rules(max_deliveries=3),
         frozenset({"delay", "dedup", "priority", "key", "header"}),
-        ("reject", "redrive", "cancel"),
+        ("reject", "redrive", "cancel", "trace"),
     ),
     Ground(
         b"keyed",
@@ -120,10 +120,10 @@ GROUNDS: tuple[Ground, ...] = (
     ),
     Ground(
         b"resting",
-        (b"retention_seconds", b"4"),
+        (b"retention_seconds", b"4", b"trace", b"true"),
         Rules(keeps_ms=4000, has_dead=False),
         frozenset({"dedup"}),
-        ("read",),
+        ("read", "trace", "trace"),
         (DEFAULT, b"slow"),
         has_sums=True,
     ),
@@ -145,15 +145,16 @@ GROUNDS: tuple[Ground, ...] = (
     ),
     Ground(
         b"spread",
-        (b"partitions", b"5", b"max_deliveries", b"4"),
+        (b"partitions", b"5", b"max_deliveries", b"4", b"trace", b"true"),
         Rules(max_deliveries=4, partitions=5),
         frozenset({"key", "dedup", "ttl", "unique"}),
-        ("reject", "redrive", "purge", "grow"),
+        ("reject", "redrive", "purge", "grow", "trace"),
     ),
     Ground(
         b"asking",
+        (b"trace", b"true"),
         options=frozenset({"key", "header"}),
-        acts=("request", "request", "request", "answer", "answer", "answer", "answer", "answer"),
+        acts=("request", "request", "request", "answer", "answer", "answer", "answer", "answer", "trace"),
     ),
     Ground(b"ticking", options=frozenset({"delay"}), acts=("cancel",), every_seconds=7),
 )

@@ -9,8 +9,8 @@ has come and is not over; it stands where it may, under the id that it was given
 same key and is older is done. A dedup id and a unique key stand for one message. What is sure and not done, is there.
 """
 
-from tests.model.logs import Logs
+from tests.model.traces import Traces
 
 
-class Ledger(Logs):
+class Ledger(Traces):
     """All that is known; arguments as of `Stock`."""

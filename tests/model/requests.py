@@ -93,5 +93,10 @@ class Requests:
         """Whether a settle, or the like, must have its effect."""
         if op.outcome is not Outcome.OK:
             return False
-        is_durable = op.is_durable_at_once or op.ok_index < self._durable_index.get(op.epoch, -1)
-        return is_durable or op.epoch == self._epoch
+        return self._is_durable(op) or op.epoch == self._epoch
+
+    def _is_durable(self, op: Op) -> bool:
+        """Whether not even a crash can have undone it."""
+        if op.outcome is not Outcome.OK:
+            return False
+        return op.is_durable_at_once or op.ok_index < self._durable_index.get(op.epoch, -1)

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.model.grounds import GROUNDS
+from tests.model.planted_in_logs import IN_LOGS
 from tests.model.planted_in_walks import PLANTS
 from tests.model.walk import walks
 
@@ -16,10 +17,13 @@ def test_whatever_was_answered_holds():
     walks(range(WALKS))
 
 
+EVERYWHERE = PLANTS | IN_LOGS
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+@pytest.mark.parametrize("plant", EVERYWHERE, ids=lambda plant: plant.__name__)
 def test_planted_bug_is_found(plant, monkeypatch):
     plant(monkeypatch)
-    grounds = [ground for ground in GROUNDS if ground.name == PLANTS[plant].encode()]
+    grounds = [ground for ground in GROUNDS if ground.name == EVERYWHERE[plant].encode()]
     with pytest.raises(AssertionError, match="seed"):
         walks(range(WALKS_TO_FIND), grounds)

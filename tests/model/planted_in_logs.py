@@ -1,0 +1,116 @@
+"""Bugs that the walks must find in logs, groups, members, requests and traces."""
+
+from collections.abc import Callable
+
+import pytest
+
+from miniqueue.broker import membership, retaining
+from miniqueue.broker import topic as topics
+from miniqueue.broker.clearing import Clearer
+from miniqueue.broker.group_places import Places
+from miniqueue.broker.membership import Membership
+from miniqueue.broker.requesting import Requests
+from miniqueue.broker.trace import GroupTrace
+from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.lease import Lease
+from miniqueue.core.retention import RetentionLimit
+
+Patch = pytest.MonkeyPatch
+Plant = Callable[[Patch], None]
+
+
+def logs_are_given_back_too_early(patch: Patch) -> None:
+    limit_of = retaining.limit_of
+    patch.setattr(
+        retaining, "limit_of", lambda settings, log_bytes, now_ms: limit_of(settings, log_bytes, now_ms + 2000)
+    )
+
+
+def too_many_bytes_are_given_back(patch: Patch) -> None:
+    limit_of = retaining.limit_of
+
+    def half(settings: object, log_bytes: int, now_ms: int) -> RetentionLimit:
+        limit = limit_of(settings, log_bytes, now_ms)
+        return limit._replace(log_bytes=None if limit.log_bytes is None else (limit.log_bytes + log_bytes) // 2)
+
+    patch.setattr(retaining, "limit_of", half)
+
+
+def nobody_is_told_what_was_missed(patch: Patch) -> None:
+    drop = Clearer.drop_unread
+
+    async def in_silence(self, topic, cursor, stop_seq):
+        before = cursor.missed_count
+        count = await drop(self, topic, cursor, stop_seq)
+        cursor.missed_count = before
+        return count
+
+    patch.setattr(Clearer, "drop_unread", in_silence)
+
+
+def groups_go_one_too_far(patch: Patch) -> None:
+    seq_of = Places._place
+    patch.setattr(Places, "_place", lambda self, topic, partition, seq: seq_of(self, topic, partition, seq + 1))
+
+
+def keys_are_elsewhere_where_there_are_four(patch: Patch) -> None:
+    partition_for = topics.partition_for
+    patch.setattr(topics, "partition_for", lambda key, count: partition_for(key, count if count < 4 else 3))
+
+
+def two_members_read_a_partition(patch: Patch) -> None:
+    """The last one still works on it."""
+    patch.setattr(Membership, "_is_free", lambda self, number, is_late: True)
+
+
+def the_first_member_reads_all(patch: Patch) -> None:
+    patch.setattr(membership, "assign", lambda members, numbers, owners: dict.fromkeys(numbers, members[0]))
+
+
+def what_the_dead_had_comes_last(patch: Patch) -> None:
+    nack = GroupCursor.nack
+
+    def to_the_back(self: GroupCursor, lease: Lease, cause: str = "nacks") -> None:
+        if cause == "disconnects":
+            self.back(lease)
+        else:
+            nack(self, lease, cause)
+
+    patch.setattr(GroupCursor, "nack", to_the_back)
+
+
+def answers_go_to_who_asked_last(patch: Patch) -> None:
+    def pass_on(self: Requests, reply_to: bytes, payload: bytes) -> None:
+        if self._waiting:
+            self._waiting[max(self._waiting)].answer(payload)
+
+    patch.setattr(Requests, "_pass_on", pass_on)
+
+
+def answers_get_lost(patch: Patch) -> None:
+    patch.setattr(Requests, "_pass_on", lambda self, reply_to, payload: None)
+
+
+def ends_are_not_noted(patch: Patch) -> None:
+    note = GroupTrace.note
+
+    def but_ends(self, kind, lease, reason=b""):
+        if kind.name != "ACKNOWLEDGED":
+            note(self, kind, lease, reason)
+
+    patch.setattr(GroupTrace, "note", but_ends)
+
+
+IN_LOGS: dict[Plant, str] = {
+    logs_are_given_back_too_early: "aging",
+    too_many_bytes_are_given_back: "sized",
+    nobody_is_told_what_was_missed: "aging",
+    groups_go_one_too_far: "shared",
+    keys_are_elsewhere_where_there_are_four: "team",
+    two_members_read_a_partition: "team",
+    the_first_member_reads_all: "team",
+    what_the_dead_had_comes_last: "team",
+    answers_go_to_who_asked_last: "asking",
+    answers_get_lost: "asking",
+    ends_are_not_noted: "resting",
+}
