@@ -5,7 +5,8 @@
     a lease ends      ─▶ whoever waits is served in the next turn of the loop
     time gives room   ─▶ the same, by a timer for the first message that may go then
 
-A plain topic has no flow.
+A plain topic has no flow. Where partitions were added `core.growth` says what waits for what is older, in ordered
+topics and for members.
 """
 
 import asyncio
@@ -15,12 +16,16 @@ from typing import NamedTuple
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.group import Group
 from miniqueue.broker.topic import Topic
+from miniqueue.core.growth import OldFirst
 from miniqueue.core.key_queue import KeyRules
 from miniqueue.core.keyed import arrange
 from miniqueue.core.pace import Pace
 from miniqueue.core.topic_settings import TopicSettings
 from miniqueue.core.turns import Turns
 
+#: How often it is looked whether what is held back may go on: where somebody consumes, and otherwise.
+LOOK_SECONDS = 0.01
+IDLE_LOOK_SECONDS = 0.25
 #: No timer is shorter, so that what is due at once does not keep the loop busy.
 MIN_WAIT_SECONDS = 0.001
 
@@ -128,7 +133,7 @@ class Flows:
 
     def apply_settings(self, topic: Topic) -> None:
         """Have the messages of a topic flow as its settings say; leases stay as they are."""
-        topic.flows = None if rules_of(topic.settings) == PLAIN else self
+        topic.flows = None if rules_of(topic.settings) == PLAIN and not topic.growths else self
         for group in topic.groups.values():
             self.apply_to(group)
 
@@ -139,6 +144,31 @@ class Flows:
             group.flow = None if rules == PLAIN else Flow(group, rules, self._clock, self._dispatch)
         for cursor in group.cursors:
             arrange(cursor, rules.keys)
+        self._older_first(group)
+
+    def _older_first(self, group: Group) -> None:
+        """Hold back what must not overtake, where keys are in order, since partitions were added."""
+        topic, before = group.topic, group.old_first
+        group.old_first = None
+        is_ordered = topic.settings.ordered
+        if topic.growths and (is_ordered or group.membership is not None):
+            group.old_first = OldFirst(topic.growths, topic.partition_count, group.cursors, is_ordered=is_ordered)
+            self._look_later(group, group.old_first)
+        elif before is not None:
+            before.end()
+        if before is not None and group.waiters:
+            asyncio.get_running_loop().call_soon(self._dispatch, group)
+
+    def _look_later(self, group: Group, old_first: OldFirst) -> None:
+        if not old_first.is_over:
+            seconds = LOOK_SECONDS if group.consumer_count else IDLE_LOOK_SECONDS
+            asyncio.get_running_loop().call_later(seconds, self._look, group, old_first)
+
+    def _look(self, group: Group, old_first: OldFirst) -> None:
+        if group.old_first is old_first:  # else there are other cursors, or other rules
+            if old_first.look():
+                self._dispatch(group)
+            self._look_later(group, old_first)
 
 
 def rules_of(settings: TopicSettings) -> FlowRules:

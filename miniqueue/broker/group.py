@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from miniqueue.broker.flow import Flow
     from miniqueue.broker.membership import Member, Membership
     from miniqueue.broker.topic import Topic
+    from miniqueue.core.growth import OldFirst
 
 #: Of the receipts of one partition; the others begin with what tells partitions apart.
 RECEIPT_BITS = 46
@@ -70,6 +71,7 @@ class Group:
       consumer_count: also those who do not wait now.
       membership: says who reads which partitions, while consumers are members; else they compete for all.
       book: of the leases that belong to no connection, if there are any.
+      old_first: what is held back since partitions were added, if anything is.
       flow: how messages are handed out by their keys and within caps; None for plainly.
       is_loading: whether something is read from the store for it; who has set it calls `end_loading`.
       is_expiring: whether more than one turn of the loop is needed to give up what has expired in front.
@@ -89,6 +91,7 @@ class Group:
         "load_order",
         "membership",
         "name",
+        "old_first",
         "topic",
         "waiters",
     )
@@ -109,6 +112,7 @@ class Group:
     def clear(self) -> None:
         """Exist no more, nor any lease, because the topic is gone or is read anew; keep who waits."""
         self.flow: Flow | None = None
+        self.old_first: OldFirst | None = None
         for cursor in self.cursors:
             cursor.revoke_all()
         self.replace(())

@@ -12,10 +12,15 @@ from miniqueue.broker import batching
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.topic import Topic
 from miniqueue.broker.trace import Source
+from miniqueue.core import cursor_view
 from miniqueue.core.attributes import expires_at_ms, key_of, unique_key
+from miniqueue.core.growth import MAX_GROWTHS, Growth
 from miniqueue.core.lanes import priority_of
+from miniqueue.core.lease import Range
+from miniqueue.core.log_extent import bounds_of
 from miniqueue.core.message_id import format_message_id
 from miniqueue.core.partition import Partition
+from miniqueue.storage import growth_keys, growth_records
 
 
 class Content(NamedTuple):
@@ -57,7 +62,25 @@ class Lanes:
     def grow(self, topic: Topic, partition_count: int) -> None:
         """Give a topic that exists so many partitions, if it has fewer."""
         if missing := range(topic.partition_count, partition_count):
+            self._note_growth(topic)
             self._make(topic, missing)
+
+    def _note_growth(self, topic: Topic) -> None:
+        """Note where logs end now; forget the growths of which nothing older is left, and the first of too many."""
+        assert topic.id is not None
+        gone = [growth for growth in topic.growths if not is_needed(topic, growth)]
+        topic.growths = [growth for growth in topic.growths if growth not in gone]
+        ends = {number: partition.next_seq for number, partition in topic.partitions.items() if partition.next_seq}
+        growth = Growth(topic.partition_count, ends)
+        if is_needed(topic, growth):
+            for partition in topic.partitions.values():
+                partition.end_chunk()
+            topic.growths.append(growth)
+            value = growth_records.encode_growth(ends)
+            self._journal.change({growth_keys.growth(topic.id, growth.partition_count): value})
+        while len(topic.growths) > MAX_GROWTHS:
+            gone.append(topic.growths.pop(0))
+        self._journal.change({growth_keys.growth(topic.id, one.partition_count): None for one in gone})
 
     def _make(self, topic: Topic, numbers: Iterable[int]) -> list[Partition]:
         assert topic.id is not None
@@ -95,6 +118,19 @@ class Lanes:
             if key := unique_key(content.attributes):
                 topic.unique_keys.put(key, format_message_id(number, seq), expires_at_ms(content.attributes))
         return first_seq
+
+
+def is_needed(topic: Topic, growth: Growth) -> bool:
+    """Whether anything may be left that is older than a growth: in a log, or come back from it."""
+    return any(
+        bounds_of(topic.partitions[number]).earliest_seq < end_seq or _has_returned(topic.partitions[number])
+        for number, end_seq in growth.ends.items()
+    )
+
+
+def _has_returned(partition: Partition) -> bool:
+    places = (Range.FRONT, Range.DELAYED, Range.BACK)
+    return not all(cursor_view.is_empty(cursor, place) for cursor in partition.cursors.values() for place in places)
 
 
 def _number_of(topic: Topic, content: Content) -> int:

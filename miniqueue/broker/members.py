@@ -60,6 +60,7 @@ class Members:
                 raise NoMembersError
             membership = group.membership = Membership(group, self._clock, self._changed)
             self._memberships[membership] = None
+            _flow_anew(group)
         return membership.join(name)
 
     def tick(self) -> None:
@@ -72,6 +73,7 @@ class Members:
         if not membership.members:
             group.membership = None
             self._memberships.pop(membership, None)
+            _flow_anew(group)
         asyncio.get_running_loop().call_soon(self._serve, group)
         self._look_later()
 
@@ -89,3 +91,9 @@ class Members:
             if membership.is_moving and membership.look():
                 self._serve(membership.group)
         self._look_later()
+
+
+def _flow_anew(group: Group) -> None:
+    """Have messages flow as they do for members, or no more."""
+    if group.topic.flows is not None:
+        group.topic.flows.apply_to(group)

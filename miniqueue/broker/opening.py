@@ -15,6 +15,7 @@ from miniqueue.broker.stored_state import State
 from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.dedup_window import DedupWindow
+from miniqueue.core.growth import Growth
 from miniqueue.core.partition import MAX_CHUNK_MESSAGES, Partition
 from miniqueue.core.partitioning import MAX_PARTITIONS
 from miniqueue.core.retention import Retained
@@ -24,6 +25,8 @@ from miniqueue.storage import (
     dedup_keys,
     dedup_records,
     group_keys,
+    growth_keys,
+    growth_records,
     keys,
     records,
     retention_keys,
@@ -78,6 +81,7 @@ class _StoredTopic(NamedTuple):
     settings: TopicSettings
     fault: MiniqueueError | None
     dedup: DedupWindow | None
+    growths: list[Growth]
 
 
 async def read_content(store: Store, known: dict[bytes, Topic], acknowledged: int) -> StoreContent:
@@ -202,6 +206,7 @@ async def _end_of_readable(store: Store, log_: _Log, head: _End) -> tuple[_End, 
 
 
 def _filled(topic: Topic, stored: _StoredTopic) -> Topic:
+    topic.growths = stored.growths
     topic.fill(stored.id, stored.partitions, stored.group_ids)
     topic.settings = stored.settings
     topic.fault = stored.fault
@@ -234,7 +239,11 @@ async def _stored_topic(store: Store, state: State, name: bytes, topic_id: int, 
         partition.retained = _retained(state, topic_id, partition)
     fault = next((end.fault for end in ends.values() if end.fault is not None), None)
     dedup = dedup_records.decode_window(state.between(dedup_keys.dedups(topic_id)))
-    return _StoredTopic(name, topic_id, partitions, groups, settings, fault, dedup)
+    growths = [
+        Growth(growth_keys.partition_count(key), growth_records.decode_growth(value))
+        for key, value in state.between(growth_keys.growths(topic_id))
+    ]
+    return _StoredTopic(name, topic_id, partitions, groups, settings, fault, dedup, growths)
 
 
 def _retained(state: State, topic_id: int, partition: Partition) -> Retained | None:

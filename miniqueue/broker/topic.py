@@ -6,11 +6,12 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from miniqueue.broker.group import Group
-from miniqueue.broker.topic_stats import TopicStats
+from miniqueue.broker.topic_stats import TopicStats, stats_of
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.dedup_window import DedupWindow
 from miniqueue.core.group_start import DEFAULT_GROUP_NAME
+from miniqueue.core.growth import Growth
 from miniqueue.core.lanes import lane
 from miniqueue.core.partition import DEFAULT_GROUP, Partition
 from miniqueue.core.partitioning import MAX_PARTITIONS, partition_for
@@ -35,9 +36,9 @@ class Topic:
     `sole` is that partition with the cursor of the group, while there is but one of each.
     `groups` are found by their names; `default` is the one of plain clients, and always there. `pulse` times
     hand-outs, where somebody watches; `flows` is set where messages do not flow plainly, `trace` where what happens to
-    them is noted. `dedup` has the ids of late publishes, if there are any, `unique_keys` what is known of unique keys.
-    `expired_count` messages have expired since the start; without a time to live of its own one does so after `ttl_ms`,
-    0 for never.
+    them is noted; `growths` say where logs ended when partitions were added. `dedup` has the ids of late publishes, if
+    there are any, `unique_keys` what is known of unique keys. `expired_count` messages have expired since the start;
+    without a time to live of its own one does so after `ttl_ms`, 0 for never.
     """
 
     __slots__ = (
@@ -48,6 +49,7 @@ class Topic:
         "fault",
         "flows",
         "groups",
+        "growths",
         "id",
         "is_paused_in",
         "is_paused_out",
@@ -94,6 +96,7 @@ class Topic:
         self.dedup: DedupWindow | None = None
         self.unique_keys = UniqueKeys()
         self.partitions = {}
+        self.growths: list[Growth] = []
         self.partition_count = 1
         self.sole: tuple[Partition, GroupCursor] | None = None
 
@@ -275,25 +278,4 @@ class Topic:
 
     def stats(self) -> TopicStats:
         """Count what there is: what the group holds that is furthest behind, and what all have done."""
-        last = self.last_group
-        cursors = [] if last is None else last.cursors
-        all_cursors = self.cursors
-        depth, leased = sum(c.depth for c in cursors), sum(c.leased_count for c in cursors)
-        unpublished = [partition.delays.committed for partition in self.partitions.values()]
-        returned = sum(c.waiting_delayed_count for c in cursors)
-        return TopicStats(
-            published=sum(c.tail_seq for c in cursors),
-            acknowledged=sum(c.acked_count for c in all_cursors),
-            dropped=sum(c.dropped_count - c.moved_count - c.skipped_count for c in all_cursors),
-            moved=sum(c.moved_count for c in all_cursors),
-            ready=depth - leased - returned,
-            leased=leased,
-            delayed=returned + sum(state.message_count for state in unpublished),
-            size_bytes=sum(c.tail_bytes - c.gone_bytes for c in cursors)
-            + sum(state.size_bytes for state in unpublished),
-            consumers=sum(group.consumer_count for group in self.groups.values()),
-            waiting=sum(len(group.waiters) for group in self.groups.values()),
-            expired=self.expired_count,
-            duplicates=self.duplicate_count,
-            dedup_ids=0 if self.dedup is None else len(self.dedup),
-        )
+        return stats_of(self)

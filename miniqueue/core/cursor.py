@@ -181,7 +181,7 @@ class GroupCursor:
         return self._grant(ChunkLease(self.next_receipt, progress, start, stop - start))
 
     def _open_next_chunk(self) -> ChunkProgress | None:
-        if not len(self.log):
+        if not self.log.has_next:
             self.blocked_on = Range.LOG if self.log.is_lacking else None
             return None
         first_seq, chunk = self.log.take()

@@ -8,11 +8,12 @@ What comes before `read_seq` is never ready, and nothing behind it is leased.
 
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.key_queue import Returned
 from miniqueue.core.lease import Lease, Range
-from miniqueue.core.message import Chunk
+from miniqueue.core.message import Chunk, Record
 
 
 def leases(cursor: GroupCursor) -> list[Lease]:
@@ -69,7 +70,44 @@ def may_have_next(cursor: GroupCursor, horizon_ms: int) -> bool:
     """Whether the next `take` may hand something out; some of the log may turn out to be settled."""
     if cursor.keyed is not None:
         return cursor.depth > cursor.leased_count
-    return cursor._place_of_next(horizon_ms) is not Range.LOG or cursor.read_seq < cursor.tail_seq
+    return cursor._place_of_next(horizon_ms) is not Range.LOG or cursor.read_seq < min(cursor.tail_seq, cursor.log.stop)
+
+
+def is_log_settled(cursor: GroupCursor, end_seq: int) -> bool:
+    """Whether every message of the log before `end_seq`, where a chunk begins, is done with or came back."""
+    return next(iter(cursor._open), cursor.read_seq) >= end_seq
+
+
+def is_known(cursor: GroupCursor, places: Sequence[Range]) -> bool:
+    """Whether all that came back to these places is in memory."""
+    return all(cursor.returned[place].resume_at is None for place in places)
+
+
+#: A message that came back: leased again, or waiting.
+CameBack = Lease | Returned | Record
+
+
+def returned_before(cursor: GroupCursor, end_seq: int, places: Sequence[Range]) -> CameBack | None:
+    """Return a message with a number before `end_seq` that came back and is not settled, if one is known.
+
+    It waits in one of `places`, or is leased, wherever it waited; its log must be settled up to there.
+    """
+    for lease in cursor._leases.values():
+        if lease.first_seq < end_seq:
+            return lease
+    for place in places:
+        for record in cursor.returned[place]:
+            if record.seq < end_seq:
+                return record
+    returns = () if cursor.keyed is None else cursor.keyed.returns.waiting(places)
+    return next((returned for returned in returns if returned.seq < end_seq), None)
+
+
+def is_there(cursor: GroupCursor, one: CameBack) -> bool:
+    """Whether what `returned_before` found is there as it was; False where that is to be looked up."""
+    if isinstance(one, Lease):
+        return cursor._leases.get(one.receipt) is one
+    return isinstance(one, Returned) and not one.is_gone
 
 
 class Unsettled:

@@ -89,7 +89,7 @@ class KeyedReader:
         if cursor.blocked_on is not None:
             return False
         ahead.look()
-        if cursor.log.head is not None and not ahead.is_full:
+        if (cursor.log.has_next or cursor.log.is_lacking) and not ahead.is_full:
             cursor.blocked_on = Range.LOG
         return cursor.blocked_on is None
 

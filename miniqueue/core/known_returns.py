@@ -7,7 +7,7 @@ Where keys are ordered everything that came back must be known before anything i
 way of what follows it. Elsewhere what is due is known, as far as there is room.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from miniqueue.core.attributes import key_of
@@ -47,6 +47,10 @@ class KnownReturns:
     def is_any(self, place: Range) -> bool:
         """Whether any of a range is known."""
         return bool(self._known[place])
+
+    def waiting(self, places: Iterable[Range]) -> Iterator[Returned]:
+        """Return those that are known of some ranges, and not leased."""
+        return (returned for place in places for returned in self._known[place].values())
 
     def look(self, *, is_full: bool) -> Range | None:
         """Know what is loaded, and must or can be known; return the range of which more must be loaded first."""

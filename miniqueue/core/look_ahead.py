@@ -65,7 +65,7 @@ class LookAhead:
     def look(self) -> bool:
         """Know some more of what is loaded; return whether there was any."""
         cursor, looked_at = self._cursor, 0
-        while len(cursor.log) and looked_at < MAX_LOOKED_AT and not self.is_full:
+        while cursor.log.has_next and looked_at < MAX_LOOKED_AT and not self.is_full:
             progress = cursor._open_next_chunk()
             assert progress is not None  # it is loaded
             self.know(progress, progress.settled)

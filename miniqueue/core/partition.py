@@ -40,6 +40,7 @@ class Partition:
     __slots__ = (
         "_appended",
         "_attributes",
+        "_stops",
         "consumed_bytes",
         "cursors",
         "delays",
@@ -69,6 +70,7 @@ class Partition:
         self.is_head_due = False  # whether the next commit must say where the log ends, as chunks are to be deleted
         self.consumed_bytes = 0  # of chunks deleted since disk space was last given back
         self._appended: list[bytes] = []
+        self._stops: set[int] = set()  # where a chunk is to end, among what was appended
         self._attributes: dict[int, bytes] = {}  # of what was appended and has some, by sequence number
 
     def append(self, payloads: list[bytes], size_bytes: int) -> int:
@@ -89,6 +91,11 @@ class Partition:
         """
         self._attributes |= {seq: extra for seq, extra in enumerate(attributes, first_seq) if extra}
 
+    def end_chunk(self) -> None:
+        """Have what is appended next begin a chunk."""
+        if self._appended:
+            self._stops.add(len(self._appended))
+
     def cut(self, now_ms: int) -> list[Chunk]:
         """Return what has been appended since the last call, as the chunks of one commit."""
         if not self._appended:
@@ -96,6 +103,9 @@ class Partition:
         payloads, self._appended = self._appended, []
         first_seq = self.next_seq - len(payloads)
         stops = _chunk_stops(self._sizes(first_seq, payloads))
+        if self._stops:
+            stops = sorted({*stops, *self._stops})
+            self._stops.clear()
         if len(stops) == 1:  # as a rule
             attributes = self._attributes_of(first_seq, self.next_seq)
             chunks = [Chunk(first_seq, now_ms, payloads, self.log_bytes, attributes)]

@@ -66,9 +66,13 @@ def _first_at_ms(cursor: GroupCursor) -> float:
 def next_in_log(cursor: GroupCursor) -> ChunkProgress | None:
     """Return the chunk with the oldest message of the log that waits, opened; its last run begins there.
 
-    None when there is none, or none in memory: then `blocked_on` is set.
+    None when there is none, or none in memory: then `blocked_on` is set. What is held back is found, too.
     """
-    return cursor._next_in_log() if cursor.keyed is None else cursor.keyed.oldest()
+    stop, cursor.log.stop = cursor.log.stop, inf
+    try:
+        return cursor._next_in_log() if cursor.keyed is None else cursor.keyed.oldest()
+    finally:
+        cursor.log.stop = stop
 
 
 def take_from(cursor: GroupCursor, progress: ChunkProgress, max_count: int) -> Lease:

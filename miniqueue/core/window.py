@@ -15,6 +15,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from math import inf
 from operator import itemgetter
 from typing import Generic, Protocol, TypeVar
 
@@ -33,7 +34,10 @@ _order = itemgetter(0)
 
 
 class Window(Generic[T]):
-    """The first items of a range, by `order`, a number that is unique within the range."""
+    """The first items of a range, by `order`, a number that is unique within the range.
+
+    What comes at `stop` or later is not to be taken yet.
+    """
 
     __slots__ = (
         "_early",
@@ -44,6 +48,7 @@ class Window(Generic[T]):
         "max_bytes",
         "resume_at",
         "size_bytes",
+        "stop",
         "taken",
     )
 
@@ -51,6 +56,7 @@ class Window(Generic[T]):
         self.max_bytes = max_bytes
         self.resume_at = resume_at
         self.size_bytes = 0
+        self.stop: float = inf
         self.taken: set[int] = set()
         self._items: deque[tuple[int, T]] = deque()
         self._loading_from: int | None = None
@@ -63,8 +69,16 @@ class Window(Generic[T]):
 
     @property
     def is_lacking(self) -> bool:
-        """Whether nothing is loaded although the store has, or may have, more."""
-        return self.resume_at is not None and not self._items
+        """Whether nothing is loaded although the store has, or may have, more that may be taken."""
+        return self.resume_at is not None and not self._items and self.resume_at < self.stop
+
+    @property
+    def has_next(self) -> bool:
+        """Whether the first item is loaded and may be taken."""
+        return bool(self._items) and self._items[0][0] < self.stop
+
+    def __iter__(self) -> Iterator[T]:
+        return (item for _, item in self._items)
 
     @property
     def wants_more(self) -> bool:

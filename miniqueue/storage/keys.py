@@ -16,6 +16,7 @@
     START       = 0x18 topic:8 partition:4                              value: where the log begins, if some is kept
     GROUP_PURGE = 0x19 topic:8 0:4 group:4  value: empty; the group is deleted, its keys not yet all
     TRACES      = 0x1A topic:8                                          value: how much is stored of traces
+    GROWTH      = 0x1B topic:8 partition_count:4      value: where logs ended when there were no longer so many
     CHUNK       = 0x20 topic:8 partition:4 lane:1 first_seq:8           value: messages
     RECORD      = 0x21 topic:8 partition:4 group:4 range:1 order:16     value: one message that came back
     DELAYED     = 0x22 topic:8 partition:4 due_at_ms:8 serial:8         value: one message that is not yet due
@@ -61,6 +62,7 @@ class Space(IntEnum):
     START = 0x18
     GROUP_PURGE = 0x19
     TRACES = 0x1A
+    GROWTH = 0x1B
     CHUNK = 0x20
     RECORD = 0x21
     DELAYED = 0x22
@@ -90,11 +92,9 @@ LANE_NORMAL = 1
 
 _TOPIC, _PURGE = bytes([Space.TOPIC]), bytes([Space.PURGE])
 _HEAD, _CURSOR, _BITMAP, _GAP, _SETTINGS, _CHUNK, _RECORD = 0x10, 0x11, 0x12, 0x13, 0x14, 0x20, 0x21
-_MAX_64 = (1 << 64) - 1
-_MAX_128 = (1 << 128) - 1
+_MAX_64, _MAX_128 = (1 << 64) - 1, (1 << 128) - 1
 
-_purge = struct.Struct(">cQ")
-_head = struct.Struct(">BQI")
+_purge, _head = struct.Struct(">cQ"), struct.Struct(">BQI")
 _cursor = struct.Struct(">BQII")
 _bitmap = struct.Struct(">BQIIBQ")
 _chunk = struct.Struct(">BQIBQ")
@@ -279,7 +279,7 @@ def _parse_delayed(space: Space, key: bytes) -> Parts:
 _FIXED = {
     **{Space.PURGE: _purge, Space.CURSOR: _cursor, Space.BITMAP: _bitmap, Space.GAP: _bitmap},
     **dict.fromkeys((Space.SETTINGS, Space.TRACES), _space),
-    **dict.fromkeys((Space.HEAD, Space.DELAYS, Space.START), _head),
+    **dict.fromkeys((Space.HEAD, Space.DELAYS, Space.START, Space.GROWTH), _head),
     Space.GROUP_PURGE: _cursor,
 }
 _PARSERS = {

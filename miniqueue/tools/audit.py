@@ -25,6 +25,7 @@ from miniqueue.storage import (
     delay_keys,
     delay_records,
     group_keys,
+    growth_records,
     keys,
     records,
     retention_records,
@@ -68,6 +69,7 @@ class Audit:
             Space.GAP: self._take_gap,
             Space.SETTINGS: self._take_settings,
             Space.START: self._take_start,
+            Space.GROWTH: self._take_growth,
             Space.GROUP: self._take_group,
             Space.GROUP_PURGE: lambda parts, _key, _value: self.topics[parts.topic_id].set_purged(parts.group),
             Space.DELAYS: self._take_delays,
@@ -184,6 +186,10 @@ class Audit:
     def _take_start(self, parts: Parts, key: bytes, value: bytes) -> None:
         kept = self._decoded(retention_records.decode_start, key, value)
         self.topics[parts.topic_id].set_start(parts.partition, kept)
+
+    def _take_growth(self, parts: Parts, key: bytes, value: bytes) -> None:
+        ends = self._decoded(growth_records.decode_growth, key, value)
+        self.topics[parts.topic_id].set_growth(key, parts.partition, ends)
 
     def _take_group(self, parts: Parts, key: bytes, value: bytes) -> None:
         try:

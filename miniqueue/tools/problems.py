@@ -97,6 +97,7 @@ _WORDS: Mapping[Space, Callable[[Parts, bytes], str]] = {
     Space.GROUP: lambda parts, key: f"group {escape(group_keys.group_name(key))} of topic {parts.topic_id}",
     Space.GROUP_PURGE: lambda parts, _key: f"deletion of group {parts.group} of topic {parts.topic_id}",
     Space.START: lambda parts, _key: _of_partition("start of the log", parts),
+    Space.GROWTH: lambda parts, _key: f"growth of topic {parts.topic_id} from {parts.partition} partitions",
     Space.DELAYS: lambda parts, _key: _of_partition("counts of delayed messages", parts),
     Space.DEDUP: lambda parts, _key: f"dedup ids of topic {parts.topic_id}",
     Space.CHUNK: lambda parts, _key: _from("chunk", parts),

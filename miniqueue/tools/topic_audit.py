@@ -6,6 +6,7 @@ A group that is deleted may have left keys, and chunks that it alone needed; the
 from typing import NamedTuple
 
 from miniqueue.core.group_start import DEFAULT_GROUP_NAME
+from miniqueue.core.lanes import partition_of
 from miniqueue.core.lease import Range
 from miniqueue.core.message import Chunk
 from miniqueue.core.partition import DEFAULT_GROUP
@@ -44,6 +45,7 @@ class TopicAudit:
         self._problems = problems
         self._heads: dict[int, tuple[int | None, int]] = {}  # by partition, as all of these
         self._kept: dict[int, tuple[int, int | None]] = {}
+        self._growths: dict[int, tuple[bytes, dict[int, int]]] = {}  # by the number of partitions
         self._delays: dict[int, DelaysAudit] = {}
         self._groups: dict[tuple[int, int], GroupAudit] = {}  # by partition and group id
         self._purged: set[int] = set()
@@ -63,6 +65,10 @@ class TopicAudit:
     def set_start(self, partition: int, kept: tuple[int, int | None] | None) -> None:
         """Take from where and up to where finished chunks are kept; None when it could not be read."""
         self._kept[partition] = kept or (0, None)
+
+    def set_growth(self, key: bytes, partition_count: int, ends: dict[int, int] | None) -> None:
+        """Take where logs ended when there were no longer so many partitions; None when it could not be read."""
+        self._growths[partition_count] = key, ends or {}
 
     def set_group(self, group_id: int, name: bytes) -> None:
         """Take the entry of a group."""
@@ -119,6 +125,11 @@ class TopicAudit:
         if self.partition_count is not None and found != [*range(self.partition_count)]:
             cause = f"of {self.partition_count} partitions there are {found}"
             self._problems.add(cause, keys.settings(self.topic_id))
+        for count, (key, ends) in self._growths.items():
+            if not 0 < count < len(found):
+                self._problems.add(f"of {count} partitions it cannot have grown to {len(found)}", key)
+            elif not {partition_of(number) for number in ends} <= {*range(count)}:
+                self._problems.add(f"there were {count} partitions, and not that many", key)
 
     def counts(self) -> TopicCounts:
         """Return what the topic holds: chunks as they are there, messages as the group has them that has most.

@@ -22,6 +22,8 @@ from miniqueue.errors import CorruptionError, FormatVersionError
 from miniqueue.storage import (
     delay_keys,
     delay_records,
+    growth_keys,
+    growth_records,
     keys,
     records,
     retention_keys,
@@ -114,12 +116,17 @@ _KINDS = (
         retention_records.decode_start,
         lambda chance: (number(chance, 64), chance.choice((None, number(chance, 63)))),
     ),
+    _Kind(
+        growth_records.encode_growth,
+        growth_records.decode_growth,
+        lambda chance: {n: number(chance, 64) for n in range(chance.randint(1, 4))},
+    ),
     _Kind(schedule_records.encode_schedule, schedule_records.decode_schedule, _schedule),
 )
 #: All there are, also those of which no kind is made.
 _DECODERS = tuple(
     partial(decode, _FIRST_SEQ) if decode in (records.decode_chunk, records.decode_extent) else decode
-    for module in (records, delay_records, retention_records, schedule_records)
+    for module in (records, delay_records, growth_records, retention_records, schedule_records)
     for name, decode in vars(module).items()
     if name.startswith("decode_")
 )
@@ -132,6 +139,7 @@ _KEYS: dict[Space, Callable[[Parts], bytes]] = {
     Space.SETTINGS: lambda parts: keys.settings(parts.topic_id),
     Space.DELAYS: lambda parts: delay_keys.delays(parts.topic_id, parts.partition),
     Space.START: lambda parts: retention_keys.start(parts.topic_id, parts.partition),
+    Space.GROWTH: lambda parts: growth_keys.growth(parts.topic_id, parts.partition),
     Space.CHUNK: lambda parts: keys.chunk(parts.topic_id, parts.partition, parts.order),
     Space.DELAYED: lambda parts: delay_keys.delayed(
         parts.topic_id, parts.partition, parts.order >> 64, parts.order & (1 << 64) - 1

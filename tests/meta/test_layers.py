@@ -33,6 +33,8 @@ STORAGE_FOR_THE_BROKER = (
     "miniqueue.storage.schedule_keys",
     "miniqueue.storage.retention_keys",
     "miniqueue.storage.retention_records",
+    "miniqueue.storage.growth_keys",
+    "miniqueue.storage.growth_records",
     "miniqueue.storage.records",
     "miniqueue.storage.delay_records",
     "miniqueue.storage.dedup_records",

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from miniqueue.core.lease import Range
-from miniqueue.storage import dedup_keys, delay_keys, keys, retention_keys, schedule_keys, trace_keys
+from miniqueue.storage import dedup_keys, delay_keys, growth_keys, keys, retention_keys, schedule_keys, trace_keys
 
 TOPICS = st.integers(0, 3) | st.integers(0, 2**64 - 2)
 NUMBERS = st.integers(0, 3) | st.integers(0, 2**32 - 2)
@@ -30,6 +30,7 @@ GOLDEN = {
     "15000000000000010200000003": delay_keys.delays(0x102, 3),
     "16000000000000010200000000000000070000000000000008": dedup_keys.dedup(0x102, 7, 8),
     "18000000000000010200000003": retention_keys.start(0x102, 3),
+    "1b000000000000010200000003": growth_keys.growth(0x102, 3),
     "1a0000000000000102": trace_keys.traces(0x102),
     "20000000000000010200000003010000000000000506": keys.chunk(0x102, 3, 0x506),
     "21000000000000010200000003000000040200000000000000070000000000000008": keys.record(

@@ -7,7 +7,8 @@ import pytest
 
 from miniqueue.core.publish_options import Priority, PublishOptions
 from miniqueue.errors import CorruptionError, InvalidLineError
-from miniqueue.storage import keys
+from miniqueue.storage import growth_keys, keys
+from miniqueue.storage.growth_records import encode_growth
 from miniqueue.storage.memory import MemoryStore
 from miniqueue.tools.importer import Importer
 from tests.broker.support import World, run
@@ -105,5 +106,20 @@ def test_a_partition_that_is_missing_is_found():
             await world.start()
         await world.store.write({keys.cursor(1, 1, 0): world.store.pairs()[keys.cursor(1, 2, 0)]})
         await world.start()
+
+    run(body)
+
+
+def test_a_growth_that_cannot_have_been_is_a_problem():
+    async def body(world):
+        await create(world, 2)
+        await publish(world, KEYS[0], b"x")
+        await world.broker.configurator.change(b"t", {"partitions": 3}).wait()
+        pairs = world.store.pairs()
+        assert problems_in(pairs) == []
+        assert growth_keys.growth(1, 2) in pairs
+        for count, ends, cause in ((3, {0: 1}, "cannot have grown to 3"), (2, {2: 1}, "not that many")):
+            (problem,) = problems_in(pairs | {growth_keys.growth(1, count): encode_growth(ends)})
+            assert cause in problem
 
     run(body)
