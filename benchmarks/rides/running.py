@@ -78,16 +78,14 @@ class Run:
 
     def _job(self, sampler: Sampler, name: str, *words: str) -> None:
         """Run a job; one that breaks off runs again, as its users do, and goes on where it was."""
-        began_at = time.monotonic()
-        for attempt in range(1, _ATTEMPTS + 1):
+        began_at, attempts, code, said = time.monotonic(), 0, 1, ""
+        while code and attempts < _ATTEMPTS:
+            attempts += 1
             self._tell(sampler, f"start of {name}")
             code, said = self._attempt(sampler, name, words)
-            if code == 0:
-                break
-            print(said[-1000:], flush=True)
-        else:
-            raise SystemExit(f"{name} broke off {_ATTEMPTS} times")
-        times = "" if attempt == 1 else f", at attempt {attempt}"
+        if code:
+            raise SystemExit(f"{name} broke off {attempts} times: {said[-4000:]}")
+        times = "" if attempts == 1 else f", at attempt {attempts}"
         self.summary.append(f"{name}: {said.splitlines()[-1]} in {time.monotonic() - began_at:.0f} s{times}")
 
     def _attempt(self, sampler: Sampler, name: str, words: Sequence[str]) -> tuple[int, str]:
