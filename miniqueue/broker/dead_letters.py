@@ -22,7 +22,7 @@ from miniqueue.broker.topic import Topic
 from miniqueue.broker.trace import Source, place_of
 from miniqueue.broker.transfer import Transfer
 from miniqueue.core import attributes
-from miniqueue.core.attributes import Origin
+from miniqueue.core.attributes import Origin, is_for
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.lanes import lane, priority_of
 from miniqueue.core.lease import Lease
@@ -98,9 +98,11 @@ class DeadLetters:
 
     def bury_oldest(self, topic: Topic, cursor: GroupCursor, lease: Lease) -> None:
         """Make messages dead letters that were leased for want of room; there is some `left`."""
-        letters = [record for record in lease.records() if not _is_dead_letter(record)]
+        group = topic.group_of(cursor).name
+        own = [record for record in lease.records() if is_for(record.attributes, group)]
+        letters = [record for record in own if not _is_dead_letter(record)]
         cursor.drop(lease, moved_count=len(letters))
-        contents = [self._letter(topic, cursor.partition, record, LIMIT) for record in letters]
+        contents = [self._letter(topic, cursor, record, LIMIT) for record in letters]
         name = topic.settings.dead_letters_of(topic.name)
         _note(cursor, letters, self._transfer.push(name, contents), name)
 
@@ -121,7 +123,7 @@ class DeadLetters:
     ) -> bool:
         if any(map(_is_dead_letter, records)):
             return False
-        contents = [self._letter(topic, cursor.partition, record, reason) for record in records]
+        contents = [self._letter(topic, cursor, record, reason) for record in records]
         try:
             dead = self._transfer.room(topic.settings.dead_letters_of(topic.name), contents)
         except (InvalidTopicError, LimitReachedError):
@@ -130,8 +132,9 @@ class DeadLetters:
         _note(cursor, records, self._transfer.add(dead, contents), dead.name)
         return True
 
-    def _letter(self, topic: Topic, partition: int, record: Record, reason: bytes) -> Content:
+    def _letter(self, topic: Topic, cursor: GroupCursor, record: Record, reason: bytes) -> Content:
         """Return a message as a dead letter, which does not expire, keeps its priority, and lets its unique key go."""
+        partition = cursor.partition
         origin = Origin(
             topic.name,
             partition,
@@ -140,9 +143,10 @@ class DeadLetters:
             self._clock.now_ms(),
             record.counts,
             reason,
+            topic.group_of(cursor).name,
         )
         found = attributes.decode(record.attributes)
-        found = found._replace(expires_at_ms=0, origin=origin, reply_to=b"", unique_key=b"")
+        found = found._replace(expires_at_ms=0, origin=origin, reply_to=b"", unique_key=b"", only_for=b"")
         source = Source(Kind.ARRIVED, place_of(topic.name, partition), record.seq + 1)
         return Content(record.payload, found.encode(), lane(0, priority_of(partition)), source)
 

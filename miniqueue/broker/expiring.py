@@ -1,5 +1,7 @@
 """Gives up messages whose time is over: they are dropped, or are dead letters, as the topic's settings say.
 
+What is for another group is passed over here, too: for this one it is as if it had never been there.
+
     handed out    take ─▶ over? ─ no ─▶ to the consumer
                     ▲       └ yes ─▶ given up ─┐        a plain message of a topic without a time to live is not asked
                     └──────────────────────────┘
@@ -63,9 +65,9 @@ class Expirer:
         while left is not None:
             cursor, lease = left
             live: list[Held] = []
-            for part, is_over in list(expiry.parted(cursor, lease, now_ms, topic.ttl_ms)):
-                if is_over:
-                    self._give_up(topic, cursor, part)
+            for part, fate in list(expiry.parted(cursor, lease, now_ms, topic.ttl_ms, group.name)):
+                if fate is not expiry.Fate.LIVE:
+                    self._give_up(group, cursor, part)
                     if group.flow is not None:
                         group.flow.spend(-part.count)
                 else:
@@ -79,27 +81,34 @@ class Expirer:
             left = take()
         return []
 
-    def give_up_heads(self, topic: Topic, cursor: GroupCursor) -> int:
+    def give_up_heads(self, group: Group, cursor: GroupCursor) -> int:
         """Give up what is over at the heads of a cursor's ranges, as much as one turn may; return how much that was.
 
         If something must be loaded first, `cursor.blocked_on` is set.
         """
+        topic = group.topic
         now_ms, most = self._clock.now_ms(), max_in_turn(topic)
         count = 0
         while count < most:
-            lease = expiry.take_over(cursor, now_ms, topic.ttl_ms, most - count)
+            lease = expiry.take_over(cursor, now_ms, topic.ttl_ms, group.name, most - count)
             if lease is None:
                 break
-            self._give_up(topic, cursor, lease)
+            self._give_up(group, cursor, lease)
             count += lease.count
         return count
 
-    def _give_up(self, topic: Topic, cursor: GroupCursor, lease: Lease) -> None:
-        topic.expired_count += lease.count
-        if topic.settings.moves_expired:
-            self._dead_letters.expire(topic, cursor, lease)
+    def _give_up(self, group: Group, cursor: GroupCursor, lease: Lease) -> None:
+        """Give up a lease of one fate, which is not LIVE."""
+        topic = group.topic
+        if expiry.is_foreign(lease, group.name):
+            cursor.skipped_count += lease.count
+            cursor.drop(lease, None)
         else:
-            cursor.drop(lease, Kind.EXPIRED)
+            topic.expired_count += lease.count
+            if topic.settings.moves_expired:
+                self._dead_letters.expire(topic, cursor, lease)
+            else:
+                cursor.drop(lease, Kind.EXPIRED)
         self._journal.touch(topic)
         self._journal.committer.request_soon()
 

@@ -3,7 +3,9 @@
     redrive ─▶ take a page, as a consumer ─▶ by origin: add there, without the origin ─▶ commit ─▶ next page
                                                 └ no origin: to the back       pause, if there is a rate ┘
 
-With a target all go there, wherever they came from, also what has no origin.
+It is the group that gave a message up that gets it back: where others read the topic, too, it is marked as for that
+group alone. Where the group is no more, the message goes to the back as well.
+With a target all go there, wherever they came from, also what has no origin, and for all groups.
 
 It stops when as many were looked at as were ready when it began, so what dies again meanwhile is not chased. Wherever
 it is broken off, a message is in one of the topics: what was taken and not moved returns to the front.
@@ -23,6 +25,7 @@ from miniqueue.broker.topic import Topic
 from miniqueue.broker.trace import Receiver, Source, place_of
 from miniqueue.broker.transfer import Transfer
 from miniqueue.core import attributes
+from miniqueue.core.attributes import Attributes
 from miniqueue.core.lanes import lane, priority_of
 from miniqueue.core.lease import Lease
 from miniqueue.core.names import check_topic
@@ -39,14 +42,23 @@ MAX_LOADING_SECONDS = 5.0
 class _Found(NamedTuple):
     """A message taken, by its receipt, and what it is again where it came from; `name` is None for no dead letter.
 
-    `partition` and `seq` are where it is.
+    `partition` and `seq` are where it is; `group` gave it up, None where it is to be for all.
     """
 
     receipt: int
     partition: int
     seq: int
     name: bytes | None
+    group: bytes | None
+    attributes: Attributes
     content: Content
+
+    def only_for_its_group(self) -> "_Found":
+        """Return it as a message that no other group gets."""
+        if self.group is None:
+            return self
+        extra = self.attributes._replace(only_for=self.group).encode()
+        return self._replace(content=self.content._replace(attributes=extra))
 
 
 class Redriver:
@@ -136,7 +148,7 @@ class Redriver:
                 return 0, 0
             found = [message for lease in leases for message in _messages(topic, lease)]
             if target is not None:
-                found = [message._replace(name=target) for message in found]
+                found = [message._replace(name=target, group=None) for message in found]
             moved_count = self._move(topic, consumer, found)
         finally:
             consumer.close()
@@ -147,26 +159,43 @@ class Redriver:
         by_name: dict[bytes | None, list[_Found]] = {}
         for message in found:
             by_name.setdefault(message.name, []).append(message)
+        moved_count = 0
         if strangers := by_name.pop(None, []):
             consumer.pass_over([message.receipt for message in strangers])
         for name, messages in by_name.items():
             assert name is not None  # it was taken out above
-            left = messages
+            groups = self._groups(name, messages)
+            left = self._at_home(consumer, messages, groups)
+            moved_count += len(left)
             while left:
-                topic, fitting = self._fitting(name, left)
+                topic, fitting = self._fitting(name, left, groups)
                 consumer.move([message.receipt for message in fitting])
                 places = self._transfer.add(topic, [message.content for message in fitting])
                 if source.trace is not None:
                     for (_, partition, seq, *_), place in zip(fitting, places, strict=True):
                         source.trace.moved(Kind.REDRIVEN, partition, [seq], [place], name, source.default.name)
                 left = left[len(fitting) :]
-        return sum(map(len, by_name.values()))
+        return moved_count
 
-    def _fitting(self, name: bytes, messages: list[_Found]) -> tuple[Topic, list[_Found]]:
+    def _at_home(self, consumer: Consumer, messages: list[_Found], groups: list[bytes]) -> list[_Found]:
+        """Return messages as those groups of a topic get them that gave them up; pass over those of others."""
+        if homeless := [one.receipt for one in messages if one.group is not None and one.group not in groups]:
+            consumer.pass_over(homeless)
+        found = [message for message in messages if message.group is None or message.group in groups]
+        return found if len(groups) <= 1 else [message.only_for_its_group() for message in found]
+
+    def _groups(self, name: bytes, messages: list[_Found]) -> list[bytes]:
+        """Return the groups of a topic, or those that it is to be made with."""
+        topic = self._topics.get(name)
+        if topic is None or topic.id is None:
+            return sorted({message.group for message in messages if message.group is not None})
+        return [group.name for group in topic.existing_groups]
+
+    def _fitting(self, name: bytes, messages: list[_Found], groups: list[bytes]) -> tuple[Topic, list[_Found]]:
         """Return the topic of that name, and the first of `messages`, as many as it has room for; raises if none."""
         while True:
             try:
-                topic = self._transfer.room(name, [message.content for message in messages])
+                topic = self._transfer.room(name, [message.content for message in messages], groups)
             except TopicFullError as exc:
                 # Payloads alone may fit where they do not with their attributes.
                 count = exc.fitting_count if exc.fitting_count < len(messages) else len(messages) // 2
@@ -201,7 +230,8 @@ def _found(place: tuple[int, int, int], payload: bytes, extra: bytes, here: byte
     source = Source(Kind.ARRIVED, here, place[2] + 1)
     described = attributes.decode(extra)
     origin = described.origin
-    kept = described._replace(origin=None, unique_key=b"").encode()  # another message may have the key where it goes
+    kept = described._replace(origin=None, unique_key=b"", only_for=b"")  # another may have the key where it goes
     if origin is None:
-        return _Found(*place, None, Content(payload, kept, source=source))
-    return _Found(*place, origin.topic, Content(payload, kept, lane(0, priority_of(origin.partition)), source))
+        return _Found(*place, None, None, kept, Content(payload, kept.encode(), source=source))
+    content = Content(payload, kept.encode(), lane(0, priority_of(origin.partition)), source)
+    return _Found(*place, origin.topic, origin.group, kept, content)

@@ -94,16 +94,17 @@ class Sweeper:
             (group, cursor)
             for group in topic.groups.values()
             for cursor in group.cursors
-            if self._is_due(topic, cursor)
+            if self._is_due(group, cursor)
         ]
 
-    def _is_due(self, topic: Topic, cursor: GroupCursor) -> bool:
+    def _is_due(self, group: Group, cursor: GroupCursor) -> bool:
+        topic = group.topic
         if cursor.depth == cursor.leased_count:
             return False
         seen, mark = self._seen.get(cursor), _mark(topic, cursor)
         if seen is None or seen.mark != mark:  # who takes messages now gives up what has expired
             is_plain = cursor.keyed is None  # else a look may be long
-            over_at_ms, unknown = expiry.heads(cursor, topic.ttl_ms) if is_plain else (0, [Range.LOG])
+            over_at_ms, unknown = expiry.heads(cursor, topic.ttl_ms, group.name) if is_plain else (0, [Range.LOG])
             self._seen[cursor] = _Seen(mark, 0 if unknown else over_at_ms)
             return False
         return seen.over_at_ms <= self._clock.now_ms()
@@ -118,7 +119,7 @@ class Sweeper:
 
     async def _sweep_one(self, group: Group, cursor: GroupCursor) -> None:
         mark = _mark(group.topic, cursor)
-        over_at_ms = await self._first_over_at_ms(group.topic, cursor)
+        over_at_ms = await self._first_over_at_ms(group, cursor)
         self._seen[cursor] = _Seen(mark, over_at_ms)
         if over_at_ms <= self._clock.now_ms():
             await self._give_up(group, cursor)
@@ -127,7 +128,7 @@ class Sweeper:
         for _ in range(MAX_COMMITS_IN_TICK):
             if cursor not in group.cursors or not self._journal.admission.may_change:
                 return
-            count = self._expirer.give_up_heads(group.topic, cursor)
+            count = self._expirer.give_up_heads(group, cursor)
             if count:
                 await self._journal.committer.flush()
             elif cursor.blocked_on is None or group.is_loading:
@@ -148,14 +149,16 @@ class Sweeper:
 
     # --- when it is due ---------------------------------------------------------------------------------------
 
-    async def _first_over_at_ms(self, topic: Topic, cursor: GroupCursor) -> float:
-        over_at_ms, unknown = expiry.heads(cursor, topic.ttl_ms)
+    async def _first_over_at_ms(self, group: Group, cursor: GroupCursor) -> float:
+        topic = group.topic
+        over_at_ms, unknown = expiry.heads(cursor, topic.ttl_ms, group.name)
         for place in unknown:
             if topic.id is not None and over_at_ms > self._clock.now_ms():
-                over_at_ms = min(over_at_ms, await self._stored_over_at_ms(topic, topic.id, cursor, place))
+                over_at_ms = min(over_at_ms, await self._stored_over_at_ms(group, topic.id, cursor, place))
         return over_at_ms
 
-    async def _stored_over_at_ms(self, topic: Topic, topic_id: int, cursor: GroupCursor, place: Range) -> float:
+    async def _stored_over_at_ms(self, group: Group, topic_id: int, cursor: GroupCursor, place: Range) -> float:
+        ttl_ms = group.topic.ttl_ms
         window = cursor.log if place is Range.LOG else cursor.returned[place]
         if (order := window.resume_at) is None:
             return inf  # it has been loaded meanwhile
@@ -168,9 +171,9 @@ class Sweeper:
             start, stop = keys.records(topic_id, cursor.partition, cursor.group, place, order)
         for key, value in await self._journal.store.scan(start, stop, max_items=1, max_bytes=1):
             if place is not Range.LOG:
-                return expiry.record_over_at_ms(records.decode_record(value), topic.ttl_ms)
+                return expiry.record_over_at_ms(records.decode_record(value), ttl_ms, group.name)
             chunk = records.decode_chunk(keys.chunk_first_seq(key), value)
-            return expiry.chunk_over_at_ms(cursor, chunk, topic.ttl_ms)
+            return expiry.chunk_over_at_ms(cursor, chunk, ttl_ms, group.name)
         return inf
 
 

@@ -6,7 +6,8 @@
 A disk that is full does not matter: what comes goes elsewhere.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.lanes import Content, Lanes
@@ -15,6 +16,14 @@ from miniqueue.broker.topic import Topic
 from miniqueue.broker.trimming import Trimmer
 from miniqueue.core.limit_policy import LimitPolicy
 from miniqueue.errors import InvalidTopicError, LimitReachedError
+
+
+class Create(Protocol):
+    """Makes a topic that does not exist, with these groups, or the default one; `Registry.create` is one."""
+
+    def __call__(self, name: bytes, *, groups: Sequence[bytes] = ()) -> Topic:
+        """Raises InvalidTopicError or LimitReachedError."""
+        ...
 
 
 class Transfer:
@@ -36,7 +45,7 @@ class Transfer:
         trimmer: Trimmer,
         topics: Mapping[bytes, Topic],
         lanes: Lanes,
-        create: Callable[[bytes], Topic],
+        create: Create,
     ) -> None:
         self._journal = journal
         self._quota = quota
@@ -45,14 +54,14 @@ class Transfer:
         self._lanes = lanes
         self._create = create
 
-    def room(self, name: bytes, contents: Sequence[Content]) -> Topic:
-        """Return the topic, made if there is none, when it has room for these.
+    def room(self, name: bytes, contents: Sequence[Content], groups: Sequence[bytes] = ()) -> Topic:
+        """Return the topic, made if there is none, with `groups` or the default one, when it has room for these.
 
         Raises InvalidTopicError or LimitReachedError.
         """
         topic = self._topics.get(name)
         if topic is None or topic.id is None:
-            topic = self._create(name)
+            topic = self._create(name, groups=groups)
         payloads = [content.payload for content in contents]
         attributes = [content.attributes for content in contents]
         size_bytes = sum(content.size_bytes for content in contents)

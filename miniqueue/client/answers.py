@@ -108,6 +108,7 @@ def _message(topic: str, payload: bytes, attributes: Mapping[bytes, Reply], rece
         headers=tuple((text(name), value) for name, value in told.pop("headers", ())),
         origin=_origin(told.pop("origin", None)),
         reply_to=text(told.pop("reply_to", b"")),
+        only_for=text(told.pop("only_for", b"")),
         state=text(told.pop("state", b"")),
         **{name: int(told.pop(name)) for name in _NUMBERS & told.keys()},
         extra={name: plain(value) for name, value in told.items()},
@@ -120,4 +121,5 @@ def _origin(reply: Mapping[bytes, Reply] | None) -> Origin | None:
     told = {name.decode(): value for name, value in reply.items()}
     counts = Counts(**{name: told[name] for name in _COUNTS & told.keys()})
     times = told.get("published_at_ms", 0), told.get("died_at_ms", 0)
-    return Origin(text(told["topic"]), text(told["id"]), *times, text(told.get("reason", b"")), counts)
+    reason, group = text(told.get("reason", b"")), text(told.get("group", b"default"))
+    return Origin(text(told["topic"]), text(told["id"]), *times, reason, counts, group)

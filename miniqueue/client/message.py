@@ -18,6 +18,7 @@ class Origin(NamedTuple):
       died_at_ms: when it was given up.
       reason: why; `max_deliveries`, or what the consumer said.
       counts: how often it had come back, by cause.
+      group: that gave it up.
     """
 
     topic: str
@@ -26,6 +27,7 @@ class Origin(NamedTuple):
     died_at_ms: int
     reason: str
     counts: Counts = NEVER_RETURNED
+    group: str = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class Message:
       expires_at_ms: when it is of no use any more; 0 for never.
       origin: of a dead letter.
       reply_to: who waits for a reply to it; "" when nobody has asked.
+      only_for: the one group that gets it; "" for all.
       state: where it is; of one that was looked at.
       due_at_ms: when it is ready again; of a delayed one that was looked at.
       extra: what a newer broker tells besides, by name, as it came.
@@ -62,6 +65,7 @@ class Message:
     expires_at_ms: int = 0
     origin: Origin | None = None
     reply_to: str = ""
+    only_for: str = ""
     state: str = ""
     due_at_ms: int = 0
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)

@@ -1,7 +1,7 @@
 """What a message has beside its payload: headers, a key, a time after which it is of no use, where it died.
 
-    attributes   = field …                       a unique key first, the others in the order of tags; of a plain
-                                                 message: no bytes at all
+    attributes   = field …                       a unique key, or for whom, first, the others in the order of tags; of a
+                                                 plain message: no bytes at all
     field        = tag:1 length:4 value          integers are little-endian
 
     tag          value
@@ -13,28 +13,38 @@
                  topic_length:1 topic, then the reason
     6 unique     the key, of which the topic has one message at a time
     7 reply to   who waits for a reply: what the broker calls it
+    8 given by   of a dead letter: the group that gave it up, where that is not the default group
+    9 only for   the group that gets it, and no other does
 
 Who stores messages or hands them out takes the bytes as they are; only who needs to know what they say parses them.
 """
 
 import struct
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from miniqueue.core.message import NEVER_RETURNED, Counts
+from miniqueue.core.names import DEFAULT_GROUP_NAME
 from miniqueue.errors import CorruptionError, FormatVersionError, InvalidAttributesError
 
 #: Of what a publisher gives one message, encoded.
 MAX_ATTRIBUTES_BYTES = 64 << 10
 MAX_HEADER_NAME_BYTES = 255
 
-_HEADER, _KEY, _EXPIRY, _DEDUP_ID, _ORIGIN, _UNIQUE, _REPLY_TO = range(1, 8)
+_HEADER, _KEY, _EXPIRY, _DEDUP_ID, _ORIGIN, _UNIQUE, _REPLY_TO, _GIVEN_BY, _ONLY_FOR = range(1, 10)
+#: Fields that are what they hold.
+_PLAIN: Mapping[int, str] = MappingProxyType(
+    {_KEY: "key", _DEDUP_ID: "dedup_id", _UNIQUE: "unique_key", _REPLY_TO: "reply_to", _ONLY_FOR: "only_for"}
+)
 _MAX_64 = (1 << 64) - 1
 
 _field = struct.Struct("<BI")
 _number = struct.Struct("<Q")
 _origin = struct.Struct("<IQQQIIIIIB")
 _EXPIRY_BYTES = _field.size + _number.size
+#: What the attributes of a message begin with that only one group gets.
+_ONLY_MARK = bytes([_ONLY_FOR])
 
 
 class Origin(NamedTuple):
@@ -48,6 +58,7 @@ class Origin(NamedTuple):
       died_at_ms: when it was given up.
       counts: how often it had come back.
       reason: why it was given up, as UTF-8.
+      group: that gave it up.
     """
 
     topic: bytes
@@ -57,6 +68,7 @@ class Origin(NamedTuple):
     died_at_ms: int
     counts: Counts = NEVER_RETURNED
     reason: bytes = b""
+    group: bytes = DEFAULT_GROUP_NAME
 
 
 class Attributes(NamedTuple):
@@ -70,6 +82,7 @@ class Attributes(NamedTuple):
       origin: of a dead letter, else None.
       unique_key: b"" for none.
       reply_to: of a request, who waits for the reply; b"" for none. No publisher gives it.
+      only_for: the one group that gets it, b"" for all. No publisher gives it.
     """
 
     headers: tuple[tuple[bytes, bytes], ...] = ()
@@ -79,13 +92,14 @@ class Attributes(NamedTuple):
     origin: Origin | None = None
     unique_key: bytes = b""
     reply_to: bytes = b""
+    only_for: bytes = b""
 
     def encode(self) -> bytes:
         """Encode them for storage.
 
         Raises:
-          InvalidAttributesError: the name of a header is wrong, a time is out of range, or they are too long, not
-            counting the origin, which no publisher gives.
+          InvalidAttributesError: the name of a header is wrong, a time is out of range, a message for one group has a
+            unique key, or they are too long, not counting the origin, which no publisher gives.
         """
         fields = [_pack(_UNIQUE, self.unique_key)] if self.unique_key else []
         fields += [_pack(_HEADER, _header(name, value)) for name, value in self.headers]
@@ -99,8 +113,14 @@ class Attributes(NamedTuple):
             raise InvalidAttributesError(f"attributes of {size_bytes} bytes are over the limit of 65536 for a message")
         if self.origin is not None:
             fields.append(_pack(_ORIGIN, _encode_origin(self.origin)))
+            if self.origin.group != DEFAULT_GROUP_NAME:
+                fields.append(_pack(_GIVEN_BY, self.origin.group))
         if self.reply_to:
             fields.append(_pack(_REPLY_TO, self.reply_to))
+        if self.only_for:
+            if self.unique_key:
+                raise InvalidAttributesError("a message that only one group gets has no unique key")
+            fields.insert(0, _pack(_ONLY_FOR, self.only_for))
         return b"".join(fields)
 
 
@@ -117,34 +137,34 @@ def decode(encoded: bytes) -> Attributes:
     if not encoded:
         return NO_ATTRIBUTES
     headers: list[tuple[bytes, bytes]] = []
+    plain: dict[str, Any] = {}
     found = NO_ATTRIBUTES
     try:
         for tag, value in _fields(encoded):
             if tag == _HEADER:
                 headers.append(_decode_header(value))
-            elif tag == _KEY:
-                found = found._replace(key=value)
             elif tag == _EXPIRY:
                 found = found._replace(expires_at_ms=_number.unpack(value)[0])
-            elif tag == _DEDUP_ID:
-                found = found._replace(dedup_id=value)
             elif tag == _ORIGIN:
                 found = found._replace(origin=_decode_origin(value))
-            elif tag == _UNIQUE:
-                found = found._replace(unique_key=value)
-            elif tag == _REPLY_TO:
-                found = found._replace(reply_to=value)
+            elif tag in _PLAIN:
+                plain[_PLAIN[tag]] = value
+            elif tag == _GIVEN_BY:
+                found = found._replace(origin=_given_by(found.origin, value))
             else:
-                raise FormatVersionError("attributes", tag, _REPLY_TO)
+                raise FormatVersionError("attributes", tag, _ONLY_FOR)
     except (struct.error, ValueError, IndexError, InvalidAttributesError) as exc:
         raise CorruptionError("the attributes of a message make no sense") from exc
-    return found._replace(headers=tuple(headers))
+    return found._replace(headers=tuple(headers), **plain)
 
 
 def unique_key(encoded: bytes) -> bytes:
     """Return the unique key in encoded attributes, b"" for none; it takes no longer where there are many others."""
-    if not encoded or encoded[0] != _UNIQUE:
-        return b""
+    return _first(encoded) if encoded and encoded[0] == _UNIQUE else b""
+
+
+def _first(encoded: bytes) -> bytes:
+    """Return the value of the first field."""
     length = _field.unpack_from(encoded)[1]
     return encoded[_field.size : _field.size + length]
 
@@ -156,10 +176,20 @@ def key_of(encoded: bytes) -> bytes:
         tag, length = _field.unpack_from(encoded, start)
         if tag == _KEY:
             return encoded[start + _field.size : start + _field.size + length]
-        if tag not in (_HEADER, _UNIQUE):
+        if tag not in (_HEADER, _UNIQUE, _ONLY_FOR):
             return b""
         start += _field.size + length
     return b""
+
+
+def only_for(encoded: bytes) -> bytes:
+    """Return the one group that gets a message whose attributes these are, b"" for all."""
+    return _first(encoded) if encoded[:1] == _ONLY_MARK else b""
+
+
+def is_for(encoded: bytes, group: bytes) -> bool:
+    """Return whether a group gets a message whose attributes these are."""
+    return encoded[:1] != _ONLY_MARK or _first(encoded) == group
 
 
 def expires_at_ms(encoded: bytes) -> int:
@@ -205,6 +235,12 @@ def _encode_origin(origin: Origin) -> bytes:
     times = origin.published_at_ms, origin.died_at_ms
     packed = _origin.pack(origin.partition, origin.seq, *times, *origin.counts, len(origin.topic))
     return packed + origin.topic + origin.reason
+
+
+def _given_by(origin: Origin | None, group: bytes) -> Origin:
+    if origin is None:
+        raise ValueError
+    return origin._replace(group=group)
 
 
 def _fields(encoded: bytes) -> Iterator[tuple[int, bytes]]:

@@ -8,14 +8,14 @@ Of the other partitions of a topic, and its lanes, a message says by its commit 
 from enum import Enum
 from typing import Final, NamedTuple
 
+from miniqueue.core import names
 from miniqueue.core.group_errors import InvalidGroupError
 from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.message_id import parse_message_id
 from miniqueue.core.names import check_topic
 from miniqueue.errors import InvalidTopicError
 
-#: Of the group that plain clients read with.
-DEFAULT_GROUP_NAME: Final = b"default"
+DEFAULT_GROUP_NAME: Final = names.DEFAULT_GROUP_NAME
 _MAX_TIME_MS: Final = 1 << 62
 
 

@@ -1,10 +1,12 @@
-"""What a topic may be called."""
+"""What topics and groups may be called."""
 
 import unicodedata
 
 from miniqueue.errors import InvalidTopicError
 
 MAX_TOPIC_BYTES = 255
+#: Of the group that plain clients read with.
+DEFAULT_GROUP_NAME = b"default"
 
 
 def check_topic(name: bytes) -> bytes:

@@ -1,7 +1,9 @@
 """The attributes of a message as members of its JSON line.
 
     "headers":[["name","value"],…]  "key":"…"  "expires_at":ms  "dedup":"…"  "reply_to":"…"  "unique":"…"
-    "origin":{"topic":"letters","id":"0-17","published_at":ms,"died_at":ms,"returns":{"nacks":3},"reason":"…"}
+    "only_for":"…"
+    "origin":{"topic":"letters","id":"0-17","published_at":ms,"died_at":ms,"returns":{"nacks":3},"reason":"…",
+              "group":"…" where it is not the default group}
 
 Bytes that are no UTF-8 are {"base64":"…"} instead of a string. Times are in milliseconds since 1970, UTC.
 """
@@ -14,10 +16,12 @@ from typing import Any
 
 from miniqueue.core import attributes
 from miniqueue.core.attributes import Attributes, Origin
+from miniqueue.core.group_start import DEFAULT_GROUP_NAME, check_group
 from miniqueue.core.message import Counts
 from miniqueue.core.names import check_topic
-from miniqueue.errors import InvalidAttributesError, InvalidLineError, InvalidTopicError
+from miniqueue.errors import InvalidAttributesError, InvalidLineError, RequestError
 
+_ORIGIN_MEMBERS = frozenset(("topic", "id", "published_at", "died_at", "returns", "reason"))
 _ID = re.compile(r"(0|[1-9][0-9]{0,9})-(0|[1-9][0-9]{0,19})")
 _MAX_64, _MAX_32 = (1 << 64) - 1, (1 << 32) - 1
 
@@ -38,6 +42,7 @@ def encode(encoded: bytes) -> dict[str, object]:
         "origin": None if found.origin is None else _origin_members(found.origin),
         "reply_to": _text(found.reply_to),
         "unique": _text(found.unique_key),
+        "only_for": found.only_for.decode("utf-8", "backslashreplace"),
     }
     return {name: value for name, value in members.items() if value}
 
@@ -49,7 +54,7 @@ def take(members: dict[str, Any]) -> bytes:
         field, parse = _PARSERS[name]
         try:
             given[field] = parse(members.pop(name))
-        except (TypeError, ValueError, KeyError, AttributeError, InvalidTopicError) as exc:
+        except (TypeError, ValueError, KeyError, AttributeError, RequestError) as exc:
             raise InvalidLineError(f"{name!r} is wrong") from exc
     try:
         return Attributes(**given).encode()
@@ -81,12 +86,14 @@ def _origin_members(origin: Origin) -> dict[str, object]:
         "died_at": origin.died_at_ms,
         "returns": {cause: count for cause, count in origin.counts._asdict().items() if count},
         "reason": _text(origin.reason),
+        **({} if origin.group == DEFAULT_GROUP_NAME else {"group": origin.group.decode("utf-8", "backslashreplace")}),
     }
 
 
 def _origin(members: dict[str, Any]) -> Origin:
     match = _ID.fullmatch(members["id"])
-    if match is None or len(members) != len(Origin._fields) - 1:
+    group = _group(members.get("group", "default"))
+    if match is None or members.keys() - {"group"} != _ORIGIN_MEMBERS:
         raise ValueError
     return Origin(
         topic=check_topic(members["topic"].encode()),
@@ -96,7 +103,12 @@ def _origin(members: dict[str, Any]) -> Origin:
         died_at_ms=_number(members["died_at"]),
         counts=Counts(**{cause: _number(count, _MAX_32) for cause, count in members["returns"].items()}),
         reason=_bytes(members["reason"]),
+        group=group,
     )
+
+
+def _group(text: str) -> bytes:
+    return check_group(text.encode())
 
 
 def _headers(pairs: list[list[Any]]) -> tuple[tuple[bytes, bytes], ...]:
@@ -118,6 +130,7 @@ _PARSERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = MappingProxyType(
         "origin": ("origin", _origin),
         "reply_to": ("reply_to", _bytes),
         "unique": ("unique_key", _bytes),
+        "only_for": ("only_for", _group),
     }
 )
 #: Of the members that a line may have for its attributes.

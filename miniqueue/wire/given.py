@@ -4,7 +4,8 @@
     expires_at_ms  1700000000000
     headers        [[name, value], …]
     reply_to       of a request: that it is one
-    origin         {topic, id, published_at_ms, died_at_ms, reason, nacks, …}
+    only_for       the one group that gets it
+    origin         {topic, id, published_at_ms, died_at_ms, reason, group, nacks, …}; no group where it is the default
 
 What a message does not have is left out. Attributes that cannot be read are shown as an error and nothing else: the
 message itself can be used.
@@ -13,6 +14,7 @@ message itself can be used.
 from collections.abc import Mapping
 
 from miniqueue.core.attributes import Origin, decode
+from miniqueue.core.group_start import DEFAULT_GROUP_NAME
 from miniqueue.core.message_id import format_message_id
 from miniqueue.errors import CorruptionError, FormatVersionError
 from miniqueue.wire.resp_replies import Value
@@ -25,6 +27,7 @@ _JSON_NAMES: Mapping[str, str] = {
     "due_at_ms": "dueAtMs",
     "expires_at_ms": "expiresAtMs",
     "reply_to": "replyTo",
+    "only_for": "onlyFor",
     "attributes_error": "attributesError",
 }
 
@@ -41,6 +44,7 @@ def given_words(encoded: bytes) -> dict[Value, Value]:
         "headers": [list(header) for header in given.headers],
         "origin": None if given.origin is None else _origin(given.origin),
         "reply_to": given.reply_to,
+        "only_for": given.only_for,
     }
     return {name: value for name, value in words.items() if value}
 
@@ -52,6 +56,7 @@ def _origin(origin: Origin) -> dict[Value, Value]:
         "published_at_ms": origin.published_at_ms,
         "died_at_ms": origin.died_at_ms,
         "reason": origin.reason,
+        **({} if origin.group == DEFAULT_GROUP_NAME else {"group": origin.group}),
         **{name: count for name, count in origin.counts._asdict().items() if count},
     }
 

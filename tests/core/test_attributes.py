@@ -15,7 +15,7 @@ BYTES = st.binary(max_size=30)
 ORIGINS = st.builds(Origin, BYTES, U32, U64, U64, U64, st.builds(Counts, U32, U32, U32, U32, U32), BYTES)
 ATTRIBUTES = st.builds(
     Attributes, st.lists(st.tuples(NAMES, BYTES), max_size=5).map(tuple), BYTES, U64, BYTES, st.none() | ORIGINS, BYTES
-)
+).filter(lambda made: not (made.unique_key and made.only_for))
 ALL = Attributes(
     ((b"trace", b"7f"), (b"trace", b"")),
     b"ada",
@@ -88,8 +88,27 @@ def test_they_are_at_most_64_kib_together_without_the_origin():
 
 
 def test_a_field_of_a_newer_version_is_named():
-    with pytest.raises(FormatVersionError, match="attributes: format version 8 found, this miniqueue reads 7"):
-        attributes.decode(ALL.encode() + b"\x08\0\0\0\0")
+    with pytest.raises(FormatVersionError, match="attributes: format version 10 found, this miniqueue reads 9"):
+        attributes.decode(ALL.encode() + b"\x0a\0\0\0\0")
+
+
+def test_for_whom_a_message_is_stands_in_front_so_that_it_is_found_at_once():
+    encoded = ALL._replace(only_for=b"eu").encode()
+    assert encoded.hex() == "09020000006575" + GOLDEN
+    assert attributes.decode(encoded) == ALL._replace(only_for=b"eu")
+    assert (attributes.is_for(encoded, b"eu"), attributes.is_for(encoded, b"us")) == (True, False)
+    assert attributes.key_of(encoded) == b"ada"
+    assert attributes.is_for(b"", b"us")
+    with pytest.raises(InvalidAttributesError, match="no unique key"):
+        Attributes(only_for=b"eu", unique_key=b"k").encode()
+
+
+def test_the_group_that_gave_a_dead_letter_up_stands_behind_its_origin_unless_it_is_the_default_one():
+    made = ALL._replace(origin=ALL.origin._replace(group=b"eu"))
+    assert made.encode().hex() == GOLDEN + "08020000006575"
+    assert attributes.decode(made.encode()) == made
+    with pytest.raises(CorruptionError):
+        attributes.decode(bytes.fromhex("08020000006575"))
 
 
 @pytest.mark.parametrize("length", range(1, len(bytes.fromhex(GOLDEN))))
