@@ -33,6 +33,7 @@ from miniqueue.client.message import Message, Origin
 from miniqueue.client.message_calls import Outgoing
 from miniqueue.client.refusals import RefusedError
 from miniqueue.client.schedule import Schedule
+from miniqueue.client.step import Step
 from miniqueue.client.subscription import Delivery, Subscription
 from miniqueue.client.work import Delay, Reject
 from miniqueue.errors import ClientError, ConnectError, DisconnectedError, ServerError
@@ -64,6 +65,7 @@ __all__ = [
     "Schedule",
     "Seek",
     "ServerError",
+    "Step",
     "Subscription",
     "Worker",
     "connect",

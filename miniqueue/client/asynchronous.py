@@ -110,6 +110,7 @@ class AsyncClient:
     stats = awaitable(topic_calls.stats)
     peek = awaitable(topic_calls.peek)
     find = awaitable(topic_calls.find)
+    trace = awaitable(topic_calls.trace)
     redrive = awaitable(topic_calls.redrive)
     purge = awaitable(topic_calls.purge)
     pause = awaitable(topic_calls.pause)

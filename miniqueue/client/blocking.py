@@ -119,6 +119,7 @@ class Client:
     stats = blocking(topic_calls.stats)
     peek = blocking(topic_calls.peek)
     find = blocking(topic_calls.find)
+    trace = blocking(topic_calls.trace)
     redrive = blocking(topic_calls.redrive)
     purge = blocking(topic_calls.purge)
     pause = blocking(topic_calls.pause)

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 from miniqueue.client import answers
 from miniqueue.client.call import Call, Word, options, seconds_word, side_words
 from miniqueue.client.message import Message
+from miniqueue.client.step import Step, steps
 
 #: None puts a setting back to its default.
 Setting: TypeAlias = str | int | float | Sequence[float] | None
@@ -70,6 +71,14 @@ def peek(
 def find(topic: str, message_id: str) -> Call[Message]:
     """Show the message with an id; refused with `NOMESSAGE` when it is gone."""
     return Call(("PEEK", topic, "ID", message_id), partial(answers.seen_message, topic))
+
+
+def trace(topic: str, message_id: str) -> Call[list[Step]]:
+    """Tell what happened to a message, in order, also in topics that it was moved to.
+
+    The topic's setting `trace` must have been on. Refused with `NOMESSAGE` when nothing is known.
+    """
+    return Call(("TRACE", topic, message_id), steps)
 
 
 def redrive(

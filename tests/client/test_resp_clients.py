@@ -92,6 +92,27 @@ def test_messages_that_are_delayed_returned_extended_and_rejected(either, topic)
     assert sorted(message.payload for message in either.receive(topic, count=9, autoack=True)) == [b"three", b"two"]
 
 
+EVENTS_OF_A_DEAD_LETTER = ["published", "committed", "delivered", "rejected", "dead_lettered", "arrived"]
+
+
+def test_what_happened_to_a_message_is_told(either, topic):
+    either.create_topic(topic, trace="true")
+    message_id = either.publish(topic, "one")
+    [message] = either.receive(topic, member="ada")
+    either.reject(topic, message, reason="no good")
+    steps = either.trace(topic, message_id)
+    assert [step.event for step in steps][:6] == EVENTS_OF_A_DEAD_LETTER
+    published, _, delivered, rejected, dead, arrived = steps
+    assert published.by.startswith("resp 127.0.0.1:")
+    assert (published.at.timestamp() * 1000, published.topic, published.id) == (published.at_ms, topic, message_id)
+    assert (delivered.group, delivered.member, delivered.receipt) == ("default", "ada", message.receipt)
+    moves = dead.went_to, arrived.came_from
+    assert (rejected.reason, *moves) == ("no good", (f"{topic}.dlq", arrived.id), (topic, message_id))
+    assert not any(step.extra for step in steps)
+    with pytest.raises(RefusedError, match="NOMESSAGE"):
+        either.trace(topic, "0-99")
+
+
 def test_topics_are_made_set_looked_at_and_removed(either, topic):
     either.create_topic(topic, max_deliveries=3)
     either.set_topic(topic, retry_delays=[1, 2.5])

@@ -29,6 +29,7 @@ PUBLIC = {
         "Schedule",
         "Seek",
         "ServerError",
+        "Step",
         "Subscription",
         "Worker",
         "connect",
