@@ -134,12 +134,14 @@ class EagerPrefetcher(Prefetcher):
 
 
 class GroupPrefetcher(Prefetcher):
-    """The same, each connection in one of `GROUPS`."""
+    """The same, each connection in one of `groups`."""
+
+    groups: tuple[bytes, ...] = GROUPS
 
     @property
     def options(self) -> tuple[bytes, ...]:
         """What SUBSCRIBE is told besides the prefetch."""
-        return b"GROUP", GROUPS[self._number % len(GROUPS)]
+        return b"GROUP", self.groups[self._number % len(self.groups)]
 
 
 class Receiver(RespConsumer):
@@ -157,6 +159,25 @@ class Receiver(RespConsumer):
             acknowledge = pack(*self._word.split(), TOPIC, *[message[0] for message in reply])
             if self._sink.received([message[1] for message in reply]):
                 self._transport.write(acknowledge + self._receive)
+
+
+class LogReader(RespConsumer):
+    """miniqueue's READ: a page of the log after the other, from its beginning on; there is nothing to settle."""
+
+    def begin(self) -> None:
+        """Ask for the first page."""
+        super().begin()
+        self._ask(0)
+
+    def _ask(self, offset: int) -> None:
+        self.send(b"READ", TOPIC, b"0", b"%d" % offset, b"COUNT", b"%d" % self._batch, b"BYTES", b"%d" % (4 << 20))
+
+    def replied(self, reply: Reply) -> None:
+        """Ask for the page behind this one."""
+        if isinstance(reply, list):
+            page = dict(zip(reply[::2], reply[1::2], strict=True))
+            if self._sink.received([message[1] for message in page[b"messages"]]):
+                self._ask(page[b"next"])
 
 
 class GroupReader(RespConsumer):
@@ -249,6 +270,8 @@ CONSUMERS: dict[str, type[Consumer]] = {
     "prefetch": Prefetcher,
     "prefetch-eager": EagerPrefetcher,
     "prefetch-groups": GroupPrefetcher,
+    **{f"prefetch-{one.decode()}": type("OfOneGroup", (GroupPrefetcher,), {"groups": (one,)}) for one in GROUPS},
+    "read": LogReader,
     "receive": Receiver,
     "redis": GroupReader,
     "beanstalk": Reserver,

@@ -1,7 +1,7 @@
 """The table of everything that is measured."""
 
 from benchmarks.scenario import Scenario
-from benchmarks.scenarios import backlog, consume, delayed, grouped, http, latency, many, publish, spark
+from benchmarks.scenarios import backlog, consume, delayed, grouped, http, large, latency, many, publish, spark
 
 SCENARIOS: tuple[Scenario, ...] = (
     *publish.SCENARIOS,
@@ -12,5 +12,6 @@ SCENARIOS: tuple[Scenario, ...] = (
     *delayed.SCENARIOS,
     *many.SCENARIOS,
     *grouped.SCENARIOS,
+    *large.SCENARIOS,
     *spark.SCENARIOS,
 )

@@ -1,0 +1,117 @@
+"""A large topic that three groups read, each from its own place; and a replay of stored messages without a group.
+
+    |▶ group0, all before it           ▶ group1, half of it                           ▶ group2, what comes next|
+
+The store is filled once, then its server is started again. The same groups on an empty store are what it is compared
+with. A group that is sought is one more, so that the others go on from where they are. Messages have 100 bytes.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks import loads, queues
+from benchmarks.bench import Bench
+from benchmarks.clients.consumers import GROUPS
+from benchmarks.queues import MINIQUEUE, Shape
+from benchmarks.scenario import Contender, Figures, Goal, Measure, Scenario, fresh, started
+from benchmarks.servers import TOPIC, Server
+
+STORED = 10_000_000
+CONSUMED = 200_000
+REPLAYED = 1_000_000
+PAYLOAD_BYTES = 100
+BATCH, CONNECTIONS = 20, 48
+PAGE = 1000
+FIRST, MIDDLE, LAST = (group.decode() for group in GROUPS)
+SOUGHT = "sought"
+START, MEMORY, AFTER = "start-up s", "memory MB", "memory MB, after the load"
+RATES = {FIRST: "from the start, messages/s", MIDDLE: "from the middle, messages/s", LAST: "from the end, messages/s"}
+PLACES = ("earliest", "middle", "latest")
+FULL, EMPTY = f"miniqueue, {STORED:,} stored", "miniqueue, empty"
+REPLAY, CONSUME = f"READ, {PAGE:,} at a time", f"miniqueue, PREFETCH {PAGE:,}, acknowledged"
+
+
+def seek_figure(place: str, *, is_dry: bool) -> str:
+    """Return the name of the time that a seek takes."""
+    return f"SEEK {place}{', dry run' if is_dry else ''}, ms"
+
+
+def _stored(name: str, size: int) -> Contender:
+    @contextmanager
+    def prepare(bench: Bench) -> Iterator[Measure]:
+        with TemporaryDirectory(dir=bench.folder, ignore_cleanup_errors=True) as folder:
+            with started(bench, MINIQUEUE, Path(folder)) as server:
+                middle_ms = _fill(bench, server, bench.count(size) if size else 0)
+            with started(bench, MINIQUEUE, Path(folder)) as server:
+                yield lambda: _work(bench, server, middle_ms)
+
+    return Contender(name, prepare)
+
+
+def _fill(bench: Bench, server: Server, count: int) -> int:
+    """Publish half, and the other half; return the time in between, in ms since 1970."""
+    queues.command(server, "GROUP", "CREATE", TOPIC, FIRST)
+    _publish(bench, server, count // 2)
+    middle_ms = round(time.time() * 1000)
+    _publish(bench, server, count // 2)
+    for group, place in ((MIDDLE, str(middle_ms)), (LAST, "latest"), (SOUGHT, "latest")):
+        queues.command(server, "GROUP", "CREATE", TOPIC, group, "FROM", place)
+    return middle_ms
+
+
+def _publish(bench: Bench, server: Server, count: int) -> None:
+    if count:
+        MINIQUEUE.publish(bench, server, Shape(PAYLOAD_BYTES, 256), count)
+
+
+def _work(bench: Bench, server: Server, middle_ms: int) -> Figures:
+    figures = {START: server.start_seconds, MEMORY: server.memory_mb()}
+    for place in PLACES:
+        words = ("GROUP", "SEEK", TOPIC, SOUGHT, str(middle_ms) if place == "middle" else place)
+        figures[seek_figure(place, is_dry=True)] = _took_ms(server, *words, "DRYRUN")
+        figures[seek_figure(place, is_dry=False)] = _took_ms(server, *words)
+    queues.command(server, "GROUP", "SEEK", TOPIC, LAST, "latest")
+    _publish(bench, server, bench.count(CONSUMED) + CONNECTIONS * BATCH)
+    for group, rate in RATES.items():
+        amounts = {"count": bench.count(CONSUMED), "batch": BATCH, "connections": CONNECTIONS}
+        figures[rate] = loads.consume(bench, server, f"prefetch-{group}", **amounts)["messages/s"]
+    return {**figures, AFTER: server.memory_mb()}
+
+
+def _took_ms(server: Server, *words: str) -> float:
+    began_at = time.perf_counter()
+    queues.command(server, *words)
+    return (time.perf_counter() - began_at) * 1000
+
+
+def _read(name: str, consumer: str) -> Contender:
+    def load(bench: Bench, server: Server) -> Figures:
+        total = bench.count(REPLAYED)
+        MINIQUEUE.fill(bench, server, total + PAGE, PAYLOAD_BYTES)
+        return loads.consume(bench, server, consumer, count=total, batch=PAGE, connections=1)
+
+    return fresh(MINIQUEUE, load, name)
+
+
+SCENARIOS = (
+    Scenario(
+        "Large topics",
+        f"three groups at different places of a topic, {BATCH} at a time, {CONNECTIONS} connections",
+        (_stored(FULL, STORED), _stored(EMPTY, 0)),
+        (
+            *(Goal(rate, FULL, "at least", 0.9, EMPTY) for rate in RATES.values()),
+            *(Goal(seek_figure(place, is_dry=dry), FULL, "at most", 100) for place in PLACES for dry in (True, False)),
+            Goal(START, FULL, "at most", 1),
+            Goal(AFTER, FULL, "at most", 300),
+        ),
+    ),
+    Scenario(
+        "Large topics",
+        f"replay of {REPLAYED:,} messages of {PAYLOAD_BYTES} B, one connection",
+        (_read(REPLAY, "read"), _read(CONSUME, "prefetch")),
+        (Goal("messages/s", REPLAY, "at least", 1, CONSUME),),
+    ),
+)
