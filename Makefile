@@ -27,10 +27,10 @@ MODEL_RUNS := 20000
 FUZZ_SECONDS := 600
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test soak lint bench lock audit clean
+.PHONY: help install run test test-spark soak lint bench lock audit clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ## make .venv with miniqueue and its tools in it (EXTRAS=dev,client,granian,spark for all)
 
@@ -53,11 +53,16 @@ test: install ## run all tests, two files at a time, and check what they cover (
 	$(BIN)/python -m pytest --cov --cov-report= --numprocesses=$(PROCESSES) $(BY_FILE) $(ARGS)
 	$(BIN)/coverage report --include='$(COVERED)' --fail-under=$(COVERED_PERCENT)
 
+test-spark: ## run the tests of Spark; it takes Java 17, and says so (ARGS as for test)
+	$(MAKE) install EXTRAS=dev,client,granian,spark
+	$(BIN)/python -m miniqueue.tools.spark_needs
+	$(BIN)/python -m pytest tests/spark $(ARGS)
+
 soak: install ## crash it for hours, and count what is lost (ARGS='kill --count 50', ARGS='--help' tells more)
 	$(if $(ARGS),,$(BIN)/python -m tests.model.soak --runs $(MODEL_RUNS))
 	$(if $(ARGS),,$(BIN)/python -m tests.fuzz.soak --seconds $(FUZZ_SECONDS))
 	$(if $(ARGS),,$(BIN)/python -m pytest tests/acceptance/test_resp_floods.py --quiet --capture no)
-	$(if $(ARGS),,$(if $(findstring spark,$(EXTRAS)),$(BIN)/python -m pytest tests/spark/soak_kills.py --quiet))
+	$(if $(ARGS),,$(if $(findstring spark,$(EXTRAS)),$(BIN)/python -m pytest tests/spark/soak_*.py --quiet))
 	$(BIN)/python -m tests.durability.soak $(ARGS)
 
 lint: install ## check style and types

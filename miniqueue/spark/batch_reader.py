@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from miniqueue.client import Client
 from miniqueue.spark.filters import Narrowing
-from miniqueue.spark.log_source import offsets_at, read_range
+from miniqueue.spark.log_source import offsets_at, read_as_asked
 from miniqueue.spark.offsets import Range, divided, ranges_between
 from miniqueue.spark.options import Options
 
@@ -45,8 +45,7 @@ class BatchReader(DataSourceReader):
         """Read one range, on an executor."""
         if not isinstance(partition, RangeOfLog):
             return  # Spark's own, where there is nothing to read
-        with self._options.client() as client:
-            yield from read_range(client, partition.range, may_miss=not self._options["failOnDataLoss"])
+        yield from read_as_asked(self._options, partition.range)
 
     def _within_times(self, client: Client, ranges: list[Range]) -> list[Range]:
         since, until = self._narrowing.since, self._narrowing.until

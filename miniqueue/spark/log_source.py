@@ -68,7 +68,7 @@ def _offsets_of_time(client: Client, bounds: dict[str, list[Bounds]], time: str)
     }
 
 
-def read_range(client: Client, wanted: Range, *, may_miss: bool) -> Iterator[pa.RecordBatch]:
+def read_range(client: Client, wanted: Range, *, may_miss: bool, with_origin: bool = False) -> Iterator[pa.RecordBatch]:
     """Yield the messages of a range; raises LostMessagesError when some are gone, unless they `may_miss`."""
     offset = wanted.start
     while offset < wanted.end:
@@ -80,7 +80,7 @@ def read_range(client: Client, wanted: Range, *, may_miss: bool) -> Iterator[pa.
         if page is not None and page.next > wanted.end:  # something is missing in front of what was found
             found = [one for one in found if offset_of(one) < wanted.end]
         if found:
-            yield batch_of(found, wanted.topic, wanted.partition)
+            yield batch_of(found, wanted.topic, wanted.partition, with_origin=with_origin)
         offset = wanted.end if page is None else page.next
 
 
@@ -90,6 +90,12 @@ class _Page(NamedTuple):
     found: list[Found]
     next: int
     missed: int
+
+
+def read_as_asked(options: Options, wanted: Range) -> Iterator[pa.RecordBatch]:
+    """Yield the messages of a range as a task does, with a client of its own."""
+    with options.client() as client:
+        yield from read_range(client, wanted, may_miss=not options["failOnDataLoss"], with_origin=options["withOrigin"])
 
 
 def _page(client: Client, wanted: Range, offset: int) -> _Page | None:

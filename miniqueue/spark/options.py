@@ -94,6 +94,9 @@ OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
         "failOnDataLoss": Option(
             "true", "whether messages that are gone before they were read are an error", Use.READ, _switch
         ),
+        "withOrigin": Option(
+            "false", "whether there is a column `origin`, which says of dead letters what they were", Use.READ, _switch
+        ),
         "batchMessages": Option("1000", "rows of one request", Use.WRITE, _positive),
         "deduplicate": Option(
             "true", "whether rows have ids, so that a task that runs again adds nothing", Use.WRITE, _switch

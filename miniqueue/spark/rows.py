@@ -5,15 +5,19 @@
     offset      bigint        headers  array<struct<name:string,value:binary>>
     id          string
 
+and where it is asked for `origin`, of dead letters: struct<topic:string,id:string,published_at:timestamp,…>.
+
 A row that is written has `value`, string or binary, and may have what `publish` takes: `key`, `headers`, `priority`,
 `delay_seconds`, `at`, `ttl_seconds`, `unique_key`. Columns that a read has and a write does not use are left alone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
+from pyarrow import compute
 
 from miniqueue.errors import ConfigError
 
@@ -24,6 +28,7 @@ SCHEMA: Final = (
     "topic string, partition int, offset bigint, id string, key binary, value binary, "
     "headers array<struct<name:string,value:binary>>, published_at timestamp, priority string"
 )
+ORIGIN: Final = ", origin struct<topic:string,id:string,published_at:timestamp,died_at:timestamp,reason:string>"
 _HEADER: Final = pa.struct([("name", pa.string()), ("value", pa.binary())])
 _HEADERS: Final = pa.list_(_HEADER)
 ARROW_SCHEMA: Final = pa.schema(
@@ -39,34 +44,60 @@ ARROW_SCHEMA: Final = pa.schema(
         ("priority", pa.string()),
     ]
 )
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_ORIGIN: Final = pa.struct(
+    [
+        ("topic", pa.string()),
+        ("id", pa.string()),
+        ("published_at", _TIME),
+        ("died_at", _TIME),
+        ("reason", pa.string()),
+    ]
+)
+SCHEMA_WITH_ORIGIN: Final = ARROW_SCHEMA.append(pa.field("origin", _ORIGIN))
 #: Columns that a write uses: those of `publish`, but for the payload.
 WRITTEN: Final = ("key", "headers", "priority", "delay_seconds", "at", "ttl_seconds", "unique_key")
 #: Those that messages of a batch may have.
 OF_BATCHES: Final = frozenset({"key", "headers", "ttl_seconds"})
 #: Columns that come from a read, of which a write makes its own.
-_OF_READS: Final = frozenset({"topic", "partition", "offset", "id", "published_at"})
+_OF_READS: Final = frozenset({"topic", "partition", "offset", "id", "published_at", "origin"})
 #: What reads tell of a message that has no such option.
 _USUAL: Final[Mapping[str, Any]] = MappingProxyType({"key": (b"", ""), "headers": ([],), "priority": ("normal",)})
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-def batch_of(found: Sequence[Found], topic: str, partition: str) -> pa.RecordBatch:
+def batch_of(found: Sequence[Found], topic: str, partition: str, *, with_origin: bool = False) -> pa.RecordBatch:
     """Return messages of one partition as rows, straight from the reply: objects between would take longest."""
     number, _, priority = partition.partition(".")
     count = len(found)
-    attributes = [told for _, _, told in found]
+    ids, payloads, attributes = zip(*found, strict=True)
+    id_column = pa.array(ids, pa.binary()).cast(pa.string())
     columns = [
-        pa.array([topic] * count, pa.string()),
-        pa.array([int(number)] * count, pa.int32()),
-        pa.array([offset_of(one) for one in found], pa.int64()),
-        pa.array([message_id for message_id, _, _ in found], pa.binary()).cast(pa.string()),
+        pa.repeat(pa.scalar(topic), count),
+        pa.repeat(pa.scalar(int(number), pa.int32()), count),
+        compute.utf8_slice_codeunits(id_column, len(partition) + 1).cast(pa.int64()),
+        id_column,
         pa.array([told.get(b"key") for told in attributes], pa.binary()),
-        pa.array([payload for _, payload, _ in found], pa.binary()),
+        pa.array(payloads, pa.binary()),
         _headers(attributes),
-        pa.array([told[b"published_at_ms"] * 1000 for told in attributes], pa.timestamp("us", tz="UTC")),
-        pa.array([priority or "normal"] * count, pa.string()),
+        _times(map(itemgetter(b"published_at_ms"), attributes)),
+        pa.repeat(pa.scalar(priority or "normal"), count),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
+    if with_origin:
+        columns.append(pa.array([_origin(told.get(b"origin")) for told in attributes], _ORIGIN))
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA_WITH_ORIGIN if with_origin else ARROW_SCHEMA)
+
+
+def _times(found_ms: Iterable[int]) -> pa.Array:
+    return pa.array(list(found_ms), pa.timestamp("ms", tz="UTC")).cast(_TIME)
+
+
+def _origin(told: dict[bytes, Any] | None) -> dict[str, Any] | None:
+    if told is None:
+        return None
+    times_us = {name: told.get(b"%b_ms" % name.encode(), 0) * 1000 for name in ("published_at", "died_at")}
+    words = {name: told.get(name.encode(), b"").decode("utf-8", "replace") for name in ("topic", "id", "reason")}
+    return words | times_us
 
 
 def offset_of(found: Found) -> int:

@@ -18,10 +18,11 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from miniqueue.client import Client
 from miniqueue.errors import ConfigError
 from miniqueue.spark.batch_reader import BatchReader
 from miniqueue.spark.options import OPTIONS, Options, Use
-from miniqueue.spark.rows import ARROW_SCHEMA, SCHEMA, check_columns
+from miniqueue.spark.rows import ORIGIN, SCHEMA, check_columns
 from miniqueue.spark.stream_reader import StreamReader
 from miniqueue.spark.writers import BatchWriter, StreamWriter
 
@@ -47,16 +48,16 @@ class MiniqueueSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns of what is read."""
-        return SCHEMA
+        return SCHEMA + (ORIGIN if self._given().get("withorigin", "").lower() == "true" else "")
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads topics once."""
-        _check_schema(schema)
+        self._check_schema(schema)
         return BatchReader(self._parsed(Use.BATCH_READ))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return what reads topics as a stream."""
-        _check_schema(schema)
+        self._check_schema(schema)
         return StreamReader(self._parsed(Use.STREAM_READ))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -70,9 +71,13 @@ class MiniqueueSource(DataSource):
         return StreamWriter(self._parsed(Use.STREAM_WRITE))
 
     def _parsed(self, use: Use) -> Options:
-        lower = {name.lower() for name, option in OPTIONS.items() if option.use & use}
-        configured = {name: text for name, text in self.defaults.items() if name.lower() in lower}
-        return Options({**configured, **{name.lower(): text for name, text in self.options.items()}}, use)
+        useful = {name.lower() for name, option in OPTIONS.items() if option.use & use}
+        stated = {name.lower() for name in self.options}
+        return Options({name: text for name, text in self._given().items() if name in useful | stated}, use)
+
+    def _given(self) -> dict[str, str]:
+        """Return what the job says, and the configuration where it says nothing, by names in lower case."""
+        return {**self.defaults, **{name.lower(): text for name, text in self.options.items()}}
 
     @staticmethod
     def _check_write(schema: StructType, overwrite: bool) -> None:
@@ -80,10 +85,9 @@ class MiniqueueSource(DataSource):
             raise ConfigError(["a topic cannot be overwritten; use the mode append"])
         check_columns(schema.names)
 
-
-def _check_schema(schema: StructType) -> None:
-    if schema.fieldNames() != list(ARROW_SCHEMA.names):
-        raise ConfigError([f"a topic has the columns {SCHEMA}; leave the schema out, and select"])
+    def _check_schema(self, schema: StructType) -> None:
+        if schema.simpleString() != f"struct<{self.schema().replace(', ', ',').replace(' ', ':')}>":
+            raise ConfigError([f"a topic has the columns {self.schema()}; leave the schema out, and select"])
 
 
 def register(spark: SparkSession) -> None:
@@ -95,9 +99,19 @@ def register(spark: SparkSession) -> None:
     if "PYSPARK_PYTHON" not in os.environ:
         spark.sparkContext.pythonExec = sys.executable
     spark.conf.set(_PUSHDOWN, "true")
-    configured = {**dict(spark.sparkContext.getConf().getAll()), **spark.conf.getAll}
-    defaults = {
-        name.removeprefix(CONFIGURED).lower(): text for name, text in configured.items() if name.startswith(CONFIGURED)
-    }
+    defaults = configured(spark)
     # A class made here is carried to the tasks with its attributes, one that can be imported is not.
     spark.dataSource.register(type("ConfiguredSource", (MiniqueueSource,), {"defaults": defaults}))
+
+
+def configured(spark: SparkSession) -> dict[str, str]:
+    """Return the options that stand in a session's configuration, by names in lower case."""
+    found = {**dict(spark.sparkContext.getConf().getAll()), **spark.conf.getAll}
+    return {name.removeprefix(CONFIGURED).lower(): text for name, text in found.items() if name.startswith(CONFIGURED)}
+
+
+def configured_client(spark: SparkSession) -> Client:
+    """Return a client of the broker that a session's configuration names."""
+    of_all = {name.lower() for name, option in OPTIONS.items() if option.use is Use.ALL}
+    given = {name: text for name, text in configured(spark).items() if name in of_all}
+    return Options({"topic": "any", **given}, Use.BATCH_READ).client()

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import (
 
 from miniqueue.client import Client
 from miniqueue.spark.batch_reader import RangeOfLog
-from miniqueue.spark.log_source import bounds_of, offsets_at, read_range
+from miniqueue.spark.log_source import bounds_of, offsets_at, read_as_asked
 from miniqueue.spark.losses import LostMessagesError
 from miniqueue.spark.offsets import Offsets, divided, ends_of, limited, ranges_between
 from miniqueue.spark.options import Options
@@ -68,8 +68,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range, on an executor."""
         assert isinstance(partition, RangeOfLog)
-        with self._options.client() as client:
-            yield from read_range(client, partition.range, may_miss=not self._options["failOnDataLoss"])
+        yield from read_as_asked(self._options, partition.range)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Have the group go on: what is in front of `end` was processed."""

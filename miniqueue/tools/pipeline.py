@@ -4,10 +4,9 @@ Spark is an extra. So what needs it is imported when a job is to run, and not be
 """
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
+from datetime import UTC
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -15,21 +14,26 @@ from uuid import uuid4
 
 from miniqueue.errors import ConfigError
 from miniqueue.server.config import Question
-from miniqueue.tools import arguments
+from miniqueue.server.escaping import escape
+from miniqueue.tools import arguments, spark_needs
 from miniqueue.tools.arguments import Arguments
 from miniqueue.tools.counted import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from miniqueue.spark.jobs.stats import Figures
+
 USAGE = """\
 Usage: miniqueue pipeline load -topic topic [flags] path ...
        miniqueue pipeline archive -topic topic [flags] directory
        miniqueue pipeline replay -topic topic [flags] directory
+       miniqueue pipeline stats -topic topics [flags] [directory]
 
 Jobs of Spark. load publishes each row of Parquet, CSV or JSON lines as JSON. archive writes
 a topic as Parquet, in a directory for each day; each run goes on where the last one ended.
-replay publishes what an archive has. Progress goes to the standard error output.
+replay publishes what an archive has. stats counts by windows of time, to the standard
+output or to Parquet. Progress goes to the standard error output.
 
   -topic topic
         where messages go to or come from
@@ -55,12 +59,20 @@ load:
   -quarantine directory
         bad rows go to a directory in it (default ./quarantine)
 archive:
-  -every seconds
-        write what is new so often, until stopped (default: what there is now, and end)
   -group name
         a group of the topic that goes along, so that what is archived can go
+archive and stats:
+  -every seconds
+        write what is new so often, until stopped (default: what there is now, and end)
   -checkpoint directory
-        where the job keeps its place (default: _checkpoint in the archive)
+        where the job keeps its place (default: _checkpoint in the directory)
+stats:
+  -window seconds
+        how long a window is (default 60)
+  -late seconds
+        how long a window may still get messages, with -every (default 60)
+  -dead-letters topics
+        where dead letters are (default: the topics' names and .dlq)
 replay:
   -from time, -until time
         what was published from then on, and before: ISO 8601, or ms since 1970
@@ -81,8 +93,13 @@ _OF_JOBS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "load": ("format", "schema", "key", "columns", "headers", "max-message-bytes", "quarantine", "run-id"),
         "archive": ("every", "group", "checkpoint"),
+        "stats": ("every", "checkpoint", "window", "late", "dead-letters"),
         "replay": ("from", "until", "run-id"),
     }
+)
+#: How many paths stand behind the flags, at least and at most.
+_PATHS_OF_JOBS: Final[Mapping[str, tuple[int, float]]] = MappingProxyType(
+    {"load": (1, float("inf")), "archive": (1, 1), "stats": (0, 1), "replay": (1, 1)}
 )
 
 
@@ -98,18 +115,15 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     if isinstance(given, Question):
         sys.stdout.write(USAGE)
         return DONE
-    _check(given, has_many_paths=job == "load")
+    _check(given, *_PATHS_OF_JOBS[job])
     return _JOBS[job](given, environ)
 
 
-def _check(given: Arguments, *, has_many_paths: bool) -> None:
+def _check(given: Arguments, least: int, most: float) -> None:
     problems = [] if given.flags.get("topic") else ["flag -topic is missing"]
-    if not given.words or (len(given.words) > 1 and not has_many_paths):
-        problems.append("there must be a path behind the flags" if not given.words else "there must be one directory")
-    if find_spec("pyspark") is None:
-        problems.append("Spark is missing: pip install 'miniqueue[spark]'")
-    elif shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        problems.append("Java is missing, which Spark takes: install Java 17")
+    if not least <= len(given.words) <= most:
+        problems.append("there must be one directory" if given.words else "there must be a path behind the flags")
+    problems += spark_needs.missing(os.environ)
     if problems:
         raise ConfigError(problems)
 
@@ -165,8 +179,38 @@ def _replay(given: Arguments, environ: Mapping[str, str]) -> int:
     return DONE
 
 
+def _stats(given: Arguments, environ: Mapping[str, str]) -> int:
+    from miniqueue.spark.jobs import stats  # noqa: PLC0415 - needs the extra
+
+    flags = given.flags
+    job = stats.Stats(
+        flags["topic"],
+        given.words[0] if given.words else "",
+        max(1, _number(flags, "window", 60)),
+        _number(flags, "every", 0),
+        _number(flags, "late", 60),
+        flags.get("checkpoint", ""),
+        flags.get("dead-letters", ""),
+    )
+    rows = stats.stats(_session(given, environ), job, _nothing if job.directory else _show, _say)
+    print(f"{job.topics}: {counted(rows, 'row')}{f' in {job.directory}' if job.directory else ''}")
+    return DONE
+
+
+def _show(row: "Figures") -> None:
+    begins = row.window_start.astimezone(UTC)
+    waited = f", p50 {row.p50_ms} ms, p99 {row.p99_ms} ms (of {row.measured})" if row.measured else ""
+    what = f"{row.event}: {escape(row.reason)}" if row.reason else row.event
+    figures = f"{counted(row.messages, 'message')}, {row.per_second:.2f}/s, {counted(row.bytes, 'byte')}{waited}"
+    print(f"{begins:%Y-%m-%dT%H:%M:%SZ} {row.topic} {what}: {figures}", flush=True)
+
+
+def _nothing(_row: "Figures") -> None:
+    """Show nothing: it is in files."""
+
+
 _JOBS: Final[Mapping[str, Callable[[Arguments, Mapping[str, str]], int]]] = MappingProxyType(
-    {"load": _load, "archive": _archive, "replay": _replay}
+    {"load": _load, "archive": _archive, "replay": _replay, "stats": _stats}
 )
 
 

@@ -4,7 +4,6 @@
 """
 
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +13,13 @@ import pytest
 
 from tests.client.broker import RespBroker
 from tests.spark.kills import KILLS, Plan, check_copies
+from tests.spark.needs import needs_spark
 
 pytestmark = [
     pytest.mark.acceptance,
     pytest.mark.slow,
     pytest.mark.timeout(3600),
-    pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed"),
+    needs_spark,
 ]
 
 ROWS, ROWS_AT_ONCE = 1_000_000, 40_000

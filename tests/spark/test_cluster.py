@@ -4,7 +4,6 @@ The cluster, the broker and the session are the same for all tests; each has top
 """
 
 import os
-import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -16,12 +15,13 @@ from miniqueue.client import Client, Outgoing
 from tests.acceptance.users import UsersFile
 from tests.client.broker import RespBroker
 from tests.spark.cluster import Cluster, ClusterJob
+from tests.spark.needs import needs_spark
 
 pytestmark = [
     pytest.mark.acceptance,
     pytest.mark.slow,
     pytest.mark.timeout(400),
-    pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed"),
+    needs_spark,
 ]
 
 ROWS = 50_000

@@ -1,6 +1,5 @@
 """A job that is killed in the middle, and its broker, too, copies every message once; `soak_kills` kills more."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,12 +7,13 @@ import pytest
 
 from tests.client.broker import RespBroker
 from tests.spark.kills import Plan, check_copies
+from tests.spark.needs import needs_spark
 
 pytestmark = [
     pytest.mark.acceptance,
     pytest.mark.slow,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed"),
+    needs_spark,
 ]
 
 

@@ -1,19 +1,21 @@
 """`miniqueue pipeline` with a session of Spark and a real broker: files in, Parquet out, and back."""
 
 import json
-import shutil
+import threading
 from pathlib import Path
 
 import pytest
 
 from miniqueue.cli import main
 from miniqueue.spark.jobs.running import cause_of
+from miniqueue.spark.jobs.stats import Figures, Stats, stats
+from tests.spark.needs import needs_spark
 
 pytestmark = [
     pytest.mark.acceptance,
     pytest.mark.slow,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed"),
+    needs_spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # pyspark leaves sockets to the garbage collector
 ]
 
@@ -138,6 +140,63 @@ def test_what_is_archived_by_day_is_replayed_by_time(pipeline, spark, client, tm
     assert (messages[3].key, messages[3].headers) == (b"k", (("n", b"3"),))
     assert pipeline("replay", "none", "-from", "2100-01-01", archive)[:2] == (0, "none: 0 messages published\n")
     assert pipeline("replay", "none", "-until", middle.replace(year=2000).isoformat(), archive)[0] == 0
+
+
+def test_what_happened_is_counted_by_windows_with_waits_and_reasons(pipeline, spark, client, tmp_path):
+    client.create_topic("counted", retention="forever", trace=True)
+    client.publish_many("counted", ["four", "four", "four", "four"])
+    first, second, *_ = client.receive("counted", count=3)
+    client.ack("counted", first)
+    client.reject("counted", second, reason="näh")
+    words = ("-window", 86_400, tmp_path / "stats")
+    assert pipeline("stats", "counted", *words)[:2] == (0, f"counted: 2 rows in {tmp_path}/stats\n")
+    dead, published = spark.read.parquet(str(tmp_path / "stats")).orderBy("event").collect()
+    assert (published.topic, published.event, published.messages, published.bytes) == ("counted", "published", 4, 16)
+    assert (published.reason, published.measured) == (None, 1)
+    assert published.per_second == 4 / 86_400
+    assert 0 <= published.p50_ms == published.p99_ms < 60_000
+    assert (dead.topic, dead.event, dead.reason, dead.messages, dead.measured) == ("counted", "dead", "näh", 1, 1)
+    code, out, _ = pipeline("stats", "counted", "-window", 86_400)
+    assert code == 0
+    assert "T00:00:00Z counted dead: näh: 1 message, 0.00/s, 4 bytes, p50 " in out
+    assert pipeline("stats", "not-there")[:2] == (0, "not-there: 0 rows\n")
+
+
+def test_a_stream_of_figures_has_each_window_once_although_it_stops(spark, client, tmp_path):
+    client.create_topic("windows", retention="forever")
+    job = Stats("windows", str(tmp_path), window_seconds=1, every_seconds=0.1, late_seconds=0)
+
+    def run_until(count: int) -> None:
+        """Run until so many messages are in windows that are over."""
+        found: list[Figures] = []
+
+        def stop(row: Figures) -> None:
+            found.append(row)
+            if sum(one.messages for one in found) >= count:
+                [query] = [one for one in spark.streams.active if one.name == "stats windows"]
+                threading.Thread(target=query.stop).start()
+
+        def publish_on() -> None:
+            while not done.wait(0.3):
+                client.publish("windows", "x")
+
+        done = threading.Event()
+        thread = threading.Thread(target=publish_on)
+        thread.start()
+        try:
+            stats(spark, job, stop, lambda line: None)
+        finally:
+            done.set()
+            thread.join()
+
+    run_until(2)
+    run_until(2)
+    rows = spark.read.parquet(*(str(path) for path in tmp_path.glob("step=*"))).collect()
+    starts = [row.window_start for row in rows]
+    assert len(starts) == len(set(starts)) > 1
+    ends_ms = max(row.window_end for row in rows).timestamp() * 1000
+    messages = client.read("windows", "0", 0, count=1000).messages
+    assert sum(row.messages for row in rows) == sum(one.published_at_ms < ends_ms for one in messages)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,15 @@ def test_a_message_without_a_key_has_none():
     assert (row["key"], row["value"], row["headers"], row["priority"]) == (None, b"", [], "normal")
 
 
+def test_a_dead_letter_tells_what_it_was_where_that_is_asked_for():
+    origin = {b"topic": b"t", b"id": b"0-3", b"published_at_ms": 1000, b"died_at_ms": 2500, b"reason": b"caf\xc3\xa9"}
+    found = [[b"0-1", b"", {b"published_at_ms": 0, b"origin": origin}], [b"0-2", b"", {b"published_at_ms": 0}]]
+    dead, other = batch_of(found, "t.dlq", "0", with_origin=True).column("origin").to_pylist()
+    assert other is None
+    assert (dead["topic"], dead["id"], dead["reason"]) == ("t", "0-3", "café")
+    assert (dead["published_at"].timestamp(), dead["died_at"].timestamp()) == (1, 2.5)
+
+
 def test_what_was_read_can_be_written():
     check_columns(ARROW_SCHEMA.names)
     [row] = rows_of(batch_of([FOUND], "t", "0.high"))

@@ -1,6 +1,5 @@
 """The data source in a session of Spark with a real broker: what is written is read, once, whatever runs again."""
 
-import shutil
 import threading
 from pathlib import Path
 
@@ -9,12 +8,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from miniqueue.client import Client
+from tests.spark.needs import needs_spark
 
 pytestmark = [
     pytest.mark.acceptance,
     pytest.mark.slow,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed"),
+    needs_spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # pyspark leaves sockets to the garbage collector
 ]
 

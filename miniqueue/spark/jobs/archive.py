@@ -12,9 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.streaming.query import StreamingQuery
 
-from miniqueue.spark.jobs.running import Say, told_in_words
+from miniqueue.spark.jobs.running import Say, followed, told_in_words
 
-_WAIT_SECONDS = 1
 _DAY = "date_from_unix_date(cast(floor(unix_micros(published_at) / 86400000000) as int))"
 
 
@@ -50,7 +49,7 @@ def archive(spark: SparkSession, job: Archive, say: Say) -> Archived:
     with told_in_words():
         query = _start(_messages(spark, job), job)
         try:
-            counts = _followed(query, f"archive {job.topic}", say)
+            counts = followed(query, f"archive {job.topic}", say)
         finally:
             query.stop()
     return Archived(sum(counts.values()), len(counts))
@@ -71,16 +70,3 @@ def _start(messages: DataFrame, job: Archive) -> StreamingQuery:
     if job.every_seconds:
         return writer.trigger(processingTime=f"{round(job.every_seconds * 1000)} milliseconds").start()
     return writer.trigger(availableNow=True).start()
-
-
-def _followed(query: StreamingQuery, what: str, say: Say) -> dict[int, int]:
-    """Wait until a stream ends, and say how far it is; return how many rows each of its steps had."""
-    counts: dict[int, int] = {}
-    is_done = False
-    while not is_done:
-        is_done = bool(query.awaitTermination(_WAIT_SECONDS))
-        before = len(counts)
-        counts.update({one.batchId: one.numInputRows for one in query.recentProgress if one.numInputRows})
-        if len(counts) > before:
-            say(f"{what}: {sum(counts.values())} messages in {len(counts)} steps")
-    return counts

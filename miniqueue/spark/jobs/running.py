@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from miniqueue.errors import ConfigError
 from miniqueue.spark.losses import JobFailedError
@@ -20,6 +21,7 @@ Say: TypeAlias = Callable[[str], None]
 #: What Spark lets through of the bridge to Java; a module without types, of a package that comes with pyspark.
 Py4JError: Final[type[Exception]] = importlib.import_module("py4j.protocol").Py4JError
 PROGRESS_SECONDS = 2.0
+WAIT_SECONDS = 1
 #: What matters in the many lines of Spark: the file that was read, and what Python or miniqueue said in the end.
 _FILE: Final = re.compile(r"reading file[: ]+(\S+?)\.?(?:\s|$)")
 _SAID: Final = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
@@ -84,3 +86,16 @@ def _tell(spark: SparkSession, what: str, say: Say, done: threading.Event) -> No
         stages = [found for one in tracker.getActiveStageIds() if (found := tracker.getStageInfo(one)) is not None]
         finished, total = sum(one.numCompletedTasks for one in stages), sum(one.numTasks for one in stages)
         say(f"{what}: {finished} of {total} tasks, {monotonic() - began:.0f} s")
+
+
+def followed(query: StreamingQuery, what: str, say: Say) -> dict[int, int]:
+    """Wait until a stream ends, and say how far it is; return how many rows each of its steps had."""
+    counts: dict[int, int] = {}
+    is_done = False
+    while not is_done:
+        is_done = bool(query.awaitTermination(WAIT_SECONDS))
+        before = len(counts)
+        counts.update({one.batchId: one.numInputRows for one in query.recentProgress if one.numInputRows})
+        if len(counts) > before:
+            say(f"{what}: {sum(counts.values())} messages in {len(counts)} steps")
+    return counts
