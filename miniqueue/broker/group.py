@@ -141,6 +141,7 @@ class Group:
         partition has receipts of its own.
         """
         self._receipts |= {cursor.partition: cursor.next_receipt for cursor in self.cursors}
+        self.topic.held_at_most = None
         self.cursors = sorted(cursors, key=attrgetter("partition"))
         for cursor in self.cursors:
             next_receipt = self._receipts.setdefault(cursor.partition, len(self._receipts) << RECEIPT_BITS | 1)

@@ -108,7 +108,7 @@ class Lanes:
         return [(number, next(following[number])) for number, _ in contents]
 
     def _append(self, topic: Topic, number: int, added: list[Content]) -> int:
-        partition = self.of(topic, number)
+        partition, topic.held_at_most = self.of(topic, number), None  # not all of it was admitted
         size_bytes = sum(content.size_bytes for content in added)
         first_seq = partition.append([content.payload for content in added], size_bytes)
         partition.describe(first_seq, [content.attributes for content in added])

@@ -190,16 +190,15 @@ class Quota:
         """
         if topic.max_messages == topic.max_bytes == sys.maxsize:
             return False
-        held_count, held_bytes = topic.held()
-        messages = held_count + len(payloads) - topic.max_messages
-        over_bytes = held_bytes + size_bytes - topic.max_bytes
-        if messages <= 0 and over_bytes <= 0:
+        over = _over(topic, len(payloads), size_bytes)
+        if not over.is_over:
             return False
-        over = Room(messages, over_bytes)
         if self._may_give_way(topic, over, is_moved=is_moved):
             waiting_count, waiting_bytes = (topic.last_group or topic.default).waiting()
             over = Room(over.messages - waiting_count, over.size_bytes - waiting_bytes)
             if not over.is_over:
+                if topic.held_at_most is not None:
+                    topic.held_at_most.add(len(payloads), size_bytes)
                 return True
         sizes = map(len, payloads) if attributes is None else map(add, map(len, payloads), map(len, attributes))
         fitting_count = _fitting(sizes, len(payloads) - over.messages, size_bytes - over.size_bytes)
@@ -221,6 +220,20 @@ class Quota:
         self._counts.reached(Limit.TOPIC_BYTES)
         name = "max_bytes of the topic" if topic.max_bytes == topic.settings.max_bytes else f"-{Limit.TOPIC_BYTES}"
         return TopicFullError("bytes of messages", name, fitting_count)
+
+
+def _over(topic: Topic, count: int, size_bytes: int) -> Room:
+    """Return what a topic would hold over its limits with so much more; where that is nothing, note that it is added."""
+    held = topic.held_at_most
+    if held is None:
+        held = topic.count_held()
+    over = Room(held.messages + count - topic.max_messages, held.size_bytes + size_bytes - topic.max_bytes)
+    if over.is_over and not held.is_exact:
+        held = topic.count_held()
+        over = Room(held.messages + count - topic.max_messages, held.size_bytes + size_bytes - topic.max_bytes)
+    if not over.is_over:
+        held.add(count, size_bytes)
+    return over
 
 
 def _never(_topic: Topic, _over: Room) -> bool:

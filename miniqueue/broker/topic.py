@@ -6,6 +6,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from miniqueue.broker.group import Group
+from miniqueue.broker.held import MANY_PARTITIONS, Held
 from miniqueue.broker.topic_stats import TopicStats, stats_of
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
@@ -36,9 +37,10 @@ class Topic:
     `sole` is that partition with the cursor of the group, while there is but one of each.
     `groups` are found by their names; `default` is the one of plain clients, and always there. `pulse` times
     hand-outs, where somebody watches; `flows` is set where messages do not flow plainly, `trace` where what happens to
-    them is noted; `growths` say where logs ended when partitions were added. `dedup` has the ids of late publishes, if
-    there are any, `unique_keys` what is known of unique keys. `expired_count` messages have expired since the start;
-    without a time to live of its own one does so after `ttl_ms`, 0 for never.
+    them is noted; `growths` say where logs ended when partitions were added. `held_at_most` is known where there
+    are many partitions, and limits. `dedup` has the ids of late publishes, if there are any, `unique_keys` what is
+    known of unique keys. `expired_count` messages have expired since the start; without a time to live of its own one
+    does so after `ttl_ms`, 0 for never.
     """
 
     __slots__ = (
@@ -50,6 +52,7 @@ class Topic:
         "flows",
         "groups",
         "growths",
+        "held_at_most",
         "id",
         "is_paused_in",
         "is_paused_out",
@@ -71,6 +74,7 @@ class Topic:
 
     def __init__(self, name: bytes) -> None:
         self.name = name
+        self.held_at_most: Held | None = None
         self.max_messages = self.max_bytes = sys.maxsize
         self.pulse: Pulse | None = None
         self.flows: Flows | None = None
@@ -240,6 +244,12 @@ class Topic:
             partition.next_seq - cursor.acked_count - cursor.dropped_count + delayed.message_count,
             partition.log_bytes - cursor.gone_bytes + delayed.size_bytes,
         )
+
+    def count_held(self) -> Held:
+        """Count the same, and know it from then on where there are many partitions."""
+        held = Held(*self.held())
+        self.held_at_most = held if len(self.partitions) >= MANY_PARTITIONS else None
+        return held
 
     @property
     def depth(self) -> int:
