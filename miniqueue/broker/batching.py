@@ -73,8 +73,6 @@ def add_topic(batch: dict[bytes, bytes | None], topic: Topic, now_ms: int) -> li
             partition.is_head_due = False
     if topic.trace is not None:
         topic.trace.commit(batch, appended, now_ms)
-    if topic.held_at_most is not None:
-        topic.held_at_most.is_exact = False
     if topic.partition_count > 1 and appended:
         topic.turn()
     if topic.dedup is not None and topic.dedup.is_changed:

@@ -150,6 +150,8 @@ class Journal:
         now_ms = self._clock.now_ms()
         appended: list[batching.Appended] = []
         for topic in dirty:
+            if topic.held_at_most is not None:
+                topic.held_at_most.is_exact = False
             if topic.id is not None:
                 appended += batching.add_topic(batch, topic, now_ms)
         return batch, appended

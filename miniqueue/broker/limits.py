@@ -223,7 +223,7 @@ class Quota:
 
 
 def _over(topic: Topic, count: int, size_bytes: int) -> Room:
-    """Return what a topic would hold over its limits with so much more; where that is nothing, note that it is added."""
+    """Return what a topic would hold over its limits with so much more; where that is nothing, it is added."""
     held = topic.held_at_most
     if held is None:
         held = topic.count_held()
