@@ -15,6 +15,7 @@ from tests.durability.resp import Resp
 from tests.serving import Lines
 
 ACTS = (Act.ACK, Act.ACK, Act.ACK, Act.ACK, Act.NACK, Act.BACK, Act.DACK)
+CAUSES = ("nacks", "backs", "dacks", "timeouts", "disconnects")
 LEAVE_PROBABILITY = 0.01
 MAX_DELAY_SECONDS = 0.15
 #: More than is received at once: so much is not settled together for want of room.
@@ -28,7 +29,7 @@ def _choose(random: Random) -> tuple[Act, float]:
     return act, round(random.uniform(0, MAX_DELAY_SECONDS), 3) if act is Act.DACK else 0.0
 
 
-class _Consumer:
+class Consumer:
     """One connection: what it holds, and the settles that were not answered yet."""
 
     def __init__(self, recorder: Recorder, kind: str, topic: str, random: Random) -> None:
@@ -75,7 +76,7 @@ class _Consumer:
 async def consume_one_at_a_time(ports: Ports, recorder: Recorder, topics: list[str], random: Random) -> None:
     """SUBSCRIBE in its plain form."""
     while True:
-        consumer = _Consumer(recorder, "plain", random.choice(topics), random)
+        consumer = Consumer(recorder, "plain", random.choice(topics), random)
         connection = await Resp.connect(ports.resp)
         try:
             await _one_at_a_time(connection, consumer)
@@ -84,7 +85,7 @@ async def consume_one_at_a_time(ports: Ports, recorder: Recorder, topics: list[s
             connection.close()
 
 
-async def _one_at_a_time(connection: Resp, consumer: _Consumer) -> None:
+async def _one_at_a_time(connection: Resp, consumer: Consumer) -> None:
     connection.send((b"SUBSCRIBE", consumer.topic.encode()))
     while not consumer.wants_to_leave():
         payload = await connection.hear()
@@ -101,17 +102,18 @@ async def _one_at_a_time(connection: Resp, consumer: _Consumer) -> None:
 async def consume_several(ports: Ports, recorder: Recorder, topics: list[str], random: Random) -> None:
     """SUBSCRIBE with PREFETCH, settled by receipts in any order."""
     while True:
-        consumer = _Consumer(recorder, "prefetch", random.choice(topics), random)
+        consumer = Consumer(recorder, "prefetch", random.choice(topics), random)
         connection = await Resp.connect(ports.resp)
         try:
-            await _several(connection, consumer, random.choice((1, 3, 50)))
+            await several(connection, consumer, random.choice((1, 3, 50)))
         finally:
             consumer.leave()
             connection.close()
 
 
-async def _several(connection: Resp, consumer: _Consumer, limit: int) -> None:
-    connection.send((b"SUBSCRIBE", consumer.topic.encode(), b"PREFETCH", b"%d" % limit))
+async def several(connection: Resp, consumer: Consumer, limit: int, *words: bytes) -> None:
+    """Consume up to `limit` at a time until the consumer leaves; `words` of SUBSCRIBE follow."""
+    connection.send((b"SUBSCRIBE", consumer.topic.encode(), b"PREFETCH", b"%d" % limit, *words))
     while not consumer.wants_to_leave():
         reply = await connection.hear()
         if isinstance(reply, list):
@@ -129,7 +131,7 @@ async def _several(connection: Resp, consumer: _Consumer, limit: int) -> None:
 async def consume_by_receiving(ports: Ports, recorder: Recorder, topics: list[str], random: Random) -> None:
     """RECEIVE, with leases that outlast every crash, settled by receipt; it leaves when it holds nothing."""
     while True:
-        consumer = _Consumer(recorder, "receive", random.choice(topics), random)
+        consumer = Consumer(recorder, "receive", random.choice(topics), random)
         connection = await Resp.connect(ports.resp)
         try:
             await _receiving(connection, consumer, random.choice((1, 3, 50)))
@@ -138,7 +140,7 @@ async def consume_by_receiving(ports: Ports, recorder: Recorder, topics: list[st
             connection.close()
 
 
-async def _receiving(connection: Resp, consumer: _Consumer, limit: int) -> None:
+async def _receiving(connection: Resp, consumer: Consumer, limit: int) -> None:
     topic = consumer.topic.encode()
     while not consumer.wants_to_leave():
         received = await connection.ask(b"RECEIVE", topic, b"COUNT", b"%d" % limit, b"WAIT", b"0.1", b"LEASE", b"3600")
@@ -155,9 +157,9 @@ async def _receiving(connection: Resp, consumer: _Consumer, limit: int) -> None:
 
 
 def marks_of(words: list[bytes | int]) -> dict[str, int]:
-    """Return how often a message came back, by cause."""
-    causes, numbers = words[::2], words[1::2]
-    return {bytes(cause).decode(): int(number) for cause, number in zip(causes, numbers, strict=True)}
+    """Return how often a message came back, by cause; attributes of messages may stand among the counts."""
+    marks = {bytes(name).decode(): value for name, value in zip(words[::2], words[1::2], strict=True)}
+    return {cause: int(marks[cause]) for cause in CAUSES if cause in marks}
 
 
 async def consume_over_http(ports: Ports, recorder: Recorder, topics: list[str], random: Random) -> None:
@@ -166,7 +168,7 @@ async def consume_over_http(ports: Ports, recorder: Recorder, topics: list[str],
     try:
         while True:
             topic, limit = random.choice(topics), random.choice((0, 0, 4, 50))
-            consumer = _Consumer(recorder, "http", topic, random)
+            consumer = Consumer(recorder, "http", topic, random)
             query = f"?prefetch={limit}" if limit else ""
             stream = await http._begin(b"POST", f"/subscribe/{topic}{query}".encode())
             try:
@@ -180,7 +182,7 @@ async def consume_over_http(ports: Ports, recorder: Recorder, topics: list[str],
         http.close()
 
 
-async def _over_http(lines: Lines, consumer: _Consumer, limit: int) -> None:
+async def _over_http(lines: Lines, consumer: Consumer, limit: int) -> None:
     """Settles have no answer here; without prefetch the next delivery says that the one before was settled."""
     lines.say("INIT")
     has_settled = False

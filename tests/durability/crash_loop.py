@@ -6,7 +6,8 @@
 
 The broker is the real process, with small write buffers (launcher). One topic is drained only now and then, so that
 messages also live through several crashes, and one is deleted again and again (`deleter`). Beside them players
-(`player`) do all else that can be done. Everything random follows from the seed, but for the scheduling.
+(`player`) do all else that can be done; members of a group come, leave and die (`crew`), and some ask what others
+answer (`desk`). Everything random follows from the seed, but for the scheduling.
 """
 
 import asyncio
@@ -20,7 +21,9 @@ from pathlib import Path
 from random import Random
 
 from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust, environment
+from tests.durability.crew import Crew
 from tests.durability.deleter import Deleter
+from tests.durability.desk import Desk
 from tests.durability.events import Crash, Stop
 from tests.durability.player import make_players
 from tests.durability.powercut import Disk, variables
@@ -123,6 +126,8 @@ class CrashLoop:
         self._journal = directory / "journal"
         self._recorder = Recorder(directory / "history.jsonl")
         self._deleter = Deleter()
+        self._crew = Crew()
+        self._desk = Desk()
         self._players = make_players(seed)
         self._cutting = cutting
         self._plant = plant
@@ -162,6 +167,7 @@ class CrashLoop:
         finally:
             broker.end()
         self._recorder.log(Crash())
+        self._desk.crash()
         for player in self._players:
             player.crash()
         self._note_output(broker, may_be_killed=True)
@@ -179,10 +185,11 @@ class CrashLoop:
                 await self._deleter.compare(ports, self._recorder)
                 await self._drain_most(ports, number)
                 await self._prepare(ports, number)
-                players = [player.run for player in self._players]
+                others = [self._deleter.run, *[player.run for player in self._players]]
+                others += [self._crew.publish, *[self._crew.work] * 3, *[self._desk.ask] * 2, self._desk.answer]
                 load_seconds = self._random.uniform(0.1, 1.9) * self._load_seconds
                 asyncio.get_running_loop().call_later(load_seconds, broker.process.kill)
-                await run_clients(ports, self._recorder, self._random, (*CLIENTS, self._deleter.run, *players))
+                await run_clients(ports, self._recorder, self._random, (*CLIENTS, *others))
         except ConnectionError:
             return  # it has died
         except AssertionError as fault:
@@ -191,6 +198,7 @@ class CrashLoop:
             self._problems.append(f"nothing more has happened for {STUCK_SECONDS} s:\n{broker.output}")
 
     async def _prepare(self, ports: Ports, number: int) -> None:
+        await self._crew.prepare(ports, self._recorder, self._random)
         for player in self._players:
             if number % CRASHES_PER_LIFE == 0:
                 await player.end_life(ports, self._recorder)
@@ -259,6 +267,7 @@ class CrashLoop:
                     await self._deleter.compare(ports, self._recorder)
                     for topic in TOPICS:
                         await drain(ports, self._recorder, topic)
+                    await self._crew.drain(ports, self._recorder)
                     for player in self._players:
                         await player.finish(ports, self._recorder)
                     broker.process.send_signal(signal.SIGTERM)

@@ -66,6 +66,8 @@ class Deliver:
     Attributes:
       id: None when its bytes are none that were ever published.
       marks: how often it came back, by cause; None when the protocol does not tell.
+      reader: the same for clients that read one after the other, each only when nothing is out that the one before
+        was given; none for those who compete.
     """
 
     client: str
@@ -73,6 +75,7 @@ class Deliver:
     id: int | None
     marks: Mapping[str, int] | None = None
     at: float = 0.0
+    reader: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,11 @@ class Checker:
         self._highest_id = -1
         self._gone: set[str] = set()
         self._seen: dict[str, _Seen] = {}
+        self._readers: dict[str, tuple[str, set[int]]] = {}  # who read last, and what was out then
+
+    def knows(self, id_: int) -> bool:
+        """Whether a message may come again, or must."""
+        return id_ in self._messages
 
     def take(self, event: Event) -> None:
         """Judge the next event."""
@@ -168,6 +173,7 @@ class Checker:
         if message is None:
             return
         self._judge_holder(message, event)
+        self._judge_reader(message, event)
         self._judge_settle(message, event)
         if event.marks is not None and not event.marks:
             self._judge_unmarked(message, event)
@@ -196,6 +202,21 @@ class Checker:
         if epoch == self._epoch and client not in self._gone:
             self.report.add("duplicated", f"{message} came to {event.client} while {client} held it")
 
+    def _judge_reader(self, message: _Message, event: Deliver) -> None:
+        """Whoever read before has nothing out any more."""
+        if not event.reader:
+            return
+        client, held = self._readers.get(event.reader, (event.client, set()))
+        out = [other for other in held if self._is_held(other, client)]
+        if client != event.client and client not in self._gone and out:
+            self.report.add("out_of_order", f"{message} came to {event.client} while {client} held {sorted(out)}")
+        kept = held if client == event.client else set()
+        self._readers[event.reader] = (event.client, {id_ for id_ in kept if id_ in out} | {message.id})
+
+    def _is_held(self, id_: int, client: str) -> bool:
+        message = self._messages.get(id_)
+        return message is not None and message.holder == (self._epoch, client)
+
     def _judge_settle(self, message: _Message, event: Deliver) -> None:
         settle = message.settle
         if settle is None or settle.ok_index is None:
@@ -217,7 +238,7 @@ class Checker:
             act, op = applied.invoke.act, applied.invoke.op
             self.report.add("duplicated", f"{message} came to {event.client} as new in spite of its {act} {op}")
             return
-        self._judge_order(message, event, self._seen.setdefault(event.client, _Seen()))
+        self._judge_order(message, event, self._seen.setdefault(event.reader or event.client, _Seen()))
 
     def _judge_order(self, message: _Message, event: Deliver, seen: _Seen) -> None:
         publish = message.publish
@@ -253,6 +274,7 @@ class Checker:
         self._epoch += 1
         self._gone.clear()
         self._seen.clear()
+        self._readers.clear()
 
     def _drained(self, event: Drained) -> None:
         messages = [m for m in self._messages.values() if m.publish.invoke.topic == event.topic]

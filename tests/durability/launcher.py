@@ -3,8 +3,8 @@
     python -m tests.durability.launcher [--plant BUG] flags of miniqueue…
 
 64 KiB instead of the product's size make logs begin and tables be written and merged hundreds of times a minute.
-Everything else is `miniqueue.cli.main`. A planted bug sits below the store's interface, where nothing but a crash
-shows it; it is there to prove that the loops find such things.
+Everything else is `miniqueue.cli.main`. Most planted bugs sit below the store's interface, where nothing but a crash
+shows them; they are there to prove that the loops find such things.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from miniqueue import cli
-from miniqueue.broker import purger
+from miniqueue.broker import membership, purger, requesting
 from miniqueue.core.message import Chunk
 from miniqueue.server import run
 from miniqueue.storage import database, keys, leveldb, leveldb_start, records
@@ -158,6 +158,21 @@ def _reply_early() -> None:
     run.LevelDBStore = RepliesEarly
 
 
+def _share_partitions() -> None:
+    """A member reads a partition while another still has messages of it."""
+    membership.Membership._is_free = lambda *_: True
+
+
+def _mix_answers_up() -> None:
+    """The answer goes to whoever asked last."""
+
+    def pass_on(requests: requesting.Requests, reply_to: bytes, payload: bytes) -> None:
+        if requests._waiting:
+            requests._waiting[list(requests._waiting)[-1]].answer(payload)
+
+    requesting.Requests._pass_on = pass_on
+
+
 PLANTS: dict[str, Callable[[], None]] = {
     "skip-fsync": lambda: _use_database(SkipsFsync),
     "drop-bitmaps": lambda: _use_database(DropsBitmaps),
@@ -166,6 +181,8 @@ PLANTS: dict[str, Callable[[], None]] = {
     "reverse-chunks": lambda: _use_database(ReversesChunks),
     "forget-deletions": _forget_deletions,
     "reply-early": _reply_early,
+    "share-partitions": _share_partitions,
+    "mix-answers-up": _mix_answers_up,
     "skip-directory-sync": _use_no_directory_sync,
 }
 

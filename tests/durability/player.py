@@ -25,7 +25,7 @@ from tests.model.facts import DEFAULT
 from tests.model.grounds import GROUNDS, Ground
 from tests.model.ledger import Ledger
 
-PLAYERS = 4
+PLAYERS = 5
 #: How long a second is.
 PACE = 0.05
 EVERY_SECONDS = 1
@@ -115,15 +115,17 @@ class Player:
             connection.close()
 
     async def _act(self, connection: Resp, recorder: Recorder) -> None:
-        act = self._acts.next()
         try:
-            words = next(act)
-            while True:
-                words = act.send(await self._reply(connection, act, words))
-        except StopIteration:
+            await self._carry_out(connection, self._acts.next())
             recorder.checker.report.counts["acts"] += 1
         except AssertionError as fault:
             self._report(recorder, str(fault))
+
+    async def _carry_out(self, connection: Resp, act: Act) -> None:
+        with suppress(StopIteration):
+            words = next(act)
+            while True:
+                words = act.send(await self._reply(connection, act, words))
 
     async def _reply(self, connection: Resp, act: Act, words: list[bytes]) -> object:
         try:
@@ -157,6 +159,9 @@ class Player:
             return
         connection = await Resp.connect(ports.resp)
         try:
+            for ground in self.grounds:
+                if ground.has_sums:
+                    await self._carry_out(connection, self._acts.figures(ground))
             await self._take_everything(connection)
             lost = [str(share.message) for share in self.ledger.lost()]
             missed = [self.ledger.missed_ticks(g.name, 1000 * EVERY_SECONDS) for g in self.grounds if g.every_seconds]

@@ -64,13 +64,17 @@ def _command(recorder: Recorder, client: str, topic: str, random: Random, asked:
 
 def _note(recorder: Recorder, asked: _Asked, reply: object) -> None:
     if isinstance(reply, hiredis.ReplyError):
-        is_refused = str(reply).startswith(REFUSALS)
-        (recorder.fail if is_refused else recorder.unknown)(asked.op)
+        (recorder.fail if is_refusal(reply) else recorder.unknown)(asked.op)
     elif isinstance(reply, list):
         recorder.ok(asked.op, tuple(_seq(id_.decode()) for id_ in reply))
     else:
         assert reply == b"OK", reply
         recorder.ok(asked.op)
+
+
+def is_refusal(error: hiredis.ReplyError) -> bool:
+    """Whether an error says that nothing was published."""
+    return str(error).startswith(REFUSALS)
 
 
 def _seq(message_id: str) -> int:

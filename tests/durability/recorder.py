@@ -60,10 +60,12 @@ class Recorder:
     def gone(self, client: str) -> None:
         self.log(Gone(client))
 
-    def deliver(self, client: str, topic: str, payload: bytes, marks: dict[str, int] | None) -> int | None:
+    def deliver(
+        self, client: str, topic: str, payload: bytes, marks: dict[str, int] | None, *, reader: str = ""
+    ) -> int | None:
         """Log that a message has come; return its id, or None when it is none."""
         id_ = id_of(payload)
-        self.log(Deliver(client, topic, id_, marks, time.time()))
+        self.log(Deliver(client, topic, id_, marks, time.time(), reader))
         return id_
 
     def turn_page(self) -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 BAD = ("lost", "phantom", "duplicated", "out_of_order", "broken")
-GOOD = ("confirmed", "unknown", "delivered", "acknowledged", "forgotten", "deleted", "crashes", "acts")
+GOOD = ("confirmed", "unknown", "delivered", "acknowledged", "forgotten", "deleted", "crashes", "acts", "answered")
 
 
 @dataclass(slots=True)

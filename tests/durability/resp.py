@@ -39,3 +39,7 @@ class Resp:
 
     def close(self) -> None:
         self._writer.close()
+
+    def abort(self) -> None:
+        """End it without a word, and without what was not sent yet."""
+        self._writer.transport.abort()

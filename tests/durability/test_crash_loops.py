@@ -70,6 +70,7 @@ def test_nothing_is_lost_by_kills_and_power_cuts(results, loop):
     assert result.report.counts["confirmed"] > 10 * CRASHES, "the clients were hardly at work"
     assert result.report.counts["acts"] > 4 * CRASHES, "the players hardly did anything"
     assert result.report.counts["deleted"] > CRASHES // 5, "hardly a topic was deleted"
+    assert result.report.counts["answered"] > CRASHES // 5, "hardly a question was answered"
 
 
 def test_the_store_can_be_opened_after_a_cut_behind_any_call_and_has_what_was_acknowledged(tmp_path, library):
@@ -139,6 +140,8 @@ def test_a_broker_that_never_syncs_is_found_to_lose_messages(find_fault, library
         ("forget-deletions", None, "phantom"),
         ("drop-dedup-ids", None, "broken"),
         ("drop-ticks", None, "broken"),
+        ("share-partitions", None, "out_of_order"),
+        ("mix-answers-up", None, "broken"),
     ],
 )
 def test_a_planted_bug_is_found(find_fault, library, plant, mode, kind):

@@ -48,9 +48,11 @@ class Story:
     def ack(self, *ids: int, by: str = "c") -> "Story":
         return self.settle(Act.ACK, *ids, by=by)
 
-    def deliver(self, *ids: int | None, to: str = "c", marks: dict[str, int] | None = NEW, topic="t") -> "Story":
+    def deliver(
+        self, *ids: int | None, to: str = "c", marks: dict[str, int] | None = NEW, topic="t", reader=""
+    ) -> "Story":
         for id_ in ids:
-            self.add(Deliver(to, topic, id_, marks, self._now))
+            self.add(Deliver(to, topic, id_, marks, self._now, reader))
         return self
 
     def consume(self, *ids: int, by: str = "c") -> "Story":
@@ -248,3 +250,32 @@ def test_the_checker_keeps_nothing_of_a_drained_topic():
         checker.take(event)
     assert len(checker._messages) == 0
     assert checker.report.counts["lost"] == 1
+
+
+# --- one reader after the other -----------------------------------------------------------------------------------
+
+
+def test_who_reads_next_goes_on_where_the_one_before_has_stopped():
+    story = Story().publish(1, 2, 3, seqs=(0, 1, 2)).deliver(1, 2, reader="r").ack(1, 2)
+    assert faults(story.deliver(3, to="d", reader="r").ack(3)) == {}
+
+
+def test_what_the_last_reader_left_behind_comes_back_to_the_next():
+    story = Story().publish(1, 2, seqs=(0, 1)).deliver(1, reader="r").add(Gone("c"))
+    story.deliver(1, to="d", marks={"disconnects": 1}, reader="r").deliver(2, to="d", reader="r")
+    assert faults(story.ack(1, 2, by="d")) == {}
+
+
+def test_one_who_reads_while_another_has_something_out_is_out_of_order():
+    story = Story().publish(1, 2, seqs=(0, 1)).deliver(1, reader="r").deliver(2, to="d", reader="r")
+    assert faults(story.ack(1).ack(2, by="d")) == {"out_of_order": 1}
+
+
+def test_what_comes_to_the_next_reader_behind_what_came_to_the_one_before_is_out_of_order():
+    story = Story().publish(1, 2, seqs=(0, 1)).deliver(2, reader="r").ack(2)
+    assert faults(story.deliver(1, to="d", reader="r").ack(1, by="d")) == {"out_of_order": 1}
+
+
+def test_after_a_crash_there_is_another_reader():
+    story = Story().publish(1, 2, seqs=(0, 1)).deliver(1, 2, reader="r").add(Crash())
+    assert faults(story.deliver(1, 2, to="d", reader="r").ack(1, 2, by="d")) == {}
