@@ -50,9 +50,14 @@ class Holding:
 
     def take_only(self) -> Held:
         """Give up the one lease held; raises NothingOutstandingError when there is none."""
-        if not self._starts:
-            raise NothingOutstandingError
-        return self._remove(0)
+        starts = self._starts
+        if len(starts) != 1:
+            if not starts:
+                raise NothingOutstandingError
+            return self._remove(0)
+        starts.clear()  # as a rule there is one: nothing is left, whatever it was
+        self.count = self.size_bytes = 0
+        return self._held.popitem()[1]
 
     def attributes_of(self, receipt: int | None) -> bytes | None:
         """Return the attributes of a message, encoded; None for the one held. None when it is not held."""
