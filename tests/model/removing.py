@@ -31,7 +31,8 @@ class Removing(Settling):
         self.begin_removal(topic, is_of_held=True)
         self.pausing(op, topic)
         self._repeats.doubt(topic)
-        self._ids = {place: message for place, message in self._ids.items() if place[0] != topic}
+        self._deleted_index[topic] = float("inf")
+        op.then.append(lambda: self._forget_ids(op, topic))
         for message in self.messages.values():
             for share in message.shares.values() if message.topic == topic else ():
                 share.hold = None
@@ -85,8 +86,12 @@ class Removing(Settling):
             if message.topic == topic and is_before and not message.may_move:  # else it may be a dead letter
                 for share in message.shares.values():
                     share.ends, share.hold = [op], None
-        self._ids = {place: message for place, message in self._ids.items() if place[0] != topic}
         self._repeats.forget(op, topic)
+
+    def _forget_ids(self, op: Op, topic: bytes) -> None:
+        if op.outcome is not Outcome.REFUSED:
+            self._ids = {place: message for place, message in self._ids.items() if place[0] != topic}
+        self._deleted_index[topic] = op.ok_index
 
     def end(self, message: Message, op: Op) -> None:
         """One message is about to go by this request."""

@@ -29,6 +29,7 @@ class Stock(Requests):
         self._ticks: dict[bytes, list[int]] = {}  # of schedules, by topic
         self._seeks: dict[Op, tuple[bytes, bytes]] = {}  # that are under way, each with topic and group
         self._ids: dict[tuple[bytes, bytes], Message] = {}  # by topic and id
+        self._deleted_index: dict[bytes, float] = {}  # of topics: what was asked before may be of another
         self.answered: set[bytes] = set()  # requests that are, by their payloads
         self._repeats = Repeats(self)
 
@@ -84,6 +85,8 @@ class Stock(Requests):
         self._repeats.judge(op, ids, is_duplicate=is_duplicate)
 
     def _name(self, message: Message, topic: bytes, id_: bytes) -> None:
+        if message.op.index < self._deleted_index.get(topic, -1):
+            return  # it may be of the topic that there was before
         other = self._ids.setdefault((topic, id_), message)
         assert other is message, f"{message} has the id {id_!r} of {other}"
 
