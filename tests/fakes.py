@@ -167,10 +167,11 @@ class FakeTransport:
         self.is_closed = False
         self.is_lost = False
         self.high_water_bytes: int | None = None  # of what was written and not taken, where the peer counts as slow
+        self.extra: dict[str, object] = {"peername": ("127.0.0.1", 50_000)}
         self._is_reading = True
 
     def get_extra_info(self, name: str) -> object:
-        return ("127.0.0.1", 50_000) if name == "peername" else None
+        return self.extra.get(name)
 
     def write(self, data: bytes) -> None:
         assert not self.is_lost, "uvloop raises here"

@@ -56,12 +56,14 @@ class Config:
     max_uncommitted_bytes: int
     idle_seconds: float
     max_topics: int
+    max_groups: int
+    max_schedules: int
     max_topic_messages: int
     max_topic_bytes: int
     max_dedup_ids: int
     topic_limit_policy: Literal["refuse", "drop-oldest", "dead-letter"]
     max_prefetch: int
-    max_pipelined: int
+    pipeline_seconds: float
     stall_seconds: float
     http_server: Literal["hypercorn", "granian"]
     config_file: Path | None

@@ -5,7 +5,7 @@ one list, added to the commit that is being gathered. Replies leave in the order
 
     data_received ─▶ commands ─▶ publish run ──▶ broker ──▶ the reply waits for its commit
                    │          └▶ any other ───▶ resp_commands ──▶ the reply
-                   └─ more than a turn has room for: `resp_turns`
+                   └─ more than a turn has time for: `resp_input`, `resp_turns`
 """
 
 import asyncio
@@ -20,11 +20,9 @@ from miniqueue.server.resp_backlog import Backlog
 from miniqueue.server.resp_farewell import Farewell
 from miniqueue.server.resp_get import Gotten
 from miniqueue.server.resp_guard import Guard
-from miniqueue.server.resp_output import Output
+from miniqueue.server.resp_input import MAX_READ_BYTES, MAX_STRICT_WORDS, Input
 from miniqueue.server.resp_refusals import Reason, reason_of
 from miniqueue.server.resp_session import Session
-from miniqueue.server.resp_stream import Stream
-from miniqueue.server.resp_turns import FEW_COMMANDS, MAX_COMMANDS_IN_TURN
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_limits import limits_for
 from miniqueue.wire.resp_parser import Command
@@ -35,35 +33,19 @@ from miniqueue.wire.resp_stranger import StrangerReader
 if TYPE_CHECKING:
     from miniqueue.server.resp_server import RespServer
 
-#: As much uvloop reads at once. Behind a read of that size libuv reads on, up to 32 times, before others get a turn.
-FULL_READ_BYTES = 256_000
-#: What a turn reads of it at most: so many bytes, or words where reading is slow.
-MAX_READ_BYTES = 64 << 10
-MAX_STRICT_WORDS = 512
-#: Beyond so much in replies the turn is over, too: some commands have long ones.
-MAX_REPLIES_BYTES = 64 << 10
 #: Arguments up to this size are read whatever the limit for messages is: there must be room for words and names.
 MIN_ARGUMENT_BYTES = 1024
-#: A TLS connection ends at once when its peer ends it. So many turns of what it has sent are carried out then.
-MAX_LAST_TURNS = 8
 _PUBLISH = frozenset({b"PUBLISH", b"publish"})
 
 
-class RespConnection(Output):
+class RespConnection(Input):
     """One connection: its bytes, its replies in order, and its session."""
 
     def __init__(self, server: "RespServer") -> None:
-        super().__init__(Backlog(server.broker.max_message_bytes, self._cut_slow, server.max_output_bytes))
-        self.server = server
+        backlog = Backlog(server.broker.max_message_bytes, self._cut_slow, server.max_output_bytes)
+        super().__init__(server, Session(next(server.next_id)), backlog)
         self.broker = server.broker
-        self.session: Session = Session(next(server.next_id))
-        self.stream: Stream | None = None
         self.gotten = Gotten()
-        self._reader: CommandReader | StrangerReader = StrangerReader()
-        self._postponed: list[Command | Run] = []  # read, but to be carried out in another turn
-        self._is_turn_due = False
-        self._has_ended = False
-        self.command_count = 0  # a run of PUBLISH counts once, what is postponed again; it tells that something happens
         self.tasks: set[asyncio.Task[None]] = set()
         self.guard = None if server.sign_in is None else Guard(self, server.sign_in)
         if self.guard is None:
@@ -103,96 +85,6 @@ class RespConnection(Output):
         self.leave()
         if self.guard is not None:
             self.guard.stop()
-
-    def eof_received(self) -> bool:
-        """Carry out and answer what was asked, return what was leased, then close."""
-        if self._farewell is not None and self._farewell.is_under_way:
-            return False
-        self._has_ended = True
-        self.give_up_waiting()
-        is_tls = self._transport.get_extra_info("ssl_object") is not None
-        for _ in range(MAX_LAST_TURNS if is_tls else 0):
-            if self._is_behind() and not self._has_too_much():
-                self._carry_out(self._next_commands(), MAX_COMMANDS_IN_TURN)
-        if is_tls or not (self._is_behind() or self._is_held):
-            self._end()
-        # The transport is ours to close: there may be replies that wait for a commit. TLS cannot be half closed.
-        return not is_tls
-
-    def data_received(self, data: bytes) -> None:
-        """Carry out every command that is complete."""
-        if self._is_closing:
-            if self._farewell is not None:
-                self._farewell.throw_away(len(data))
-            return
-        if self._is_held:  # what is read, and how, depends on what is waited for
-            self._reader.keep(data)
-            self._note_kept(len(data))
-        else:
-            commands = self._postponed + self._reader.read(data)
-            are_few = len(commands) <= FEW_COMMANDS
-            self._carry_out(commands, FEW_COMMANDS if are_few else self.server.turns.take(len(commands)))
-        if self.guard is not None and not self._is_closing:
-            self.guard.note_read(len(data))
-        if len(data) >= FULL_READ_BYTES and not self._is_closing:
-            self._let_others_go_first()
-
-    def _next_commands(self) -> list[Command | Run]:
-        """Return what was postponed; if nothing was, read on."""
-        return self._postponed or [*self._reader.read(b"")]
-
-    def _carry_out(self, commands: list[Command | Run], room: int) -> None:
-        """Carry out `room` commands, or as many as the peer takes the replies of; the rest is postponed."""
-        if self.stream is None:  # who has one publishes nothing
-            self.session.act()
-        self.command_count += len(commands)
-        self._postponed = commands[room:]
-        most_unsent_bytes = self._unsent_bytes + MAX_REPLIES_BYTES
-        for position, command in enumerate(commands[:room], start=1):
-            self._execute(command)
-            if self._is_closing or self._is_held or self._is_peer_slow or self._unsent_bytes > most_unsent_bytes:
-                self._postponed = commands[position:]
-                break
-        if self._reader.error is not None and not (self._is_closing or self._is_held or self._postponed):
-            self._refuse(self._reader.error)
-        if self._is_closing or (self._outcomes and not self._awaits_commit()):
-            self.flush()
-        if self._has_too_much():
-            self._adjust_reading()
-        elif (self._postponed or self._reader.is_stopped) and not self._is_closing:
-            self._let_others_go_first()
-
-    def _let_others_go_first(self) -> None:
-        """Go on in the next turn of the loop."""
-        self._transport.pause_reading()
-        self._go_on_soon()
-
-    def _go_on_soon(self) -> None:
-        if not self._is_turn_due:
-            self._is_turn_due = True
-            self.server.turns.queue(self._go_on)
-
-    def _go_on(self, room: int) -> None:
-        self._is_turn_due = False
-        if not self._is_closing and not self._has_too_much():
-            self._carry_out(self._next_commands(), room)
-        self._adjust_reading()
-
-    def _is_behind(self) -> bool:
-        """Whether something has been read, or can be, that has not been carried out."""
-        return bool(self._postponed) or self._reader.is_stopped or self._reader.error is not None
-
-    def _adjust_reading(self) -> None:
-        if self._is_closing:
-            return
-        if self._has_too_much():
-            self._pause_reading()
-        elif self._is_behind():
-            self._go_on_soon()
-        elif self._has_ended:
-            self._end()
-        elif not self._transport.is_reading():
-            self._transport.resume_reading()
 
     # --- commands ---------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from itertools import count
 from miniqueue.broker import Broker
 from miniqueue.server.resp import RespConnection
 from miniqueue.server.resp_refusals import RespRefusals
-from miniqueue.server.resp_turns import MAX_COMMANDS_IN_TURN, Turns
+from miniqueue.server.resp_turns import TURN_SECONDS, Turns
 from miniqueue.server.sign_in import SignIn
 
 
@@ -18,7 +18,7 @@ class RespServer:
       parameters: what CONFIG GET shows.
       sign_in: knows the users; None where everybody may do everything.
       max_output_bytes: how much of its replies a client may leave lying; None for the usual.
-      max_commands_in_turn: of those who pipeline many, all together.
+      turn_seconds: of a turn of the loop, for those who pipeline many, all together.
     """
 
     #: What a connection is told for which there is no descriptor; Redis says the same.
@@ -30,7 +30,7 @@ class RespServer:
         parameters: dict[str, str],
         sign_in: SignIn | None = None,
         max_output_bytes: int | None = None,
-        max_commands_in_turn: int = MAX_COMMANDS_IN_TURN,
+        turn_seconds: float = TURN_SECONDS,
     ) -> None:
         self.broker = broker
         self.parameters = parameters
@@ -38,7 +38,7 @@ class RespServer:
         self.max_output_bytes = max_output_bytes
         self.connections: dict[int, RespConnection] = {}
         self.next_id = count(1)
-        self.turns = Turns(max_commands_in_turn)
+        self.turns = Turns(turn_seconds)
         self.refusals = RespRefusals(time.monotonic)
 
     def __call__(self) -> RespConnection:

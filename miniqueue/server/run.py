@@ -23,11 +23,10 @@ import uvloop
 
 from miniqueue import __version__
 from miniqueue.broker import Broker, SystemClock
-from miniqueue.broker.limits import BrokerLimits
-from miniqueue.core.limit_policy import LimitPolicy
 from miniqueue.errors import ConfigError, InternalError, MiniqueueError, StoreFailedError
 from miniqueue.server import descriptors, logs, runtime
 from miniqueue.server.accepting import AcceptingLoop
+from miniqueue.server.broker_limits import broker_limits
 from miniqueue.server.census import Census
 from miniqueue.server.config import Config
 from miniqueue.server.exposure import check_directory, check_exposure
@@ -119,15 +118,7 @@ def _make_broker(config: Config) -> Broker:
         period_seconds=config.period_seconds,
         lease_seconds=config.lease_seconds,
         sync_interval_seconds=config.sync_interval_seconds if config.sync == "interval" else None,
-        limits=BrokerLimits(
-            max_topics=config.max_topics,
-            max_topic_messages=config.max_topic_messages,
-            max_topic_bytes=config.max_topic_bytes,
-            max_dedup_ids=config.max_dedup_ids,
-            policy=LimitPolicy(config.topic_limit_policy),
-            max_prefetch=config.max_prefetch,
-            max_uncommitted_bytes=config.max_uncommitted_bytes,
-        ),
+        limits=broker_limits(config),
     )
 
 
@@ -171,7 +162,7 @@ class _Listeners:
         self._broker = broker
         self._http = HttpApp(broker, sign_in)
         self._resp = RespServer(
-            broker, _shown_parameters(config), sign_in, config.max_output_bytes, config.max_pipelined
+            broker, _shown_parameters(config), sign_in, config.max_output_bytes, config.pipeline_seconds
         )
         self._stopping = asyncio.Event()
         self._resting: asyncio.Task[None] | None = None

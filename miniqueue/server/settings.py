@@ -209,6 +209,10 @@ SETTINGS = (
         "how long a client that is not subscribed may do nothing; 0 for ever",
     ),
     Setting("max-topics", "max_topics", "20000", parse_count, "number", "topics that there may be; 0 for no limit"),
+    Setting("max-groups", "max_groups", "1000", parse_count, "number", "groups that a topic may have; 0 for no limit"),
+    Setting(
+        "max-schedules", "max_schedules", "10000", parse_count, "number", "schedules that there may be; 0 for no limit"
+    ),
     Setting(
         "max-topic-messages",
         "max_topic_messages",
@@ -249,7 +253,7 @@ SETTINGS = (
         "number",
         "messages that a consumer may have out at a time, at most 10000",
     ),
-    Setting("max-pipelined", "max_pipelined", "512", number_up_to(100_000), "number", "pipelined RESP commands a turn"),
+    Setting("pipeline-time", "pipeline_seconds", "1ms", parse_positive_duration, "duration", "turn of RESP pipelines"),
     Setting(
         "stall-timeout",
         "stall_seconds",

@@ -28,7 +28,7 @@ Command: TypeAlias = list[bytes]
 
 # No valid length line is longer ("$", at most 19 digits, CRLF), so a longer one need not be waited for.
 _MAX_LENGTH_LINE_BYTES: Final = 32
-_EMPTY_LINES: Final = re.compile(rb"(?:\r?+\n)++")  # all at once: a megabyte of them is nothing to answer, but work
+_EMPTY_LINES: Final = re.compile(rb"(?:\r?+\n){1,256}+")  # together, for they are quick to read, but not all at once
 _LETTERS: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _BAD_COUNT: Final = "Protocol error: invalid multibulk length"
 _BAD_SIZE: Final = "Protocol error: invalid bulk length"

@@ -26,6 +26,7 @@ Sources: read.c of hiredis 1.3 (types, lengths, when it allocates).
 
 import re
 import sys
+from collections import deque
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any, Final
@@ -43,6 +44,7 @@ _LONG_ARRAY: Final = re.compile(rb"\*\d{4}")  # one literal first byte: sought a
 _LONG_AGGREGATE: Final = re.compile(rb"[%~>|]\d{4}")
 # hiredis keeps the buffer of its last read; after a larger one it is replaced, or silent connections hold it.
 _MAX_KEPT_BYTES: Final = 16 << 10
+_MAX_PIECES: Final = 8  # that are read together: those of a long argument, or of empty lines
 _MANY: Final = 16  # arguments; with fewer, looking for something in common does not pay
 # A command of one word is seldom longer, and one is kept for each connection.
 _MAX_WORD_BYTES: Final = 32
@@ -58,7 +60,7 @@ class CommandReader:
       run_words: commands of three words that are returned as runs: a `Run`, also of one, for each sequence of commands
         that differ in the last word only. In capitals or not, as spelt here.
       max_strict_words: as many words, and one command more, are read strictly at a time.
-      max_read_bytes: as much is read by hiredis at a time, if it is not a run.
+      max_read_bytes: as much is read at a time, if it is not a run; more, where no command ends in it.
 
     Attributes:
       error: what made no sense in the bytes read, after which nothing is read; None as long as all is well.
@@ -77,6 +79,8 @@ class CommandReader:
         self._limits = limits
         self._max_strict_words = max_strict_words
         self._max_read_bytes = max_read_bytes
+        self._pieces: deque[bytes] = deque()  # of a read, behind what the strict parser has
+        self._is_strict_stopped = False
         self._run_words = run_words if limits.max_words >= RUN_WORDS else frozenset()
         self.error: ProtocolError | None = None
         self.is_stopped = False
@@ -88,6 +92,8 @@ class CommandReader:
 
     def read(self, data: bytes) -> list[Command | Run]:
         """Return the commands that `data` completes, in order; those before an `error` are among them."""
+        if self._pieces:
+            return self._read_on(data)
         if self._strict.is_idle:
             if data == self._word_read:
                 return [[self._word]]
@@ -108,7 +114,10 @@ class CommandReader:
 
     def keep(self, data: bytes) -> None:
         """Have `data` read when `read` is called next."""
-        self._strict.feed(data)
+        if self._pieces:
+            self._pieces.extend(self._cut(data))
+        else:
+            self._strict.feed(data)
         self.is_stopped = True
 
     def _remember_word(self, data: bytes, commands: list[Command | Run]) -> None:
@@ -131,19 +140,42 @@ class CommandReader:
         if len(data) <= self._limits.max_bulk_bytes and (found := split_run(data, self._run_words)):
             run, size_bytes = found
             if size_bytes < len(data):
-                return [run, *self._read_commands(data[size_bytes:])]
+                return [run, *self._read_others(data[size_bytes:])]
             if len(run.lasts) == 1:
                 self._remember_run(run, data)
             return [run]
+        return self._read_others(data)
+
+    def _read_others(self, data: bytes) -> list[Command | Run]:
+        if len(data) > self._max_read_bytes:
+            return self._read_in_pieces(data)
         return gather_runs(self._read_commands(data), self._run_words)
+
+    def _read_in_pieces(self, data: bytes) -> list[Command | Run]:
+        self._pieces = deque(self._cut(data))
+        return self._read_on(b"")
+
+    def _read_on(self, data: bytes) -> list[Command | Run]:
+        """Read piece by piece until a command ends, but not for long."""
+        pieces, self._pieces = self._pieces, deque()
+        pieces.extend(self._cut(data))
+        for _ in range(_MAX_PIECES):
+            commands = self.read(b"" if self._is_strict_stopped else pieces.popleft())
+            self._is_strict_stopped = self.is_stopped
+            if commands or not pieces or self.error is not None:
+                break
+        if self.error is None:
+            self._pieces = pieces
+        self.is_stopped = self._is_strict_stopped or bool(self._pieces)
+        return commands
+
+    def _cut(self, data: bytes) -> list[bytes]:
+        size = self._max_read_bytes
+        return [data[start : start + size] for start in range(0, len(data), size)]
 
     def _read_commands(self, data: bytes) -> list[Command]:
         if not data.startswith(b"*") or _may_allocate(data) or len(data) > self._limits.max_command_bytes:
             return self._read_strictly(data)
-        if len(data) > self._max_read_bytes:
-            commands = self._read_commands(data[: self._max_read_bytes])
-            self.keep(data[self._max_read_bytes :])
-            return commands
         return self._read_by_hiredis(data)
 
     def _read_by_hiredis(self, data: bytes) -> list[Command]:

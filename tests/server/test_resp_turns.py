@@ -4,26 +4,57 @@ import asyncio
 
 import pytest
 
-from miniqueue.server import resp
+from miniqueue.server import resp_input
 from miniqueue.server.resp_commands import COMMANDS
-from miniqueue.server.resp_turns import MAX_COMMANDS_IN_TURN, MIN_SHARE, Turns
+from miniqueue.server.resp_input import MAX_LAST_COMMANDS, STEP_COMMANDS
+from miniqueue.server.resp_turns import MIN_SHARE_SECONDS, SHORT_PART, TURN_SECONDS, Turns
 from tests.fakes import settle_down
 from tests.server.resp_clients import Client, command, serve
 from tests.server.resp_victim import resp_victim
 
 PONG = b"+PONG\r\n"
+#: How long a command takes in these tests: in a turn there is time for this many, and for some until the next look.
+COMMAND_SECONDS = TURN_SECONDS / 256
+IN_TURN = 256 + 2 * STEP_COMMANDS
+IN_SHORT_TURN = 64 + STEP_COMMANDS
 
 
-def test_more_commands_than_a_turn_has_leave_room_for_others():
+class Clock:
+    """Stands still but for the work that is done."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    """Every PING takes its time; turns go by it."""
+    clock = Clock()
+    ping = COMMANDS[b"PING"]
+
+    def run(connection, words):
+        clock.seconds += COMMAND_SECONDS
+        return ping.run(connection, words)
+
+    monkeypatch.setitem(COMMANDS, b"PING", ping._replace(run=run))
+    monkeypatch.setattr("miniqueue.server.resp_server.Turns", lambda seconds: Turns(seconds, clock))
+    return clock
+
+
+def test_more_commands_than_a_turn_has_time_for_leave_it_to_others():
     async def body(_world, server, client):
         other = Client(server)
-        client.connection.data_received(command(b"PING") * (3 * MAX_COMMANDS_IN_TURN))
-        assert client.transport.take() == PONG * MAX_COMMANDS_IN_TURN
+        client.connection.data_received(command(b"PING") * 1000)
+        carried_out = client.transport.take().count(PONG)
+        assert 256 <= carried_out <= IN_TURN
         assert not client.transport.is_reading()
         other.send(b"PING")
         assert other.transport.take() == PONG
         await settle_down()
-        assert client.transport.take() == PONG * (2 * MAX_COMMANDS_IN_TURN)
+        assert client.transport.take() == PONG * (1000 - carried_out)
         assert client.transport.is_reading()
 
     serve(body)
@@ -33,18 +64,66 @@ def test_each_turn_is_one_however_it_came_about():
     """Else turns would make more turns."""
 
     async def body(_world, _server, client):
-        client.connection.data_received(command(b"PING") * (8 * MAX_COMMANDS_IN_TURN))
+        client.connection.data_received(command(b"PING") * 3000)
         for _ in range(7):
             client.transport.take()
             await asyncio.sleep(0)
-            assert client.transport.written == PONG * MAX_COMMANDS_IN_TURN
+            assert 256 <= client.transport.written.count(PONG) <= IN_TURN
+
+    serve(body)
+
+
+def test_turns_are_short_while_others_are_there_and_then_long_again():
+    async def body(_world, server, client):
+        other = Client(server)
+        client.connection.data_received(command(b"PING") * 12_000)
+        client.transport.take()
+        other.send(b"PING")
+        shares = []
+        while not client.transport.is_reading():
+            await asyncio.sleep(0)
+            shares.append(client.transport.take().count(PONG))
+        assert max(shares[:64]) <= IN_SHORT_TURN
+        assert min(shares[64:-1]) >= 256
+
+    serve(body)
+
+
+def test_one_command_that_takes_long_ends_the_turn_with_its_reply(monkeypatch, clock):
+    def slow(_connection, _words):
+        clock.seconds += TURN_SECONDS
+        return b"$5000\r\n%b\r\n" % bytes(5000)
+
+    monkeypatch.setitem(COMMANDS, b"ECHO", COMMANDS[b"ECHO"]._replace(run=slow))
+
+    async def body(_world, _server, client):
+        client.connection.data_received(command(b"ECHO", b"") * 40)
+        for _ in range(5):
+            assert client.transport.take().count(b"$5000\r\n") == 1
+            await asyncio.sleep(0)
+
+    serve(body)
+
+
+def test_what_comes_when_the_turn_is_over_is_not_even_read_of_who_had_much_before():
+    async def body(_world, server, client):
+        flooding = [client, *(Client(server) for _ in range(9))]
+        for each in flooding:
+            each.connection.data_received(command(b"PING") * 500)
+        for each in flooding:
+            each.connection.data_received(command(b"PING") * 700)
+            assert len(each.connection._postponed) <= 500
+        for _ in range(200):
+            await asyncio.sleep(0)
+        for each in flooding:
+            assert each.transport.take() == PONG * 1200
 
     serve(body)
 
 
 def test_a_run_of_publishes_is_one_command():
     async def body(_world, _server, client):
-        count = 4 * MAX_COMMANDS_IN_TURN
+        count = 2000
         client.connection.data_received(command(b"PUBLISH", b"t", b"x") * count)
         assert client.transport.is_reading()
         await settle_down()
@@ -55,8 +134,8 @@ def test_a_run_of_publishes_is_one_command():
 
 def test_a_read_that_is_full_is_the_last_of_its_turn():
     async def body(_world, _server, client):
-        begun = command(b"ECHO", bytes(2 * resp.FULL_READ_BYTES))
-        client.connection.data_received(begun[: resp.FULL_READ_BYTES])
+        begun = command(b"ECHO", bytes(2 * resp_input.FULL_READ_BYTES))
+        client.connection.data_received(begun[: resp_input.FULL_READ_BYTES])
         assert not client.transport.is_reading()
         await settle_down()
         assert client.transport.is_reading()
@@ -66,10 +145,10 @@ def test_a_read_that_is_full_is_the_last_of_its_turn():
 
 def test_who_leaves_between_turns_leaves_nothing_behind():
     async def body(_world, server, client):
-        client.connection.data_received(command(b"PING") * (3 * MAX_COMMANDS_IN_TURN))
+        client.connection.data_received(command(b"PING") * 1000)
         client.transport.lose()
         await settle_down()
-        assert client.transport.take() == PONG * MAX_COMMANDS_IN_TURN
+        assert client.transport.take().count(PONG) <= IN_TURN
         assert not server.connections
 
     serve(body)
@@ -77,7 +156,7 @@ def test_who_leaves_between_turns_leaves_nothing_behind():
 
 def test_the_order_of_replies_is_kept_when_more_arrives_between_turns():
     async def body(_world, _server, client):
-        words = [b"%d" % number for number in range(2 * MAX_COMMANDS_IN_TURN)]
+        words = [b"%d" % number for number in range(1024)]
         for word in words:
             client.connection.data_received(command(b"ECHO", word))
         client.connection.data_received(b"".join(command(b"ECHO", word) for word in words))
@@ -89,17 +168,22 @@ def test_the_order_of_replies_is_kept_when_more_arrives_between_turns():
     serve(body)
 
 
-def test_what_is_left_of_a_turn_is_carried_out_when_the_client_ends():
+@pytest.mark.parametrize("is_tls", [True, False], ids=["TLS", "plain"])
+def test_what_is_left_of_a_turn_is_carried_out_when_the_client_ends(is_tls, clock):
     """Over TLS the last bytes and the goodbye can come in one turn."""
 
     async def body(world, _server, client):
-        reads = (command(b"PUBLISH", b"a", b"x") + command(b"PUBLISH", b"b", b"x")) * MAX_COMMANDS_IN_TURN
+        if is_tls:
+            client.transport.extra["ssl_object"] = object()
+        count = MAX_LAST_COMMANDS // 4
+        reads = (command(b"PUBLISH", b"a", b"x") + command(b"PUBLISH", b"b", b"x")) * count
         client.connection.data_received(reads)
         client.connection.eof_received()
+        clock.seconds += 1
         await settle_down()
         published = {name: stats.published for name, stats in world.broker.stats().items()}
-        assert published == {b"a": MAX_COMMANDS_IN_TURN, b"b": MAX_COMMANDS_IN_TURN}
-        assert client.transport.take() == b"+OK\r\n" * (2 * MAX_COMMANDS_IN_TURN)
+        assert published == {b"a": count, b"b": count}
+        assert client.transport.take() == b"+OK\r\n" * (2 * count)
 
     serve(body)
 
@@ -112,58 +196,59 @@ def taken(clients):
     return [client.transport.take().count(PONG) for client in clients]
 
 
-def test_a_turn_is_shared_by_all_who_have_much():
+def test_a_turn_is_shared_by_all_who_have_much(clock):
     async def body(_world, server, client):
         flooding = [client, *(Client(server) for _ in range(19))]
         for each in flooding:
             each.connection.data_received(command(b"PING") * 600)
-        assert sum(taken(flooding)) == MAX_COMMANDS_IN_TURN
-        left = 20 * 600 - MAX_COMMANDS_IN_TURN
+        left = 20 * 600 - sum(taken(flooding))
         while left:
             innocent = Client(server)
             innocent.send(b"PING")
             assert innocent.transport.take() == PONG
+            begun = clock.seconds
             await asyncio.sleep(0)
+            assert clock.seconds - begun <= TURN_SECONDS * SHORT_PART + STEP_COMMANDS * COMMAND_SECONDS
             answered = sum(taken(flooding))
-            assert 0 < answered <= MAX_COMMANDS_IN_TURN
+            assert answered > 0
             left -= answered
 
     serve(body)
 
 
-@pytest.mark.parametrize("most", [1, 20, 1000])
-def test_how_many_a_turn_carries_out_can_be_set(most):
-    carried_out = []
+@pytest.mark.parametrize("turn_seconds", [0.0001, 0.001, 0.02])
+def test_how_long_a_turn_is_can_be_set(turn_seconds):
+    clock = Clock()
+    takes_seconds = MIN_SHARE_SECONDS / 10
 
-    def go_on(room):
-        carried_out.append(room)
+    def go_on(until):
+        while clock() < until:
+            clock.seconds += takes_seconds
         turns.queue(go_on)
 
     async def body():
         for _ in range(8):
             turns.queue(go_on)
         for _ in range(6):
-            carried_out.clear()
+            begun = clock()
             await asyncio.sleep(0)
-            assert 0 < sum(carried_out) <= most
+            assert turn_seconds <= clock() - begun + takes_seconds <= turn_seconds + MIN_SHARE_SECONDS + takes_seconds
 
-    turns = Turns(most)
+    turns = Turns(turn_seconds, clock)
     asyncio.run(body())
 
 
 def test_who_has_much_is_served_round_robin():
     async def body(_world, server, client):
-        flooding = [client, *(Client(server) for _ in range(7))]
+        flooding = [client, *(Client(server) for _ in range(19))]
         for each in flooding:
             each.connection.data_received(command(b"PING") * 1024)
-        taken(flooding)
-        for _ in range(3):
-            await asyncio.sleep(0)
-            first = taken(flooding)
-            await asyncio.sleep(0)
-            second = taken(flooding)
-            assert sorted([*first, *second]) == [0] * 8 + [MIN_SHARE] * 8
-            assert [a + b for a, b in zip(first, second, strict=True)] == [MIN_SHARE] * 8
+        for _ in range(10):
+            taken(flooding)
+            for _ in range(4):
+                await asyncio.sleep(0)
+            served = sorted(taken(flooding))
+            assert served[-1] - served[0] <= 2 * STEP_COMMANDS
 
     serve(body)
 
@@ -176,11 +261,11 @@ def test_who_has_much_is_served_round_robin():
 def test_what_is_read_in_a_turn_is_bounded_however_it_is_said(said):
     async def body(_world, _server, client):
         connection = client.connection
-        connection.data_received((said * (resp.FULL_READ_BYTES // len(said) + 1))[: resp.FULL_READ_BYTES])
-        most = resp.MAX_READ_BYTES // len(command(b"PING"))
+        connection.data_received((said * (resp_input.FULL_READ_BYTES // len(said) + 1))[: resp_input.FULL_READ_BYTES])
+        most = resp_input.MAX_READ_BYTES // len(command(b"PING"))
         while not client.transport.is_reading():
             assert len(connection._postponed) <= most
-            assert client.transport.take().count(b"\r\n") <= 2 * MAX_COMMANDS_IN_TURN
+            assert client.transport.take().count(PONG) <= IN_TURN
             await asyncio.sleep(0)
 
     serve(body)
@@ -190,7 +275,7 @@ def test_long_replies_end_a_turn():
     async def body(_world, _server, client):
         client.connection.data_received(command(b"COMMAND", b"DOCS") * 500)
         for _ in range(10):
-            assert len(client.transport.take()) <= resp.MAX_REPLIES_BYTES + 8192
+            assert len(client.transport.take()) <= resp_input.MAX_REPLIES_BYTES + 8192
             await asyncio.sleep(0)
 
     serve(body)
@@ -198,13 +283,14 @@ def test_long_replies_end_a_turn():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_tls", [True, False], ids=["TLS", "plain"])
-def test_a_million_commands_are_answered_and_others_in_between(certificates, monkeypatch, is_tls):
+def test_a_million_commands_are_answered_and_others_in_between(certificates, monkeypatch, clock, is_tls):
     """Whoever sends one command beside them has its answer when a few turns' worth of the flood has been answered."""
     carried_out = 0
 
     def echo(_connection, words):
         nonlocal carried_out
         carried_out += 1
+        clock.seconds += TURN_SECONDS / 512
         return PONG
 
     monkeypatch.setitem(COMMANDS, b"ECHO", COMMANDS[b"ECHO"]._replace(run=echo))
@@ -226,7 +312,7 @@ def test_a_million_commands_are_answered_and_others_in_between(certificates, mon
     ahead = asyncio.run(scenario())
     assert carried_out == 1_000_000
     assert len(ahead) > 200
-    assert max(ahead) <= 16 * MAX_COMMANDS_IN_TURN
+    assert max(ahead) <= 16 * 512
 
 
 @pytest.mark.slow

@@ -281,10 +281,47 @@ def test_what_is_read_strictly_at_a_time_is_bounded():
         assert max(sum(1 + len(command) for command in commands) for commands in turns) <= 110
 
 
-def test_any_number_of_empty_lines_is_read_as_one():
+def test_many_empty_lines_are_read_as_one_but_not_all_at_once():
     reader = CommandReader(max_strict_words=10)
-    assert reader.read(b"PING\n" + b"\n\r\n" * 100_000 + b"PING\n") == [[b"PING"], [b"PING"]]
+    commands, turns = reader.read(b"PING\n" + b"\n\r\n" * 10_000 + b"PING\n"), 1
+    while reader.is_stopped:
+        commands += reader.read(b"")
+        turns += 1
+    assert commands == [[b"PING"], [b"PING"]]
+    assert 4 < turns < 20
+
+
+def test_a_read_is_read_in_pieces_up_to_where_a_command_ends():
+    reader = CommandReader(max_read_bytes=100)
+    long = b"*2\r\n$4\r\nECHO\r\n$700\r\n" + b"x" * 700 + b"\r\n"
+    assert reader.read(long + PING * 50) == [[b"ECHO", b"x" * 700], *[[b"PING"]] * 5]
+    commands = []
+    while reader.is_stopped:
+        piece = reader.read(b"")
+        assert len(piece) <= 8
+        commands += piece
+    assert commands == [[b"PING"]] * 45
+
+
+def test_what_comes_behind_pieces_is_read_behind_them():
+    reader = CommandReader(max_read_bytes=20)
+    commands = reader.read(PING * 5 + b"*1\r\n$4\r\nQU")
+    commands += reader.read(b"IT\r\n")
+    reader.keep(b"*1\r\n$4\r\nECHO\r\n")
+    while reader.is_stopped:
+        commands += reader.read(b"")
+    assert commands == [*[[b"PING"]] * 5, [b"QUIT"], [b"ECHO"]]
+
+
+def test_nothing_is_read_behind_an_error_in_a_piece():
+    reader = CommandReader(max_read_bytes=20)
+    commands = reader.read(PING + b"!" + PING * 10)
+    while reader.is_stopped and reader.error is None:
+        commands += reader.read(b"")
+    assert commands == [[b"PING"]]
+    assert reader.error is not None
     assert not reader.is_stopped
+    assert reader.read(PING) == []
 
 
 def test_what_is_kept_is_read_first():
