@@ -14,13 +14,13 @@ def shown_group(figures: GroupFigures) -> Mapping[Value, Value]:
     """
     position = [format_message_id(*place).decode() for place in sorted(figures.position.items())]
     members: dict[Value, Value] = dict(figures._asdict().items())
-    lags: dict[Value, Value] = {_word(number): lag for number, lag in sorted(figures.lags.items())}
+    lags: dict[Value, Value] = {partition_word(number): lag for number, lag in sorted(figures.lags.items())}
     return members | {
         "name": figures.name.decode(),
         "position": position,
         "lags": lags,
         "members": shown_members(figures),
-        "moving": {_word(number): name.decode() for number, name in figures.moving.items()},
+        "moving": {partition_word(number): name.decode() for number, name in figures.moving.items()},
     }
 
 
@@ -29,5 +29,6 @@ def shown_members(figures: GroupFigures) -> dict[Value, Value]:
     return {name.decode(): list(numbers) for name, numbers in figures.members.items()}
 
 
-def _word(number: int) -> str:
+def partition_word(number: int) -> str:
+    """Return the name of a partition, or lane, as ids begin."""
     return format_message_id(number, 0).removesuffix(b"-0").decode()

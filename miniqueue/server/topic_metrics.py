@@ -11,9 +11,12 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from miniqueue.broker import Broker
+from miniqueue.broker.group import Group
 from miniqueue.broker.group_figures import figures_of
 from miniqueue.broker.looking import Figures
+from miniqueue.broker.topic import Topic
 from miniqueue.errors import MiniqueueError
+from miniqueue.server.groups_shown import partition_word
 
 STATES = ("ready", "leased", "delayed")
 KINDS = ("publish", "deliver", "ack", "return")
@@ -69,13 +72,19 @@ FAMILIES = (
         tuple((f'side="{side}",', f"paused_{side}") for side in ("in", "out")),
     ),
 )
-#: Of each group, in topics that others than the default group read.
+#: Of each group, in topics that others than the default group read, or that have several partitions.
 GROUP_FAMILIES = (
     _Family("group_lag", "gauge", "Messages that a group has not acknowledged.", _of("lag")),
+    _Family("group_lag_max", "gauge", "The same of the partition where that is most.", _of("lag_max")),
     _Family("group_leased", "gauge", "Messages that a group's consumers hold.", _of("leased")),
     _Family("group_acknowledged_total", "counter", "Messages that a group has acknowledged.", _of("acknowledged")),
     _Family("group_consumers", "gauge", "Consumers of a group.", _of("consumers")),
 )
+#: Of each partition, and lane, in groups of topics that have several, but not very many.
+PARTITION_FAMILY = _Family("group_partition_lag", "gauge", "Messages of a partition not acknowledged.", _of("lag"))
+MAX_PARTITIONS_SHOWN = 64
+#: So many of these at a time; each costs some 100 bytes of what is scraped.
+MAX_PARTITION_LAGS = 10_000
 
 
 class TopicMetrics:
@@ -100,10 +109,12 @@ class TopicMetrics:
     miniqueue_messages_per_second{topic,kind}       messages a second; kind: publish, deliver, ack or return
     miniqueue_delivery_latency_seconds{topic,quantile}  seconds; none where nothing was handed out
     miniqueue_topic_paused{topic,side}              1, or 0; side: in or out
-    miniqueue_group_lag{topic,group}                messages; this and those below where there are named groups
+    miniqueue_group_lag{topic,group}                messages; these where there are named groups, or partitions
+    miniqueue_group_lag_max{topic,group}            messages, of the partition where they are most
     miniqueue_group_leased{topic,group}             messages
     miniqueue_group_acknowledged_total{topic,group} messages, of the group's position as it is now
     miniqueue_group_consumers{topic,group}          consumers
+    miniqueue_group_partition_lag{topic,group,partition}  messages; where there are 2 to 64 partitions, 10,000 values
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -112,23 +123,41 @@ class TopicMetrics:
     async def render(self) -> bytes:
         """Return the metrics as they are now, each topic as of its turn."""
         lines = [[_head(family)] for family in FAMILIES]
-        group_lines = [[_head(family)] for family in GROUP_FAMILIES]
+        group_lines, lag_lines = [[_head(family)] for family in GROUP_FAMILIES], [_head(PARTITION_FAMILY)]
         async for topic in self._broker.looker.everything():
             label = f'topic="{_escaped(topic.name.decode())}"'
             with suppress(MiniqueueError):  # it cannot be read; other metrics say so
                 figures = await self._broker.looker.figures(topic)
                 for family, of_family in zip(FAMILIES, lines, strict=True):
                     of_family.append("".join(_lines(family, label, figures)).encode())
-            for group in topic.existing_groups if topic.has_named_groups else ():
+            for group in topic.existing_groups if topic.has_named_groups or topic.partition_count > 1 else ():
                 group_label = f'group="{_escaped(group.name.decode())}",{label}'
-                shown = figures_of(group)._asdict()
+                figures_of_group = figures_of(group)
+                shown = figures_of_group._asdict() | {"lag_max": max(figures_of_group.lags.values(), default=0)}
                 for family, of_family in zip(GROUP_FAMILIES, group_lines, strict=True):
                     of_family.append("".join(_lines(family, group_label, shown)).encode())
-        return b"".join([b"".join(of_family) for of_family in [*lines, *group_lines]])
+            lag_lines += _partition_lags(topic, label, MAX_PARTITION_LAGS + 1 - len(lag_lines))
+        return b"".join([b"".join(of_family) for of_family in [*lines, *group_lines, lag_lines]])
 
 
 def _head(family: _Family) -> bytes:
     return f"# HELP miniqueue_{family.name} {family.help}\n# TYPE miniqueue_{family.name} {family.kind}\n".encode()
+
+
+def _partition_lags(topic: Topic, label: str, max_count: int) -> list[bytes]:
+    """Return the lags of the partitions of a topic, or none where there are too many, or one."""
+    groups = topic.existing_groups
+    if not 1 < len(topic.partitions) <= MAX_PARTITIONS_SHOWN or len(topic.partitions) * len(groups) > max_count:
+        return []
+    return [
+        "".join(_lines(PARTITION_FAMILY, _label(group, cursor.partition, label), {"lag": cursor.depth})).encode()
+        for group in groups
+        for cursor in group.cursors
+    ]
+
+
+def _label(group: Group, partition: int, label: str) -> str:
+    return f'group="{_escaped(group.name.decode())}",partition="{partition_word(partition)}",{label}'
 
 
 def _lines(family: _Family, label: str, figures: Figures) -> Iterator[str]:

@@ -4,6 +4,8 @@ import asyncio
 
 import orjson
 
+from miniqueue.server import topic_metrics
+from miniqueue.server.topic_metrics import TopicMetrics
 from tests.server.resp_clients import Client, serve
 from tests.serving import Lines, serving
 
@@ -86,3 +88,25 @@ def test_http_has_partitions_and_members(certificates):
             assert (await served.request("POST", "/subscribe/t"))[0] == 409
 
     asyncio.run(scenario())
+
+
+def test_metrics_tell_the_lag_of_each_partition_where_these_are_few(monkeypatch):
+    async def body(world, server, client):
+        await client.say(b"TOPIC CREATE t partitions 2")
+        await client.say(b"TOPIC CREATE many partitions 65")
+        await client.say(b"TOPIC CREATE u partitions 2")
+        await client.say(b"MPUBLISH t x y")
+        await client.say(b"MPUBLISH many x y z")
+        await client.say(b"PUB t x PRIORITY high")
+        lines = (await TopicMetrics(world.broker).render()).decode().splitlines()
+        assert 'miniqueue_group_lag{group="default",topic="t"} 3.0' in lines
+        assert 'miniqueue_group_lag_max{group="default",topic="t"} 2.0' in lines
+        assert 'miniqueue_group_lag_max{group="default",topic="many"} 3.0' in lines
+        shown = [line for line in lines if line.startswith("miniqueue_group_partition_lag{") and 'topic="t"' in line]
+        assert [line.split('"')[3] for line in shown] == ["1.high", "0", "1"]
+        assert not [line for line in lines if "group_partition_lag{" in line and "many" in line]
+        monkeypatch.setattr(topic_metrics, "MAX_PARTITION_LAGS", 4)
+        text = (await TopicMetrics(world.broker).render()).decode()
+        assert text.count("miniqueue_group_partition_lag{") == 3
+
+    serve(body)
