@@ -139,7 +139,7 @@ class Broker:
         self._dispatcher.expirer = self._expirer
         self._sweeper = Sweeper(topics, journal, clock, self._expirer, spawn=self._tasks.spawn, loaded=self._readable)
         self.redriver = Redriver(topics, journal, self._dispatcher, transfer)
-        self.members = Members(registry.topic, clock, self._dispatcher)
+        self.members = Members(registry.topic, clock, self._dispatcher, self._quota)
         self.leasing = Leasing(
             topics,
             self.members,
@@ -150,10 +150,11 @@ class Broker:
             dead_letters=self._dead_letters,
         )
         self.requests = Requests(self.publish_with, self.leasing, self._admission, self.max_message_bytes)
-        self.scheduler = Scheduler(journal, clock, self.crowd, self.publish_with, self.max_message_bytes, self._tasks)
-        self.configurator = Configurator(
-            journal, topics, registry.lanes, create=registry.create, changed=self._reconfigured
+        self.scheduler = Scheduler(
+            journal, clock, self.crowd, self.publish_with, self.max_message_bytes, self._tasks, quota=self._quota
         )
+        places = journal, topics, registry.lanes
+        self.configurator = Configurator(*places, create=registry.create, changed=self._reconfigured)
         self.pauser = Pauser(self.configurator, self._admission, clock, resumed=self._readable)
         self.clearer = Clearer(topics, journal, clock, self.delayer, loaded=self._readable)
         self.resting = Resting(topics, self._admission, self.pauser)
@@ -161,9 +162,8 @@ class Broker:
         self.peeker = Peeker(topics, journal, clock)
         self._tracer = Tracer(journal, clock, spawn=self._tasks.spawn)
         self.log_reader, self.traces = LogReader(topics, journal), TraceReader(topics, journal, self.peeker, clock)
-        self.groups = Groups(
-            registry, journal, self.log_reader, clock, spawn=self._tasks.spawn, changed=self._regrouped
-        )
+        found_by = registry, journal, self.log_reader, clock, self._quota
+        self.groups = Groups(*found_by, spawn=self._tasks.spawn, changed=self._regrouped)
         self._dispatcher.begin_soon = self.groups.begin_soon
         self._retainer = Retainer(journal, clock, spawn=self._tasks.spawn, drop_unread=self.clearer.drop_unread)
 
@@ -228,11 +228,11 @@ class Broker:
         """Make a consumer of a topic, which need not exist yet, that holds up to `prefetch` messages.
 
         Nor need its group exist. Raises InvalidTopicError, InvalidGroupError or InvalidPrefetchError, and as
-        `Members.admit`.
+        `Members.enter`.
         """
         self._quota.check_prefetch(prefetch)
-        line = self.members.group(name, group)
-        return Consumer(self._dispatcher, line, deliver, fail, prefetch, self.members.admit(line, member))
+        line, entered = self.members.enter(name, group, member)
+        return Consumer(self._dispatcher, line, deliver, fail, prefetch, entered)
 
     # --- looking and removing ---------------------------------------------------------------------------------
 

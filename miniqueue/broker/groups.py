@@ -20,6 +20,7 @@ from miniqueue.broker.group_figures import GroupFigures, figures_of
 from miniqueue.broker.group_places import Place, Places, holes_in, pinned
 from miniqueue.broker.group_remains import PINNED, GroupRemains, finished_by
 from miniqueue.broker.journal import Journal
+from miniqueue.broker.limits import Quota
 from miniqueue.broker.log_reading import LogReader
 from miniqueue.broker.looking import committed_topic
 from miniqueue.broker.registry import Registry
@@ -52,6 +53,7 @@ class Groups:
       journal: commits it.
       log_reader: finds messages by their time.
       clock: tells when a group was made.
+      quota: says how many there may be.
       spawn: runs something in the background.
       changed: called for each topic whose groups have changed.
     """
@@ -62,6 +64,7 @@ class Groups:
         journal: Journal,
         log_reader: LogReader,
         clock: Clock,
+        quota: Quota,
         *,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         changed: Callable[[Topic], None],
@@ -71,6 +74,7 @@ class Groups:
         self._journal = journal
         self._places = Places(journal, log_reader)
         self._clock = clock
+        self._quota = quota
         self._spawn = spawn
         self._changed = changed
         self._remains = GroupRemains(journal, spawn=spawn)
@@ -110,7 +114,9 @@ class Groups:
         await self._journal.committer.flush()
 
     async def _create(self, topic: Topic, group_name: bytes, start: Start) -> None:
-        if topic.group(group_name).id is not None:
+        if (group := topic.groups.get(group_name)) is None:
+            self._quota.admit_group(topic)
+        elif group.id is not None:
             raise GroupExistsError
         try:
             await self._begin(topic.group(group_name), start)

@@ -88,7 +88,7 @@ class Leasing:
           InvalidTopicError, InvalidPrefetchError, DrainingError: it was not asked.
           LimitReachedError: too much is leased.
           StorageError: the topic cannot be read.
-          InvalidMemberError, MembersOnlyError, NoMembersError: as `Members.admit`.
+          InvalidGroupError, InvalidMemberError, MembersOnlyError, NoMembersError: as `Members.enter`.
         """
         if self._admission.refusal is DrainingError:
             raise DrainingError
@@ -96,10 +96,9 @@ class Leasing:
             raise InvalidPrefetchError(self._max_count)
         if not options.is_acked:
             self._check_memory()
-        group = self._members.group(name, options.group)
-        if (fault := group.topic.fault) is not None:
-            raise fault
-        member = self._members.admit(group, options.member)
+        if (topic := self._topics.get(name)) is not None and topic.fault is not None:
+            raise topic.fault
+        group, member = self._members.enter(name, options.group, options.member)
         receiving = Receiving(self, group, options, answer, fail, member)
         receiving.start()
         return receiving

@@ -33,9 +33,11 @@ class Limit(StrEnum):
     CONNECTIONS = "max-connections"
     CONNECTIONS_PER_ADDRESS = "max-connections-per-address"
     DEDUP_IDS = "max-dedup-ids"
+    GROUPS = "max-groups"
     IDLE_TIMEOUT = "idle-timeout"
     MESSAGE_SIZE = "max-message-size"
     PREFETCH = "max-prefetch"
+    SCHEDULES = "max-schedules"
     TOPICS = "max-topics"
     TOPIC_BYTES = "max-topic-bytes"
     TOPIC_MESSAGES = "max-topic-messages"
@@ -84,6 +86,8 @@ class BrokerLimits:
       max_topic_messages: not acknowledged, in one topic.
       max_topic_bytes: of their payloads.
       max_dedup_ids: that are in the windows of all topics.
+      max_groups: of one topic, also those that somebody waits in.
+      max_schedules: that there are.
       policy: what gives way when a topic is full, where its settings do not say.
       max_prefetch: messages that one consumer may ask for.
       max_uncommitted_bytes: of payloads that wait for their commit.
@@ -93,6 +97,8 @@ class BrokerLimits:
     max_topic_messages: int = 0
     max_topic_bytes: int = 0
     max_dedup_ids: int = 0
+    max_groups: int = 0
+    max_schedules: int = 0
     policy: LimitPolicy = LimitPolicy.REFUSE
     max_prefetch: int = MAX_PREFETCH
     max_uncommitted_bytes: int = 0
@@ -115,6 +121,8 @@ class Quota:
         self._max_messages = limits.max_topic_messages or sys.maxsize
         self._max_bytes = limits.max_topic_bytes or sys.maxsize
         self.max_dedup_ids = limits.max_dedup_ids or sys.maxsize
+        self._max_groups = limits.max_groups or sys.maxsize
+        self._max_schedules = limits.max_schedules or sys.maxsize
         self._policy = limits.policy
         self.may_bury: Callable[[Topic, Room], bool] = _never
         self._max_prefetch = limits.max_prefetch
@@ -131,6 +139,20 @@ class Quota:
         if count >= self.max_dedup_ids:
             self._counts.reached(Limit.DEDUP_IDS)
             raise LimitReachedError(f"as many dedup ids are in their windows as may be, {count} (-max-dedup-ids)")
+
+    def admit_group(self, topic: Topic) -> None:
+        """Raise LimitReachedError unless a topic may have one more group."""
+        if len(topic.groups) >= self._max_groups:  # the default group is there, even if it does not exist
+            count = sum(group.id is not None or group.consumer_count > 0 for group in topic.groups.values())
+            if count >= self._max_groups:
+                self._counts.reached(Limit.GROUPS)
+                raise LimitReachedError(f"the topic has as many groups as it may have, {count} (-max-groups)")
+
+    def admit_schedule(self, count: int) -> None:
+        """Raise LimitReachedError unless there may be one more schedule than `count`."""
+        if count >= self._max_schedules:
+            self._counts.reached(Limit.SCHEDULES)
+            raise LimitReachedError(f"there are as many schedules as there may be, {count} (-max-schedules)")
 
     def admit_topic(
         self,

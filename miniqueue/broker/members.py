@@ -12,10 +12,12 @@ from collections.abc import Callable
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.dispatcher import Dispatcher
 from miniqueue.broker.group import Group
+from miniqueue.broker.limits import Quota
 from miniqueue.broker.membership import Member, Membership
 from miniqueue.broker.topic import Topic
 from miniqueue.core.group_start import check_group
 from miniqueue.core.members import MembersOnlyError, NoMembersError, check_member
+from miniqueue.errors import MiniqueueError
 
 #: How often partitions are looked at that wait for leases.
 LOOK_SECONDS = 0.005
@@ -28,27 +30,45 @@ class Members:
       topic_of: returns the topic of a name, also one that does not exist; raises InvalidTopicError.
       clock: tells whose time is over.
       dispatcher: serves who waits.
+      quota: says how many groups there may be.
     """
 
-    def __init__(self, topic_of: Callable[[bytes], Topic], clock: Clock, dispatcher: Dispatcher) -> None:
+    def __init__(self, topic_of: Callable[[bytes], Topic], clock: Clock, dispatcher: Dispatcher, quota: Quota) -> None:
         self._topic_of = topic_of
+        self._quota = quota
         self._clock = clock
         self._dispatcher = dispatcher
         self._memberships: dict[Membership, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def group(self, topic: bytes, name: bytes) -> Group:
-        """Return a group of a topic, neither of which need exist; raises InvalidTopicError or InvalidGroupError."""
-        return self._topic_of(topic).group(check_group(name))
+    def enter(self, topic_name: bytes, group_name: bytes, name: bytes) -> tuple[Group, Member | None]:
+        """Return a group of a topic, neither of which need exist, for a consumer that joins at once.
 
-    def admit(self, group: Group, name: bytes) -> Member | None:
-        """Return the member that a consumer of a group is of, with one consumer more; None for b"", no name.
+        With it comes the member that the consumer is of, with one consumer more; None for b"", no name.
 
         Raises:
+          InvalidTopicError, InvalidGroupError: there can be none of that name.
+          LimitReachedError: the topic has as many groups as it may have.
           InvalidMemberError: nobody can have this name.
           MembersOnlyError: the group has members.
           NoMembersError: it has others.
         """
+        topic = self._topic_of(topic_name)
+        group = topic.groups.get(group_name)
+        try:
+            if group is None:
+                group = self._made(topic, group_name)
+            return group, self._admit(group, name)
+        except MiniqueueError:
+            self._dispatcher.left(group or topic.default, [])
+            raise
+
+    def _made(self, topic: Topic, name: bytes) -> Group:
+        check_group(name)
+        self._quota.admit_group(topic)
+        return topic.group(name)
+
+    def _admit(self, group: Group, name: bytes) -> Member | None:
         membership = group.membership
         if not name:
             if membership is not None:

@@ -21,6 +21,7 @@ from miniqueue.broker.clock import Clock
 from miniqueue.broker.commit import Accepted, Commit
 from miniqueue.broker.crowd import Crowd
 from miniqueue.broker.journal import Journal
+from miniqueue.broker.limits import Quota
 from miniqueue.broker.recurrence import due_ticks_ms, first_tick_ms
 from miniqueue.broker.tasks import Tasks
 from miniqueue.core.names import check_topic
@@ -66,6 +67,7 @@ class Scheduler:
       publish: adds one message.
       max_payload_bytes: the largest payload accepted.
       tasks: runs things in the background.
+      quota: says how many there may be.
     """
 
     def __init__(
@@ -76,6 +78,8 @@ class Scheduler:
         publish: Callable[[bytes, bytes, PublishOptions], Accepted],
         max_payload_bytes: int,
         tasks: Tasks,
+        *,
+        quota: Quota,
     ) -> None:
         self._journal = journal
         self._clock = clock
@@ -83,6 +87,7 @@ class Scheduler:
         self._publish = publish
         self._max_payload_bytes = max_payload_bytes
         self._tasks = tasks
+        self._quota = quota
         self._next: dict[bytes, int] = {}  # the next tick of each schedule, by name
         self._heap: list[tuple[int, bytes]] = []  # the same, the first one first; also what is no more
         self._looked_until_ms: int | None = None  # ticks up to then are missed if they had no message
@@ -109,6 +114,7 @@ class Scheduler:
         Its first tick comes after now. Raises, and nothing was changed:
           InvalidOptionError: the name, the rule or the time zone makes no sense.
           InvalidTopicError, PayloadTooLargeError.
+          LimitReachedError: there are as many as there may be.
           FullError, ReadOnlyError, DrainingError: nothing can be stored now.
         """
         self._journal.admission.check()
@@ -118,6 +124,8 @@ class Scheduler:
             raise PayloadTooLargeError(len(schedule.payload), self._max_payload_bytes)
         tick_ms = first_tick_ms(schedule, self._clock.now_ms())
         is_new = name not in self._next
+        if is_new:
+            self._quota.admit_schedule(len(self._next))
         self._journal.change({schedule_keys.schedule(name): schedule_records.encode_schedule(schedule)})
         self._go_on_at(name, tick_ms)
         self._wait_for(name)

@@ -1,0 +1,96 @@
+"""How many groups a topic may have, and how many schedules there may be; who is refused leaves nothing behind."""
+
+import pytest
+
+from miniqueue.broker.limits import BrokerLimits, Limit
+from miniqueue.core.group_errors import InvalidGroupError
+from miniqueue.core.members import InvalidMemberError
+from miniqueue.core.receiving import ReceiveOptions
+from miniqueue.core.schedule import Schedule
+from miniqueue.errors import LimitReachedError, MiniqueueError
+from tests.broker.support import World, run
+from tests.broker.test_groups import payloads
+from tests.fakes import settle_down
+
+
+def ask(world: World, topic: bytes, group: bytes, member: bytes = b"") -> None:
+    world.broker.leasing.receive(topic, ReceiveOptions(1, group=group, member=member), print, print)
+
+
+def test_one_group_too_many_is_refused_and_the_others_go_on():
+    async def body(world):
+        await world.publish(b"t", b"1")
+        await world.broker.groups.create(b"t", b"a")
+        with pytest.raises(LimitReachedError, match="as many groups as it may have, 2"):
+            await world.broker.groups.create(b"t", b"b")
+        with pytest.raises(LimitReachedError):
+            ask(world, b"t", b"b")
+        with pytest.raises(LimitReachedError):
+            world.broker.consumer(b"t", print, print, group=b"b")
+        assert world.broker.limit_counts.counts == {Limit.GROUPS: 3}
+        assert await payloads(world, b"a") == [b"1"]
+        await world.broker.groups.delete(b"t", b"default")
+        await world.broker.groups.create(b"t", b"b")
+        await world.restart()
+        with pytest.raises(LimitReachedError):
+            ask(world, b"t", b"c")
+
+    run(body, limits=BrokerLimits(max_groups=2))
+
+
+def test_groups_that_somebody_waits_in_count_also_where_there_is_no_topic():
+    async def body(world):
+        consumers = [world.broker.consumer(b"t", print, print, group=group) for group in (b"a", b"b")]
+        with pytest.raises(LimitReachedError):
+            world.broker.consumer(b"t", print, print, group=b"c")
+        consumers[0].close()
+        world.broker.consumer(b"t", print, print, group=b"c").close()
+
+    run(body, limits=BrokerLimits(max_groups=2))
+
+
+@pytest.mark.parametrize(
+    ("group", "member", "refusal"),
+    [
+        (b"a b", b"", InvalidGroupError),
+        (b"x" * 256, b"", InvalidGroupError),
+        (b"\xff", b"", InvalidGroupError),
+        (b"", b"", InvalidGroupError),
+        (b"a", b"no name", InvalidMemberError),
+        (b"second", b"", LimitReachedError),
+    ],
+)
+def test_who_is_refused_leaves_neither_a_topic_nor_a_group_behind(group, member, refusal):
+    async def body(world):
+        waiting = world.broker.consumer(b"t", print, print, group=b"first")
+        topic = b"t" if refusal is LimitReachedError else b"unknown"
+        for act in (
+            lambda: ask(world, topic, group, member),
+            lambda: world.broker.consumer(topic, print, print, group=group, member=member),
+        ):
+            with pytest.raises(refusal):
+                act()
+        assert set(world.broker._topics) == {b"t"}
+        assert set(world.broker._topics[b"t"].groups) == {b"default", b"first"}
+        waiting.close()
+        assert not world.broker._topics
+
+    run(body, limits=BrokerLimits(max_groups=1))
+
+
+def test_one_schedule_too_many_is_refused_and_one_that_is_there_can_be_changed():
+    async def body(world):
+        hourly = Schedule(b"t", b"", every_ms=3_600_000)
+        await world.broker.scheduler.set(b"a", hourly)[0].wait()
+        with pytest.raises(LimitReachedError, match="as many schedules as there may be, 1"):
+            world.broker.scheduler.set(b"b", hourly)
+        assert world.broker.limit_counts.counts == {Limit.SCHEDULES: 1}
+        await world.broker.scheduler.set(b"a", hourly)[0].wait()
+        await world.restart()
+        with pytest.raises(MiniqueueError):
+            world.broker.scheduler.set(b"b", hourly)
+        await world.broker.scheduler.delete(b"a").wait()
+        await world.broker.scheduler.set(b"b", hourly)[0].wait()
+        await settle_down()
+
+    run(body, limits=BrokerLimits(max_schedules=1))
