@@ -137,7 +137,7 @@ class Guard:
     def _become(self, user: User | None) -> None:
         self.user = user
         self._publishable = None
-        self._connection.session.user = user.name.encode() if user else b""
+        self._connection.session.become(user.name.encode() if user else b"")
         if user is not None:
             self.stop()
             self._connection.trust()

@@ -6,9 +6,27 @@ from miniqueue.broker.acting import ACTING
 from miniqueue.wire.resp_replies import RESP2
 
 
+class Actor:
+    """Who does something: a client as one user, spelled only when that is stored."""
+
+    __slots__ = ("_client", "_spelled")
+
+    def __init__(self, address: str, number: int, user: bytes) -> None:
+        self._client = address, number, user
+        self._spelled = b""
+
+    def __bytes__(self) -> bytes:
+        """Spell it: protocol, address, number and user."""
+        if not self._spelled:
+            address, number, user = self._client
+            suffix = b"" if user in (b"", b"default") else b" user " + user
+            self._spelled = b"resp %b client %d%b" % (address.encode(), number, suffix)
+        return self._spelled
+
+
 @dataclass(slots=True, eq=False)
 class Session:
-    """A client, as CLIENT LIST shows it; spelled shortly where it is noted what it does."""
+    """A client, as CLIENT LIST shows it."""
 
     id: int
     peer: tuple[str, int] | None = None
@@ -17,7 +35,7 @@ class Session:
     user: bytes = b"default"
     library: bytes = b""
     library_version: bytes = b""
-    _spelled: tuple[bytes, bytes] | None = None  # for which user, and how
+    _actor: Actor | None = None
 
     @property
     def host(self) -> str:
@@ -46,14 +64,13 @@ class Session:
 
     def act(self) -> None:
         """Be who does what is done from now on, in this turn of the loop."""
-        ACTING.set(self)
+        if self._actor is None:
+            self._actor = Actor(self.address, self.id, self.user)
+        ACTING.set(self._actor)
 
-    def __bytes__(self) -> bytes:
-        """Spell who it is: protocol, address, number and user."""
-        if self._spelled is None or self._spelled[0] is not self.user:
-            user = b"" if self.user in (b"", b"default") else b" user " + self.user
-            self._spelled = self.user, b"resp %b client %d%b" % (self.address.encode(), self.id, user)
-        return self._spelled[1]
+    def become(self, user: bytes) -> None:
+        """Act as another user from now on; what was done before is still that of the one before."""
+        self.user, self._actor = user, None
 
     def forget(self) -> None:
         """Be as at the start, for RESET."""

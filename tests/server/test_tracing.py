@@ -105,6 +105,24 @@ def test_resp_names_the_user_and_follows_a_message_only_where_the_user_may_look(
     run(body)
 
 
+def test_who_becomes_another_user_has_published_as_the_one_before():
+    async def body(world):
+        users = [user("ada", admin=("*",)), user("bob", admin=("*",))]
+        client = Client(RespServer(world.broker, PARAMETERS, sign_in_for(*users)))
+        client.send(b"AUTH", token_of("ada"))
+        await client.say(b"PING")
+        await client.say(b"TOPIC CREATE t trace true")
+        await client.say(b"PUBLISH t a")
+        client.send(b"AUTH", token_of("bob"))
+        await client.say(b"PING")
+        await client.say(b"RECEIVE t")
+        told = await client.say(b"TRACE t 0-0")
+        assert (told.count(b" user ada\r\n"), told.count(b" user bob\r\n")) == (1, 1)
+        assert told.index(b" user ada\r\n") < told.index(b" user bob\r\n")
+
+    run(body)
+
+
 def test_http_tells_the_same(certificates):
     async def scenario():
         async with serving(certificates) as served:
