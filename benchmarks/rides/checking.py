@@ -2,18 +2,22 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 from zlib import crc32
 
 import numpy as np
 import orjson
 import pyarrow.parquet as pq
 
-from benchmarks.rides.failing import fate_of
+from benchmarks.rides.failing import MISSING, Fate, fate_of
 from benchmarks.rides.making import TOTALS
 from benchmarks.rides.working import NOTED, noted
 from miniqueue.client import Client, Message
+
+_REASONS: Final[Mapping[Fate, str]] = MappingProxyType({Fate.REJECTED: MISSING, Fate.POISONOUS: "max_deliveries"})
 
 
 def check(client: Client, topic: str, rides: Path, archive: Path, notes: Sequence[Path]) -> list[str]:
@@ -46,6 +50,17 @@ def check(client: Client, topic: str, rides: Path, archive: Path, notes: Sequenc
         f"done again after a kill or a lease that was over: {again:,}",
         *found,
     ]
+
+
+def check_stats(directory: Path, count: int) -> list[str]:
+    """Return what the stats say, in lines; raises SystemExit when they have not counted what there is."""
+    found: Counter[str] = Counter()
+    for row in pq.read_table(directory, columns=["event", "reason", "messages"]).to_pylist():
+        found[row["reason"] if row["event"] == "dead" else row["event"]] += row["messages"]
+    dead = Counter(_REASONS[fate] for fate in map(fate_of, range(count)) if fate.is_dead)
+    if found != dead + Counter(published=count):
+        raise SystemExit(f"NOT SO: the stats count what there is: {dict(found)}")
+    return [f"in the stats: {number:,} {what}" for what, number in found.items()]
 
 
 def _archived(archive: Path, count: int) -> tuple[np.ndarray, dict[str, int]]:

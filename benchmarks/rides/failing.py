@@ -5,6 +5,8 @@ from typing import Final
 
 #: Deliveries until a ride that fails each time becomes a dead letter.
 MAX_DELIVERIES: Final = 5
+#: Why a worker gives a ride up.
+MISSING: Final = "the bill is missing"
 
 
 class Fate(Enum):

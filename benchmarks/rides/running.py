@@ -37,6 +37,7 @@ class Run:
     def __init__(self, directory: Path, count: int, seed: int) -> None:
         self._directory, self._count, self._seed = directory, count, seed
         self._rides, self._archive = directory / "rides", directory / "archive"
+        self._stats = directory / "stats"
         self._notes = [directory / f"worker-{number}.notes" for number in range(1, WORKERS + 1)]
         self._port = free_port()
         self._url = f"redis://127.0.0.1:{self._port}"
@@ -56,6 +57,7 @@ class Run:
             self.samples = sampler.samples
             self._work(client, sampler)
             self._job(sampler, "archive", str(self._archive))
+            self._job(sampler, "stats", str(self._stats))
             self._tell(sampler, "start of check")
             self._timed("check", lambda: self._check(client))
 
@@ -101,6 +103,7 @@ class Run:
 
     def _check(self, client: Client) -> None:
         self.summary += checking.check(client, TOPIC, self._rides, self._archive, self._notes)
+        self.summary += checking.check_stats(self._stats, self._count)
 
     def _timed(self, name: str, act: Callable[[], object]) -> None:
         began_at = time.monotonic()

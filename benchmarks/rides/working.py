@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy as np
 import orjson
 
-from benchmarks.rides.failing import Fate, fate_of
+from benchmarks.rides.failing import MISSING, Fate, fate_of
 from miniqueue.client import Client, Message, Reject, Worker
 
 CONCURRENCY: Final = 64
@@ -38,7 +38,7 @@ def main(url: str, topic: str, file: Path, count: int) -> None:
         ride_id = orjson.loads(message.payload)["ride_id"]
         match fate_of(ride_id):
             case Fate.REJECTED:
-                raise Reject("the bill is missing")
+                raise Reject(MISSING)
             case Fate.POISONOUS:
                 raise ValueError("no such ride")
             case Fate.DONE_LATER if message.deliveries == 1:
