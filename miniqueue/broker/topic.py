@@ -158,10 +158,7 @@ class Topic:
     def set_cursors(self, group: Group, group_id: int | None, cursors: dict[int, GroupCursor]) -> None:
         """Have a group read with these cursors, by partition, under this id; None and none for a group no more."""
         for partition in self.partitions.values():
-            if group.id is not None:
-                del partition.cursors[group.id]
-            if group_id is not None:
-                partition.cursors[group_id] = cursors[partition.number]
+            partition.replace(group.id, None if group_id is None else cursors[partition.number])
         group.clear()
         group.id = group_id
         group.replace(cursors.values())

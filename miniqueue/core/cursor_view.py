@@ -26,6 +26,11 @@ def is_leased(cursor: GroupCursor, seq: int) -> bool:
     return any(lease.first_seq <= seq < lease.first_seq + lease.count for lease in cursor._leases.values())
 
 
+def head_seq(cursor: GroupCursor) -> int:
+    """Return where the first chunk begins that is not finished, and `read_seq` when all are that were handed out."""
+    return next(iter(cursor._open), cursor.read_seq)
+
+
 def lease_count(cursor: GroupCursor) -> int:
     """Return how many leases there are; one may be of many messages."""
     return len(cursor._leases)

@@ -1,12 +1,13 @@
 """One partition: an ordered log, and the groups that read it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.delayed import NO_DELAYS, Delays, DelaysState
 from miniqueue.core.lease import ChunkProgress
 from miniqueue.core.message import Chunk
+from miniqueue.core.needs import Needs
 from miniqueue.core.retention import Retained
 
 #: The group that plain SUBSCRIBE reads with.
@@ -40,6 +41,8 @@ class Partition:
     __slots__ = (
         "_appended",
         "_attributes",
+        "_cursors",
+        "_needs",
         "_stops",
         "consumed_bytes",
         "cursors",
@@ -63,7 +66,8 @@ class Partition:
         self.number = number
         self.next_seq = next_seq
         self.log_bytes = log_bytes
-        self.cursors = cursors
+        self.cursors: Mapping[int, GroupCursor] = cursors
+        self._cursors, self._needs = cursors, Needs(cursors)
         self.delays = Delays(delays)
         self.retained: Retained | None = None
         self.pins: list[Pin] = []
@@ -150,11 +154,19 @@ class Partition:
         first_seq, retained = progress.chunk.first_seq, self.retained
         if retained is not None and retained.keeps(first_seq):
             return False
-        if not all(cursor.has_finished(first_seq) for cursor in self.cursors.values()):
+        if self._needs.is_any(first_seq):
             return False
         for pin in self.pins:
             pin.kept.append(progress)
         return not self.pins
+
+    def replace(self, group: int | None, cursor: GroupCursor | None) -> None:
+        """Have a group read no more, None for none, and another, None likewise."""
+        if group is not None:
+            del self._cursors[group]
+        if cursor is not None:
+            self._cursors[cursor.group] = cursor
+        self._needs.forget()
 
     @property
     def tail_seq(self) -> int:
