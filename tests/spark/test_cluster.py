@@ -117,7 +117,7 @@ def test_a_broker_that_answers_late_is_waited_for(job, broker, client):
 
 
 def test_a_topic_that_is_full_holds_the_job_up_until_there_is_room(job, client):
-    limit = ROWS // 10
+    limit = ROWS // 4
     client.create_topic("full", dedup_window_seconds=3600, max_messages=limit, limit_policy="refuse")
     job.begin("write", topic="full", rows=ROWS, tasks=20)
     wait_until(job, lambda: client.length("full") > limit - 1000)
@@ -149,7 +149,7 @@ def test_each_micro_batch_takes_from_all_partitions_also_where_one_has_nine_tent
     for partition, count in enumerate(counts):
         for _ in range(count // 100):
             client.publish_each("uneven", [Outgoing(b"x", key=keys[str(partition)])] * 100)
-    job.begin("copy", source="uneven", target="even", rows_at_once=1000, checkpoint=str(tmp_path))
+    job.begin("copy", source="uneven", target="even", rows_at_once=2500, checkpoint=str(tmp_path))
     sizes = job.result()
     assert sum(sizes) == 10_100
     copied = [message.key for message in client.consume("even", count=5000, autoack=True, idle_seconds=1)]
