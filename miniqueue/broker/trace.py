@@ -85,6 +85,7 @@ class TopicTrace:
     Attributes:
       size_bytes: of what is stored; somewhat less after a crash.
       front_blocks: of each partition the first block of which there may be something.
+      oldest_ms: nothing was stored before this time.
       is_urgent: whether the next commit is to write what was noted.
       start_seqs: of each partition behind which messages all was noted.
     """
@@ -94,6 +95,7 @@ class TopicTrace:
         self.size_bytes, self._free_serial = state
         self._next_serial = self._free_serial
         self.front_blocks: dict[int, int] = {}
+        self.oldest_ms = 0
         self.start_seqs: dict[int, int] = {}
         self.now_ms = clock.now_ms
         self._touch = touch
@@ -177,8 +179,9 @@ class TopicTrace:
         for cursor in before:
             number, first_seq, end_seq = cursor.partition, cursor.state.head_seq, cursor.tail_seq
             next_seq = _first_of(after[number]) if number in after else end_seq
-            change = Regrouping(number, min(first_seq, next_seq), end_seq, next_seq, actor)
-            self._rows[GROUPS].append((kind, 0, 1, self.now_ms(), group, change, 0))
+            change = Regrouping(min(first_seq, next_seq), end_seq, next_seq, actor)
+            if change.first_seq < end_seq:
+                self._rows[GROUPS].append((kind, number, 1, self.now_ms(), group, change, 0))
 
     def commit(
         self, batch: dict[bytes, bytes | None], appended: Iterable[tuple[object, Partition, list[Chunk]]], now_ms: int
@@ -196,6 +199,7 @@ class TopicTrace:
     def cut(self, batch: dict[bytes, bytes | None], now_ms: int) -> None:
         """Add to `batch` what was noted and not written, at `now_ms`."""
         self.is_urgent = False
+        self.oldest_ms = min(self.oldest_ms, now_ms)  # the clock may have been set back
         serial = self._next_serial
         for partition, rows in self._rows.items():
             if not rows:

@@ -33,15 +33,25 @@ OTHERS = (trace_keys.GROUPS, trace_keys.SHELF)
 PAGE_ITEMS = 512
 PAGE_BYTES = 1 << 20
 
+MAX_AT_MS = (1 << 63) - 1
+
 Pairs = list[tuple[bytes, bytes]]
 
 
 class Over(NamedTuple):
-    """What of a page is too old; the first block that has something else; and where to go on, None for nowhere."""
+    """What of a page is too old.
+
+    Attributes:
+      pairs: what is.
+      kept_block: the first block that has something else.
+      next_block: where to go on, None for nowhere.
+      kept_at_ms: when the oldest was stored of what is kept.
+    """
 
     pairs: Pairs
     kept_block: int | None
     next_block: int | None
+    kept_at_ms: int = MAX_AT_MS
 
 
 class Tracer:
@@ -120,9 +130,12 @@ class Tracer:
     async def _forget(self) -> None:
         try:
             for topic, trace in list(self._traces.items()):
-                before_ms = self._clock.now_ms() - round(topic.settings.trace_seconds * 1000)
-                for partition in [*topic.partitions, *OTHERS]:
-                    await self._forget_old(topic, trace, partition, before_ms)
+                now_ms = self._clock.now_ms()
+                before_ms = now_ms - round(topic.settings.trace_seconds * 1000)
+                if before_ms > trace.oldest_ms:
+                    places = [*topic.partitions, *OTHERS]
+                    kept_at_ms = [await self._forget_old(topic, trace, place, before_ms) for place in places]
+                    trace.oldest_ms = min(now_ms, *kept_at_ms)
                 while trace.size_bytes > MAX_TRACE_BYTES and topic.id == trace.topic_id:
                     if not any([await self._forget_block(topic, trace, one) for one in [*topic.partitions, *OTHERS]]):
                         break
@@ -131,9 +144,10 @@ class Tracer:
         finally:
             self._is_forgetting = False
 
-    async def _forget_old(self, topic: Topic, trace: TopicTrace, partition: int, before_ms: int) -> None:
-        """Delete what is too old in one partition."""
+    async def _forget_old(self, topic: Topic, trace: TopicTrace, partition: int, before_ms: int) -> int:
+        """Delete what is too old in one partition; return since when there is something."""
         front_block: int | None = None
+        kept_at_ms = MAX_AT_MS
         next_block: int | None = trace.front_blocks.get(partition, 0)
         while next_block is not None:
             pairs = await self._page(trace, partition, next_block)
@@ -141,9 +155,11 @@ class Tracer:
             await self._delete(topic, trace, over.pairs)
             front_block = over.kept_block if front_block is None else front_block
             next_block = over.next_block
+            kept_at_ms = min(kept_at_ms, over.kept_at_ms)
             if pairs and topic.id == trace.topic_id:
                 last_block = trace_keys.block_of(pairs[-1][0])
                 trace.front_blocks[partition] = last_block if front_block is None else front_block
+        return kept_at_ms
 
     async def _forget_block(self, topic: Topic, trace: TopicTrace, partition: int) -> bool:
         """Delete of the first block of a partition what is one page; return whether there was something."""
@@ -182,6 +198,7 @@ def sift(pairs: Pairs, before_ms: int) -> Over:
     """
     old: Pairs = []
     kept_block = passed = None
+    kept_at_ms = MAX_AT_MS
     for key, value in pairs:
         block = trace_keys.block_of(key)
         if block == passed:
@@ -191,10 +208,11 @@ def sift(pairs: Pairs, before_ms: int) -> Over:
             old.append((key, value))
             continue
         kept_block = block if kept_block is None else kept_block
+        kept_at_ms = min(kept_at_ms, committed_at_ms)
         if is_beginning:
-            return Over(old, kept_block, None)
+            return Over(old, kept_block, None, kept_at_ms)
         passed = block
     if not pairs:
         return Over(old, None, None)
     last_block = trace_keys.block_of(pairs[-1][0])
-    return Over(old, kept_block, last_block + (last_block == passed))
+    return Over(old, kept_block, last_block + (last_block == passed), kept_at_ms)

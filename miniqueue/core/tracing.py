@@ -6,7 +6,8 @@
     REJECTED   20         1      …      default  the reason                    0
     DEAD…      20         1      …      default  "0 t.dlq", where it went to   its number there + 1
     SCHEDULED  3          1      …      b""      who published                 when it is due
-    SOUGHT     0          1      …      default  what of, `Regrouping`         0
+    SOUGHT     0, the     1      …      default  what of, `Regrouping`         0
+               partition
 
 What waits for its time has numbers of its own, kept apart from those of the log.
 A run is what was published, handed out or settled at once: one event, however many messages it is about.
@@ -92,15 +93,15 @@ Row = tuple[int, int, int, int, bytes, SupportsBytes, int]
 class Regrouping(NamedTuple):
     """What happened to a group as a whole: to all messages of a partition from one to before another.
 
+    Its event has the number of the partition in place of that of a message.
+
     Attributes:
-      partition: where.
       first_seq: the first message that the group gets again; or of the chunk up to which it had done with all.
       end_seq: the end of the log then.
       next_seq: where the group goes on; of one that was deleted, `end_seq`.
       actor: who did it.
     """
 
-    partition: int
     first_seq: int
     end_seq: int
     next_seq: int
@@ -108,14 +109,14 @@ class Regrouping(NamedTuple):
 
     def __bytes__(self) -> bytes:
         """Spell it, as it is stored."""
-        return b"%d %d %d %d %b" % self
+        return b"%d %d %d %b" % self
 
     @classmethod
     def parse(cls, spelled: bytes) -> "Regrouping":
         """Parse `bytes`; raises ValueError."""
-        *numbers, actor = spelled.split(b" ", 4)
-        partition, first_seq, end_seq, next_seq = map(int, numbers)
-        return cls(partition, first_seq, end_seq, next_seq, actor)
+        *numbers, actor = spelled.split(b" ", 3)
+        first_seq, end_seq, next_seq = map(int, numbers)
+        return cls(first_seq, end_seq, next_seq, actor)
 
 
 class Recorder(Protocol):

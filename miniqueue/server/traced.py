@@ -8,7 +8,7 @@ What does not apply is left out.
 
 from collections.abc import Iterable
 
-from miniqueue.broker.trace_reading import ORIGINS, Step
+from miniqueue.broker.trace_steps import ORIGINS, Step
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.given import as_json
 

@@ -4,15 +4,17 @@ import contextvars
 
 import pytest
 
-from miniqueue.broker import trace, tracing
+from miniqueue.broker import trace, trace_reading, trace_steps, tracing
 from miniqueue.broker.acting import ACTING
-from miniqueue.broker.trace_reading import Place
+from miniqueue.broker.trace_steps import Place
 from miniqueue.core.delayed_id import DelayedId, parse_delayed_id
 from miniqueue.core.group_start import Edge, FromMessage
 from miniqueue.core.look_errors import UnknownMessageError
 from miniqueue.core.publish_options import Priority, PublishOptions
 from miniqueue.core.topic_errors import UnknownTopicError
-from miniqueue.errors import OutcomeUnknownError
+from miniqueue.core.tracing import Kind
+from miniqueue.errors import CorruptionError, OutcomeUnknownError
+from miniqueue.storage import trace_keys, trace_records
 from miniqueue.storage.keys import Space
 from tests.broker.support import run
 from tests.broker.test_dead_letters import assert_sound
@@ -607,5 +609,101 @@ def test_a_store_is_sound_after_every_commit():
             await pass_time(world, 3)
         for count in range(1, len(world.store.batches) + 1):
             assert_sound(await world.store.as_of(count))
+
+    run(body)
+
+
+# --- attacks -------------------------------------------------------------------------------------------------
+
+
+def test_of_a_trace_without_end_the_first_steps_and_the_last_are_told(monkeypatch):
+    monkeypatch.setattr(trace_steps, "MAX_STEPS", 10)
+    monkeypatch.setattr(trace_steps, "FIRST_STEPS", 3)
+    monkeypatch.setattr(trace_reading, "PAGE_ITEMS", 4)
+
+    async def body(world):
+        await traced(world, b"a")
+        for _ in range(20):
+            world.broker.leasing.nack(T, take(world).receipts)
+            await world.commit()
+        told = await steps(world)
+        assert [step.event for step in told[:4]] == ["published", "committed", "delivered", "left_out"]
+        assert told[3].reason == b"32"
+        assert [step.event for step in told[4:]] == ["nacked"] + ["delivered", "nacked"] * 3
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        (Kind.DELIVERED, 0, 1, 0, b"g", b"nobody", 1),
+        (Kind.DEAD_LETTERED, 0, 1, 0, b"g", b"x t.dlq", 1),
+        (Kind.DUE, 0, 1, 0, b"", b"0-1", 0),
+    ],
+)
+def test_what_makes_no_sense_is_damage(row):
+    async def body(world):
+        await traced(world, b"a")
+        ((_, value),) = trace_records.encode_rows([row], START_MS)
+        await world.store.write({trace_keys.trace(world.broker._topics[T].id, 0, 0, 7): value})
+        with pytest.raises(CorruptionError):
+            await steps(world)
+
+    run(body)
+
+
+def test_what_makes_no_sense_of_groups_is_damage():
+    async def body(world):
+        await traced(world, b"a")
+        ((_, value),) = trace_records.encode_rows([(Kind.SOUGHT, 0, 1, 0, b"g", b"1 2", 0)], START_MS)
+        await world.store.write({trace_keys.trace(world.broker._topics[T].id, trace_keys.GROUPS, 0, 0): value})
+        with pytest.raises(CorruptionError):
+            await steps(world)
+
+    run(body)
+
+
+def test_topics_in_which_nothing_can_be_too_old_are_not_read(monkeypatch):
+    async def body(world):
+        await traced(world, b"a", trace_seconds=1000)
+        await pass_time(world, 11)
+        scan_count = world.store.scan_count
+        for _ in range(5):
+            await pass_time(world, 100)
+        assert world.store.scan_count == scan_count
+        await world.broker.configurator.change(T, {"trace_seconds": 100}).wait()
+        await pass_time(world, 11)
+        assert stored(world) == []
+
+    run(body)
+
+
+def test_a_topic_that_is_made_again_has_traces_of_its_own():
+    async def body(world):
+        await traced(world, b"a")
+        holder = await world.holding(T)
+        await world.broker.delete_topic(T)
+        await traced(world, b"b")
+        await pass_time(world, 0)
+        holder.consumer.close()
+        assert await events(world) == ["published", "committed"]
+        await world.broker.configurator.change(T, {"trace": None}).wait()
+        await world.drain(T)
+        await world.broker.configurator.change(T, {"trace": True}).wait()
+        await world.publish(T, b"c")
+        await world.restart()
+        assert await events(world) == ["published", "committed"]
+        assert await events(world, 1) == ["published", "committed"]
+        assert_sound(world.store)
+
+    run(body)
+
+
+def test_a_backup_has_what_waits():
+    async def body(world):
+        await traced(world, b"a")
+        await world.broker.snapshot()
+        assert len(stored(world)) == 1
 
     run(body)
