@@ -253,7 +253,7 @@ SETTINGS = (
         "number",
         "messages that a consumer may have out at a time, at most 10000",
     ),
-    Setting("pipeline-time", "pipeline_seconds", "1ms", parse_positive_duration, "duration", "turn of RESP pipelines"),
+    Setting("pipeline-time", "pipeline_seconds", "2ms", parse_positive_duration, "duration", "turn of RESP pipelines"),
     Setting(
         "stall-timeout",
         "stall_seconds",

@@ -16,7 +16,7 @@ PONG = b"+PONG\r\n"
 #: How long a command takes in these tests: in a turn there is time for this many, and for some until the next look.
 COMMAND_SECONDS = TURN_SECONDS / 256
 IN_TURN = 256 + 2 * STEP_COMMANDS
-IN_SHORT_TURN = 64 + STEP_COMMANDS
+IN_SHORT_TURN = 32 + STEP_COMMANDS
 
 
 class Clock:
@@ -245,7 +245,7 @@ def test_who_has_much_is_served_round_robin():
             each.connection.data_received(command(b"PING") * 1024)
         for _ in range(10):
             taken(flooding)
-            for _ in range(4):
+            for _ in range(5):
                 await asyncio.sleep(0)
             served = sorted(taken(flooding))
             assert served[-1] - served[0] <= 2 * STEP_COMMANDS
