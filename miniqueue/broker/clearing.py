@@ -18,6 +18,7 @@ from miniqueue.broker.delaying import Delayer
 from miniqueue.broker.extents import Ends, ends_of
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.looking import committed_topic
+from miniqueue.broker.named_groups import group_named
 from miniqueue.broker.peeking import State
 from miniqueue.broker.topic import Topic
 from miniqueue.core import cursor_view, purging
@@ -59,8 +60,14 @@ class Clearer:
         self._delayer = delayer
         self._loaded = loaded
 
-    async def purge(self, name: bytes, state: State | None = None, older_seconds: float | None = None) -> int:
-        """Remove messages of a topic that are there now, of all groups; return how many, when that is durable.
+    async def purge(
+        self,
+        name: bytes,
+        state: State | None = None,
+        older_seconds: float | None = None,
+        group: bytes | None = None,
+    ) -> int:
+        """Remove messages of a topic that are there now; return how many, when that is durable.
 
         It is how many the group lost that lost most.
 
@@ -68,9 +75,11 @@ class Clearer:
           name: of the topic.
           state: those that are ready, or delayed; None for both.
           older_seconds: those that were published at least so long ago; None for all.
+          group: that is to lose them; None for all groups, and what was published with a delay that is not over.
 
         Raises:
-          InvalidTopicError, UnknownTopicError, InvalidOptionError, InvalidDelayError: nothing was removed.
+          InvalidTopicError, UnknownTopicError, UnknownGroupError: nothing was removed.
+          InvalidOptionError, InvalidDelayError: nor was it.
           UnavailableError, StorageError: it was broken off; what was removed by then is gone.
         """
         if state in (State.LEASED, State.DEAD):
@@ -80,12 +89,14 @@ class Clearer:
         ends = ends_of(self._topics.get(name))
         topic = await committed_topic(self._topics, self._journal, name)
         now_ms = self._clock.now_ms()
+        groups = topic.existing_groups if group is None else [group_named(topic, group)]
         latest_ms = inf if older_seconds is None else now_ms - older_seconds * 1000
         counts = [
-            sum([await self._purge_cursor(topic, cursor, state, latest_ms, now_ms, ends) for cursor in group.cursors])
-            for group in topic.existing_groups
+            sum([await self._purge_cursor(topic, cursor, state, latest_ms, now_ms, ends) for cursor in one.cursors])
+            for one in groups
         ]
-        delayed_count = 0 if state is State.READY else await self._delayer.purge(topic, latest_ms, ends)
+        is_delayed_meant = state is not State.READY and group is None
+        delayed_count = 0 if not is_delayed_meant else await self._delayer.purge(topic, latest_ms, ends)
         return max(counts, default=0) + delayed_count
 
     async def _purge_cursor(

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from miniqueue.broker.group import Group
+from miniqueue.core import cursor_view
 
 
 class GroupFigures(NamedTuple):
@@ -10,8 +11,8 @@ class GroupFigures(NamedTuple):
 
     Attributes:
       lag: not acknowledged.
-      position: of each partition, by number, the sequence number that it reads next.
-      lags: the same of what is not acknowledged there.
+      position: of each partition, by number, the first sequence number of the log that it has not settled.
+      lags: of each partition, what is not acknowledged there.
       members: the partitions that each member reads, by name; none where consumers compete for all.
       moving: the partitions that wait for leases of their last member, and who will read them.
     """
@@ -53,7 +54,7 @@ def figures_of(group: Group) -> GroupFigures:
         missed=sum(cursor.missed_count for cursor in cursors),
         consumers=group.consumer_count,
         waiting=len(group.waiters),
-        position={cursor.partition: cursor.read_seq for cursor in cursors},
+        position={cursor.partition: cursor_view.position(cursor) for cursor in cursors},
         lags={cursor.partition: cursor.depth for cursor in cursors},
         members={} if membership is None else {one.name: one.partitions for one in membership.members.values()},
         moving={} if membership is None else membership.moving,

@@ -10,6 +10,7 @@ from contextlib import aclosing
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.kept import kept_of
+from miniqueue.broker.named_groups import group_named
 from miniqueue.broker.oldest import oldest_at_ms
 from miniqueue.broker.topic import Topic
 from miniqueue.broker.topic_stats import TopicStats
@@ -47,14 +48,16 @@ class Looker:
         self._journal = journal
         self._clock = clock
 
-    def depth(self, name: bytes) -> int:
-        """Return how many messages of a topic are not acknowledged; 0 when there is no such topic.
+    def depth(self, name: bytes, group: bytes | None = None) -> int:
+        """Return how many messages of a topic are not acknowledged, by a group if one is named.
 
-        Raises InvalidTopicError or UnavailableError.
+        It is 0 when there is no such topic. Raises InvalidTopicError, UnknownGroupError or UnavailableError.
         """
         self._journal.admission.check_change()
         topic = self._topics.get(check_topic(name))
-        return 0 if topic is None else topic.depth
+        if topic is None or topic.id is None:
+            return 0
+        return topic.depth if group is None else group_named(topic, group).depth
 
     async def stats(self, name: bytes) -> Figures:
         """Return the figures of a topic.

@@ -20,7 +20,7 @@ class Group:
       missed: because they were given back before it came to them.
       consumers: of the group.
       waiting: consumers who wait for messages.
-      position: the id of the message that it reads next, of each partition.
+      position: the id of the first message of the log that it has not settled, of each partition.
     """
 
     name: str

@@ -44,9 +44,9 @@ def delete_topic(topic: str) -> Call[None]:
     return Call(("TOPIC", "DELETE", topic), answers.nothing)
 
 
-def length(topic: str) -> Call[int]:
-    """Count the messages that are not acknowledged; 0 when there is no such topic."""
-    return Call(("LEN", topic), answers.number)
+def length(topic: str, *, group: str | None = None) -> Call[int]:
+    """Count the messages that are not acknowledged, by a group if one is named; 0 when there is no such topic."""
+    return Call(("LEN", topic, *options(group=group)), answers.number)
 
 
 def stats(topic: str | None = None) -> Call[dict[str, object]]:
@@ -55,7 +55,12 @@ def stats(topic: str | None = None) -> Call[dict[str, object]]:
 
 
 def peek(
-    topic: str, *, state: str | None = None, count: int | None = None, after: str | None = None
+    topic: str,
+    *,
+    state: str | None = None,
+    count: int | None = None,
+    after: str | None = None,
+    group: str | None = None,
 ) -> Call[list[Message]]:
     """Show messages and take none.
 
@@ -64,13 +69,15 @@ def peek(
       state: `ready`, which is the default, `leased` or `delayed`.
       count: up to 1,000; 10 by default.
       after: the id of the last message of the page before.
+      group: who reads; without it the default group.
     """
-    return Call(("PEEK", topic, *options(state=state, count=count, after=after)), partial(answers.seen, topic))
+    words = options(state=state, count=count, after=after, group=group)
+    return Call(("PEEK", topic, *words), partial(answers.seen, topic))
 
 
-def find(topic: str, message_id: str) -> Call[Message]:
-    """Show the message with an id; refused with `NOMESSAGE` when it is gone."""
-    return Call(("PEEK", topic, "ID", message_id), partial(answers.seen_message, topic))
+def find(topic: str, message_id: str, *, group: str | None = None) -> Call[Message]:
+    """Show the message with an id, as it is in a group; refused with `NOMESSAGE` when it is gone."""
+    return Call(("PEEK", topic, "ID", message_id, *options(group=group)), partial(answers.seen_message, topic))
 
 
 def trace(topic: str, message_id: str) -> Call[list[Step]]:
@@ -98,10 +105,16 @@ def redrive(
     return Call(("REDRIVE", topic, *options(to=to, limit=limit, rate=rate)), answers.number, False, float("inf"))
 
 
-def purge(topic: str, *, state: str | None = None, older_than_seconds: float | None = None) -> Call[int]:
-    """Remove messages that wait: those of a state, or that were published so long ago, or all; return how many."""
+def purge(
+    topic: str, *, state: str | None = None, older_than_seconds: float | None = None, group: str | None = None
+) -> Call[int]:
+    """Remove messages that wait: those of a state, or that were published so long ago, or all; return how many.
+
+    With a group only that one loses them.
+    """
     older = None if older_than_seconds is None else seconds_word(older_than_seconds)
-    return Call(("PURGE", topic, *options(state=state, older=older)), answers.number, False, float("inf"))
+    words = options(state=state, older=older, group=group)
+    return Call(("PURGE", topic, *words), answers.number, False, float("inf"))
 
 
 def pause(topic: str, side: Side = "both", *, seconds: float | None = None) -> Call[None]:

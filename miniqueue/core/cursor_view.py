@@ -31,6 +31,16 @@ def head_seq(cursor: GroupCursor) -> int:
     return next(iter(cursor._open), cursor.read_seq)
 
 
+def position(cursor: GroupCursor) -> int:
+    """Return the sequence number of the first message of the log that is not settled, leased or not."""
+    if cursor._open:
+        first_seq, progress = next(iter(cursor._open.items()))
+        settled = progress.settled
+    else:
+        first_seq, settled = cursor.read_seq, cursor._bitmaps.get(cursor.read_seq, 0)
+    return first_seq + (~settled & (settled + 1)).bit_length() - 1
+
+
 def lease_count(cursor: GroupCursor) -> int:
     """Return how many leases there are; one may be of many messages."""
     return len(cursor._leases)

@@ -10,7 +10,8 @@ from miniqueue.wire.resp_replies import Value
 def shown_group(figures: GroupFigures) -> Mapping[Value, Value]:
     """Return what a group is, by name.
 
-    Its positions are ids: of the message that it reads next in each partition. Partitions are named as in ids.
+    Its positions are ids: of the first message of each partition that it has not settled. Partitions are named as in
+    ids.
     """
     position = [format_message_id(*place).decode() for place in sorted(figures.position.items())]
     members: dict[Value, Value] = dict(figures._asdict().items())

@@ -2,11 +2,11 @@
 
     GET /topics                            the topics that the user may look into, with what each holds
     GET /topics/{topic}                    the figures of one, and its settings
-    GET /topics/{topic}/messages           its messages: ?state=&count=&after=
+    GET /topics/{topic}/messages           its messages: ?state=&count=&after=&group=
     GET /topics/{topic}/messages/{id}      one message
     GET /topics/{topic}/messages/{id}/trace    what happened to it
     DELETE /topics/{topic}/messages/{id}   removes one that is not due yet
-    POST /topics/{topic}/purge             removes messages: ?state=&older=
+    POST /topics/{topic}/purge             removes messages: ?state=&older=&group=
 
 Replies are JSON.
 """
@@ -101,10 +101,11 @@ class _Pages:
         return {"cancelled": bytes(delayed_id).decode()}
 
     async def purge(self, scope: Scope) -> object:
-        options = query_of(scope, ("state", "older"))
+        options = query_of(scope, ("state", "older", "group"))
         state = parse_state(options["state"].encode()) if "state" in options else None
         older = parse_delay(options["older"]) if "older" in options else None
-        return {"removed": await self._broker.clearer.purge(topic_within(scope), state, older)}
+        purge = self._broker.clearer.purge
+        return {"removed": await purge(topic_within(scope), state, older, _group_of(options))}
 
 
 def _group_of(options: Mapping[str, str]) -> bytes | None:

@@ -16,6 +16,7 @@ from miniqueue.broker.peeking import DEFAULT_COUNT, State, parse_count, parse_st
 from miniqueue.core.delay import parse_delay
 from miniqueue.core.delayed_id import parse_any_id, parse_delayed_id
 from miniqueue.errors import MiniqueueError, RequestError
+from miniqueue.server.groups_shown import shown_group
 from miniqueue.server.resp_errors import ArityError, shown
 from miniqueue.server.resp_output import Waiting
 from miniqueue.server.seen import resp_message, resp_messages
@@ -30,19 +31,23 @@ log = structlog.get_logger()
 
 
 def length(connection: "RespConnection", command: Command) -> bytes:
-    """Carry out LEN."""
-    return replies.integer(connection.broker.looker.depth(command[1]))
+    """Carry out LEN, of a topic or of a group."""
+    group = options_of(command, 2, (b"GROUP",)).get(b"GROUP")
+    return replies.integer(connection.broker.looker.depth(command[1], group))
 
 
 def stats(connection: "RespConnection", command: Command) -> bytes:
-    """Carry out STATS, of a topic or of all."""
-    if len(command) > 2:
+    """Carry out STATS, of a group, a topic or all."""
+    if len(command) not in (1, 2, 4):
         raise ArityError(2)
+    group = options_of(command, 2, (b"GROUP",)).get(b"GROUP")
     if len(command) == 1 and connection.guard is not None:
         connection.guard.check_everything(Right.MONITOR, command)
     looker, protocol = connection.broker.looker, connection.session.protocol
 
     async def reply() -> bytes:
+        if group is not None:
+            return replies.encode(shown_group(await connection.broker.groups.figures_of(command[1], group)), protocol)
         figures = await (looker.totals() if len(command) == 1 else looker.stats(command[1]))
         pairs = [(replies.encode(name, protocol), replies.encode(figures[name], protocol)) for name in figures]
         return replies.map_of(pairs, protocol)
@@ -93,12 +98,13 @@ def cancel(connection: "RespConnection", command: Command) -> bytes:
 
 def purge(connection: "RespConnection", command: Command) -> bytes:
     """Carry out PURGE."""
-    options = options_of(command, 2, (b"STATE", b"OLDER"))
+    options = options_of(command, 2, (b"STATE", b"OLDER", b"GROUP"))
     state = parse_state(options[b"STATE"]) if b"STATE" in options else None
     older = parse_delay(options[b"OLDER"].decode("utf-8", "replace")) if b"OLDER" in options else None
 
     async def reply() -> bytes:
-        return replies.integer(await connection.broker.clearer.purge(command[1], state, older))
+        group = options.get(b"GROUP")
+        return replies.integer(await connection.broker.clearer.purge(command[1], state, older, group))
 
     return answer_later(connection, reply())
 

@@ -33,6 +33,27 @@ def test_resp_makes_lists_moves_and_deletes_groups():
     serve(body)
 
 
+def test_resp_counts_tells_of_and_purges_one_group():
+    async def body(world, server, client):
+        await client.say(b"GROUP CREATE t a")
+        await client.say(b"GROUP CREATE t b")
+        await world.publish(b"t", b"x", b"y")
+        assert await client.say(b"LEN t GROUP a") == b":2\r\n"
+        assert await client.say(b"PURGE t GROUP a") == b":2\r\n"
+        assert await client.say(b"LEN t GROUP a") == b":0\r\n"
+        assert await client.say(b"LEN t GROUP b") == b":2\r\n"
+        assert await client.say(b"LEN u GROUP b") == b":0\r\n"
+        told = await client.say(b"STATS t GROUP a")
+        assert b"lag\r\n:0\r\n" in told
+        assert b"dropped\r\n:2\r\n" in told
+        for command in (b"LEN t GROUP c", b"STATS t GROUP c", b"PURGE t GROUP c"):
+            assert (await client.say(command)).startswith(b"-NOGROUP ")
+        for command in (b"LEN t GROUP", b"LEN t GROUPS a", b"STATS t GROUP", b"STATS t GROUP a b"):
+            assert (await client.say(command)).startswith(b"-ERR ")
+
+    serve(body)
+
+
 def test_resp_receives_and_subscribes_with_a_group():
     async def body(world, server, client):
         await world.publish(b"t", b"x")
@@ -69,6 +90,8 @@ def test_http_makes_shows_moves_and_deletes_groups(certificates):
             seek = "/topics/t/groups/a/seek?to=latest&dry_run=true"
             assert await shown("POST", seek) == {"before": 1, "after": 0}
             assert (await shown("POST", "/topics/t/receive?group=a&wait=1"))["msg"]
+            assert await shown("POST", "/topics/t/purge?group=b") == {"removed": 1}
+            assert (await shown("GET", "/topics/t/groups/a"))["lag"] == 1
             assert await status("DELETE", "/topics/t/groups/a") == 200
             assert await status("GET", "/topics/t/groups/a") == 404
             assert await status("POST", "/topics/t/groups/b/seek") == 400
