@@ -79,6 +79,8 @@ class Deliveries(Stock):
         for other in self.shares(topic, share.group) if member else ():
             if self._is_held(other) and self._place(other) == self._place(share):
                 assert other.hold is None or other.hold.member == member, f"{share.message} and {other.message}"
+        if member:
+            self._judge_growth(share)
         self._receipts[receipt] = share
         share.receipt, share.member = receipt, member
         share.message.may_move = share.message.may_move or bool(self.rules(share.message.topic).max_deliveries)
@@ -167,6 +169,20 @@ class Deliveries(Stock):
                 assert not self._is_held(other), f"{share.message} came while {other.message} of its key was out"
                 is_older = int(other_seq) < int(seq)
                 assert not (is_older and self.must_be_there(other)), f"{share.message} came before {other.message}"
+        self._judge_growth(share)
+
+    def _judge_growth(self, share: Share) -> None:
+        """What is of the same key in another partition was published before partitions were added, or after."""
+        key, (topic, _) = share.message.wishes.key, share.log_id or (b"", b"")
+        if not key or share.message.id.count(b"-") != 1:
+            return
+        for other in self.shares(topic, share.group):
+            message = other.message
+            is_older = message.id.count(b"-") == 1 and 0 <= message.op.ok_index < share.message.op.index
+            is_away = self._place(other) != self._place(share) and _priority(message) == _priority(share.message)
+            is_aside = bool(other.handout_count) and not self.rules(topic).is_ordered  # it may have come back
+            is_there = is_older and is_away and not is_aside and message.wishes.key == key and not message.may_move
+            assert not (is_there and self.must_be_there(other)), f"{share.message} came before {message} of its key"
 
     def _place(self, share: Share) -> tuple[bytes, bytes]:
         """Return where it was received: the topic and the partition."""
@@ -177,3 +193,7 @@ class Deliveries(Stock):
         if share.log_id is not None:
             return share.log_id[1]
         return share.message.id if share.message.id.count(b"-") == 1 else b""
+
+
+def _priority(message: Message) -> bytes:
+    return message.id.partition(b"-")[0].partition(b".")[2]

@@ -388,15 +388,12 @@ class Walk:
             self._resume(ground)
             if ground.every_seconds:
                 self._ask(b"SCHEDULE", b"DELETE", ground.name)
-        for _ in range(3):
+        idle_rounds = 0
+        while idle_rounds < 3:  # what is held back by what is older comes a round later
             self.driver.clock.advance(60)
             self.driver.do(self.driver.broker.tick)
-            self.driver.loop.pass_time(60)
-            for ground in self.grounds:
-                for group in ground.groups:
-                    for place in ground.places:
-                        while self._take_all(place, group):
-                            pass
+            self.driver.loop.pass_time(LONG_SECONDS)
+            idle_rounds = 0 if self._take_what_there_is() else idle_rounds + 1
         for ground in self.grounds:
             assert not self.ledger.missed_ticks(ground.name, 1000 * ground.every_seconds or 1)
         assert not self.ledger.lost(), [str(share.message) for share in self.ledger.lost()]
@@ -404,6 +401,16 @@ class Walk:
         for ground in self.grounds:
             for place in ground.places:
                 assert self._ask(b"LEN", place) == 0, f"something is left in {place!r}"
+
+    def _take_what_there_is(self) -> bool:
+        """Return whether there was anything."""
+        has_any = False
+        for ground in self.grounds:
+            for group in ground.groups:
+                for place in ground.places:
+                    while self._take_all(place, group):
+                        has_any = True
+        return has_any
 
     def _resume(self, ground: Ground) -> None:
         if "pause" in ground.acts and ground.name in self.driver.broker.topics():
