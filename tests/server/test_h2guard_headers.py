@@ -7,10 +7,11 @@ from h2.utilities import HeaderValidationFlags
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from miniqueue.server.h2guard.headers import is_plain_request, validate
+from miniqueue.server.h2guard.headers import is_plain_reply, is_plain_request, normalize_sent, validate, validate_sent
 
 REQUEST = HeaderValidationFlags(is_client=False, is_trailer=False, is_response_header=False, is_push_promise=False)
 TRAILER = REQUEST._replace(is_trailer=True)
+REPLY = REQUEST._replace(is_response_header=True)
 PSEUDO_FIELDS = [
     (b":method", b"POST"),
     (b":scheme", b"https"),
@@ -82,3 +83,35 @@ def test_the_unusual_is_looked_at_by_h2():
     request = [*PSEUDO_FIELDS, (b"te", b"trailers"), (b"host", b"localhost")]
     assert not is_plain_request(request)
     assert list(validate(iter(request), REQUEST)) == request
+
+
+reply_names = st.sampled_from(
+    [b"content-length", b"date", b"message-id", b"Date", b"connection", b"te", b"cookie", b"authorization", b"x", b"X"]
+)
+
+
+def sent(reply, normalize, validate_all):
+    """Return what goes out, or None where it is refused."""
+    try:
+        return list(validate_all(normalize(reply, REPLY), REPLY))
+    except ProtocolError:
+        return None
+
+
+@given(st.lists(st.tuples(reply_names, st.sampled_from([b"0", b"", b"a b"])), max_size=5))
+@example([(b"content-length", b"0"), (b"date", b"Sun, 06 Nov 1994 08:49:37 GMT")])
+def test_what_is_sent_is_what_h2_would_send(others):
+    reply = [(b":status", b"201"), *others]
+    expected = sent(reply, h2.utilities.normalize_outbound_headers, h2.utilities.validate_outbound_headers)
+    assert sent(reply, normalize_sent, validate_sent) == expected
+    if is_plain_reply(reply, REPLY):
+        assert expected == reply
+
+
+def test_a_reply_with_a_length_and_a_date_is_plain():
+    assert is_plain_reply([(b":status", b"201"), (b"content-length", b"0"), (b"date", b"now")], REPLY)
+
+
+@pytest.mark.parametrize("flags", [REQUEST, TRAILER])
+def test_only_the_beginning_of_a_reply_is_plain(flags):
+    assert not is_plain_reply([(b":status", b"201")], flags)

@@ -63,6 +63,8 @@ def install() -> None:
         (protocol, "H2Protocol", GuardedH2),
         (protocol, "H11Protocol", GuardedH11),
         (h2.stream, "validate_headers", headers.validate),
+        (h2.stream, "normalize_outbound_headers", headers.normalize_sent),
+        (h2.stream, "validate_outbound_headers", headers.validate_sent),
         (hpack.hpack, "log", _SILENT),
     ):
         setattr(module, name, repaired)
