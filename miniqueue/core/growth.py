@@ -56,6 +56,10 @@ class _Wait:
         """Whether everything older is settled; what came back counts in these places."""
         while self._olds:
             cursor, end_seq = self._olds[-1]
+            if not cursor.depth and cursor.tail_seq >= end_seq:  # nothing is left, so nobody loads what came back
+                self._olds.pop()
+                self._in_the_way = None
+                continue
             if self._in_the_way is not None and cursor_view.is_there(cursor, self._in_the_way):
                 return False
             if not cursor_view.is_log_settled(cursor, end_seq):
