@@ -31,6 +31,7 @@ from miniqueue.client.group import Group, Seek
 from miniqueue.client.log import Bounds, Page
 from miniqueue.client.message import Message, Origin
 from miniqueue.client.message_calls import Outgoing
+from miniqueue.client.published import PublishedId, PublishedIds
 from miniqueue.client.refusals import RefusedError
 from miniqueue.client.schedule import Schedule
 from miniqueue.client.step import Step
@@ -60,6 +61,8 @@ __all__ = [
     "Origin",
     "Outgoing",
     "Page",
+    "PublishedId",
+    "PublishedIds",
     "RefusedError",
     "Reject",
     "Schedule",

@@ -11,6 +11,7 @@ from typing import Final
 
 from miniqueue.client.call import Reply
 from miniqueue.client.message import Message, Origin
+from miniqueue.client.published import PublishedId, PublishedIds
 from miniqueue.core.message import Counts
 
 _PLAIN: Final = frozenset({b"id", b"published_at_ms", b"deliveries"})
@@ -23,9 +24,10 @@ def text(reply: Reply) -> str:
     return reply.decode("utf-8", "replace") if isinstance(reply, bytes) else str(reply)
 
 
-def published_id(reply: Reply) -> str:
+def published_id(reply: Reply) -> PublishedId:
     """Return the id of a message; where it might have been a duplicate, whether it was one stands beside it."""
-    return text(reply[0] if isinstance(reply, list) else reply)
+    message_id, is_duplicate = reply if isinstance(reply, list) else (reply, 0)
+    return PublishedId(text(message_id), is_duplicate=bool(is_duplicate))
 
 
 def nothing(_reply: Reply) -> None:
@@ -42,10 +44,15 @@ def texts(reply: Reply) -> list[str]:
     return [text(item) for item in reply]
 
 
-def batch_ids(reply: Reply) -> list[str]:
+def batch_ids(reply: Reply) -> PublishedIds:
     """Return the ids of messages that were published together, or had been."""
-    ids, _is_duplicate = reply
-    return texts(ids)
+    ids, is_duplicate = reply
+    return PublishedIds(texts(ids), is_duplicate=bool(is_duplicate))
+
+
+def new_ids(reply: Reply) -> PublishedIds:
+    """Return the ids of messages that were published together without an id of all."""
+    return PublishedIds(texts(reply))
 
 
 def plain(value: Reply) -> object:

@@ -17,7 +17,7 @@ from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.maint_notifications import MaintNotificationsConfig
 
 from miniqueue.client.address import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Address
-from miniqueue.client.call import Call, Reply, Word, may_follow, raise_what_passes
+from miniqueue.client.call import Call, Reply, Word, may_follow, raise_what_passes, wire_of
 from miniqueue.client.link import refusal_of
 from miniqueue.client.refusals import RefusedError
 from miniqueue.errors import ClientError, ConnectError, DisconnectedError
@@ -87,7 +87,7 @@ class AsyncLink:
     async def _exchange(self, calls: Sequence[Call[T]]) -> list[Reply]:
         connection = await self._connection()
         try:
-            packed = connection.pack_commands([call.words for call in calls])
+            packed = wire_of(calls, connection.pack_commands)
             async with asyncio.timeout(self._address.timeout_seconds):
                 await connection.send_packed_command(packed, check_health=False)
             replies = [await self._reply(connection, call.wait_seconds) for call in calls]

@@ -18,7 +18,7 @@ from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
 from miniqueue.client.address import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Address
-from miniqueue.client.call import Call, Reply, Word, may_follow, raise_what_passes
+from miniqueue.client.call import Call, Reply, Word, may_follow, raise_what_passes, wire_of
 from miniqueue.client.refusals import RefusedError, refusal
 from miniqueue.errors import ClientError, ConnectError, DisconnectedError
 
@@ -90,7 +90,7 @@ class Link:
     def _exchange(self, calls: Sequence[Call[T]]) -> list[Reply]:
         connection = self._connection()
         try:
-            connection.send_packed_command(connection.pack_commands([call.words for call in calls]), check_health=False)
+            connection.send_packed_command(wire_of(calls, connection.pack_commands), check_health=False)
             replies = [self._reply(connection, call.wait_seconds) for call in calls]
         except redis.RedisError as exc:
             connection.disconnect()

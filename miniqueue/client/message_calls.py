@@ -12,8 +12,9 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from uuid import uuid4
 
 from miniqueue.client import answers
-from miniqueue.client.call import Call, Word, options, seconds_word
+from miniqueue.client.call import Call, Ready, Word, options, seconds_word
 from miniqueue.client.message import Message
+from miniqueue.client.published import PublishedId, PublishedIds
 from miniqueue.errors import RequestError
 
 #: Messages of one `publish_many`, and receipts of one settle: what a command has room for beside its name, the topic
@@ -63,7 +64,7 @@ def publish(  # noqa: PLR0913 - one keyword for each option of a message
     priority: Priority | None = None,
     dedup_id: str | None = None,
     unique_key: Payload | None = None,
-) -> Call[str]:
+) -> Call[PublishedId]:
     """Publish a message; it is durable on return.
 
     Args:
@@ -79,7 +80,7 @@ def publish(  # noqa: PLR0913 - one keyword for each option of a message
         deduplicates makes an id where none is given, so that a retry of its own stores nothing twice.
       unique_key: while a message with it waits in the topic, another one is not stored.
 
-    Returns: the id of the message; of the first one, where this one was not stored.
+    Returns: the id of the message; of the first one, where this one was not stored, as `is_duplicate` of it says.
     """
     words = options(
         delay=None if delay_seconds is None else seconds_word(delay_seconds),
@@ -91,7 +92,7 @@ def publish(  # noqa: PLR0913 - one keyword for each option of a message
     )
     plain = ("PUB", topic, payload, *words, *_header_words(headers))
 
-    def once(dedup_id: str) -> Call[str]:
+    def once(dedup_id: str) -> Call[PublishedId]:
         return Call((*plain, "DEDUP", dedup_id), answers.published_id)
 
     return Call(plain, answers.published_id, is_repeatable=False, with_id=once) if dedup_id is None else once(dedup_id)
@@ -143,7 +144,7 @@ def reply(topic: str, receipt: str | Message, payload: Payload) -> Call[None]:
     return Call(("REPLY", topic, _receipt_of(receipt), payload), answers.nothing, is_repeatable=False)
 
 
-def publish_many(topic: str, payloads: Sequence[Payload], *, dedup_id: str | None = None) -> Call[list[str]]:
+def publish_many(topic: str, payloads: Sequence[Payload], *, dedup_id: str | None = None) -> Call[PublishedIds]:
     """Publish up to 9,999 messages in one commit, all or none; they are durable on return.
 
     Args:
@@ -151,20 +152,20 @@ def publish_many(topic: str, payloads: Sequence[Payload], *, dedup_id: str | Non
       payloads: together up to 2 MiB, or twice what one message may have; a str is sent as UTF-8.
       dedup_id: of all of them together; as with `publish`.
 
-    Returns: their ids, in order; those of the first time, where these were not stored.
+    Returns: their ids, in order; those of the first time, where these were not stored, as `is_duplicate` says.
     """
     if not 0 < len(payloads) <= MAX_AT_ONCE:
         raise RequestError(f"one request publishes 1 to {MAX_AT_ONCE} messages, not {len(payloads)}")
 
-    def once(dedup_id: str) -> Call[list[str]]:
+    def once(dedup_id: str) -> Call[PublishedIds]:
         return Call(("PUBBATCH", topic, dedup_id, *payloads), answers.batch_ids)
 
     if dedup_id is not None:
         return once(dedup_id)
-    return Call(("MPUBLISH", topic, *payloads), answers.texts, is_repeatable=False, with_id=once)
+    return Call(("MPUBLISH", topic, *payloads), answers.new_ids, is_repeatable=False, with_id=once)
 
 
-def publish_each(topic: str, messages: Sequence[Outgoing], *, dedup_id: str | None = None) -> Call[list[str]]:
+def publish_each(topic: str, messages: Sequence[Outgoing], *, dedup_id: str | None = None) -> Call[PublishedIds]:
     """Publish messages with headers, keys and times to live in one commit, as `publish_many`.
 
     Args:
@@ -177,6 +178,26 @@ def publish_each(topic: str, messages: Sequence[Outgoing], *, dedup_id: str | No
     if not 0 < len(words) <= MAX_AT_ONCE:
         raise RequestError(f"one request publishes messages of 1 to {MAX_AT_ONCE} words, not {len(words)}")
     return Call(("PUBEACH", topic, dedup_id or uuid4().hex, *words), answers.batch_ids)
+
+
+def publish_ready(topic: str, ready: Ready, *, has_options: bool, dedup_id: str | None = None) -> Call[PublishedIds]:
+    """Publish messages whose words somebody has made ready for the wire, as `publish_many`, or `publish_each`.
+
+    Args:
+      topic: made if there is none.
+      ready: payloads; with options the words of an `Outgoing` each.
+      has_options: whether it is these.
+      dedup_id: of all of them together.
+    """
+
+    def once(dedup_id: str) -> Call[PublishedIds]:
+        return Call(("PUBEACH" if has_options else "PUBBATCH", topic, dedup_id), answers.batch_ids, ready=ready)
+
+    if dedup_id is not None:
+        return once(dedup_id)
+    if has_options:
+        return once(uuid4().hex)._replace(is_repeatable=False)
+    return Call(("MPUBLISH", topic), answers.new_ids, is_repeatable=False, ready=ready, with_id=once)
 
 
 def cancel(topic: str, message_id: str) -> Call[None]:

@@ -219,6 +219,15 @@ def test_an_id_against_duplicates_is_added_once_and_is_new_each_time():
     assert message_calls.receive("t").kept_from_doubling(True).words[0] == "RECEIVE"
 
 
+def test_ids_are_words_that_say_whether_they_are_of_duplicates():
+    ids = message_calls.publish("t", b"x").parse(b"0-4"), message_calls.publish("t", b"x").parse([b"0-4", 1])
+    assert ids == ("0-4", "0-4")
+    assert [message_id.is_duplicate for message_id in pickle.loads(pickle.dumps(ids))] == [False, True]
+    several = message_calls.publish_many("t", [b"x"], dedup_id="1").parse([[b"0-4"], 1])
+    assert (several, several.is_duplicate) == (["0-4"], True)
+    assert not message_calls.publish_many("t", [b"x"]).parse([b"0-4"]).is_duplicate
+
+
 PUBLISH, ACK = message_calls.publish("t", b"x"), message_calls.ack("t", "r-1")
 
 

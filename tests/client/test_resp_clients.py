@@ -140,6 +140,9 @@ def test_a_message_that_waits_can_be_cancelled_and_a_unique_one_is_stored_once(e
         either.cancel(topic, message_id)
     first = either.publish(topic, "x", unique_key="k")
     assert either.publish(topic, "y", unique_key="k") == first
+    assert (first.is_duplicate, either.publish(topic, "y", unique_key="k").is_duplicate) == (False, True)
+    batches = [either.publish_many(f"{topic}-batch", ["a", "b"], dedup_id="7") for _ in range(2)]
+    assert [batch.is_duplicate for batch in batches] == [False, True]
     assert either.publish(topic, "z", priority="high") == "0.high-0"
     assert [message.text for message in either.receive(topic, count=9)] == ["z", "x"]
 

@@ -24,6 +24,8 @@ PUBLIC = {
         "Origin",
         "Outgoing",
         "Page",
+        "PublishedId",
+        "PublishedIds",
         "RefusedError",
         "Reject",
         "Schedule",
