@@ -101,7 +101,8 @@ def _run(spark: SparkSession, rows: Path, folder: Path, asked: Mapping[str, Any]
         case "map":
             _map(spark.read.parquet(str(rows)), asked["peer"], asked["port"])
         case "read":
-            spark.read.format("miniqueue").load(TOPIC).write.format("noop").mode("overwrite").save()
+            source = spark.read.format("miniqueue").option("minPartitions", STREAMS)  # as there are streams of Redis
+            source.load(TOPIC).write.format("noop").mode("overwrite").save()
         case "archive":
             archive(spark, Archive(TOPIC, str(folder / "archive")), _say_nothing)
 

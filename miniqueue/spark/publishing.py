@@ -1,6 +1,6 @@
 """Publishing the rows of a task: with ids, so that the same rows of a task that runs again are stored once.
 
-    rows with headers, key, ttl  cut into batches, one request each    id   <run>/<task>/<first row>+<rows>-<checksum>
+    rows with key, headers, ttl  cut into batches, one request each    id   <run>/<task>/<first row>+<rows>-<checksum>
     rows with other options      some requests in one go, one a row    id   <run>/<task>/<row>-<checksum>
 
 The run of a stream is its query and the micro-batch. A checksum of the payloads is in the id for the case that a task
@@ -21,6 +21,7 @@ from miniqueue.client import Client, Outgoing, RefusedError, message_calls
 from miniqueue.client.call import Call
 from miniqueue.client.refusals import is_passing
 from miniqueue.spark.losses import NotWrittenError
+from miniqueue.spark.packing import KEYED_WORDS, packed, parts_of
 from miniqueue.spark.rows import OF_BATCHES, Row, rows_of
 
 #: What a broker says that will take the message later.
@@ -71,27 +72,38 @@ def publish_rows(
 
 
 def _requests(topic: str, batches: Iterable[pa.RecordBatch], id_prefix: str, batch_messages: int) -> Iterator[Request]:
+    max_count = min(batch_messages, message_calls.MAX_AT_ONCE // KEYED_WORDS)
     start = 0
-    for part in _cut((row for batch in batches for row in rows_of(batch)), batch_messages):
-        yield Request(_make(part)(topic, part, id_prefix, start), range(start, start + len(part)))
-        start += len(part)
+    for part in parts_of(batches, max_count, BATCH_BYTES):
+        yield from _requests_of(topic, part, id_prefix, start)
+        start += part.num_rows
+
+
+def _requests_of(topic: str, part: pa.RecordBatch, id_prefix: str, start: int) -> Iterator[Request]:
+    if (found := packed(part)) is not None:
+        ready, has_options = found
+        rows = range(start, start + part.num_rows)
+        dedup_id = f"{id_prefix}/{start}+{len(rows)}-{crc32(ready.data):08x}" if id_prefix else None
+        yield Request([message_calls.publish_ready(topic, ready, has_options=has_options, dedup_id=dedup_id)], rows)
+        return
+    for rest in _cut(rows_of(part)):
+        yield Request(_make(rest)(topic, rest, id_prefix, start), range(start, start + len(rest)))
+        start += len(rest)
 
 
 def _make(part: Sequence[Row]) -> Callable[[str, Sequence[Row], str, int], list[Call[Any]]]:
     """Return what makes the calls for rows, by what they need."""
     needed = set().union(*(row.given for row in part))
-    if not needed:
-        return _together
-    return _together_with_options if needed <= OF_BATCHES else _row_by_row
+    return _together if needed <= OF_BATCHES else _row_by_row
 
 
-def _cut(rows: Iterator[Row], max_count: int) -> Iterator[list[Row]]:
+def _cut(rows: Iterator[Row]) -> Iterator[list[Row]]:
     """Yield rows in parts that one command can carry."""
     part: list[Row] = []
     size_bytes = word_count = 0
     for row in rows:
         is_full = size_bytes + row.size_bytes > BATCH_BYTES or word_count + row.word_count > message_calls.MAX_AT_ONCE
-        if part and (is_full or len(part) >= max_count):
+        if part and is_full:
             yield part
             part, size_bytes, word_count = [], 0, 0
         part.append(row)
@@ -102,12 +114,6 @@ def _cut(rows: Iterator[Row], max_count: int) -> Iterator[list[Row]]:
 
 
 def _together(topic: str, rows: Sequence[Row], id_prefix: str, start: int) -> list[Call[Any]]:
-    return [
-        message_calls.publish_many(topic, [row.payload for row in rows], dedup_id=_batch_id(rows, id_prefix, start))
-    ]
-
-
-def _together_with_options(topic: str, rows: Sequence[Row], id_prefix: str, start: int) -> list[Call[Any]]:
     messages = [Outgoing(row.payload, **row.given) for row in rows]
     call = message_calls.publish_each(topic, messages, dedup_id=_batch_id(rows, id_prefix, start))
     return [call if id_prefix else call._replace(is_repeatable=False)]

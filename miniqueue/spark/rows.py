@@ -62,7 +62,7 @@ OF_BATCHES: Final = frozenset({"key", "headers", "ttl_seconds"})
 #: Columns that come from a read, of which a write makes its own.
 _OF_READS: Final = frozenset({"topic", "partition", "offset", "id", "published_at", "origin"})
 #: What reads tell of a message that has no such option.
-_USUAL: Final[Mapping[str, Any]] = MappingProxyType({"key": (b"", ""), "headers": ([],), "priority": ("normal",)})
+USUAL: Final[Mapping[str, Any]] = MappingProxyType({"key": (b"", ""), "headers": ([],), "priority": ("normal",)})
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -143,7 +143,7 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
 
 
 def _is_usual(name: str, value: object) -> bool:
-    return value is None or value in _USUAL.get(name, ())
+    return value is None or value in USUAL.get(name, ())
 
 
 def _row(payload: bytes, given: dict[str, Any]) -> Row:

@@ -1,0 +1,64 @@
+"""Arrow makes the words of a command: the same as those of an object for each row."""
+
+import pyarrow as pa
+import pytest
+
+from miniqueue.client import Outgoing
+from miniqueue.spark.packing import packed, parts_of
+
+VALUES = [b"hello", b"", None, b"\r\n$1\r\n\xff", "ü".encode(), b"x" * 1000]
+KEYS = [b"k7", None, b"", b"\r\n", b"k", b"\xfe"]
+
+
+def wire(words) -> bytes:
+    encoded = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+    return b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in encoded)
+
+
+def rows(count: int, **columns: object) -> pa.RecordBatch:
+    numbers = [b"%d" % number * (number % 7) for number in range(count)]
+    return pa.RecordBatch.from_pydict({"value": pa.array(numbers, pa.binary()), **columns})
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
+@pytest.mark.parametrize("first", [0, 1, 3])
+def test_values_and_keys_are_words_as_those_of_objects(kind, first):
+    batch = pa.RecordBatch.from_pydict({"value": pa.array(VALUES, kind), "key": pa.array(KEYS, kind)})[first:]
+    ready, has_options = packed(batch)
+    messages = zip(VALUES[first:], KEYS[first:], strict=True)
+    words = [word for value, key in messages for word in Outgoing(value or b"", key=key or None).words()]
+    assert (ready.data, ready.word_count, has_options) == (wire(words), len(words), True)
+
+
+@pytest.mark.parametrize("keys", [{}, {"key": pa.nulls(6, pa.string())}, {"key": [""] * 6}])
+def test_rows_without_any_key_have_no_options(keys):
+    batch = pa.RecordBatch.from_pydict({"value": pa.array(VALUES, pa.binary()), **keys})
+    ready, has_options = packed(batch)
+    assert (ready.data, ready.word_count, has_options) == (wire(value or b"" for value in VALUES), 6, False)
+
+
+def test_what_reads_tell_of_a_plain_message_is_no_option():
+    header = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
+    usual = {"priority": ["normal"] * 3, "headers": pa.array([[], None, []], header), "at": pa.nulls(3)}
+    assert packed(rows(3, **usual)) is not None
+    assert packed(rows(3, **{**usual, "priority": ["normal", "high", "normal"]})) is None
+    assert packed(rows(3, **{**usual, "headers": pa.array([[], [{"name": "a", "value": b""}], []], header)})) is None
+    assert packed(rows(3, delay_seconds=[None, 1.0, None])) is None
+
+
+@pytest.mark.parametrize(("max_count", "max_bytes"), [(1, 100), (3, 100), (100, 9), (100, 1), (7, 20), (1000, 10_000)])
+def test_parts_do_not_depend_on_the_batches_that_rows_come_in(max_count, max_bytes):
+    whole = rows(50, key=[f"{number}" for number in range(50)])
+    parts = [part.to_pylist() for part in parts_of([whole], max_count, max_bytes)]
+    for size in (1, 2, 7, 49):
+        batches = [whole[start : start + size] for start in range(0, 50, size)]
+        assert [part.to_pylist() for part in parts_of([whole[:0], *batches], max_count, max_bytes)] == parts
+    assert [row for part in parts for row in part] == whole.to_pylist()
+    for part, behind in zip(parts, [*parts[1:], None], strict=True):
+        assert len(part) <= max_count
+        assert len(part) == 1 or size_of(part) <= max_bytes
+        assert behind is None or len(part) == max_count or size_of([*part, behind[0]]) > max_bytes
+
+
+def size_of(part: list[dict]) -> int:
+    return sum(len(row["value"]) + len(row["key"]) for row in part)
