@@ -9,7 +9,8 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import accumulate, chain, compress, pairwise
-from typing import NamedTuple
+from operator import itemgetter
+from typing import NamedTuple, SupportsBytes
 
 from miniqueue.core.tracing import BEGINNINGS, Event, Kind, Row
 from miniqueue.storage.sealing import malformed, seal, unpack, unseal
@@ -27,6 +28,7 @@ _KINDS = frozenset(Kind)
 #: Kind, first message, count of messages, time, group, who, number.
 _COLUMNS = "BQHQHHQ"
 _row = struct.Struct("<" + _COLUMNS)
+_start, _count = itemgetter(1), itemgetter(2)
 
 
 class TraceState(NamedTuple):
@@ -58,8 +60,8 @@ def decode_traces(value: bytes) -> TraceState:
 
 def encode_rows(rows: Sequence[Row], committed_at_ms: int) -> Iterator[tuple[int, bytes]]:
     """Yield the block and the value of each part of what happened in one partition, in order."""
-    _, starts, counts, *_ = zip(*rows, strict=True)
-    first, last = min(starts) >> BLOCK_BITS, (max(starts) + max(counts) - 1) >> BLOCK_BITS
+    first = min(map(_start, rows)) >> BLOCK_BITS
+    last = (max(map(_start, rows)) + max(map(_count, rows)) - 1) >> BLOCK_BITS
     if first == last and len(rows) <= MAX_EVENTS:  # as nearly always
         yield first, _encode(rows, committed_at_ms)
         return
@@ -108,22 +110,28 @@ def decode_age(value: bytes) -> tuple[int, bool]:
 def _encode(rows: Sequence[Row], committed_at_ms: int) -> bytes:
     """Encode what is all of one block."""
     kinds, starts, counts, times, groups, whos, numbers = zip(*rows, strict=True)
-    unique = dict.fromkeys(groups + whos)
-    texts = dict(zip(unique, range(len(unique)), strict=True))
+    texts: dict[SupportsBytes, int] = dict.fromkeys(groups + whos, 0)
+    texts = dict(zip(texts, range(len(texts)), strict=True))
     number_of = texts.__getitem__
     columns = kinds, starts, counts, times, map(number_of, groups), map(number_of, whos), numbers
-    spelled = [bytes(text)[:MAX_TEXT_BYTES] for text in texts]
-    head = _head.pack(committed_at_ms, len(rows), len(spelled))
-    if len(rows) <= FEW_ROWS:  # one call of `struct` is faster then than seven arrays
-        packed = _columns_of(len(rows)).pack(*chain.from_iterable(columns))
-    else:
-        packed = b"".join(map(_packed, _COLUMNS, columns))
-    return seal(head, packed, _packed("H", map(len, spelled)), *spelled)
+    spelled = [*map(bytes, texts)]
+    lengths = [*map(len, spelled)]
+    if max(lengths) > MAX_TEXT_BYTES:
+        spelled = [text[:MAX_TEXT_BYTES] for text in spelled]
+        lengths = [*map(len, spelled)]
+    row_count, text_count = len(rows), len(lengths)
+    if row_count <= FEW_ROWS:  # one call of `struct` is faster then than an array for each column
+        layout = _layout_of(row_count, text_count)
+        return seal(
+            layout.pack(committed_at_ms, row_count, text_count, *chain.from_iterable(columns), *lengths), *spelled
+        )
+    head = _head.pack(committed_at_ms, row_count, text_count)
+    return seal(head, *map(_packed, _COLUMNS, columns), _packed("H", lengths), *spelled)
 
 
 @cache
-def _columns_of(row_count: int) -> struct.Struct:
-    return struct.Struct("<" + "".join(f"{row_count}{code}" for code in _COLUMNS))
+def _layout_of(row_count: int, text_count: int) -> struct.Struct:
+    return struct.Struct("".join((_head.format, *(f"{row_count}{code}" for code in _COLUMNS), f"{text_count}H")))
 
 
 def _blocks_of(start_seq: int, count: int) -> Iterator[tuple[int, int, int]]:

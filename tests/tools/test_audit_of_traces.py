@@ -6,6 +6,7 @@ from miniqueue.core.tracing import Kind
 from miniqueue.storage import trace_keys, trace_records
 from miniqueue.storage.keys import Space
 from miniqueue.storage.trace_records import TraceState
+from miniqueue.tools import problems
 from tests.broker.support import run
 from tests.tools.test_audit_of_retention import problems_of
 
@@ -52,3 +53,8 @@ def test_how_much_is_stored_may_be_told_of_no_traces():
         {key: one for key, one in traced_store().items() if key[0] != Space.TRACE}
         | {trace_keys.traces(TOPIC_ID): trace_records.encode_traces(TraceState(5, 6))}
     )
+
+
+@pytest.mark.parametrize("space", Space)
+def test_there_are_words_for_the_keys_of_every_space(space):
+    assert space in problems._WORDS
