@@ -56,21 +56,21 @@ class _Wait:
         """Whether everything older is settled; what came back counts in these places."""
         while self._olds:
             cursor, end_seq = self._olds[-1]
-            if not cursor.depth and cursor.tail_seq >= end_seq:  # nothing is left, so nobody loads what came back
-                self._olds.pop()
-                self._in_the_way = None
-                continue
-            if self._in_the_way is not None and cursor_view.is_there(cursor, self._in_the_way):
-                return False
-            if not cursor_view.is_log_settled(cursor, end_seq):
-                return False
-            if not cursor_view.is_known(cursor, places):
-                return False
-            self._in_the_way = cursor_view.returned_before(cursor, end_seq, places)
-            if self._in_the_way is not None:
+            if cursor.tail_seq < end_seq:
+                return False  # it is not committed yet
+            if cursor.depth and not self._is_settled(cursor, end_seq, places):  # else nobody loads what came back
                 return False
             self._olds.pop()
+            self._in_the_way = None
         return True
+
+    def _is_settled(self, cursor: GroupCursor, end_seq: int, places: Sequence[Range]) -> bool:
+        if self._in_the_way is not None and cursor_view.is_there(cursor, self._in_the_way):
+            return False
+        if not (cursor_view.is_log_settled(cursor, end_seq) and cursor_view.is_known(cursor, places)):
+            return False
+        self._in_the_way = cursor_view.returned_before(cursor, end_seq, places)
+        return self._in_the_way is None
 
 
 class OldFirst:

@@ -348,3 +348,40 @@ def test_what_is_appended_in_the_commit_of_a_growth_is_on_its_own_side():
         assert sorted(await drained(world)) == [b"k2", b"t2"]
 
     run(body)
+
+
+def test_what_is_published_in_the_commit_of_a_growth_is_waited_for_though_all_before_it_is_settled():
+    async def body(world):
+        await create(world, 1, ordered=True)
+        key = key_from(0, 1, 1, 2)
+        await publish(world, key, b"a")
+        assert await drained(world) == [b"a"]
+        await world.commit()
+        world.broker.publish_with(b"t", b"b", PublishOptions(key=key))
+        commit = world.broker.configurator.change(b"t", {"partitions": 2})
+        world.broker.publish_with(b"t", b"c", PublishOptions(key=key))
+        await commit.wait()
+        holder, other = await world.holding(b"t"), world.consumer(b"t")
+        other.consumer.request()
+        await look(world)
+        assert (holder.payloads, other.payloads) == ([b"b"], [])
+        holder.consumer.ack()
+        await look(world)
+        assert other.payloads == [b"c"]
+
+    run(body)
+
+
+def test_a_partition_with_nothing_left_is_not_waited_for_after_a_restart():
+    async def body(world):
+        await create(world, 2, ordered=True, retention="forever")
+        for number in range(2):
+            await publish(world, key_from(number, 2, 2, 3), b"old-%d" % number)
+        await grow(world, 3)
+        assert len(await drained(world)) == 2
+        await world.commit()
+        await world.restart()
+        await publish(world, key_from(0, 2, 2, 3), b"new")
+        assert await drained(world) == [b"new"]
+
+    run(body)
