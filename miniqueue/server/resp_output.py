@@ -28,7 +28,14 @@ MAX_KEPT_BYTES = 64 << 10
 
 
 class Waiting(Protocol):
-    """A command that may wait for long, and need not."""
+    """A command that may wait for long, and need not.
+
+    Attributes:
+      outlasts_end: whether it goes on when the peer sends no more: it may have closed its half only. What is leased
+        to who has gone would be lost to others for a time, so who waits for messages does not.
+    """
+
+    outlasts_end: bool
 
     def give_up(self) -> None:
         """Have it answered now."""
@@ -153,6 +160,11 @@ class Output(asyncio.Protocol):
             self.reply(reply)
             self.flush()
             self._adjust_reading()
+
+    def peer_ended(self) -> None:
+        """Have the command answered that waits, unless it outlasts the end of what the peer sends."""
+        if self._waiting is not None and not self._waiting.outlasts_end:
+            self._waiting.give_up()
 
     def give_up_waiting(self) -> None:
         """Have the command answered that waits, if there is one."""

@@ -53,6 +53,8 @@ def _timeout(words: list[bytes]) -> tuple[float, list[bytes]]:
 class _WaitingRequest:
     """A REQUEST from its message to its reply; the connection is held all the time."""
 
+    outlasts_end = True
+
     def __init__(self, connection: "RespConnection", timeout_seconds: float) -> None:
         self._connection = connection
         self._timeout_seconds = timeout_seconds

@@ -20,6 +20,8 @@ class WaitingReceive:
       encode: makes the reply of what was received.
     """
 
+    outlasts_end = False
+
     def __init__(self, connection: "RespConnection", encode: Callable[[Received], bytes]) -> None:
         self._connection = connection
         self._encode = encode

@@ -82,15 +82,34 @@ def test_what_is_wrong_with_a_reply_is_told():
     serve(body)
 
 
-@pytest.mark.parametrize("end", ["lose", "half close", "too much behind it"])
+def test_who_has_closed_its_half_gets_its_reply_and_those_to_what_is_behind_it():
+    """As `nc -N` does: it says all that it has to say, and waits."""
+
+    async def body(world, server, client):
+        asker = await asking(server)
+        asker.send(b"PING")
+        receipt = await receipt_of(client)
+        assert asker.connection.eof_received()
+        await settle_down()
+        assert asker.transport.take() == b""
+        assert await client.say(b"REPLY t %b x" % receipt) == OK
+        await settle_down()
+        assert asker.transport.take() == b"$1\r\nx\r\n+PONG\r\n"
+        assert asker.transport.is_closed
+
+    serve(body)
+
+
+@pytest.mark.parametrize("end", ["lose", "end TLS", "too much behind it"])
 def test_who_leaves_is_not_waited_for_and_the_replier_hears_so(end):
     async def body(world, server, client):
         asker = await asking(server)
         receipt = await receipt_of(client)
         if end == "lose":
             asker.transport.lose()
-        elif end == "half close":
-            asker.connection.eof_received()
+        elif end == "end TLS":
+            asker.transport.extra["ssl_object"] = object()
+            assert not asker.connection.eof_received()
         else:
             asker.connection.data_received(command(b"PING") * (MAX_KEPT_BYTES // 14 + 1))
         await settle_down()
