@@ -99,7 +99,7 @@ def parse_words(words: Sequence[bytes]) -> PublishOptions:
                 given.append((name, next(left)))
         except StopIteration as exc:
             raise InvalidOptionError(f"the option {_shown(name)} needs a value") from exc
-    return _options(given, headers)
+    return _options(given, headers, "header")
 
 
 def parse_texts(given: Iterable[tuple[str, bytes]], headers: Iterable[Header] = ()) -> PublishOptions:
@@ -113,12 +113,15 @@ def parse_members(members: Mapping[str, object]) -> PublishOptions:
     return _options(given, _headers_of(members.get("headers", ())))
 
 
-def _options(given: Iterable[tuple[str, bytes]], headers: Iterable[Header]) -> PublishOptions:
+def _options(
+    given: Iterable[tuple[str, bytes]], headers: Iterable[Header], word_for_headers: str = "headers"
+) -> PublishOptions:
     found: dict[str, Any] = {}
     for name, value in given:
         option = _OPTIONS.get(name)
         if option is None:
-            raise InvalidOptionError(f"there is no option {_shown(name)}; there are {', '.join(_OPTIONS)}, headers")
+            known = ", ".join([*_OPTIONS, word_for_headers])
+            raise InvalidOptionError(f"there is no option {_shown(name)}; there are {known}")
         if option.field in found:
             raise InvalidOptionError(f"the option {name} is given twice")
         found[option.field] = option.parse(name, value)

@@ -64,6 +64,7 @@ def test_a_plain_stream_has_the_payload_and_nothing_else():
         (b"PUB t x KEY", b"-BADOPTION the option key needs a value\r\n"),
         (b"PUB t x DELAY soon", b"-BADDELAY "),
         (b"PUB t x COLOUR red", b"-BADOPTION there is no option colour; there are "),
+        (b"PUB t x HEADERS red", b"-BADOPTION there is no option headers; there are delay, at, priority, key, ttl, "),
         (b"PUB t x TTL 0", b"-BADOPTION ttl is a number of seconds"),
         (b"PUB t x HEADER \xff v", b"-BADATTRIBUTE "),
         (b"PUB a/b x", b"-BADTOPIC "),
