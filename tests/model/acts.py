@@ -3,7 +3,7 @@
     act ─▶ words ─▶ whoever has a connection ─▶ reply ─▶ the ledger judges it
                                              └▶ None: it will never come
 
-So the same acts run on a broker without sockets (`walk`) and on one that is killed (`tests.durability.actor`).
+So the same acts run on a broker without sockets (`walk`) and on one that is killed (`tests.durability.player`).
 """
 
 from collections.abc import Callable

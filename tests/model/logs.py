@@ -25,9 +25,10 @@ class Page(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """How far a log reached for who was answered at `ok_index`."""
+    """How far a log reached for who was answered at `ok_index`, in which run of the broker."""
 
     ok_index: int
+    epoch: int
     earliest: int
     end: int
 
@@ -95,9 +96,10 @@ class Logs(Removing):
         known = self._bounds.setdefault((topic, partition), [])
         for bounds in known:
             if bounds.ok_index < asked.index:
-                assert page.earliest >= bounds.earliest, f"{topic!r} begins at {page.earliest}, after {bounds}"
+                is_back = page.earliest < bounds.earliest and bounds.epoch == self._epoch  # else settles are forgotten
+                assert not is_back, f"{topic!r} begins at {page.earliest}, after {bounds}"
                 assert page.end >= bounds.end, f"{topic!r} ends at {page.end}, after {bounds}"
-        known[:] = [*known[-5:], Bounds(asked.ok_index, page.earliest, page.end)]
+        known[:] = [*known[-5:], Bounds(asked.ok_index, self._epoch, page.earliest, page.end)]
 
     def _log(self, topic: bytes, partition: bytes) -> Iterator[tuple[int, Message]]:
         for message in self.messages.values():

@@ -7,28 +7,24 @@
 A seed says all of it, so a walk that finds something can be made again.
 """
 
-import asyncio
 import traceback
 from collections import deque
 from collections.abc import Sequence
-from itertools import count
 from random import Random
 from typing import Any
 
 from miniqueue.server.resp_server import RespServer
 from miniqueue.tools.audit import Audit
-from tests.fakes import FakeTransport
 from tests.model.acting import Act
 from tests.model.acts import Acts
+from tests.model.clients import Client, StampedWire
 from tests.model.consuming import SCHEDULED
 from tests.model.drivers import Driver
 from tests.model.grounds import GROUNDS, Ground
 from tests.model.ledger import Ledger
 from tests.model.limits import small_limits
 from tests.model.machine import LONG_SECONDS
-from tests.model.protocols import RespWire
 from tests.model.stores import MemoryDisk
-from tests.model.stream_acts import LEAVE, POKE
 
 CLIENT_COUNT = 4
 STEPS = 150
@@ -45,93 +41,6 @@ class WalkDriver(Driver):
     async def _start(self) -> None:
         await super()._start()
         self.resp = RespServer(self.broker, {})
-
-
-class StampedTransport(FakeTransport):
-    """Knows what was written when, among all connections."""
-
-    stamps = count()
-
-    def __init__(self, protocol: asyncio.Protocol) -> None:
-        super().__init__(protocol)
-        self.writes: list[tuple[int, bytes]] = []
-
-    def write(self, data: bytes) -> None:
-        self.writes.append((next(self.stamps), data))
-        super().write(data)
-
-
-class StampedWire(RespWire):
-    transport_class = StampedTransport
-
-    def take(self) -> list[tuple[int, bytes]]:
-        """Return what was written since the last call, each with its stamp."""
-        writes, self.transport.writes = self.transport.writes, []
-        self.transport.take()
-        return writes
-
-
-class Client:
-    """A connection, and the act that waits for its reply."""
-
-    def __init__(self, name: str, wire: StampedWire, told: deque[str]) -> None:
-        self._name = name
-        self.wire = wire
-        self.act: Act | None = None
-        self.is_stream = False
-        self.words: list[bytes] | None = None  # that are still to be said
-        self._told = told
-
-    def begin(self, act: Act) -> None:
-        try:
-            words = next(act)
-        except StopIteration:
-            return
-        self.act, self.is_stream = act, words[0] == b"SUBSCRIBE"
-        self._told.append(f"{self._name}: {words}")
-        self.wire.send(words)
-
-    def poke(self) -> None:
-        """Have a stream do something."""
-        assert self.act is not None
-        words = self.act.send(POKE)
-        if words:
-            self._told.append(f"{self._name}: {words}")
-        if words is LEAVE:
-            self.act = None
-            self.wire.transport.lose()
-        elif words:
-            self.wire.send(words)
-
-    @property
-    def is_free(self) -> bool:
-        return self.act is None
-
-    def hear(self, data: bytes) -> None:
-        for reply in self.wire.parse(data):
-            self._told.append(f"{self._name}:    {reply!r}")
-            self.send(reply)
-
-    def send(self, reply: object) -> None:
-        """Go on with the act; with None if there will be no reply."""
-        act, self.act = self.act, None
-        assert act is not None, f"{reply!r} was asked by nobody"
-        try:
-            self.words = act.send(reply) or None
-            self.act = act
-        except StopIteration:
-            pass
-
-    def go_on(self) -> None:
-        """Say what the act says next."""
-        words, self.words = self.words, None
-        assert words is not None
-        self._told.append(f"{self._name}: {words}")
-        if words is LEAVE:
-            self.act = None
-            self.wire.transport.lose()
-        else:
-            self.wire.send(words)
 
 
 class Walk:
@@ -266,21 +175,20 @@ class Walk:
         """Where all rests there are as many messages as there must and may be."""
         self.driver.loop.pass_time(0.01)  # dead letters are counted when they are committed
         self._hear()
-        store = self.driver.store
-        is_held_up = not (store.may_write.is_set() and store.may_scan.is_set())
-        if (
-            is_held_up
-            or any(client.act and not client.is_stream for client in self.clients)
-            or self.driver.broker.refusal is not None
-        ):
-            return
         for ground in self.grounds:
-            if len(ground.groups) == 1 and not ground.every_seconds:
+            if self._is_at_rest and len(ground.groups) == 1 and not ground.every_seconds:
                 count = sum(int(str(self._ask(b"LEN", place))) for place in ground.places)
                 must, may = self.ledger.bounds(ground.name)
                 assert must <= count <= may, f"{ground.name!r} has {count} messages, not {must} to {may}"
-            if ground.has_sums:
+            if self._is_at_rest and ground.has_sums:
                 self._carry_out(self.acts.figures(ground))
+
+    @property
+    def _is_at_rest(self) -> bool:
+        store = self.driver.store
+        is_held_up = not (store.may_write.is_set() and store.may_scan.is_set())
+        is_busy = any(client.act and not client.is_stream for client in self.clients)
+        return not is_held_up and not is_busy and self.driver.broker.refusal is None
 
     def _act(self) -> None:
         able = [client for client in self.clients if client.act is None or client.is_stream]
