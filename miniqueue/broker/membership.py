@@ -122,10 +122,15 @@ class Membership:
             self._rebalance()
 
     def cursors_replaced(self) -> None:
-        """Go on with the cursors that the group has now; leases of others have ended."""
+        """Go on with the cursors that the group has now; leases of others have ended.
+
+        Partitions whose cursors are there still go on as before: there are only more of them, or more lanes.
+        """
+        before = self._cursors
         self._know_cursors()
-        self._holders.clear()
-        self._moving.clear()
+        kept = {number for number, cursors in before.items() if {*cursors} <= {*self._cursors.get(number, ())}}
+        self._holders = {number: member for number, member in self._holders.items() if number in kept}
+        self._moving = {number: deadline for number, deadline in self._moving.items() if number in kept}
         for member in self.members.values():
             member.read([], [])
         if self._cursors:  # else the topic is gone, or is read anew: then it is as before

@@ -6,7 +6,7 @@ import pytest
 
 from miniqueue.broker.members import LOOK_SECONDS
 from miniqueue.core.members import InvalidMemberError, MembersOnlyError, NoMembersError
-from miniqueue.core.publish_options import PublishOptions
+from miniqueue.core.publish_options import Priority, PublishOptions
 from miniqueue.core.receiving import ReceiveOptions
 from tests.broker.support import World, run
 from tests.fakes import settle_down
@@ -300,6 +300,32 @@ def test_partitions_that_are_added_go_to_who_has_fewest():
         for reader in readers:
             reader.settle()
         assert sum(len(reader.payloads) for reader in readers) == 6
+
+    run(body)
+
+
+@pytest.mark.parametrize("is_lane", [False, True], ids=["partition", "lane"])
+def test_who_works_goes_on_when_there_is_one_more(is_lane):
+    async def body(world):
+        await create(world, 2)
+        readers = [Reader(world, b"a"), Reader(world, b"b")]
+        before = await members_of(world)
+        await fill(world, 3, 2)
+        assert [reader.payloads for reader in readers] == [[b"0-0"], [b"1-0"]]
+        if is_lane:
+            world.broker.publish_with(b"t", b"high", PublishOptions(key=b"k", priority=Priority.HIGH))
+            await world.commit()
+        else:
+            await world.broker.configurator.change(b"t", {"partitions": 3}).wait()
+        assert await moving_of(world) == {}
+        after = await members_of(world)
+        assert all({*before[name]} <= {*after[name]} for name in before)
+        world.clock.advance(5)
+        await wait_for_move()
+        for reader in readers:
+            reader.settle()
+        payloads = readers[0].payloads + readers[1].payloads
+        assert len(payloads) == len({*payloads}) == 6 + is_lane  # nothing came twice
 
     run(body)
 
