@@ -99,12 +99,13 @@ class TraceReader:
 
     async def _steps_at(self, place: Place) -> list[Step]:
         topic = self._topics.get(place.topic)
-        if topic is None or topic.id is None:
+        topic_id = None if topic is None else topic.id
+        if topic is None or topic_id is None:
             return []
         if self._hurry(place.topic):
             await self._journal.commit_settles()
         collected = Collected()
-        async for event in self._events(topic.id, place):
+        async for event in self._events(topic_id, place):
             collected.add(step_of(place, event))
         steps = collected.steps()
         if place.due_at_ms:
@@ -113,7 +114,7 @@ class TraceReader:
             steps = await self._origin(place) + steps
         if not any(step.event in FIRST for step in steps):
             steps = await self._beginning(topic, place, steps) + steps
-        return in_time(never_back(once(COMMITTED, steps)), await self._regroupings(topic.id, place))
+        return in_time(never_back(once(COMMITTED, steps)), await self._regroupings(topic_id, place))
 
     def _hurry(self, name: bytes) -> bool:
         """Have written what was noted in a topic; return whether there is something."""
