@@ -110,20 +110,21 @@ def stats(spark: SparkSession, job: Stats, show: Show, say: Say) -> int:
         rows = _Rows(spark, job, Waits(client), show)
         if not job.every_seconds:
             with progress(spark, f"stats {job.topics}", say):
-                rows.write(counted(_read(spark.read, job), job), "")
+                rows.write(counted(_read(spark, spark.read, job), job), "")
         else:
             _stream(spark, job, rows, say)
     return rows.count
 
 
-def _read(reader: Any, job: Stats) -> DataFrame:  # noqa: ANN401 - of a batch or of a stream, which have no common type
+def _read(spark: SparkSession, reader: Any, job: Stats) -> DataFrame:  # noqa: ANN401 - of a batch or of a stream
     source = reader.format("miniqueue").option("startingOffsets", "earliest").option("withOrigin", "true")
+    source = source.option("minPartitions", spark.sparkContext.defaultParallelism)  # else a task for each partition
     frame: DataFrame = source.option("failOnDataLoss", "false").load(job.read)
     return frame
 
 
 def _stream(spark: SparkSession, job: Stats, rows: "_Rows", say: Say) -> None:
-    messages = _read(spark.readStream, job).withWatermark("published_at", f"{job.late_seconds} seconds")
+    messages = _read(spark, spark.readStream, job).withWatermark("published_at", f"{job.late_seconds} seconds")
     writer = counted(messages, job).writeStream.queryName(f"stats {job.topics}").outputMode("append")
     writer = writer.foreachBatch(lambda frame, number: rows.write(frame, f"/step={number}"))
     if job.checkpoint or job.directory:
