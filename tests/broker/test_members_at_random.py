@@ -9,7 +9,8 @@ from miniqueue.core.partitioning import partition_for
 from miniqueue.core.publish_options import PublishOptions
 from miniqueue.errors import MiniqueueError
 from tests.broker.support import World, run
-from tests.broker.test_members import Reader, create, members_of, wait_for_move
+from tests.broker.test_members import Reader, create, wait_for_move
+from tests.fakes import settle_down
 
 KEYS = [b"key-%d" % number for number in range(9)]
 
@@ -67,8 +68,10 @@ class Walk:
             reader.consumer.refill()
 
     async def check(self) -> None:
-        shares = [len(numbers) for numbers in (await members_of(self.world)).values()]
-        if shares and not (await self.world.broker.groups.figures_of(b"t", b"default")).moving:
+        await settle_down()
+        figures = await self.world.broker.groups.figures_of(b"t", b"default")
+        shares = [len(numbers) for numbers in figures.members.values()]
+        if shares and not figures.moving:
             assert max(shares) - min(shares) <= 1
             assert sum(shares) == 5
 
