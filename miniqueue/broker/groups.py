@@ -114,9 +114,7 @@ class Groups:
         await self._journal.committer.flush()
 
     async def _create(self, topic: Topic, group_name: bytes, start: Start) -> None:
-        if (group := topic.groups.get(group_name)) is None:
-            self._quota.admit_group(topic)
-        elif group.id is not None:
+        if topic.group(group_name).id is not None:
             raise GroupExistsError
         try:
             await self._begin(topic.group(group_name), start)
@@ -199,6 +197,8 @@ class Groups:
             group = topic.group(group.name)  # who waited there may have left meanwhile, and others have come
             if is_new != (group.id is None):  # somebody else was faster
                 raise GroupExistsError if is_new else UnknownGroupError
+            if is_new and not group.consumer_count:  # else it was admitted when somebody came to wait in it
+                self._quota.admit_group(topic)
             new_id = self._remains.next_id(topic)
             cursors = {
                 number: places[number].cursor(partition, new_id)
@@ -260,10 +260,7 @@ class Groups:
 
     @contextmanager
     def _pinned(self, topic: Topic) -> Iterator[None]:
-        """Have no chunk deleted in this block; what would have been is behind it, as far as nobody needs it.
-
-        Until then an entry in the store says that there may be such chunks.
-        """
+        """Have chunks that nobody needs deleted behind this block only; an entry in the store says so until then."""
         topic_id = topic.id
         if topic_id is not None:
             self._journal.change({group_keys.purge(topic_id, PINNED): b""})
@@ -275,9 +272,10 @@ class Groups:
                 self._unpin(topic, topic_id, pins)
 
     def _unpin(self, topic: Topic, topic_id: int, pins: list[tuple[Partition, Pin]]) -> None:
+        if any(topic.partitions.get(partition.number) is not partition for partition, _ in pins):
+            return  # the topic is read anew: what is left is deleted as after a restart, and the entry behind it
         for partition, pin in pins:
-            if topic.partitions.get(partition.number) is partition:
-                self._delete_unneeded(topic_id, partition, pin.kept)
+            self._delete_unneeded(topic_id, partition, pin.kept)
         if not any(partition.pins for partition in topic.partitions.values()):
             self._journal.change({group_keys.purge(topic_id, PINNED): None})
             self._journal.committer.request()

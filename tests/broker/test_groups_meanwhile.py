@@ -5,8 +5,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from miniqueue.broker.limits import BrokerLimits
 from miniqueue.core.group_start import Edge, FromMessage
 from miniqueue.core.look_errors import UnknownPartitionError
+from miniqueue.errors import LimitReachedError
 from tests.broker.support import run
 from tests.broker.test_groups import chunk_count, payloads, receive
 from tests.fakes import settle_down
@@ -178,5 +180,38 @@ def test_a_group_is_made_after_a_crash_in_which_another_was_being_made():
         assert not world.broker.failed.done()
         assert await payloads(world, b"h") == [b"1", b"2"]
         assert problems_of(world.store.pairs()) == []
+
+    run(body)
+
+
+def test_of_many_that_make_groups_at_once_no_more_succeed_than_there_may_be():
+    async def body(world):
+        await world.publish(b"t", b"1")
+        made = [world.broker.groups.create(b"t", b"%d" % number) for number in range(5)]
+        refusals = [one for one in await asyncio.gather(*made, return_exceptions=True) if one is not None]
+        assert [type(refusal) for refusal in refusals] == [LimitReachedError] * 3
+        assert len(await world.broker.groups.figures(b"t")) == len(world.broker._topics[b"t"].groups) == 3
+
+    run(body, limits=BrokerLimits(max_groups=3))
+
+
+def test_a_look_that_ends_after_a_fault_leaves_the_note_of_what_it_kept_until_that_is_deleted():
+    async def body(world):
+        await world.broker.groups.create(b"t", b"a")
+        await world.publish_each(b"t", b"1", b"2", b"3")
+        async with slow_looks(world):
+            looking = asyncio.create_task(world.broker.groups.seek(b"t", b"a", Edge.EARLIEST, is_dry=True))
+            await settle_down()
+            assert await payloads(world, b"a") == [b"1", b"2", b"3"]  # finished, and kept for the look
+            assert chunk_count(world) == 3
+            world.store.fail_writes = {world.store.write_count + 1}
+            world.broker.publish(b"t", [b"lost"])
+            await settle_down()
+            world.store.may_write.clear()  # what a start deletes is not deleted yet
+        await asyncio.wait([looking])
+        world.store.may_write.set()
+        await settle_down()
+        assert chunk_count(world) == 0
+        assert await number_after_restart(world) in (3, 4)
 
     run(body)
