@@ -17,7 +17,7 @@ from miniqueue.broker.log_reading import LogReader
 from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
-from miniqueue.core.group_start import Edge, FromMessage, FromTime, Start
+from miniqueue.core.group_start import Edge, FromMessage, FromMessages, FromTime, Start
 from miniqueue.core.holes import Runs, holes_of, without
 from miniqueue.core.message import Chunk
 from miniqueue.core.partition import Partition, Pin
@@ -104,6 +104,8 @@ class Places:
         await self._journal.committer.flush()  # what was finished before the pins is deleted then
         if isinstance(start, FromMessage):
             return await self._from_message(topic, start)
+        if isinstance(start, FromMessages):
+            return await self._from_messages(topic, start)
         partitions = list(topic.partitions.values())
         return {one.number: await self._place(topic, one, await self._seq(topic, one, start)) for one in partitions}
 
@@ -116,6 +118,12 @@ class Places:
             seq = start.seq if is_named else await self._seq(topic, partition, others)
             places[partition.number] = await self._place(topic, partition, seq)
         return places
+
+    async def _from_messages(self, topic: Topic, start: FromMessages) -> dict[int, Place]:
+        for number in start.seqs.keys() - topic.partitions.keys():
+            await self._time_of(topic, FromMessage(number, start.seqs[number]))  # which says what is wrong
+        partitions = list(topic.partitions.values())
+        return {one.number: await self._place(topic, one, start.seqs.get(one.number, 0)) for one in partitions}
 
     async def _time_of(self, topic: Topic, start: FromMessage) -> int | None:
         """Return when a message was committed, or the first behind it that is there; None when there is none."""

@@ -8,7 +8,7 @@ from miniqueue.client import answers
 from miniqueue.client.call import Call, Reply, Word
 from miniqueue.client.group import Group, Seek
 
-#: Where a group begins: `earliest`, `latest`, the id of a message, or a time.
+#: Where a group begins: `earliest`, `latest`, the id of a message, ids with commas between them, or a time.
 Start: TypeAlias = str | datetime
 
 _FIGURES = frozenset(field.name for field in fields(Group)) - {"name", "position"}
@@ -20,7 +20,8 @@ def create_group(topic: str, group: str, *, start: Start = "earliest") -> Call[N
     Args:
       topic: what it reads.
       group: its name.
-      start: `earliest`, `latest`, the id of a message, or a time, with a time zone or in local time.
+      start: `earliest`, `latest`, the id of a message, ids of one in each partition with commas between them, or a
+        time, with a time zone or in local time.
     """
     return Call(("GROUP", "CREATE", topic, group, "FROM", _place(start)), answers.nothing, is_repeatable=False)
 

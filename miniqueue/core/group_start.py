@@ -2,9 +2,13 @@
 
     earliest    0-17, 0.high-17: that message    1700000000000: what was committed then or later, in ms    latest
 
-Of the other partitions of a topic, and its lanes, a message says by its commit time where to begin.
+    0-17,1-5,1.high-0: these messages, one of each partition
+
+Of the other partitions of a topic, and its lanes, a message says by its commit time where to begin. Where several are
+named, the others begin with the earliest one.
 """
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -33,13 +37,19 @@ class FromMessage(NamedTuple):
     seq: int
 
 
+class FromMessages(NamedTuple):
+    """The messages with these sequence numbers, by the numbers of their lanes."""
+
+    seqs: Mapping[int, int]
+
+
 class FromTime(NamedTuple):
     """The first message that was committed then or later, in ms since 1970."""
 
     time_ms: int
 
 
-Start = Edge | FromMessage | FromTime
+Start = Edge | FromMessage | FromMessages | FromTime
 
 
 def parse_start(word: bytes) -> Start:
@@ -50,9 +60,14 @@ def parse_start(word: bytes) -> Start:
     if word.isdigit() and len(word) < 20 and int(word) <= _MAX_TIME_MS:
         return FromTime(int(word))
     try:
-        return FromMessage(*parse_message_id(word))
+        ids = [parse_message_id(one) for one in word.split(b",")]
     except InvalidOptionError as exc:
         raise InvalidOptionError("a group begins at earliest, latest, the id of a message or a time in ms") from exc
+    if len(ids) == 1:
+        return FromMessage(*ids[0])
+    if len(seqs := dict(ids)) < len(ids):
+        raise InvalidOptionError("a group begins at one message of a partition")
+    return FromMessages(seqs)
 
 
 def check_group(name: bytes) -> bytes:

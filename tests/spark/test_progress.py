@@ -35,18 +35,28 @@ def test_a_group_is_made_where_a_stream_begins_and_goes_on_with_it(client):
     assert lag(client, "one") == 0
 
 
-def test_with_several_partitions_it_stays_behind_rather_than_in_front(client):
-    for text, priority in (("a", "normal"), ("b", "high"), ("c", "normal"), ("d", "high")):
-        client.publish("two", text, priority=priority)
-    client.create_group("two", "g")
-    move_groups(client, "g", {"two": {"0": 2, "0.high": 1}})
-    behind = lag(client, "two")
-    assert 1 <= behind <= 3  # "d", and those in the other partition that were committed in the same millisecond
-    move_groups(client, "g", {"two": {"0": 2, "0.high": 2}})  # all was read: it waits for what comes
-    assert lag(client, "two") == behind
+def test_with_several_partitions_it_goes_on_in_each_of_them(client):
+    client.create_topic("two", partitions=2)
+    for text, key, priority in (("a", "1", "normal"), ("b", "2", "high"), ("c", "3", "normal"), ("d", "4", "high")):
+        client.publish("two", text, key=key, priority=priority)
+    ends = {one.partition: one.end for one in client.partitions("two")}
+    make_groups(client, "g", {"two": dict.fromkeys(ends, 0)})
+    assert lag(client, "two") == 4
+    first = next(word for word, end in ends.items() if end)
+    move_groups(client, "g", {"two": dict.fromkeys(ends, 0) | {first: 1}})
+    assert lag(client, "two") == 3
+    move_groups(client, "g", {"two": ends})
+    assert lag(client, "two") == 0
     client.publish("two", "e")
-    move_groups(client, "g", {"two": {"0": 2, "0.high": 2}})
-    assert 1 <= lag(client, "two") <= behind + 1
+    move_groups(client, "g", {"two": ends})
+    assert lag(client, "two") == 1
+
+
+@pytest.mark.parametrize(("place", "said"), [("0-1,0-2", "one message of a partition"), ("0-0,7-0", "NOPARTITION")])
+def test_places_that_cannot_be_are_refused(client, place, said):
+    client.publish("places", "a")
+    with pytest.raises(RefusedError, match=said):
+        client.create_group("places", "wrong", start=place)
 
 
 def test_what_every_group_is_done_with_is_deleted(client):
