@@ -103,13 +103,13 @@ class TopicTrace:
         self._rows: defaultdict[int, list[Row]] = defaultdict(list)  # by partition, each always the same list
 
     @property
-    def row_count(self) -> int:
-        """How much was noted and not written."""
-        return sum(map(len, self._rows.values()))
+    def is_waiting(self) -> bool:
+        """Whether something was noted and not written."""
+        return any(self._rows.values())
 
     def hurry(self) -> bool:
         """Have the next commit write what was noted; return whether there is something."""
-        if not self.row_count:
+        if not self.is_waiting:
             return False
         self.is_urgent = True
         self._touch()
@@ -231,13 +231,14 @@ def _first_of(cursor: GroupCursor) -> int:
 class GroupTrace:
     """Notes what a group does with the messages of a partition; a `Recorder`."""
 
-    __slots__ = ("_group", "_now_ms", "_partition", "_rows", "_start_seq", "_trace")
+    __slots__ = ("_group", "_noted_seq", "_now_ms", "_partition", "_rows", "_start_seq", "_trace")
 
     def __init__(self, trace: TopicTrace, partition: int, group: bytes) -> None:
         self._trace = trace
         self._rows = trace.rows(partition)
         self._now_ms = trace.now_ms
         self._start_seq = trace.start_seqs.get(partition, 0)
+        self._noted_seq = -1  # of the chunk of earlier whose commit was noted last
         self._partition = partition
         self._group = group
 
@@ -262,9 +263,10 @@ class GroupTrace:
         self._rows.append((DELIVERED, first_seq, lease.count, self._now_ms(), self._group, receiver, lease.receipt))
 
     def _note_commit(self, lease: Lease) -> None:
-        """Note when messages of earlier were committed, which may have been lost; what came back has lost nothing."""
-        if isinstance(lease, ChunkLease):
-            self._rows.append((COMMITTED, lease.first_seq, lease.count, lease.published_at_ms, b"", b"", 0))
+        """Note when a chunk of earlier was committed, which may have been lost; what came back has lost nothing."""
+        if isinstance(lease, ChunkLease) and (chunk := lease.progress.chunk).first_seq != self._noted_seq:
+            self._noted_seq = chunk.first_seq
+            self._rows.append((COMMITTED, chunk.first_seq, len(chunk.payloads), chunk.committed_at_ms, b"", b"", 0))
 
     def moved(self, kind: Kind, seqs: Iterable[int], to: Sequence[tuple[int, int]], topic: bytes) -> None:
         """Note where messages went."""

@@ -81,7 +81,7 @@ class Tracer:
     def apply_settings(self, topic: Topic) -> None:
         """Have what happens in a topic noted, or not, as its settings say."""
         trace = self._trace_of(topic) if topic.settings.trace else None
-        if trace is None and topic.trace is not None and topic.trace.row_count:
+        if trace is None and topic.trace is not None and topic.trace.is_waiting:
             self._cut(topic.trace)
         if trace is not None:
             _see(topic, trace)

@@ -16,6 +16,7 @@ from miniqueue.core.tracing import Kind
 from miniqueue.errors import CorruptionError, OutcomeUnknownError
 from miniqueue.storage import trace_keys, trace_records
 from miniqueue.storage.keys import Space
+from miniqueue.tools.exporter import Exporter
 from tests.broker.support import run
 from tests.broker.test_dead_letters import assert_sound
 from tests.broker.test_leases import take
@@ -705,5 +706,34 @@ def test_a_backup_has_what_waits():
         await traced(world, b"a")
         await world.broker.snapshot()
         assert len(stored(world)) == 1
+
+    run(body)
+
+
+def test_when_a_chunk_of_earlier_was_committed_is_noted_once():
+    async def body(world):
+        await traced(world)
+        await world.publish(T, *[b"x"] * 100)
+        await crash(world)
+        assert len(await world.drain(T)) == 100
+        for seq in (0, 57, 99):
+            assert await events(world, seq) == ["published", "committed", "delivered", "acknowledged"]
+        rows = [event for key in stored(world) for event in trace_records.decode_trace(world.store.pairs()[key]).events]
+        assert [event.message_count for event in rows if event.kind is Kind.COMMITTED] == [100]
+
+    run(body)
+
+
+def test_traces_are_not_exported():
+    async def body(world):
+        await traced(world, b"a")
+        take(world)
+        await world.broker.groups.create(T, b"other")
+        await world.broker.groups.delete(T, b"other")
+        await delayed(world, b"later")
+        await pass_time(world, 0)
+        lines = [*Exporter().lines(iter(sorted(world.store.pairs().items())))]
+        assert sum(b'"text"' in line for line in lines) == 2
+        assert not any(b"delivered" in line or b"ada" in line for line in lines)
 
     run(body)
