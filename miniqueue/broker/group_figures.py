@@ -15,6 +15,7 @@ class GroupFigures(NamedTuple):
       lags: of each partition, what is not acknowledged there.
       members: the partitions that each member reads, by name; none where consumers compete for all.
       moving: the partitions that wait for leases of their last member, and who will read them.
+      held_back: the partitions of which something waits for what is older in others, since some were added.
     """
 
     name: bytes
@@ -32,6 +33,7 @@ class GroupFigures(NamedTuple):
     lags: dict[int, int]
     members: dict[bytes, list[int]]
     moving: dict[int, bytes]
+    held_back: list[int]
 
 
 def figures_of(group: Group) -> GroupFigures:
@@ -58,4 +60,5 @@ def figures_of(group: Group) -> GroupFigures:
         lags={cursor.partition: cursor.depth for cursor in cursors},
         members={} if membership is None else {one.name: one.partitions for one in membership.members.values()},
         moving={} if membership is None else membership.moving,
+        held_back=[] if group.old_first is None else sorted(group.old_first.held),
     )

@@ -22,6 +22,7 @@ def shown_group(figures: GroupFigures) -> Mapping[Value, Value]:
         "lags": lags,
         "members": shown_members(figures),
         "moving": {partition_word(number): name.decode() for number, name in figures.moving.items()},
+        "held_back": [partition_word(number) for number in figures.held_back],
     }
 
 

@@ -187,7 +187,11 @@ def test_partitions_that_are_doubled_hold_nothing_back_of_those_that_were_there(
         await publish(world, stays, b"c")
         holder = await world.holding(b"t")
         assert holder.payloads == [b"a"]
+        assert (await world.broker.groups.figures_of(b"t", b"default")).held_back == [2]
         assert (await world.holding(b"t")).payloads == [b"c"]
+        holder.consumer.ack()
+        await look(world)
+        assert (await world.broker.groups.figures_of(b"t", b"default")).held_back == []
 
     run(body)
 

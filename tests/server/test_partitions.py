@@ -110,3 +110,16 @@ def test_metrics_tell_the_lag_of_each_partition_where_these_are_few(monkeypatch)
         assert text.count("miniqueue_group_partition_lag{") == 3
 
     serve(body)
+
+
+def test_groups_say_what_is_held_back_since_partitions_were_added():
+    async def body(world, server, client):
+        await client.say(b"TOPIC CREATE t ordered true")
+        await client.say(b"PUB t x KEY order-17")
+        await client.say(b"TOPIC SET t partitions 2")
+        assert b"$9\r\nheld_back\r\n*0\r\n" in await client.say(b"GROUP LIST t")
+        await client.say(b"MPUBLISH t a")
+        await client.say(b"MPUBLISH t b")
+        assert b"$9\r\nheld_back\r\n*1\r\n$1\r\n1\r\n" in await client.say(b"GROUP LIST t")
+
+    serve(body)
