@@ -137,15 +137,15 @@ class Consumer:
             return given
         raise NothingOutstandingError if receipt is None else UnknownReceiptError(1, 1)
 
-    def close(self) -> None:
-        """Stop waiting, and return what is held to the front; safe to call twice."""
+    def close(self, cause: str = "disconnects") -> None:
+        """Stop waiting, and return what is held to the front, counted as `cause`; safe to call twice."""
         if self._is_closed:
             return
         self._is_closed = True
         self.group.waiters.pop(self, None)
         self.group.consumer_count -= 1
         self._prefetch = self.room = 0  # who closes it may be in the middle of a command, and ask once more
-        self._dispatcher.left(self.group, self._holding.take_all()[::-1])
+        self._dispatcher.left(self.group, self._holding.take_all()[::-1], cause)
         if self.member is not None:
             self.member.membership.leave(self.member)
 

@@ -98,13 +98,13 @@ class Dispatcher:
         elif group.flow is not None:
             group.flow.settled()
 
-    def left(self, group: Group, held: list[tuple[GroupCursor, Lease]]) -> None:
-        """Return what a consumer held when it left, the last first."""
+    def left(self, group: Group, held: list[tuple[GroupCursor, Lease]], cause: str = "disconnects") -> None:
+        """Return what a consumer held when it left, the last first, counted as `cause`."""
         is_returned = False
         for cursor, lease in held:
             # The topic may have been deleted meanwhile, or is read anew.
             with suppress(NothingOutstandingError):
-                cursor.nack(lease, "disconnects")
+                cursor.nack(lease, cause)
                 is_returned = True
         if is_returned:
             self.settled(group, is_returned=True)

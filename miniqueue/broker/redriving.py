@@ -151,7 +151,7 @@ class Redriver:
                 found = [message._replace(name=target, group=None) for message in found]
             moved_count = self._move(topic, consumer, found)
         finally:
-            consumer.close()
+            consumer.close("")  # nobody worked on what found no room
         await self._journal.committer.flush()
         return len(found), moved_count
 

@@ -216,7 +216,7 @@ class GroupCursor:
             self._free(lease.first_seq, lease.attributes)
 
     def nack(self, lease: Lease, cause: str = "nacks") -> None:
-        """Return the messages to the front; `cause` names what is counted: also `timeouts`, or `disconnects`."""
+        """Return the messages to the front; `cause` is what is counted: also `timeouts`, `disconnects`, nothing."""
         self._leave(lease, RETURNS[cause])
         for record in reversed(lease.records()):
             self._put(Range.FRONT, FRONT_START - self._next_serial(), record, cause)

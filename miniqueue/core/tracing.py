@@ -13,7 +13,7 @@ What waits for its time has numbers of its own, kept apart from those of the log
 A run is what was published, handed out or settled at once: one event, however many messages it is about.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol, SupportsBytes
 
@@ -60,7 +60,8 @@ BEGINNINGS: Final = frozenset({Kind.PUBLISHED, Kind.ARRIVED, Kind.DUE, Kind.SCHE
 #: Where `who` and `number` name another place of the message.
 MOVES: Final = frozenset({Kind.ARRIVED, Kind.DEAD_LETTERED, Kind.REDRIVEN, Kind.RELEASED})
 #: What a return is, by what it counts as.
-RETURNS: Final = {
+RETURNS: Final[Mapping[str, Kind | None]] = {
+    "": None,  # it counts as none
     "nacks": Kind.NACKED,
     "backs": Kind.BACKED,
     "dacks": Kind.DACKED,

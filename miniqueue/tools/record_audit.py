@@ -77,6 +77,6 @@ class RecordAudit:
 
 
 def _came_back_by(place: Range, counts: Counts) -> bool:
-    if place is Range.FRONT:
-        return bool(counts.nacks or counts.timeouts or counts.disconnects)
+    if place is Range.FRONT:  # also what an operator moves and what finds no room, which counts as nothing
+        return True
     return bool(counts.dacks or counts.nacks or counts.timeouts if place is Range.DELAYED else counts.backs)

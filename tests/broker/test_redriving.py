@@ -8,6 +8,7 @@ from miniqueue.broker import redriving
 from miniqueue.broker.limits import BrokerLimits
 from miniqueue.core import attributes
 from miniqueue.core.attributes import Attributes
+from miniqueue.core.message import Counts
 from miniqueue.core.pause import Side
 from miniqueue.core.receiving import ReceiveOptions
 from miniqueue.core.topic_errors import PausedError, UnknownTopicError
@@ -188,6 +189,22 @@ def test_a_topic_that_takes_none_stops_it_and_nothing_is_lost():
         assert ready(world) == {DEAD: 1, b"t": 0}
 
     run(body, limits=BrokerLimits(max_topic_messages=1))
+
+
+def test_what_finds_no_room_stays_where_it_was_and_counts_no_return():
+    async def body(world):
+        await die(world, b"t", b"a", b"b", b"c")
+        await world.publish(b"t", b"1", b"2")
+        with pytest.raises(TopicFullError):
+            await world.broker.redriver.redrive(DEAD)
+        await world.publish(b"u", b"with the next commit")
+        assert ready(world) == {DEAD: 2, b"t": 3, b"u": 1}
+        assert_sound(world.store)
+        held = await world.holding(DEAD)
+        assert held.payloads == [b"b"]
+        assert held.leases[0].counts == Counts()
+
+    run(body, limits=BrokerLimits(max_topic_messages=3))
 
 
 def test_a_commit_that_fails_moves_nothing():
