@@ -168,7 +168,6 @@ FAULTS = {
         put(records.encode_record(Record(4, 0, Counts(backs=1), b""))),
         "the order does not fit the range",
     ),
-    "front without a return": (FRONT, record_with(counts=Counts(backs=1)), "never come back to this range"),
     "delayed without a return": (DELAYED, record_with(counts=Counts(backs=1)), "never come back to this range"),
     "back without a return": (BACK, record_with(counts=NACKED), "never come back to this range"),
     "record of a message to come": (FRONT, record_with(seq=10), "message 10 has not been published"),
