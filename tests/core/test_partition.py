@@ -36,6 +36,19 @@ def test_a_cut_is_one_chunk_of_all_that_was_appended():
     assert partition.cut(100) == []
 
 
+def test_a_chunk_ends_where_it_is_told_to():
+    partition = new_partition()
+    partition.end_chunk()
+    append(partition, [b"a", b"b"])
+    partition.end_chunk()
+    partition.end_chunk()
+    append(partition, [b"c"])
+    assert [(chunk.first_seq, chunk.payloads) for chunk in partition.cut(1)] == [(0, [b"a", b"b"]), (2, [b"c"])]
+    append(partition, [b"d", b"e"])
+    partition.end_chunk()
+    assert [chunk.payloads for chunk in partition.cut(1)] == [[b"d", b"e"]]
+
+
 def test_numbers_go_on_after_a_cut():
     partition = new_partition()
     append(partition, [b"a"])

@@ -47,6 +47,20 @@ def test_an_empty_range_lacks_nothing_and_has_no_head():
     assert (nothing.is_lacking, nothing.wants_more, nothing.head, len(nothing)) == (False, False, None, 0)
 
 
+def test_what_is_held_back_is_not_to_be_taken_nor_loaded():
+    some = window(1, 5, resume_at=9)
+    some.stop = 5
+    assert some.has_next
+    some.take()
+    assert (some.has_next, some.is_lacking, some.head) == (False, False, 5)
+    some.stop = 10
+    assert some.has_next
+    some.take()
+    assert (some.has_next, some.is_lacking) == (False, True)
+    some.stop = 9
+    assert not some.is_lacking
+
+
 def test_a_range_not_loaded_yet_is_lacking_and_its_head_is_a_lower_bound():
     unloaded = window(resume_at=7)
     assert (unloaded.is_lacking, unloaded.wants_more, unloaded.head) == (True, True, 7)
