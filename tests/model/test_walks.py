@@ -7,7 +7,7 @@ from tests.model.planted_in_logs import IN_LOGS
 from tests.model.planted_in_walks import PLANTS
 from tests.model.walk import walks
 
-WALKS = 220
+WALKS = 150
 #: A planted bug is found within so many walks; most are with the first few.
 WALKS_TO_FIND = 40
 
