@@ -5,17 +5,17 @@ the servers have too. Without pyspark or Java there are no figures.
 """
 
 import json
-import shutil
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from tempfile import TemporaryDirectory
 
 from benchmarks.bench import Bench, MeasurementError
 from benchmarks.queues import MINIQUEUE, REDIS, Queue
 from benchmarks.scenario import Contender, Figures, Goal, Measure, Scenario, started
+from miniqueue.tools import spark_needs
 
 ROWS = 1_000_000
 RATE, MEMORY = "rows/s", "server memory MB"
@@ -47,8 +47,8 @@ class Session:
                 self._end()
 
     def _start(self, bench: Bench) -> None:
-        if find_spec("pyspark") is None or shutil.which("java") is None:
-            raise MeasurementError("pyspark or Java is not installed")
+        if problems := spark_needs.missing(os.environ):
+            raise MeasurementError("; ".join(problems))
         self._folder = TemporaryDirectory(dir=bench.folder, ignore_cleanup_errors=True)
         command = [sys.executable, "-m", "benchmarks.clients.spark", f"--folder={self._folder.name}"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}

@@ -57,6 +57,21 @@ _ORIGIN: Final = pa.struct(
 SCHEMA_WITH_ORIGIN: Final = ARROW_SCHEMA.append(pa.field("origin", _ORIGIN))
 #: Columns that a write uses: those of `publish`, but for the payload.
 WRITTEN: Final = ("key", "headers", "priority", "delay_seconds", "at", "ttl_seconds", "unique_key")
+_TEXT: Final = ("string", "binary", "varchar", "char")
+_NUMBER: Final = ("double", "float", "int", "bigint", "smallint", "tinyint", "decimal")
+#: How Spark spells what they may be; the first is the one to tell.
+_TYPES: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
+    {
+        "value": _TEXT,
+        "key": _TEXT,
+        "headers": ("array<struct<name:string,value:binary>>", "array<struct<name:string,value:string>>"),
+        "priority": ("string",),
+        "delay_seconds": _NUMBER,
+        "at": ("timestamp",),
+        "ttl_seconds": _NUMBER,
+        "unique_key": _TEXT,
+    }
+)
 #: Those that messages of a batch may have.
 OF_BATCHES: Final = frozenset({"key", "headers", "ttl_seconds"})
 #: Columns that come from a read, of which a write makes its own.
@@ -105,12 +120,20 @@ def offset_of(found: Found) -> int:
     return int(found[0].rpartition(b"-")[2])
 
 
-def check_columns(names: Sequence[str]) -> None:
-    """Raise ConfigError unless rows with these columns can be written."""
-    if "value" not in names:
+def check_columns(types: Mapping[str, str]) -> None:
+    """Raise ConfigError unless rows with these columns, by name as Spark spells their types, can be written."""
+    if "value" not in types:
         raise ConfigError(['there is no column value; to_json(struct("*")) makes one of all columns'])
-    if unknown := sorted(set(names) - {"value", *WRITTEN} - _OF_READS):
+    if unknown := sorted(types.keys() - {"value", *WRITTEN} - _OF_READS):
         raise ConfigError([f"there is no use for the columns {', '.join(unknown)}; value may be followed by {WRITTEN}"])
+    wrong = [name for name, kind in types.items() if name in _TYPES and not _fits(kind, _TYPES[name])]
+    if wrong:
+        raise ConfigError([f"the column {name} is {types[name]}, and must be {_TYPES[name][0]}" for name in wrong])
+
+
+def _fits(kind: str, wanted: Sequence[str]) -> bool:
+    """Whether a type is one of those, whatever its length or collation."""
+    return kind == "void" or kind.partition("(")[0].partition(" ")[0] in wanted
 
 
 class Row(NamedTuple):
@@ -147,7 +170,7 @@ def _is_usual(name: str, value: object) -> bool:
 
 
 def _row(payload: bytes, given: dict[str, Any]) -> Row:
-    headers = [(header["name"], header["value"]) for header in given.get("headers", ())]
+    headers = [(header["name"] or "", header["value"] or b"") for header in given.get("headers", ()) if header]
     if headers:
         given["headers"] = headers
     size_bytes = len(payload) + len(given.get("key", b"")) + sum(len(name) + len(value) for name, value in headers)

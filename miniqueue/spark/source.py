@@ -83,7 +83,7 @@ class MiniqueueSource(DataSource):
     def _check_write(schema: StructType, overwrite: bool) -> None:
         if overwrite:
             raise ConfigError(["a topic cannot be overwritten; use the mode append"])
-        check_columns(schema.names)
+        check_columns({field.name: field.dataType.simpleString() for field in schema})
 
     def _check_schema(self, schema: StructType) -> None:
         if schema.simpleString() != f"struct<{self.schema().replace(', ', ',').replace(' ', ':')}>":

@@ -2,8 +2,10 @@
 
 import pytest
 
+from benchmarks import running
+from benchmarks.bench import Bench
 from benchmarks.plots import PLOTS
-from benchmarks.scenarios import SCENARIOS
+from benchmarks.scenarios import SCENARIOS, spark
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 
@@ -22,6 +24,13 @@ def test_goals_are_about_contenders_that_take_part(scenario):
 def test_groups_stand_together():
     groups = [scenario.group for scenario in SCENARIOS]
     assert groups == sorted(groups, key=groups.index)
+
+
+def test_without_spark_its_scenarios_say_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr(spark.spark_needs, "missing", lambda environ: ["Java is missing"])
+    measured = running.run(spark.SCENARIOS[0], Bench(tmp_path), 1, lambda text: None)
+    assert measured.absent["miniqueue"] == measured.absent[spark.NO_SINK] == "Java is missing"
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("plot", PLOTS, ids=lambda plot: plot.name)

@@ -215,6 +215,26 @@ def test_mistakes_are_told_in_words(pipeline, words, said):
     assert said in err
 
 
+def test_a_broker_that_is_down_is_told_in_words(pipeline, spark):
+    spark.conf.set("spark.miniqueue.retries", "0")
+    try:
+        code, _, err = pipeline("stats", "t", "-url", "redis://127.0.0.1:1")
+        assert (code, "cannot connect to redis://127.0.0.1:1" in err) == (69, True)
+        assert len(err) < 1000
+    finally:
+        spark.conf.unset("spark.miniqueue.retries")
+
+
+def test_a_file_that_is_written_by_half_is_named(pipeline, spark, tmp_path):
+    spark.range(0, 1000, 1, 1).write.parquet(str(tmp_path / "in.parquet"))
+    [whole] = (tmp_path / "in.parquet").glob("part-*.parquet")
+    half = tmp_path / "in.parquet" / "part-half.parquet"
+    half.write_bytes(whole.read_bytes()[:-100])
+    code, _, err = pipeline("load", "half", tmp_path / "in.parquet")
+    assert (code, "part-half.parquet" in err) == (69, True)
+    assert len(err) < 1000
+
+
 def test_a_column_that_is_not_there_is_named(pipeline, tmp_path):
     (tmp_path / "in.csv").write_text("a,b\n1,2\n")
     code, _, err = pipeline("load", "t", "-key", "c", "-headers", "with blank=a", tmp_path / "in.csv")

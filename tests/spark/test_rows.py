@@ -40,7 +40,7 @@ def test_a_dead_letter_tells_what_it_was_where_that_is_asked_for():
 
 
 def test_what_was_read_can_be_written():
-    check_columns(ARROW_SCHEMA.names)
+    check_columns(dict.fromkeys(ARROW_SCHEMA.names, "void"))
     [row] = rows_of(batch_of([FOUND], "t", "0.high"))
     assert (row.payload, row.size_bytes) == (b"\xff", 6)
     assert row.given == {"key": b"k", "headers": [("a", b"1"), ("a", b"\xfe")], "priority": "high"}
@@ -60,7 +60,32 @@ def test_a_frame_of_values_alone_has_no_options():
     assert list(rows_of(batch)) == [(b"x", {}, 1, 1), (b"", {}, 0, 1)]
 
 
-@pytest.mark.parametrize(("names", "said"), [(["key"], "no column value"), (["value", "colour"], "colour")])
-def test_columns_that_have_no_use_are_refused(names, said):
+@pytest.mark.parametrize(
+    ("types", "said"),
+    [
+        ({"key": "string"}, "no column value"),
+        ({"value": "string", "colour": "string"}, "colour"),
+        ({"value": "bigint"}, "the column value is bigint, and must be string"),
+        ({"value": "binary", "headers": "map<string,string>"}, "headers is map"),
+        ({"value": "string", "delay_seconds": "string"}, "delay_seconds is string, and must be double"),
+        ({"value": "string", "at": "timestamp_ntz"}, "at is timestamp_ntz, and must be timestamp"),
+        ({"value": "string", "at": "date"}, "at is date, and must be timestamp"),
+    ],
+)
+def test_columns_that_have_no_use_are_refused(types, said):
     with pytest.raises(ConfigError, match=said):
-        check_columns(names)
+        check_columns(types)
+
+
+def test_columns_may_have_types_that_are_alike():
+    headers = "array<struct<name:string,value:string>>"
+    check_columns({"value": "string collate UTF8_LCASE", "ttl_seconds": "decimal(10,2)", "key": "void"})
+    check_columns({"value": "varchar(10)", "headers": headers, "at": "timestamp", "unique_key": "binary"})
+
+
+def test_headers_without_a_value_are_empty():
+    headers = [[{"name": "a", "value": None}, None, {"name": "b", "value": b"1"}]]
+    kind = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
+    batch = pa.RecordBatch.from_pydict({"value": ["x"], "headers": pa.array(headers, kind)})
+    [row] = rows_of(batch)
+    assert row.given == {"headers": [("a", b""), ("b", b"1")]}

@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from miniqueue.errors import ConfigError
+from miniqueue.errors import ConfigError, MiniqueueError
 from miniqueue.spark.losses import JobFailedError
 
 #: Takes a line for a person.
@@ -23,7 +23,8 @@ Py4JError: Final[type[Exception]] = importlib.import_module("py4j.protocol").Py4
 PROGRESS_SECONDS = 2.0
 WAIT_SECONDS = 1
 #: What matters in the many lines of Spark: the file that was read, and what Python or miniqueue said in the end.
-_FILE: Final = re.compile(r"reading file[: ]+(\S+?)\.?(?:\s|$)")
+_FILE: Final = re.compile(r"(?:reading|footer for) file[: ]+(\S+?)\.?(?:\s|$)")
+_IN_PYTHON: Final = "PYTHON_DATA_SOURCE_ERROR"
 _SAID: Final = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
 _CAUSED: Final = re.compile(r"^Caused by: (?:[\w$]+\.)*(\w+): (.+)$", re.MULTILINE)
 
@@ -34,9 +35,18 @@ def told_in_words() -> Iterator[None]:
     try:
         yield
     except (AnalysisException, ParseException) as exc:
-        raise ConfigError([_first_line(str(exc))]) from exc
+        raise _planned_wrong(str(exc)) from exc
     except (PySparkException, Py4JError) as exc:
         raise JobFailedError(cause_of(str(exc))) from exc
+
+
+def _planned_wrong(text: str) -> MiniqueueError:
+    """Return what a plan failed of: what was asked for, or what Python met in planning, as a broker that is down."""
+    if _IN_PYTHON not in text:
+        return ConfigError([_first_line(text)])
+    cause = cause_of(text)
+    kind, _, words = cause.partition(": ")
+    return ConfigError([words]) if kind == ConfigError.__name__ else JobFailedError(cause)
 
 
 def observed(counts: Observation, frame: DataFrame) -> dict[str, int]:
