@@ -64,6 +64,7 @@ class Config:
     topic_limit_policy: Literal["refuse", "drop-oldest", "dead-letter"]
     max_prefetch: int
     pipeline_seconds: float
+    settle_seconds: float
     stall_seconds: float
     http_server: Literal["hypercorn", "granian"]
     config_file: Path | None

@@ -12,8 +12,6 @@ import structlog
 
 from miniqueue.broker import Broker
 
-#: How long consumers have for what they hold.
-REST_SECONDS = 2.0
 #: Whether they still hold something is looked at as often.
 LOOK_SECONDS = 0.02
 
@@ -28,14 +26,14 @@ class Listener(Protocol):
         ...
 
 
-async def rest(broker: Broker, *listeners: Listener) -> None:
-    """Return when nobody holds a message any more, or when it has taken `REST_SECONDS`."""
+async def rest(broker: Broker, settle_seconds: float, *listeners: Listener) -> None:
+    """Return when nobody holds a message any more, or when it has taken `settle_seconds`."""
     broker.resting.begin()
     for listener in listeners:
         listener.answer_waiting()
     loop = asyncio.get_running_loop()
-    latest = loop.time() + REST_SECONDS
+    latest = loop.time() + settle_seconds
     if leased_count := broker.resting.leased_count:
-        log.info("waiting for what consumers hold", messages=leased_count, seconds=REST_SECONDS)
+        log.info("waiting for what consumers hold", messages=leased_count, seconds=settle_seconds)
     while broker.resting.leased_count and loop.time() < latest:  # noqa: ASYNC110 - every settle would have to tell
         await asyncio.sleep(LOOK_SECONDS)

@@ -44,7 +44,7 @@ from miniqueue.server.refusals import Refusals
 from miniqueue.server.resp_idle import IdleWatch
 from miniqueue.server.resp_metrics import RespRefusalCollector
 from miniqueue.server.resp_server import RespServer
-from miniqueue.server.resting import REST_SECONDS, rest
+from miniqueue.server.resting import rest
 from miniqueue.server.security import Certificates, ensure_certificates, server_tls_context
 from miniqueue.server.sign_in import SignIn
 from miniqueue.server.users_file import read_users
@@ -60,7 +60,7 @@ LOOPBACK = "127.0.0.1"
 #: Files are made with mode 0600 and directories with 0700, also those that LevelDB makes.
 PRIVATE_UMASK = 0o077
 #: How long a stop may take, after consumers have had time to settle, before whatever still hangs is cut off.
-STOP_SECONDS = 8.0 - REST_SECONDS
+STOP_SECONDS = 6.0
 
 
 def run(config: Config) -> None:
@@ -213,7 +213,7 @@ class _Listeners:
     def _ask_to_stop(self) -> None:
         """Let consumers settle what they hold, then stop; stop now if asked twice."""
         if self._resting is None:
-            self._resting = asyncio.create_task(rest(self._broker, self._resp, self._http))
+            self._resting = asyncio.create_task(rest(self._broker, self._config.settle_seconds, self._resp, self._http))
             self._resting.add_done_callback(lambda _: self._stopping.set())
         else:
             self._resting.cancel()

@@ -255,6 +255,14 @@ SETTINGS = (
     ),
     Setting("pipeline-time", "pipeline_seconds", "2ms", parse_positive_duration, "duration", "turn of RESP pipelines"),
     Setting(
+        "settle-time",
+        "settle_seconds",
+        "2s",
+        parse_optional_duration,
+        "duration",
+        "how long a stop lets consumers settle what they hold; 0 for not at all",
+    ),
+    Setting(
         "stall-timeout",
         "stall_seconds",
         "30s",
