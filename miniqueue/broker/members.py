@@ -17,8 +17,10 @@ from miniqueue.broker.membership import Member, Membership
 from miniqueue.broker.topic import Topic
 from miniqueue.core.group_start import check_group
 from miniqueue.core.members import MembersOnlyError, NoMembersError, check_member
-from miniqueue.errors import MiniqueueError
+from miniqueue.errors import LimitReachedError, MiniqueueError
 
+#: Of one group: each that joins has the shares of all looked at.
+MAX_MEMBERS = 4096
 #: How often partitions are looked at that wait for leases.
 LOOK_SECONDS = 0.005
 
@@ -52,6 +54,7 @@ class Members:
           InvalidMemberError: nobody can have this name.
           MembersOnlyError: the group has members.
           NoMembersError: it has others.
+          LimitReachedError: it has as many members as may be.
         """
         topic = self._topic_of(topic_name)
         group = topic.groups.get(group_name)
@@ -81,6 +84,8 @@ class Members:
             membership = group.membership = Membership(group, self._clock, self._changed)
             self._memberships[membership] = None
             _flow_anew(group)
+        if len(membership.members) >= MAX_MEMBERS and name not in membership.members:
+            raise LimitReachedError(f"as many members are in the group as may be, {MAX_MEMBERS}")
         return membership.join(name)
 
     def tick(self) -> None:

@@ -8,6 +8,7 @@ from miniqueue.broker.members import LOOK_SECONDS
 from miniqueue.core.members import InvalidMemberError, MembersOnlyError, NoMembersError
 from miniqueue.core.publish_options import Priority, PublishOptions
 from miniqueue.core.receiving import ReceiveOptions
+from miniqueue.errors import LimitReachedError
 from tests.broker.support import World, run
 from tests.fakes import settle_down
 
@@ -300,6 +301,24 @@ def test_partitions_that_are_added_go_to_who_has_fewest():
         for reader in readers:
             reader.settle()
         assert sum(len(reader.payloads) for reader in readers) == 6
+
+    run(body)
+
+
+def test_there_are_not_too_many_members(monkeypatch):
+    monkeypatch.setattr("miniqueue.broker.members.MAX_MEMBERS", 2)
+
+    async def body(world):
+        await create(world, 2)
+        one = Reader(world, b"a")
+        Reader(world, b"b")
+        Reader(world, b"b")
+        with pytest.raises(LimitReachedError, match="members"):
+            Reader(world, b"c")
+        assert sorted(await members_of(world)) == [b"a", b"b"]
+        one.consumer.close()
+        Reader(world, b"c")
+        assert sorted(await members_of(world)) == [b"b", b"c"]
 
     run(body)
 
