@@ -130,11 +130,16 @@ class Use:
         await self.broker.groups.delete(b"t", self.random.choice(GROUPS))
 
     async def purge(self):
-        await self.broker.clearer.purge(b"t")
+        group = self.random.choice([None, *GROUPS])
+        await self.broker.clearer.purge(b"t", group=group)
+
+    async def redrive(self):
+        await self.broker.redriver.redrive(b"t.dlq", target=self.random.choice([None, None, b"t"]))
 
     async def several(self):
         """Do some things at the same time."""
         acts = [self.seek, self.delete, self.create, self.publish, self.ack, self.purge, self.receive, self.configure]
+        acts.append(self.redrive)
         await asyncio.gather(*(self.tried(self.random.choice(acts)) for _ in range(3)))
 
     async def restart(self):
@@ -167,7 +172,7 @@ class Use:
     async def step(self):
         often = [self.publish] * 5 + [self.receive] * 7 + [self.ack] * 6 + [self.give_back] * 3
         now_and_then = [self.configure, self.pass_time, self.pass_time, self.seek, self.publish_unique, self.create]
-        rarely = [self.purge, self.several, self.several]
+        rarely = [self.purge, self.redrive, self.several, self.several]
         acts = [self.delete, self.restart, self.crash, self.fault]
         await self.tried(self.random.choice(acts if self.random.random() < 0.15 else often + now_and_then + rarely))
         assert not self.broker.failed.done()
