@@ -251,7 +251,12 @@ class CrashLoop:
             return
         command = [sys.executable, "-m", "miniqueue", "check", "-db", str(self._database)]
         done = subprocess.run(
-            command, capture_output=True, text=True, cwd=self._directory, env=environment(), check=False
+            command,
+            capture_output=True,
+            text=True,
+            cwd=self._directory,
+            env=environment(PYTHONPATH=str(ROOT)),
+            check=False,
         )
         if done.returncode != 0:
             self._problems.append(f"check: exit code {done.returncode}:\n{done.stdout}{done.stderr}")
