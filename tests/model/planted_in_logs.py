@@ -12,6 +12,7 @@ from miniqueue.broker.membership import Membership
 from miniqueue.broker.requesting import Requests
 from miniqueue.broker.trace import GroupTrace
 from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.growth import OldFirst
 from miniqueue.core.lease import Lease
 from miniqueue.core.retention import RetentionLimit
 
@@ -56,6 +57,10 @@ def groups_go_one_too_far(patch: Patch) -> None:
 def keys_are_elsewhere_where_there_are_four(patch: Patch) -> None:
     partition_for = topics.partition_for
     patch.setattr(topics, "partition_for", lambda key, count: partition_for(key, count if count < 4 else 3))
+
+
+def keys_overtake_where_partitions_are_added(patch: Patch) -> None:
+    patch.setattr(OldFirst, "_hold", lambda self: None)
 
 
 def two_members_read_a_partition(patch: Patch) -> None:
@@ -107,6 +112,7 @@ IN_LOGS: dict[Plant, str] = {
     nobody_is_told_what_was_missed: "aging",
     groups_go_one_too_far: "shared",
     keys_are_elsewhere_where_there_are_four: "team",
+    keys_overtake_where_partitions_are_added: "split",
     two_members_read_a_partition: "team",
     the_first_member_reads_all: "team",
     what_the_dead_had_comes_last: "team",
