@@ -144,14 +144,14 @@ class Player:
     async def end_life(self, ports: Ports, recorder: Recorder) -> None:
         """Finish, and begin anew with other topics."""
         await self.finish(ports, recorder)
-        connection = await Resp.connect(ports.resp)
+        connection, grounds = await Resp.connect(ports.resp), self.grounds
+        self._begin_life()  # if the broker dies over the deletions, nobody relies on what was deleted
         try:
-            for ground in self.grounds:
+            for ground in grounds:
                 for place in ground.places:
                     await _ask(connection, b"TOPIC", b"DELETE", place)
         finally:
             connection.close()
-        self._begin_life()
 
     async def finish(self, ports: Ports, recorder: Recorder) -> None:
         """Take everything, and report what does not come, or is left; raises ConnectionError."""
