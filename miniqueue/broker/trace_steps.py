@@ -5,6 +5,7 @@ Pure: it knows neither the store nor the broker.
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from miniqueue.core.delayed_id import DelayedId, parse_delayed_id
@@ -150,7 +151,10 @@ def in_time(steps: list[Step], others: list[Step]) -> list[Step]:
 
 
 def merged(found: Mapping[Place, list[Step]]) -> list[Step]:
-    """Return the steps of all places in order; of those at the same time, what was elsewhere before comes first."""
+    """Return the steps of all places in order; of those at the same time, what was elsewhere before comes first.
+
+    A message arrives after it left, although a millisecond may begin while both are noted.
+    """
     sources = {place: _source(steps) for place, steps in found.items()}
 
     def age(place: Place) -> int:
@@ -161,8 +165,16 @@ def merged(found: Mapping[Place, list[Step]]) -> list[Step]:
             source = sources.get(source)
         return len(seen)
 
-    places = sorted(found, key=age)
-    return sorted((step for place in places for step in found[place]), key=lambda step: step.at_ms)
+    ordered: list[tuple[int, Step]] = []
+    for place in sorted(found, key=age):
+        leaving = (step.at_ms for steps in found.values() for step in steps if _leads_to(step, place))
+        left_at_ms = max(leaving, default=0)
+        ordered += [(max(step.at_ms, left_at_ms), step) for step in found[place]]
+    return [step for _, step in sorted(ordered, key=itemgetter(0))]
+
+
+def _leads_to(step: Step, place: Place) -> bool:
+    return step.other == place and step.event not in ORIGINS
 
 
 def _source(steps: list[Step]) -> Place | None:
