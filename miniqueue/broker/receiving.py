@@ -112,13 +112,13 @@ class Receiving:
         self._leave()
         is_traced, is_acked = self.group.topic.trace is not None, self.options.is_acked
         if is_traced and is_acked:  # there is no more to be delivered then
-            self._note(b"")
+            self._note(None)
         received = self._leasing.keep(self.group, self.options, self._taken)
         if is_traced and not is_acked:
             self._note(received.prefix)
         self._answer(received)
 
-    def _note(self, prefix: bytes) -> None:
+    def _note(self, prefix: bytes | None) -> None:
         member = b"" if self.member is None else self.member.name
         receiver = Receiver(self._actor, member, prefix)
         for cursor, lease in self._taken:

@@ -137,7 +137,7 @@ class Redriver:
         leases: list[Lease] = []
         faults: list[MiniqueueError] = []
         consumer = Consumer(self._dispatcher, topic.default, leases.extend, faults.append, count)
-        consumer.receiver = Receiver(b"redrive")
+        consumer.receiver = Receiver(b"redrive", prefix=None)
         topic_id = topic.id
         try:
             consumer.request()

@@ -51,11 +51,11 @@ class Source(NamedTuple):
 
 
 class Receiver:
-    """To whom messages are handed out: who it is, of which member, and what the receipts begin with."""
+    """To whom messages are handed out: who it is, of which member, and what receipts begin with; None without them."""
 
     __slots__ = ("_actor", "_member", "_prefix", "_spelled")
 
-    def __init__(self, actor: SupportsBytes, member: bytes = b"", prefix: bytes = b"") -> None:
+    def __init__(self, actor: SupportsBytes, member: bytes = b"", prefix: bytes | None = b"") -> None:
         self._actor = actor
         self._member = member
         self._prefix = prefix
@@ -64,7 +64,8 @@ class Receiver:
     def __bytes__(self) -> bytes:
         """Spell it, as it is stored."""
         if not self._spelled:
-            self._spelled = b"\n".join((bytes(self._actor), self._member, self._prefix))
+            receipts = () if self._prefix is None else (self._prefix,)
+            self._spelled = b"\n".join((bytes(self._actor), self._member, *receipts))
         return self._spelled
 
 

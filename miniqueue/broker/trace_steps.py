@@ -104,8 +104,9 @@ def _described(step: Step, event: Event) -> Step:
     if event.kind is Kind.DUE:
         return step._replace(other=place_of(step.place.topic, parse_delayed_id(event.who)))
     if event.kind is Kind.DELIVERED:
-        by, member, prefix = event.who.split(b"\n", 2)
-        return step._replace(by=by, member=member, receipt=b"%b%d" % (prefix, event.number))
+        by, member, *prefix = event.who.split(b"\n", 2)
+        receipt = b"%b%d" % (prefix[0], event.number) if prefix else b""
+        return step._replace(by=by, member=member, receipt=receipt)
     if event.kind in MOVES:
         partition, _, topic = event.who.partition(b" ")
         return step._replace(other=Place(topic, int(partition), event.number - 1))

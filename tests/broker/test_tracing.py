@@ -139,6 +139,24 @@ def test_messages_acknowledged_as_they_are_received_were_delivered_first():
     run(body)
 
 
+def test_no_receipt_is_told_that_nobody_was_given():
+    async def body(world):
+        await traced(world, b"a", b"b", max_deliveries=1)
+        await world.broker.configurator.create(DEAD, {"trace": True}).wait()
+        take(world, is_acked=True)
+        world.broker.leasing.nack(T, take(world).receipts)
+        await world.commit()
+        await world.broker.redriver.redrive(DEAD)
+        found = [step for seq in range(2) for step in await steps(world, seq) if step.event == "delivered"]
+        assert [(step.place.topic, step.by, step.receipt != b"") for step in found] == [
+            (T, b"", False),
+            (T, b"", True),
+            (DEAD, b"redrive", False),
+        ]
+
+    run(body)
+
+
 def test_what_is_delivered_is_stored_within_a_tick_without_a_commit_of_its_own():
     async def body(world):
         await traced(world, b"a")
