@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import structlog
 
+from miniqueue.broker.acting import ACTING
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.commit import Accepted, Commit
 from miniqueue.broker.crowd import Crowd
@@ -244,11 +245,14 @@ class Scheduler:
             return  # it was changed meanwhile
         for tick_ms in ticks_ms:
             headers = (SCHEDULE_HEADER, name), (TICK_HEADER, b"%d" % tick_ms)
+            token = ACTING.set(b"schedule " + name)
             try:
                 self._publish(schedule.topic, schedule.payload, PublishOptions(headers))
             except MiniqueueError:
                 self._go_on_at(name, tick_ms)
                 raise
+            finally:
+                ACTING.reset(token)
         self._go_on_at(name, stop_ms)
 
     def _go_on_at(self, name: bytes, next_at_ms: int) -> None:

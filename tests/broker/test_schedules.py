@@ -58,6 +58,17 @@ def test_each_tick_has_a_message_with_its_time_and_the_name_of_the_schedule():
     run(body)
 
 
+def test_a_trace_says_which_schedule_has_published_a_message():
+    async def body(world):
+        await world.broker.configurator.create(T, {"trace": True}).wait()
+        await put(world)
+        await tick(world, 60)
+        published, _ = await world.broker.traces.trace(T, (0, 0))
+        assert (published.event, published.by) == ("published", b"schedule s")
+
+    run(body)
+
+
 def test_a_tick_that_is_looked_for_late_keeps_its_time_and_so_does_the_next():
     async def body(world):
         await put(world)
