@@ -35,6 +35,8 @@ nothing is known of it; 78 a flag is wrong.
 
 #: What a line has behind the event, in this order, and how it is introduced.
 _DETAILS = ("from", "to", "by", "group", "member", "receipt", "reason")
+#: How a reason is told that is none.
+_REASONS: Mapping[bytes, str] = {b"sought": "next {}", b"left_out": "{} steps"}
 
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -62,8 +64,7 @@ def timeline(steps: Sequence[Mapping[bytes, Any]], place: tuple[bytes, bytes]) -
             lines.append(f"-- {_place(*here)}")
             place = here
         at = datetime.fromtimestamp(step[b"at_ms"] / 1000, UTC)
-        details = [f"{name} {_shown(step[name.encode()])}" for name in _DETAILS if name.encode() in step]
-        lines.append("  ".join([f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03}Z", _event(step), *details]))
+        lines.append("  ".join([f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03}Z", _event(step), *_details(step)]))
     return lines
 
 
@@ -71,10 +72,19 @@ def _event(step: Mapping[bytes, Any]) -> str:
     return escape(step[b"event"]).replace("_", " ")
 
 
+def _details(step: Mapping[bytes, Any]) -> list[str]:
+    spellings = {"reason": _REASONS.get(step[b"event"], "reason {}")}
+    told = [name for name in _DETAILS if name.encode() in step]
+    return [spellings.get(name, name + " {}").format(_shown(step[name.encode()])) for name in told]
+
+
 def _shown(value: bytes | Mapping[bytes, bytes]) -> str:
     if isinstance(value, Mapping):
         return _place(value[b"topic"], value[b"id"])
-    return escape(value.decode("utf-8", "backslashreplace"))
+    try:
+        return escape(value.decode())
+    except UnicodeDecodeError:
+        return escape(value)
 
 
 def _place(topic: bytes, message_id: bytes) -> str:

@@ -83,9 +83,22 @@ def test_what_is_not_known_is_said():
     run(body)
 
 
+@pytest.mark.parametrize(
+    ("event", "reason", "line"),
+    [
+        (b"sought", b"0-24", "sought  group g  next 0-24"),
+        (b"left_out", b"18002", "left out  group g  18002 steps"),
+        (b"rejected", "{} é".encode(), "rejected  group g  reason {} é"),
+    ],
+)
+def test_what_is_no_reason_is_not_called_one(event, reason, line):
+    step = {b"event": event, b"at_ms": 0, b"topic": b"t", b"id": b"0-0", b"group": b"g", b"reason": reason}
+    assert trace.timeline([step], (b"t", b"0-0")) == [f"1970-01-01 00:00:00.000Z  {line}"]
+
+
 def test_what_a_peer_has_written_is_shown_on_one_line():
     steps = [{b"event": b"rejected", b"at_ms": 0, b"topic": b"t", b"id": b"0-0", b"reason": b"\x1b[2J\n\xff"}]
-    assert trace.timeline(steps, (b"t", b"0-0")) == ["1970-01-01 00:00:00.000Z  rejected  reason \\x1b[2J\\n\\\\xff"]
+    assert trace.timeline(steps, (b"t", b"0-0")) == ["1970-01-01 00:00:00.000Z  rejected  reason \\x1b[2J\\n\\xff"]
 
 
 @pytest.mark.parametrize(
