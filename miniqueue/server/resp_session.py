@@ -19,7 +19,7 @@ class Actor:
         """Spell it: protocol, address, number and user."""
         if not self._spelled:
             address, number, user = self._client
-            suffix = b"" if user in (b"", b"default") else b" user " + user
+            suffix = b" user " + user if user else b""
             self._spelled = b"resp %b client %d%b" % (address.encode(), number, suffix)
         return self._spelled
 
@@ -36,6 +36,7 @@ class Session:
     library: bytes = b""
     library_version: bytes = b""
     _actor: Actor | None = None
+    _signed_in: bytes = b""  # also as a user who is called `default`
 
     @property
     def host(self) -> str:
@@ -65,12 +66,13 @@ class Session:
     def act(self) -> None:
         """Be who does what is done from now on, in this turn of the loop."""
         if self._actor is None:
-            self._actor = Actor(self.address, self.id, self.user)
+            self._actor = Actor(self.address, self.id, self._signed_in)
         ACTING.set(self._actor)
 
     def become(self, user: bytes) -> None:
         """Act as another user from now on; what was done before is still that of the one before."""
-        self.user, self._actor = user, None
+        self.user = self._signed_in = user
+        self._actor = None
 
     def forget(self) -> None:
         """Be as at the start, for RESET."""

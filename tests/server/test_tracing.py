@@ -105,6 +105,22 @@ def test_resp_names_the_user_and_follows_a_message_only_where_the_user_may_look(
     run(body)
 
 
+def test_a_user_called_default_is_named_and_who_needs_not_sign_in_is_not():
+    async def body(world):
+        signed_in = Client(RespServer(world.broker, PARAMETERS, sign_in_for(user("default", admin=("*",)))))
+        signed_in.send(b"AUTH", token_of("default"))
+        await signed_in.say(b"PING")
+        await signed_in.say(b"TOPIC CREATE t trace true")
+        await signed_in.say(b"PUBLISH t a")
+        anyone = Client(RespServer(world.broker, PARAMETERS))
+        await anyone.say(b"RECEIVE t")
+        told = await anyone.say(b"TRACE t 0-0")
+        assert told.count(b" user default\r\n") == 1
+        assert told.index(b" user default\r\n") < told.index(b"delivered")
+
+    run(body)
+
+
 def test_who_becomes_another_user_has_published_as_the_one_before():
     async def body(world):
         users = [user("ada", admin=("*",)), user("bob", admin=("*",))]
