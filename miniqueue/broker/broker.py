@@ -73,7 +73,7 @@ class Broker:
 
     Attributes:
       publish: adds messages to a topic; see `Publisher`, also for `publish_with` and `publish_batch`.
-      publish_unique: adds a message with a unique key.
+      publish_unique: adds a message with a unique key; `publish_several` many, with keys or without.
       delayer: keeps messages that wait for their time; `scheduler` publishes some over and over.
       crowd: says when who publishes had better wait; it is up to them.
       limit_counts: how often limits were reached, for all to count in.
@@ -101,8 +101,7 @@ class Broker:
         self.limit_counts = LimitCounts()
         self._period_seconds = period_seconds
         self._sync_interval_seconds = sync_interval_seconds
-        topics: dict[bytes, Topic] = {}
-        self._topics = topics
+        topics = self._topics = dict[bytes, Topic]()
         self._journal = Journal(open_store, clock, topics, readable=self._readable, reopened=self._install)
         self._committer, self._admission = self._journal.committer, self._journal.admission
         self._quota = Quota(self.limits, self.limit_counts)
@@ -125,7 +124,8 @@ class Broker:
         publisher = Publisher(self._registry, journal, *parts, max_bytes=max_message_bytes)
         self.publish, self.publish_batch = publisher.publish, publisher.publish_batch
         self.publish_with = publisher.publish_with
-        self.publish_unique = UniquePublisher(topics, self._journal, self.crowd, publisher.publish_with).publish
+        unique = UniquePublisher(topics, journal, self.crowd, publisher.publish_with)
+        self.publish_unique, self.publish_several = unique.publish, unique.publish_several
         self.delete_topic = Remover(self._registry, self._journal, self._purger, self._cache).delete
         self._add_services(topics, clock, lease_seconds)
 

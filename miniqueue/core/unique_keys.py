@@ -44,6 +44,11 @@ class UniqueKeys:
         found = {message_id: expires_at_ms for message_id, expires_at_ms in known.items() if expires_at_ms is not None}
         return found if found or key in self._told else None
 
+    def is_known(self, key: bytes) -> bool:
+        """Whether it is known who has a key, without the store; not where all have expired, for another may have it."""
+        recent = self._recent(key).values()
+        return key in self._told or any(expires_at_ms == 0 for expires_at_ms in recent)
+
     def is_new(self, key: bytes, message_id: bytes) -> bool:
         """Whether the next commit will have what is known of a message with a key."""
         return message_id in self.changed.get(key, _NOBODY)

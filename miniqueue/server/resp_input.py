@@ -8,6 +8,7 @@ Does not know what a command is: that is for who is derived from this.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -140,6 +141,19 @@ class Input(Output):
     def _next_commands(self) -> list[Command | Run]:
         """Return what was postponed; if nothing was, read on."""
         return self._postponed or [*self._reader.read(b"")]
+
+    def take_next(self, is_wanted: Callable[[Command | Run], bool]) -> list[Command | Run]:
+        """Take the commands that come next, as long as they are wanted; for who holds the connection."""
+        taken: list[Command | Run] = []
+        while not self._is_closing:
+            next_ones = self._next_commands()
+            count = next((i for i, command in enumerate(next_ones) if not is_wanted(command)), len(next_ones))
+            taken += next_ones[:count]
+            self._postponed = next_ones[count:]
+            if self._postponed or not (next_ones and self._reader.is_stopped):
+                break
+        self.command_count += len(taken)
+        return taken
 
     def _work(self, commands: list[Command | Run], until: float) -> None:
         """Carry out commands, and read on, as long as there is time."""

@@ -152,12 +152,18 @@ class Output(asyncio.Protocol):
         self._waiting = waiting
         self._kept_bytes = 0
 
+    @property
+    def is_closing(self) -> bool:
+        """Whether nothing more is to be replied."""
+        return self._is_closing
+
     def release(self, reply: bytes) -> None:
-        """Send the reply that was waited for, and go on."""
+        """Send the reply that was waited for, empty where it has been queued already, and go on."""
         self._is_held = False
         self._waiting = None
         if not self._is_closing:
-            self.reply(reply)
+            if reply:
+                self.reply(reply)
             self.flush()
             self._adjust_reading()
 

@@ -9,7 +9,7 @@
     C: PUBEACH orders 7f one 2 KEY k two 0 three 4 KEY k TTL 60          each with as many words of options as it says
     S: [[0-23, 0-24, 0-25], 0]
 
-A run of plain PUBLISH goes a shorter way, in `resp`.
+A run of plain PUBLISH goes a shorter way, in `resp`; one of PUB with unique keys, in `resp_together`.
 """
 
 import re
@@ -17,16 +17,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from miniqueue.broker.unique_publishing import Asked
 from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.message_id import following_ids, format_message_id
 from miniqueue.core.publish_options import PublishOptions, check_dedup_id, parse_words
 from miniqueue.errors import PayloadTooLargeError
-from miniqueue.server.resp_looking import answer_later
+from miniqueue.server import resp_together
+from miniqueue.server.resp_together import marked
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
 
 if TYPE_CHECKING:
-    from miniqueue.broker import Accepted, Broker
     from miniqueue.server.resp import RespConnection
 
 _COUNT: Final = re.compile(rb"[0-9]{1,5}")
@@ -36,7 +37,7 @@ def pub(connection: "RespConnection", command: Command) -> bytes:
     """Carry out PUB; the reply comes with its commit."""
     options = parse_words(command[3:])
     if options.unique_key:
-        return answer_later(connection, _pub_unique(connection.broker, command[1], command[2], options))
+        return resp_together.publish(connection, Asked(command[1], command[2], options))
     connection.when_room(partial(_pub, connection, command[1], command[2], options))
     return b""
 
@@ -47,24 +48,7 @@ def _pub(connection: "RespConnection", topic: bytes, payload: bytes, options: Pu
     except PayloadTooLargeError as exc:
         connection.broker.limit_counts.note(exc)
         raise
-    connection.note_uncommitted(accepted.size_bytes)
-    message_id = replies.bulk(accepted.message_id)
-    connection.wait_for(accepted.commit, _marked(message_id, accepted) if options.dedup_id else message_id)
-
-
-async def _pub_unique(broker: "Broker", topic: bytes, payload: bytes, options: PublishOptions) -> bytes:
-    try:
-        accepted = await broker.publish_unique(topic, payload, options)
-    except PayloadTooLargeError as exc:
-        broker.limit_counts.note(exc)
-        raise
-    await accepted.commit.wait()
-    return _marked(replies.bulk(accepted.message_id), accepted)
-
-
-def _marked(reply: bytes, accepted: "Accepted") -> bytes:
-    """Return a reply with whether it is that of a duplicate."""
-    return replies.array([reply, replies.integer(accepted.is_duplicate)])
+    resp_together.answer(connection, accepted, options)
 
 
 def mpublish(connection: "RespConnection", command: Command) -> bytes:
@@ -122,4 +106,4 @@ def _publish_batch(
     accepted = connection.broker.publish_batch(topic, payloads, dedup_id, each)
     connection.note_uncommitted(accepted.size_bytes)
     ids = following_ids(accepted.message_id, accepted.message_count)
-    connection.wait_for(accepted.commit, _marked(replies.array(list(map(replies.bulk, ids))), accepted))
+    connection.wait_for(accepted.commit, marked(replies.array(list(map(replies.bulk, ids))), accepted))
