@@ -5,7 +5,6 @@ Pure: it knows neither the store nor the broker.
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
 from typing import NamedTuple
 
 from miniqueue.core.delayed_id import DelayedId, parse_delayed_id
@@ -154,7 +153,7 @@ def in_time(steps: list[Step], others: list[Step]) -> list[Step]:
 def merged(found: Mapping[Place, list[Step]]) -> list[Step]:
     """Return the steps of all places in order; of those at the same time, what was elsewhere before comes first.
 
-    A message arrives after it left, although a millisecond may begin while both are noted.
+    A message arrives no earlier than it left, although a millisecond may begin while both are noted.
     """
     sources = {place: _source(steps) for place, steps in found.items()}
 
@@ -166,16 +165,15 @@ def merged(found: Mapping[Place, list[Step]]) -> list[Step]:
             source = sources.get(source)
         return len(seen)
 
-    ordered: list[tuple[int, Step]] = []
+    ordered: list[Step] = []  # with times that the places in front allow
+    left_at_ms: dict[Place, int] = {}  # for each place
     for place in sorted(found, key=age):
-        leaving = (step.at_ms for steps in found.values() for step in steps if _leads_to(step, place))
-        left_at_ms = max(leaving, default=0)
-        ordered += [(max(step.at_ms, left_at_ms), step) for step in found[place]]
-    return [step for _, step in sorted(ordered, key=itemgetter(0))]
-
-
-def _leads_to(step: Step, place: Place) -> bool:
-    return step.other == place and step.event not in ORIGINS
+        for step in found[place]:
+            at_ms = max(step.at_ms, left_at_ms.get(place, 0))
+            ordered.append(step._replace(at_ms=at_ms))
+            if step.other is not None and step.event not in ORIGINS:
+                left_at_ms[step.other] = at_ms
+    return sorted(ordered, key=lambda step: step.at_ms)
 
 
 def _source(steps: list[Step]) -> Place | None:

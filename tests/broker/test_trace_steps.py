@@ -12,3 +12,20 @@ def test_a_message_does_not_arrive_before_it_left():
         HERE: [Step(HERE, "published", 50), Step(HERE, "rejected", 100), Step(HERE, "dead_lettered", 100, other=DEAD)],
     }
     assert [step.event for step in merged(found)] == ["published", "rejected", "dead_lettered", "arrived", "delivered"]
+
+
+def test_times_never_go_back_however_many_places_a_message_has_been_at():
+    again = Place(b"t", 0, 2)
+    found = {
+        again: [Step(again, "arrived", 98, other=DEAD), Step(again, "delivered", 98)],
+        DEAD: [Step(DEAD, "arrived", 99, other=HERE), Step(DEAD, "redriven", 99, other=again)],
+        HERE: [Step(HERE, "published", 50), Step(HERE, "dead_lettered", 100, other=DEAD)],
+    }
+    assert [(step.event, step.at_ms) for step in merged(found)] == [
+        ("published", 50),
+        ("dead_lettered", 100),
+        ("arrived", 100),
+        ("redriven", 100),
+        ("arrived", 100),
+        ("delivered", 100),
+    ]
