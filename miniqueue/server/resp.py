@@ -110,6 +110,11 @@ class RespConnection(Input):
         is_behind = self._is_behind() and not self._is_peer_slow
         return self.stream is not None or self._is_held or bool(self._outcomes) or is_behind
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the client sends no more; it may still read, or have gone."""
+        return self._has_ended
+
     def publish(self, topic: bytes, payloads: list[bytes]) -> None:
         """Publish messages and queue their replies, now or when there is room."""
         if self.broker.crowd.is_there:

@@ -130,6 +130,33 @@ def test_a_client_that_has_said_all_is_answered_and_closed():
     serve(body)
 
 
+def test_a_receive_that_begins_when_its_client_has_said_all_does_not_wait():
+    async def body(world, server, client):
+        await waiting(server, client)
+        client.send(b"RECEIVE", b"t", b"WAIT", b"60")
+        client.send(b"PING")
+        client.connection.eof_received()
+        await settle_down()
+        assert client.transport.take() == NOTHING + NOTHING + b"+PONG\r\n"
+        assert client.transport.is_closed
+        assert world.broker.stats() == {}
+
+    serve(body)
+
+
+def test_a_receive_that_begins_when_its_client_has_said_all_gets_what_there_is():
+    async def body(world, server, client):
+        await waiting(server, client)
+        await world.publish(b"u", b"a")
+        client.send(b"RECEIVE", b"u", b"WAIT", b"60", b"AUTOACK")
+        client.connection.eof_received()
+        while not client.transport.is_closed:
+            await settle_down()
+        assert b"$1\r\na\r\n" in client.transport.take()
+
+    serve(body)
+
+
 def test_a_connection_that_waits_is_listened_to():
     async def body(world, server, client):
         client.connection.data_received(command(b"PING") * 1000 + command(b"RECEIVE", b"t", b"WAIT", b"60"))
