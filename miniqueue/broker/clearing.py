@@ -156,6 +156,7 @@ class Clearer:
             size_bytes += lease.size_bytes
             if size_bytes >= MAX_BYTES_PER_COMMIT:
                 break
+        purging.hold_back(cursor)
         return count
 
     async def _load(self, topic: Topic, cursor: GroupCursor) -> None:

@@ -20,7 +20,7 @@ from miniqueue.broker.dead_letters import DeadLetters
 from miniqueue.broker.group import Group
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.topic import Topic
-from miniqueue.core import expiry
+from miniqueue.core import expiry, purging
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.holding import Held
 from miniqueue.core.lease import Lease
@@ -95,6 +95,7 @@ class Expirer:
                 break
             self._give_up(group, cursor, lease)
             count += lease.count
+        purging.hold_back(cursor)
         return count
 
     def _give_up(self, group: Group, cursor: GroupCursor, lease: Lease) -> None:

@@ -116,6 +116,7 @@ class Trimmer:
                     self.graveyard.bury_oldest(topic, cursor, lease)
                 else:
                     cursor.drop(lease)
+                purging.hold_back(cursor)
                 self._journal.touch(topic)
                 return lease.size_bytes + lease.count
             if cursor.blocked_on is not None:

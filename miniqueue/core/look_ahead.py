@@ -132,13 +132,13 @@ class LookAhead:
                 return progress
         return None
 
-    def close(self) -> None:
-        """Give back chunks from the end of the log, as far as none of their messages is leased."""
+    def close(self, from_seq: float = 0) -> None:
+        """Give back chunks from the end of the log, down to `from_seq`, as far as none of their messages is leased."""
         cursor = self._cursor
         closed: list[int] = []
         for first_seq, progress in reversed(cursor._open.items()):
             is_used = progress.unsettled_count != self._waiting[first_seq].bit_count()
-            if is_used or first_seq in cursor.changes.touched:
+            if first_seq < from_seq or is_used or first_seq in cursor.changes.touched:
                 break
             closed.append(first_seq)
         if closed:

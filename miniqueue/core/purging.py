@@ -66,7 +66,8 @@ def _first_at_ms(cursor: GroupCursor) -> float:
 def next_in_log(cursor: GroupCursor) -> ChunkProgress | None:
     """Return the chunk with the oldest message of the log that waits, opened; its last run begins there.
 
-    None when there is none, or none in memory: then `blocked_on` is set. What is held back is found, too.
+    None when there is none, or none in memory: then `blocked_on` is set. What is held back is found, too: before
+    anybody else takes messages, `hold_back` must be called.
     """
     stop, cursor.log.stop = cursor.log.stop, inf
     try:
@@ -79,6 +80,23 @@ def take_from(cursor: GroupCursor, progress: ChunkProgress, max_count: int) -> L
     """Lease the first messages, at most `max_count`, of the run that `next_in_log` has found."""
     keyed = cursor.keyed
     return cursor._take_from(progress, max_count) if keyed is None else keyed.withdraw(progress, max_count)
+
+
+def hold_back(cursor: GroupCursor) -> None:
+    """Give back what `next_in_log` has opened of what is held back, as far as nothing of it was taken."""
+    stop, progress = cursor.log.stop, cursor._reading
+    if stop == inf:
+        return
+    if cursor.keyed is not None:
+        cursor.keyed.ahead.close(stop)
+    elif progress is not None and progress.runs and progress.chunk.first_seq >= stop:
+        first_seq = progress.chunk.first_seq
+        is_used = progress.unsettled_count != sum(end - start for start, end in progress.runs)
+        if not is_used and first_seq not in cursor.changes.touched:
+            del cursor._open[first_seq]
+            cursor._bitmaps |= {first_seq: progress.settled} if progress.settled else {}
+            cursor._reading = None
+            cursor.log.give_back((first_seq,), first_seq)
 
 
 def drop_records(cursor: GroupCursor, place: Range, stored: Iterable[tuple[int, int, bytes, bytes]]) -> int:

@@ -1,0 +1,73 @@
+"""Partitions were added, and what is held back is looked at by who removes messages: the rest goes no earlier."""
+
+import pytest
+
+from miniqueue.core.publish_options import PublishOptions
+from tests.broker.support import World, run
+from tests.broker.test_growing import drained, grow, key_from, look, publish
+from tests.broker.test_members import Reader, create
+from tests.fakes import settle_down
+
+KEY = key_from(0, 1, 1, 2)
+
+
+async def purge_older(world: World) -> None:
+    await world.broker.clearer.purge(b"t", older_seconds=5)
+
+
+async def expire(world: World) -> None:
+    world.broker.tick()
+    await settle_down()
+
+
+async def fill_up(world: World) -> None:
+    await world.broker.configurator.change(b"t", {"max_messages": 4, "limit_policy": "drop-oldest"}).wait()
+    await publish(world, KEY, b"d")
+
+
+async def drop_unread(world: World) -> None:
+    await world.broker.configurator.change(b"t", {"retention_seconds": 5, "retention_drops_unread": True}).wait()
+    await expire(world)
+
+
+@pytest.mark.parametrize("is_ordered", [True, False], ids=["ordered", "members"])
+@pytest.mark.parametrize("remove", [purge_older, expire, fill_up, drop_unread])
+def test_what_is_behind_something_that_is_removed_is_held_back_still(remove, is_ordered):
+    async def body(world):
+        await create(world, 1, ordered=is_ordered)
+        await publish(world, KEY, b"a")
+        holder = Reader(world, b"m1")
+        await settle_down()
+        await grow(world, 2)
+        world.broker.publish_with(b"t", b"gone", PublishOptions(key=KEY, ttl_seconds=5))
+        await world.commit()
+        world.clock.advance(6)
+        await publish(world, KEY, b"b", b"c")
+        await remove(world)
+        other = Reader(world, b"m1" if is_ordered else b"m2")
+        await look(world)
+        assert (holder.payloads, other.payloads) == ([b"a"], [])
+        holder.consumer.ack()
+        other.consumer.close()
+        holder.consumer.close()
+        await look(world)
+        assert await drained(world) == ([b"b", b"c", b"d"] if remove is fill_up else [b"b", b"c"])
+
+    run(body)
+
+
+@pytest.mark.parametrize("is_ordered", [True, False], ids=["ordered", "members"])
+def test_a_purge_that_finds_nothing_old_enough_lets_nothing_go(is_ordered):
+    async def body(world):
+        await create(world, 1, ordered=is_ordered)
+        await publish(world, KEY, b"a")
+        holder = Reader(world, b"m1")
+        await settle_down()
+        await grow(world, 2)
+        await publish(world, KEY, b"b", b"c")
+        assert await world.broker.clearer.purge(b"t", older_seconds=5) == 0
+        other = Reader(world, b"m1" if is_ordered else b"m2")
+        await look(world)
+        assert (holder.payloads, other.payloads) == ([b"a"], [])
+
+    run(body)
