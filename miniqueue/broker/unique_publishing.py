@@ -80,8 +80,7 @@ class UniquePublisher:
         There is room for all when there is any: who calls bounds how many they are.
         """
         await self._crowd.admit(_nothing)
-        keys = sorted({one.key for one in asked if one.options.unique_key})
-        locks = [self._lock(key) for key in keys]
+        locks = [self._lock(key) for key in sorted({one.key for one in asked if one.options.unique_key})]
         run, held = _Run(self, asked), 0
         try:
             for lock in locks:
@@ -139,10 +138,11 @@ class _Run:
     async def publish(self) -> list[Accepted | MiniqueueError]:
         """Publish all, each as soon as it and those before it can be."""
         results: list[Accepted | MiniqueueError] = []
-        while len(results) < len(self._asked):
-            left = self._asked[len(results) :]
+        left = self._asked
+        while left:
             await self._learn({one.key for one in left})
             results += self._publish_known(left)
+            left = self._asked[len(results) :]
         return results
 
     def _publish_known(self, asked: Sequence[Asked]) -> Iterator[Accepted | MiniqueueError]:

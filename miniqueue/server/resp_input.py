@@ -145,12 +145,12 @@ class Input(Output):
     def take_next(self, is_wanted: Callable[[Command | Run], bool]) -> list[Command | Run]:
         """Take the commands that come next, as long as they are wanted; for who holds the connection."""
         taken: list[Command | Run] = []
-        while not self._is_closing:
+        while (self._postponed or self._reader.is_stopped) and not self._is_closing:
             next_ones = self._next_commands()
             count = next((i for i, command in enumerate(next_ones) if not is_wanted(command)), len(next_ones))
             taken += next_ones[:count]
             self._postponed = next_ones[count:]
-            if self._postponed or not (next_ones and self._reader.is_stopped):
+            if self._postponed or not next_ones:
                 break
         self.command_count += len(taken)
         return taken
