@@ -1,10 +1,10 @@
 """Turns the pairs of a store, in key order, into lines of settings and of messages that are not consumed.
 
-    TOPIC PURGE CURSOR BITMAP GAP │ SETTINGS ─▶ lines │ CHUNK ─▶ lines │ RECORD ─▶ lines
-    kept                          │ passed: first the settings, then the logs, topic by topic, then what came back
+    TOPIC CURSOR BITMAP GAP │ SETTINGS ─▶ lines │ GROUP GROUP_PURGE ─▶ lines │ CHUNK ─▶ lines │ RECORD ─▶ lines
+    kept                    │ passed            │ kept                       │ passed: first the logs, topic by topic,
+                                                                               then what came back
 
-Of the groups, the default one counts, or the first. What is in the log only for those who read it again is consumed,
-and left out. A value that cannot be read is left out
+What is in the log only for those who read it again is consumed, and left out. A value that cannot be read is left out
 and told; the rest is exported. It knows no file.
 """
 
@@ -12,22 +12,18 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import repeat
 from typing import TypeVar
 
-from miniqueue.core.group_start import DEFAULT_GROUP_NAME
 from miniqueue.core.lease import Range
 from miniqueue.core.message import NEVER_RETURNED, Record
-from miniqueue.core.partition import DEFAULT_GROUP
 from miniqueue.errors import ConfigError, CorruptionError, FormatVersionError
 from miniqueue.server.escaping import escape
 from miniqueue.storage import delay_keys, delay_records, group_keys, keys, records, schedule_keys, schedule_records
 from miniqueue.storage.keys import Parts, Space
-from miniqueue.tools import delayed_lines, schedule_lines, settings_lines
-from miniqueue.tools.finished import Finished
+from miniqueue.tools import delayed_lines, group_lines, schedule_lines, settings_lines
+from miniqueue.tools.export_groups import ExportGroups
 from miniqueue.tools.message_lines import encode
 from miniqueue.tools.problems import Problems
 
 T = TypeVar("T")
-#: Topic id, number of the partition, group id.
-_Place = tuple[int, int, int]
 
 
 class Exporter:
@@ -38,7 +34,7 @@ class Exporter:
 
     Attributes:
       problems: what could not be read.
-      message_count: exported so far.
+      message_count: lines of messages so far.
     """
 
     def __init__(self, wanted: Collection[bytes] = ()) -> None:
@@ -47,9 +43,7 @@ class Exporter:
         self._wanted = wanted
         self._names: dict[int, bytes] = {}
         self._ticks: dict[bytes, int | None] = {}
-        self._bitmaps: dict[_Place, dict[int, int]] = {}
-        self._finished: dict[_Place, Finished] = {}
-        self._default_ids: dict[int, int] = {}  # of the group that plain clients read with, where it has an entry
+        self._groups: dict[int, ExportGroups] = {}
 
     def lines(self, pairs: Iterator[tuple[bytes, bytes]]) -> Iterator[bytes]:
         """Yield the lines.
@@ -57,7 +51,7 @@ class Exporter:
         Raises:
           ConfigError: a topic that is wanted does not exist.
         """
-        are_topics_known = False
+        are_topics_known = are_groups_known = False
         for key, value in pairs:
             parts = self._read(keys.parse, key, key)
             if parts is None:
@@ -65,9 +59,14 @@ class Exporter:
             if parts.space > Space.TOPIC and not are_topics_known:
                 self._check_wanted()
                 are_topics_known = True
+            if parts.space >= Space.CHUNK and not are_groups_known:
+                yield from self._group_lines()
+                are_groups_known = True
             yield from self._take(parts, key, value)
         if not are_topics_known:
             self._check_wanted()
+        if not are_groups_known:
+            yield from self._group_lines()
 
     def _check_wanted(self) -> None:
         if missing := set(self._wanted) - set(self._names.values()):
@@ -82,14 +81,14 @@ class Exporter:
             yield from self._schedule_lines(key, value)
         elif parts.topic_id not in self._names:
             return
-        elif parts.space in (Space.CURSOR, Space.GAP, Space.BITMAP, Space.GROUP):
+        elif parts.space in (Space.CURSOR, Space.GAP, Space.BITMAP, Space.GROUP, Space.GROUP_PURGE):
             self._take_group(parts, key, value)
         elif parts.space is Space.SETTINGS:
             if (settings := self._read(records.decode_settings, key, value)) is not None:
                 yield settings_lines.encode(self._names[parts.topic_id], settings)
         elif parts.space is Space.CHUNK:
             yield from self._chunk_lines(parts, key, value)
-        elif parts.space is Space.RECORD and parts.group == self._group(parts.topic_id):
+        elif parts.space is Space.RECORD and parts.group in self._groups[parts.topic_id].names:
             yield from self._record_lines(parts, key, value)
         elif parts.space is Space.DELAYED:
             yield from self._delayed_lines(parts, key, value)
@@ -105,54 +104,50 @@ class Exporter:
         name = keys.topic_name(key)
         if entry is not None and (not self._wanted or name in self._wanted):
             self._names[entry[0]] = name
+            self._groups[entry[0]] = ExportGroups()
 
     def _take_group(self, parts: Parts, key: bytes, value: bytes) -> None:
-        """Take what says how far a group is, or which it is."""
+        """Take what says how far a group is, or which there are."""
+        groups, place = self._groups[parts.topic_id], (parts.partition, parts.group)
         if parts.space is Space.BITMAP:
-            bits = self._read(records.decode_bitmap, key, value)
-            place = parts.topic_id, parts.partition, parts.group
-            self._bitmaps.setdefault(place, {})[parts.order] = bits or 0
-        elif parts.space is not Space.GROUP:
-            self._take_finished(parts, key, value)
-        elif group_keys.group_name(key) == DEFAULT_GROUP_NAME:
-            entry = self._read(records.decode_topic, key, value)
-            if entry is not None:
-                self._default_ids[parts.topic_id] = entry[0]
+            groups.settle(*place, parts.order, self._read(records.decode_bitmap, key, value) or 0)
+        elif parts.space is Space.GAP:
+            groups.finish(*place, parts.order, self._read(records.decode_number, key, value) or 0)
+        elif parts.space is Space.CURSOR:
+            cursor = self._read(records.decode_cursor, key, value)
+            groups.finish(*place, 0, 0 if cursor is None else cursor.head_seq)
+        elif parts.space is Space.GROUP_PURGE:
+            groups.purge(parts.group)
+        elif (entry := self._read(records.decode_topic, key, value)) is not None:
+            groups.enter(entry[0], group_keys.group_name(key))
 
-    def _take_finished(self, parts: Parts, key: bytes, value: bytes) -> None:
-        finished = self._finished.setdefault((parts.topic_id, parts.partition, parts.group), Finished())
-        if parts.space is Space.GAP:
-            finished.add(parts.order, self._read(records.decode_number, key, value) or 0)
-        elif (cursor := self._read(records.decode_cursor, key, value)) is not None:
-            finished.add(0, cursor.head_seq)
-
-    def _group(self, topic_id: int) -> int:
-        """Return the group whose messages are exported: that of plain clients, or the first where it is not there."""
-        if topic_id not in self._default_ids:
-            ids = [group for topic, _, group in self._finished if topic == topic_id]
-            self._default_ids[topic_id] = min(ids, default=DEFAULT_GROUP)
-        return self._default_ids[topic_id]
+    def _group_lines(self) -> Iterator[bytes]:
+        for topic_id, groups in self._groups.items():
+            if not groups.is_default_alone:
+                yield group_lines.encode(self._names[topic_id], groups.names.values())
 
     def _chunk_lines(self, parts: Parts, key: bytes, value: bytes) -> Iterator[bytes]:
-        place = parts.topic_id, parts.partition, self._group(parts.topic_id)
-        if parts.order in self._finished.get(place, ()):
+        groups = self._groups[parts.topic_id]
+        left = groups.left_in(parts.partition, parts.order)
+        if not left:
             return
         chunk = self._read(lambda value: records.decode_chunk(parts.order, value), key, value)
         if chunk is None:
             return
-        settled = self._bitmaps.get(place, {}).pop(parts.order, 0)
         attributes = repeat(b"") if chunk.attributes is None else chunk.attributes
         for index, content in enumerate(zip(chunk.payloads, attributes, strict=False)):
-            if not settled >> index & 1:
+            if names := [name for name, settled in left if not settled >> index & 1]:
                 record = Record(chunk.first_seq + index, chunk.committed_at_ms, NEVER_RETURNED, *content)
-                yield from self._line(parts, Range.LOG, 0, record, key)
+                yield from self._line(parts, (Range.LOG, 0), record, groups.of(names), key)
 
     def _record_lines(self, parts: Parts, key: bytes, value: bytes) -> Iterator[bytes]:
         record = self._read(records.decode_record, key, value)
         if parts.lane not in (Range.FRONT, Range.DELAYED, Range.BACK):
             self.problems.add("there is no such range; it was left out", key)
         elif record is not None:
-            yield from self._line(parts, Range(parts.lane), parts.order, record, key)
+            groups = self._groups[parts.topic_id]
+            names = groups.of([groups.names[parts.group]])
+            yield from self._line(parts, (Range(parts.lane), parts.order), record, names, key)
 
     def _delayed_lines(self, parts: Parts, key: bytes, value: bytes) -> Iterator[bytes]:
         message = self._read(delay_records.decode_delayed, key, value)
@@ -164,9 +159,11 @@ class Exporter:
             self.message_count += 1
             yield line
 
-    def _line(self, parts: Parts, place: Range, order: int, record: Record, key: bytes) -> Iterator[bytes]:
+    def _line(
+        self, parts: Parts, place: tuple[Range, int], record: Record, names: list[bytes], key: bytes
+    ) -> Iterator[bytes]:
         try:
-            line = encode(self._names[parts.topic_id], place, order, record, parts.partition)
+            line = encode(self._names[parts.topic_id], *place, record, parts.partition, names)
         except (CorruptionError, FormatVersionError) as exc:
             self.problems.add(f"message {record.seq}: {exc}; it was left out", key)
             return

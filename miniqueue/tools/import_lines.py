@@ -19,8 +19,8 @@ USAGE = """\
 Usage: miniqueue import [-db directory] [file]
 
 Adds the messages of a file of JSON lines, or of the standard input, to a store that no
-broker has open, with all that export has written of them and of the settings of their
-topics. The topics must be new. All are imported or, when a line is wrong, none.
+broker has open, with all that export has written of them, and of the settings and groups
+of their topics. The topics must be new. All are imported or, when a line is wrong, none.
 
   -db directory
         the store, which is made if it is missing (default ./data)

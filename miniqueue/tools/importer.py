@@ -1,8 +1,8 @@
-"""Puts lines of messages, and of settings, into a store as new topics: all of them, or none.
+"""Puts lines of messages, of settings and of groups into a store as new topics: all of them, or none.
 
     first line of a topic     NEXT_TOPIC, and PURGE of the new id: "deleted, its keys not yet all"
     lines                     chunks, gaps and records under that id, in batches
-    end                       one batch: names, settings, heads, cursors, and no PURGE any more
+    end                       one batch: names, settings, groups, heads, cursors, and no PURGE any more
 
 So an import that breaks off anywhere has added nothing that shows, and the next start removes what it has left. It
 is the same with a wrong line. Importing twice is refused at the first line, because the topic is there.
@@ -15,8 +15,8 @@ from miniqueue.errors import InvalidLineError
 from miniqueue.server.escaping import escape
 from miniqueue.storage import keys, records, schedule_keys, schedule_records
 from miniqueue.storage.port import Store
-from miniqueue.tools import delayed_lines, schedule_lines, settings_lines
-from miniqueue.tools.log_import import Batch
+from miniqueue.tools import delayed_lines, group_lines, schedule_lines, settings_lines
+from miniqueue.tools.group_import import Batch
 from miniqueue.tools.message_lines import decode
 from miniqueue.tools.schedule_lines import StoredSchedule
 from miniqueue.tools.topic_import import TopicImport
@@ -70,6 +70,9 @@ class Importer:
             if (found := settings_lines.decode(line)) is not None:
                 topic = self._topic(found.topic)
                 topic.configure(found.settings)
+            elif (groups := group_lines.decode(line)) is not None:
+                topic = self._topic(groups.topic)
+                topic.read_by(groups.names)
             elif (delayed := delayed_lines.decode(line)) is not None:
                 topic = self._topic(delayed.topic)
                 topic.delay(delayed, self._batch)

@@ -5,8 +5,10 @@ r"""Messages as JSON lines, with everything that the store knows of them.
     … "state":"back","returns":{"backs":1},"serial":6,"behind":41, …
     … "state":"delayed","returns":{"dacks":1},"serial":7,"due_at":1700000060000, …
 
+    … "for":["audit"], …
     … "headers":[["trace","7f"]],"key":"ada","expires_at":1700000060000,"dedup":"17","origin":{…}
 
+    for            the groups that still are to get it there, where those are not all of the topic
     text or msg    the payload: as text when it is UTF-8, otherwise in base64
     headers …      the attributes, where there are some (`attribute_members`)
     …_at           milliseconds since 1970, UTC
@@ -17,6 +19,7 @@ Knows neither files nor stores.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +32,7 @@ from miniqueue.core.message import NEVER_RETURNED, Counts, Record
 from miniqueue.core.message_id import format_message_id, parse_message_id
 from miniqueue.errors import InvalidLineError
 from miniqueue.tools import attribute_members
+from miniqueue.tools.group_lines import names_of, shown_name
 from miniqueue.tools.line_members import (
     MAX_64,
     check_members,
@@ -49,7 +53,7 @@ _MAX_32 = (1 << 32) - 1
 #: The number of the last id that a line can have.
 MAX_SEQ = MAX_64
 _MEMBERS = {
-    *("topic", "id", "state", "published_at", "returns", "serial", "behind", "due_at", "text", "msg"),
+    *("topic", "id", "state", "published_at", "returns", "serial", "behind", "due_at", "for", "text", "msg"),
     *attribute_members.NAMES,
 }
 
@@ -68,6 +72,7 @@ class StoredMessage:
       payload: as it was published.
       attributes: likewise, encoded.
       partition: the number of the lane that it is in.
+      groups: those that still are to get it there; none means all.
     """
 
     topic: bytes
@@ -79,15 +84,18 @@ class StoredMessage:
     payload: bytes
     attributes: bytes = b""
     partition: int = 0
+    groups: tuple[bytes, ...] = ()
 
 
-def encode(topic: bytes, place: Range, order: int, record: Record, partition: int = 0) -> bytes:
-    """Encode a message of a lane as a line; `order` is that of its key, any for the log.
+def encode(
+    topic: bytes, place: Range, order: int, record: Record, partition: int = 0, groups: Iterable[bytes] = ()
+) -> bytes:
+    """Encode a message of a lane as a line; `order` is that of its key, any for the log, no `groups` are all.
 
     Raises CorruptionError or FormatVersionError when its attributes cannot be read.
     """
     members: dict[str, object] = {
-        "topic": topic.decode("utf-8", "backslashreplace"),
+        "topic": shown_name(topic),
         "id": format_message_id(partition, record.seq).decode(),
         "state": _STATES[place],
         "published_at": record.published_at_ms,
@@ -97,6 +105,8 @@ def encode(topic: bytes, place: Range, order: int, record: Record, partition: in
         members["serial"] = FRONT_START - order if place is Range.FRONT else order & (1 << 64) - 1
     if place in _HIGH:
         members[_HIGH[place]] = order >> 64
+    if names := [*map(shown_name, groups)]:
+        members["for"] = names
     members |= shown(record.payload) | attribute_members.encode(record.attributes)
     return orjson.dumps(members) + b"\n"
 
@@ -123,6 +133,7 @@ def decode(line: bytes) -> StoredMessage:
         payload=payload_of(members),
         attributes=attribute_members.take(members),
         partition=message_id[0],
+        groups=value_of(members, "for", names_of, default=()),
     )
     if members:
         raise InvalidLineError(f"{min(members)!r} has no place in the line of a message that is {_STATES[place]}")

@@ -27,6 +27,7 @@ _TOKENS = (
     *(b'"text":"x"', b'"msg":"AA=="', b'"state":"back"', b'"id":"0-7"', b'"returns":{"nacks":1}', b'"serial":1'),
     *(b'"due_at":5', b'"behind":9', b"null", b"true", b"1.5", b"[]", b"{}", b'"topic":"t"', b"\\ud800", b',"x":1}'),
     *(b'"key":"k"', b'"headers":[["a","b"]]', b'"expires_at":5', b'{"base64":"AA=="}', b'"origin":{}'),
+    *(b'"for":["a"]', b'"for":["default"]', b'{"topic":"letters","groups":["default","a"]}'),
 )
 _CRC_BYTES = 4
 
@@ -71,7 +72,7 @@ def _attributes(chance: Random) -> bytes:
 
 def _encoded(message: StoredMessage) -> bytes:
     record = Record(message.seq, message.published_at_ms, message.counts, message.payload, message.attributes)
-    return encode(message.topic, message.place, message.order, record, message.partition)
+    return encode(message.topic, message.place, message.order, record, message.partition, message.groups)
 
 
 def _check(content: bytes) -> None:
@@ -130,7 +131,7 @@ def _check_damaged(chance: Random, pairs: list[tuple[bytes, bytes]]) -> None:
         damaged = [*pairs[:index], (chance.choice((key, key[:-1])), sealed), *pairs[index + 1 :]]
         exporter = Exporter()
         lines = [orjson.loads(line) for line in exporter.lines(iter(damaged))]
-        assert sum("settings" not in line for line in lines) == exporter.message_count
+        assert sum("settings" not in line and "groups" not in line for line in lines) == exporter.message_count
 
 
 TARGET = Target("message_lines", _make, _check, tokens=_TOKENS, quick_inputs=200)

@@ -140,12 +140,14 @@ def test_lanes_leave_and_come_back():
     run(body)
 
 
-def test_what_the_default_group_lacks_is_exported_wherever_it_was_moved():
+def test_what_a_group_lacks_is_exported_wherever_it_was_moved():
     async def body(world):
         await world.publish_each(b"t", b"1", b"2", b"3")
         await world.broker.groups.create(b"t", b"a", Edge.LATEST)
         await world.broker.groups.seek(b"t", b"default", FromMessage(0, 1))
         await settle_down()
-        assert [orjson.loads(line)["text"] for line in lines_of(world.store.pairs())] == ["2", "3"]
+        groups, *lines = map(orjson.loads, lines_of(world.store.pairs()))
+        assert groups == {"topic": "t", "groups": ["default", "a"]}
+        assert [(line["text"], line["for"]) for line in lines] == [("2", ["default"]), ("3", ["default"])]
 
     run(body)

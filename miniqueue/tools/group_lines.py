@@ -1,0 +1,61 @@
+r"""The groups of a topic as a JSON line, in front of the lines of its messages.
+
+    {"topic":"letters","groups":["default","audit"]}\n
+
+A topic that only the group `default` reads has no line. Knows neither files nor stores.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import orjson
+
+from miniqueue.core.group_errors import InvalidGroupError
+from miniqueue.core.group_start import check_group
+from miniqueue.errors import InvalidLineError
+from miniqueue.tools.line_members import check_members, object_of, topic_of, value_of
+
+#: Of messages only those with a header or a key of that name have these bytes: within a text the quotes are escaped.
+_MARK: Final = b'"groups"'
+_MEMBERS: Final = {"topic", "groups"}
+
+
+class StoredGroups(NamedTuple):
+    """Which groups a topic has, in the order in which they are numbered."""
+
+    topic: bytes
+    names: tuple[bytes, ...]
+
+
+def encode(topic: bytes, names: Iterable[bytes]) -> bytes:
+    """Encode the groups of a topic as a line."""
+    return orjson.dumps({"topic": shown_name(topic), "groups": [*map(shown_name, names)]}) + b"\n"
+
+
+def decode(line: bytes) -> StoredGroups | None:
+    """Parse a line of groups, or return None if it is another one; raises InvalidLineError."""
+    if _MARK not in line:
+        return None
+    members = object_of(line)
+    if "groups" not in members:
+        return None
+    check_members(members, _MEMBERS)
+    return StoredGroups(value_of(members, "topic", topic_of), value_of(members, "groups", names_of))
+
+
+def shown_name(name: bytes) -> str:
+    """Return the name of a topic or a group as text."""
+    return name.decode("utf-8", "backslashreplace")
+
+
+def names_of(texts: list[str]) -> tuple[bytes, ...]:
+    """Parse names of groups, of which there is one at least and none twice; raises InvalidLineError."""
+    if type(texts) is not list or not texts:
+        raise InvalidLineError("groups are a list of names")
+    try:
+        names = tuple(check_group(str.encode(text)) for text in texts)
+    except (TypeError, ValueError, InvalidGroupError) as exc:
+        raise InvalidLineError("what names a group is wrong") from exc
+    if len(set(names)) < len(names):
+        raise InvalidLineError("a group is named twice")
+    return names
