@@ -115,6 +115,17 @@ def test_order_holds_beyond_what_is_looked_at(monkeypatch):
     assert some.next() == "a0"
 
 
+def test_keys_that_may_not_go_on_and_fill_what_is_looked_at_hold_others_back_until_they_do(monkeypatch):
+    monkeypatch.setattr(look_ahead, "MAX_AHEAD_BYTES", 100)
+    some = stored("a", "aaa", "b", "c")
+    for payload in (b"a0", b"a1", b"a2"):
+        lease = some.take()
+        assert lease.payloads == [payload]
+        assert some.take() is None
+        some.cursor.ack(lease)
+    assert nexts(some, 4) == ["a3", "b4", "c5", None]
+
+
 def test_messages_of_many_keys_come_as_one_lease():
     some = stored("abcAab")
     assert some.next(max_count=10) == "a0 b1 c2 A3"
