@@ -145,7 +145,7 @@ class AsyncClient:
         """Yield messages as they come; the caller settles each. As `Client.consume`."""
         poll_seconds = POLL_SECONDS if idle_seconds is None else min(idle_seconds, POLL_SECONDS)
         ends_at = end_of(idle_seconds)
-        while monotonic() < ends_at:
+        while True:
             messages = await self.receive(
                 topic,
                 group=group,
@@ -159,3 +159,5 @@ class AsyncClient:
                 yield message
             if messages:
                 ends_at = end_of(idle_seconds)
+            elif monotonic() >= ends_at:
+                return

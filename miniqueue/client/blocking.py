@@ -164,7 +164,7 @@ class Client:
         """
         poll_seconds = POLL_SECONDS if idle_seconds is None else min(idle_seconds, POLL_SECONDS)
         ends_at = end_of(idle_seconds)
-        while monotonic() < ends_at:
+        while True:
             messages = self.receive(
                 topic,
                 group=group,
@@ -177,6 +177,8 @@ class Client:
             yield from messages
             if messages:
                 ends_at = end_of(idle_seconds)
+            elif monotonic() >= ends_at:
+                return
 
 
 def end_of(idle_seconds: float | None) -> float:

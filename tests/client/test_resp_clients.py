@@ -226,6 +226,11 @@ def test_consume_yields_what_comes_and_ends_when_nothing_does(either, topic):
     assert [m.text for m in either.consume(topic, count=2, autoack=True, idle_seconds=0.1)] == ["one", "two", "three"]
 
 
+def test_consume_that_waits_for_nothing_yields_what_is_there(either, topic):
+    either.publish_many(topic, ["one", "two", "three"])
+    assert [m.text for m in either.consume(topic, count=2, autoack=True, idle_seconds=0)] == ["one", "two", "three"]
+
+
 def test_a_refusal_has_the_word_of_the_broker(either, topic):
     with pytest.raises(RefusedError) as caught:
         either.topic_settings(topic)
