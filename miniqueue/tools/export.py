@@ -19,8 +19,8 @@ Usage: miniqueue export [-monitor-port port] [-o file] [topic ...]
 
 Writes a JSON line for each message that is not consumed, of the topics named or of all:
 first the logs, in order, then what came back, then what is not due. A topic with settings or
-groups has a line for them, in front of all. Without -db it is the store of the running broker, as of one moment. With
--db it is a store that no broker has open.
+groups has a line for them, in front of all. Without -db it is the store of the running
+broker, as of one moment. With -db it is a store that no broker has open.
 
   -o file
         where the lines go, when all are there (default: the standard output)

@@ -42,7 +42,8 @@ class LogImport:
         self._payloads: list[bytes] = []  # of the chunk that is being filled, which ends at `_log_end`
         self._attributes: list[bytes] = []  # of each of those
         self._content_bytes = 0
-        self._log_bytes = 0  # of all messages, also of those that came back
+        self._log_bytes = 0  # of what waits
+        self._returned_bytes = 0  # of what came back, as if it were behind the log
         self._published_at_ms = 0
 
     def take(self, message: StoredMessage, batch: Batch) -> bytes:
@@ -61,9 +62,12 @@ class LogImport:
         else:
             self._take_returned(seq, message, groups, batch)
         self._next_seq = max(self._next_seq, seq + 1)
-        if self._seqs.add(seq):
+        is_new = self._seqs.add(seq)
+        self.message_count += is_new
+        if message.place is Range.LOG:
             self._log_bytes += size_bytes
-            self.message_count += 1
+        elif is_new:
+            self._returned_bytes += size_bytes
         return format_message_id(self._log[1], seq)
 
     def _id(self, seq: int) -> str:
@@ -81,9 +85,15 @@ class LogImport:
             self._payloads, self._attributes, self._content_bytes = [], [], 0
 
     def finish(self, batch: Batch) -> None:
-        """Add what remains: the last chunk, head and cursors."""
+        """Add what remains: the last chunk, head and cursors.
+
+        Bytes behind the last chunk are those of ids that are gone, or a group that begins later would count them. So
+        one more id is given up where none is there.
+        """
         self.end_chunk(batch)
-        log_bytes = max(self._log_bytes, *[group.size_bytes for group in self._groups.values()])
+        log_bytes = max(self._log_bytes + self._returned_bytes, *[one.size_bytes for one in self._groups.values()])
+        if log_bytes > self._log_bytes and self._log_end == self._next_seq:
+            self._next_seq += 1
         batch[keys.head(*self._log)] = records.encode_head(self._next_seq, log_bytes)
         for group in self._groups.values():
             group.finish(self._next_seq, log_bytes, batch)

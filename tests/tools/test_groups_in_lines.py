@@ -8,6 +8,7 @@ from miniqueue.core.publish_options import PublishOptions
 from miniqueue.core.receiving import ReceiveOptions
 from miniqueue.errors import InvalidLineError
 from miniqueue.storage import group_keys, keys
+from miniqueue.tools import importer
 from miniqueue.tools.importer import Importer
 from tests.broker.support import World, run
 from tests.broker.test_groups import payloads, receive
@@ -27,8 +28,8 @@ def bare(lines: list[bytes]) -> list[dict]:
 async def imported(*lines: object) -> World:
     """Return a world with a broker on what lines make, which `check` has looked at."""
     fresh = World()
-    importer = await Importer.begin(fresh.store, START_MS)
-    await importer.take_all([line if isinstance(line, bytes) else orjson.dumps(line) for line in lines])
+    lines_in = await Importer.begin(fresh.store, START_MS)
+    await lines_in.take_all([line if isinstance(line, bytes) else orjson.dumps(line) for line in lines])
     assert problems_in(fresh.store.pairs()) == []
     await fresh.start()
     return fresh
@@ -196,6 +197,22 @@ def test_a_unique_key_is_free_that_only_another_group_has_a_message_with():
         fresh = await imported(*lines_of(world.store.pairs()))
         assert not (await fresh.broker.publish_unique(b"t", b"2", PublishOptions(unique_key=b"k"))).is_duplicate
         assert await payloads(fresh, b"a") == [b"1", b"2"]
+        await fresh.broker.stop()
+
+    run(body)
+
+
+@pytest.mark.parametrize("batch_bytes", [1, 1 << 20])
+def test_a_group_that_begins_after_an_import_counts_only_what_it_is_to_get(monkeypatch, batch_bytes):
+    async def body(world):
+        monkeypatch.setattr(importer, "BATCH_BYTES", batch_bytes)
+        waiting = [MESSAGE | {"id": f"0-{number}", "published_at": number} for number in (1, 2, 5, 6)]
+        fresh = await imported(*waiting, RECORD | {"id": "0-0"}, RECORD | {"id": "0-3", "serial": 2})
+        await fresh.broker.groups.create(b"t", b"late")
+        await fresh.publish(b"t", b"more")
+        assert problems_in(fresh.store.pairs()) == []
+        assert await payloads(fresh, b"late") == [b"x", b"x", b"x", b"x", b"more"]
+        assert problems_in(fresh.store.pairs()) == []
         await fresh.broker.stop()
 
     run(body)
