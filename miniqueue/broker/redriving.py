@@ -172,8 +172,8 @@ class Redriver:
                 consumer.move([message.receipt for message in fitting])
                 places = self._transfer.add(topic, [message.content for message in fitting])
                 if source.trace is not None:
-                    for (_, partition, seq, *_), place in zip(fitting, places, strict=True):
-                        source.trace.moved(Kind.REDRIVEN, partition, [seq], [place], name, source.default.name)
+                    for one, place in zip(fitting, places, strict=True):
+                        source.trace.moved(Kind.REDRIVEN, one.partition, [one.seq], [place], name, one.group or b"")
                 left = left[len(fitting) :]
         return moved_count
 

@@ -446,6 +446,23 @@ def test_a_dead_letter_is_followed_to_its_topic_and_back():
     run(body)
 
 
+@pytest.mark.parametrize(("target", "told_groups"), [(None, [b"a", b"b"]), (b"other", [b"", b""])])
+def test_what_is_redriven_is_told_of_the_group_that_it_is_for(target, told_groups):
+    async def body(world):
+        await traced(world, name=DEAD)
+        for group in (b"a", b"b"):
+            await world.broker.groups.create(T, group)
+        await world.publish(T, b"a")
+        for group in (b"a", b"b"):
+            world.broker.leasing.reject(T, take(world, group=group).receipts, b"no")
+        await world.commit()
+        assert await world.broker.redriver.redrive(DEAD, target=target) == 2
+        found = [step for seq in range(2) for step in await steps(world, seq, DEAD) if step.event == "redriven"]
+        assert [step.group for step in found] == told_groups
+
+    run(body)
+
+
 def test_a_dead_letter_in_a_topic_without_traces_says_where_it_came_from():
     async def body(world):
         await traced(world, b"a", max_deliveries=1)
