@@ -278,6 +278,20 @@ def test_a_run_to_another_topic_is_refused_behind_one_that_was_allowed():
     serve(body)
 
 
+def test_a_message_to_another_topic_is_refused_among_those_with_unique_keys_that_are_published_together():
+    async def body(world, _server, client):
+        await enter(client, "publisher")
+        topics = (b"orders", b"invoices", b"orders")
+        lines = [command(b"PUB", topic, b"x", b"UNIQUE", b"%d" % i) for i, topic in enumerate(topics)]
+        client.connection.data_received(b"".join(lines))
+        await settle_down()
+        replies = [b"*2\r\n$3\r\n0-%d\r\n:0\r\n" % seq for seq in (0, 1)]
+        assert client.transport.take() == (NOPERM % b"pub").join(replies)
+        assert world.broker.topics() == [b"orders"]
+
+    serve(body)
+
+
 def test_topics_lists_those_that_the_user_has_a_role_for():
     async def body(world, server, client):
         for topic in (b"orders", b"orders.eu", b"other"):
