@@ -20,6 +20,7 @@ from miniqueue.core.growth import OldFirst
 from miniqueue.core.key_queue import KeyRules
 from miniqueue.core.keyed import arrange
 from miniqueue.core.pace import Pace
+from miniqueue.core.purging import hold_back
 from miniqueue.core.topic_settings import TopicSettings
 from miniqueue.core.turns import Turns
 
@@ -153,6 +154,8 @@ class Flows:
         is_ordered = topic.settings.ordered
         if topic.growths and (is_ordered or group.membership is not None):
             group.old_first = OldFirst(topic.growths, topic.partition_count, group.cursors, is_ordered=is_ordered)
+            for cursor in group.cursors:  # one who removes may have looked there before anything was held back
+                hold_back(cursor)
             self._look_later(group, group.old_first)
         elif before is not None:
             before.end()
