@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from miniqueue.broker.consumer import Consumer
 from miniqueue.broker.dispatcher import Dispatcher
+from miniqueue.broker.group_figures import figures_of
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.lanes import Content
 from miniqueue.broker.looking import committed_topic
@@ -113,7 +114,7 @@ class Redriver:
         if target is not None and check_topic(target) == name:
             raise RequestError("messages cannot be moved to the topic that they are in")
         topic = await committed_topic(self._topics, self._journal, name)  # also what was rejected a moment ago
-        ready_count = topic.stats().ready
+        ready_count = _ready_count(topic)
         left = ready_count if limit is None else min(limit, ready_count)
         moved_count = 0
         while left > 0 and self._topics.get(name) is topic:  # else it was deleted between two pages
@@ -206,6 +207,13 @@ class Redriver:
                 if topic.is_paused_in:
                     raise PausedError
                 return topic, messages
+
+
+def _ready_count(topic: Topic) -> int:
+    """Count what the default group may take, whatever others hold; where it is not there yet it may take all."""
+    if topic.default.id is None:
+        return max(group.depth for group in topic.existing_groups)
+    return figures_of(topic.default).ready
 
 
 async def _loaded(topic: Topic, is_done: Callable[[], bool]) -> None:

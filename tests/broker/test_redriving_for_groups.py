@@ -1,9 +1,12 @@
 """A dead letter goes back to the group that gave it up, and no other group is handed it."""
 
+import pytest
+
 from miniqueue.core import attributes
 from miniqueue.core.group_start import Edge
 from miniqueue.core.partitioning import partition_for
 from miniqueue.core.read_options import ReadOptions
+from miniqueue.core.receiving import ReceiveOptions
 from tests.broker.support import World, run
 from tests.broker.test_dead_letters import assert_sound
 from tests.broker.test_groups import lag, payloads, receive
@@ -184,5 +187,23 @@ def test_members_of_a_group_get_it_by_their_partitions():
             name for name, numbers in (await members_of(world, b"a")).items() if partition_for(b"k", 4) in numbers
         )
         assert {b"x": x.payloads, b"y": y.payloads} == {b"x": [], b"y": []} | {owner: [b"1"]}
+
+    run(body)
+
+
+@pytest.mark.parametrize("has_default", [False, True])
+def test_dead_letters_that_another_group_holds_are_redriven(has_default):
+    async def body(world):
+        await world.publish(b"t", b"1", b"2")
+        for group in [b"ops", b"default"][: 1 + has_default]:
+            await world.broker.groups.create(DEAD, group)
+        await reject(world, b"default", 2)
+        answers = []
+        world.broker.leasing.receive(DEAD, ReceiveOptions(9, group=b"ops"), answers.append, answers.append)
+        await settle_down()
+        assert sum(lease.count for _, lease in answers[0].leases) == 2
+        assert await world.broker.redriver.redrive(DEAD) == 2
+        assert await payloads(world, b"default") == [b"1", b"2"]
+        assert_sound(world.store)
 
     run(body)
