@@ -61,6 +61,8 @@ class Members:
         try:
             if group is None:
                 group = self._made(topic, group_name)
+            elif group.id is None and not group.consumer_count:  # the default group, which others have done without
+                self._quota.admit_group(topic)
             return group, self._admit(group, name)
         except MiniqueueError:
             self._dispatcher.left(group or topic.default, [])

@@ -49,6 +49,22 @@ def test_groups_that_somebody_waits_in_count_also_where_there_is_no_topic():
     run(body, limits=BrokerLimits(max_groups=2))
 
 
+def test_the_default_group_is_one_too_many_like_any_other_where_it_is_not_there():
+    async def body(world):
+        for group in (b"a", b"b"):
+            await world.broker.groups.create(b"t", group)
+        with pytest.raises(LimitReachedError):
+            ask(world, b"t", b"default")
+        with pytest.raises(LimitReachedError):
+            world.broker.consumer(b"t", print, print)
+        assert [figures.name for figures in await world.broker.groups.figures(b"t")] == [b"a", b"b"]
+        await world.broker.groups.delete(b"t", b"b")
+        await world.publish(b"t", b"1")
+        assert await payloads(world, b"default") == [b"1"]
+
+    run(body, limits=BrokerLimits(max_groups=2))
+
+
 @pytest.mark.parametrize(
     ("group", "member", "refusal"),
     [
