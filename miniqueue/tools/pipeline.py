@@ -141,7 +141,7 @@ def _load(given: Arguments, environ: Mapping[str, str]) -> int:
         _headers(flags.get("headers", "")),
         _number(flags, "max-message-bytes", mapping.MAX_MESSAGE_BYTES),
     )
-    run_id, quarantine = flags.get("run-id") or uuid4().hex, flags.get("quarantine", "quarantine")
+    run_id, quarantine = _run_id(flags), flags.get("quarantine") or "quarantine"
     job = load.Load(flags["topic"], given.words, format_name, run_id, quarantine, flags.get("schema", ""), columns)
     _say(f"run id {run_id}")
     done = load.load(_session(given, environ), job, _say)
@@ -171,7 +171,7 @@ def _replay(given: Arguments, environ: Mapping[str, str]) -> int:
 
     flags = given.flags
     since, until = (offsets.parse_time(flags[name]) if flags.get(name) else None for name in ("from", "until"))
-    run_id = flags.get("run-id") or uuid4().hex
+    run_id = _run_id(flags)
     _say(f"run id {run_id}")
     job = replay.Replay(flags["topic"], given.words[0], run_id, since, until)
     count = replay.replay(_session(given, environ), job, _say)
@@ -215,6 +215,7 @@ _JOBS: Final[Mapping[str, Callable[[Arguments, Mapping[str, str]], int]]] = Mapp
 
 
 def _session(given: Arguments, environ: Mapping[str, str]) -> "SparkSession":
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - needs the extra
     from pyspark.sql import SparkSession  # noqa: PLC0415 - needs the extra
 
     from miniqueue.spark import register  # noqa: PLC0415 - needs the extra
@@ -225,6 +226,7 @@ def _session(given: Arguments, environ: Mapping[str, str]) -> "SparkSession":
         builder = builder.config("spark.ui.showConsoleProgress", "false")  # progress is told in lines
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")  # what goes wrong is told in one line
+    PySparkLogger.getLogger("DataFrameQueryContextLogger").setLevel("CRITICAL")  # it prints stacks, whatever the level
     for option, text in _options(given.flags).items():
         spark.conf.set(f"spark.miniqueue.{option}", text)  # not with the builder: its words are those of a process
     register(spark)
@@ -248,9 +250,17 @@ def _secret(file: Path) -> str:
 
 def _number(flags: Mapping[str, str], name: str, default: int) -> int:
     text = flags.get(name, str(default))
-    if not text.isdigit() or len(text) > 9:
+    if not text.isdecimal() or len(text) > 9:
         raise ConfigError([f"flag -{name}: a whole number is needed, not {text!r}"])
     return int(text)
+
+
+def _run_id(flags: Mapping[str, str]) -> str:
+    """Return the id of a run, which is also the name of a directory that is overwritten, and no pattern of files."""
+    run_id = flags.get("run-id") or uuid4().hex
+    if run_id[0] in "._" or not run_id.isprintable() or set(run_id) & set("/\\*?[]{}"):
+        raise ConfigError([f"flag -run-id: it is the name of a directory, too, so it cannot be {run_id!r}"])
+    return run_id
 
 
 def _listed(text: str) -> tuple[str, ...]:

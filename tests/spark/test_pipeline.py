@@ -225,6 +225,45 @@ def test_a_broker_that_is_down_is_told_in_words(pipeline, spark):
         spark.conf.unset("spark.miniqueue.retries")
 
 
+def test_figures_do_not_replace_an_archive(pipeline, client, tmp_path):
+    client.publish("spared", b"a")
+    place = tmp_path / "archive"
+    assert pipeline("archive", "spared", place)[0] == 0
+    code, _, err = pipeline("stats", "spared", place)
+    assert (code, "there is Parquet that is no figures" in err) == (78, True)
+    assert pipeline("replay", "spared again", place)[0] == 69  # no topic has that name
+    assert pipeline("replay", "again.spared", place)[:2] == (0, "again.spared: 1 message published\n")
+    for _ in range(2):
+        assert pipeline("stats", "spared", tmp_path / "figures")[0] == 0
+
+
+def test_what_is_no_archive_is_not_replayed_and_that_is_told_in_a_line(pipeline, spark, tmp_path):
+    spark.range(3).write.parquet(str(tmp_path / "other"))
+    code, _, err = pipeline("replay", "t", tmp_path / "other")
+    assert (code, "that is no archive, it has no column topic" in err) == (78, True)
+    code, _, err = pipeline("replay", "t", tmp_path / "nowhere")
+    assert (code, "nowhere: nothing is archived there" in err) == (78, True)
+
+
+def test_a_column_that_csv_has_twice_is_refused_and_not_lost(pipeline, tmp_path):
+    (tmp_path / "in.csv").write_text("id,x,id\n1,2,3\n")
+    code, _, err = pipeline("load", "twice", tmp_path / "in.csv")
+    assert (code, "in.csv: the first line has the column 'id' twice" in err) == (78, True)
+
+
+def test_names_that_differ_in_case_are_told_in_lines_without_a_stack(pipeline, tmp_path):
+    (tmp_path / "in.csv").write_text("id,ID\n1,2\n")
+    code, _, err = pipeline("load", "cases", "-key", "id", tmp_path / "in.csv")
+    assert (code, "Ambiguous reference to the field `id`" in err) == (78, True)
+    assert len(err) < 1000
+
+
+def test_an_address_that_is_none_is_a_wrong_flag(pipeline, tmp_path):
+    (tmp_path / "in.csv").write_text("id\n1\n")
+    code, _, err = pipeline("load", "t", "-url", "http://localhost:1", tmp_path / "in.csv")
+    assert (code, "not http://localhost:1" in err) == (78, True)
+
+
 def test_a_file_that_is_written_by_half_is_named(pipeline, spark, tmp_path):
     spark.range(0, 1000, 1, 1).write.parquet(str(tmp_path / "in.parquet"))
     [whole] = (tmp_path / "in.parquet").glob("part-*.parquet")

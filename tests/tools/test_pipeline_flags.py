@@ -3,7 +3,7 @@
 import pytest
 
 from miniqueue.cli import main
-from miniqueue.tools import pipeline
+from miniqueue.tools import pipeline, spark_needs
 
 
 @pytest.mark.parametrize("words", [["-h"], ["load", "-h"], ["archive", "-help"]])
@@ -15,8 +15,8 @@ def test_it_tells_how_it_is_used(words, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "a job is one of load, archive, replay"),
-        (["unload"], "a job is one of load, archive, replay"),
+        ([], "a job is one of load, archive, stats, replay"),
+        (["unload"], "a job is one of load, archive, stats, replay"),
         (["load", "x.csv"], "flag -topic is missing"),
         (["archive", "-topic", "t", "a", "b"], "there must be one directory"),
         (["archive", "-topic", "t", "-key", "k", "a"], "no such flag"),
@@ -30,8 +30,8 @@ def test_mistakes_are_told_in_words(words, said, capsys):
 @pytest.mark.parametrize(("module", "command", "said"), [("pyspark", "", "Spark is missing"), ("", "java", "Java is")])
 def test_what_is_not_installed_is_named(module, command, said, monkeypatch, capsys):
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr(pipeline, "find_spec", lambda name: None if name == module else object())
-    monkeypatch.setattr(pipeline.shutil, "which", lambda name: None if name == command else "/usr/bin/" + name)
+    monkeypatch.setattr(spark_needs, "find_spec", lambda name: None if name == module else object())
+    monkeypatch.setattr(spark_needs.shutil, "which", lambda name, path: None if name == command else "/bin/true")
     assert main(["pipeline", "load", "-topic", "t", "x.csv"], {}) == 78
     assert said in capsys.readouterr().err
 
@@ -42,3 +42,19 @@ def test_a_secret_is_read_from_its_file_and_a_file_that_is_not_there_is_named(tm
     assert pipeline._options(flags) == {"url": "redis://q:1", "secret": "word"}
     with pytest.raises(pipeline.ConfigError, match="flag -secret-file"):
         pipeline._options({"secret-file": str(tmp_path / "other")})
+
+
+def test_a_number_of_digits_that_are_no_decimals_is_refused():
+    with pytest.raises(pipeline.ConfigError, match="a whole number is needed"):
+        pipeline._number({"window": "²"}, "window", 60)
+
+
+@pytest.mark.parametrize("run_id", ["../up", "a/b", "..", "_run", "a*", "x?", "a[1]", "{a,b}", "a\nb", "a\\b"])
+def test_a_run_id_that_would_name_another_directory_is_refused(run_id):
+    with pytest.raises(pipeline.ConfigError, match="flag -run-id"):
+        pipeline._run_id({"run-id": run_id})
+
+
+def test_a_run_id_is_kept_as_it_is_given_and_made_where_it_is_not():
+    assert pipeline._run_id({"run-id": "rides of 2026-01-31"}) == "rides of 2026-01-31"
+    assert pipeline._run_id({}) != pipeline._run_id({"run-id": ""})

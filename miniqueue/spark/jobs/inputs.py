@@ -14,6 +14,7 @@ import csv
 from collections.abc import Sequence
 from typing import Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import StringType, StructType
@@ -22,6 +23,8 @@ from miniqueue.errors import ConfigError
 
 FORMATS: Final = ("parquet", "csv", "json")
 _ENDINGS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+#: What Spark says of a directory without Parquet.
+_EMPTY: Final = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
 #: Where the parsers put the text of what they cannot parse.
 _BROKEN: Final = "_broken"
 _PARSING: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN}
@@ -60,6 +63,16 @@ def read_files(spark: SparkSession, paths: Sequence[str], format_name: str, sche
     )
 
 
+def columns_in(spark: SparkSession, directory: str) -> list[str]:
+    """Return the columns of the Parquet in a directory; none where it is empty or not there."""
+    try:
+        return spark.read.parquet(directory).columns
+    except AnalysisException as exc:
+        if exc.getCondition() in _EMPTY:
+            return []
+        raise
+
+
 def lines_of(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     """Return the lines of text files, and which file each is of."""
     return spark.read.text(list(paths)).select(F.col("value").alias("line"), F.col("_metadata.file_path").alias("file"))
@@ -95,6 +108,8 @@ def _csv(spark: SparkSession, paths: Sequence[str], columns: StructType | None) 
     if first is None:
         raise ConfigError([f"{', '.join(paths)}: there is not even a line with the names of columns"])
     names = next(csv.reader([first.line.removeprefix("\ufeff")]))
+    if twice := [name for place, name in enumerate(names) if name in names[:place]]:
+        raise ConfigError([f"{first.file}: the first line has the column {twice[0]!r} twice"])  # one would be lost
     types = [field.dataType.simpleString() for field in columns] if columns else ["string"] * len(names)
     if len(types) != len(names):
         raise ConfigError([f"the schema has {len(types)} columns, the file {len(names)}: {', '.join(names)}"])

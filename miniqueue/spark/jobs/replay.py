@@ -1,12 +1,17 @@
 """Parquet as `archive` has made it back to a topic, in the order in which it was published, in each partition."""
 
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from miniqueue.errors import ConfigError
+from miniqueue.spark.jobs.inputs import columns_in
 from miniqueue.spark.jobs.running import Say, observed, progress, told_in_words
+
+#: What a replay needs; one of a single day has no date, which is the name of its directory.
+_COLUMNS: Final = ("topic", "partition", "offset", "key", "value", "headers", "priority")
 
 
 class Replay(NamedTuple):
@@ -31,7 +36,7 @@ def replay(spark: SparkSession, job: Replay, say: Say) -> int:
     """Publish what is archived; return how many. Raises ConfigError, or JobFailedError."""
     with told_in_words(), progress(spark, f"replay {job.topic}", say):
         counts = Observation()
-        wanted = _within(spark.read.parquet(job.directory), job)
+        wanted = _within(_archived(spark, job.directory), job)
         counted = wanted.observe(counts, F.count(F.lit(1)).alias("rows"))
         # The number of tasks is fixed: else Spark might divide the rows in another way when the job runs again.
         parts = counted.repartition(spark.sparkContext.defaultParallelism, "topic", "partition", "priority")
@@ -39,6 +44,16 @@ def replay(spark: SparkSession, job: Replay, say: Say) -> int:
         rows = ordered.select("value", "key", "headers", "priority")
         rows.write.format("miniqueue").mode("append").options(topic=job.topic, runId=job.run_id).save()
         return observed(counts, wanted).get("rows", 0)
+
+
+def _archived(spark: SparkSession, directory: str) -> DataFrame:
+    """Return what is in an archive; raises ConfigError where it is none."""
+    present = columns_in(spark, directory)
+    if not present:
+        raise ConfigError([f"{directory}: nothing is archived there"])
+    if missing := [name for name in _COLUMNS if name not in present]:
+        raise ConfigError([f"{directory}: that is no archive, it has no column {missing[0]}"])
+    return spark.read.parquet(directory)
 
 
 def _within(archived: DataFrame, job: Replay) -> DataFrame:

@@ -37,14 +37,18 @@ def told_in_words() -> Iterator[None]:
     except (AnalysisException, ParseException) as exc:
         raise _planned_wrong(str(exc)) from exc
     except (PySparkException, Py4JError) as exc:
-        raise JobFailedError(cause_of(str(exc))) from exc
+        raise _failed(cause_of(str(exc))) from exc
 
 
 def _planned_wrong(text: str) -> MiniqueueError:
     """Return what a plan failed of: what was asked for, or what Python met in planning, as a broker that is down."""
     if _IN_PYTHON not in text:
         return ConfigError([_first_line(text)])
-    cause = cause_of(text)
+    return _failed(cause_of(text))
+
+
+def _failed(cause: str) -> MiniqueueError:
+    """Return what a cause means: a task may be the first to find out that an option is wrong."""
     kind, _, words = cause.partition(": ")
     return ConfigError([words]) if kind == ConfigError.__name__ else JobFailedError(cause)
 

@@ -21,7 +21,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from miniqueue.errors import ConfigError
 from miniqueue.spark.jobs.consumed import Waits
+from miniqueue.spark.jobs.inputs import columns_in
 from miniqueue.spark.jobs.running import Say, followed, progress, told_in_words
 from miniqueue.spark.source import configured_client
 
@@ -107,6 +109,7 @@ def stats(spark: SparkSession, job: Stats, show: Show, say: Say) -> int:
       say: gets how far it is.
     """
     with told_in_words(), configured_client(spark) as client:
+        _check_directory(spark, job)
         rows = _Rows(spark, job, Waits(client), show)
         if not job.every_seconds:
             with progress(spark, f"stats {job.topics}", say):
@@ -114,6 +117,13 @@ def stats(spark: SparkSession, job: Stats, show: Show, say: Say) -> int:
         else:
             _stream(spark, job, rows, say)
     return rows.count
+
+
+def _check_directory(spark: SparkSession, job: Stats) -> None:
+    """Raise ConfigError where the directory holds anything but figures: writing it anew would delete that."""
+    ours = [field.split()[0] for field in SCHEMA.split(", ")] + (["step"] if job.every_seconds else [])
+    if job.directory and (present := columns_in(spark, job.directory)) and present != ours:
+        raise ConfigError([f"{job.directory}: there is Parquet that is no figures, and that stays"])
 
 
 def _read(spark: SparkSession, reader: Any, job: Stats) -> DataFrame:  # noqa: ANN401 - of a batch or of a stream
