@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import repeat
 from typing import TypeVar
 
+from miniqueue.core.attributes import is_for
 from miniqueue.core.lease import Range
 from miniqueue.core.message import NEVER_RETURNED, Record
 from miniqueue.errors import ConfigError, CorruptionError, FormatVersionError
@@ -136,7 +137,8 @@ class Exporter:
             return
         attributes = repeat(b"") if chunk.attributes is None else chunk.attributes
         for index, content in enumerate(zip(chunk.payloads, attributes, strict=False)):
-            if names := [name for name, settled in left if not settled >> index & 1]:
+            waiting = (name for name, settled in left if not settled >> index & 1)
+            if names := [name for name in waiting if is_for(content[1], name)]:
                 record = Record(chunk.first_seq + index, chunk.committed_at_ms, NEVER_RETURNED, *content)
                 yield from self._line(parts, (Range.LOG, 0), record, groups.of(names), key)
 
@@ -146,8 +148,9 @@ class Exporter:
             self.problems.add("there is no such range; it was left out", key)
         elif record is not None:
             groups = self._groups[parts.topic_id]
-            names = groups.of([groups.names[parts.group]])
-            yield from self._line(parts, (Range(parts.lane), parts.order), record, names, key)
+            name = groups.names[parts.group]
+            if is_for(record.attributes, name):
+                yield from self._line(parts, (Range(parts.lane), parts.order), record, groups.of([name]), key)
 
     def _delayed_lines(self, parts: Parts, key: bytes, value: bytes) -> Iterator[bytes]:
         message = self._read(delay_records.decode_delayed, key, value)

@@ -5,7 +5,7 @@ It knows no lines and no store.
 
 from collections.abc import Sequence
 
-from miniqueue.core.attributes import expires_at_ms, unique_key
+from miniqueue.core.attributes import expires_at_ms, only_for, unique_key
 from miniqueue.core.delayed_id import DelayedId
 from miniqueue.core.group_start import DEFAULT_GROUP_NAME
 from miniqueue.core.lanes import partition_of
@@ -47,6 +47,8 @@ class TopicImport:
     def take(self, message: StoredMessage, batch: Batch) -> None:
         """Add a message; what is complete goes into `batch`. Raises InvalidLineError when it cannot be."""
         number = message.partition
+        if (only := only_for(message.attributes)) and only not in self._group_ids:
+            raise InvalidLineError(f"the topic has no group {only.decode()!r}, and no other gets the message")
         if partition_of(number) >= MAX_PARTITIONS:
             raise InvalidLineError(f"a topic has {MAX_PARTITIONS} partitions at most")
         message_id = self._lane(number).take(message, batch)

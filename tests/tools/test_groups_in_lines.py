@@ -137,6 +137,23 @@ def test_a_line_says_who_is_to_get_a_message_where_not_all_are():
     run(body)
 
 
+def test_a_message_that_is_for_one_group_is_exported_for_that_and_for_none_when_that_is_deleted():
+    async def body(world):
+        for group in (b"default", b"a"):
+            await world.broker.groups.create(b"t", group)
+        await world.publish(b"t", b"1")
+        [(receipt, _)] = await receive(world, b"a")
+        world.broker.leasing.reject(b"t", [receipt], b"broken")
+        assert await payloads(world, b"default") == [b"1"]
+        assert await world.broker.redriver.redrive(b"t.dlq") == 1
+        lines = [line for line in lines_of(world.store.pairs()) if b'"topic":"t"' in line]
+        assert bare(lines)[-1:] == [{"id": "0-1", "state": "waiting", "for": ["a"]}]
+        await world.broker.groups.delete(b"t", b"a")
+        assert b'"0-1"' not in b"".join(lines_of(world.store.pairs()))
+
+    run(body)
+
+
 def test_a_message_that_one_group_alone_lacks_is_not_lost():
     async def body(world):
         await world.broker.groups.create(b"t", b"a")
@@ -235,6 +252,7 @@ RECORD = MESSAGE | {"state": "front", "published_at": 1, "returns": {"nacks": 1}
         ([GROUPS_LINE | {"text": "x"}], "there is no member 'text'"),
         ([GROUPS_LINE, MESSAGE | {"for": ["c"]}], "the topic has no group 'c'"),
         ([MESSAGE | {"for": ["a"]}], "the topic has no group 'a'"),
+        ([GROUPS_LINE, MESSAGE | {"only_for": "c"}], "the topic has no group 'c', and no other gets the message"),
         ([GROUPS_LINE, MESSAGE | {"for": []}], "groups are a list of names"),
         ([GROUPS_LINE, MESSAGE | {"for": ["a"]}, RECORD | {"for": ["b", "a"]}], "message 0-4 came before"),
         ([GROUPS_LINE, RECORD, RECORD | {"id": "0-5", "for": ["b"]}], "another message has the serial 1"),
