@@ -53,12 +53,14 @@ async def _publish(connection: "RespConnection", first: Asked) -> None:
     together = [first, *(_asked(connection, command) for command in connection.take_next(_Bound().lets))]
     asked = [one for one in together if isinstance(one, Asked)]
     results = await _results(connection, asked)
-    if not connection.is_closing:
-        _reply_all(connection, together, iter(results))
-    for commit in {result.commit for result in results if isinstance(result, Accepted)}:
-        with suppress(MiniqueueError):  # the replies tell
-            await commit.wait()
-    connection.release(b"")
+    try:
+        if not connection.is_closing:
+            _reply_all(connection, together, iter(results))
+        for commit in {result.commit for result in results if isinstance(result, Accepted)}:
+            with suppress(MiniqueueError):  # the replies tell
+                await commit.wait()
+    finally:
+        connection.release(b"")
 
 
 async def _results(connection: "RespConnection", asked: list[Asked]) -> Sequence[Accepted | MiniqueueError]:
