@@ -37,6 +37,8 @@ from miniqueue.errors import (
 
 #: Requesters that wait at a time; each costs about 2 KiB, and its message what messages cost.
 MAX_WAITING = 10_000
+#: They wait longer than their messages live: timers and times that are stored are in milliseconds, each cut off.
+EXPIRY_SECONDS = 0.003
 
 #: Publishes a message as its options say.
 _Publish = Callable[[bytes, bytes, PublishOptions], Accepted]
@@ -64,7 +66,9 @@ class Request:
 
     def wait(self, accepted: Accepted, timeout_seconds: float) -> None:
         """Wait for so long, unless the message cannot be committed."""
-        self._timer = asyncio.get_running_loop().call_later(timeout_seconds, self.give_up, NoReplyError)
+        self._timer = asyncio.get_running_loop().call_later(
+            timeout_seconds + EXPIRY_SECONDS, self.give_up, NoReplyError
+        )
         accepted.commit.add_listener(partial(self._committed, accepted))
 
     def answer(self, payload: bytes) -> None:

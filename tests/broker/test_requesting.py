@@ -1,5 +1,7 @@
 """Requests and replies: who asked gets what the consumer replied, or hears why not; nothing is settled twice."""
 
+import asyncio
+
 import pytest
 
 from miniqueue.broker import requesting
@@ -51,6 +53,21 @@ async def received(world, topic=b"t", count=1):
 
 def stats(world, topic=b"t"):
     return world.broker.stats()[topic]
+
+
+def test_a_message_has_expired_when_its_requester_stops_waiting():
+    """A requester that was told of the timeout could receive its own message for a millisecond."""
+
+    async def body(world):
+        loop, delays = asyncio.get_running_loop(), []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(loop, "call_later", lambda seconds, *_: delays.append(seconds))
+            Requester(world, timeout_seconds=0.2)
+        _, given = await received(world)
+        assert given.expires_at_ms == START_MS + 200
+        assert any(0.202 < seconds < 0.21 for seconds in delays)
+
+    run(body)
 
 
 def test_a_reply_goes_to_who_asked_and_acknowledges_the_message():
