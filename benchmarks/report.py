@@ -9,8 +9,8 @@ from benchmarks.scenario import Scenario
 HEAD = """\
 # Benchmarks
 
-Written by `make bench ARGS=--write`; do not edit. Every figure is the median of {rounds}, measured in one
-run in which the contenders took turns, so that what slows the machine down for a while slows all of them.
+Written by `make bench ARGS=--write`; do not edit. Every figure is the median of {rounds}, in which the
+contenders of a scenario took turns, so that what slows the machine down for a while slows all of them.
 Beside it stand the least and the most. A ratio is the median of the ratios within each round. The load comes
 from other processes on the same machine: redis-benchmark, h2load, curl, and clients of ours in
 `benchmarks/clients`.
