@@ -146,9 +146,13 @@ class DiskBroker:
         connection.close()
 
     def _take(self, connection: Connection, count: int) -> list[int]:
+        """Take and acknowledge; every reply is read, since closing before would reset the ACKs on their way."""
         numbers: list[int] = []
-        reply = connection.ask(b"SUBSCRIBE", TOPIC, b"PREFETCH", b"%d" % PREFETCH) if count else None
-        while len(numbers) < count:
+        settled = 0
+        if count:
+            connection.tell(b"SUBSCRIBE", TOPIC, b"PREFETCH", b"%d" % PREFETCH)
+        while settled < count:
+            reply = connection.hear()
             if isinstance(reply, list):
                 receipt, payload, _counts = reply
                 number = int(payload[: payload.index(b":")])
@@ -157,7 +161,7 @@ class DiskBroker:
                 connection.tell(b"ACK", receipt)
             else:
                 assert reply == b"OK", reply
-            reply = connection.hear() if len(numbers) < count else None
+                settled += 1
         return numbers
 
     def readiness(self) -> list[str]:
