@@ -197,7 +197,7 @@ class Broker:
         first = self.leasing, self.members, self.pauser, self._dispatcher, self._sweeper, self.delayer, self.scheduler
         for service in (*first, self._duplicates, self._retainer, self._tracer):
             service.tick()
-        self._purger.reclaim(self._topics.values())
+        self._purger.reclaim(self._topics.values(), is_full=self._admission.is_full)
 
     @property
     def refusal(self) -> type[UnavailableError] | None:

@@ -28,9 +28,11 @@ from miniqueue.storage import keys
 
 log = structlog.get_logger()
 
-#: How much consumed data a topic may hold on disk: some while it is in use, less when it is empty.
+#: How much consumed data a topic may hold on disk: some while it is in use, less when it is empty, and hardly any
+#: while a full disk keeps publishers waiting for space.
 MAX_CONSUMED_BYTES = 64 << 20
 MAX_CONSUMED_BYTES_WHEN_EMPTY = 4 << 20
+MAX_CONSUMED_BYTES_WHEN_FULL = 1 << 20
 #: That are purged as one.
 MAX_RUN_TOPICS = 1024
 #: What a deleted topic must have held for its space to be given back at once: compacting takes some 50 ms, so those who
@@ -76,9 +78,15 @@ class Purger:
             self.purge(topic_id, consumed_bytes)
         return topic_id is not None
 
-    def reclaim(self, topics: Iterable[Topic]) -> None:
-        """Give disk space back for the first topic of which enough has been consumed, if any."""
-        topic = None if self._is_reclaiming else next(filter(_is_worth_reclaiming, topics), None)
+    def reclaim(self, topics: Iterable[Topic], *, is_full: bool) -> None:
+        """Give disk space back for the first topic of which enough has been consumed, if any.
+
+        Args:
+          topics: that may have something to give.
+          is_full: whether the disk is.
+        """
+        worth = (topic for topic in topics if _is_worth_reclaiming(topic, is_full=is_full))
+        topic = None if self._is_reclaiming else next(worth, None)
         if topic is not None:
             assert topic.id is not None  # or it would not be worth it
             self._is_reclaiming = True
@@ -133,10 +141,15 @@ class Purger:
             self._is_reclaiming = False
 
 
-def _is_worth_reclaiming(topic: Topic) -> bool:
+def _is_worth_reclaiming(topic: Topic, *, is_full: bool) -> bool:
+    return topic.id is not None and topic.consumed_bytes > _max_consumed_bytes(topic, is_full=is_full)
+
+
+def _max_consumed_bytes(topic: Topic, *, is_full: bool) -> int:
+    if is_full:
+        return MAX_CONSUMED_BYTES_WHEN_FULL
     is_empty = not any(cursor.depth for cursor in topic.cursors)
-    max_bytes = MAX_CONSUMED_BYTES_WHEN_EMPTY if is_empty else MAX_CONSUMED_BYTES
-    return topic.id is not None and topic.consumed_bytes > max_bytes
+    return MAX_CONSUMED_BYTES_WHEN_EMPTY if is_empty else MAX_CONSUMED_BYTES
 
 
 class Deletion:

@@ -6,6 +6,7 @@ import pytest
 import structlog.testing
 
 from miniqueue.broker import broker as broker_module
+from miniqueue.broker import purger
 from miniqueue.broker.journal import Journal
 from miniqueue.errors import DrainingError, FullError, NoSpaceError, OutcomeUnknownError, StorageError
 from miniqueue.storage.port import Room
@@ -57,6 +58,19 @@ def test_settling_and_deleting_go_on_while_the_disk_is_full():
         await world.restart()
         assert await world.drain(b"t") == [b"b", b"c"]
         assert world.broker.topics() == [b"t"]
+
+    run(body)
+
+
+@pytest.mark.parametrize(("room", "is_given_back"), [(ROOM, False), (NO_ROOM, True)])
+def test_a_full_disk_gets_the_space_of_consumed_messages_back_while_others_still_wait(room, is_given_back):
+    async def body(world):
+        await world.publish(b"t", b"a", b"b")
+        await look(world, room)
+        world.broker._topics[b"t"].partitions[0].consumed_bytes = purger.MAX_CONSUMED_BYTES_WHEN_FULL + 1
+        world.broker.tick()
+        await settle_down()
+        assert bool(world.store.reclaimed) == is_given_back
 
     run(body)
 
