@@ -5,21 +5,24 @@
 
     await AsyncWorker(client, "orders", handle, concurrency=100).run()        # until SIGTERM or SIGINT
 
-One task receives; one for each message calls the function and settles; one more extends the leases.
+One task receives; one for each message calls the function and settles, what is done at the same time together; one
+more extends the leases.
 """
 
 import asyncio
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
+from miniqueue.client import message_calls
 from miniqueue.client.asynchronous import AsyncClient
 from miniqueue.client.call import Call
 from miniqueue.client.message import Message
 from miniqueue.client.refusals import is_passing
-from miniqueue.client.work import PAUSE_SECONDS, Work, log, settlement, tell_failure, tell_settled
+from miniqueue.client.settling import TogetherInTasks
+from miniqueue.client.work import PAUSE_SECONDS, Work, is_plain_ack, log, settlement, tell_failure, tell_settled
 from miniqueue.errors import ClientError
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -47,6 +50,7 @@ class AsyncWorker:
         self._handle = handle
         self._work = Work(topic, group, concurrency, lease_seconds, poll_seconds, member)
         self._is_stopping = False
+        self._together = TogetherInTasks(self._acknowledge)
         self._changed = asyncio.Condition()
 
     async def run(self) -> None:
@@ -110,21 +114,36 @@ class AsyncWorker:
         result: object = None
         error: Exception | None = None
         try:
-            try:
-                result = await self._handle(message)
-            except Exception as exc:  # whatever it is: the message comes back
-                error = exc
-            tell_failure(message, error)
-            await self._settle(message, settlement(message, result, error))
-        finally:
-            self._work.end(message)
-            await self._notify()
+            result = await self._handle(message)
+        except Exception as exc:  # whatever it is: the message comes back
+            error = exc
+        except BaseException:
+            await self._end([message])
+            raise
+        tell_failure(message, error)
+        if is_plain_ack(message, result, error):
+            await self._together.acknowledge(message)
+        else:
+            await self._settle([message], settlement(message, result, error))
 
-    async def _settle(self, message: Message, call: Call[list[bool]]) -> None:
+    async def _acknowledge(self, messages: Sequence[Message]) -> None:
+        await self._settle(messages, message_calls.ack(self._work.topic, *messages))
+
+    async def _settle(self, messages: Sequence[Message], call: Call[list[bool]]) -> None:
         try:
-            tell_settled(message, await self._client.execute(call))
+            results = await self._client.execute(call)
+            for message, is_settled in zip(messages, results, strict=True):
+                tell_settled(message, [is_settled])
         except ClientError as exc:
-            log.warning("message %s of %s could not be settled and comes again: %s", message.id, message.topic, exc)
+            for message in messages:
+                log.warning("message %s of %s could not be settled and comes again: %s", message.id, message.topic, exc)
+        finally:
+            await self._end(messages)
+
+    async def _end(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self._work.end(message)
+        await self._notify()
 
     async def _notify(self) -> None:
         async with self._changed:
