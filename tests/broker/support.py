@@ -59,8 +59,13 @@ class World:
         return payloads
 
 
-def run(body: Callable[[World], Awaitable[None]], **options: object) -> World:
-    """Run `body` in a fresh world."""
+def run(
+    body: Callable[[World], Awaitable[None]],
+    *,
+    loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    **options: object,
+) -> World:
+    """Run `body` in a fresh world, on a loop of its own."""
 
     async def main() -> World:
         world = World(**options)
@@ -71,4 +76,5 @@ def run(body: Callable[[World], Awaitable[None]], **options: object) -> World:
             await world.broker.stop()
         return world
 
-    return asyncio.run(main())
+    with asyncio.Runner(loop_factory=loop) as runner:
+        return runner.run(main())

@@ -18,6 +18,7 @@ from miniqueue.core.read_options import ReadOptions
 from miniqueue.core.receiving import ReceiveOptions
 from miniqueue.errors import MiniqueueError
 from miniqueue.storage.keys import Space
+from tests.broker.steady_loop import SteadyLoop
 from tests.broker.support import run
 from tests.fakes import settle_down
 from tests.tools.test_audit_of_retention import problems_of
@@ -49,7 +50,7 @@ class Use:
         self.world, self.random = world, random.Random(seed)
         self.count = 0
         self.partitions = 1
-        self.receipts = set()
+        self.receipts = {}  # as a set, in the order in which they came: they begin with what is really random
 
     @property
     def broker(self):
@@ -77,7 +78,7 @@ class Use:
         lease_seconds = self.random.choice([3.0, 100.0])
         answer = await self.answer(ReceiveOptions(self.random.randint(1, 5), group=group, lease_seconds=lease_seconds))
         for _, lease in answer.leases:
-            self.receipts |= {b"%b%d" % (answer.prefix, lease.receipt + n) for n in range(lease.count)}
+            self.receipts |= {b"%b%d" % (answer.prefix, lease.receipt + n): None for n in range(lease.count)}
 
     async def answer(self, options):
         answers = []
@@ -88,8 +89,9 @@ class Use:
         return answers[0]
 
     def some(self):
-        found = self.random.sample(sorted(self.receipts), min(len(self.receipts), self.random.randint(1, 4)))
-        self.receipts -= set(found)
+        found = self.random.sample([*self.receipts], min(len(self.receipts), self.random.randint(1, 4)))
+        for receipt in found:
+            del self.receipts[receipt]
         return found
 
     async def ack(self):
@@ -157,9 +159,11 @@ class Use:
         store = self.world.store
         store.applies_failed = self.random.random() < 0.5
         store.fail_writes = {store.write_count + self.random.choice([1, 2])}
-        self.broker.publish(b"t", [b"fault"])
-        await settle_down()
-        store.fail_writes = set()
+        try:
+            self.broker.publish(b"t", [b"fault"])
+            await settle_down()
+        finally:  # also where it is refused: no other write is to fail
+            store.fail_writes = set()
         while self.broker.refusal is not None:
             await settle_down()
         self.receipts.clear()
@@ -223,4 +227,4 @@ def test_groups_get_to_the_end_whatever_happens_on_the_way(seed, monkeypatch):
         await use.check()
         await use.finish()
 
-    run(body)
+    run(body, loop=SteadyLoop)
