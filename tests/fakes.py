@@ -207,6 +207,7 @@ class FakeTransport:
 
     def write_eof(self) -> None:
         """The peer hears the end, and closes."""
+        assert not self.is_lost, "uvloop raises here"
         self.close()
 
     def close(self) -> None:

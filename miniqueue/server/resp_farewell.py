@@ -25,6 +25,7 @@ class Farewell:
         self._transport = transport
         self._room_bytes = MAX_THROWN_AWAY_BYTES
         self._timer: asyncio.TimerHandle | None = None
+        self._is_over = False
 
     @property
     def is_under_way(self) -> bool:
@@ -32,7 +33,12 @@ class Farewell:
         return self._timer is not None
 
     def close(self) -> None:
-        """Close our half, the other one before long; when called again, at once."""
+        """Close our half, the other one before long; when called again, at once.
+
+        The last reply may wait for a commit longer than the client has waited.
+        """
+        if self._is_over:
+            return
         if self.is_under_way or not self._transport.can_write_eof():  # uvloop's TLS throws away by itself what comes
             self._transport.close()
             return
@@ -48,6 +54,7 @@ class Farewell:
             self._transport.close()
 
     def end(self) -> None:
-        """The connection is gone."""
+        """The connection is gone, and its transport is not to be touched any more: uvloop would raise."""
+        self._is_over = True
         if self._timer is not None:
             self._timer.cancel()

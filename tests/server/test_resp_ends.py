@@ -78,6 +78,19 @@ def test_a_lost_connection_with_a_pending_commit_disturbs_nobody():
     serve(body)
 
 
+def test_who_was_told_its_mistake_and_is_gone_before_its_commit_disturbs_nobody():
+    async def body(world, server, client):
+        world.store.may_write.clear()
+        client.connection.data_received(command(b"PUBLISH", b"t", b"a") + b"*x\r\n")
+        client.transport.lose()
+        world.store.may_write.set()
+        await settle_down()
+        assert not world.broker.failed.done()
+        assert await Client(server).say(b"PUBLISH t b") == b"+OK\r\n"
+
+    serve(body)
+
+
 def test_draining_returns_every_message_and_closes_when_replies_are_sent():
     async def body(world, server, client):
         await world.publish(b"t", b"a")
