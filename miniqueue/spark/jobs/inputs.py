@@ -4,7 +4,10 @@
     file       string    where it stands
     number     bigint    its place in a file of Parquet, from 1 on; null in text, see `quarantine`
     line       string    its text; null in Parquet
-    is_broken  boolean   whether the text is not what the format takes
+    fault      string    why the text is not what the format takes; null where it is
+
+Spark's parser of JSON takes the last of two members of one name, and the first of two objects. Then a value would be
+lost and nobody told, so a line must also be one element of an array for the parser of variants, which is strict.
 
 Text is read as lines and parsed from there, so that the line of a row is at hand whatever turns out to be wrong with
 it. A quoted line break in CSV is therefore not understood.
@@ -28,6 +31,8 @@ _EMPTY: Final = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
 #: Where the parsers put the text of what they cannot parse.
 _BROKEN: Final = "_broken"
 _PARSING: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN}
+_UNPARSED: Final = "it cannot be parsed"
+_NOT_ONE: Final = "it is not one JSON object, or has a member twice"
 
 
 def format_of(path: str) -> str:
@@ -59,7 +64,7 @@ def read_files(spark: SparkSession, paths: Sequence[str], format_name: str, sche
         "file",
         F.lit(None).cast("bigint").alias("number"),
         "line",
-        F.col(f"parsed.{_BROKEN}").isNotNull().alias("is_broken"),
+        F.when(F.col(f"parsed.{_BROKEN}").isNotNull(), _UNPARSED).when(~F.col("is_one"), _NOT_ONE).alias("fault"),
     )
 
 
@@ -98,7 +103,7 @@ def _parquet(spark: SparkSession, paths: Sequence[str], schema: str) -> DataFram
         F.col("_metadata.file_path").alias("file"),
         (F.col("_metadata.row_index") + 1).alias("number"),
         F.lit(None).cast("string").alias("line"),
-        F.lit(False).alias("is_broken"),
+        F.lit(None).cast("string").alias("fault"),
     )
 
 
@@ -114,17 +119,27 @@ def _csv(spark: SparkSession, paths: Sequence[str], columns: StructType | None) 
     if len(types) != len(names):
         raise ConfigError([f"the schema has {len(types)} columns, the file {len(names)}: {', '.join(names)}"])
     fields = [f"{quoted(name)} {kind}" for name, kind in zip([*names, _BROKEN], [*types, "string"], strict=True)]
-    return _parsed(lines.where(F.col("line") != first.line), F.from_csv("line", ", ".join(fields), _PARSING))
+    parsed = F.from_csv("line", ", ".join(fields), _PARSING)
+    return _parsed(lines.where(F.col("line") != first.line), parsed, F.lit(True))
 
 
 def _json(spark: SparkSession, paths: Sequence[str], columns: StructType | None) -> DataFrame:
-    found = columns or spark.read.options(**_PARSING).json(list(paths)).schema
+    lines, is_one = lines_of(spark, paths), _is_one_object("line")
+    found = columns or spark.read.options(**_PARSING).json(lines.where(is_one).select("line")).schema
     fields = [field for field in found if field.name != _BROKEN]
     if not fields:
         raise ConfigError([f"{', '.join(paths)}: there is no object in any line"])
     schema = StructType(fields).add(_BROKEN, StringType())
-    return _parsed(lines_of(spark, paths), F.from_json("line", schema, _PARSING))
+    return _parsed(lines, F.from_json("line", schema, _PARSING), is_one)
 
 
-def _parsed(lines: DataFrame, parsed: Column) -> DataFrame:
-    return lines.where(F.trim("line") != "").select("line", "file", parsed.alias("parsed"))
+def _is_one_object(line: str) -> Column:
+    """Whether a line is one value of JSON, with names that differ, and nothing behind it."""
+    array = F.try_parse_json(F.concat(F.lit("["), F.col(line), F.lit("]")))
+    return array.isNotNull() & F.try_variant_get(array, "$[1]", "variant").isNull()
+
+
+def _parsed(lines: DataFrame, parsed: Column, is_one: Column) -> DataFrame:
+    """Return the lines that are not blank, what each means, and whether that is all of it."""
+    text = lines.where(F.trim("line") != "")
+    return text.select("line", "file", parsed.alias("parsed"), is_one.alias("is_one"))

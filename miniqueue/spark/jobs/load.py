@@ -3,8 +3,9 @@
 Rows are read once. Only when there were bad ones among them they are read again, to be set aside.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
@@ -12,7 +13,10 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from miniqueue.spark.jobs.inputs import read_files
 from miniqueue.spark.jobs.mapping import ColumnMapping
 from miniqueue.spark.jobs.quarantine import set_aside
-from miniqueue.spark.jobs.running import Say, observed, progress, told_in_words
+from miniqueue.spark.jobs.running import Say, having_set, observed, progress, told_in_words
+
+#: Text has names that differ in case only. Spark would take one for the other, and leave out what both have.
+_EXACT_NAMES: Final[Mapping[str, str]] = MappingProxyType({"spark.sql.caseSensitive": "true"})
 
 
 class Load(NamedTuple):
@@ -48,12 +52,13 @@ class Loaded(NamedTuple):
 
 def load(spark: SparkSession, job: Load, say: Say) -> Loaded:
     """Load files; raises ConfigError, or JobFailedError, after which the same job can run again."""
-    with told_in_words(), progress(spark, f"load {job.topic}", say):
+    is_text = job.format_name != "parquet"
+    settings = _EXACT_NAMES if is_text else {}
+    with told_in_words(), progress(spark, f"load {job.topic}", say), having_set(spark, settings):
         rows = read_files(spark, job.paths, job.format_name, job.schema)
         judged = job.mapping.judged(rows)
         count, bad = _publish(judged, job)
         directory = f"{job.quarantine.rstrip('/')}/{job.run_id}"
-        is_text = job.format_name != "parquet"
         examples = set_aside(judged, job.paths, is_text=is_text, directory=directory) if bad else []
     return Loaded(count - bad, bad, examples, directory if bad else "")
 

@@ -78,7 +78,7 @@ class ColumnMapping(NamedTuple):
         size = F.aggregate(sizes, F.lit(0), lambda total, one: total + one)
         too_long = F.octet_length("value") > self.max_message_bytes
         return (
-            F.when(F.col("is_broken"), F.lit("it cannot be parsed"))
+            F.when(F.col("fault").isNotNull(), F.col("fault"))
             .when(too_long, F.lit(f"the message is longer than {self.max_message_bytes} bytes"))
             .when(F.octet_length("key") > MAX_KEY_BYTES, F.lit(f"the key is longer than {MAX_KEY_BYTES} bytes"))
             .when(size > MAX_HEADERS_BYTES, F.lit(f"the headers are longer than {MAX_HEADERS_BYTES} bytes"))

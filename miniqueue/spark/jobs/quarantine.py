@@ -6,18 +6,21 @@ A task does not know at which line of a file its part begins. So lines are count
 of its own that leaves files whole: then the numbers that Spark gives to the rows of a task are those of the lines.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from miniqueue.spark.jobs.inputs import lines_of
+from miniqueue.spark.jobs.running import having_set
 
 #: More than any file has. A file costs as much to open as a task may read, so each has a task of its own.
-_ALL_BYTES: Final = 1 << 40
-_WHOLE_FILES: Final = ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes")
+_ALL_BYTES: Final = str(1 << 40)
+_WHOLE_FILES: Final[Mapping[str, str]] = MappingProxyType(
+    {"spark.sql.files.maxPartitionBytes": _ALL_BYTES, "spark.sql.files.openCostInBytes": _ALL_BYTES}
+)
 #: The lower bits of the numbers that Spark gives to rows; the upper ones are the task.
 _ROW_IN_TASK: Final = (1 << 33) - 1
 _EXAMPLES: Final = 5
@@ -27,7 +30,7 @@ def set_aside(judged: DataFrame, paths: Sequence[str], *, is_text: bool, directo
     """Write the bad ones of judged rows to a directory, in place of what is there; return some of them in words."""
     spark = judged.sparkSession
     bad = judged.where(F.col("cause").isNotNull())
-    with _whole_files(spark):
+    with having_set(spark, _WHOLE_FILES):
         numbered = _with_lines(spark, bad, paths) if is_text else bad.withColumn("record", F.to_json("row"))
         rows = numbered.select("file", F.col("number").alias("row"), "cause", "record")
         rows.write.mode("overwrite").json(directory)
@@ -41,15 +44,3 @@ def _with_lines(spark: SparkSession, bad: DataFrame, paths: Sequence[str]) -> Da
     lines = lines_of(spark, paths).select("file", "line", number.alias("number"))
     causes = bad.select("file", "line", "cause").distinct()
     return lines.join(causes, ["file", "line"]).withColumn("record", F.col("line"))
-
-
-@contextmanager
-def _whole_files(spark: SparkSession) -> Iterator[None]:
-    before = {name: spark.conf.get(name) for name in _WHOLE_FILES}
-    try:
-        for name in _WHOLE_FILES:
-            spark.conf.set(name, str(_ALL_BYTES))
-        yield
-    finally:
-        for name, text in before.items():
-            spark.conf.set(name, str(text))

@@ -3,7 +3,7 @@
 import importlib
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
 from typing import Final, TypeAlias
@@ -51,6 +51,19 @@ def _failed(cause: str) -> MiniqueueError:
     """Return what a cause means: a task may be the first to find out that an option is wrong."""
     kind, _, words = cause.partition(": ")
     return ConfigError([words]) if kind == ConfigError.__name__ else JobFailedError(cause)
+
+
+@contextmanager
+def having_set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Have a session's settings be these, by name, for what is planned while the block runs."""
+    before = {name: str(spark.conf.get(name)) for name in settings}
+    try:
+        for name, text in settings.items():
+            spark.conf.set(name, text)
+        yield
+    finally:
+        for name, text in before.items():
+            spark.conf.set(name, text)
 
 
 def observed(counts: Observation, frame: DataFrame) -> dict[str, int]:

@@ -13,8 +13,7 @@ All at once, what there is; or as a stream, a window when it is over, once, also
 checkpoint, and what a step writes again replaces what it wrote before.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -24,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from miniqueue.errors import ConfigError
 from miniqueue.spark.jobs.consumed import Waits
 from miniqueue.spark.jobs.inputs import columns_in
-from miniqueue.spark.jobs.running import Say, followed, progress, told_in_words
+from miniqueue.spark.jobs.running import Say, followed, having_set, progress, told_in_words
 from miniqueue.spark.source import configured_client
 
 SAMPLE: Final = 32
@@ -141,23 +140,13 @@ def _stream(spark: SparkSession, job: Stats, rows: "_Rows", say: Say) -> None:
         place = job.checkpoint or f"{job.directory.rstrip('/')}/_checkpoint"
         writer = writer.option("checkpointLocation", place)
     writer = writer.trigger(processingTime=f"{round(job.every_seconds * 1000)} milliseconds")
-    with _few_tasks(spark):
+    # A task for each core: there is little to keep, and a step waits for all.
+    with having_set(spark, {_TASKS: str(spark.sparkContext.defaultParallelism)}):
         query = writer.start()
     try:
         followed(query, f"stats {job.topics}", say)
     finally:
         query.stop()
-
-
-@contextmanager
-def _few_tasks(spark: SparkSession) -> Iterator[None]:
-    """Have what starts meanwhile count with a task for each core: there is little to keep, and a step waits for all."""
-    before = spark.conf.get(_TASKS)
-    spark.conf.set(_TASKS, str(spark.sparkContext.defaultParallelism))
-    try:
-        yield
-    finally:
-        spark.conf.set(_TASKS, str(before))
 
 
 def counted(messages: DataFrame, job: Stats) -> DataFrame:
