@@ -10,7 +10,6 @@ Where a group may begin stands in `core.group_start`.
 """
 
 from collections.abc import Awaitable, Callable
-from urllib.parse import unquote_to_bytes
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -19,7 +18,7 @@ from miniqueue.core.group_start import Edge, parse_start
 from miniqueue.errors import MiniqueueError, RequestError
 from miniqueue.server.groups_shown import shown_group
 from miniqueue.server.http_looking import JsonEndpoint, query_of
-from miniqueue.server.paths import topic_within
+from miniqueue.server.paths import segment_of, topic_within
 from miniqueue.server.replies import CREATED, OK, Reply, error_reply
 
 
@@ -80,6 +79,5 @@ class _Pages:
 
 
 def _group_of(scope: Scope) -> bytes:
-    """Return the fourth segment of the path, percent-decoded, unchecked."""
-    raw_path: bytes = scope["raw_path"]
-    return unquote_to_bytes(raw_path.split(b"/")[4])
+    """Return the name of the group in the path, percent-decoded, unchecked."""
+    return segment_of(scope, 4)

@@ -99,6 +99,16 @@ def test_http_makes_shows_moves_and_deletes_groups(certificates):
     asyncio.run(scenario())
 
 
+def test_a_slash_that_is_encoded_makes_no_group_of_a_topic_over_http(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            for method, path in (("GET", "t%2Fgroups/g"), ("GET", "t/groups%2Fg"), ("PUT", "t%2Fgroups/g")):
+                assert (await served.request(method, "/topics/" + path))[0] in (400, 404)
+            assert served.broker.topics() == []
+
+    asyncio.run(scenario())
+
+
 def test_http_subscribes_with_a_group(certificates):
     async def scenario():
         async with serving(certificates) as served:
