@@ -23,15 +23,19 @@ class JsonBodyEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, unless the client leaves before its end."""
         try:
-            body = await read_body(receive, self._max_body_bytes)
+            body = await self._read(receive)
             if body is None:
                 return
             reply = await self._answer(scope, _parsed(body))
-        except PayloadTooLargeError:
-            reply = error_reply(InvalidLineError(f"the body is over {self._max_body_bytes} bytes"))
         except MiniqueueError as error:
             reply = error_reply(error)
         await reply(scope, receive, send)
+
+    async def _read(self, receive: Receive) -> bytes | None:
+        try:
+            return await read_body(receive, self._max_body_bytes)
+        except PayloadTooLargeError as exc:  # a document is no message
+            raise InvalidLineError(f"the body is over {self._max_body_bytes} bytes") from exc
 
 
 def _parsed(body: bytes) -> object:

@@ -138,3 +138,16 @@ def test_what_is_refused_over_http(body, certificates):
             assert served.broker.scheduler.count == 0
 
     asyncio.run(scenario())
+
+
+def test_a_message_that_is_too_large_for_a_schedule_is_told_from_a_body_that_is(certificates):
+    async def scenario():
+        async with serving(certificates, max_message_bytes=1000) as served:
+            status, told = await served.request(
+                "PUT", "/schedules/a", b'{"topic":"t","every":60,"text":"%b"}' % (b"x" * 1001)
+            )
+            assert (status, b"1000" in told) == (413, True)
+            status, told = await served.request("PUT", "/schedules/a", b" " * (70 << 10))
+            assert (status, b"the body is over" in told) == (400, True)
+
+    asyncio.run(scenario())
