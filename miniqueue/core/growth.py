@@ -121,11 +121,14 @@ class OldFirst:
         self._hold()
 
     def _hold(self) -> None:
-        for cursor in self._cursors:
-            cursor.log.stop = inf
+        stops: dict[GroupCursor, float] = dict.fromkeys(self._cursors, inf)
         for wait in self._waits:
             for cursor, end_seq in wait.held:
-                cursor.log.stop = min(cursor.log.stop, end_seq)
+                stops[cursor] = min(stops[cursor], end_seq)
+        for cursor, stop in stops.items():
+            cursor.log.stop = stop
+            if cursor.keyed is not None:  # what is known may be behind it, where keys were not ordered before
+                cursor.keyed.turns.hold(stop)
 
 
 def _related(cursors: Sequence[GroupCursor], modulus: int) -> list[list[GroupCursor]]:

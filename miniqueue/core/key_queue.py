@@ -11,7 +11,7 @@ import sys
 from array import array
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from miniqueue.core.lease import Range
 from miniqueue.core.message import Record
@@ -53,6 +53,19 @@ class KeyRules(NamedTuple):
 
 
 FREE: Final = KeyRules()
+
+
+class Bounds(Protocol):
+    """How far all keys go.
+
+    Attributes:
+      due_limit: the first order of DELAYED that is not due.
+      stop_seq: where ordered keys end for now, if `is_held`.
+    """
+
+    due_limit: int
+    stop_seq: float
+    is_held: bool
 
 
 class Returned:
@@ -116,20 +129,16 @@ class KeyQueue:
             self._returned = []
         heappush(self._returned, returned)
 
-    def head(self, due_limit: int) -> "int | Returned | None":
-        """Return the next message: its sequence number where it is in the log; None while none may be handed out.
-
-        `due_limit` is the first order of DELAYED that is not due.
-        """
+    def head(self, bounds: Bounds) -> "int | Returned | None":
+        """Return the next message: its sequence number where it is in the log; None while none may be handed out."""
         seq = self._log[self._start] if self._start < len(self._log) else None
-        if not self._returned:
+        if not (self._returned or bounds.is_held):
             return seq
-        first = self.first_returned()
+        is_ordered, first = self.rules.is_ordered, self.first_returned()
         if first is None or (seq is not None and self._log_rank(seq) < first.rank):
-            return seq
-        if not self.rules.is_ordered or first.place is not Range.DELAYED or first.order < due_limit:
-            return first
-        return None
+            return None if seq is None or (is_ordered and seq >= bounds.stop_seq) else seq
+        is_due = first.place is not Range.DELAYED or first.order < bounds.due_limit
+        return first if not is_ordered or (is_due and first.seq < bounds.stop_seq) else None
 
     def first_returned(self) -> Returned | None:
         """Return what comes first of what came back."""

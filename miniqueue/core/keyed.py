@@ -49,7 +49,8 @@ class KeyedReader:
         self._begin()
 
     def _begin(self) -> None:
-        """Know what the cursor has opened and leased."""
+        """Know what the cursor has opened and leased, and what is held back."""
+        self.turns.hold(self._cursor.log.stop)
         leased: dict[int, int] = {}
         for lease in self._cursor._leases.values():
             if isinstance(lease, ChunkLease):

@@ -14,6 +14,7 @@ vain: who is not listed is brought back by what it waits for.
 from collections import deque
 from heapq import heappop, heappush
 from itertools import count
+from math import inf
 
 from miniqueue.core.key_queue import FREE, QUEUE_BYTES, KeyQueue, KeyRules, Returned
 from miniqueue.core.pace import BURST_SECONDS
@@ -28,6 +29,7 @@ class Turns:
     Attributes:
       queues: by key; those of which nothing waits nor is leased may be missing.
       due_limit: the first order of DELAYED that is not due.
+      stop_seq: an ordered key goes no further, also with what came back; `is_held` while that is anywhere.
       now: seconds on a clock that only goes forward.
       index_bytes: what all this costs in memory, without payloads; who adds messages counts them here.
     """
@@ -36,6 +38,8 @@ class Turns:
         self.rules = rules
         self.queues: dict[bytes, KeyQueue] = {}
         self.due_limit = 0
+        self.stop_seq: float = inf
+        self.is_held = False
         self.now = 0.0
         self.index_bytes = 0
         self._listed: deque[KeyQueue] = deque()
@@ -59,7 +63,7 @@ class Turns:
         rules = queue.rules
         if queue.is_listed or queue.leased_count >= rules.leases:
             return
-        if queue.head(self.due_limit) is None:
+        if queue.head(self) is None:
             self._rest(queue)
         elif rules.per_second and queue.next_at - BURST_SECONDS > self.now:
             self._pace(queue)
@@ -71,7 +75,7 @@ class Turns:
         """Return the key whose turn it is, with its next message; None when no key has one."""
         while self._listed:
             queue = self._listed[0]
-            head = queue.head(self.due_limit)
+            head = queue.head(self)
             if head is not None:
                 return queue, head
             self._listed.popleft()
@@ -114,12 +118,22 @@ class Turns:
     def cut(self, stop_seq: int) -> int:
         """Forget the messages of the log from `stop_seq` on; return how many those were."""
         cut_count = sum(queue.cut(stop_seq) for queue in self.queues.values())
+        self._list_anew()
+        return cut_count
+
+    def hold(self, stop_seq: float) -> None:
+        """Have ordered keys go no further than there from now on."""
+        if stop_seq != self.stop_seq:
+            self.stop_seq, self.is_held = stop_seq, stop_seq < inf
+            self._list_anew()
+
+    def _list_anew(self) -> None:
+        """Give turns to those that have something to hand out, and forget those of which nothing is left."""
         listed, self._listed = self._listed, deque()
         for queue in listed:
             queue.is_listed = False
         for queue in [*listed, *self.queues.values()]:
-            self.enlist(queue)  # or forget it, when nothing is left
-        return cut_count
+            self.enlist(queue)
 
     @property
     def opens_at(self) -> float | None:
@@ -130,7 +144,7 @@ class Turns:
         """Return messages whose turn comes soon and whose payloads are not in memory."""
         found: list[Returned] = []
         for queue in self._listed:
-            head = queue.head(self.due_limit)
+            head = queue.head(self)
             if isinstance(head, Returned) and head.record is None:
                 found.append(head)
                 if len(found) == max_count:
@@ -140,7 +154,8 @@ class Turns:
     def _rest(self, queue: KeyQueue) -> None:
         """Leave a key alone that has nothing to hand out now, and forget it if it may be."""
         if (returned := queue.first_returned()) is not None:
-            self.wait(returned)
+            if returned.seq < self.stop_seq:  # else it goes on when it is held back no more
+                self.wait(returned)
         elif queue.is_empty and not queue.leased_count:
             if queue.rules.per_second and queue.next_at - BURST_SECONDS > self.now:
                 self._pace(queue)

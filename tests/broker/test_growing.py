@@ -389,3 +389,65 @@ def test_a_partition_with_nothing_left_is_not_waited_for_after_a_restart():
         assert await drained(world) == [b"new"]
 
     run(body)
+
+
+async def order(world: World, *, is_ordered: bool) -> None:
+    await world.broker.configurator.change(b"t", {"ordered": is_ordered, "fair": not is_ordered}).wait()
+    await look(world)
+
+
+@pytest.mark.parametrize("act", ["nack", "back", "dack", "close"])
+def test_what_came_back_waits_for_what_is_older_when_its_topic_is_ordered_from_now_on(act):
+    async def body(world):
+        await create(world, 2, fair=True)
+        key = key_from(0, 2, 2, 4)
+        await publish(world, key, b"a")
+        await grow(world, 4)
+        await publish(world, key, b"b")
+        older, newer = await world.holding(b"t"), await world.holding(b"t")
+        assert (older.payloads, newer.payloads) == ([b"a"], [b"b"])
+        older.consumer.dack(60)
+        getattr(newer.consumer, act)(*([1] if act == "dack" else []))
+        await order(world, is_ordered=True)
+        world.clock.advance(2)
+        world.broker.tick()
+        other = world.consumer(b"t")
+        other.consumer.request()
+        await look(world)
+        assert other.payloads == []
+        world.clock.advance(60)
+        world.broker.tick()
+        await look(world)
+        assert other.payloads == [b"a"]
+        other.consumer.ack()
+        other.consumer.refill()
+        await look(world)
+        assert other.payloads == [b"a", b"b"]
+
+    run(body)
+
+
+@pytest.mark.parametrize("is_ordered", [False, True], ids=["until it is not", "for good"])
+def test_what_is_left_of_a_chunk_waits_when_its_topic_is_ordered_from_now_on(is_ordered):
+    async def body(world):
+        await create(world, 2, fair=True)
+        keys = [b"key-%d" % n for n in range(100) if partition_for(b"key-%d" % n, 4) == 2][:2]
+        for key in keys:
+            await publish(world, key_from(0, 2, 2, 4), b"old " + key)
+        await grow(world, 4)
+        for key in keys:
+            world.broker.publish_with(b"t", key, PublishOptions(key=key))
+        await world.commit()
+        holders = [await world.holding(b"t") for _ in range(3)]
+        for holder in holders[:2]:
+            holder.consumer.dack(60)
+        await order(world, is_ordered=True)
+        other = world.consumer(b"t")
+        other.consumer.request()
+        await look(world)
+        assert other.payloads == []
+        if not is_ordered:
+            await order(world, is_ordered=False)
+            assert other.payloads == [keys[1]]
+
+    run(body)
