@@ -52,7 +52,12 @@ def ready_seq(cursor: GroupCursor) -> int:
 
 
 def ready_in(cursor: GroupCursor, chunk: Chunk, start_seq: int) -> Iterable[int]:
-    """Return the indexes of the messages of a chunk from `start_seq` on that nobody was handed and that wait there."""
+    """Return the indexes of the messages of a chunk from `start_seq` on that nobody was handed and that wait there.
+
+    The chunk may be finished: another group needs it, or the topic retains it.
+    """
+    if cursor.has_finished(chunk.first_seq):
+        return ()
     progress = cursor._open.get(chunk.first_seq)
     settled = cursor._bitmaps.get(chunk.first_seq, 0) if progress is None else progress.settled
     if cursor.keyed is not None and (unready := cursor.keyed.ahead.unready(chunk.first_seq)) is not None:

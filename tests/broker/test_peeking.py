@@ -316,3 +316,25 @@ def test_the_rest_of_a_chunk_is_shown_also_behind_chunks_that_are_gone():
         assert (await world.broker.peeker.find(b"t", (0, 5))).found.payload == b"5"
 
     run(body)
+
+
+@pytest.mark.parametrize("settings", [{}, {"ordered": True}])
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_is_settled_is_not_shown_though_its_chunk_is_retained_behind_an_open_one(settings, is_restarted):
+    async def body(world):
+        await world.broker.configurator.create(b"t", {"retention": "forever", **settings}).wait()
+        for keys in (b"aa", b"b"):  # the first two in one commit
+            for key in keys:
+                accepted = world.broker.publish_with(b"t", b"of %c" % key, PublishOptions(key=b"%c" % key))
+            await accepted.commit.wait()
+        consumer = await world.holding(b"t")
+        while consumer.payloads != [b"of b"]:
+            consumer = await world.holding(b"t")
+        consumer.consumer.ack()
+        if is_restarted:
+            await world.restart()
+        assert b"of b" not in await payloads(world)
+        with pytest.raises(UnknownMessageError):
+            await world.broker.peeker.find(b"t", (0, 2))
+
+    run(body)
