@@ -350,6 +350,26 @@ def test_goodbye_of_the_client_lets_requests_end(certificates, is_tls):
     converse(certificates, is_tls, conversation)
 
 
+def test_requests_in_front_of_a_goodbye_are_answered(certificates, is_tls):
+    async def conversation(client):
+        client.send(client.post(1), end(1, b"x"), client.request(3), client.post(5), GoAwayFrame(0))
+        assert await client.body(1) == b"x"
+        assert await client.status(3) == 200
+        client.send(end(5, b"y"))
+        assert await client.body(5) == b"y"
+        await client.peer.until_over()
+
+    converse(certificates, is_tls, conversation)
+
+
+def test_a_goodbye_with_an_error_ends_the_connection(certificates, is_tls):
+    async def conversation(client):
+        client.send(client.post(1), GoAwayFrame(0, error_code=PROTOCOL_ERROR))
+        await client.peer.until_over()
+
+    converse(certificates, is_tls, conversation)
+
+
 def test_nothing_but_http2_after_its_beginning(certificates, is_tls):
     async def conversation(client):
         client.peer.write(PREFACE[:16] + b"XX\r\n\r\n" + bytes(100))

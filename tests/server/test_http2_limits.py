@@ -278,9 +278,16 @@ def leave_by_resetting(client):
 
 def leave_by_saying_goodbye(client):
     client.send(GoAwayFrame(0))
+    client.peer.transport.close()
 
 
-@pytest.mark.parametrize("leave", [leave_by_closing, leave_by_aborting, leave_by_resetting, leave_by_saying_goodbye])
+def leave_in_anger(client):
+    client.send(GoAwayFrame(0, error_code=PROTOCOL_ERROR))
+
+
+@pytest.mark.parametrize(
+    "leave", [leave_by_closing, leave_by_aborting, leave_by_resetting, leave_by_saying_goodbye, leave_in_anger]
+)
 @pytest.mark.parametrize("make_app", [lambda: Endpoint(never_answer), Source], ids=["silent", "sending"])
 def test_who_leaves_takes_his_tasks_along(certificates, is_tls, leave, make_app):
     async def scenario():

@@ -1,6 +1,6 @@
 """h2's connection, with a budget for the frames that cost us something and the client nothing.
 
-    PING SETTINGS PRIORITY RST_STREAM CONTINUATION unknown, empty DATA                     a token each
+    PING SETTINGS PRIORITY RST_STREAM GOAWAY CONTINUATION unknown, empty DATA              a token each
     a request that must be refused, a stream that must be reset for its client's fault     a token each
     WINDOW_UPDATE                                      free: 10, and 10 more for each DATA frame sent; then a token
 
@@ -33,6 +33,7 @@ from hyperframe.frame import (
     ContinuationFrame,
     ExtensionFrame,
     Frame,
+    GoAwayFrame,
     PingFrame,
     PriorityFrame,
     RstStreamFrame,
@@ -58,6 +59,7 @@ _PRICED: Mapping[type[Frame], None] = MappingProxyType(
             AltSvcFrame,
             ContinuationFrame,
             ExtensionFrame,
+            GoAwayFrame,
             PingFrame,
             PriorityFrame,
             RstStreamFrame,
@@ -146,9 +148,13 @@ class CountedConnection(h2.connection.H2Connection):
     Args:
       max_streams: what the client is told; to be seen to by the caller.
       max_header_bytes: of a request's headers, as HTTP/2 counts them.
+
+    Attributes:
+      is_client_leaving: whether the client has said goodbye, in peace: it asks nothing more.
     """
 
     def __init__(self, max_streams: int, max_header_bytes: int) -> None:
+        self.is_client_leaving = False
         super().__init__(config=h2.config.H2Configuration(client_side=False, header_encoding=None))
         self.frames = self.incoming_buffer = CountedFrames()
         self.decoder.max_header_list_size = max_header_bytes
@@ -171,3 +177,10 @@ class CountedConnection(h2.connection.H2Connection):
             self._terminate_connection(ErrorCodes.FRAME_SIZE_ERROR)
             raise h2.exceptions.FrameTooLargeError("the frame is longer than it may be")
         return events
+
+    def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[h2.events.Event]]:
+        """Take in a goodbye; what was asked before it is still answered, while h2 would send nothing more."""
+        if frame.error_code != ErrorCodes.NO_ERROR:
+            return super()._receive_goaway_frame(frame)
+        self.is_client_leaving = True
+        return [], []

@@ -129,6 +129,16 @@ class GuardedH2(SendingH2):
             elif not isinstance(event, h2.events.PriorityUpdated):  # RFC 9113 5.3.2: to be ignored
                 await super()._handle_events([event])
         await self._flush()
+        if self._has_left():
+            await self._close_behind_client()
+
+    def _has_left(self) -> bool:
+        """Whether the client has said goodbye, and has all its replies."""
+        return self.connection.is_client_leaving and not self.streams
+
+    async def _close_behind_client(self) -> None:
+        await self._write()
+        await self.send(Closed())
 
     async def _handle_data(self, event: h2.events.DataReceived) -> None:
         stream = self.streams.get(event.stream_id)
@@ -180,6 +190,9 @@ class GuardedH2(SendingH2):
         frames = self.connection.frames
         frames.refill(LOOK_SECONDS)
         if self.closed or self._is_ending:
+            return
+        if self._has_left():
+            self.task_group.spawn(self._close_behind_client)
             return
         mark = frames.frame_count if frames.is_incomplete else None
         if self._incomplete.age(mark, now_seconds) >= HEADERS_SECONDS:
