@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Timer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-RUN_SECONDS = 30
+RUN_SECONDS = 60
 #: What a shell says of a program that was ended with ctrl-C.
 INTERRUPTED = 130
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import redis
 
+from tests.acceptance import patient
 from tests.acceptance.tools import MAX_SECONDS
 
 #: With one receipt a refusal is an error, with several one of the results, as this one always is.
@@ -23,7 +24,7 @@ UNKNOWN_RECEIPT = "0000000000000000-0"
 #: Takes messages as a program of its own does, says so, and does nothing more.
 CONSUMER = """
 import sys, redis
-client = redis.Redis(port=int(sys.argv[1]))
+client = redis.Redis(port=int(sys.argv[1]), socket_timeout=None, retry=None)
 print(client.execute_command(*sys.argv[2:]), flush=True)
 sys.stdin.read()
 """
@@ -67,7 +68,7 @@ class Stream:
 
     def __init__(self, port: int, name: str) -> None:
         self._port, self._name = port, name
-        self._client = redis.Redis(port=port, protocol=2, decode_responses=True)
+        self._client = patient.Redis(port=port, protocol=2, decode_responses=True)
         self._ids: dict[str, str] = {}
 
     def add(self, *texts: str) -> None:
@@ -132,7 +133,7 @@ class Topic:
 
     def __init__(self, port: int, name: str) -> None:
         self._port, self._name = port, name
-        self._client = redis.Redis(port=port, protocol=3, decode_responses=True)
+        self._client = patient.Redis(port=port, protocol=3, decode_responses=True)
         self._receipts: dict[tuple[str, str], str] = {}
 
     def _ask(self, *words: object) -> Any:
@@ -223,7 +224,7 @@ def redis_server(port: int, directory: Path) -> Iterator[int]:
 def wait_for(port: int) -> None:
     """Return when a Redis answers there."""
     ends_at = monotonic() + MAX_SECONDS
-    with redis.Redis(port=port) as client:
+    with patient.Redis(port=port) as client:
         while True:
             try:
                 client.ping()

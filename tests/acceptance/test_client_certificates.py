@@ -6,6 +6,7 @@ import subprocess
 import pytest
 import redis
 
+from tests.acceptance import patient
 from tests.acceptance.client_certificates import ClientAuthority
 from tests.acceptance.curl import Curl
 from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust, run_to_end
@@ -67,8 +68,8 @@ def test_redis_clients(broker, trust: Trust, authority, users):
     with_key = ["--cert", certificate, "--key", key]
     assert run([*command, *with_key, "PUBLISH", "orders", "x"]) == b"OK\n"
     assert run([*command, *with_key, "PUBLISH", "other", "x"]).startswith(b"NOPERM")
-    options = {"host": "localhost", "port": broker.resp_port, "ssl_ca_certs": trust.ca, "retry": None}
-    connection = redis.SSLConnection(ssl_certfile=certificate, ssl_keyfile=key, **options)
+    options = {"host": "localhost", "port": broker.resp_port, "ssl_ca_certs": trust.ca}
+    connection = patient.SSLConnection(ssl_certfile=certificate, ssl_keyfile=key, **options)
     for words, reply in (
         (("PUBLISH", "orders", "x"), b"OK"),
         (("AUTH", "ada", PASSWORD), b"OK"),
@@ -83,7 +84,7 @@ def test_redis_clients(broker, trust: Trust, authority, users):
     with pytest.raises(redis.ConnectionError):
         connection.read_response()
     with pytest.raises((redis.ConnectionError, OSError)):
-        redis.SSLConnection(**options).connect()
+        patient.SSLConnection(**options).connect()
 
 
 def test_an_authority_that_cannot_be_used_is_77(trust: Trust, tmp_path, users):

@@ -6,6 +6,7 @@ import threading
 import pytest
 import redis
 
+from tests.acceptance import patient
 from tests.acceptance.counts import counts
 from tests.acceptance.telnet import Telnet
 
@@ -92,14 +93,14 @@ def test_a_message_that_was_held_at_a_kill_comes_again(start_broker):
 
 def test_after_a_kill_what_was_leased_comes_again_and_old_receipts_are_refused(start_broker):
     broker = start_broker()
-    with redis.Redis(port=broker.resp_port) as client:
+    with patient.Redis(port=broker.resp_port) as client:
         client.execute_command("MPUBLISH", "orders", 1, 2, 3)
         (one, _, _), (two, _, _) = client.execute_command("RECEIVE", "orders", "COUNT", 2, "LEASE", 3600)
         assert client.execute_command("ACK", "orders", one) == b"OK"
         client.publish("orders", 4)  # in whose commit the settle is, at the latest
     broker.kill()
     broker = start_broker()
-    with redis.Redis(port=broker.resp_port) as client:
+    with patient.Redis(port=broker.resp_port) as client:
         for receipt in (one, two):
             with pytest.raises(redis.ResponseError, match="NOLEASE"):
                 client.execute_command("NACK", "orders", receipt)

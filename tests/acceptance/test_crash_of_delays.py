@@ -6,6 +6,8 @@ from contextlib import suppress
 import pytest
 import redis
 
+from tests.acceptance import patient
+
 pytestmark = pytest.mark.acceptance
 
 KILLS = 4
@@ -30,14 +32,14 @@ def test_each_delayed_message_and_each_tick_is_there_exactly_once(start_broker):
     acknowledged: list[int] = []
     for round_number in range(KILLS):
         broker = start_broker("data", "-period", "50ms")
-        client = redis.Redis(port=broker.resp_port)
+        client = patient.Redis(port=broker.resp_port)
         if not round_number:
             assert client.execute_command("SCHEDULE", "SET", "beat", "EVERY", "1", "beats", "x")
         acknowledged += delay_until_killed(client, round_number * MESSAGES)
         time.sleep(0.3 + round_number / 10)  # some are due by now, and some are not
         broker.kill()
     broker = start_broker("data", "-period", "50ms")
-    client = redis.Redis(port=broker.resp_port)
+    client = patient.Redis(port=broker.resp_port)
     while client.execute_command("PEEK", "later", "STATE", "delayed", "COUNT", 1):
         time.sleep(0.05)
     found: list[int] = []

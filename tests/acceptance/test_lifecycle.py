@@ -12,7 +12,7 @@ import pytest
 from tests.acceptance.curl import Curl
 from tests.acceptance.process import FREE_PORTS, HTTP_SERVERS, BrokerProcess, environment, run_to_end
 from tests.acceptance.telnet import Telnet, publish
-from tests.acceptance.tools import needs
+from tests.acceptance.tools import MAX_SECONDS, needs
 
 pytestmark = pytest.mark.acceptance
 
@@ -124,7 +124,7 @@ def test_the_monitoring_port_answers(start_broker):
     assert json.loads(broker.monitor("/healthz")) == {"status": "ok"}
     assert json.loads(broker.monitor("/readyz")) == {"status": "ok"}
     assert json.loads(broker.monitor("/stats"))["topics"]["orders"]["ready"] == 1
-    with urlopen(f"http://127.0.0.1:{broker.monitor_port}/metrics", timeout=10) as answer:
+    with urlopen(f"http://127.0.0.1:{broker.monitor_port}/metrics", timeout=MAX_SECONDS) as answer:
         assert answer.headers["content-type"].startswith("text/plain")
         assert b'topic="orders"' in answer.read()
 

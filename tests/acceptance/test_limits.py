@@ -6,7 +6,9 @@ import ssl
 import pytest
 import redis
 
+from tests.acceptance import patient
 from tests.acceptance.counts import counts
+from tests.acceptance.tools import MAX_SECONDS
 
 pytestmark = pytest.mark.acceptance
 
@@ -21,7 +23,7 @@ def reached(broker, limit: str) -> float:
 def test_what_was_dropped_stays_dropped_after_a_kill(start_broker):
     flags = ("-max-topic-messages", "3", "-topic-limit-policy", "drop-oldest")
     broker = start_broker("data", *flags)
-    with redis.Redis(port=broker.resp_port) as client:
+    with patient.Redis(port=broker.resp_port) as client:
         for number in range(5):
             assert client.execute_command("PUBLISH", "t", number)
     broker.kill()
@@ -32,7 +34,7 @@ def test_what_was_dropped_stays_dropped_after_a_kill(start_broker):
 
 def test_a_full_topic_and_one_topic_too_many_are_refused(start_broker):
     broker = start_broker("data", "-max-topic-bytes", "10", "-max-topics", "1")
-    with redis.Redis(port=broker.resp_port) as client:
+    with patient.Redis(port=broker.resp_port) as client:
         assert client.execute_command("PUBLISH", "t", "0123456789")
         for topic in ("t", "u"):
             with pytest.raises(redis.ResponseError, match="LIMIT"):
@@ -43,7 +45,7 @@ def test_a_full_topic_and_one_topic_too_many_are_refused(start_broker):
 
 
 def connect(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=5)
+    return socket.create_connection(("127.0.0.1", port), timeout=MAX_SECONDS)
 
 
 def test_one_address_may_have_so_many_connections_on_both_ports_together(start_broker, trust):

@@ -8,6 +8,8 @@ from collections.abc import Callable
 import pytest
 import redis
 
+from tests.acceptance import patient
+
 pytestmark = pytest.mark.acceptance
 
 TOGETHER = 20
@@ -39,7 +41,7 @@ class StubbornPublisher(threading.Thread):
 
     def _publish(self, number: int) -> bool:
         try:
-            with redis.Redis(port=self.port, socket_timeout=10) as client:
+            with patient.Redis(port=self.port) as client:
                 client.execute_command(*self._words(number))
         except redis.RedisError:
             return False
@@ -74,8 +76,8 @@ def test_what_is_sent_again_is_there_once_through_kills(start_broker, words, cou
             publisher.port = broker.resp_port
     finally:
         publisher.is_enough.set()
-        publisher.join(30)
-    with redis.Redis(port=broker.resp_port) as client:
+        publisher.join()
+    with patient.Redis(port=broker.resp_port) as client:
         payloads = []
         while part := client.execute_command("RECEIVE", "t", "COUNT", 1000, "AUTOACK"):
             payloads += [int(payload) for _, payload, _ in part]

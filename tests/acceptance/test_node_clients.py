@@ -9,7 +9,7 @@ import pytest
 
 from tests.acceptance.counts import counts
 from tests.acceptance.telnet import publish
-from tests.acceptance.tools import needs
+from tests.acceptance.tools import MAX_SECONDS, needs
 
 HERE = Path(__file__).parent
 
@@ -23,7 +23,7 @@ pytestmark = [
 def run_script(name: str, *arguments: object) -> dict[str, Any]:
     """Run a script of this directory and return what it prints."""
     done = subprocess.run(
-        ["node", name, *map(str, arguments)], cwd=HERE, capture_output=True, text=True, timeout=30, check=False
+        ["node", name, *map(str, arguments)], cwd=HERE, capture_output=True, text=True, timeout=MAX_SECONDS, check=False
     )
     assert done.returncode == 0, done.stderr
     printed: dict[str, Any] = json.loads(done.stdout)

@@ -25,7 +25,7 @@ from tests.acceptance.tools import needs
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-RUN_SECONDS = 30
+RUN_SECONDS = 60
 #: What `timeout` returns when it had to end the program, as it is meant to do with a subscription that only looks.
 TIMED_OUT = 124
 

@@ -7,22 +7,22 @@ import pytest
 import redis
 import redis.asyncio
 
+from tests.acceptance import patient
 from tests.acceptance.counts import counts
 from tests.acceptance.process import BrokerProcess
+from tests.acceptance.tools import MAX_SECONDS
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.parametrize("protocol", [2, 3], ids=["RESP2", "RESP3"])]
-
-SOCKET_SECONDS = 10
 
 
 @pytest.fixture
 def client(broker: BrokerProcess, protocol: int) -> Iterator[redis.Redis]:
     """A client whose commands all go over one connection, as a subscription needs it."""
-    with redis.Redis(
+    with redis.Redis(  # which connects again, as it does by itself
         port=broker.resp_port,
         protocol=protocol,
         client_name="tester",
-        socket_timeout=SOCKET_SECONDS,
+        socket_timeout=MAX_SECONDS,
         single_connection_client=True,
     ) as client:
         yield client
@@ -72,14 +72,14 @@ def test_a_pipeline_of_1000_is_published_in_order(client, broker, topic):
 
 def test_messages_are_received_and_settled_by_receipt(client, broker, topic, protocol):
     client.execute_command("MPUBLISH", topic, b"a", b"\x00\xff", b"")
-    received = client.execute_command("RECEIVE", topic, "COUNT", 10, "WAIT", 5, "LEASE", 60)
+    received = client.execute_command("RECEIVE", topic, "COUNT", 10, "WAIT", 50, "LEASE", 60)
     receipts, payloads, attributes = zip(*received, strict=True)
     assert payloads == (b"a", b"\x00\xff", b"")
     known = attributes[1]
     if protocol == 2:
         known = dict(zip(known[::2], known[1::2], strict=True))
     assert (known[b"id"], known[b"deliveries"]) == (b"0-1", 1)
-    with redis.Redis(port=broker.resp_port, protocol=protocol) as another:
+    with patient.Redis(port=broker.resp_port, protocol=protocol) as another:
         assert another.execute_command("ACK", topic, *receipts) == [b"OK"] * 3
         with pytest.raises(redis.ResponseError, match="NOLEASE"):
             another.execute_command("EXTEND", topic, receipts[0], 60)
@@ -89,16 +89,16 @@ def test_messages_are_received_and_settled_by_receipt(client, broker, topic, pro
 def test_a_lease_that_is_over_brings_its_message_back(client, topic):
     client.publish(topic, "again")
     assert client.execute_command("RECEIVE", topic, "LEASE", "0.1")
-    ((_, payload, _),) = client.execute_command("RECEIVE", topic, "WAIT", 10, "AUTOACK")
+    ((_, payload, _),) = client.execute_command("RECEIVE", topic, "WAIT", 50, "AUTOACK")
     assert payload == b"again"
 
 
 def test_who_leaves_while_it_waits_swallows_nothing(client, broker, topic, protocol):
     """Many leave one after the other; the first message is for who comes after them."""
     for _ in range(20):
-        with redis.Redis(port=broker.resp_port, protocol=protocol, single_connection_client=True) as leaver:
+        with patient.Redis(port=broker.resp_port, protocol=protocol, single_connection_client=True) as leaver:
             leaver.connection.send_command("RECEIVE", topic, "WAIT", 30)
-    waiting = redis.Redis(port=broker.resp_port, protocol=protocol, single_connection_client=True)
+    waiting = patient.Redis(port=broker.resp_port, protocol=protocol, single_connection_client=True)
     waiting.connection.send_command("RECEIVE", topic, "WAIT", 30)
     client.publish(topic, "for who stays")
     ((_, payload, _),) = waiting.connection.read_response()
@@ -153,7 +153,7 @@ def test_reset_leaves_the_subscription(client, topic):
 
 def test_asyncio_publishes_and_consumes(broker, protocol, topic):
     async def publish_and_consume() -> list[bytes]:
-        async with redis.asyncio.Redis(port=broker.resp_port, protocol=protocol) as client:
+        async with patient.AsyncRedis(port=broker.resp_port, protocol=protocol) as client:
             async with client.pipeline(transaction=False) as pipeline:
                 for number in range(100):
                     pipeline.publish(topic, number)
@@ -163,11 +163,11 @@ def test_asyncio_publishes_and_consumes(broker, protocol, topic):
     async def consume(client: redis.asyncio.Redis, wanted: int) -> list[bytes]:
         connection = await client.connection_pool.get_connection()
         await connection.send_command("SUBSCRIBE", topic)
-        received = [await connection.read_response(timeout=SOCKET_SECONDS)]
+        received = [await connection.read_response(timeout=MAX_SECONDS)]
         while len(received) < wanted:
             await connection.send_command("ACK")
-            assert await connection.read_response(timeout=SOCKET_SECONDS) == b"OK"
-            received.append(await connection.read_response(timeout=SOCKET_SECONDS))
+            assert await connection.read_response(timeout=MAX_SECONDS) == b"OK"
+            received.append(await connection.read_response(timeout=MAX_SECONDS))
         await connection.disconnect()
         await client.connection_pool.release(connection)
         return received
@@ -177,13 +177,13 @@ def test_asyncio_publishes_and_consumes(broker, protocol, topic):
 
 def test_waiting_consumers_get_one_message_each(broker, protocol, topic):
     async def wait_then_publish() -> list[bytes]:
-        async with redis.asyncio.Redis(port=broker.resp_port, protocol=protocol) as client:
+        async with patient.AsyncRedis(port=broker.resp_port, protocol=protocol) as client:
             connections = [await client.connection_pool.get_connection() for _ in range(5)]
             for connection in connections:
                 await connection.send_command("SUBSCRIBE", topic)
             for number in range(5):
                 await client.publish(topic, number)
-            received = [await connection.read_response(timeout=SOCKET_SECONDS) for connection in connections]
+            received = [await connection.read_response(timeout=MAX_SECONDS) for connection in connections]
             for connection in connections:
                 await connection.disconnect()
                 await client.connection_pool.release(connection)

@@ -20,15 +20,15 @@ RECEIPT = re.compile(rb"\b[0-9a-f]{16}-[0-9]+(?=\r\n\$3\r\nask)")
 def test_who_asks_over_one_protocol_is_answered_over_the_other(broker, trust, topic):
     curl = Curl(broker, trust)
     with ThreadPoolExecutor() as threads, Telnet(broker.resp_port) as telnet:
-        asking = threads.submit(curl, f"/request/{topic}?timeout=30", body=b"ask")
-        telnet.say(f"RECEIVE {topic} WAIT 10".encode(), b"PING")
+        asking = threads.submit(curl, f"/request/{topic}?timeout=60", body=b"ask")
+        telnet.say(f"RECEIVE {topic} WAIT 50".encode(), b"PING")
         (receipt,) = RECEIPT.findall(telnet.read_until(b"+PONG\r\n"))
         telnet.say(b"REPLY %b %b from-resp" % (topic.encode(), receipt))
         assert telnet.read_until(b"\r\n") == b"+OK\r\n"
         assert asking.result()[::2] == (200, b"from-resp")
 
-        telnet.say(f"REQUEST {topic} ask TIMEOUT 30".encode())
-        message = json.loads(curl(f"/topics/{topic}/receive?wait=10", body=b"").body)
+        telnet.say(f"REQUEST {topic} ask TIMEOUT 60".encode())
+        message = json.loads(curl(f"/topics/{topic}/receive?wait=50", body=b"").body)
         assert base64.b64decode(message["msg"]) == b"ask"
         assert curl(f"/topics/{topic}/reply?receipt={message['receipt']}", body=b"from http").status == 200
         assert telnet.read_until(b"http\r\n") == b"$9\r\nfrom http\r\n"
@@ -38,14 +38,14 @@ def test_after_a_crash_nobody_waits_and_the_message_is_still_there(start_broker)
     broker = start_broker("data")
     with Telnet(broker.resp_port) as asking, Telnet(broker.resp_port) as worker:
         asking.say(b"REQUEST sums ask TIMEOUT 60")
-        worker.say(b"RECEIVE sums WAIT 10", b"PING")
+        worker.say(b"RECEIVE sums WAIT 50", b"PING")
         (lost,) = RECEIPT.findall(worker.read_until(b"+PONG\r\n"))
         broker.kill()
         assert asking.read_to_close() == b""
     with Telnet(start_broker("data").resp_port) as worker:
         worker.say(b"REPLY sums %b 5" % lost)
         assert worker.read_until(b"\r\n").startswith(b"-NOLEASE ")
-        worker.say(b"RECEIVE sums WAIT 10", b"PING")
+        worker.say(b"RECEIVE sums WAIT 50", b"PING")
         (receipt,) = RECEIPT.findall(worker.read_until(b"+PONG\r\n"))
         worker.say(b"REPLY sums %b 5" % receipt)
         assert worker.read_until(b"\r\n").startswith(b"-GONE ")

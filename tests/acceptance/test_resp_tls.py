@@ -4,11 +4,11 @@ import socket
 import ssl
 
 import pytest
-import redis
 
+from tests.acceptance import patient
 from tests.acceptance.process import Trust
 from tests.acceptance.telnet import command
-from tests.acceptance.tools import needs, run
+from tests.acceptance.tools import MAX_SECONDS, needs, run
 
 pytestmark = pytest.mark.acceptance
 
@@ -31,8 +31,8 @@ def test_redis_cli(broker, trust: Trust, version):
 
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_redis_py_publishes_and_consumes(broker, trust: Trust, protocol):
-    connection = redis.SSLConnection(
-        host="localhost", port=broker.resp_port, ssl_ca_certs=trust.ca, protocol=protocol, retry=None
+    connection = patient.SSLConnection(
+        host="localhost", port=broker.resp_port, ssl_ca_certs=trust.ca, protocol=protocol
     )
     large = bytes(range(256)) * 4000
     connection.send_command("PUBLISH", "t", large)
@@ -46,7 +46,7 @@ def test_redis_py_publishes_and_consumes(broker, trust: Trust, protocol):
 
 
 def test_what_is_not_tls_gets_no_answer(broker):
-    with socket.create_connection(("127.0.0.1", broker.resp_port), timeout=10) as peer:
+    with socket.create_connection(("127.0.0.1", broker.resp_port), timeout=MAX_SECONDS) as peer:
         peer.sendall(b"PING\r\n" * 10)
         assert b"PONG" not in peer.recv(100)
 
@@ -60,7 +60,7 @@ def test_tls_is_1_2_or_later(broker, trust: Trust, version, is_taken):
     context = ssl.create_default_context(cafile=trust.ca)
     context.minimum_version = context.maximum_version = version
     context.set_ciphers("ALL:@SECLEVEL=0")  # so that it is the broker who refuses
-    with socket.create_connection(("127.0.0.1", broker.resp_port), timeout=10) as peer:
+    with socket.create_connection(("127.0.0.1", broker.resp_port), timeout=MAX_SECONDS) as peer:
         if not is_taken:
             with pytest.raises(ssl.SSLError):
                 context.wrap_socket(peer, server_hostname="localhost")
@@ -72,7 +72,7 @@ def test_tls_is_1_2_or_later(broker, trust: Trust, version, is_taken):
 
 def test_who_leaves_gives_the_message_back_and_nothing_is_logged_about_it(broker, trust: Trust):
     for _ in range(2):
-        connection = redis.SSLConnection(host="localhost", port=broker.resp_port, ssl_ca_certs=trust.ca, retry=None)
+        connection = patient.SSLConnection(host="localhost", port=broker.resp_port, ssl_ca_certs=trust.ca)
         connection.send_command("PUBLISH", "t", "x")
         assert connection.read_response() == b"OK"
         connection.send_command("SUBSCRIBE", "t")

@@ -10,9 +10,10 @@ from urllib.error import HTTPError
 import pytest
 import redis
 
+from tests.acceptance import patient
 from tests.acceptance.curl import Curl
 from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust, run_to_end
-from tests.acceptance.tools import needs, on_both_http_servers, run
+from tests.acceptance.tools import MAX_SECONDS, needs, on_both_http_servers, run
 from tests.acceptance.users import PASSWORD, UsersFile
 
 pytestmark = [pytest.mark.acceptance, needs("curl", "redis-cli"), on_both_http_servers]
@@ -57,7 +58,11 @@ def curl(broker: BrokerProcess, trust: Trust) -> Curl:
 def redis_cli(broker):
     def call(*words: str) -> str:
         done = subprocess.run(
-            ["redis-cli", "-p", str(broker.resp_port), *words], capture_output=True, text=True, check=False, timeout=20
+            ["redis-cli", "-p", str(broker.resp_port), *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=MAX_SECONDS,
         )
         return done.stdout + "".join(line for line in done.stderr.splitlines() if "may not be safe" not in line)
 
@@ -76,16 +81,16 @@ def test_redis_cli_with_a_user_and_with_a_token(redis_cli, topic, tokens):
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_redis_py_with_a_user(broker, topic, tokens, protocol):
     options = {"port": broker.resp_port, "protocol": protocol}
-    with redis.Redis(username="ada", password=PASSWORD, **options) as ada:
+    with patient.Redis(username="ada", password=PASSWORD, **options) as ada:
         assert ada.execute_command("PUBLISH", topic, "x") == b"OK"
         with pytest.raises(redis.exceptions.NoPermissionError):
             ada.execute_command("TOPIC DELETE", topic)
-    with redis.Redis(password=tokens["boss"], **options) as boss:
+    with patient.Redis(password=tokens["boss"], **options) as boss:
         assert boss.execute_command("TOPIC DELETE", topic) == b"OK"
-    eve = redis.Connection(username="ada", password="wrong", retry=None, **options)
+    eve = patient.Connection(username="ada", password="wrong", **options)
     with pytest.raises(redis.AuthenticationError):
         eve.connect()
-    with redis.Redis(**options) as nobody, pytest.raises(redis.AuthenticationError):
+    with patient.Redis(**options) as nobody, pytest.raises(redis.AuthenticationError):
         nobody.execute_command("TOPICS")
 
 
@@ -132,7 +137,7 @@ def test_sighup_cuts_off_who_is_gone_and_nobody_else(start_broker, trust, tmp_pa
     users = UsersFile(tmp_path)
     tokens = {name: users.add(name, "-subscriber", "*", "-publisher", "*") for name in ("gone", "kept")}
     broker = start_broker("data", "-users", str(users.path), "-http-server", http_server)
-    gone, kept = (redis.Connection(port=broker.resp_port, password=tokens[name]) for name in ("gone", "kept"))
+    gone, kept = (patient.Connection(port=broker.resp_port, password=tokens[name]) for name in ("gone", "kept"))
     for connection in (kept, gone):
         connection.send_command("PUBLISH", "t", "x")
         assert connection.read_response() == b"OK"

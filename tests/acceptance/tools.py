@@ -12,7 +12,7 @@ import pytest
 from tests.acceptance.process import HTTP_SERVERS
 
 #: Longer than anything here takes; a program that hangs is killed then, and its test fails.
-MAX_SECONDS = 20
+MAX_SECONDS = 60
 
 
 def needs(*programs: str) -> pytest.MarkDecorator:

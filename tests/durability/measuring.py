@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60
 
 
 def rss_bytes(pid: int) -> int:

@@ -8,13 +8,15 @@ from contextlib import ExitStack, contextmanager, suppress
 import h2.config
 import h2.connection
 
+from tests.acceptance.tools import MAX_SECONDS
+
 RECEIVE_BUFFER_BYTES = 4096
 
 
 def _connected(stack: ExitStack, port: int) -> socket.socket:
     connection = stack.enter_context(socket.socket())
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-    connection.settimeout(10)
+    connection.settimeout(MAX_SECONDS)
     connection.connect(("127.0.0.1", port))
     return connection
 

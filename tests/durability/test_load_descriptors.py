@@ -10,6 +10,7 @@ import pytest
 
 from tests.acceptance.process import BrokerProcess
 from tests.acceptance.telnet import Telnet
+from tests.acceptance.tools import MAX_SECONDS
 from tests.durability.measuring import cpu_seconds, descriptor_count, wait_until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
@@ -31,7 +32,10 @@ def broker(start_broker):
 def crowd(port: int, count: int) -> Iterator[list[socket.socket]]:
     """Connect `count` times, and say nothing."""
     with ExitStack() as stack:
-        yield [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10)) for _ in range(count)]
+        yield [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=MAX_SECONDS))
+            for _ in range(count)
+        ]
 
 
 def publish_until_leveldb_needs_files(telnet: Telnet) -> Counter[bytes]:
@@ -96,7 +100,7 @@ def wait_for_two_ticks(telnet: Telnet) -> None:
 
 def test_a_refused_redis_client_is_told_why(broker: BrokerProcess):
     with crowd(broker.resp_port, 2 * LIMIT) as connections:
-        connections[-1].settimeout(10)
+        connections[-1].settimeout(MAX_SECONDS)
         assert connections[-1].recv(100) == b"-ERR max number of clients reached\r\n"
         assert connections[-1].recv(100) == b""
     broker.stop()

@@ -13,7 +13,7 @@ import pytest
 from tests.acceptance.curl import Curl
 from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust, run_to_end
 from tests.acceptance.telnet import Telnet, publish
-from tests.acceptance.tools import needs
+from tests.acceptance.tools import MAX_SECONDS, needs
 from tests.durability.clocks import WallClock, needs_faketime
 from tests.durability.measuring import wait_until
 
@@ -83,7 +83,7 @@ class Consumer(Telnet):
 def set_clock(broker: BrokerProcess, clock: WallClock, offset_seconds: int) -> None:
     """Set the clock, and make sure that the broker goes by it."""
     clock.set(offset_seconds)
-    with urlopen(f"http://127.0.0.1:{broker.monitor_port}/healthz", timeout=10) as answer:
+    with urlopen(f"http://127.0.0.1:{broker.monitor_port}/healthz", timeout=MAX_SECONDS) as answer:
         told_seconds = parsedate_to_datetime(answer.headers["date"]).timestamp()
     assert abs(told_seconds - time.time() - offset_seconds) < 60
 
