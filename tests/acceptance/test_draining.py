@@ -11,10 +11,12 @@ import pytest
 from tests.acceptance.curl import Curl
 from tests.acceptance.process import HTTP_SERVERS
 from tests.acceptance.telnet import Telnet
-from tests.acceptance.tools import needs
+from tests.acceptance.tools import MAX_SECONDS, needs
 
 pytestmark = pytest.mark.acceptance
 
+#: Longer than the end of a process is waited for: who stops all the same does so since nothing is held any more.
+PATIENT = ("-settle-time", "100s")
 RECEIPT = re.compile(rb"\b[0-9a-f]{16}-[0-9]+\b")
 
 
@@ -57,7 +59,7 @@ def drained(port: int, topic: str) -> list[bytes]:
 
 
 def test_a_stop_under_load_loses_nothing_and_leaves_nobody_without_an_answer(start_broker):
-    broker = start_broker("data", "-resp-port", "0")
+    broker = start_broker("data", *PATIENT)
     port = broker.resp_port
     publishers = [Publisher(port, "load", number) for number in range(4)]
     with (
@@ -78,9 +80,8 @@ def test_a_stop_under_load_loses_nothing_and_leaves_nobody_without_an_answer(sta
         assert len(receipts) == 20
         waiting.say(b"RECEIVE nothing-there WAIT 60")
         asking.say(b"REQUEST sums ask TIMEOUT 60")
-        worker.say(b"RECEIVE sums WAIT 10", b"PING")
-        assert len(RECEIPT.findall(worker.read_until(b"+PONG\r\n"))) >= 1
-        begun = time.monotonic()
+        worker.say(b"RECEIVE sums WAIT 50", b"PING")
+        question = RECEIPT.findall(worker.read_until(b"+PONG\r\n"))[0]
         broker.process.send_signal(signal.SIGTERM)
         assert waiting.read_until(b"\r\n") == b"*0\r\n"
         assert asking.read_until(b"\r\n").startswith(b"-DRAINING ")
@@ -89,13 +90,14 @@ def test_a_stop_under_load_loses_nothing_and_leaves_nobody_without_an_answer(sta
         receiver.say(b"ACK load " + b" ".join(receipts))
         assert receiver.read_until(b"+OK\r\n" * 20).startswith(b"*20\r\n")
         numbers = [re.findall(rb"\$\d+\r\n(\d+)\r\n", one)[0] for one in held]
+        worker.say(b"ACK sums " + question)
+        assert worker.read_until(b"\r\n") == b"+OK\r\n"
         stream.say(b"ACK " + b" ".join(numbers))
         assert stream.read_until(b"\r\n") == b"+OK\r\n"
         assert stream.read_to_close() == b""  # nothing was handed out any more
         assert broker.wait() == 0
-        assert time.monotonic() - begun < 8
     for publisher in publishers:
-        publisher.join(10)
+        publisher.join(MAX_SECONDS)
         assert publisher.refusal.startswith(b"-DRAINING ")
     again = start_broker("data")
     published = {message for publisher in publishers for message in publisher.published}
@@ -107,7 +109,7 @@ def test_a_stop_under_load_loses_nothing_and_leaves_nobody_without_an_answer(sta
 
 @pytest.mark.parametrize("is_hurried", [False, True])
 def test_who_does_not_settle_is_not_waited_for_long(start_broker, is_hurried):
-    broker = start_broker()
+    broker = start_broker("data", *(PATIENT if is_hurried else ()))
     with Telnet(broker.resp_port) as consumer:
         consumer.say(b"PUBLISH t x", b"SUBSCRIBE t")
         consumer.read_until(b"x\r\n")
@@ -118,7 +120,7 @@ def test_who_does_not_settle_is_not_waited_for_long(start_broker, is_hurried):
             broker.process.send_signal(signal.SIGTERM)
         assert consumer.read_to_close() == b""
         assert broker.wait() == 0
-        assert (time.monotonic() - begun < 1.9) is is_hurried
+        assert is_hurried or time.monotonic() - begun > 1.9
     with Telnet(start_broker().resp_port) as consumer:
         consumer.say(b"SUBSCRIBE t")
         assert consumer.read_until(b"x\r\n") == b"$1\r\nx\r\n"
@@ -127,7 +129,7 @@ def test_who_does_not_settle_is_not_waited_for_long(start_broker, is_hurried):
 @needs("curl")
 @pytest.mark.parametrize("http_server", HTTP_SERVERS)
 def test_http_settles_and_is_refused_until_the_end(start_broker, trust, http_server):
-    broker = start_broker("data", "-http-server", http_server)
+    broker = start_broker("data", "-http-server", http_server, *PATIENT)
     curl = Curl(broker, trust)
     for message in (b"first", b"second"):
         curl.publish("t", message)
