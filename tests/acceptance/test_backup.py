@@ -1,16 +1,16 @@
 """A backup of a broker at work: what was acknowledged before it began is in it, whatever happens after."""
 
+import socket
 import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import redis
 
-from tests.acceptance.process import BrokerProcess, environment, run_to_end
+from tests.acceptance import patient
+from tests.acceptance.process import BrokerProcess, run_to_end
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 
@@ -27,7 +27,7 @@ class Publisher(threading.Thread):
         self._is_stopped = threading.Event()
 
     def run(self) -> None:
-        with redis.Redis(port=self._port) as client:
+        with patient.Redis(port=self._port) as client:
             while not self._is_stopped.is_set():
                 try:
                     client.execute_command("PUBLISH", "numbers", self.acknowledged)
@@ -42,15 +42,10 @@ class Publisher(threading.Thread):
 
 def drained(broker: BrokerProcess, topic: str) -> list[int]:
     """Consume everything and return it, in order."""
-    connection = redis.Connection(port=broker.resp_port)
     numbers: list[int] = []
-    connection.send_command("SUBSCRIBE", topic, "PREFETCH", "1000")
-    while connection.can_read(timeout=0.5):
-        reply = connection.read_response()
-        if isinstance(reply, list):
-            numbers.append(int(reply[1]))
-            connection.send_command("ACK", reply[0])
-    connection.disconnect()
+    with patient.Redis(port=broker.resp_port) as client:
+        while page := client.execute_command("RECEIVE", topic, "COUNT", 1000, "AUTOACK"):
+            numbers += [int(payload) for _, payload, _ in page]
     return numbers
 
 
@@ -68,7 +63,7 @@ def tool(tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
 
 def test_what_was_acknowledged_before_a_backup_survives_kill_and_loss_of_the_store(start_broker, tool, tmp_path):
     broker = start_broker()
-    with redis.Redis(port=broker.resp_port) as client:
+    with patient.Redis(port=broker.resp_port) as client:
         client.execute_command("MPUBLISH", "numbers", *range(BEFORE_COUNT))
     publisher = Publisher(broker.resp_port, BEFORE_COUNT)
     publisher.start()
@@ -89,25 +84,34 @@ def test_what_was_acknowledged_before_a_backup_survives_kill_and_loss_of_the_sto
     assert BEFORE_COUNT <= before <= len(numbers) <= after + 1
 
 
-def test_a_backup_that_the_broker_does_not_finish_leaves_nothing(start_broker, tmp_path):
+def test_a_backup_that_the_broker_does_not_finish_leaves_nothing(start_broker, tool, tmp_path):
     broker = start_broker()
-    with redis.Redis(port=broker.resp_port) as client:
+    with patient.Redis(port=broker.resp_port) as client:
         for _ in range(40):
             client.execute_command("PUBLISH", "large", bytes(1 << 20))
-    command = [sys.executable, "-m", "miniqueue", "backup", "-monitor-port", str(broker.monitor_port), "copy"]
-    with subprocess.Popen(command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True) as backup:
-        while backup.poll() is None and not list(tmp_path.glob(".copy.unfinished-*/db/*.log")):
-            time.sleep(0.001)
-        broker.kill()
-        _, errors = backup.communicate(timeout=30)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=pass_on_and_kill, args=(listener, broker, 4 << 20), daemon=True).start()
+        backup = tool("backup", "-monitor-port", str(listener.getsockname()[1]), "copy")
     assert backup.returncode == 69
-    assert "has not come whole" in errors
+    assert "has not come whole" in backup.stderr
     assert not list(tmp_path.glob("*copy*"))
+
+
+def pass_on_and_kill(listener: socket.socket, broker: BrokerProcess, count: int) -> None:
+    """Pass a request on, and the first `count` bytes of the reply; then the broker dies."""
+    client, _ = listener.accept()
+    with client, socket.create_connection(("127.0.0.1", broker.monitor_port)) as server:
+        server.sendall(client.recv(1 << 16))
+        while count > 0:
+            part = server.recv(1 << 16)
+            client.sendall(part)
+            count -= len(part)
+        broker.kill()
 
 
 def test_a_store_in_memory_can_be_backed_up(start_broker, tool):
     broker = start_broker("unused", "-storage", "memory")
-    with redis.Redis(port=broker.resp_port) as client:
+    with patient.Redis(port=broker.resp_port) as client:
         client.execute_command("MPUBLISH", "numbers", *range(5))
     assert tool("backup", "-monitor-port", str(broker.monitor_port), "copy").returncode == 0
     assert drained(start_broker("copy"), "numbers") == list(range(5))
@@ -121,7 +125,7 @@ def test_without_a_broker_there_is_an_error(tool):
 
 def test_messages_of_a_running_broker_are_exported_and_imported_elsewhere(start_broker, tool):
     broker = start_broker()
-    with redis.Redis(port=broker.resp_port) as client:
+    with patient.Redis(port=broker.resp_port) as client:
         client.execute_command("MPUBLISH", "numbers", *range(5))
     assert tool("export", "-monitor-port", str(broker.monitor_port), "-o", "lines", "numbers").returncode == 0
     assert tool("import", "-db", "elsewhere", "lines").stdout == "elsewhere: 5 messages in 1 topic\n"
