@@ -10,6 +10,7 @@ from tests.acceptance.curl import Curl
 from tests.acceptance.process import BrokerProcess, Trust
 from tests.acceptance.telnet import Telnet, publish
 from tests.acceptance.tools import needs, on_both_http_servers
+from tests.durability.measuring import wait_until
 
 pytestmark = [pytest.mark.acceptance, on_both_http_servers]
 
@@ -113,6 +114,10 @@ def test_connections_that_come_and_go_leave_nothing_behind(broker):
         with Telnet(broker.resp_port) as telnet:
             telnet.say(b"SUBSCRIBE come-and-go")
     with Telnet(broker.resp_port) as telnet:
-        telnet.say(b"CLIENT LIST")
-        telnet.say(b"PING")
-        assert telnet.read_until(b"+PONG\r\n").count(b"id=") <= 3
+        wait_until(lambda: connection_count(telnet) <= 3, "all of them are gone")
+
+
+def connection_count(telnet: Telnet) -> int:
+    telnet.say(b"CLIENT LIST")
+    telnet.say(b"PING")
+    return telnet.read_until(b"+PONG\r\n").count(b"id=")
