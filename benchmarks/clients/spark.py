@@ -116,14 +116,21 @@ def _map(rows: DataFrame, peer: str, port: int) -> None:
     messages = rows.select(F.to_json(F.struct("text")).alias("message"))
     if peer == "miniqueue":
         messages.foreachPartition(partial(publish_partition, host="127.0.0.1", port=port, topic=TOPIC))
-    else:
+    elif peer == "redis":
         messages.foreachPartition(partial(_xadd_partition, port=port))
+    else:
+        messages.foreachPartition(_drop_partition)
+
+
+def _drop_partition(rows: Iterator[Row]) -> None:
+    for _ in rows:
+        pass
 
 
 def _xadd_partition(rows: Iterator[Row], port: int) -> None:
     task = TaskContext.get()
     assert task is not None
-    xadd(port, stream_of(task.partitionId()), ({"value": row.message} for row in rows))
+    xadd(port, stream_of(task.partitionId()), ({"value": message} for (message,) in rows))
 
 
 def _say_nothing(_line: str) -> None:

@@ -117,7 +117,7 @@ _AS_FAST = Goal(RATE, OURS, "at least", 1, THEIRS)
 SCENARIOS = (
     _scenario("load", "miniqueue pipeline load:", (MINIQUEUE, None, REDIS), *_SINK),
     _scenario("load", "miniqueue pipeline load -key:", (MINIQUEUE, None, REDIS), _SINK[0], key="key"),
-    _scenario("map", "redis-py in mapPartitions:", (MINIQUEUE, REDIS)),
+    _scenario("map", "redis-py in mapPartitions:", (MINIQUEUE, None, REDIS), *_SINK),
     _scenario("read", "a batch read of", (MINIQUEUE, REDIS), _AS_FAST),
     _scenario("archive", "miniqueue pipeline archive:", (MINIQUEUE, REDIS), _AS_FAST),
 )
