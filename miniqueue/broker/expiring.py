@@ -70,6 +70,8 @@ class Expirer:
                     self._give_up(group, cursor, part)
                     if group.flow is not None:
                         group.flow.spend(-part.count)
+                    if cursor.keyed is not None:
+                        cursor.keyed.unspend(part)
                 else:
                     live.append((cursor, part))
             if live:

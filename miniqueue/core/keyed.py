@@ -167,13 +167,24 @@ class KeyedReader:
         attributes = progress.chunk.attributes
         for index in range(start, stop):
             key = b"" if attributes is None else key_of(attributes[index])
-            self._lend(self.turns.queue(key), progress.chunk.first_seq + index)
+            queue = self.turns.queue(key)
+            self._lend(queue, progress.chunk.first_seq + index)
+            self.turns.unspend(queue)
         return self.ahead.lease(progress, start, stop - start)
 
     def oldest_returned(self) -> Lease | None:
         """Lease a message that came back, to drop it; None as `take`."""
         oldest = self.returns.oldest(is_full=self.ahead.is_full)
-        return None if oldest is None else self._take_returned(oldest.queue, oldest)
+        lease = None if oldest is None else self._take_returned(oldest.queue, oldest)
+        if oldest is not None and lease is not None:
+            self.turns.unspend(oldest.queue)
+        return lease
+
+    def unspend(self, lease: Lease) -> None:
+        """Note that messages were given up that would have been handed out: they make none of their keys fast."""
+        for extra in lease.attributes or () if self.rules.per_second else ():
+            if (queue := self.turns.queues.get(key_of(extra))) is not None:
+                self.turns.unspend(queue)
 
     def drop(self, place: Range, orders: Iterable[int]) -> None:
         """Forget messages that came back and are gone."""

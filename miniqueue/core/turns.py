@@ -92,6 +92,12 @@ class Turns:
             queue.is_listed = False
             self.enlist(queue)
 
+    def unspend(self, queue: KeyQueue) -> None:
+        """Note that a message that was lent is given up, and handed out to nobody: it is none that makes a key fast."""
+        if per_second := queue.rules.per_second:
+            queue.next_at -= 1 / per_second
+            self.enlist(queue)
+
     def wait(self, returned: Returned) -> None:
         """Bring a message that is not due when it is."""
         if not returned.is_timed:

@@ -278,6 +278,25 @@ def test_no_more_is_handed_out_in_a_second_than_may_be(setting):
     run(body)
 
 
+@pytest.mark.parametrize("way", ["in front of who reads", "where nobody reads", "purged"])
+def test_what_nobody_gets_takes_no_time_of_its_key(way):
+    async def body(world):
+        await topic(world, key_max_rate=1)
+        await publish(world, *["a1"] * 30, ttl_seconds=1)
+        world.clock.advance(2)
+        if way == "purged":
+            assert await world.broker.clearer.purge(b"t") == 30
+        await publish(world, "a2")
+        for _ in range(3 if way == "where nobody reads" else 0):
+            world.broker.tick()
+            await settle_down()
+        group = Group(world, 1)
+        await settle_down()
+        assert set(group.held) == {"a2"}
+
+    run(body)
+
+
 def test_a_timer_brings_what_its_time_allows():
     async def body(world):
         await topic(world, max_rate=20)
