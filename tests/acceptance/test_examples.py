@@ -18,7 +18,8 @@ import redis
 
 from tests.acceptance import patient
 from tests.acceptance.example import EXAMPLES, RUN_SECONDS, Example
-from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust
+from tests.acceptance.ports import hold_port, port_of
+from tests.acceptance.process import BrokerProcess, Trust
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 
@@ -113,13 +114,14 @@ def test_workers_come_back_when_the_broker_does(run, trust, tmp_path):
             started.callback(broker.end)
             return broker.wait_until_ready()
 
-        broker = start(*FREE_PORTS)
+        ports = ("-port", "0", "-monitor-port", "0", "-resp-port", str(port_of(started.enter_context(hold_port()))))
+        broker = start(*ports)
         example = run("workers.py", "--port", str(broker.resp_port), "--topic", "jobs")
         patient.Redis(port=broker.resp_port).execute_command("PUBLISH", "jobs", "before")
         example.wait_for("did before")
         broker.kill()
         example.wait_for("again in", 4)
-        broker = start("-port", "0", "-resp-port", str(broker.resp_port), "-monitor-port", "0")
+        broker = start(*ports)
         patient.Redis(port=broker.resp_port).execute_command("PUBLISH", "jobs", "after")
         example.wait_for("did after")
         example.interrupt()

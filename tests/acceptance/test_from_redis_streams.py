@@ -3,7 +3,6 @@
 Both are spoken to with redis-py; docs/coming-from.md has the commands side by side. What a user sees must be equal.
 """
 
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic, time_ns
@@ -11,6 +10,7 @@ from typing import TypeVar
 
 import pytest
 
+from tests.acceptance.ports import hold_port, port_of
 from tests.acceptance.process import BrokerProcess
 from tests.acceptance.streams import Entry, GroupFigures, Log, Stream, Topic, redis_server
 from tests.acceptance.tools import needs
@@ -26,9 +26,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.slow, needs("redis-server")]
 
 @pytest.fixture(scope="module")
 def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    with redis_server(port, tmp_path_factory.mktemp("redis")) as running:
+    with hold_port() as held, redis_server(port_of(held), tmp_path_factory.mktemp("redis")) as running:
         yield running
 
 

@@ -1,8 +1,9 @@
 """The README is run: what it says to paste is pasted, in order, and what it shows must come out.
 
 A ```sh block is run by bash, in a fresh directory and in the order of the page. The ```console block after one shows
-its output. Three things differ from a reader's terminal: the ports are free ones, not 8080, 6379 and 8081; redis-cli
-writes as if to a terminal; and lines that make or Docker would carry out are not run as they stand:
+its output. Four things differ from a reader's terminal: the ports are free ones, not 8080, 6379 and 8081; redis-cli
+writes as if to a terminal; `timeout` ends it when it has shown a message, since a second may be too short; and lines
+that make or Docker would carry out are not run as they stand:
 
     make run        starts a broker on the directory, as the Makefile says; again after it was killed
     make …          `make -n`: the target exists
@@ -10,7 +11,6 @@ writes as if to a terminal; and lines that make or Docker would carry out are no
 """
 
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.acceptance.ports import hold_port, port_of
 from tests.acceptance.process import BrokerProcess
 from tests.acceptance.tools import needs
 
@@ -28,6 +29,18 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN_SECONDS = 60
 #: What `timeout` returns when it had to end the program, as it is meant to do with a subscription that only looks.
 TIMED_OUT = 124
+#: In place of the program: ends a subscription when it has shown a message, in quotes, whenever that is.
+TIMEOUT = f"""
+timeout() {{
+  shift
+  exec 3< <("$@")
+  local subscription=$!
+  sed --unbuffered '/^"/q' <&3
+  kill $subscription
+  wait $subscription
+  return {TIMED_OUT}
+}}
+"""
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow, needs("curl", "redis-cli", "make", "bash")]
 
@@ -55,7 +68,9 @@ class Reader:
     def __init__(self, directory: Path, started: ExitStack) -> None:
         self._directory = directory
         self._started = started
-        self._ports = dict(zip(("8080", "6379", "8081"), free_ports(3), strict=True))
+        # The broker must come back on the same ones.
+        held = [started.enter_context(hold_port()) for _ in range(3)]
+        self._ports = dict(zip(("8080", "6379", "8081"), [str(port_of(port)) for port in held], strict=True))
 
     def paste(self, step: Step) -> str:
         if step.text.startswith("make "):
@@ -70,7 +85,7 @@ class Reader:
 
     def _run(self, text: str) -> str:
         done = subprocess.run(
-            ["bash", "-uc", text],
+            ["bash", "-uc", TIMEOUT + text],
             cwd=self._directory,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -92,13 +107,6 @@ class Reader:
             self._started.callback(broker.end)
             broker.wait_until_ready()
         return ""
-
-
-def free_ports(count: int) -> list[str]:
-    """Return ports that nobody listens on; the broker must come back on the same ones."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [str(listener.getsockname()[1]) for listener in sockets]
 
 
 def check_docker(text: str) -> str:

@@ -3,6 +3,7 @@
 import socket
 from pathlib import Path
 
+from tests.acceptance.ports import hold_port, port_of
 from tests.acceptance.process import BrokerProcess
 
 
@@ -19,7 +20,8 @@ class RespBroker:
 
     def __init__(self, directory: Path, *flags: str) -> None:
         self._directory = directory
-        self._port = free_port()
+        self._held = hold_port()
+        self._port = port_of(self._held)
         self._flags = flags
         self._started: list[BrokerProcess] = []
         self.start()
@@ -43,3 +45,4 @@ class RespBroker:
     def end(self) -> None:
         for process in self._started:
             process.end()
+        self._held.close()
