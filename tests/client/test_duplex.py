@@ -269,7 +269,7 @@ def test_giving_up_a_server_that_says_nothing_closes_the_connection(certificates
             connecting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await connecting
-            await asyncio.wait_for(closed.wait(), 5)
+            await asyncio.wait_for(closed.wait(), 60)
 
     asyncio.run(scenario())
 

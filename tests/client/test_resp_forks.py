@@ -72,7 +72,7 @@ def test_processes_share_a_client(client, topic, method):
         process.start()
     client.publish_many(topic, ["parent"])
     for process in processes:
-        process.join(30)
+        process.join(60)
         assert process.exitcode == 0
     assert client.length(topic) == 61
 
@@ -93,7 +93,7 @@ def test_an_async_client_begins_anew_in_a_forked_child(resp_broker, topic):
         async with AsyncClient(resp_broker.url) as client:
             await client.publish_many(topic, ["parent"])
             in_child(lambda: run_child(client))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 assert await client.length(topic) == 2
                 assert await client.receive(topic, wait_seconds=0.1)
 

@@ -27,16 +27,16 @@ def test_what_comes_while_another_is_sent_goes_with_the_next_request():
     def send(messages):
         sent.append(messages)
         is_sending.set()
-        may_go_on.wait(10)
+        may_go_on.wait(60)
 
     together = Together(send)
     first = threading.Thread(target=together.acknowledge, args=[named("one")])
     first.start()
-    is_sending.wait(10)
+    is_sending.wait(60)
     together.acknowledge(named("two"))  # does not wait for the thread that sends
     together.acknowledge(named("three"))
     may_go_on.set()
-    first.join(10)
+    first.join(60)
     assert sent == [[named("one")], [named("two"), named("three")]]
 
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from miniqueue.client import AsyncClient, AsyncWorker, Client, Delay, RefusedError, Reject, Worker
+from miniqueue.client import AsyncClient, AsyncWorker, Client, Delay, RefusedError, Reject, Worker, work
 
 pytestmark = pytest.mark.acceptance
 
@@ -68,30 +68,38 @@ def test_what_a_handler_does_settles_its_message(kind, resp_broker, client, topi
     assert dead.origin.reason == "it is bad"
 
 
-def test_a_lease_lasts_as_long_as_its_handler(kind, resp_broker, client, topic):
+def wait_for_extensions(client, message):
+    """Return when the broker has extended the lease of a message several times."""
+    while [step.event for step in client.trace(message.topic, message.id)].count("extended") < 3:
+        threading.Event().wait(0.01)
+
+
+def test_a_lease_lasts_as_long_as_its_handler(kind, resp_broker, client, topic, monkeypatch):
+    monkeypatch.setattr(work, "EXTENSIONS_PER_LEASE", 600)  # often, of a lease that a machine cannot sleep through
+    client.create_topic(topic, trace="true")
     client.publish_many(topic, ["slow"])
     seen = []
 
     def handle_in_thread(message, stop):
         seen.append(message)
-        threading.Event().wait(0.9)
+        wait_for_extensions(client, message)
         stop()
 
     async def handle_in_task(message):
         seen.append(message)
-        await asyncio.sleep(0.9)
+        await asyncio.to_thread(wait_for_extensions, client, message)
         worker.stop()
 
     worker = None
     if kind == "threads":
-        run_worker(kind, resp_broker.url, topic, handle_in_thread, lease_seconds=0.3, concurrency=2)
+        run_worker(kind, resp_broker.url, topic, handle_in_thread, lease_seconds=30, concurrency=2)
     else:
 
         async def scenario():
             nonlocal worker
             async with AsyncClient(resp_broker.url) as own:
                 worker = AsyncWorker(
-                    own, topic, handle_in_task, lease_seconds=0.3, concurrency=2, poll_seconds=POLL_SECONDS
+                    own, topic, handle_in_task, lease_seconds=30, concurrency=2, poll_seconds=POLL_SECONDS
                 )
                 await worker.run()
 
@@ -105,7 +113,7 @@ def test_threads_work_at_the_same_time(resp_broker, client, topic):
     together = threading.Barrier(3)
 
     def handle(_message, stop):
-        together.wait(10)
+        together.wait(60)
         stop()
 
     run_worker("threads", resp_broker.url, topic, handle, concurrency=3)
@@ -167,21 +175,26 @@ kind, url, topic = sys.argv[1:]
 
 def handle(message):
     print("begun", flush=True)
-    time.sleep(0.5)
+    while not worker._is_stopping:  # the signal has come
+        time.sleep(0.01)
     print("done", flush=True)
 
 async def handle_async(message):
     print("begun", flush=True)
-    await asyncio.sleep(0.5)
+    while not worker._is_stopping:
+        await asyncio.sleep(0.01)
     print("done", flush=True)
 
 async def main():
+    global worker
     async with AsyncClient(url) as client:
-        await AsyncWorker(client, topic, handle_async).run()
+        worker = AsyncWorker(client, topic, handle_async)
+        await worker.run()
 
 if kind == "threads":
     with Client(url) as client:
-        Worker(client, topic, handle).run()
+        worker = Worker(client, topic, handle)
+        worker.run()
 else:
     asyncio.run(main())
 print("stopped", flush=True)
@@ -196,7 +209,7 @@ def test_a_signal_lets_it_finish_what_it_has_in_hand(kind, resp_broker, client, 
         try:
             assert process.stdout.readline() == "begun\n"
             os.kill(process.pid, number)
-            output, _ = process.communicate(timeout=30)
+            output, _ = process.communicate(timeout=60)
         finally:
             process.kill()
     assert (output, process.returncode) == ("done\nstopped\n", 0)
