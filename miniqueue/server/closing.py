@@ -1,14 +1,20 @@
 """Repairs of Hypercorn 0.18.0: a connection that is closed ends within a time, whatever the client does.
 
 TLS says goodbye and waits for the answer, and so does a stop of the whole server: one client that keeps a connection
-and does not read it held the process for half a minute after SIGTERM. And a connection that the client closes while it
+and does not read it held the process for half a minute after SIGTERM. So who has all that was sent is not waited for,
+as its kernel tells. And a connection that the client closes while it
 is idle stayed in memory until the end of its keep-alive, 75 s later, with three tasks. Here is also the clock for the
 deadlines of all connections: once a second each is asked for what takes too long, idleness included. Like `h2guard`,
 which checks the version, this replaces a name in a module of Hypercorn. Knows neither HTTP nor the applications.
 """
 
 import asyncio
+import fcntl
+import struct
+import sys
+import termios
 from contextlib import suppress
+from socket import socket
 
 from hypercorn.asyncio import run
 from hypercorn.asyncio.tcp_server import TCPServer
@@ -21,6 +27,8 @@ from miniqueue.server.refusals import Reason
 
 #: For the client to take the last bytes and answer the goodbye; a stop waits for it, so it must be well under that.
 CLOSE_SECONDS = 3.0
+#: For who has the last bytes to answer; whether it has them is looked at as often.
+ANSWER_SECONDS = 0.25
 
 
 def install() -> None:
@@ -36,6 +44,7 @@ class GuardedConnection(TCPServer):
     _idle_count = 0
     _begun_writes = 0
     _ended_writes = 0
+    _silence: asyncio.TimerHandle | None = None
 
     async def run(self) -> None:
         """Serve it to its end.
@@ -53,6 +62,8 @@ class GuardedConnection(TCPServer):
                 await super().run()
         finally:
             self._next_look.cancel()
+            if self._silence is not None:
+                self._silence.cancel()
 
     async def protocol_send(self, event: Event) -> None:
         """Write, close, or note whether there is a request; the last only while there is a client.
@@ -121,3 +132,22 @@ class GuardedConnection(TCPServer):
 
     def _cut_off_later(self) -> None:
         self.loop.call_later(CLOSE_SECONDS, self.writer.transport.abort)
+        if not self.writer.transport.is_closing():
+            self._look_for_silence(self.writer.get_extra_info("socket"))
+
+    def _look_for_silence(self, connection: socket) -> None:
+        self._silence = self.loop.call_later(ANSWER_SECONDS, self._cut_off_if_silent, connection)
+
+    def _cut_off_if_silent(self, connection: socket) -> None:
+        """Wait no longer for who has everything and does not answer, such as a process that is stopped."""
+        with suppress(OSError, ValueError):  # it is closed
+            if _unacknowledged_bytes(connection.fileno()):
+                self._look_for_silence(connection)
+            else:
+                self.writer.transport.abort()
+
+
+def _unacknowledged_bytes(descriptor: int) -> int:
+    """Return how many bytes of what was sent the kernel at the other end has not acknowledged; see tcp(7)."""
+    answer = fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(struct.calcsize("i")))
+    return int.from_bytes(answer, sys.byteorder)

@@ -1,12 +1,18 @@
 """Connections that end: nothing of them is left, long before their keep-alive is over."""
 
 import asyncio
+import socket
 import ssl
+import time
 
 import pytest
 
 from miniqueue.client import connect
+from miniqueue.server import closing
 from tests.serving import eventually, serving
+
+#: After so long asyncio itself waits no longer for the answer.
+TLS_GIVES_UP_SECONDS = 30
 
 
 async def connected(served):
@@ -49,5 +55,37 @@ def test_a_client_that_leaves_takes_its_tasks_along(certificates, act):
                 await act(served)
             await served.request("GET", "/none")  # on a connection that stays, and is accepted after the others
             await eventually(lambda: len(connections()) == 1)
+
+    asyncio.run(scenario())
+
+
+def ask_and_fall_silent(port, cafile):
+    """Make a request that ends its connection, take what comes, and never answer the goodbye of TLS."""
+    client = socket.create_connection(("127.0.0.1", port), timeout=10)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = ssl.create_default_context(cafile=cafile).wrap_bio(incoming, outgoing, server_hostname="localhost")
+    while True:
+        try:
+            tls.do_handshake()
+            break
+        except ssl.SSLWantReadError:
+            client.sendall(outgoing.read())
+            incoming.write(client.recv(1 << 16))
+    tls.write(b"GET /none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    client.sendall(outgoing.read())
+    return client
+
+
+def test_who_has_everything_and_does_not_answer_the_goodbye_is_not_waited_for(certificates, monkeypatch):
+    monkeypatch.setattr(closing, "CLOSE_SECONDS", 1000)
+
+    async def scenario():
+        async with serving(certificates) as served:
+            client = await asyncio.to_thread(ask_and_fall_silent, served.port, served.cafile)
+            with client:
+                await served.request("GET", "/none")  # on a connection that is accepted after it
+                begun_at = time.monotonic()
+                await eventually(lambda: len(connections()) == 1)
+                assert time.monotonic() - begun_at < TLS_GIVES_UP_SECONDS / 2
 
     asyncio.run(scenario())
