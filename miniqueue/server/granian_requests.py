@@ -7,6 +7,7 @@ Knows ASGI, and what Granian makes of it; knows neither its settings nor what is
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 
@@ -51,16 +52,18 @@ class Requests:
         finally:
             del self._tasks[request]
 
-    async def watch(self) -> None:
-        """Look for bodies that do not come, until cancelled."""
+    async def watch(self, begin: Callable[[], None]) -> None:
+        """Look for bodies that do not come, until cancelled; `begin` has requests begin that still wait for theirs."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(LOOK_SECONDS)
+            begin()
             for request in list(self._tasks):
                 request.look(loop.time())
 
     async def wait(self, timeout_seconds: float) -> None:
         """Wait until those are answered who are under way now."""
+        await asyncio.sleep(0)  # for those who have just begun
         if tasks := [task for task in self._tasks.values() if task is not None]:
             await asyncio.wait(tasks, timeout=timeout_seconds)
 

@@ -1,6 +1,6 @@
 """Granian, the other HTTP server: TLS and HTTP/2 in Rust, on a thread of its own, in this process.
 
-    client ──▶ Granian's thread ──call_soon_threadsafe──▶ this event loop: the ASGI application
+    client ──▶ Granian's thread ──`granian_handover`──▶ this event loop: the ASGI application
                TLS, HTTP/2, windows    many calls, one wake-up
 
 Opt-in (`-http-server granian`), an extra, and named only by `run`. Granian starts processes of its own as a rule; this
@@ -19,6 +19,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
@@ -33,6 +34,7 @@ from starlette.types import ASGIApp
 from miniqueue.errors import CertificateError, InternalError
 from miniqueue.server import descriptors
 from miniqueue.server.closing import CLOSE_SECONDS
+from miniqueue.server.granian_handover import NATIVE, Handover
 from miniqueue.server.granian_requests import LAST_WORDS_SECONDS, Requests
 from miniqueue.server.h2guard import HttpLimits
 from miniqueue.server.h2guard.deadlines import HEADERS_SECONDS
@@ -78,14 +80,16 @@ async def serve_https(
     _check_kind(key)
     port = listener.getsockname()[1]
     requests = Requests(app, limits.refusals if limits else Refusals(time.monotonic))
-    server = _EmbeddedServer(requests, listener, cert, key)
+    handover = Handover(requests)
+    server = _EmbeddedServer(handover, listener, cert, key)
     serving = asyncio.create_task(server.serve())
     stopping = asyncio.ensure_future(shutdown_trigger())
-    watching = asyncio.create_task(requests.watch())
+    watching = asyncio.create_task(requests.watch(handover.begin))
     try:
         await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
             raise InternalError("Granian does not serve; it has logged why")
+        handover.begin()
         await requests.wait(GRACEFUL_SECONDS)
         await asyncio.sleep(LAST_WORDS_SECONDS)
     finally:
@@ -120,9 +124,9 @@ def _check_kind(key: Path) -> None:
 class _EmbeddedServer(Server):
     """Granian on a socket that is bound already."""
 
-    def __init__(self, app: ASGIApp, listener: socket.socket, cert: Path, key: Path) -> None:
+    def __init__(self, handover: Handover, listener: socket.socket, cert: Path, key: Path) -> None:
         super().__init__(
-            app,
+            None,
             interface=Interfaces.ASGINL,
             backlog=BACKLOG,
             backpressure=descriptors.granian_connections(descriptors.limit()),
@@ -136,7 +140,37 @@ class _EmbeddedServer(Server):
             log_level=LogLevels.error,
             log_dictconfig={"handlers": {}, "loggers": {}},
         )
+        self._handover = handover
         self._listener = listener
+
+    async def serve(self) -> None:  # type: ignore[override] # there is one way to hand over
+        """Serve until stopped; an end of its own accord is logged."""
+        await super().serve(self._work)  # type: ignore[arg-type] # what its own targets are, too
+
+    async def _work(self, number: int, stop: Any, *_: object) -> None:  # noqa: ANN401 - no stub has it whole
+        """Serve until `stop`, as Granian's own does, but with our way to the loop."""
+        loop = asyncio.get_running_loop()
+        stopped = loop.create_future()
+        stop.add_cb(lambda: loop.call_soon_threadsafe(stopped.set_result, None))
+        worker = NATIVE.ASGIWorker(
+            number,
+            (self._ssp, self._shd),
+            None,
+            self.runtime_threads,
+            self.runtime_blocking_threads,
+            self.blocking_threads,
+            self.blocking_threads_idle_timeout,
+            self.backpressure,
+            self.http,
+            self.http1_settings,
+            self.http2_settings,
+            self.websockets,
+            self.static_path,
+            *self.ssl_ctx,
+            (None, None),
+        )
+        worker.serve_async(self._handover.scheduler(loop), loop, stop)
+        await stopped
 
     def _init_shared_socket(self) -> None:
         self._shd = SocketHolder(self._listener.detach(), False, BACKLOG)  # type: ignore[assignment,call-arg] # as pickle makes it

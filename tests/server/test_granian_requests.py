@@ -44,7 +44,7 @@ def statuses(exchange) -> list[int]:
 
 
 async def watched(exchange, act) -> None:
-    watching = asyncio.create_task(exchange.requests.watch())
+    watching = asyncio.create_task(exchange.requests.watch(lambda: None))
     try:
         await act()
     finally:
@@ -147,7 +147,8 @@ def test_cancelled_request_is_not_answered():
     run_leaping(scenario)
 
 
-def test_body_that_does_not_come_over_the_network_is_answered_408(certificates):
+@pytest.mark.parametrize("length", [(), (("content-length", "10"),)], ids=["of unknown length", "short"])
+def test_body_that_does_not_come_over_the_network_is_answered_408(certificates, length):
     refusals = Refusals(time.monotonic)
 
     async def serve(app, listener, cert, key, trigger):
@@ -158,7 +159,9 @@ def test_body_that_does_not_come_over_the_network_is_answered_408(certificates):
             serving(certificates, serve=serve, patience_seconds=PATIENCE_SECONDS) as served,
             raw_http2(served.port, served.cafile) as client,
         ):
-            client.send(client.post(1, path="/publish/t"), DataFrame(1, data=b"begun"))
+            client.send(client.post(1, *length, path="/publish/t"))
+            if not length:
+                client.send(DataFrame(1, data=b"begun"))
             assert await publish(client, 3) == 201  # so the first has begun
             await leap(LATE_SECONDS)
             assert await client.status(1) == 408

@@ -1,0 +1,158 @@
+"""When a request that Granian hands over begins; it is called from here in place of Granian's thread."""
+
+import asyncio
+import contextvars
+
+import pytest
+
+from miniqueue.server.granian_handover import MAX_SHORT_BODY_BYTES, Handover, has_short_body
+from tests.fakes import settle_down
+from tests.server.apps import read_all
+
+SHORT = (b"content-length", b"4")
+
+
+class Request:
+    """A request as Granian hands it over: what comes is put in, what goes is kept."""
+
+    def __init__(self, *headers) -> None:
+        self.scope = {"type": "http", "headers": list(headers)}
+        self.proto = self
+        self.asked = []
+        self.sent = []
+        self.end = None
+
+    def receive(self):
+        future = asyncio.get_running_loop().create_future()
+        self.asked.append(future)
+        return future
+
+    def put(self, body: bytes, *, more_body: bool) -> None:
+        message = {"type": "http.request", "body": body, "more_body": more_body}
+        self.asked[-1].set_result(message)
+
+    async def send(self, message):
+        self.sent.append(message)
+
+    def taskref(self, task):
+        self.task = task
+
+    def done(self):
+        self.end = "done"
+
+    def err(self, error):
+        self.end = error
+
+
+class Reads:
+    """An application that reads its body, and keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.scopes = []
+        self.bodies = []
+
+    async def __call__(self, scope, receive, send):
+        self.scopes.append(scope)
+        self.bodies.append(await read_all(receive))
+
+
+def run(scenario):
+    """Run a scenario with an application, what starts it, and what hands a request over."""
+
+    async def main():
+        app = Reads()
+        handover = Handover(app)
+
+        def hand_over(request):
+            handover.schedule(asyncio.get_running_loop(), contextvars.copy_context(), request)
+
+        await scenario(app, handover, hand_over)
+
+    asyncio.run(main())
+
+
+def test_short_body_is_there_when_the_application_begins():
+    async def scenario(app, _handover, hand_over):
+        request = Request(SHORT)
+        hand_over(request)
+        await settle_down()
+        assert app.scopes == []
+        request.put(b"body", more_body=False)
+        await settle_down()
+        assert app.bodies == [b"body"]
+        assert len(request.asked) == 1
+        assert request.end == "done"
+
+    run(scenario)
+
+
+def test_short_body_in_parts_is_read_to_its_end():
+    async def scenario(app, _handover, hand_over):
+        request = Request(SHORT)
+        hand_over(request)
+        for part, more_body in ((b"bo", True), (b"dy", True), (b"", False)):
+            request.put(part, more_body=more_body)
+            await settle_down()
+        assert app.bodies == [b"body"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [(b"content-length", b"0")],
+        [(b"content-length", b"%d" % (MAX_SHORT_BODY_BYTES + 1))],
+        [SHORT, (b"expect", b"100-continue")],
+    ],
+    ids=["of unknown length", "none", "long", "to be asked for"],
+)
+def test_application_begins_before_any_other_body(headers):
+    async def scenario(app, _handover, hand_over):
+        request = Request(*headers)
+        hand_over(request)
+        await settle_down()
+        assert len(app.scopes) == 1
+        request.put(b"body", more_body=False)
+        await settle_down()
+        assert app.bodies == [b"body"]
+
+    run(scenario)
+
+
+def test_request_begins_without_its_body_when_it_is_told_to():
+    async def scenario(app, handover, hand_over):
+        request = Request(SHORT)
+        hand_over(request)
+        handover.begin()
+        await settle_down()
+        assert len(app.scopes) == 1
+        request.put(b"body", more_body=False)
+        await settle_down()
+        handover.begin()
+        await settle_down()
+        assert app.bodies == [b"body"]
+        assert len(app.scopes) == len(request.asked) == 1
+
+    run(scenario)
+
+
+def test_error_of_the_application_is_passed_on():
+    error = RuntimeError("out of cheese")
+
+    async def broken(scope, receive, send):
+        raise error
+
+    async def scenario():
+        request = Request()
+        Handover(broken).schedule(asyncio.get_running_loop(), contextvars.copy_context(), request)
+        await settle_down()
+        assert request.end is error
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("length", [b"", b"-1", b"4 ", b"x", b"99999", b"9" * 5000])
+def test_length_that_is_none_is_not_short(length):
+    assert not has_short_body({"headers": [(b"content-length", length)]})
