@@ -274,6 +274,11 @@ class Topic:
         return sum(partition.log_bytes - partition.tail_bytes for partition in self.partitions.values())
 
     @property
+    def uncommitted_count(self) -> int:
+        """How many messages the next commit adds."""
+        return sum(partition.next_seq - partition.tail_seq for partition in self.partitions.values())
+
+    @property
     def last_group(self) -> Group | None:
         """The one that is furthest behind, so that the store holds what it needs."""
         return max(self.existing_groups, key=attrgetter("depth"), default=None)

@@ -5,9 +5,11 @@
                               └ not in memory ─▶ load a page, go on
 
 So what goes and what comes are in one commit. What is leased is never dropped; what came back, only when nothing else
-waits. The work goes with the chunks that are touched, not with the messages.
+waits. The work of dropping goes with the chunks that are touched, that of burying with the messages; others go on in
+between.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
@@ -24,6 +26,11 @@ from miniqueue.errors import MiniqueueError
 
 #: So much a commit drops of a topic beyond what it adds: a limit that was lowered is reached over several commits.
 MAX_BYTES_PER_COMMIT = 8 << 20
+#: What a run that is dropped, or a message that is buried, counts there beside its bytes, since it takes 10 to 30 µs.
+WORK_BYTES = 1 << 10
+#: So much of this is done in one turn of the loop, and so many messages are buried at a time.
+MAX_BYTES_IN_TURN = 512 << 10
+MAX_BURIED_AT_ONCE = 256
 
 
 class Graveyard(Protocol):
@@ -84,13 +91,18 @@ class Trimmer:
         """Return whether something is left for the next commit."""
         if self.quota.policy_of(topic) is LimitPolicy.REFUSE:
             return False
-        left_bytes = MAX_BYTES_PER_COMMIT + topic.uncommitted_bytes
+        left_bytes = MAX_BYTES_PER_COMMIT + topic.uncommitted_bytes + WORK_BYTES * topic.uncommitted_count
+        turn_bytes = MAX_BYTES_IN_TURN
         while topic.id is not None and (excess := self.quota.excess(topic)).is_over:
             if left_bytes <= 0:
                 return True
             dropped_bytes = self._drop(topic, excess)
             if dropped_bytes is not None:
                 left_bytes -= dropped_bytes
+                turn_bytes -= dropped_bytes
+                if turn_bytes <= 0:
+                    turn_bytes = MAX_BYTES_IN_TURN
+                    await asyncio.sleep(0)
                 continue
             cursor = next((cursor for cursor in topic.cursors if cursor.blocked_on is not None), None)
             if cursor is None or topic.group_of(cursor).is_loading:
@@ -104,13 +116,14 @@ class Trimmer:
     def _drop(self, topic: Topic, excess: Room) -> int | None:
         """Drop the next of what waits in memory, `excess` or a part of it; return its bytes, None when nothing does.
 
-        It is what the group has that is furthest behind; what has the lowest priority goes first, then what is oldest.
+        Its work counts with them. It is what the group has that is furthest behind; what has the lowest priority goes
+        first, then what is oldest.
         """
         group = topic.last_group or topic.default
         is_buried = self.quota.policy_of(topic) is LimitPolicy.DEAD_LETTER
         wanted = _within(excess, self.graveyard.left(topic)) if is_buried else excess
         for cursor in purging.oldest_first(group.cursors) if wanted.is_over else ():
-            lease = purging.take_oldest(cursor, *wanted)
+            lease = purging.take_oldest(cursor, *wanted, MAX_BURIED_AT_ONCE if is_buried else MAX_CHUNK_MESSAGES)
             if lease is not None:
                 if is_buried:
                     self.graveyard.bury_oldest(topic, cursor, lease)
@@ -118,7 +131,7 @@ class Trimmer:
                     cursor.drop(lease)
                 purging.hold_back(cursor)
                 self._journal.touch(topic)
-                return lease.size_bytes + lease.count
+                return lease.size_bytes + WORK_BYTES * (lease.count if is_buried else 1)
             if cursor.blocked_on is not None:
                 break
         return None

@@ -30,15 +30,16 @@ def take_log(cursor: GroupCursor, stop_seq: int, latest_ms: float) -> Lease | No
     return take_from(cursor, progress, max_count) if max_count > 0 else None
 
 
-def take_oldest(cursor: GroupCursor, count: int, size_bytes: int) -> Lease | None:
+def take_oldest(cursor: GroupCursor, count: int, size_bytes: int, max_count: int) -> Lease | None:
     """Lease waiting messages, to drop them: `count` or more with `size_bytes` or more, or the first part of that.
 
-    Those of the log come first; what came back goes only when nothing else waits. Returns None as `take` does.
+    There are `max_count` of them at most. Those of the log come first; what came back goes only when nothing else
+    waits. Returns None as `take` does.
     """
     cursor.blocked_on = None
     progress = next_in_log(cursor)
     if progress is not None:
-        return take_from(cursor, progress, max(count, progress.count_of(size_bytes)))
+        return take_from(cursor, progress, min(max_count, max(count, progress.count_of(size_bytes))))
     if cursor.keyed is not None:
         return None if cursor.blocked_on is not None else cursor.keyed.oldest_returned()
     for place in (Range.BACK, Range.FRONT, Range.DELAYED) if cursor.blocked_on is None else ():

@@ -1,7 +1,10 @@
 """Topics that are full: what waits longest becomes dead letters where the policy says so, and nothing is lost."""
 
+import asyncio
+
 import pytest
 
+from miniqueue.broker import trimming
 from miniqueue.broker.limits import BrokerLimits
 from miniqueue.core import attributes
 from miniqueue.core.limit_policy import LimitPolicy
@@ -145,6 +148,29 @@ def test_many_that_come_at_once_have_as_many_give_way_across_chunks_and_pages():
         await world.publish(b"t", *[b"%02d" % number for number in range(50, 90)])
         assert await world.drain(DEAD) == [b"%02d" % number for number in range(40)]
         assert await world.drain(b"t") == [b"%02d" % number for number in range(40, 90)]
+
+    run(body)
+
+
+def test_many_dead_letters_are_made_in_several_turns_of_the_loop_and_several_commits(monkeypatch):
+    monkeypatch.setattr(trimming, "MAX_BURIED_AT_ONCE", 5)
+    monkeypatch.setattr(trimming, "MAX_BYTES_IN_TURN", 5 * trimming.WORK_BYTES)
+    monkeypatch.setattr(trimming, "MAX_BYTES_PER_COMMIT", 20 * trimming.WORK_BYTES)
+
+    async def body(world):
+        await world.publish(b"t", *[b"%02d" % number for number in range(90)])
+        await world.broker.configurator.change(b"t", {"limit_policy": "dead-letter", "max_messages": 10}).wait()
+        batch_count = len(world.store.batches)
+        world.broker.publish(b"t", [b"90"])
+        moved, steps = 0, []
+        for _ in range(400):
+            await asyncio.sleep(0)
+            steps.append(world.broker.stats()[b"t"].moved - moved)
+            moved += steps[-1]
+        assert max(steps) == 5
+        assert len(world.store.batches) - batch_count >= 81 // 25
+        assert await world.drain(DEAD) == [b"%02d" % number for number in range(81)]
+        assert await world.drain(b"t") == [b"%02d" % number for number in range(81, 91)]
 
     run(body)
 

@@ -76,7 +76,7 @@ class Machine:
         """For want of room, or by a purge."""
         cursor = self.some.cursor
         if self.random.random() < 0.5:
-            lease = purging.take_oldest(cursor, self.random.randint(1, 3), 0)
+            lease = purging.take_oldest(cursor, self.random.randint(1, 3), 0, max_count=8)
         else:
             lease = purging.take_log(cursor, self.random.randint(0, self.some.tail_seq), 1)
         if lease is not None:
