@@ -35,7 +35,7 @@ from tests.storage.log_batches import batches_of
 SMALL_BUFFER = DatabaseOptions(write_buffer_bytes=64 << 10)
 #: When stores are drained: everything that was delayed is due.
 LATE_MS = START_MS + 10**10
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60
 _PREFETCH = 10_000
 
 

@@ -70,7 +70,7 @@ async def serve(act, *, people: Census, tls: ssl.SSLContext | None = None, is_op
     listener = listen("127.0.0.1", 0)
     if is_operators:
         loop.admit_to_reserve(listener)
-    server = await loop.create_server(Greeters(), sock=listener, ssl=tls, ssl_handshake_timeout=5.0)
+    server = await loop.create_server(Greeters(), sock=listener, ssl=tls, ssl_handshake_timeout=60.0)
     try:
         await act(listener.getsockname()[1])
     finally:
@@ -79,7 +79,7 @@ async def serve(act, *, people: Census, tls: ssl.SSLContext | None = None, is_op
 
 def run(act, **options) -> None:
     with asyncio.Runner(loop_factory=AcceptingLoop) as runner:
-        runner.run(asyncio.wait_for(serve(act, **options), 10))
+        runner.run(asyncio.wait_for(serve(act, **options), 60))
 
 
 @pytest.mark.parametrize("is_per_address", [True, False])

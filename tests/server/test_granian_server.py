@@ -25,10 +25,10 @@ from miniqueue.server.security import Certificates
 from tests.fakes import FakeConsumer
 from tests.serving import Lines, eventually, serving
 
-SECONDS = 5
+SECONDS = 60
 
 
-def run(scenario, seconds=20):
+def run(scenario, seconds=SECONDS):
     async def limited():
         async with asyncio.timeout(seconds):
             await scenario()

@@ -12,6 +12,7 @@ from miniqueue.errors import DisconnectedError
 from miniqueue.server import h2guard, listening
 from miniqueue.server.replies import OK, Reply, start_message
 from tests.fakes import settle_down
+from tests.loops import run_steadily
 from tests.server.apps import Endpoint, answer_early, never_answer
 from tests.serving import eventually, serving
 
@@ -38,7 +39,7 @@ def test_who_disconnects_leaves_no_task_behind(certificates, behave):
             await eventually(lambda: app.inside == 0)
             await asyncio.wait_for(served.stop(), 2)
 
-    asyncio.run(scenario())
+    run_steadily(scenario())
 
 
 def test_closed_window_makes_the_application_wait(certificates):
@@ -59,7 +60,7 @@ def test_closed_window_makes_the_application_wait(certificates):
             await settle_down()
             assert sent_bytes < MEBIBYTE // 4
 
-    asyncio.run(scenario())
+    run_steadily(scenario())
 
 
 def test_data_after_an_early_reply_leaves_the_connection_alive(certificates):
@@ -73,7 +74,7 @@ def test_data_after_an_early_reply_leaves_the_connection_alive(certificates):
             await client.publish("another", b"x")
             await asyncio.wait_for(served.stop(), 2)
 
-    asyncio.run(scenario())
+    run_steadily(scenario())
 
 
 def test_request_that_is_not_over_is_reset_without_an_error_after_the_reply(certificates):
@@ -84,7 +85,7 @@ def test_request_that_is_not_over_is_reset_without_an_error_after_the_reply(cert
             await eventually(lambda: stream.error is not None)
             assert "code 0" in str(stream.error)
 
-    asyncio.run(scenario())
+    run_steadily(scenario())
 
 
 def test_reply_that_is_broken_off_is_reset(certificates):
@@ -98,7 +99,7 @@ def test_reply_that_is_broken_off_is_reset(certificates):
             with pytest.raises(DisconnectedError):
                 await stream.read_all()
 
-    asyncio.run(scenario())
+    run_steadily(scenario())
 
 
 def test_body_that_is_not_read_holds_up_no_other_request(certificates):
@@ -123,7 +124,7 @@ def test_body_that_is_not_read_holds_up_no_other_request(certificates):
             may_read.set()
             assert await late.read_all() == b"2000000"
 
-    asyncio.run(scenario())
+    run_steadily(scenario())
 
 
 def test_unread_body_gives_its_window_back_when_the_request_ends(certificates):
@@ -133,7 +134,7 @@ def test_unread_body_gives_its_window_back_when_the_request_ends(certificates):
             for _ in range(2 * h2guard.CONNECTION_WINDOW_BYTES // 60_000):
                 await client.publish("t", bytes(60_000))
 
-    asyncio.run(scenario())
+    run_steadily(scenario())
 
 
 def test_connection_whose_streams_were_reset_is_idle(certificates):
@@ -146,7 +147,7 @@ def test_connection_whose_streams_were_reset_is_idle(certificates):
             await eventually(lambda: app.inside == 0)
             await asyncio.wait_for(served.stop(), 2)
 
-    asyncio.run(scenario())
+    run_steadily(scenario())
 
 
 def test_more_requests_than_the_usual_limit_on_one_connection(certificates):
@@ -156,7 +157,7 @@ def test_more_requests_than_the_usual_limit_on_one_connection(certificates):
             for _ in range(21):
                 await asyncio.gather(*(client.delete_topic("t") for _ in range(50)))
 
-    asyncio.run(scenario())
+    run_steadily(scenario())
 
 
 def test_requests_that_never_end_are_broken_off_at_shutdown(certificates, monkeypatch):
@@ -172,7 +173,7 @@ def test_requests_that_never_end_are_broken_off_at_shutdown(certificates, monkey
             await asyncio.wait_for(served.stop(), 2)
             assert served.app.inside == 0
 
-    asyncio.run(scenario())
+    run_steadily(scenario())
 
 
 def test_requests_that_are_broken_off_at_shutdown_are_no_errors(certificates, monkeypatch):
@@ -188,7 +189,7 @@ def test_requests_that_are_broken_off_at_shutdown_are_no_errors(certificates, mo
             await served.stop()
         await settle_down()
 
-    asyncio.run(scenario())
+    run_steadily(scenario())
     assert problems == []
 
 
@@ -219,7 +220,7 @@ def test_replies_that_are_ready_together_are_written_together(certificates, monk
             await asyncio.gather(*requests)
             assert 0 < sum(isinstance(event, RawData) for event in written) < 10  # of 100 frames
 
-    asyncio.run(scenario())
+    run_steadily(scenario())
 
 
 def test_goodbye_to_a_client_that_breaks_the_protocol_is_sent(certificates):
@@ -231,7 +232,7 @@ def test_goodbye_to_a_client_that_breaks_the_protocol_is_sent(certificates):
             with pytest.raises(DisconnectedError, match="the server ended the connection"):
                 await client.publish("t", b"x")
 
-    asyncio.run(scenario())
+    run_steadily(scenario())
 
 
 #: What the repairs reach into. Raise these only after a look at every test of the server with the new version.

@@ -22,7 +22,7 @@ def answers(certificates, is_tls, data: bytes, app=None):
 
     async def scenario():
         async with victim(certificates, app or Endpoint(echo), is_tls=is_tls) as server:
-            said = await asyncio.wait_for(server.say(data), 10)
+            said = await asyncio.wait_for(server.say(data), 60)
             return said, dict(server.refusals.counts)
 
     return asyncio.run(scenario())
@@ -97,7 +97,7 @@ def test_websocket_is_refused(certificates, is_tls):
 
     async def scenario():
         async with victim(certificates, is_tls=is_tls) as server:
-            said = await asyncio.wait_for(server.say(request), 10)
+            said = await asyncio.wait_for(server.say(request), 60)
             assert said.startswith(b"HTTP/1.1 403 ")
 
     asyncio.run(scenario())

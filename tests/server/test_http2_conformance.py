@@ -220,7 +220,7 @@ STREAM_ERRORS: dict[str, tuple[Say, int]] = {
 def converse(certificates, is_tls, converse_with, app=None, **options) -> None:
     async def scenario():
         async with (
-            asyncio.timeout(20),
+            asyncio.timeout(60),
             victim(certificates, app or Endpoint(echo), is_tls=is_tls) as server,
             server.http2(**options) as client,
         ):

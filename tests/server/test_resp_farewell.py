@@ -27,7 +27,7 @@ def attack(certificates, body):
 
 def say_it_all_then_listen(port: int) -> bytes:
     """Send a message as clients do that know no better: all of it, before they read."""
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         client.sendall(TOO_LONG + bytes(MESSAGE_BYTES) + b"\r\n")
         heard = b""
         while piece := client.recv(1 << 16):

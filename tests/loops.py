@@ -1,0 +1,68 @@
+"""An event loop whose time does not pass while the machine stands still, or does something else.
+
+    a wait of the loop itself      counts for as long as it was asked to wait, at most
+    a turn of everybody else       counts for as long as it takes, at most `MOST_SECONDS`
+
+So what a test says of seconds is about what waits on this loop, and not about the load of the machine.
+"""
+
+import asyncio
+import selectors
+import time
+from collections.abc import Coroutine
+from typing import TypeVar
+
+T = TypeVar("T")
+
+#: Far more than a turn takes.
+MOST_SECONDS = 0.05
+#: By which a selector may round up.
+_ROUNDED_SECONDS = 0.001
+
+
+class _Clock:
+    """Seconds, of each stretch between two notes no more than was allowed for it."""
+
+    def __init__(self) -> None:
+        self._noted_at = time.monotonic()
+        self._seconds = self._noted_at
+
+    def now(self) -> float:
+        return self._seconds + min(time.monotonic() - self._noted_at, MOST_SECONDS)
+
+    def note(self, most_seconds: float) -> None:
+        """End a stretch."""
+        now = time.monotonic()
+        self._seconds += min(now - self._noted_at, most_seconds)
+        self._noted_at = now
+
+
+class _Selector(selectors.DefaultSelector):
+    """Tells the clock how long it was asked to wait."""
+
+    def __init__(self, clock: _Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self._clock.note(MOST_SECONDS)
+        found = super().select(timeout)
+        self._clock.note(MOST_SECONDS if timeout is None else max(timeout, 0.0) + _ROUNDED_SECONDS)
+        return found
+
+
+class SteadyLoop(asyncio.SelectorEventLoop):
+    """A loop on which only waiting takes time."""
+
+    def __init__(self) -> None:
+        self._steady = _Clock()
+        super().__init__(_Selector(self._steady))
+
+    def time(self) -> float:
+        return self._steady.now()
+
+
+def run_steadily(scenario: Coroutine[object, object, T]) -> T:
+    """Do what `asyncio.run` does, on a steady loop."""
+    with asyncio.Runner(loop_factory=SteadyLoop) as runner:
+        return runner.run(scenario)
