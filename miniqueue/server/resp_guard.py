@@ -46,6 +46,7 @@ class Guard:
         self._publishable: bytes | None = None  # a topic that the user may publish to
         self._failures = 0
         self._unknown_bytes = 0
+        self._was_known = False  # at some time since the last read
         self._is_late = False
         self._deadline: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -68,11 +69,15 @@ class Guard:
             self._deadline.cancel()
 
     def note_read(self, size_bytes: int) -> None:
-        """Count what somebody unknown has sent; too much ends the connection, for it may all be one command."""
-        if self.user is None and self._task is None:
+        """Count what somebody unknown has sent; too much ends the connection, for it may all be one command.
+
+        What came in one piece with the RESET of a user is the user's.
+        """
+        if self.user is None and self._task is None and not self._was_known:
             self._unknown_bytes += size_bytes
             if self._unknown_bytes > MAX_UNKNOWN_BYTES:
                 self._send_away(Reason.LONG_SIGN_IN, "it sent too much before it signed in")
+        self._was_known = self.user is not None
 
     def check(self, command: Command) -> None:
         """Raise NotAuthenticatedError or NotPermittedError unless the user may do this.
@@ -139,12 +144,13 @@ class Guard:
         self._publishable = None
         self._connection.session.become(user.name.encode() if user else b"")
         if user is not None:
+            self._was_known = True
             self.stop()
             self._connection.trust()
 
     def _too_late(self) -> None:
         self._is_late = True
-        if self._task is None:  # else many are waiting for their turn, and this one may be right
+        if self._task is None and not self._connection.is_closing:  # else many wait for a turn, and it may be right
             self._send_away(Reason.LATE_SIGN_IN, "it did not sign in")
 
     def _send_away(self, reason: Reason, text: str) -> None:

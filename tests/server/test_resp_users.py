@@ -468,6 +468,31 @@ def test_what_is_sent_with_the_secret_does_not_count():
     serve(body)
 
 
+def test_what_a_user_sends_in_front_of_a_reset_does_not_count():
+    async def body(world, server, client):
+        await enter(client, "publisher")
+        large = command(b"PUBLISH", b"orders", b"x" * 10_000)
+        client.connection.data_received(large * 10 + command(b"RESET"))
+        await settle_down()
+        assert client.transport.take() == b"+OK\r\n" * 10 + b"+RESET\r\n"
+        client.send(b"ECHO", b"x" * 100_000)
+        await settle_down()
+        assert client.transport.take().endswith(b"-NOAUTH it sent too much before it signed in\r\n")
+
+    serve(body)
+
+
+def test_who_is_being_sent_away_is_told_once(monkeypatch):
+    async def body(world, server, client):
+        client.transport.high_water_bytes = 0  # it does not take what it is told
+        client.connection.data_received(b"*x\r\n")
+        client.connection.guard._too_late()
+        assert client.transport.take().count(b"\r\n") == 1
+        assert server.refusals.counts == {"protocol_error": 1}
+
+    serve(body)
+
+
 def test_who_has_signed_in_may_stay(monkeypatch):
     monkeypatch.setattr(resp_guard, "SIGN_IN_SECONDS", 0.05)
 
