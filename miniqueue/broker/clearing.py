@@ -211,7 +211,7 @@ class Clearer:
         if not stored or cursor not in topic.cursors:
             return 0
         if cursor.trace is not None:
-            waiting = (one.seq for order, one in positions if cursor_view.is_waiting(cursor, place, order))
+            waiting = (seq for order, seq, _, _ in stored if cursor_view.is_waiting(cursor, place, order))
             cursor.trace.note_each(Kind.PURGED, waiting)
         count = purging.drop_records(cursor, place, stored)
         await self._commit(topic)

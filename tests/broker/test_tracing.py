@@ -498,6 +498,31 @@ def test_purged_messages_are_told_wherever_they_wait():
     run(body)
 
 
+def test_a_message_that_was_acknowledged_while_a_purge_read_it_is_not_told_to_be_purged(monkeypatch):
+    async def body(world):
+        await traced(world, b"a", b"b")
+        for holder in [await world.holding(T) for _ in range(2)]:
+            holder.consumer.back()
+        await world.commit()
+        holder = await world.holding(T)
+        scan = world.store.scan
+
+        async def scan_and_acknowledge(start, stop, **limits):
+            found = await scan(start, stop, **limits)
+            if holder.leases and start[0] == Space.RECORD:
+                holder.leases.clear()
+                holder.consumer.ack()
+                await world.commit()
+            return found
+
+        monkeypatch.setattr(world.store, "scan", scan_and_acknowledge)
+        assert await world.broker.clearer.purge(T) == 1
+        assert (await events(world, 0))[-2:] == ["delivered", "acknowledged"]
+        assert (await events(world, 1))[-1] == "purged"
+
+    run(body)
+
+
 def test_messages_dropped_for_want_of_room_are_told():
     async def body(world):
         await traced(world, b"a", max_messages=1, limit_policy="drop-oldest")
