@@ -141,18 +141,19 @@ CYCLES: dict[bytes, Cycle] = {
 }
 
 
-async def run(ports: Ports, seconds: float, seed: int) -> Counter[str]:
+async def run(ports: Ports, goes_on: Callable[[], bool], seed: int) -> Counter[str]:
     """Run every kind of cycle, over and over, all at the same time; return what was counted."""
-    deadline = asyncio.get_running_loop().time() + seconds
     counts = await asyncio.gather(
-        *(_repeat(cycle, ports, topic, Random(f"{seed} {topic!r}"), deadline) for topic, cycle in CYCLES.items())
+        *(_repeat(cycle, ports, topic, Random(f"{seed} {topic!r}"), goes_on) for topic, cycle in CYCLES.items())
     )
     return sum(counts, Counter())
 
 
-async def _repeat(cycle: Cycle, ports: Ports, topic: bytes, random: Random, deadline: float) -> Counter[str]:
+async def _repeat(
+    cycle: Cycle, ports: Ports, topic: bytes, random: Random, goes_on: Callable[[], bool]
+) -> Counter[str]:
     counts: Counter[str] = Counter()
-    while asyncio.get_running_loop().time() < deadline:
+    while goes_on():
         async with asyncio.timeout(60):  # a cycle takes well under a second; one that hangs is a finding
             counts += await cycle(ports, topic, random)
         counts["cycles"] += 1

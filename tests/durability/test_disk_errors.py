@@ -19,8 +19,9 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 FEW = 20
 BALLAST_BYTES = 1 << 20
 SLOW_COMMITS = 6
-#: What other connections may wait for a PING while the disk is busy.
-MAX_PING_SECONDS = 0.05
+SLOW_SECONDS = 0.5
+#: Of the PINGs of other connections at the same time one for each commit would take longer, if they had to wait for it.
+LONG_PING_SECONDS = 0.35
 
 
 @pytest.fixture
@@ -78,13 +79,13 @@ def test_publishes_are_refused_for_as_long_as_the_disk_fails(broker, tmp_path, c
 
 
 def test_others_do_not_wait_for_a_slow_disk(tmp_path, trust):
-    """A loop that waited would hold up a PING for each of the commits; a busy machine may hold up one or two."""
+    """A loop that waited would hold up a PING for each of the commits; a busy machine may hold up some."""
     broker = DiskBroker(tmp_path, trust, tmp_path / "data", ["-ballast", str(BALLAST_BYTES)])
-    slow = strace.starting("fdatasync", "delay_exit=300000", "8+", tmp_path / "strace.txt", [])
+    slow = strace.starting("fdatasync", f"delay_exit={SLOW_SECONDS * 1e6:.0f}", "8+", tmp_path / "strace.txt", [])
     try:
         broker.launch(*slow).wait_until_ready()
         publish(broker, 8)
-        assert pings_beside(broker, SLOW_COMMITS)[-SLOW_COMMITS // 2] < MAX_PING_SECONDS
+        assert sum(ping > LONG_PING_SECONDS for ping in pings_beside(broker, SLOW_COMMITS)) <= SLOW_COMMITS // 2
         assert broker.replies == {"OK": 8 + SLOW_COMMITS}
         assert strace.hit_count(tmp_path / "strace.txt") >= SLOW_COMMITS
         broker.settle_accounts()
@@ -93,7 +94,7 @@ def test_others_do_not_wait_for_a_slow_disk(tmp_path, trust):
 
 
 def pings_beside(broker: DiskBroker, count: int) -> list[float]:
-    """Return how long each PING took while messages were published one after the other, in seconds, sorted."""
+    """Return how long each PING took while messages were published one after the other, in seconds."""
     publishing, pinging = broker.connect(), broker.connect()
     publisher = threading.Thread(target=lambda: [broker.publish(publishing) for _ in range(count)])
     publisher.start()
@@ -103,7 +104,7 @@ def pings_beside(broker: DiskBroker, count: int) -> list[float]:
         assert pinging.ask(b"PING") == b"PONG"
         pings.append(time.perf_counter() - begun)
     publisher.join()
-    return sorted(pings)
+    return pings
 
 
 def test_without_file_descriptors_publishes_are_refused_until_there_are_some(broker):
