@@ -25,6 +25,8 @@ class Deliveries(Stock):
         self._paused: dict[bytes, Op] = {}  # topics of which nothing is handed out, each since when
         self._last: dict[tuple[bytes, bytes, int, bytes], int] = {}  # what came first last, by place and run
         self._redrives: dict[Op, bytes] = {}  # that are under way, each with its topic
+        self._ordering: dict[bytes, Op] = {}  # what was asked last, by topic
+        self._orders: dict[bytes, Op | None] = {}  # by topic: since when keys are in order; None while nobody knows
 
     def pausing(self, op: Op, topic: bytes) -> None:
         """A topic is about to be paused, or resumed, or to go."""
@@ -35,6 +37,22 @@ class Deliveries(Stock):
         """Nothing of a topic is handed out for `pause_ms`, unless something else was asked meanwhile."""
         if self._pausing[topic] is op:
             self._paused[topic] = op
+
+    def ordering(self, op: Op, topic: bytes) -> None:
+        """A topic is about to keep its keys in order, or no more."""
+        self._orders[topic] = None
+        self._ordering[topic] = op
+
+    def ordered(self, op: Op, topic: bytes) -> None:
+        """What is asked for from now on comes in order, unless something else was asked meanwhile."""
+        if self._ordering[topic] is op:
+            self._orders[topic] = op
+
+    def _is_ordered(self, asked: Op, topic: bytes) -> bool:
+        if not self.rules(topic).is_ordered or topic not in self._orders:
+            return self.rules(topic).is_ordered
+        op = self._orders[topic]
+        return op is not None and op.ok_index < asked.index
 
     def _is_paused(self, asked: Op, topic: bytes) -> bool:
         op = self._paused.get(topic)
@@ -63,7 +81,7 @@ class Deliveries(Stock):
         share.out_epoch, share.out_index, share.front_index = self._epoch, self._index, -1
         share.ends, share.is_doubtful, share.hold = [], False, None
         self._make_room(message.topic)
-        if self.rules(topic).is_ordered:
+        if self._is_ordered(asked, topic):
             self._judge_order(share)
         assert receipt not in self._receipts, f"{receipt!r} is not new"
         if share.receipt:
@@ -80,7 +98,7 @@ class Deliveries(Stock):
             if self._is_held(other) and self._place(other) == self._place(share):
                 assert other.hold is None or other.hold.member == member, f"{share.message} and {other.message}"
         if member:
-            self._judge_growth(share)
+            self._judge_growth(share, is_ordered=self._is_ordered(asked, topic))
         self._receipts[receipt] = share
         share.receipt, share.member = receipt, member
         share.message.may_move = share.message.may_move or bool(self.rules(share.message.topic).max_deliveries)
@@ -169,9 +187,9 @@ class Deliveries(Stock):
                 assert not self._is_held(other), f"{share.message} came while {other.message} of its key was out"
                 is_older = int(other_seq) < int(seq)
                 assert not (is_older and self.must_be_there(other)), f"{share.message} came before {other.message}"
-        self._judge_growth(share)
+        self._judge_growth(share, is_ordered=True)
 
-    def _judge_growth(self, share: Share) -> None:
+    def _judge_growth(self, share: Share, *, is_ordered: bool) -> None:
         """What is of the same key in another partition was published before partitions were added, or after."""
         key, (topic, _) = share.message.wishes.key, share.log_id or (b"", b"")
         if not key or share.message.id.count(b"-") != 1:
@@ -180,7 +198,7 @@ class Deliveries(Stock):
             message = other.message
             is_older = message.id.count(b"-") == 1 and 0 <= message.op.ok_index < share.message.op.index
             is_away = self._place(other) != self._place(share) and _priority(message) == _priority(share.message)
-            is_aside = bool(other.handout_count) and not self.rules(topic).is_ordered  # it may have come back
+            is_aside = bool(other.handout_count) and not is_ordered  # it may have come back
             is_there = is_older and is_away and not is_aside and message.wishes.key == key and not message.may_move
             assert not (is_there and self.must_be_there(other)), f"{share.message} came before {message} of its key"
 

@@ -157,4 +157,12 @@ GROUNDS: tuple[Ground, ...] = (
         acts=("request", "request", "request", "answer", "answer", "answer", "answer", "answer", "trace"),
     ),
     Ground(b"ticking", options=frozenset({"delay"}), acts=("cancel",), every_seconds=7),
+    Ground(
+        b"turning",
+        (b"partitions", b"2", b"ordered", b"true", b"handover_seconds", b"2"),
+        Rules(is_ordered=True, handover_seconds=2, partitions=2),
+        frozenset({"key"}),
+        ("stream", "stream", "grow", "order", "order"),
+        members=(b"a", b"b", b"c"),
+    ),
 )

@@ -54,6 +54,18 @@ class TopicActs(Acting):
             if side != b"IN" and not is_end:
                 self.ledger.paused_out(op, ground.name)
 
+    def order(self, ground: Ground) -> Act:
+        """TOPIC SET: have keys be in order, or only take turns, or neither, while others receive."""
+        is_ordered, is_fair = self.random.choice(((True, False), (True, False), (False, True), (False, False)))
+        op = self.ledger.ask(f"order {is_ordered}", is_durable_at_once=True)
+        self.ledger.ordering(op, ground.name)
+        words = [b"ordered", b"true" if is_ordered else b"false", b"fair", b"true" if is_fair else b"false"]
+        reply = yield [b"TOPIC", b"SET", ground.name, *words]
+        if not self.is_over(op, reply, "NOTOPIC"):
+            self.ledger.accept(op)
+            if is_ordered:
+                self.ledger.ordered(op, ground.name)
+
     def delete(self, ground: Ground) -> Act:
         """TOPIC DELETE, now and then."""
         if self.random.random() < 0.8:

@@ -51,11 +51,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.run_until_idle()
 
     def abandon(self) -> None:
-        """End every task, as the end of a process does; also those that others begin over it."""
+        """End every task and timer, as the end of a process does; also those that others begin over it."""
         while tasks := asyncio.all_tasks(self):
             for task in tasks:
                 task.cancel()
             self.run_until_idle()
+        for timer in self._scheduled:  # or a broker that is dead would go on in the time of the next one
+            timer.cancel()
 
     def _stop_when_idle(self) -> None:
         if not self._ready and self._is_busy():
