@@ -100,7 +100,7 @@ class RespConnection(Input):
         try:
             reply = self.stream.execute(command) if self.stream else resp_commands.execute(self, command)
         except MiniqueueError as exc:
-            reply = replies.error(exc.code, str(exc))
+            reply = self._refusal(exc)
         if reply:  # empty when it has been queued already
             self.reply(reply)
 
@@ -141,17 +141,21 @@ class RespConnection(Input):
         try:
             publish()
         except MiniqueueError as exc:
-            self.reply(replies.error(exc.code, str(exc)))
+            self.reply(self._refusal(exc))
         self.flush()
         self._adjust_reading()
+
+    def _refusal(self, error: MiniqueueError) -> bytes:
+        """Return the reply that says what was wrong; a message that is too large is counted."""
+        self.broker.limit_counts.note(error)
+        return replies.error(error.code, str(error))
 
     def _publish(self, topic: bytes, payloads: list[bytes]) -> None:
         try:
             self.wait_for(self._add(topic, payloads).commit, replies.OK, len(payloads))
         except PayloadTooLargeError as exc:
             if len(payloads) == 1:
-                self.broker.limit_counts.note(exc)
-                self.reply(replies.error(exc.code, str(exc)))
+                self.reply(self._refusal(exc))
                 return
             for payload in payloads:  # one of the run is too large: that one is refused, no other
                 self._publish(topic, [payload])

@@ -21,7 +21,6 @@ from miniqueue.broker.unique_publishing import Asked
 from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.message_id import following_ids, format_message_id
 from miniqueue.core.publish_options import PublishOptions, check_dedup_id, parse_words
-from miniqueue.errors import PayloadTooLargeError
 from miniqueue.server import resp_together
 from miniqueue.server.resp_together import marked
 from miniqueue.wire import resp_replies as replies
@@ -43,12 +42,7 @@ def pub(connection: "RespConnection", command: Command) -> bytes:
 
 
 def _pub(connection: "RespConnection", topic: bytes, payload: bytes, options: PublishOptions) -> None:
-    try:
-        accepted = connection.broker.publish_with(topic, payload, options)
-    except PayloadTooLargeError as exc:
-        connection.broker.limit_counts.note(exc)
-        raise
-    resp_together.answer(connection, accepted, options)
+    resp_together.answer(connection, connection.broker.publish_with(topic, payload, options), options)
 
 
 def mpublish(connection: "RespConnection", command: Command) -> bytes:

@@ -47,6 +47,27 @@ def test_mpublish_is_refused_as_a_whole():
     serve(body, limits=TWO_MESSAGES)
 
 
+def test_a_message_that_is_too_large_is_counted_whatever_command_brings_it():
+    async def body(world, _server, client):
+        large = b"x" * 11
+        lines = [
+            b"PUBLISH t %b",
+            b"PUB t %b",
+            b"PUB t %b UNIQUE k",
+            b"MPUBLISH t x %b",
+            b"PUBBATCH t 7f %b",
+            b"PUBEACH t 7f %b 0",
+            b"REQUEST t %b",
+            b"SCHEDULE SET s EVERY 60 t %b",
+        ]
+        for line in lines:
+            assert (await client.say(line % large)).startswith(b"-TOOBIG "), line
+        counted = f'miniqueue_limits_reached_total{{limit="max-message-size"}} {len(lines)}.0'
+        assert counted in await metrics_of(world.broker)
+
+    serve(body, max_message_bytes=10)
+
+
 def test_one_topic_too_many():
     async def body(_world, _server, client):
         await client.say(b"PUBLISH t 0")
