@@ -66,7 +66,7 @@ def peek(
 
     Args:
       topic: which must exist.
-      state: `ready`, which is the default, `leased` or `delayed`.
+      state: `ready`, which is the default, `leased`, `delayed`, or `dead`: the dead letters of the topic.
       count: up to 1,000; 10 by default.
       after: the id of the last message of the page before.
       group: who reads; without it the default group.
