@@ -42,16 +42,20 @@ class Dispatcher:
         self._journal = journal
         self._loader = loader
         self._horizon_ms = 0
+        self._lines: dict[Group, None] = {}  # in which somebody waits, or has
         self._postponed: dict[Group, None] | None = None  # while many leave
         self.expirer: Expirer | None = None
         self.begin_soon: Callable[[Group], None]
+        journal.settled = self._go_on
 
     def tick(self) -> None:
         """Let the delayed messages through that are due by now."""
         self._horizon_ms = self.clock.now_ms()
-        groups = [group for topic in self._topics.values() for group in topic.groups.values() if group.waiters]
-        for group in groups:
-            self.dispatch(group)
+        for group in list(self._lines):
+            if group.waiters:
+                self.dispatch(group)
+            else:
+                del self._lines[group]
 
     def serve(self, consumer: Waiter) -> None:
         """Give `consumer` what it has room for, at once or as soon as there is some."""
@@ -61,6 +65,7 @@ class Dispatcher:
         leases = [] if group.waiters and consumer.member is None else self._fill(consumer)
         if consumer.room:
             group.waiters[consumer] = None
+            self._lines[group] = None
             if group.id is None:
                 self.begin_soon(group)
         if leases:
@@ -136,9 +141,17 @@ class Dispatcher:
                 self.dispatch(group)
 
     def dispatch_all(self, topic: Topic) -> None:
-        """Hand messages to those who wait in any group of a topic."""
+        """Hand messages to those who wait in any group of a topic, also what is held back no more."""
         for group in tuple(topic.groups.values()):
+            if group.old_first is not None:
+                group.old_first.look()
             self.dispatch(group)
+
+    def _go_on(self, topic: Topic) -> None:
+        """Hand out what was held back by what is settled now."""
+        for group in tuple(topic.groups.values()):
+            if group.old_first is not None and group.old_first.look():
+                self.dispatch(group)
 
     def dispatch(self, group: Group) -> None:
         """Hand messages to those who wait, first come, first served; who has room left waits behind the others."""

@@ -12,7 +12,7 @@ range, that may be all that was purged before.
 """
 
 import heapq
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 import structlog
@@ -33,6 +33,8 @@ log = structlog.get_logger()
 MAX_CONSUMED_BYTES = 64 << 20
 MAX_CONSUMED_BYTES_WHEN_EMPTY = 4 << 20
 MAX_CONSUMED_BYTES_WHEN_FULL = 1 << 20
+#: That are looked at in one tick, for what was consumed: 1 ms.
+TOPICS_IN_TICK = 1000
 #: That are purged as one.
 MAX_RUN_TOPICS = 1024
 #: What a deleted topic must have held for its space to be given back at once: compacting takes some 50 ms, so those who
@@ -53,6 +55,7 @@ class Purger:
         self._spawn = spawn
         self._is_reclaiming = self._is_purging = False
         self._deleted: list[tuple[int, int]] = []  # a heap: topic id, and what else the topic holds on disk
+        self._unseen: list[Topic] = []  # those that have not had their turn to be looked at
 
     def purge(self, topic_id: int, consumed_bytes: int = 0) -> None:
         """Delete every key of a topic that is no longer registered, and give its disk space back.
@@ -78,19 +81,23 @@ class Purger:
             self.purge(topic_id, consumed_bytes)
         return topic_id is not None
 
-    def reclaim(self, topics: Iterable[Topic], *, is_full: bool) -> None:
-        """Give disk space back for the first topic of which enough has been consumed, if any.
+    def reclaim(self, topics: Collection[Topic], *, is_full: bool) -> None:
+        """Give disk space back for a topic of which enough has been consumed, if there is one among the next few.
 
         Args:
           topics: that may have something to give.
-          is_full: whether the disk is.
+          is_full: whether the disk is; then all are looked at.
         """
-        worth = (topic for topic in topics if _is_worth_reclaiming(topic, is_full=is_full))
-        topic = None if self._is_reclaiming else next(worth, None)
-        if topic is not None:
-            assert topic.id is not None  # or it would not be worth it
-            self._is_reclaiming = True
-            self._spawn(self._reclaim(topic.id, topic, list(topic.partitions.values())))
+        if self._is_reclaiming:
+            return
+        if is_full or not self._unseen:
+            self._unseen = list(topics)
+        for _ in range(len(self._unseen) if is_full else min(TOPICS_IN_TICK, len(self._unseen))):
+            topic = self._unseen.pop()
+            if topic.id is not None and _is_worth_reclaiming(topic, is_full=is_full):
+                self._is_reclaiming = True
+                self._spawn(self._reclaim(topic.id, topic, list(topic.partitions.values())))
+                return
 
     async def _purge_all(self) -> None:
         """Purge what was deleted, until nothing is left; what fails is begun again when the store has been reopened."""
@@ -125,12 +132,14 @@ class Purger:
         return topic_ids, total_bytes
 
     async def _reclaim(self, topic_id: int, topic: Topic, partitions: list[Partition]) -> None:
-        """Compact what lies in front of the oldest message of each partition that is still needed.
+        """Compact what lies in front of the oldest message that is still needed, of each partition that was consumed.
 
         `topic` may be deleted meanwhile, even before this begins; compacting what it had does no harm.
         """
         try:
             for partition in partitions:
+                if not partition.consumed_bytes:
+                    continue
                 partition.consumed_bytes = 0
                 earliest_seq = bounds_of(partition).earliest_seq
                 start, stop = (keys.chunk(topic_id, partition.number, seq) for seq in (0, earliest_seq))
@@ -142,7 +151,10 @@ class Purger:
 
 
 def _is_worth_reclaiming(topic: Topic, *, is_full: bool) -> bool:
-    return topic.id is not None and topic.consumed_bytes > _max_consumed_bytes(topic, is_full=is_full)
+    consumed_bytes = topic.consumed_bytes
+    if consumed_bytes <= MAX_CONSUMED_BYTES_WHEN_FULL:  # as a rule
+        return False
+    return consumed_bytes > _max_consumed_bytes(topic, is_full=is_full)
 
 
 def _max_consumed_bytes(topic: Topic, *, is_full: bool) -> int:

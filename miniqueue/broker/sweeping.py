@@ -26,8 +26,9 @@ from miniqueue.core.lease import Range
 from miniqueue.errors import MiniqueueError
 from miniqueue.storage import keys, records
 
-#: A tick looks at so many topics, which takes some milliseconds the first time and two from then on; and closer, in the
-#: background, at so many groups where something has expired, or which need to be read to know.
+#: A tick looks at so many topics, or at a few less with as many partitions together, which takes some milliseconds the
+#: first time and two from then on; and closer, in the background, at so many groups where something has expired, or
+#: which need to be read to know.
 MAX_TOPICS_IN_TICK = 1000
 MAX_LOOKS_IN_TICK = 128
 #: So many commits a tick gives to one group that has much to give up.
@@ -80,10 +81,11 @@ class Sweeper:
         if not self._queue:
             self._queue = [topic for topic in self._topics.values() if topic.id is not None]
         due: list[tuple[Group, GroupCursor]] = []
-        for _ in range(min(MAX_TOPICS_IN_TICK, len(self._queue))):
-            due += self._due(self._queue.pop())
-            if len(due) >= MAX_LOOKS_IN_TICK:
-                break
+        looked_at = 0
+        while self._queue and looked_at < MAX_TOPICS_IN_TICK and len(due) < MAX_LOOKS_IN_TICK:
+            topic = self._queue.pop()
+            due += self._due(topic)
+            looked_at += max(1, len(topic.partitions))
         if due:
             self._is_sweeping = True
             self._spawn(self._sweep(due))

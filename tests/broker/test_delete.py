@@ -247,6 +247,27 @@ def test_a_topic_deleted_before_its_disk_space_is_given_back_is_no_error_of_the_
     run(body)
 
 
+def test_some_topics_in_a_tick_are_asked_for_space_and_each_in_its_turn(monkeypatch):
+    monkeypatch.setattr(purger, "TOPICS_IN_TICK", 3)
+
+    async def body(world):
+        for number in range(10):
+            await world.publish(b"%d" % number, b"a")
+        world.broker.tick()
+        for number in range(0, 10, 2):
+            world.broker._topics[b"%d" % number].partitions[0].consumed_bytes = purger.MAX_CONSUMED_BYTES + 1
+        ticks = 0
+        while len(world.store.reclaimed) < 5:
+            world.broker.tick()
+            await settle_down()
+            ticks += 1
+        assert 5 <= ticks <= 10
+        ids = {number: keys.chunk(topic.id, 0, 0) for number, topic in world.broker._topics.items()}
+        assert {start for start, _ in world.store.reclaimed} == {ids[b"%d" % number] for number in range(0, 10, 2)}
+
+    run(body)
+
+
 def test_a_purge_that_was_broken_off_goes_on_after_a_restart(monkeypatch):
     monkeypatch.setattr(purger, "PAGE_ITEMS", 3)
 
