@@ -7,6 +7,7 @@ frame.write.format("miniqueue").option("topic", "orders").mode("append").save()
 
 import os
 import sys
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
@@ -19,6 +20,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from miniqueue.client import Client
+from miniqueue.client.call import Call
 from miniqueue.errors import ConfigError
 from miniqueue.spark.batch_reader import BatchReader
 from miniqueue.spark.options import OPTIONS, Options, Use
@@ -29,6 +31,8 @@ from miniqueue.spark.writers import BatchWriter, StreamWriter
 FORMAT = "miniqueue"
 #: Options may stand in Spark's configuration, so that jobs need not have addresses and secrets in them.
 CONFIGURED = "spark.miniqueue."
+#: How patient a first connection is: about 1 s where nobody listens, 9 s where nothing comes back.
+_FIRST_RETRIES, _FIRST_TIMEOUT_SECONDS = 2, 3.0
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -115,3 +119,19 @@ def configured_client(spark: SparkSession) -> Client:
     of_all = {name.lower() for name, option in OPTIONS.items() if option.use is Use.ALL}
     given = {name: text for name, text in configured(spark).items() if name in of_all}
     return Options({"topic": "any", **given}, Use.BATCH_READ).client()
+
+
+def check_broker(spark: SparkSession) -> None:
+    """Ask the broker that a session's configuration names for a sign of life; raises ClientError after a few tries.
+
+    Whoever begins is told soon of an address that is wrong; what is under way waits for a broker that restarts.
+    """
+    with configured_client(spark) as client:
+        address = client.address
+    hasty = replace(
+        address,
+        retries=min(address.retries, _FIRST_RETRIES),
+        timeout_seconds=min(address.timeout_seconds, _FIRST_TIMEOUT_SECONDS),
+    )
+    with Client.of(hasty) as client:
+        client.execute(Call(("PING",), str))

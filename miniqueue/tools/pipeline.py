@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
@@ -18,10 +17,9 @@ from miniqueue.server.escaping import escape
 from miniqueue.tools import arguments, spark_needs
 from miniqueue.tools.arguments import Arguments
 from miniqueue.tools.counted import counted
+from miniqueue.tools.spark_session import interruptible_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from miniqueue.spark.jobs.stats import Figures
 
 USAGE = """\
@@ -80,14 +78,12 @@ load and replay:
   -run-id id
         of a job that broke off: what it has published is not published again
 
-Exit codes: 0 done; 1 done, with bad rows; 69 the job broke off, the text says where; 78 a
-flag or a column is wrong, or Spark is missing.
+Exit codes: 0 done, or stopped with -every; 1 done, with bad rows; 69 the job broke off, the
+text says where, or no broker answers; 78 a flag or a column is wrong, or Spark is missing;
+130 interrupted.
 """
 
 DONE, BAD_ROWS = 0, 1
-MASTER: Final = "local[2]"
-#: Is set where spark-submit has started Spark already.
-_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 _COMMON: Final = ("topic", "url", "user", "secret-file", "ca-file", "master")
 _OF_JOBS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -100,6 +96,16 @@ _OF_JOBS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 #: How many paths stand behind the flags, at least and at most.
 _PATHS_OF_JOBS: Final[Mapping[str, tuple[int, float]]] = MappingProxyType(
     {"load": (1, float("inf")), "archive": (1, 1), "stats": (0, 1), "replay": (1, 1)}
+)
+
+#: What becomes of a job that is interrupted.
+_INTERRUPTED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "load": "with this run id it publishes what is not there yet",
+        "archive": "the same command goes on where it was",
+        "stats": "nothing is written",
+        "replay": "with this run id it publishes what is not there yet",
+    }
 )
 
 
@@ -116,7 +122,11 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
         sys.stdout.write(USAGE)
         return DONE
     _check(given, *_PATHS_OF_JOBS[job])
-    return _JOBS[job](given, environ)
+    try:
+        return _JOBS[job](given, environ)
+    except KeyboardInterrupt:
+        _say(f"interrupted; {_INTERRUPTED[job]}")
+        raise
 
 
 def _check(given: Arguments, least: int, most: float) -> None:
@@ -139,12 +149,13 @@ def _load(given: Arguments, environ: Mapping[str, str]) -> int:
         flags.get("key", ""),
         _listed(flags.get("columns", "")),
         _headers(flags.get("headers", "")),
-        _number(flags, "max-message-bytes", mapping.MAX_MESSAGE_BYTES),
+        _number(flags, "max-message-bytes", mapping.MAX_MESSAGE_BYTES, least=1),
     )
     run_id, quarantine = _run_id(flags), flags.get("quarantine") or "quarantine"
     job = load.Load(flags["topic"], given.words, format_name, run_id, quarantine, flags.get("schema", ""), columns)
     _say(f"run id {run_id}")
-    done = load.load(_session(given, environ), job, _say)
+    with interruptible_session(flags, environ) as spark:
+        done = load.load(spark, job, _say)
     for example in done.examples:
         _say(example)
     aside = f", {counted(done.bad, 'bad row')} in {done.set_aside_in}" if done.bad else ""
@@ -160,7 +171,8 @@ def _archive(given: Arguments, environ: Mapping[str, str]) -> int:
     job = archive.Archive(
         flags["topic"], given.words[0], flags.get("checkpoint", ""), flags.get("group", ""), every_seconds
     )
-    done = archive.archive(_session(given, environ), job, _say)
+    with interruptible_session(flags, environ, runs_until_stopped=every_seconds > 0) as spark:
+        done = archive.archive(spark, job, _say)
     print(f"{job.topic}: {counted(done.messages, 'message')} archived in {counted(done.steps, 'step')}")
     return DONE
 
@@ -174,7 +186,8 @@ def _replay(given: Arguments, environ: Mapping[str, str]) -> int:
     run_id = _run_id(flags)
     _say(f"run id {run_id}")
     job = replay.Replay(flags["topic"], given.words[0], run_id, since, until)
-    count = replay.replay(_session(given, environ), job, _say)
+    with interruptible_session(flags, environ) as spark:
+        count = replay.replay(spark, job, _say)
     print(f"{job.topic}: {counted(count, 'message')} published")
     return DONE
 
@@ -186,13 +199,14 @@ def _stats(given: Arguments, environ: Mapping[str, str]) -> int:
     job = stats.Stats(
         flags["topic"],
         given.words[0] if given.words else "",
-        max(1, _number(flags, "window", 60)),
+        _number(flags, "window", 60, least=1),
         _number(flags, "every", 0),
         _number(flags, "late", 60),
         flags.get("checkpoint", ""),
         flags.get("dead-letters", ""),
     )
-    rows = stats.stats(_session(given, environ), job, _nothing if job.directory else _show, _say)
+    with interruptible_session(flags, environ, runs_until_stopped=job.every_seconds > 0) as spark:
+        rows = stats.stats(spark, job, _nothing if job.directory else _show, _say)
     print(f"{job.topics}: {counted(rows, 'row')}{f' in {job.directory}' if job.directory else ''}")
     return DONE
 
@@ -214,44 +228,12 @@ _JOBS: Final[Mapping[str, Callable[[Arguments, Mapping[str, str]], int]]] = Mapp
 )
 
 
-def _session(given: Arguments, environ: Mapping[str, str]) -> "SparkSession":
-    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - needs the extra
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - needs the extra
-
-    from miniqueue.spark import register  # noqa: PLC0415 - needs the extra
-
-    builder = SparkSession.builder.appName(f"miniqueue {given.flags['topic']}")
-    if _SUBMITTED not in environ:
-        builder = builder.master(given.flags.get("master", MASTER)).config("spark.ui.enabled", "false")
-        builder = builder.config("spark.ui.showConsoleProgress", "false")  # progress is told in lines
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")  # what goes wrong is told in one line
-    PySparkLogger.getLogger("DataFrameQueryContextLogger").setLevel("CRITICAL")  # it prints stacks, whatever the level
-    for option, text in _options(given.flags).items():
-        spark.conf.set(f"spark.miniqueue.{option}", text)  # not with the builder: its words are those of a process
-    register(spark)
-    return spark
-
-
-def _options(flags: Mapping[str, str]) -> dict[str, str]:
-    names = {"url": "url", "user": "user", "ca-file": "caFile"}
-    options = {option: flags[name] for name, option in names.items() if name in flags}
-    if "secret-file" in flags:
-        options["secret"] = _secret(Path(flags["secret-file"]))
-    return options
-
-
-def _secret(file: Path) -> str:
-    try:
-        return file.read_text().strip()
-    except (OSError, UnicodeDecodeError) as exc:
-        raise ConfigError([f"flag -secret-file: {file} cannot be read: {exc}"]) from exc
-
-
-def _number(flags: Mapping[str, str], name: str, default: int) -> int:
+def _number(flags: Mapping[str, str], name: str, default: int, *, least: int = 0) -> int:
     text = flags.get(name, str(default))
     if not text.isdecimal() or len(text) > 9:
         raise ConfigError([f"flag -{name}: a whole number is needed, not {text!r}"])
+    if int(text) < least:
+        raise ConfigError([f"flag -{name}: it is {least} or more, not {text}"])
     return int(text)
 
 

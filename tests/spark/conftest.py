@@ -4,11 +4,13 @@ A session takes ten seconds to start, so there is one for all, and one broker, i
 """
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from miniqueue.cli import main
 from miniqueue.client import Client
 from tests.client.broker import RespBroker
 
@@ -52,3 +54,18 @@ def spark(shared_broker: RespBroker, tmp_path_factory: pytest.TempPathFactory) -
 def client(shared_broker: RespBroker) -> Iterator[Client]:
     with Client(shared_broker.url) as client:
         yield client
+
+
+@pytest.fixture
+def pipeline(
+    spark: "SparkSession", shared_broker: RespBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Run a job; return its exit code and what it has printed on either output."""
+
+    def run(job: str, topic: str, *words: object) -> tuple[int, str, str]:
+        quarantine = ("-quarantine", tmp_path / "bad") if job == "load" else ()
+        given = [job, "-topic", topic, "-url", shared_broker.url, *quarantine, *words]
+        code = main(["pipeline", *map(str, given)], {})
+        return (code, *capfd.readouterr())
+
+    return run

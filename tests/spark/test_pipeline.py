@@ -1,13 +1,13 @@
 """`miniqueue pipeline` with a session of Spark and a real broker: files in, Parquet out, and back."""
 
 import json
+import os
+import signal
 import threading
 from pathlib import Path
 
 import pytest
 
-from miniqueue.cli import main
-from miniqueue.spark.jobs.running import cause_of
 from miniqueue.spark.jobs.stats import Figures, Stats, stats
 from tests.spark.needs import needs_spark
 
@@ -18,19 +18,6 @@ pytestmark = [
     needs_spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # pyspark leaves sockets to the garbage collector
 ]
-
-
-@pytest.fixture
-def pipeline(spark, shared_broker, tmp_path, capfd):
-    """Run a job; return its exit code and what it has printed on either output."""
-
-    def run(job: str, topic: str, *words: object) -> tuple[int, str, str]:
-        quarantine = ("-quarantine", tmp_path / "bad") if job == "load" else ()
-        given = [job, "-topic", topic, "-url", shared_broker.url, *quarantine, *words]
-        code = main(["pipeline", *map(str, given)], {})
-        return code, *capfd.readouterr()
-
-    return run
 
 
 def taken(client, topic: str) -> list:
@@ -218,58 +205,6 @@ def test_a_stream_of_figures_has_each_window_once_although_it_stops(spark, clien
     assert sum(row.messages for row in rows) == sum(one.published_at_ms < ends_ms for one in messages)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((), "there must be a path behind the flags"),
-        (("/nowhere.csv",), "nowhere.csv"),
-        (("/nowhere",), "the name does not say the format"),
-        (("-headers", "a", "x.csv"), "flag -headers"),
-        (("-max-message-bytes", "ten", "x.csv"), "a whole number is needed"),
-    ],
-)
-def test_mistakes_are_told_in_words(pipeline, words, said):
-    code, _, err = pipeline("load", "t", *words)
-    assert code == 78
-    assert said in err
-
-
-def test_a_broker_that_is_down_is_told_in_words(pipeline, spark):
-    spark.conf.set("spark.miniqueue.retries", "0")
-    try:
-        code, _, err = pipeline("stats", "t", "-url", "redis://127.0.0.1:1")
-        assert (code, "cannot connect to redis://127.0.0.1:1" in err) == (69, True)
-        assert len(err) < 1000
-    finally:
-        spark.conf.unset("spark.miniqueue.retries")
-
-
-def test_figures_do_not_replace_an_archive(pipeline, client, tmp_path):
-    client.publish("spared", b"a")
-    place = tmp_path / "archive"
-    assert pipeline("archive", "spared", place)[0] == 0
-    code, _, err = pipeline("stats", "spared", place)
-    assert (code, "there is Parquet that is no figures" in err) == (78, True)
-    assert pipeline("replay", "spared again", place)[0] == 69  # no topic has that name
-    assert pipeline("replay", "again.spared", place)[:2] == (0, "again.spared: 1 message published\n")
-    for _ in range(2):
-        assert pipeline("stats", "spared", tmp_path / "figures")[0] == 0
-
-
-def test_what_is_no_archive_is_not_replayed_and_that_is_told_in_a_line(pipeline, spark, tmp_path):
-    spark.range(3).write.parquet(str(tmp_path / "other"))
-    code, _, err = pipeline("replay", "t", tmp_path / "other")
-    assert (code, "that is no archive, it has no column topic" in err) == (78, True)
-    code, _, err = pipeline("replay", "t", tmp_path / "nowhere")
-    assert (code, "nowhere: nothing is archived there" in err) == (78, True)
-
-
-def test_a_column_that_csv_has_twice_is_refused_and_not_lost(pipeline, tmp_path):
-    (tmp_path / "in.csv").write_text("id,x,id\n1,2,3\n")
-    code, _, err = pipeline("load", "twice", tmp_path / "in.csv")
-    assert (code, "in.csv: the first line has the column 'id' twice" in err) == (78, True)
-
-
 def test_names_that_differ_in_case_are_different_names(pipeline, client, tmp_path):
     (tmp_path / "in.csv").write_text("id,ID\n1,2\n")
     assert pipeline("load", "cases", "-key", "ID", tmp_path / "in.csv")[0] == 0
@@ -279,32 +214,28 @@ def test_names_that_differ_in_case_are_different_names(pipeline, client, tmp_pat
     assert messages == [(b"2", {"id": "1", "ID": "2"}), (b"", {"ID": None, "id": 1}), (b"", {"ID": 2, "id": None})]
 
 
-def test_an_address_that_is_none_is_a_wrong_flag(pipeline, tmp_path):
-    (tmp_path / "in.csv").write_text("id\n1\n")
-    code, _, err = pipeline("load", "t", "-url", "http://localhost:1", tmp_path / "in.csv")
-    assert (code, "not http://localhost:1" in err) == (78, True)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_archive_that_runs_on_ends_with_a_summary_when_it_is_told(pipeline, spark, client, tmp_path, number):
+    topic = f"runs-on-{number.name}"
+    client.publish(topic, b"a")
+    before = signal.getsignal(number)
 
+    def tell() -> None:
+        while not list((tmp_path / "archive").glob("date=*/*.parquet")):
+            if is_over.wait(0.05):
+                return
+        os.kill(os.getpid(), number)
 
-def test_a_file_that_is_written_by_half_is_named(pipeline, spark, tmp_path):
-    spark.range(0, 1000, 1, 1).write.parquet(str(tmp_path / "in.parquet"))
-    [whole] = (tmp_path / "in.parquet").glob("part-*.parquet")
-    half = tmp_path / "in.parquet" / "part-half.parquet"
-    half.write_bytes(whole.read_bytes()[:-100])
-    code, _, err = pipeline("load", "half", tmp_path / "in.parquet")
-    assert (code, "part-half.parquet" in err) == (69, True)
-    assert len(err) < 1000
-
-
-def test_a_column_that_is_not_there_is_named(pipeline, tmp_path):
-    (tmp_path / "in.csv").write_text("a,b\n1,2\n")
-    code, _, err = pipeline("load", "t", "-key", "c", "-headers", "with blank=a", tmp_path / "in.csv")
-    assert code == 78
-    assert "there is no column c; there are a, b" in err
-    assert "a header cannot have the name 'with blank'" in err
-
-
-def test_the_cause_is_taken_from_what_spark_says():
-    told = "Job aborted\nTraceback …\nminiqueue.spark.losses.NotWrittenError: row 7 of the task: TOOBIG\n\tat x"
-    assert cause_of(told) == "NotWrittenError: row 7 of the task: TOOBIG"
-    assert cause_of("one line\nmore") == "one line"
-    assert cause_of("Encountered error while reading file file:///a/b.csv. SQLSTATE").startswith("file:///a/b.csv")
+    is_over = threading.Event()
+    thread = threading.Thread(target=tell)
+    thread.start()
+    try:
+        code, out, err = pipeline("archive", topic, "-every", 1, tmp_path / "archive")
+    finally:
+        is_over.set()
+        thread.join()
+    assert (code, "Traceback" in err) == (0, False)
+    assert out.startswith(f"{topic}: ")
+    assert "archived in" in out
+    assert signal.getsignal(number) is before
+    assert spark.streams.active == []

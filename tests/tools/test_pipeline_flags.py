@@ -3,7 +3,7 @@
 import pytest
 
 from miniqueue.cli import main
-from miniqueue.tools import pipeline, spark_needs
+from miniqueue.tools import pipeline, spark_needs, spark_session
 
 
 @pytest.mark.parametrize("words", [["-h"], ["load", "-h"], ["archive", "-help"]])
@@ -39,14 +39,20 @@ def test_what_is_not_installed_is_named(module, command, said, monkeypatch, caps
 def test_a_secret_is_read_from_its_file_and_a_file_that_is_not_there_is_named(tmp_path):
     (tmp_path / "secret").write_text("word\n")
     flags = {"url": "redis://q:1", "secret-file": str(tmp_path / "secret")}
-    assert pipeline._options(flags) == {"url": "redis://q:1", "secret": "word"}
+    assert spark_session.options(flags) == {"url": "redis://q:1", "secret": "word"}
     with pytest.raises(pipeline.ConfigError, match="flag -secret-file"):
-        pipeline._options({"secret-file": str(tmp_path / "other")})
+        spark_session.options({"secret-file": str(tmp_path / "other")})
 
 
 def test_a_number_of_digits_that_are_no_decimals_is_refused():
     with pytest.raises(pipeline.ConfigError, match="a whole number is needed"):
         pipeline._number({"window": "²"}, "window", 60)
+
+
+def test_a_number_that_is_too_small_is_refused_and_its_flag_is_named():
+    with pytest.raises(pipeline.ConfigError, match="flag -window: it is 1 or more, not 0"):
+        pipeline._number({"window": "0"}, "window", 60, least=1)
+    assert pipeline._number({"every": "0"}, "every", 0) == 0
 
 
 @pytest.mark.parametrize("run_id", ["../up", "a/b", "..", "_run", "a*", "x?", "a[1]", "{a,b}", "a\nb", "a\\b"])
