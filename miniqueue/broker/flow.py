@@ -6,7 +6,7 @@
     time gives room   ─▶ the same, by a timer for the first message that may go then
 
 A plain topic has no flow. Where partitions were added `core.growth` says what waits for what is older, in ordered
-topics and for members.
+topics and for members; the dispatcher asks it again with each commit of the topic, and when something was loaded.
 """
 
 import asyncio
@@ -24,9 +24,6 @@ from miniqueue.core.purging import hold_back
 from miniqueue.core.topic_settings import TopicSettings
 from miniqueue.core.turns import Turns
 
-#: How often it is looked whether what is held back may go on: where somebody consumes, and otherwise.
-LOOK_SECONDS = 0.01
-IDLE_LOOK_SECONDS = 0.25
 #: No timer is shorter, so that what is due at once does not keep the loop busy.
 MIN_WAIT_SECONDS = 0.001
 
@@ -156,22 +153,10 @@ class Flows:
             group.old_first = OldFirst(topic.growths, topic.partition_count, group.cursors, is_ordered=is_ordered)
             for cursor in group.cursors:  # one who removes may have looked there before anything was held back
                 hold_back(cursor)
-            self._look_later(group, group.old_first)
         elif before is not None:
             before.end()
         if before is not None and group.waiters:
             asyncio.get_running_loop().call_soon(self._dispatch, group)
-
-    def _look_later(self, group: Group, old_first: OldFirst) -> None:
-        if not old_first.is_over:
-            seconds = LOOK_SECONDS if group.consumer_count else IDLE_LOOK_SECONDS
-            asyncio.get_running_loop().call_later(seconds, self._look, group, old_first)
-
-    def _look(self, group: Group, old_first: OldFirst) -> None:
-        if group.old_first is old_first:  # else there are other cursors, or other rules
-            if old_first.look():
-                self._dispatch(group)
-            self._look_later(group, old_first)
 
 
 def rules_of(settings: TopicSettings) -> FlowRules:

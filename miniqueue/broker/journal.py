@@ -55,6 +55,7 @@ class Journal:
 
     Attributes:
       touched: topics that were committed since somebody last looked, and set it anew.
+      settled: called for each topic with partitions that were added, when something of it was committed.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Journal:
         self._synced_change = 0
         self._dirty: dict[Topic, None] = {}
         self.touched: set[Topic] = set()
+        self.settled: Callable[[Topic], None]
         self._own_changes: dict[bytes, bytes | None] = {}
         self._is_sync_due = False
 
@@ -131,7 +133,7 @@ class Journal:
             self.committer.request()
 
     async def _write(self, commit: Commit) -> None:
-        batch, appended = self._gather()
+        batch, appended, grown = self._gather()
         try:
             await self._write_batch(batch)
         except StorageError as exc:
@@ -142,8 +144,10 @@ class Journal:
         commit.finish()
         for topic in {topic: None for topic, _partition, _chunks in appended}:
             self._readable(topic)
+        for topic in grown:
+            self.settled(topic)
 
-    def _gather(self) -> tuple[dict[bytes, bytes | None], list[batching.Appended]]:
+    def _gather(self) -> tuple[dict[bytes, bytes | None], list[batching.Appended], list[Topic]]:
         batch, self._own_changes = self._own_changes, {}
         dirty, self._dirty = self._dirty, {}
         self.touched.update(dirty)
@@ -154,7 +158,7 @@ class Journal:
                 topic.held_at_most.is_exact = False
             if topic.id is not None:
                 appended += batching.add_topic(batch, topic, now_ms)
-        return batch, appended
+        return batch, appended, [topic for topic in dirty if topic.growths]
 
     async def _write_batch(self, batch: dict[bytes, bytes | None]) -> None:
         if batch:

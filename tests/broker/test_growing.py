@@ -25,9 +25,7 @@ async def grow(world: World, partitions: int) -> None:
 async def look(world: World) -> None:
     """Let what is held back go on, as far as it may."""
     await settle_down()
-    for group in world.broker._topics[b"t"].groups.values():
-        if group.old_first is not None:
-            world.broker._flows._look(group, group.old_first)
+    await world.commit()
     await settle_down()
 
 
