@@ -174,6 +174,7 @@ class Quota:
         settings = topic.settings
         topic.max_messages = min(settings.max_messages or sys.maxsize, self._max_messages)
         topic.max_bytes = min(settings.max_bytes or sys.maxsize, self._max_bytes)
+        topic.is_limited = min(topic.max_messages, topic.max_bytes) < sys.maxsize
 
     def policy_of(self, topic: Topic) -> LimitPolicy:
         """Return what gives way when a topic is full."""
@@ -210,7 +211,10 @@ class Quota:
           attributes: of each, encoded, if there are any.
           is_moved: whether they come from another topic: then nothing becomes a dead letter for them.
         """
-        if topic.max_messages == topic.max_bytes == sys.maxsize:
+        if not topic.is_limited:
+            return False
+        held = topic.held_at_most
+        if held is not None and held.take(len(payloads), size_bytes, topic.max_messages, topic.max_bytes):
             return False
         over = _over(topic, len(payloads), size_bytes)
         if not over.is_over:

@@ -104,7 +104,7 @@ class Publisher:
             return self._registry.create(name, payloads, size_bytes, attributes)
         if topic.is_paused_in:
             raise PausedError
-        if self._quota.admit(topic, payloads, size_bytes, attributes):
+        if topic.is_limited and self._quota.admit(topic, payloads, size_bytes, attributes):
             self._trimmer.note(topic)
         return topic
 

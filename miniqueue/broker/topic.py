@@ -37,9 +37,9 @@ class Topic:
     `sole` is that partition with the cursor of the group, while there is but one of each.
     `groups` are found by their names; `default` is the one of plain clients, and always there. `pulse` times
     hand-outs, where somebody watches; `flows` is set where messages do not flow plainly, `trace` where what happens to
-    them is noted; `growths` say where logs ended when partitions were added. `held_at_most` is known where there
-    are many partitions, and limits. `dedup` has the ids of late publishes, if there are any, `unique_keys` what is
-    known of unique keys. `expired_count` messages have expired since the start; without a time to live of its own one
+    them is noted; `growths` say where logs ended when partitions were added. `held_at_most` is known where
+    `max_messages` or `max_bytes` are limits. `dedup` has the ids of late publishes, if there are any, `unique_keys`
+    what is known of unique keys. `expired_count` messages have expired since the start; without a time to live of its own one
     does so after `ttl_ms`, 0 for never.
     """
 
@@ -54,6 +54,7 @@ class Topic:
         "growths",
         "held_at_most",
         "id",
+        "is_limited",
         "is_paused_in",
         "is_paused_out",
         "max_bytes",
@@ -76,6 +77,7 @@ class Topic:
         self.name = name
         self.held_at_most: Held | None = None
         self.max_messages = self.max_bytes = sys.maxsize
+        self.is_limited = False
         self.pulse: Pulse | None = None
         self.flows: Flows | None = None
         self.expired_count = 0
@@ -243,9 +245,10 @@ class Topic:
         )
 
     def count_held(self) -> Held:
-        """Count the same, and know it from then on where there are many partitions."""
+        """Count the same, and know it from then on."""
         held = Held(*self.held())
-        self.held_at_most = held if len(self.partitions) >= MANY_PARTITIONS else None
+        held.is_exact = len(self.partitions) >= MANY_PARTITIONS
+        self.held_at_most = held
         return held
 
     @property

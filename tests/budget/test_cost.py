@@ -13,6 +13,7 @@ from functools import partial
 import pytest
 
 from miniqueue.broker import commit, watch
+from miniqueue.broker.limits import BrokerLimits
 from miniqueue.server.http import HttpApp
 from miniqueue.server.resp_server import RespServer
 from miniqueue.server.sign_in import SignIn
@@ -28,6 +29,7 @@ MAY_BE_BELOW = 0.20
 #: Instructions for each message, CPython 3.11: other versions compile to others.
 BUDGETS = {
     "publish, one in a read": 1705,
+    "publish, one in a read of each of 50": 704,
     "publish, 32 in a read": 57,
     "publish, 1000 in a read": 1.8,
     "publish, one in a read, with users": 1700,
@@ -67,13 +69,18 @@ class Connection:
         self.transport = FakeTransport(self._protocol)
         self._protocol.connection_made(self.transport)
 
-    async def send(self, data: bytes) -> bytes:
+    def receive(self, data: bytes) -> None:
         self._protocol.data_received(data)
+
+    async def send(self, data: bytes) -> bytes:
+        self.receive(data)
         await settle_down()
         return self.transport.take()
 
 
-def measured(body: Callable[[World], Awaitable[float]], *, is_traced: bool = False) -> float:
+def measured(
+    body: Callable[[World], Awaitable[float]], *, is_traced: bool = False, limits: BrokerLimits | None = None
+) -> float:
     """Run `body` with a broker in memory, in which the topic t may be traced; return what it returns."""
     costs: list[float] = []
 
@@ -82,7 +89,7 @@ def measured(body: Callable[[World], Awaitable[float]], *, is_traced: bool = Fal
             await world.broker.configurator.create(b"t", {"trace": True}).wait()
         costs.append(await body(world))
 
-    run(keep)
+    run(keep, limits=limits)
     return costs[0]
 
 
@@ -99,6 +106,29 @@ def cost_of_publishing(messages: int, rounds: int, *, as_user: bool = False) -> 
         return counter.count / (messages * rounds)
 
     return measured(body)
+
+
+def cost_of_publishing_by_many(connections: int = 50, rounds: int = 5) -> float:
+    """Have all publish one message with each commit, to a topic that is within its limits."""
+
+    async def body(world):
+        clients = [Connection(world) for _ in range(connections)]
+        read = command(b"PUBLISH", b"t", b"x" * 10)
+        await publish_with_each(clients, read)  # makes the topic
+        await publish_with_each(clients, read)
+        with counting() as counter:
+            for _ in range(rounds):
+                await publish_with_each(clients, read)
+        return counter.count / (connections * rounds)
+
+    return measured(body, limits=BrokerLimits(max_topic_messages=10**8, max_topic_bytes=1 << 33))
+
+
+async def publish_with_each(clients: list[Connection], read: bytes) -> None:
+    for client in clients:
+        client.receive(read)
+    await settle_down()
+    assert {client.transport.take() for client in clients} == {b"+OK\r\n"}
 
 
 def cost_of_settling(word: bytes, rounds: int = 100) -> float:
@@ -187,6 +217,7 @@ def cost_of_http_publishing(requests: int, rounds: int) -> float:
 
 PATHS = {
     "publish, one in a read": lambda: cost_of_publishing(1, 100),
+    "publish, one in a read of each of 50": cost_of_publishing_by_many,
     "publish, 32 in a read": lambda: cost_of_publishing(32, 20),
     "publish, 1000 in a read": lambda: cost_of_publishing(1000, 5),
     "publish, one in a read, with users": lambda: cost_of_publishing(1, 100, as_user=True),
