@@ -39,8 +39,8 @@ class Topic:
     hand-outs, where somebody watches; `flows` is set where messages do not flow plainly, `trace` where what happens to
     them is noted; `growths` say where logs ended when partitions were added. `held_at_most` is known where
     `max_messages` or `max_bytes` are limits. `dedup` has the ids of late publishes, if there are any, `unique_keys`
-    what is known of unique keys. `expired_count` messages have expired since the start; without a time to live of its own one
-    does so after `ttl_ms`, 0 for never.
+    what is known of unique keys. `expired_count` messages have expired since the start; without a time to live of its
+    own one does so after `ttl_ms`, 0 for never.
     """
 
     __slots__ = (
