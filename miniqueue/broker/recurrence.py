@@ -34,6 +34,8 @@ def first_tick_ms(schedule: Schedule, now_ms: int) -> int:
     """
     if schedule.every_ms:
         return now_ms + schedule.every_ms
+    if len(schedule.cron) > schedules.MAX_CRON_CHARS:  # each tick parses it
+        raise InvalidOptionError(f"CRON has at most {schedules.MAX_CRON_CHARS} characters")
     try:
         tick_ms = next(_cron_behind(schedule, now_ms), NEVER_MS)
     except (CronSimError, ValueError, OverflowError) as exc:

@@ -9,6 +9,7 @@ The times of the rule are its ticks. This knows no clock and no calendar; `broke
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from miniqueue.core.delay import parse_delay
 from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.names import check_topic
 from miniqueue.errors import InvalidDelayError, InvalidTopicError, RequestError
@@ -85,10 +86,7 @@ def check_schedule_name(name: bytes) -> bytes:
 
 def parse_every_ms(text: str) -> int:
     """Return the time between two messages that a client asks for, in whole milliseconds; raises InvalidDelayError."""
-    try:
-        seconds = float(text)
-    except ValueError as exc:
-        raise InvalidDelayError from exc
+    seconds = parse_delay(text)
     if not MIN_EVERY_SECONDS <= seconds <= MAX_EVERY_SECONDS:
         raise InvalidDelayError(f"EVERY is a number of seconds from {MIN_EVERY_SECONDS:g} to {MAX_EVERY_SECONDS:.0f}")
     return round(seconds * 1000)

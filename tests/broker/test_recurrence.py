@@ -132,6 +132,7 @@ def test_every_tick_comes_in_one_look_wherever_the_looks_are(start_ms, length_ms
         "5-1 * * * *",
         "*/0 * * * *",
         "@daily",
+        "0" + ",0" * 124 + " * * * *",  # too long
     ],
 )
 def test_an_expression_that_makes_no_sense_is_refused(expression):

@@ -58,6 +58,7 @@ def test_over_resp_they_are_set_shown_listed_and_deleted():
         (b"SCHEDULE SET a EVERY 1 t", b"-ERR invalid number of args"),
         (b"SCHEDULE SET a EVERY 0.5 t x", b"-BADDELAY EVERY is a number of seconds from 1 to"),
         (b"SCHEDULE SET a EVERY nan t x", b"-BADDELAY "),
+        (b"SCHEDULE SET a EVERY 1_0 t x", b"-BADDELAY "),
         (b"SCHEDULE SET a EVERY 5 CRON * t x", b"-ERR a schedule has CRON, and TZ if need be, or EVERY"),
         (b"SCHEDULE SET a MISSED all TZ UTC t x", b"-ERR a schedule has CRON, and TZ if need be, or EVERY"),
         (b"SCHEDULE SET a EVERY 5 TZ UTC t x", b"-ERR a schedule has CRON, and TZ if need be, or EVERY"),
