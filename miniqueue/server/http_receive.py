@@ -7,7 +7,6 @@ What is handed out is leased to nobody's connection, so the reply is whole, and 
 """
 
 import asyncio
-from urllib.parse import parse_qsl
 
 from starlette.types import Receive, Scope, Send
 
@@ -15,6 +14,7 @@ from miniqueue.broker import Broker
 from miniqueue.broker.receiving import Received, Receiving
 from miniqueue.core.receiving import ReceiveOptions, parse_receive_options
 from miniqueue.errors import MiniqueueError
+from miniqueue.server.http_looking import query_of
 from miniqueue.server.http_streams import OpenStreams
 from miniqueue.server.paths import topic_within
 from miniqueue.server.replies import JSON_LINES, Reply, error_reply
@@ -45,9 +45,8 @@ class ReceiveEndpoint:
 
 
 def _options(scope: Scope) -> ReceiveOptions:
-    """Return what the query says; of a name that stands there twice, the last."""
-    query: str = scope["query_string"].decode("latin-1")
-    return parse_receive_options(dict(parse_qsl(query, keep_blank_values=True)))
+    """Return what the query says; raises RequestError for a name that is unknown or there twice, too."""
+    return parse_receive_options(query_of(scope, ("group", "member", "count", "wait", "lease", "autoack")))
 
 
 class _Request:

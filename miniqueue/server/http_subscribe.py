@@ -7,7 +7,6 @@ and the message goes back to the topic even while the writer waits for a client 
 """
 
 import asyncio
-from urllib.parse import parse_qsl
 
 from starlette.types import Receive, Scope, Send
 
@@ -16,6 +15,7 @@ from miniqueue.core.lease import Lease
 from miniqueue.core.stream_options import StreamOptions, parse_stream_options
 from miniqueue.errors import MiniqueueError, NothingOutstandingError, UnknownReceiptError
 from miniqueue.server.http_commands import execute
+from miniqueue.server.http_looking import query_of
 from miniqueue.server.http_streams import OpenStreams
 from miniqueue.server.paths import topic_of
 from miniqueue.server.replies import begin_json_lines, error_reply
@@ -146,7 +146,6 @@ def _encode_with_receipts(lease: Lease) -> bytes:
 
 
 def _options_of(scope: Scope) -> StreamOptions:
-    """Return what the query says; raises InvalidPrefetchError or InvalidMemberError."""
-    query: str = scope["query_string"].decode("latin-1")  # of bytes, `parse_qsl` takes no others than ASCII
-    given = parse_qsl(query, keep_blank_values=True)
-    return parse_stream_options({name: text.encode("utf-8", "replace") for name, text in given})
+    """Return what the query says; raises RequestError, InvalidPrefetchError or InvalidMemberError."""
+    given = query_of(scope, ("prefetch", "group", "member"))
+    return parse_stream_options({name: text.encode() for name, text in given.items()})

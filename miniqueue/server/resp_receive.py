@@ -42,7 +42,7 @@ def _options(words: list[bytes]) -> ReceiveOptions:
         word = words.pop().upper()
         if word == b"AUTOACK":
             given["autoack"] = "true"
-        elif word in _WITH_VALUE and words:
+        elif word in _WITH_VALUE and words and _WITH_VALUE[word] not in given:
             given[_WITH_VALUE[word]] = words.pop().decode("utf-8", "replace")
         else:
             raise RequestError(f"syntax error in RECEIVE option '{shown(word)}'")

@@ -122,6 +122,8 @@ def test_at_shutdown_who_waits_is_answered_and_others_are_refused(certificates, 
 
 
 BAD = {
+    "/topics/t/receive?grup=audit": (b"", "the parameters of this route are group, member, count"),
+    "/topics/t/receive?count=1&count=2": (b"", "the parameters of this route are group, member, count"),
     "/topics/t/receive?count=0": (b"", "A prefetch is a whole number from 1 to 10000"),
     "/topics/t/receive?count=10001": (b"", "A prefetch is a whole number from 1 to 10000"),
     "/topics/t/receive?wait=61": (b"", "a wait is a number of seconds, from 0 to 60"),

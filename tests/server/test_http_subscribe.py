@@ -304,7 +304,8 @@ def test_prefetch_names_messages_by_receipts(certificates):
 
 
 @pytest.mark.parametrize(
-    ("query", "status"), [(b"prefetch=\xb2", 400), (b"prefetch=%b2", 400), (b"\xff&prefetch=2", 200)]
+    ("query", "status"),
+    [(b"prefetch=\xb2", 400), (b"prefetch=%b2", 400), (b"\xff&prefetch=2", 400), (b"prefetch=2&group=%C3%A9", 200)],
 )
 def test_a_query_that_is_not_ascii_is_read_like_any_other(query, status):
     path = b"/subscribe/t"
@@ -325,6 +326,17 @@ def test_a_query_that_is_not_ascii_is_read_like_any_other(query, status):
 
     asyncio.run(scenario())
     assert sent[0]["status"] == status
+
+
+@pytest.mark.parametrize("query", ["grup=audit", "group=a&group=b"])
+def test_what_would_be_passed_over_in_a_query_is_refused(certificates, query):
+    async def scenario():
+        async with serving(certificates) as served:
+            status, told = await served.request("POST", f"/subscribe/t?{query}")
+            assert status == 400
+            assert b"prefetch, group, member, each at most once" in told
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("prefetch", ["0", "10001", "x", "", "-1", "9999999999"])

@@ -46,6 +46,14 @@ def test_a_message_comes_with_its_receipt_and_what_is_known_of_it():
     serve(body)
 
 
+def test_an_option_that_is_unknown_or_there_twice_is_refused():
+    async def body(_world, _server, client):
+        for line in (b"RECEIVE t GRUP audit", b"RECEIVE t COUNT 1 COUNT 2", b"RECEIVE t WAIT"):
+            assert (await client.say(line)).startswith(b"-ERR syntax error in RECEIVE option "), line
+
+    serve(body)
+
+
 def test_any_connection_settles():
     async def body(world, server, client):
         await world.publish(b"t", b"a", b"b", b"c", b"d", b"e")
