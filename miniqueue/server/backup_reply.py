@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from miniqueue.broker import Broker
 from miniqueue.errors import MiniqueueError
+from miniqueue.server.leaving import until_gone
 from miniqueue.server.replies import error_reply, start_message
 from miniqueue.server.sign_in import SignIn
 from miniqueue.server.web_pages import NOT_FROM_ELSEWHERE, is_for_loopback
@@ -54,7 +55,7 @@ class BackupReply:
         except MiniqueueError as exc:
             await error_reply(exc)(scope, receive, send)
             return
-        listening = asyncio.ensure_future(_listen(receive))
+        listening = asyncio.ensure_future(until_gone(receive))
         try:
             await send(start_message(200, [(b"content-type", b"application/octet-stream")]))
             await _send_all(snapshot.scan, send, is_wanted=lambda: not listening.done() and self._may_go_on(scope))
@@ -66,12 +67,6 @@ class BackupReply:
 
     def _may_go_on(self, scope: Scope) -> bool:
         return self._sign_in is None or self._sign_in.is_current(scope["user"])
-
-
-async def _listen(receive: Receive) -> None:
-    """Return when the client is gone: a server may swallow what is sent to it, and the store is large."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _send_all(scan: Scan, send: Send, is_wanted: Callable[[], bool]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from miniqueue.broker.group_figures import GroupFigures
+from miniqueue.core import read_options
 from miniqueue.core.message_id import format_message_id
 from miniqueue.wire.resp_replies import Value
 
@@ -33,4 +34,4 @@ def shown_members(figures: GroupFigures) -> dict[Value, Value]:
 
 def partition_word(number: int) -> str:
     """Return the name of a partition, or lane, as ids begin."""
-    return format_message_id(number, 0).removesuffix(b"-0").decode()
+    return read_options.partition_word(number).decode()

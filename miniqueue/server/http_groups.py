@@ -17,7 +17,8 @@ from miniqueue.broker import Broker
 from miniqueue.core.group_start import Edge, parse_start
 from miniqueue.errors import MiniqueueError, RequestError
 from miniqueue.server.groups_shown import shown_group
-from miniqueue.server.http_looking import JsonEndpoint, query_of
+from miniqueue.server.http_json import JsonEndpoint
+from miniqueue.server.http_query import query_of
 from miniqueue.server.paths import segment_of, topic_within
 from miniqueue.server.replies import CREATED, OK, Reply, error_reply
 

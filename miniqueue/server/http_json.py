@@ -1,4 +1,4 @@
-"""Requests over HTTP whose body is one JSON document of moderate size."""
+"""Requests over HTTP that are answered with JSON, and those whose body is one JSON document of moderate size."""
 
 from collections.abc import Awaitable, Callable
 
@@ -7,7 +7,23 @@ from starlette.types import Receive, Scope, Send
 
 from miniqueue.errors import InvalidLineError, MiniqueueError, PayloadTooLargeError
 from miniqueue.server.http_publish import read_body
-from miniqueue.server.replies import Reply, error_reply
+from miniqueue.server.replies import Reply, error_reply, json_reply
+
+
+class JsonEndpoint:
+    """Answers a request with JSON, or with the error that making it raises."""
+
+    def __init__(self, make_content: Callable[[Scope], Awaitable[object]]) -> None:
+        self._make_content = make_content
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        try:
+            reply = json_reply(200, await self._make_content(scope))
+        except MiniqueueError as error:
+            reply = error_reply(error)
+        await reply(scope, receive, send)
+
 
 #: Does what a request asks for with a document, None for an empty body; raises MiniqueueError.
 Answer = Callable[[Scope, object], Awaitable[Reply]]

@@ -11,37 +11,21 @@
 Replies are JSON.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from urllib.parse import parse_qsl
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Scope
 
 from miniqueue.access.rights import Right
 from miniqueue.broker import Broker
 from miniqueue.broker.peeking import DEFAULT_COUNT, State, parse_count, parse_state
 from miniqueue.core.delay import parse_delay
 from miniqueue.core.delayed_id import parse_any_id, parse_delayed_id
-from miniqueue.errors import MiniqueueError, RequestError
+from miniqueue.server.http_json import JsonEndpoint
+from miniqueue.server.http_query import query_of
 from miniqueue.server.paths import message_id_of, segment_of, topic_of, topic_within
-from miniqueue.server.replies import error_reply, json_reply
 from miniqueue.server.seen import json_message
 from miniqueue.server.traced import json_steps
-
-
-class JsonEndpoint:
-    """Answers a request with JSON, or with the error that making it raises."""
-
-    def __init__(self, make_content: Callable[[Scope], Awaitable[object]]) -> None:
-        self._make_content = make_content
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        try:
-            reply = json_reply(200, await self._make_content(scope))
-        except MiniqueueError as error:
-            reply = error_reply(error)
-        await reply(scope, receive, send)
 
 
 def endpoints(broker: Broker) -> dict[tuple[str, str], JsonEndpoint]:
@@ -110,13 +94,3 @@ class _Pages:
 
 def _group_of(options: Mapping[str, str]) -> bytes | None:
     return options["group"].encode() if "group" in options else None
-
-
-def query_of(scope: Scope, names: tuple[str, ...]) -> Mapping[str, str]:
-    """Return the parameters of a request; raises RequestError for one that is not among `names`, or there twice."""
-    pairs = parse_qsl(scope["query_string"].decode("utf-8", "replace"), keep_blank_values=True)
-    options = dict(pairs)
-    unknown = [name for name in options if name not in names]
-    if unknown or len(options) < len(pairs):
-        raise RequestError(f"the parameters of this route are {', '.join(names)}, each at most once")
-    return options

@@ -12,7 +12,7 @@ from miniqueue.broker import Broker, Commit
 from miniqueue.core.delay import parse_delay
 from miniqueue.core.pause import parse_side
 from miniqueue.errors import MiniqueueError
-from miniqueue.server.http_looking import query_of
+from miniqueue.server.http_query import query_of
 from miniqueue.server.paths import topic_within
 from miniqueue.server.replies import OK, error_reply
 

@@ -22,7 +22,8 @@ from miniqueue.core.read_options import (
     partition_word,
 )
 from miniqueue.errors import RequestError
-from miniqueue.server.http_looking import JsonEndpoint, query_of
+from miniqueue.server.http_json import JsonEndpoint
+from miniqueue.server.http_query import query_of
 from miniqueue.server.paths import message_id_of, topic_within
 from miniqueue.wire.log_runs import json_runs
 

@@ -14,8 +14,9 @@ from miniqueue.broker import Broker
 from miniqueue.broker.receiving import Received, Receiving
 from miniqueue.core.receiving import ReceiveOptions, parse_receive_options
 from miniqueue.errors import MiniqueueError
-from miniqueue.server.http_looking import query_of
+from miniqueue.server.http_query import query_of
 from miniqueue.server.http_streams import OpenStreams
+from miniqueue.server.leaving import until_gone
 from miniqueue.server.paths import topic_within
 from miniqueue.server.replies import JSON_LINES, Reply, error_reply
 from miniqueue.wire.received import json_messages
@@ -60,7 +61,7 @@ class _Request:
         """Return what is received, or None when the client has left; raises MiniqueueError."""
         if self._answered.done():
             return self._answered.result()
-        listener = asyncio.ensure_future(_until_gone(receive))
+        listener = asyncio.ensure_future(until_gone(receive))
         listener.add_done_callback(lambda _: self.end())
         has_left = True
         try:
@@ -83,9 +84,3 @@ class _Request:
     def _fail(self, error: MiniqueueError) -> None:
         if not self._answered.done():
             self._answered.set_exception(error)
-
-
-async def _until_gone(receive: Receive) -> None:
-    """Read the request, whose content does not matter, until its client has left."""
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -17,9 +17,10 @@ from miniqueue.broker.requesting import Request
 from miniqueue.core.publish_options import NO_OPTIONS, PublishOptions
 from miniqueue.core.request_options import DEFAULT_TIMEOUT_SECONDS, check_request, parse_timeout
 from miniqueue.errors import DrainingError, MiniqueueError, RequestError
-from miniqueue.server.http_looking import query_of
 from miniqueue.server.http_publish import is_json_lines, options_of, read_body
+from miniqueue.server.http_query import query_of
 from miniqueue.server.http_streams import OpenStreams
+from miniqueue.server.leaving import until_gone
 from miniqueue.server.paths import topic_of, topic_within
 from miniqueue.server.replies import OK, Reply, error_reply
 
@@ -98,7 +99,7 @@ class _Waiting:
 
     async def run(self, receive: Receive) -> bytes | None:
         """Return the reply, or None when the client has left; raises MiniqueueError."""
-        listener = asyncio.ensure_future(_until_gone(receive))
+        listener = asyncio.ensure_future(until_gone(receive))
         listener.add_done_callback(lambda _: self.end())
         try:
             answer = await self._answered
@@ -124,12 +125,6 @@ class _Waiting:
     def _fail(self, error: MiniqueueError) -> None:
         if not self._answered.done():
             self._answered.set_exception(error)
-
-
-async def _until_gone(receive: Receive) -> None:
-    """Read until the client has left."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _options(scope: Scope) -> tuple[float, PublishOptions]:

@@ -20,8 +20,8 @@ from miniqueue.broker.scheduling import Listed
 from miniqueue.core import schedule as schedules
 from miniqueue.core.schedule import Missed, Schedule
 from miniqueue.errors import InvalidLineError
-from miniqueue.server.http_json import JsonBodyEndpoint
-from miniqueue.server.http_looking import JsonEndpoint, query_of
+from miniqueue.server.http_json import JsonBodyEndpoint, JsonEndpoint
+from miniqueue.server.http_query import query_of
 from miniqueue.server.paths import topic_of
 from miniqueue.server.replies import CREATED, OK, Reply
 

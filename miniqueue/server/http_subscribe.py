@@ -15,7 +15,7 @@ from miniqueue.core.lease import Lease
 from miniqueue.core.stream_options import StreamOptions, parse_stream_options
 from miniqueue.errors import MiniqueueError, NothingOutstandingError, UnknownReceiptError
 from miniqueue.server.http_commands import execute
-from miniqueue.server.http_looking import query_of
+from miniqueue.server.http_query import query_of
 from miniqueue.server.http_streams import OpenStreams
 from miniqueue.server.paths import topic_of
 from miniqueue.server.replies import begin_json_lines, error_reply

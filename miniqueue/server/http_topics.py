@@ -19,8 +19,8 @@ from miniqueue.broker import Broker, Commit
 from miniqueue.core.redrive_options import parse_limit, parse_rate
 from miniqueue.errors import InvalidLineError
 from miniqueue.server.dead_letter_rights import check_dead_letters, check_target
-from miniqueue.server.http_json import JsonBodyEndpoint
-from miniqueue.server.http_looking import JsonEndpoint, query_of
+from miniqueue.server.http_json import JsonBodyEndpoint, JsonEndpoint
+from miniqueue.server.http_query import query_of
 from miniqueue.server.leaving import listening
 from miniqueue.server.paths import topic_of, topic_within
 from miniqueue.server.replies import CREATED, OK, Reply
