@@ -175,7 +175,7 @@ class Window(Generic[T]):
     def take_again(self, order: int) -> None:
         """Take an item that was let go, and may have been loaded once more."""
         self.taken.add(order)
-        if self._items:
+        if self._items and self._items[0][0] <= order:  # what is loaded is not all behind it
             self._items = deque(one for one in self._items if one[0] != order)
             self.size_bytes = sum(item.size_bytes for _, item in self._items)
 
