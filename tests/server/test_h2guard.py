@@ -13,7 +13,7 @@ from miniqueue.server import h2guard, listening
 from miniqueue.server.replies import OK, Reply, start_message
 from tests.fakes import settle_down
 from tests.loops import run_steadily
-from tests.server.apps import Endpoint, answer_early, never_answer
+from tests.server.apps import Endpoint, answer_early, never_answer, read_all
 from tests.serving import eventually, serving
 
 MEBIBYTE = 1 << 20
@@ -109,10 +109,7 @@ def test_body_that_is_not_read_holds_up_no_other_request(certificates):
         async def read_late(scope, receive, send):
             if scope["path"] == "/late":
                 await may_read.wait()
-            size_bytes = 0
-            while (message := await receive()).get("more_body"):
-                size_bytes += len(message["body"])
-            await Reply(200, b"%d" % size_bytes)(scope, receive, send)
+            await Reply(200, b"%d" % len(await read_all(receive)))(scope, receive, send)
 
         async with serving(certificates, Endpoint(read_late)) as served:
             client = await served.client()

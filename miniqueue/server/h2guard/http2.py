@@ -168,7 +168,7 @@ class GuardedH2(SendingH2):
         limit = self.config.h2_max_concurrent_streams
         if len(self.streams) + self._abandoned_count < limit:
             return False
-        return self.connection.open_inbound_streams > limit or len(self.streams) + self._abandoned_count >= 2 * limit
+        return self.connection.count_requests() > limit or len(self.streams) + self._abandoned_count >= 2 * limit
 
     async def _refuse(self, request: h2.events.RequestReceived, reason: Reason, code: ErrorCodes) -> None:
         self._limits.refusals.count(reason, self.client)

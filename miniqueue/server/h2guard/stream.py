@@ -57,7 +57,7 @@ class GuardedStream(HTTPStream):
             self.unread_bytes += len(event.data)
             self._received_bytes += len(event.data)
         elif isinstance(event, EndBody):
-            self._is_whole = True
+            self._is_whole = not self.closed
         return super().handle(event)
 
     def is_body_late(self, now_seconds: float) -> bool:
@@ -89,6 +89,9 @@ class GuardedStream(HTTPStream):
                 self.unreported_bytes += size_bytes
                 if self.unreported_bytes >= REPORT_BYTES:
                     await self._report()
+                if self._is_whole and not self.unread_bytes:
+                    await receive()  # it says only that this was the end
+                    message["more_body"] = False
             return message
 
         try:

@@ -1,0 +1,116 @@
+"""What is known of the requests of a connection: which are over, and what there is of their bodies."""
+
+import asyncio
+
+import hpack
+import pytest
+from hyperframe.frame import HeadersFrame, RstStreamFrame, SettingsFrame
+
+from miniqueue.server.h2guard.frames import SPARED_STREAMS, CountedConnection
+from tests.loops import run_steadily
+from tests.server.apps import Endpoint, never_answer
+from tests.server.raw_http2 import PREFACE
+from tests.serving import eventually, serving
+
+FIELDS = [(":method", "GET"), (":scheme", "https"), (":path", "/"), (":authority", "localhost")]
+
+
+class Requests:
+    """A connection, and a client that makes requests on it."""
+
+    def __init__(self) -> None:
+        self.connection = CountedConnection(100, 8192)
+        self.connection.initiate_connection()
+        self.connection.receive_data(PREFACE + SettingsFrame(0).serialize())
+        self._encoder = hpack.Encoder()
+        self._next_id = 1
+
+    def begin(self) -> int:
+        stream_id, self._next_id = self._next_id, self._next_id + 2
+        flags = ["END_HEADERS", "END_STREAM"]
+        frame = HeadersFrame(stream_id, data=self._encoder.encode(FIELDS), flags=flags)
+        self.connection.receive_data(frame.serialize())
+        return stream_id
+
+    def end(self, stream_id: int) -> None:
+        self.connection.send_headers(stream_id, [(b":status", b"200")], end_stream=True)
+
+
+def test_requests_that_are_over_are_forgotten():
+    requests = Requests()
+    for _ in range(300):
+        requests.end(requests.begin())
+        assert len(requests.connection.streams) <= SPARED_STREAMS + 1
+
+
+@pytest.mark.parametrize("open_count", [1, 30])
+def test_requests_that_are_over_are_forgotten_beside_open_ones(open_count):
+    requests = Requests()
+    open_ids = [requests.begin() for _ in range(open_count)]
+    for _ in range(300):
+        requests.end(requests.begin())
+    assert len(requests.connection.streams) <= 2 * open_count + SPARED_STREAMS + 1
+    assert requests.connection.streams.keys() >= set(open_ids)
+
+
+def test_open_requests_are_counted_exactly_when_asked_for():
+    requests = Requests()
+    ids = [requests.begin() for _ in range(20)]
+    for stream_id in ids[:5]:
+        requests.end(stream_id)
+    assert requests.connection.count_requests() == 15
+
+
+def test_frames_for_a_request_that_was_forgotten_are_no_error():
+    requests = Requests()
+    ids = [requests.begin() for _ in range(100)]
+    for stream_id in ids:
+        requests.end(stream_id)
+    assert requests.connection.count_requests() == 0
+    assert requests.connection.receive_data(RstStreamFrame(ids[0], error_code=8).serialize()) == []
+
+
+def test_whole_body_is_one_message_and_what_follows_is_that_the_client_left(certificates):
+    messages = []
+
+    async def listen(scope, receive, send):
+        messages.append(await receive())
+        messages.append(await receive())
+
+    async def scenario():
+        async with serving(certificates, Endpoint(listen)) as served:
+            client = await served.client()
+            stream = await client._begin(b"POST", b"/")
+            stream.write(b"all", is_last=True)
+            await eventually(lambda: messages)
+            stream.close()
+            await eventually(lambda: len(messages) == 2)
+
+    run_steadily(scenario())
+    assert [message["type"] for message in messages] == ["http.request", "http.disconnect"]
+    assert messages[0]["body"] == b"all"
+    assert messages[0]["more_body"] is False
+
+
+def test_body_that_ends_later_says_so_then(certificates):
+    messages = []
+    has_first = asyncio.Event()
+
+    async def listen(scope, receive, send):
+        messages.append(await receive())
+        has_first.set()
+        messages.append(await receive())
+        await never_answer(scope, receive, send)
+
+    async def scenario():
+        async with serving(certificates, Endpoint(listen)) as served:
+            client = await served.client()
+            stream = await client._begin(b"POST", b"/")
+            stream.write(b"all")
+            await has_first.wait()
+            stream.write(b"", is_last=True)
+            await eventually(lambda: len(messages) == 2)
+            stream.close()
+
+    run_steadily(scenario())
+    assert [(message["body"], message["more_body"]) for message in messages] == [(b"all", True), (b"", False)]
