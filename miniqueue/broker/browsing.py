@@ -13,6 +13,7 @@ from contextlib import aclosing
 from typing import NamedTuple
 
 from miniqueue.core import cursor_view
+from miniqueue.core.attributes import is_for
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.delayed_id import DelayedId
 from miniqueue.core.lease import ChunkLease, Lease, Range, RecordLease
@@ -57,14 +58,16 @@ class Browser:
       store: to read.
       topic_id: of the topic.
       cursor: of a group there.
+      group_name: of that group; what is for another one is not there for it.
     """
 
-    def __init__(self, store: Store, topic_id: int, cursor: GroupCursor) -> None:
+    def __init__(self, store: Store, topic_id: int, cursor: GroupCursor, group_name: bytes) -> None:
         self._store = store
         self._topic_id = topic_id
         self._partition = cursor.partition
         self._group = cursor.group
         self._cursor = cursor
+        self._group_name = group_name
 
     async def ready(self, after: Position, due_ms: int) -> AsyncGenerator[Found, None]:
         """Yield what could be handed out at `due_ms`, in that order, from behind `after` on."""
@@ -112,7 +115,8 @@ class Browser:
             for key, value in pairs:
                 chunk = records.decode_chunk(keys.chunk_first_seq(key), value)
                 for index in cursor_view.ready_in(cursor, chunk, start_seq):
-                    yield of_chunk(chunk, index)
+                    if self._is_own(chunk, index):
+                        yield of_chunk(chunk, index)
             key += b"\x00"
 
     async def _back_and_log(self, after: Position) -> AsyncGenerator[Found, None]:
@@ -134,7 +138,10 @@ class Browser:
         if chunk is None or seq >= chunk.end_seq:
             return None
         index = next(iter(cursor_view.ready_in(self._cursor, chunk, seq)), None)
-        return of_chunk(chunk, index) if index == seq - chunk.first_seq else None
+        return of_chunk(chunk, index) if index == seq - chunk.first_seq and self._is_own(chunk, index) else None
+
+    def _is_own(self, chunk: Chunk, index: int) -> bool:
+        return chunk.attributes is None or is_for(chunk.attributes[index], self._group_name)
 
     async def in_returned(self, seq: int) -> Found | None:
         """Return the message with a sequence number if it came back; reads all that did, until it is found."""

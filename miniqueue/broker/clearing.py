@@ -21,7 +21,7 @@ from miniqueue.broker.looking import committed_topic
 from miniqueue.broker.named_groups import group_named
 from miniqueue.broker.peeking import State
 from miniqueue.broker.topic import Topic
-from miniqueue.core import cursor_view, purging
+from miniqueue.core import cursor_view, expiry, purging
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.lease import Range
 from miniqueue.core.look_errors import InvalidOptionError
@@ -133,8 +133,10 @@ class Clearer:
     ) -> int:
         total_count = 0
         while cursor in topic.cursors and cursor_view.ready_seq(cursor) < stop_seq:
-            count = self._drop_runs(cursor, stop_seq, latest_ms, Kind.MISSED if is_missed else Kind.PURGED)
-            if count:
+            dropped_count, skipped_count = cursor.dropped_count, cursor.skipped_count
+            self._drop_runs(topic, cursor, stop_seq, latest_ms, Kind.MISSED if is_missed else Kind.PURGED)
+            if cursor.dropped_count > dropped_count:
+                count = cursor.dropped_count - dropped_count - (cursor.skipped_count - skipped_count)
                 total_count += count
                 cursor.missed_count += count if is_missed else 0
                 await self._commit(topic)
@@ -144,20 +146,18 @@ class Clearer:
                 break
         return total_count
 
-    def _drop_runs(self, cursor: GroupCursor, stop_seq: int, latest_ms: float, kind: Kind) -> int:
-        """Drop what one commit may; return how many messages that were."""
-        count = size_bytes = 0
+    def _drop_runs(self, topic: Topic, cursor: GroupCursor, stop_seq: int, latest_ms: float, kind: Kind) -> None:
+        """Drop what one commit may."""
+        group, size_bytes = topic.group_of(cursor).name, 0
         for _ in range(MAX_RUNS_PER_COMMIT):
             lease = purging.take_log(cursor, stop_seq, latest_ms)
             if lease is None:
                 break
-            cursor.drop(lease, kind)
-            count += lease.count
+            expiry.drop_log(cursor, lease, kind, group)
             size_bytes += lease.size_bytes
             if size_bytes >= MAX_BYTES_PER_COMMIT:
                 break
         purging.hold_back(cursor)
-        return count
 
     async def _load(self, topic: Topic, cursor: GroupCursor) -> None:
         group = topic.group_of(cursor)
@@ -188,7 +188,7 @@ class Clearer:
             return 0
         total_count = 0
         old: list[Found] = []
-        browser = Browser(self._journal.store, topic.id, cursor)
+        browser = Browser(self._journal.store, topic.id, cursor, topic.group_of(cursor).name)
         with cursor.returned[place].watch() as gone:
             await self._journal.committer.flush()  # what had gone before is not in the store then
             async with aclosing(browser.returned(place, *orders)) as waiting:

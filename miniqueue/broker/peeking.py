@@ -207,7 +207,7 @@ class Peeker:
         return [letter._replace(state=State.DEAD) for letter in letters]
 
     def _browser(self, topic: Topic, cursor: GroupCursor) -> Browser:
-        return Browser(self._journal.store, existing_id(topic), cursor)
+        return Browser(self._journal.store, existing_id(topic), cursor, topic.group_of(cursor).name)
 
     async def _position(self, topic: Topic, cursor: GroupCursor, seq: int, state: State) -> Position:
         """Return where to go on behind a message, which may be gone since it was shown."""

@@ -19,6 +19,7 @@ from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.keyed import KeyedReader
 from miniqueue.core.lease import ChunkLease, ChunkProgress, Lease, Range
 from miniqueue.core.message import Chunk, Record
+from miniqueue.core.tracing import Kind
 
 
 class Fate(Enum):
@@ -60,6 +61,18 @@ def parted(cursor: GroupCursor, lease: Lease, now_ms: int, ttl_ms: int, group: b
 def is_foreign(lease: Lease, group: bytes) -> bool:
     """Return whether messages of one fate are for another group."""
     return lease.attributes is not None and not is_for(lease.attributes[0], group)
+
+
+def drop_log(cursor: GroupCursor, lease: Lease, kind: Kind, group: bytes) -> None:
+    """Drop a lease of the log; what is for another group is skipped, as if it had never been there."""
+    if lease.attributes is None:
+        return cursor.drop(lease, kind)
+    runs = [(is_own, sum(1 for _ in run)) for is_own, run in groupby(is_for(each, group) for each in lease.attributes)]
+    parts = [lease] if len(runs) == 1 else _cut(cursor, lease, [count for _, count in runs])
+    for part, (is_own, count) in zip(parts, runs, strict=True):
+        cursor.skipped_count += 0 if is_own else count
+        cursor.drop(part, kind if is_own else None)
+    return None
 
 
 def _cut(cursor: GroupCursor, lease: Lease, counts: list[int]) -> list[Lease]:
