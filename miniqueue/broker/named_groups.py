@@ -1,5 +1,7 @@
 """Which group of a topic somebody means who looks into it, and from which of its lanes on."""
 
+from operator import attrgetter
+
 from miniqueue.broker.group import Group
 from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
@@ -9,10 +11,10 @@ from miniqueue.core.look_errors import UnknownMessageError
 
 
 def group_named(topic: Topic, name: bytes | None) -> Group:
-    """Return a group of a topic that exists; for None the default group, or the first where that is not there."""
+    """Return a group of a topic that exists; for None the default group, or the first by name where it is not there."""
     groups = topic.existing_groups
     if name is None:
-        return topic.default if topic.default.id is not None else groups[0]
+        return topic.default if topic.default.id is not None else min(groups, key=attrgetter("name"))
     found = next((group for group in groups if group.name == name), None)
     if found is None:
         raise UnknownGroupError

@@ -7,6 +7,9 @@ It is the group that gave a message up that gets it back: where others read the 
 group alone. Where the group is no more, the message goes to the back as well.
 With a target all go there, wherever they came from, also what has no origin, and for all groups.
 
+They are taken as a consumer of the default group takes them, or of the first where that is not there: no group is made
+for it, since nobody would read what dies later in it.
+
 It stops when as many were looked at as were ready when it began, so what dies again meanwhile is not chased. Wherever
 it is broken off, a message is in one of the topics: what was taken and not moved returns to the front.
 """
@@ -18,10 +21,12 @@ from typing import NamedTuple
 
 from miniqueue.broker.consumer import Consumer
 from miniqueue.broker.dispatcher import Dispatcher
+from miniqueue.broker.group import Group
 from miniqueue.broker.group_figures import figures_of
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.lanes import Content
 from miniqueue.broker.looking import committed_topic
+from miniqueue.broker.named_groups import group_named
 from miniqueue.broker.topic import Topic
 from miniqueue.broker.trace import Receiver, Source, place_of
 from miniqueue.broker.transfer import Transfer
@@ -114,14 +119,15 @@ class Redriver:
         if target is not None and check_topic(target) == name:
             raise RequestError("messages cannot be moved to the topic that they are in")
         topic = await committed_topic(self._topics, self._journal, name)  # also what was rejected a moment ago
-        ready_count = _ready_count(topic)
+        source = group_named(topic, None)
+        ready_count = figures_of(source).ready
         left = ready_count if limit is None else min(limit, ready_count)
         moved_count = 0
-        while left > 0 and self._topics.get(name) is topic:  # else it was deleted between two pages
+        while left > 0 and source.id is not None and self._topics.get(name) is topic:  # else it was deleted meanwhile
             if topic.is_paused_out:
                 raise PausedError
             page_count = min(left, MAX_PAGE_MESSAGES, max(1, int(per_second or MAX_PAGE_MESSAGES)))
-            taken_count, page_moved_count = await self._page(topic, page_count, target)
+            taken_count, page_moved_count = await self._page(source, page_count, target)
             moved_count += page_moved_count
             left -= taken_count
             if not taken_count:
@@ -132,22 +138,22 @@ class Redriver:
                     break
         return moved_count
 
-    async def _page(self, topic: Topic, count: int, target: bytes | None) -> tuple[int, int]:
-        """Move up to `count` messages; return how many were looked at, and how many moved."""
+    async def _page(self, group: Group, count: int, target: bytes | None) -> tuple[int, int]:
+        """Move up to `count` messages of a group; return how many were looked at, and how many moved."""
         self._journal.admission.check()
         leases: list[Lease] = []
         faults: list[MiniqueueError] = []
-        consumer = Consumer(self._dispatcher, topic.default, leases.extend, faults.append, count)
+        consumer = Consumer(self._dispatcher, group, leases.extend, faults.append, count)
         consumer.receiver = Receiver(b"redrive", prefix=None)
-        topic_id = topic.id
+        topic, ids = group.topic, (group.topic.id, group.id)
         try:
             consumer.request()
-            await _loaded(topic, lambda: bool(leases or faults))
+            await _loaded(group, lambda: bool(leases or faults))
             if faults:
                 raise faults[0]
-            if topic.id != topic_id:  # it was deleted, and what was taken is gone with it
+            if (topic.id, group.id) != ids:  # one was deleted, and what was taken is gone with it
                 return 0, 0
-            found = [message for lease in leases for message in _messages(topic, lease)]
+            found = [message for lease in leases for message in _messages(group, lease)]
             if target is not None:
                 found = [message._replace(name=target, group=None) for message in found]
             moved_count = self._move(topic, consumer, found)
@@ -209,25 +215,18 @@ class Redriver:
                 return topic, messages
 
 
-def _ready_count(topic: Topic) -> int:
-    """Count what the default group may take, whatever others hold; where it is not there yet it may take all."""
-    if topic.default.id is None:
-        return max(group.depth for group in topic.existing_groups)
-    return figures_of(topic.default).ready
-
-
-async def _loaded(topic: Topic, is_done: Callable[[], bool]) -> None:
-    """Wait while messages of a topic are read from the store."""
+async def _loaded(group: Group, is_done: Callable[[], bool]) -> None:
+    """Wait while messages of a group are read from the store."""
     with suppress(TimeoutError):
         async with asyncio.timeout(MAX_LOADING_SECONDS):
-            while not is_done() and topic.default.is_loading:
-                await topic.default.load_ended()
+            while not is_done() and group.is_loading:
+                await group.load_ended()
 
 
-def _messages(topic: Topic, lease: Lease) -> list[_Found]:
+def _messages(group: Group, lease: Lease) -> list[_Found]:
     extras = lease.attributes or [b""] * lease.count
-    partition, ahead = topic.default.partition_of(lease.receipt), lease.first_seq - lease.receipt
-    here = place_of(topic.name, partition)
+    partition, ahead = group.partition_of(lease.receipt), lease.first_seq - lease.receipt
+    here = place_of(group.topic.name, partition)
     return [
         _found((receipt, partition, receipt + ahead), payload, extra, here)
         for receipt, (payload, extra) in enumerate(zip(lease.payloads, extras, strict=True), lease.receipt)

@@ -2,8 +2,10 @@
 
 import pytest
 
+from miniqueue.broker import clearing
 from miniqueue.core import attributes
 from miniqueue.core.group_start import Edge
+from miniqueue.core.look_errors import UnknownMessageError
 from miniqueue.core.partitioning import partition_for
 from miniqueue.core.read_options import ReadOptions
 from miniqueue.core.receiving import ReceiveOptions
@@ -191,11 +193,73 @@ def test_members_of_a_group_get_it_by_their_partitions():
     run(body)
 
 
-@pytest.mark.parametrize("has_default", [False, True])
-def test_dead_letters_that_another_group_holds_are_redriven(has_default):
+def test_a_redrive_makes_no_group_where_others_read_the_dead_letters():
+    async def body(world):
+        await world.publish(b"t", b"1", b"2", b"3")
+        await world.broker.groups.create(DEAD, b"ops")
+        await reject(world, b"default", 3)
+        answers = []
+        world.broker.leasing.receive(DEAD, ReceiveOptions(2, group=b"ops"), answers.append, answers.append)
+        await settle_down()
+        receipts = [
+            b"%b%d" % (answers[0].prefix, lease.receipt + n)
+            for _, lease in answers[0].leases
+            for n in range(lease.count)
+        ]
+        assert world.broker.leasing.ack(DEAD, [receipts[1]]) == [True]
+        assert await world.broker.redriver.redrive(DEAD) == 1
+        assert await payloads(world, b"default") == [b"3"]
+        assert [one.name for one in await world.broker.groups.figures(DEAD)] == [b"ops"]
+        world.broker.leasing.nack(DEAD, [receipts[0]])
+        assert await world.broker.redriver.redrive(DEAD) == 1
+        assert await payloads(world, b"default") == [b"1"]
+        assert world.broker.stats()[DEAD].ready == 0
+        assert_sound(world.store)
+
+    run(body)
+
+
+def test_what_is_for_another_group_is_neither_shown_nor_counted_as_purged():
+    async def body(world):
+        await groups_of_t(world, b"a", b"b")
+        await world.publish(b"t", b"1", b"2")
+        await reject(world, b"a", 2)
+        assert await payloads(world, b"b") == [b"1", b"2"]
+        await world.broker.redriver.redrive(DEAD)
+        await world.publish(b"t", b"3")
+        assert [one.found.payload for one in await world.broker.peeker.peek(b"t", group=b"b")] == [b"3"]
+        assert [one.found.payload for one in await world.broker.peeker.peek(b"t", group=b"a")] == [b"1", b"2", b"3"]
+        with pytest.raises(UnknownMessageError):
+            await world.broker.peeker.find(b"t", (0, 2), b"b")
+        assert await world.broker.clearer.purge(b"t", group=b"b") == 1
+        assert await world.broker.clearer.purge(b"t", group=b"a") == 3
+        figures = {one.name: (one.lag, one.dropped) for one in await world.broker.groups.figures(b"t")}
+        assert figures == {b"a": (0, 3), b"b": (0, 1)}
+        assert_sound(world.store)
+
+    run(body)
+
+
+def test_a_purge_goes_on_behind_what_is_all_for_another_group(monkeypatch):
+    monkeypatch.setattr(clearing, "MAX_RUNS_PER_COMMIT", 1)
+
+    async def body(world):
+        await groups_of_t(world, b"a", b"b")
+        await world.publish(b"t", b"1", b"2")
+        await reject(world, b"a", 2)
+        assert await payloads(world, b"b") == [b"1", b"2"]
+        await world.broker.redriver.redrive(DEAD)
+        await world.publish(b"t", b"3")
+        assert await world.broker.clearer.purge(b"t", group=b"b") == 1
+        assert await lag(world, b"b") == 0
+
+    run(body)
+
+
+def test_dead_letters_that_another_group_holds_are_redriven():
     async def body(world):
         await world.publish(b"t", b"1", b"2")
-        for group in [b"ops", b"default"][: 1 + has_default]:
+        for group in (b"ops", b"default"):
             await world.broker.groups.create(DEAD, group)
         await reject(world, b"default", 2)
         answers = []
