@@ -20,7 +20,7 @@ from miniqueue.client.address import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS,
 from miniqueue.client.call import Call, Reply, Word, may_follow, raise_what_passes, wire_of
 from miniqueue.client.link import refusal_of
 from miniqueue.client.refusals import RefusedError
-from miniqueue.errors import ClientError, ConnectError, DisconnectedError
+from miniqueue.errors import ClientError, ConnectError, DisconnectedError, RequestError
 
 T = TypeVar("T")
 
@@ -91,6 +91,8 @@ class AsyncLink:
             async with asyncio.timeout(self._address.timeout_seconds):
                 await connection.send_packed_command(packed, check_health=False)
             replies = [await self._reply(connection, call.wait_seconds) for call in calls]
+        except redis.DataError as exc:  # a word that cannot be spelled, as None: nothing was sent
+            raise RequestError(str(exc)) from exc
         except (redis.RedisError, TimeoutError) as exc:
             await connection.disconnect(nowait=True)
             raise DisconnectedError(f"{self._address}: {str(exc) or 'no reply in time'}") from exc

@@ -6,6 +6,7 @@ of another, and leaves that one's sockets alone.
     get_connection fails           nothing was sent          ConnectError
     sending or reading fails       nobody knows              DisconnectedError; the connection is closed
     the reply is an error                                    RefusedError
+    a word is no bytes, str or number    nothing was sent    RequestError
 """
 
 import math
@@ -20,7 +21,7 @@ from redis.retry import Retry
 from miniqueue.client.address import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Address
 from miniqueue.client.call import Call, Reply, Word, may_follow, raise_what_passes, wire_of
 from miniqueue.client.refusals import RefusedError, refusal
-from miniqueue.errors import ClientError, ConnectError, DisconnectedError
+from miniqueue.errors import ClientError, ConnectError, DisconnectedError, RequestError
 
 T = TypeVar("T")
 
@@ -92,6 +93,8 @@ class Link:
         try:
             connection.send_packed_command(wire_of(calls, connection.pack_commands), check_health=False)
             replies = [self._reply(connection, call.wait_seconds) for call in calls]
+        except redis.DataError as exc:  # a word that cannot be spelled, as None: nothing was sent
+            raise RequestError(str(exc)) from exc
         except redis.RedisError as exc:
             connection.disconnect()
             raise DisconnectedError(f"{self._address}: {exc}") from exc

@@ -11,7 +11,7 @@ import pytest
 import miniqueue.client
 from miniqueue.client import AsyncClient, Client, ConnectError, Outgoing, RefusedError, message_calls
 from miniqueue.client.address import Address
-from miniqueue.errors import ConfigError, DisconnectedError
+from miniqueue.errors import ConfigError, DisconnectedError, RequestError
 from tests.client.broker import free_port
 
 pytestmark = pytest.mark.acceptance
@@ -239,6 +239,12 @@ def test_a_refusal_has_the_word_of_the_broker(either, topic):
     with pytest.raises(RefusedError) as caught:
         either.receive(topic, wait_seconds=61)
     assert caught.value.code == "BADDELAY"
+
+
+def test_what_cannot_be_said_is_refused_at_once_and_harms_no_connection(either, topic):
+    with pytest.raises(RequestError, match="NoneType"):
+        either.publish(topic, None)
+    assert either.publish(topic, "x") == "0-0"
 
 
 def test_calls_in_one_go_have_results_in_order_and_refusals_among_them(either, topic):
