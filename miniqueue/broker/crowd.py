@@ -38,7 +38,8 @@ class Crowd:
     @property
     def is_there(self) -> bool:
         """Whether who publishes must wait: for room, or for those who came before."""
-        return bool(self._waiting) or not self._has_room()
+        committer = self._committer  # as `_has_room`, but asked for each publish: without a call
+        return bool(self._waiting) or committer.open.size_bytes + committer.writing.size_bytes > self._max_bytes
 
     def when_gone(self, act: Callable[[], None]) -> None:
         """Call `act` when there is room, before those who ask later."""

@@ -79,9 +79,12 @@ class Publisher:
           FullError, ReadOnlyError, DrainingError: nothing can be added now.
         """
         self._admission.check()
-        if (longest_bytes := max(map(len, payloads))) > self._max_message_bytes:
+        if len(payloads) == 1:  # as a rule, of who waits for each reply
+            size_bytes = longest_bytes = len(payloads[0])
+        else:
+            size_bytes, longest_bytes = sum(map(len, payloads)), max(map(len, payloads))
+        if longest_bytes > self._max_message_bytes:
             raise PayloadTooLargeError(longest_bytes, self._max_message_bytes)
-        size_bytes = sum(map(len, payloads))
         if attributes is not None:
             size_bytes += sum(map(len, attributes))
         topic = self._room(name, payloads, size_bytes, attributes)
@@ -95,7 +98,7 @@ class Publisher:
         self._committer.request()
         commit = self._committer.open
         commit.size_bytes += size_bytes
-        return Published(commit, partition.number, first_seq, size_bytes)
+        return tuple.__new__(Published, (commit, partition.number, first_seq, size_bytes))  # in a quarter of the time
 
     def _room(self, name: bytes, payloads: list[bytes], size_bytes: int, attributes: list[bytes] | None) -> Topic:
         """Return the topic, made if there is none, when it has room for these."""

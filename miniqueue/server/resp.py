@@ -13,7 +13,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from miniqueue.broker import Published
 from miniqueue.errors import MiniqueueError, PayloadTooLargeError, TopicFullError
 from miniqueue.server import resp_commands
 from miniqueue.server.resp_backlog import Backlog
@@ -91,11 +90,12 @@ class RespConnection(Input):
     def _execute(self, command: Command | Run) -> None:
         """Carry out a command, or a run of PUBLISH."""
         if isinstance(command, Run):
-            if self.stream is None and (self.guard is None or self.guard.lets_publish(command.head[1])):
-                self.publish(command.head[1], command.lasts)
+            head, lasts = command
+            if self.stream is None and (self.guard is None or self.guard.lets_publish(head[1])):
+                self.publish(head[1], lasts)
             else:
-                for last in command.lasts:
-                    self._execute([*command.head, last])
+                for last in lasts:
+                    self._execute([*head, last])
             return
         try:
             reply = self.stream.execute(command) if self.stream else resp_commands.execute(self, command)
@@ -152,7 +152,9 @@ class RespConnection(Input):
 
     def _publish(self, topic: bytes, payloads: list[bytes]) -> None:
         try:
-            self.wait_for(self._add(topic, payloads).commit, replies.OK, len(payloads))
+            published = self.broker.publish(topic, payloads)
+            self._uncommitted_bytes += published.size_bytes
+            self.wait_for(published.commit, replies.OK, len(payloads))
         except PayloadTooLargeError as exc:
             if len(payloads) == 1:
                 self.reply(self._refusal(exc))
@@ -165,11 +167,6 @@ class RespConnection(Input):
             self.reply(replies.error(exc.code, str(exc)) * (len(payloads) - count))
         except MiniqueueError as exc:
             self.reply(replies.error(exc.code, str(exc)) * len(payloads))
-
-    def _add(self, topic: bytes, payloads: list[bytes]) -> Published:
-        published = self.broker.publish(topic, payloads)
-        self._uncommitted_bytes += published.size_bytes
-        return published
 
     # --- the end ----------------------------------------------------------------------------------------------
 

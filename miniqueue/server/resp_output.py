@@ -121,6 +121,13 @@ class Output(asyncio.Protocol):
     def flush(self) -> None:
         """Write the replies that are ready."""
         outcomes = self._outcomes
+        if len(outcomes) == 1:  # as a rule, of who waits for each reply
+            commit, reply, times = outcomes[0]
+            if commit is None or (commit.is_done and commit.error is None):
+                outcomes.clear()
+                self._transport.write(reply * times)
+                self._all_answered()
+                return
         ready: list[bytes] = []
         while outcomes:
             commit, reply, times = outcomes[0]

@@ -92,13 +92,12 @@ class CommandReader:
 
     def read(self, data: bytes) -> list[Command | Run]:
         """Return the commands that `data` completes, in order; those before an `error` are among them."""
+        self._opened_bytes = -1
         if self._pieces:
             return self._read_on(data)
         if self._strict.is_idle:
             if data == self._word_read:
                 return [[self._word]]
-            if len(data) == self._opened_bytes and data.startswith(self._opening) and data.endswith(b"\r\n"):
-                return [Run(self._head, [data[len(self._opening) : -2]])]
             commands = self._read_at_boundary(data)
             if len(data) <= _MAX_WORD_BYTES:
                 self._remember_word(data, commands)
@@ -112,8 +111,16 @@ class CommandReader:
         rest = self._read_at_boundary(self._strict.take_rest())
         return [*gather_runs([command], self._run_words), *rest] if command else rest
 
+    def read_again(self, data: bytes) -> Run | None:
+        """Return the run of one that `data` is, if all that was read last was its like; else None: `read` it then."""
+        if len(data) == self._opened_bytes and data.startswith(self._opening) and data.endswith(b"\r\n"):
+            # A quarter of the time of `Run()`, which this is.
+            return tuple.__new__(Run, (self._head, [data[self._opening_bytes : -2]]))
+        return None
+
     def keep(self, data: bytes) -> None:
         """Have `data` read when `read` is called next."""
+        self._opened_bytes = -1
         if self._pieces:
             self._pieces.extend(self._cut(data))
         else:
@@ -134,6 +141,7 @@ class CommandReader:
         What begins so and has the same length has a last argument of the same size, whatever that holds.
         """
         self._opening = data[: -2 - len(run.lasts[0])]
+        self._opening_bytes = len(self._opening)
         self._opened_bytes, self._head = len(data), run.head
 
     def _read_at_boundary(self, data: bytes) -> list[Command | Run]:
@@ -164,6 +172,7 @@ class CommandReader:
             self._is_strict_stopped = self.is_stopped
             if commands or not pieces or self.error is not None:
                 break
+        self._opened_bytes = -1  # a piece may be a run of one
         if self.error is None:
             self._pieces = pieces
         self.is_stopped = self._is_strict_stopped or bool(self._pieces)

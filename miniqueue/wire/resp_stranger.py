@@ -47,6 +47,10 @@ class StrangerReader:
             self.is_stopped = words_left <= 0 or (len(command) > 1 and command[0].upper() in _SIGNING_IN)
         return commands
 
+    def read_again(self, _data: bytes) -> None:
+        """Know nothing again: it is all read."""
+        return
+
     def keep(self, data: bytes) -> None:
         """Have `data` read when `read` is called next."""
         self._strict.feed(data)

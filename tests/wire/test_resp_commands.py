@@ -166,6 +166,8 @@ def spread(found):
 
 def read_all(reader, piece):
     """Read a piece, in as many turns as it takes."""
+    if (again := reader.read_again(piece)) is not None:
+        return [again]
     commands = reader.read(piece)
     while reader.is_stopped:
         commands += reader.read(b"")

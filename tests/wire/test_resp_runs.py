@@ -96,8 +96,11 @@ def test_commands_are_gathered_into_runs():
 
 def test_lone_command_like_the_last_one_is_known_again():
     reader = CommandReader(run_words=WORDS)
-    for payload in (b"first", b"other", b"\r\n\r\n$", b"longer", b"topped"):
-        assert reader.read(publishes(payload)) == [Run([b"PUBLISH", b"orders"], [payload])]
+    assert reader.read_again(publishes(b"first")) is None
+    assert reader.read(publishes(b"first")) == [Run([b"PUBLISH", b"orders"], [b"first"])]
+    for payload in (b"other", b"\r\n\r\n$", b"first"):
+        assert reader.read_again(publishes(payload)) == Run([b"PUBLISH", b"orders"], [payload])
+    assert reader.read_again(publishes(b"longer")) is None
     assert reader.read(publishes(b"second", topic=b"others")) == [Run([b"PUBLISH", b"others"], [b"second"])]
     assert reader.read(bulks(b"PING")) == [[b"PING"]]
 
@@ -107,6 +110,24 @@ def test_what_only_begins_like_the_last_command_is_read_as_what_it_is():
     for other in (publishes(b"a"), publishes(b"a", b"b") + b"*", lone[:-1] + b"X", lone[:-2] + b"X\n"):
         reader = CommandReader(run_words=WORDS)
         reader.read(lone)
+        assert reader.read_again(other) is None
         fresh = CommandReader(run_words=WORDS)
         assert reader.read(other) == fresh.read(other)
         assert reader.read(lone) == fresh.read(lone)
+
+
+def test_nothing_is_known_again_while_something_else_is_not_read():
+    lone = publishes(b"first")
+    reader = CommandReader(run_words=WORDS, max_read_bytes=len(lone))
+    first = bulks(b"ECHO", b"x" * (len(lone) - len(bulks(b"ECHO", b"")) - 1))
+    assert len(first) == len(lone)
+    assert len(reader.read(first + lone + bulks(b"PING"))) == 1
+    assert reader.read(b"") == [Run([b"PUBLISH", b"orders"], [b"first"])]
+    assert reader.read_again(lone) is None
+    assert reader.read(lone) == [[b"PING"]]
+
+    reader = CommandReader(run_words=WORDS)
+    reader.read(lone)
+    reader.keep(bulks(b"PING"))
+    assert reader.read_again(lone) is None
+    assert reader.read(lone)[0] == [b"PING"]
