@@ -17,7 +17,7 @@ from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.maint_notifications import MaintNotificationsConfig
 
 from miniqueue.client.address import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Address
-from miniqueue.client.call import Call, Reply, Word, may_follow, raise_what_passes, wire_of
+from miniqueue.client.call import NO_WORD, Call, Reply, Word, may_follow, raise_what_passes, wire_of
 from miniqueue.client.link import refusal_of
 from miniqueue.client.refusals import RefusedError
 from miniqueue.errors import ClientError, ConnectError, DisconnectedError, RequestError
@@ -92,7 +92,7 @@ class AsyncLink:
                 await connection.send_packed_command(packed, check_health=False)
             replies = [await self._reply(connection, call.wait_seconds) for call in calls]
         except redis.DataError as exc:  # a word that cannot be spelled, as None: nothing was sent
-            raise RequestError(str(exc)) from exc
+            raise RequestError(NO_WORD) from exc
         except (redis.RedisError, TimeoutError) as exc:
             await connection.disconnect(nowait=True)
             raise DisconnectedError(f"{self._address}: {str(exc) or 'no reply in time'}") from exc

@@ -15,6 +15,8 @@ from miniqueue.errors import ClientError, ConnectError
 T = TypeVar("T")
 
 Word: TypeAlias = bytes | str | int
+#: What is wrong with a call that has something else among its words.
+NO_WORD: Final = "what is sent is bytes, a str or a number"
 #: What redis-py makes of a reply in version 3 of RESP: None, bytes, numbers, lists and dicts of these; for a refusal
 #: RefusedError.
 Reply: TypeAlias = Any

@@ -19,7 +19,7 @@ from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
 from miniqueue.client.address import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Address
-from miniqueue.client.call import Call, Reply, Word, may_follow, raise_what_passes, wire_of
+from miniqueue.client.call import NO_WORD, Call, Reply, Word, may_follow, raise_what_passes, wire_of
 from miniqueue.client.refusals import RefusedError, refusal
 from miniqueue.errors import ClientError, ConnectError, DisconnectedError, RequestError
 
@@ -94,7 +94,7 @@ class Link:
             connection.send_packed_command(wire_of(calls, connection.pack_commands), check_health=False)
             replies = [self._reply(connection, call.wait_seconds) for call in calls]
         except redis.DataError as exc:  # a word that cannot be spelled, as None: nothing was sent
-            raise RequestError(str(exc)) from exc
+            raise RequestError(NO_WORD) from exc
         except redis.RedisError as exc:
             connection.disconnect()
             raise DisconnectedError(f"{self._address}: {exc}") from exc
