@@ -15,12 +15,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 
 from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust, environment
+from tests.durability.crash_result import Result
 from tests.durability.crew import Crew
 from tests.durability.deleter import Deleter
 from tests.durability.desk import Desk
@@ -29,7 +31,6 @@ from tests.durability.player import make_players
 from tests.durability.powercut import Disk, variables
 from tests.durability.publishers import Ports
 from tests.durability.recorder import Recorder
-from tests.durability.report import Report
 from tests.durability.unsynced import Mode
 from tests.durability.workload import CLIENTS, TOPICS, drain, run_clients
 
@@ -43,44 +44,15 @@ STUCK_SECONDS = 120
 CRASHES_PER_PAGE = 20
 #: After so many the players begin anew, so that they need not know of all that ever was.
 CRASHES_PER_LIFE = 20
+#: Clients do little on a busy machine; a loop that lacks work goes on for so many times its crashes.
+MOST_TIMES = 4
+NO_WORK: Mapping[str, int] = MappingProxyType({})
 #: How often a loop is begun that is to find something.
 ATTEMPTS = 8
 #: How long a directory's sync takes in strict mode: longer than a few commits.
 SLOW_US = 5000
 #: The topic that is drained only after so many crashes.
 LONG_LIVED, CRASHES_BETWEEN_DRAINS = TOPICS[0], 5
-
-
-@dataclass
-class Result:
-    """What came of a loop."""
-
-    name: str
-    crashes: int
-    report: Report
-    seconds: float
-    seed: int
-    start_seconds: list[float]
-    torn_tails: int = 0
-    problems: list[str] = field(default_factory=list)
-
-    @property
-    def is_clean(self) -> bool:
-        return self.report.is_clean and not self.problems
-
-    def line(self) -> str:
-        """Return one line for a person."""
-        starts = sorted(self.start_seconds) or [0.0]
-        half, most = starts[len(starts) // 2], starts[len(starts) * 99 // 100]
-        return (
-            f"{self.name} n={self.crashes} {self.report.line()} problems={len(self.problems)}"
-            f" torn_tails={self.torn_tails} start_p50={half:.2f}s start_p99={most:.2f}s"
-            f" seed={self.seed} {self.seconds:.0f}s"
-        )
-
-    def faults(self, limit: int = 20) -> str:
-        """Return what was wrong, with the ids."""
-        return "\n".join([*self.report.findings[:limit], *self.problems])
 
 
 @dataclass(frozen=True)
@@ -138,11 +110,15 @@ class CrashLoop:
         self._problems: list[str] = []
         self._torn_tails = 0
 
-    def run(self, name: str, crashes: int, *, until: str | None = None) -> Result:
-        """Crash so many times, then drain; or stop as soon as a fault of the kind `until` has been counted."""
+    def run(self, name: str, crashes: int, *, until: str | None = None, work: Mapping[str, int] = NO_WORK) -> Result:
+        """Crash so many times, then drain; or stop as soon as a fault of the kind `until` has been counted.
+
+        `work` is what is to be counted of each kind at the least; it crashes more often where that takes it.
+        """
         start = time.monotonic()
         done = 0
-        while done < crashes and not self._has(until) and not self._problems:
+        most = MOST_TIMES * crashes
+        while done < (most if self._lacks(work) else crashes) and not self._has(until) and not self._problems:
             done += 1
             asyncio.run(self._crash_once(done))
             if done % CRASHES_PER_PAGE == 0:
@@ -156,6 +132,10 @@ class CrashLoop:
 
     def _has(self, kind: str | None) -> bool:
         return kind is not None and self._recorder.checker.report.counts[kind] > 0
+
+    def _lacks(self, work: Mapping[str, int]) -> bool:
+        counts = self._recorder.checker.report.counts
+        return any(counts[kind] < count for kind, count in work.items())
 
     # --- one crash ----------------------------------------------------------------------------------------------
 

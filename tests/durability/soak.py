@@ -17,7 +17,8 @@ from random import Random
 from typing import NamedTuple
 
 from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust
-from tests.durability.crash_loop import CrashLoop, Cutting, Result, find
+from tests.durability.crash_loop import CrashLoop, Cutting, find
+from tests.durability.crash_result import Result
 from tests.durability.damage_outcome import Tally
 from tests.durability.damage_plan import soak as damage_soak
 from tests.durability.disk_sweep import SWEPT, Sweeper
