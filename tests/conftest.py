@@ -1,6 +1,9 @@
-"""What holds for all tests: where CI is set, a test that skips itself has failed.
+"""What holds for all tests: where CI is set, a test that skips itself has failed; and examples are always the same.
 
 A skip says "this machine lacks something", and the machine of the continuous integration must lack nothing.
+
+The examples of Hypothesis depend on the test alone, and may take their time: no run fails for its luck, or since the
+machine stood still for a moment. To look for others is for `make soak`.
 """
 
 import os
@@ -8,6 +11,7 @@ import signal
 from collections.abc import Generator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 #: The start of a test's id, and why it may be skipped even there.
 MAY_SKIP_IN_CI: dict[str, str] = {
@@ -15,6 +19,12 @@ MAY_SKIP_IN_CI: dict[str, str] = {
     "tests/durability/test_disk_errors.py": "to trace a process takes strace, and the right to do so",
 }
 
+
+settings.register_profile(
+    "same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.register_profile("other", settings.get_profile("same"), derandomize=False, max_examples=2000)
+settings.load_profile("same")
 
 # A shell that starts the tests in the background has them ignore SIGINT, and whatever they start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
