@@ -134,7 +134,7 @@ class AsyncWorker:
             results = await self._client.execute(call)
             for message, is_settled in zip(messages, results, strict=True):
                 tell_settled(message, [is_settled])
-        except ClientError as exc:
+        except Exception as exc:  # a ClientError, or what cannot be sent, such as a reply that is no Unicode
             for message in messages:
                 log.warning("message %s of %s could not be settled and comes again: %s", message.id, message.topic, exc)
         finally:

@@ -53,7 +53,7 @@ class Delay(Outcome):
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"again in {seconds} s")
-        self.seconds = seconds
+        self.seconds = float(seconds)  # what is no number is the function's mistake, and told as that
 
 
 def settlement(message: Message, result: object, error: BaseException | None) -> Call[list[bool]]:

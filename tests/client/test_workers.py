@@ -151,6 +151,27 @@ def test_a_request_is_answered_with_what_the_handler_returns(kind, resp_broker, 
         assert answer.result() == b"HELLO"
 
 
+def test_what_a_handler_cannot_mean_ends_no_worker(kind, resp_broker, client, topic):
+    client.publish(topic, "soon")
+    seen = []
+
+    def handle(message, stop):
+        seen.append(message.text)
+        if seen == ["soon"]:
+            raise Delay("soon")
+        if seen.count("ask") == 1:
+            return "\ud800"  # no character, and so no reply
+        if message.text == "ask":
+            stop()
+        return "told"
+
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(client.request, topic, "ask")
+        run_worker(kind, resp_broker.url, topic, handle, lease_seconds=1.0)
+        assert asked.result() == b"told"
+    assert seen.count("soon") >= 2
+
+
 def test_a_request_that_nobody_answers_is_refused_after_its_time(client, topic):
     with pytest.raises(RefusedError, match="TIMEOUT"):
         client.request(topic, "hello", timeout_seconds=0.1)
