@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import structlog
+
 from miniqueue.access.rights import Right, command_needs
 from miniqueue.access.users import User
 from miniqueue.errors import MiniqueueError, NotAuthenticatedError, NotPermittedError
@@ -24,6 +26,8 @@ from miniqueue.wire.resp_parser import Command
 
 if TYPE_CHECKING:
     from miniqueue.server.resp import RespConnection
+
+log = structlog.get_logger()
 
 SIGN_IN_SECONDS = 10.0
 #: With one read more, as much memory as somebody unknown gets.
@@ -127,17 +131,23 @@ class Guard:
         try:
             user = await self._sign_in.identify(text, secret, self._connection.session.host)
         except MiniqueueError as exc:
+            self._refuse(replies.error(exc.code, str(exc)))
+        except Exception:  # of the system, as when it gives no thread: the connection must not be held for ever
+            log.exception("AUTH failed")
+            self._refuse(replies.error("ERR", "internal error, the broker's log has it"))
+        else:
             self._task = None
-            self._failures += 1
-            self._connection.release(replies.error(exc.code, str(exc)))
-            if self._failures >= MAX_FAILURES or self._is_late:
-                refusals = self._connection.server.refusals
-                refusals.count(Reason.WRONG_SECRETS, self._connection.session, "its secrets are wrong")
-                self._connection.close_when_sent()
-            return
+            self._become(user)
+            self._connection.release(finish())
+
+    def _refuse(self, reply: bytes) -> None:
         self._task = None
-        self._become(user)
-        self._connection.release(finish())
+        self._failures += 1
+        self._connection.release(reply)
+        if self._failures >= MAX_FAILURES or self._is_late:
+            refusals = self._connection.server.refusals
+            refusals.count(Reason.WRONG_SECRETS, self._connection.session, "its secrets are wrong")
+            self._connection.close_when_sent()
 
     def _become(self, user: User | None) -> None:
         self.user = user

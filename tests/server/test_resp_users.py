@@ -411,6 +411,19 @@ def test_five_wrong_secrets_end_the_connection():
     serve(body)
 
 
+def test_a_secret_that_cannot_be_looked_at_holds_nobody_for_ever(monkeypatch):
+    async def no_thread(*_):
+        raise RuntimeError("can't start new thread")
+
+    async def body(world, server, client):
+        monkeypatch.setattr(server.sign_in, "identify", no_thread)
+        client.connection.data_received(command(b"AUTH", b"admin", b"long secret") + command(b"PING"))
+        await settle_down()
+        assert client.transport.take() == b"-ERR internal error, the broker's log has it\r\n+PONG\r\n"
+
+    serve(body)
+
+
 def test_who_does_not_sign_in_is_sent_away(monkeypatch):
     monkeypatch.setattr(resp_guard, "SIGN_IN_SECONDS", 0)
 
