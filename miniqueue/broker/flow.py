@@ -61,11 +61,15 @@ class Flow:
         self._clock = clock
         self._dispatch = dispatch
         self._pace = Pace(rules.per_second) if rules.per_second else None
+        per_second = rules.per_second or (rules.keys is not None and rules.keys.per_second)
+        self._has_caps = bool(rules.max_leased or per_second)
         self._soon: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def room(self, max_count: int) -> int:
         """Return how many of `max_count` messages may be handed out now."""
+        if not self._has_caps:
+            return max_count
         cursors, now = self._group.cursors, self._clock.monotonic()
         if self.rules.max_leased:
             max_count = min(max_count, self.rules.max_leased - sum(cursor.leased_count for cursor in cursors))

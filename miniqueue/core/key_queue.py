@@ -10,8 +10,9 @@ have a queue too, which is never ordered nor limited.
 import sys
 from array import array
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from miniqueue.core.lease import Range
 from miniqueue.core.message import Record
@@ -28,28 +29,28 @@ _BACK_RANK: Final = 1 << 161
 _FEW: Final = 32
 
 
-class KeyRules(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class KeyRules:
     """How the messages of each key are handed out.
 
     Attributes:
       is_ordered: one at a time, by sequence number.
       max_leased: how many at a time; not looked at where they are ordered.
       per_second: how many each second; 0 for no limit.
+      leases: how many messages of a key may be leased.
+      has_limit: whether leases are counted.
     """
 
     is_ordered: bool = False
     max_leased: int = sys.maxsize
     per_second: float = 0.0
+    leases: int = field(init=False)
+    has_limit: bool = field(init=False)
 
-    @property
-    def leases(self) -> int:
-        """How many messages of a key may be leased."""
-        return 1 if self.is_ordered else self.max_leased
-
-    @property
-    def has_limit(self) -> bool:
-        """Whether leases are counted."""
-        return self.is_ordered or self.max_leased < sys.maxsize
+    def __post_init__(self) -> None:
+        leases = 1 if self.is_ordered else self.max_leased
+        object.__setattr__(self, "leases", leases)  # both are asked for with each message
+        object.__setattr__(self, "has_limit", leases < sys.maxsize)
 
 
 FREE: Final = KeyRules()

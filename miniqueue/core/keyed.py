@@ -81,7 +81,9 @@ class KeyedReader:
         if next_one is None:
             return self._end(max_count, horizon_ms)
         queue, head = next_one
-        return self._take_returned(queue, head) if isinstance(head, Returned) else self._take_log(head, max_count)
+        if isinstance(head, Returned):
+            return self._take_returned(queue, head)
+        return self._take_log(queue, head, max_count)
 
     def _look(self) -> bool:
         """Know as much as may be; False when something must be loaded first, and the cursor says what."""
@@ -101,16 +103,15 @@ class KeyedReader:
         self._cursor.keyed = None
         return self._cursor.take(max_count, horizon_ms)
 
-    def _take_log(self, seq: int, max_count: int) -> Lease:
-        """Lease a message of the log, and those behind it as far as they are next as well."""
+    def _take_log(self, queue: KeyQueue, seq: int, max_count: int) -> Lease:
+        """Lease the first message of a key's log, and those behind it as far as they are next as well."""
         turns = self.turns
         progress = self.ahead.chunk_of(seq)
-        stop_seq, end_seq = seq, min(seq + max_count, progress.chunk.end_seq)
-        next_one = turns.first()
-        while next_one is not None and next_one[1] == stop_seq and stop_seq < end_seq:
+        self._lend(queue, seq)
+        stop_seq, end_seq = seq + 1, min(seq + max_count, progress.chunk.end_seq)
+        while stop_seq < end_seq and (next_one := turns.first()) is not None and next_one[1] == stop_seq:
             self._lend(next_one[0], stop_seq)
             stop_seq += 1
-            next_one = turns.first()
         return self.ahead.lease(progress, seq - progress.chunk.first_seq, stop_seq - seq)
 
     def _take_returned(self, queue: KeyQueue, returned: Returned) -> Lease | None:
@@ -133,7 +134,8 @@ class KeyedReader:
 
     def release(self, lease: Lease) -> None:
         """Note that a lease is over; what comes back of it is in the windows, or follows."""
-        for seq in range(lease.first_seq, lease.first_seq + lease.count) if self._lent else ():
+        first_seq = lease.first_seq
+        for seq in range(first_seq, first_seq + lease.count) if self._lent else ():
             if (queue := self._lent.pop(seq, None)) is not None:
                 queue.leased_count -= 1
                 self.turns.enlist(queue)

@@ -34,11 +34,12 @@ class KnownReturns:
       size_bytes: of those whose payloads are in memory.
     """
 
-    __slots__ = ("_cursor", "_is_ordered", "_known", "_turns", "_wanted", "size_bytes")
+    __slots__ = ("_cursor", "_is_ordered", "_known", "_turns", "_wanted", "_windows", "size_bytes")
 
     def __init__(self, cursor: GroupCursor, turns: Turns) -> None:
         self.size_bytes = 0
         self._cursor = cursor
+        self._windows = [(place, cursor.returned[place]) for place in _PLACES]
         self._turns = turns
         self._is_ordered = turns.rules.is_ordered
         self._known: dict[Range, dict[int, Returned]] = {place: {} for place in _PLACES}
@@ -54,9 +55,10 @@ class KnownReturns:
 
     def look(self, *, is_full: bool) -> Range | None:
         """Know what is loaded, and must or can be known; return the range of which more must be loaded first."""
-        for place in _PLACES:
+        for place, window in self._windows:
+            if window.head is None:  # nothing came back, or all is known
+                continue
             self.look_at(place, is_full=is_full)
-            window = self._cursor.returned[place]
             if window.resume_at is None or (not self._is_ordered and (is_full or not window.is_lacking)):
                 continue
             if self._is_ordered or place is not Range.DELAYED or window.resume_at < self._turns.due_limit:

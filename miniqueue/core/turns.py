@@ -90,7 +90,8 @@ class Turns:
         if self._listed and self._listed[0] is queue:
             self._listed.popleft()
             queue.is_listed = False
-            self.enlist(queue)
+            if queue.leased_count < queue.rules.leases:
+                self.enlist(queue)
 
     def unspend(self, queue: KeyQueue) -> None:
         """Note that a message that was lent is given up, and handed out to nobody: it is none that makes a key fast."""

@@ -1,5 +1,7 @@
 """Messages by their keys: one at a time in order, in turns, within limits."""
 
+from dataclasses import replace
+
 import pytest
 
 from miniqueue.core import cursor_view, known_returns, look_ahead
@@ -181,7 +183,7 @@ def test_back_is_behind_what_was_there_of_its_key():
 
 
 def test_a_key_has_no_more_leases_than_it_may():
-    some = stored("aaaab", rules=FAIR._replace(max_leased=2))
+    some = stored("aaaab", rules=replace(FAIR, max_leased=2))
     leases = [some.take() for _ in range(3)]
     assert [lease.payloads[0] for lease in leases] == [b"a0", b"b4", b"a1"]
     assert some.take() is None
@@ -190,7 +192,7 @@ def test_a_key_has_no_more_leases_than_it_may():
 
 
 def test_a_key_goes_no_faster_than_it_may():
-    some = stored("aaabbb", rules=FAIR._replace(per_second=2))
+    some = stored("aaabbb", rules=replace(FAIR, per_second=2))
     some.at_time(10)
     assert nexts(some, 3) == ["a0", "b3", None]
     assert some.cursor.keyed.turns.opens_at == pytest.approx(10.4)
@@ -201,7 +203,7 @@ def test_a_key_goes_no_faster_than_it_may():
 
 
 def test_a_key_does_not_lose_its_pace_when_it_is_empty():
-    some = stored("a", rules=FAIR._replace(per_second=1))
+    some = stored("a", rules=replace(FAIR, per_second=1))
     some.cursor.ack(some.take())
     some.publish_keys("a")
     assert some.next() is None
@@ -239,7 +241,7 @@ def test_all_comes_when_order_ends():
 def test_the_same_rules_change_nothing():
     some = stored("a")
     reader = some.cursor.keyed
-    arrange(some.cursor, ORDERED._replace())
+    arrange(some.cursor, replace(ORDERED))
     assert some.cursor.keyed is reader
     arrange(some.cursor, FAIR)
     assert some.cursor.keyed is not reader

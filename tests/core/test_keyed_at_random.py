@@ -1,6 +1,7 @@
 """Random publishes, settles, restarts and changes of the rules, against a list: nothing is lost or out of order."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -143,7 +144,7 @@ def memory(request, monkeypatch):
         monkeypatch.setattr(known_returns, "MAX_RETURNED_BYTES", 300)
 
 
-@pytest.mark.parametrize("rules", [ORDERED, FAIR, FAIR._replace(max_leased=2)], ids=["ordered", "fair", "capped"])
+@pytest.mark.parametrize("rules", [ORDERED, FAIR, replace(FAIR, max_leased=2)], ids=["ordered", "fair", "capped"])
 @pytest.mark.parametrize("seed", range(12))
 def test_nothing_is_lost_stuck_or_out_of_order(seed, rules, memory):
     machine = Machine(seed, rules)
@@ -157,6 +158,6 @@ def test_nothing_is_lost_or_stuck_when_the_rules_change(seed, memory):
     machine = Machine(seed, None)
     for step in range(300):
         if step % 20 == 10:
-            machine.some.arrange(machine.random.choice([None, ORDERED, FAIR, FAIR._replace(max_leased=2)]))
+            machine.some.arrange(machine.random.choice([None, ORDERED, FAIR, replace(FAIR, max_leased=2)]))
         machine.step()
     machine.finish()
