@@ -100,8 +100,8 @@ def test_a_broker_that_is_killed_and_starts_again_is_waited_for(job, broker, cli
     begin_to_write(job, client, "restarted")
     broker.kill()
     time.sleep(1.5)  # what this is about: tasks run into it
+    assert job.is_busy  # and cannot end before there is a broker again
     broker.start()
-    assert job.is_busy
     job.result()
     assert client.length("restarted") == ROWS
 
@@ -110,8 +110,8 @@ def test_a_broker_that_answers_late_is_waited_for(job, broker, client):
     begin_to_write(job, client, "stopped")
     broker.process.process.send_signal(signal.SIGSTOP)
     time.sleep(2.5 * TIMEOUT_SECONDS)  # so that replies are late, for each task more than once
+    assert job.is_busy  # and cannot end before the broker goes on
     os.kill(broker.process.process.pid, signal.SIGCONT)
-    assert job.is_busy
     job.result()
     assert client.length("stopped") == ROWS
 
