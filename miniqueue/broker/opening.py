@@ -278,7 +278,7 @@ async def _cursor(store: Store, state: State, place: tuple[int, int, int], end: 
         cursor._replace(log_bytes=log_bytes, dropped_count=cursor.dropped_count + end.skipped_count),
         end.next_seq,
         bitmaps,
-        {keys.bitmap_first_seq(key): records.decode_number(value) for key, value in gaps},
+        {keys.gap_first_seq(key): records.decode_number(value) for key, value in gaps},
         partition=partition,
         group=group,
     )

@@ -151,11 +151,6 @@ def cursor(topic_id: int, partition: int, group: int) -> bytes:
     return _cursor.pack(_CURSOR, topic_id, partition, group)
 
 
-def cursors(topic_id: int) -> KeyRange:
-    """Range of the states of all groups in all partitions of a topic."""
-    return cursor(topic_id, 0, 0), _space.pack(_CURSOR, topic_id + 1)
-
-
 def bitmap(topic_id: int, partition: int, group: int, first_seq: int) -> bytes:
     """Key of the settled bits of a chunk."""
     return _bitmap.pack(_BITMAP, topic_id, partition, group, LANE_NORMAL, first_seq)

@@ -97,11 +97,6 @@ def survey(log: bytes, *, verify_checksums: bool) -> Survey:
     return Survey(walk.whole_batches(), walk.batch_offset, damage)
 
 
-def find_damage(log: bytes, *, verify_checksums: bool) -> Damage | None:
-    """Return the first damage of a log, or None; the arguments are those of `survey`."""
-    return survey(log, verify_checksums=verify_checksums).damage
-
-
 def find_manifest_damage(manifest: bytes) -> Damage | None:
     """Return the first damage of a manifest, or None; `next_batch_offset` is where a whole edit stands behind it."""
     walk = _walked(manifest, verify_checksums=True)

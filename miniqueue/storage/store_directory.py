@@ -2,7 +2,7 @@
 
     miniqueue.lock      held by the process that has the store open      (store_lock)
     miniqueue.format    the format version: "this is a store"            (store_marker)
-    miniqueue.acknowledged    the last commit that was acknowledged          (acknowledged)
+    miniqueue.acknowledged    the last change that was acknowledged    (acknowledged)
     miniqueue.ballast   space that is given back when the disk is full   (reserve)
     db/                 LevelDB's files
     lost/               logs as they were before a torn tail was cut     (set_aside)

@@ -6,11 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from miniqueue.storage.crc32c import crc32c, crc32c_of_each
-from miniqueue.storage.log_tail import BLOCK_BYTES, HEADER, Damage, find_damage, survey
+from miniqueue.storage.log_tail import BLOCK_BYTES, HEADER, Damage, survey
 from tests.storage.leveldb_log import batch, log_of, record
 
 SMALL = [batch(n, 200) for n in range(1, 6)]
 LARGE = [batch(1, 200), batch(2, 100_000), batch(3, 200)]  # the second is cut into pieces
+
+
+def find_damage(log: bytes, *, verify_checksums: bool) -> Damage | None:
+    return survey(log, verify_checksums=verify_checksums).damage
 
 
 def flipped(log: bytes, offset: int) -> bytes:
