@@ -25,7 +25,8 @@ VOLUME = "/var/lib/miniqueue"
 #: In place of the fixed ports, which may be in use on this machine.
 PORTS = {"MINIQUEUE_PORT": "0", "MINIQUEUE_RESP_PORT": "0", "MINIQUEUE_MONITOR_PORT": "0"}
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
+#: The image is made with pip, which takes a while on a busy machine.
+pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 def the(word: str) -> Step:
