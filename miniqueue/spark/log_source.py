@@ -4,6 +4,7 @@ Knows no Spark. A page is a record batch; a task reads on from page to page, so 
 """
 
 import gc
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -17,6 +18,8 @@ from miniqueue.spark.losses import LostMessagesError
 from miniqueue.spark.offsets import Offsets, Range, ends_of, parse_offsets, parse_time, starts_of
 from miniqueue.spark.options import Options
 from miniqueue.spark.rows import Found, batch_of, offset_of
+
+log = logging.getLogger("miniqueue.spark")
 
 PAGE_MESSAGES = 10_000
 PAGE_BYTES = 4 << 20
@@ -85,8 +88,11 @@ def _read(client: Client, left: Range, *, may_miss: bool, with_origin: bool) -> 
     """Return the messages of a page, if there are any, and where the next page begins."""
     page = _page(client, left, left.start)
     missed = left.size if page is None else min(page.missed, left.size)
-    if missed and not may_miss:
-        raise LostMessagesError(left.topic, left.partition, left.start, missed)
+    if missed:
+        lost = LostMessagesError(left.topic, left.partition, left.start, missed)
+        if not may_miss:
+            raise lost
+        log.warning("left out: %s", lost)
     if page is None:
         return None, left.end
     found = page.found

@@ -13,6 +13,16 @@ class LostMessagesError(ClientError):
         )
 
 
+class TopicRestartedError(ClientError):
+    """A topic has fewer messages than a stream has read of it."""
+
+    def __init__(self, topic: str, partition: str, read_to: int, end: int) -> None:
+        super().__init__(
+            f"{topic}, partition {partition}, was read to offset {read_to} and ends at {end}: the topic was deleted "
+            "meanwhile, or the checkpoint is that of another broker; failOnDataLoss=false reads from its beginning"
+        )
+
+
 class NotWrittenError(ClientError):
     """Rows could not be written."""
 

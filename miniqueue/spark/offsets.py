@@ -67,18 +67,28 @@ def ranges_between(start: Offsets, end: Offsets, *, restarts: bool = False) -> l
     found = []
     for topic, of in end.items():
         for partition, stop in of.items():
-            first = start.get(topic, {}).get(partition, 0)
-            found.append(Range(topic, partition, 0 if restarts and stop < first else first, stop))
+            first = _begun(start, topic, partition, stop) if restarts else start.get(topic, {}).get(partition, 0)
+            found.append(Range(topic, partition, first, stop))
     return [one for one in found if one.size > 0]
 
 
+def _begun(start: Offsets, topic: str, partition: str, stop: int) -> int:
+    """Return where a partition begins that ends at `stop`; anew, where that is in front of the start."""
+    first = start.get(topic, {}).get(partition, 0)
+    return 0 if stop < first else first
+
+
 def limited(start: Offsets, end: Offsets, max_count: int) -> Offsets:
-    """Return offsets between, with `max_count` messages at most, of each partition as large a part of what it has."""
+    """Return offsets between, with `max_count` messages at most, of each partition as large a part of what it has.
+
+    An end in front of the start means a topic that was made anew, as for `ranges_between` with `restarts`.
+    """
+    start = {topic: {word: _begun(start, topic, word, stop) for word, stop in of.items()} for topic, of in end.items()}
     ranges = ranges_between(start, end)
     total = sum(one.size for one in ranges)
     if total <= max_count:
         return end
-    until = {topic: {word: start.get(topic, {}).get(word, 0) for word in of} for topic, of in end.items()}
+    until = {topic: dict(of) for topic, of in start.items()}
     left = max_count
     for one in sorted(ranges, key=lambda one: one.size):
         part = min(left, -(-one.size * max_count // total))  # rounded up: a small partition has its turn too

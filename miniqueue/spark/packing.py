@@ -31,7 +31,7 @@ def parts_of(batches: Iterable[pa.RecordBatch], max_count: int, max_bytes: int) 
     held: list[pa.RecordBatch] = []
     count = size_bytes = 0
     for batch in batches:
-        ends = compute.cumulative_sum(_sizes(batch)).to_numpy()
+        ends = compute.cumulative_sum(sizes_of(batch)).to_numpy()
         first = done_bytes = 0
         while first < batch.num_rows:
             fitting = int(ends.searchsorted(done_bytes + max_bytes - size_bytes, side="right")) - first
@@ -63,6 +63,14 @@ def packed(part: pa.RecordBatch) -> tuple[Ready, bool] | None:
     return Ready(_joined(_with(payloads, options)), words), True
 
 
+def sizes_of(batch: pa.RecordBatch) -> pa.Array:
+    """Return of each row the bytes of its value and its key."""
+    sizes = compute.binary_length(_binary(batch, "value", b"")).cast(pa.int64())
+    if "key" in batch.schema.names:
+        sizes = compute.add(sizes, compute.binary_length(_binary(batch, "key", b"")).cast(pa.int64()))
+    return sizes
+
+
 def _is_given(part: pa.RecordBatch, name: str) -> bool:
     """Whether any row has an option, beside what reads tell of a message without it."""
     if name not in part.schema.names:
@@ -74,13 +82,6 @@ def _is_given(part: pa.RecordBatch, name: str) -> bool:
         return len(column.flatten()) > 0
     usual = USUAL.get(name, ())
     return not all(value is None or value in usual for value in compute.unique(column).to_pylist())
-
-
-def _sizes(batch: pa.RecordBatch) -> pa.Array:
-    sizes = compute.binary_length(_binary(batch, "value", b"")).cast(pa.int64())
-    if "key" in batch.schema.names:
-        sizes = compute.add(sizes, compute.binary_length(_binary(batch, "key", b"")).cast(pa.int64()))
-    return sizes
 
 
 def _binary(batch: pa.RecordBatch, name: str, null: bytes) -> pa.Array:

@@ -12,6 +12,8 @@ it. Rows keep their order, but for those with options that had to wait for room.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -21,11 +23,13 @@ from miniqueue.client import Client, Outgoing, RefusedError, message_calls
 from miniqueue.client.call import Call
 from miniqueue.client.refusals import is_passing
 from miniqueue.spark.losses import NotWrittenError
-from miniqueue.spark.packing import KEYED_WORDS, packed, parts_of
+from miniqueue.spark.packing import KEYED_WORDS, packed, parts_of, sizes_of
 from miniqueue.spark.rows import OF_BATCHES, Row, rows_of
 
 #: What a broker says that will take the message later.
 _LATER = frozenset({"LIMIT", "FULL", "PAUSED"})
+#: What it says of a message that is too long: as such, or as a word that is announced too long.
+_TOO_LONG = frozenset({"TOOBIG", "ERR"})
 PAUSE_SECONDS = 1.0
 #: Of one batch; one message may be larger.
 BATCH_BYTES = 1 << 20
@@ -37,10 +41,12 @@ class Request(NamedTuple):
     Attributes:
       calls: each refused or taken by itself.
       rows: of all calls together, by their numbers in the task.
+      sizes: tells of each row how many bytes it has.
     """
 
     calls: list[Call[Any]]
     rows: range
+    sizes: Callable[[], Sequence[int]]
 
 
 def publish_rows(
@@ -84,11 +90,17 @@ def _requests_of(topic: str, part: pa.RecordBatch, id_prefix: str, start: int) -
         ready, has_options = found
         rows = range(start, start + part.num_rows)
         dedup_id = f"{id_prefix}/{start}+{len(rows)}-{crc32(ready.data):08x}" if id_prefix else None
-        yield Request([message_calls.publish_ready(topic, ready, has_options=has_options, dedup_id=dedup_id)], rows)
+        call = message_calls.publish_ready(topic, ready, has_options=has_options, dedup_id=dedup_id)
+        yield Request([call], rows, lambda: sizes_of(part).to_pylist())
         return
     for rest in _cut(rows_of(part)):
-        yield Request(_make(rest)(topic, rest, id_prefix, start), range(start, start + len(rest)))
+        calls = _make(rest)(topic, rest, id_prefix, start)
+        yield Request(calls, range(start, start + len(rest)), partial(_sizes, rest))
         start += len(rest)
+
+
+def _sizes(rows: Sequence[Row]) -> list[int]:
+    return [row.size_bytes for row in rows]
 
 
 def _make(part: Sequence[Row]) -> Callable[[str, Sequence[Row], str, int], list[Call[Any]]]:
@@ -152,16 +164,25 @@ def _send(client: Client, request: Request, ends_at: float, sleep: Callable[[flo
         refused = [(call, one) for call, one in zip(left, results, strict=True) if isinstance(one, RefusedError)]
         for call, error in refused:
             if not _is_taken_later(error) or time.monotonic() > ends_at:
-                raise NotWrittenError(f"{_named(request, call)} of the task: {error}") from error
+                raise NotWrittenError(f"{_named(request, call, error)}: {error}") from error
         left = [call for call, _ in refused]
         if left:
             sleep(PAUSE_SECONDS)
 
 
-def _named(request: Request, call: Call[Any]) -> str:
-    if len(request.calls) == len(request.rows):
-        return f"row {request.rows[request.calls.index(call)]}"
-    return f"one of the rows {request.rows.start} to {request.rows.stop - 1}"
+def _named(request: Request, call: Call[Any], error: RefusedError) -> str:
+    """Return which rows a call has, and of a row that is too long, which it is."""
+    rows = request.rows
+    if len(request.calls) == len(rows):
+        at = request.calls.index(call)
+        rows = rows[at : at + 1]
+    which = f"row {rows[0]} of the task" if len(rows) == 1 else f"one of the rows {rows[0]} to {rows[-1]} of the task"
+    if error.code not in _TOO_LONG:
+        return which
+    size_bytes, longest = max(zip(request.sizes(), request.rows, strict=True), key=itemgetter(0))
+    return (
+        f"{which} (the longest is row {longest}, of {size_bytes} bytes; -max-message-size of the broker says how many)"
+    )
 
 
 def _is_taken_later(error: RefusedError) -> bool:

@@ -16,9 +16,10 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from miniqueue.client import Client
+from miniqueue.errors import ConfigError
 from miniqueue.spark.batch_reader import RangeOfLog
 from miniqueue.spark.log_source import bounds_of, offsets_at, read_as_asked
-from miniqueue.spark.losses import LostMessagesError
+from miniqueue.spark.losses import TopicRestartedError
 from miniqueue.spark.offsets import Offsets, divided, ends_of, limited, ranges_between
 from miniqueue.spark.options import Options
 from miniqueue.spark.progress import make_groups, move_groups
@@ -83,10 +84,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends_of(bounds_of(self._client, self._options.topics))
 
     def _checked(self, start: Offsets, end: Offsets) -> Offsets:
-        """Return `end`; raises LostMessagesError if it is in front of `start`: a topic was deleted meanwhile."""
+        """Return `end`, of topics that a stream has read up to `start`.
+
+        Raises ConfigError if these are other topics, and TopicRestartedError if one ends in front of where it was read.
+        """
+        if others := sorted(start.keys() - end.keys()):
+            raise ConfigError([f"the checkpoint is that of a stream that reads {', '.join(others)}, too; take another"])
         for topic, of in start.items():
             for word, offset in of.items():
-                now = end.get(topic, {}).get(word, 0)
+                now = end[topic].get(word, 0)
                 if now < offset and self._options["failOnDataLoss"]:
-                    raise LostMessagesError(topic, word, now, offset - now)
+                    raise TopicRestartedError(topic, word, offset, now)
         return end

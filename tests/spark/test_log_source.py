@@ -32,10 +32,11 @@ def test_a_range_is_read_to_its_end_and_not_beyond():
         (Range("u", "0", 0, 2), 2, []),
     ],
 )
-def test_what_is_gone_is_an_error_or_left_out(wanted, lost, left):
+def test_what_is_gone_is_an_error_or_left_out_and_told(wanted, lost, left, caplog):
     with pytest.raises(LostMessagesError, match=rf"^{lost} messages of {wanted.topic}"):
         values(FakeClient(LOGS), wanted, may_miss=False)
     assert values(FakeClient(LOGS), wanted, may_miss=True) == left
+    assert caplog.messages[0].startswith(f"left out: {lost} messages of {wanted.topic}, partition 0, from offset")
 
 
 def test_a_topic_that_does_not_exist_has_no_partitions():

@@ -61,6 +61,15 @@ def test_a_limit_is_kept_shared_and_leads_to_the_end(max_count):
     assert steps <= 110 // max_count + 3
 
 
+def test_a_topic_that_was_made_anew_is_read_in_parts_from_its_beginning():
+    at, end, read = {"a": {"0": 40}}, {"a": {"0": 10}}, []
+    while at != end:
+        until = limited(at, end, 4)
+        read += ranges_between(at, until, restarts=True)
+        at = until
+    assert read == [Range("a", "0", 0, 4), Range("a", "0", 4, 8), Range("a", "0", 8, 10)]
+
+
 def test_ranges_are_divided_by_their_sizes_without_gaps():
     ranges = [Range("a", "0", 0, 100), Range("b", "0", 5, 8)]
     pieces = divided(ranges, 4)

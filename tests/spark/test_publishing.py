@@ -122,6 +122,19 @@ def test_a_broker_that_takes_nothing_for_too_long_fails_the_task(make, named):
 
 def test_a_row_that_is_refused_for_good_fails_the_task_and_is_named():
     client = FakeClient()
-    client.refusals = [None, None, RefusedError("TOOBIG", "x")]
-    with pytest.raises(NotWrittenError, match=r"row 2 of the task: TOOBIG"):
+    client.refusals = [None, None, RefusedError("BADOPTION", "x")]
+    with pytest.raises(NotWrittenError, match=r"row 2 of the task: BADOPTION"):
         publish(client, urgent("a", "b", "c"))
+
+
+@pytest.mark.parametrize("word", ["TOOBIG", "ERR"])
+@pytest.mark.parametrize(
+    ("make", "named"), [(urgent, "row 1"), (keyed, "one of the rows 0 to 1"), (batch, "one of the rows 0 to 1")]
+)
+def test_a_row_that_is_too_long_is_found_among_the_others(make, named, word):
+    client = FakeClient()
+    client.refusals = [None, RefusedError(word, "x")] if make is urgent else [RefusedError(word, "x")]
+    with pytest.raises(
+        NotWrittenError, match=rf"^{named} of the task \(the longest is row 1, of \d+ bytes; .*: {word} x"
+    ):
+        publish(client, make("a", "b" * 100, "c"))
