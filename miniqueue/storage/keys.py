@@ -27,9 +27,9 @@
 A name is only ever the whole rest of its key, and everything else has a fixed width, so no name can collide with
 another's range or be a prefix of it; it is the same with the id behind a unique key. Some keys are made in
 `delay_keys.py` and files like it. Topic ids are never reused: what a deleted topic leaves behind can be removed at
-leisure. `lane` is the priority, 1 for normal. HEAD is written with CURSOR; chunks that begin there or later are all
-there, and the last of them says what the next number is. Stores that were begun in format 1 may have a key 0x01,
-COMMIT, with the number of the last commit; nobody reads it.
+leisure. `lane` is always 1: each priority has a number of the partition (`core.lanes`). HEAD is written with CURSOR;
+chunks that begin there or later are all there, and the last of them says what the next number is. Stores that were
+begun in format 1 may have a key 0x01, COMMIT, with the number of the last commit; nobody reads it.
 
 To change the grammar: raise FORMAT_VERSION in `store_marker.py`, keep the old functions for reading, add the step
 that rewrites an old store, and a golden file of the old format to the tests (docs/storage-format.md).
