@@ -6,16 +6,22 @@ from pathlib import Path
 import pytest
 
 from tests.durability import leaky
+from tests.durability.flatness import BOUNDS
 from tests.durability.load_soak import soak
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 
 
 def test_a_mixed_load_leaves_nothing_behind(tmp_path, trust):
-    """Memory is still warming up in so short a time, which is why only `make soak` judges it."""
+    """Memory is still warming up in so short a time, which is why only `make soak` judges it.
+
+    Files come and go: a write buffer that is full, once in such a time, is many tables until they are merged.
+    """
     soaked = soak(tmp_path, trust, seconds=8, seed=1)
     print(soaked.line())
-    assert [found for found in soaked.findings if not found.startswith("rss_bytes")] == []
+    assert [found for found in soaked.findings if not found.startswith(("rss_bytes", "files"))] == []
+    files = [sample.files for sample in soaked.samples]
+    assert min(files[-len(files) // 4 :]) <= max(files[: len(files) // 2]) + BOUNDS.files
     assert min(soaked.counts[kind] for kind in ("published", "acknowledged", "deleted", "rude")) > 0
 
 
