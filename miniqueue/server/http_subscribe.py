@@ -1,6 +1,6 @@
 """`POST /subscribe/{topic}`: a consumer on one stream, commands up, deliveries and errors down.
 
-    "INIT" "ACK" "NACK" "BACK" "DACK n" ──▶ reader ──▶ Consumer ──▶ lines ──▶ writer ──▶ {"msg":…} {"error":…}
+    "INIT" "ACK" … "REPLY text" ──▶ reader ──▶ Consumer ──▶ lines ──▶ writer ──▶ {"msg":…} {"error":…}
 
 The reader acts on a command at once and never waits for the writer, so it notices at once that the client has gone,
 and the message goes back to the topic even while the writer waits for a client that does not read.
@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from miniqueue.broker import Broker
 from miniqueue.core.lease import Lease
+from miniqueue.core.request_errors import RequesterGoneError
 from miniqueue.core.stream_options import StreamOptions, parse_stream_options
 from miniqueue.errors import MiniqueueError, NothingOutstandingError, UnknownReceiptError
 from miniqueue.server.http_commands import execute
@@ -26,6 +27,8 @@ from miniqueue.wire.streamed import json_described
 MAX_UNSENT_LINES = 1024
 #: The same in bytes: much more than a prefetch holds, and never one line alone, however long.
 MAX_UNSENT_BYTES = 16 << 20
+#: Behind these the message is not held any more.
+_SETTLED_ALREADY = (NothingOutstandingError, UnknownReceiptError, RequesterGoneError)
 
 
 class SubscribeEndpoint:
@@ -59,6 +62,7 @@ class Subscription:
     def __init__(self, broker: Broker, topic: bytes, options: StreamOptions) -> None:
         prefetch, group, member = options
         self._has_receipts = prefetch is not None
+        self._requests = broker.requests
         self._consumer = broker.consumer(topic, self._deliver, self._fail, prefetch or 1, group, member)
         self._decoder = CommandDecoder()
         self._unsent_lines: list[bytes] = []
@@ -104,11 +108,11 @@ class Subscription:
 
     def _carry_out(self, command: str) -> None:
         try:
-            execute(self._consumer, command, has_receipts=self._has_receipts)
+            execute(self._consumer, self._requests, command, has_receipts=self._has_receipts)
         except MiniqueueError as error:
             self._fail(error)
             # A message may have gone with its topic: a client that only ever settles must not be stuck.
-            if isinstance(error, NothingOutstandingError | UnknownReceiptError) and not self._is_ended:
+            if isinstance(error, _SETTLED_ALREADY) and not self._is_ended:
                 self._consumer.refill()
 
     async def _write(self, send: Send) -> None:

@@ -63,10 +63,10 @@ def test_every_word_of_the_resp_stream_is_in_the_protocol(word):
     assert f" {word.decode()} " in code_spans(stream)
 
 
-@pytest.mark.parametrize("word", ["INIT", "ACK", "NACK", "BACK", "DACK"])
+@pytest.mark.parametrize("word", ["INIT", "ACK", "NACK", "BACK", "DACK", "REPLY"])
 def test_every_word_of_the_http_stream_is_in_the_protocol(word):
     assert f'"{word}"' in inspect.getsource(http_commands)
-    assert re.search(rf'`"{word}( seconds)?"`', PROTOCOL)
+    assert re.search(rf'`"{word}( seconds| text)?"`', PROTOCOL)
 
 
 def routes() -> list[str]:

@@ -4,6 +4,7 @@ import base64
 import pytest
 
 from miniqueue.core.lease import Lease
+from miniqueue.core.request_errors import RequesterGoneError
 from miniqueue.server import http_subscribe
 from miniqueue.server.http import HttpApp
 from miniqueue.storage.memory import MemoryStore
@@ -15,6 +16,8 @@ INIT_TWICE = {"error": "error getting next value for consumer"}
 UNKNOWN = {"error": "unrecognised command received"}
 UNDECODABLE = {"error": "error decoding command"}
 TOO_FEW = {"error": "too few arguments provided to DACK"}
+TOO_FEW_TO_REPLY = {"error": "too few arguments provided to REPLY"}
+NO_REQUEST = {"error": "The message asks for no reply; it is still leased"}
 BAD_DELAY = {"error": "invalid DACK duration argument at position [1]"}
 NOTHING = {"error": "no message is outstanding"}
 END = "end"
@@ -42,8 +45,52 @@ SCRIPTS = {
     "init twice on an empty topic": ("", ["INIT", "INIT", INIT_TWICE]),
     "ack before init waits": ("a", ["ACK", NOTHING, msg("a")]),
     "nack while waiting is an error": ("", ["INIT", "NACK", NOTHING, "BACK", NOTHING, "DACK 1", NOTHING]),
+    "reply to no request keeps the message": (
+        "a b",
+        ["INIT", msg("a"), "REPLY", TOO_FEW_TO_REPLY, "REPLY x", NO_REQUEST, "ACK", msg("b")],
+    ),
+    "reply without a message is an error": ("", ["INIT", "REPLY x", NOTHING]),
     "unknown command keeps the message": ("a b", ["INIT", msg("a"), "ack", UNKNOWN, "", UNKNOWN, "ACK", msg("b")]),
 }
+
+
+async def asked(served, question: bytes) -> "asyncio.Task[tuple[int, bytes]]":
+    """Make a request, and return what becomes its reply."""
+    asking = asyncio.create_task(served.request("POST", "/request/t", question))
+    await eventually(lambda: served.broker.stats().get(b"t") and served.broker.stats()[b"t"].published)
+    return asking
+
+
+@pytest.mark.parametrize(("query", "receipt"), [("", ""), ("?prefetch=5", "1 ")])
+def test_a_stream_replies_to_a_request(certificates, query, receipt):
+    async def scenario():
+        async with serving(certificates) as served:
+            asking = await asked(served, b"2 + 3")
+            lines = Lines(await served.begin("/subscribe/t" + query))
+            lines.say("INIT")
+            assert (await lines.hear())["replyTo"]
+            lines.say(f"REPLY {receipt}it is  5 \u20ac ")
+            assert await asking == (200, "it is  5 \u20ac ".encode())
+            assert served.broker.stats()[b"t"].acknowledged == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_whose_requester_has_left_goes_on(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            asking = await asked(served, b"2 + 3")
+            lines = Lines(await served.begin("/subscribe/t"))
+            lines.say("INIT")
+            assert (await lines.hear())["replyTo"]
+            served.app.answer_waiting()
+            assert (await asking)[0] == 504
+            await publish(served, "b")
+            lines.say("REPLY 5")
+            assert await lines.hear() == {"error": str(RequesterGoneError())}
+            assert await lines.hear() == msg("b")
+
+    asyncio.run(scenario())
 
 
 async def play(served, lines: Lines, script: list) -> None:
