@@ -13,9 +13,9 @@ from tests.durability.disk_broker import DiskBroker
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 
-DISK_BYTES = 24 << 20
-#: The disk is looked at five times a second, and one publisher writes some 4 MB in that time.
-MARK = ("-min-free", "12MiB", "-ballast", "1MiB")
+DISK_BYTES = 48 << 20
+#: The disk is looked at five times a second, and one publisher writes some 4 MB in that time; on a fast machine more.
+MARK = ("-min-free", "32MiB", "-ballast", "1MiB")
 BALLAST_ONLY = ("-min-free", "0", "-ballast", "1MiB")
 NO_RESERVE = ("-min-free", "0", "-ballast", "0")
 
@@ -25,7 +25,7 @@ MakeBroker = Callable[..., DiskBroker]
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 24 MiB; needs the right to mount."""
+    """A disk of 48 MiB; needs the right to mount."""
     directory = tmp_path / "disk"
     directory.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=700", "none", str(directory)]
