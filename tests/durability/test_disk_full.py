@@ -75,6 +75,7 @@ def test_below_the_mark_publishes_are_refused_before_any_write_fails(make_broker
     broker.consume(len(broker.acknowledged))  # which frees space
     broker.wait_until_ready()
     assert broker.publish(connection) == "OK"
+    broker.wait_until(lambda: "the disk has room again" in broker.running.output)
     assert broker.running.output.count("the disk is full") == 1
     assert broker.running.output.count("the disk has room again") == 1
     broker.settle_accounts()
