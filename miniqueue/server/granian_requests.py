@@ -7,7 +7,7 @@ Knows ASGI, and what Granian makes of it; knows neither its settings nor what is
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from http import HTTPStatus
 
@@ -119,9 +119,9 @@ class _Request:
         self.is_read = not message.get("more_body", False)
         return message
 
-    async def send(self, message: Message) -> None:
+    def send(self, message: Message) -> Awaitable[None]:
         self.has_reply = True
-        await self._send(message)
+        return self._send(message)
 
     def look(self, now_seconds: float) -> None:
         """Wake whoever waits for a body that takes too long."""
@@ -136,10 +136,7 @@ class _Request:
 
 def _content_length(scope: Scope) -> int:
     """Return how long the body is to be, or -1."""
-    for name, value in scope["headers"]:
-        if name == b"content-length":
-            return int(value)
-    return -1
+    return int(dict(scope["headers"]).get(b"content-length", -1))
 
 
 async def _answer_late(send: Send) -> None:

@@ -9,7 +9,7 @@ from hyperframe.frame import DataFrame
 from miniqueue.server.granian_requests import Requests
 from miniqueue.server.granian_server import serve_https
 from miniqueue.server.h2guard import HttpLimits
-from miniqueue.server.h2guard.deadlines import BODY_STALL_SECONDS
+from miniqueue.server.h2guard.deadlines import BODY_STALL_SECONDS, LOOK_SECONDS
 from miniqueue.server.refusals import Refusals
 from tests.server.apps import Endpoint, echo, never_answer
 from tests.server.hostile import PATIENCE_SECONDS, leap, publish, run_leaping
@@ -167,5 +167,20 @@ def test_body_that_does_not_come_over_the_network_is_answered_408(certificates, 
             assert await client.status(1) == 408
             assert await publish(client, 5) == 201
             await eventually(lambda: refusals.counts.get("slow_body") == 1)
+
+    run_leaping(scenario)
+
+
+def test_short_body_that_comes_after_a_look_is_read(certificates):
+    async def scenario():
+        async with (
+            serving(certificates, serve=serve_https, patience_seconds=PATIENCE_SECONDS) as served,
+            raw_http2(served.port, served.cafile) as client,
+        ):
+            client.send(client.post(1, ("content-length", "4"), path="/publish/t"))
+            assert await publish(client, 3) == 201  # so Granian has the first
+            await leap(LOOK_SECONDS + 1)
+            client.send(DataFrame(1, data=b"body", flags=["END_STREAM"]))
+            assert await client.status(1) == 201
 
     run_leaping(scenario)
