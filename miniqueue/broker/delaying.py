@@ -64,6 +64,7 @@ class Delayer:
         self._lanes = lanes
         self._clock = clock
         self._spawn = spawn
+        self._holding: dict[Topic, None] = {}  # topics with messages that wait; or had some, until the next look
         self._next_due_at_ms = 0  # none is due before; 0 until somebody has looked
         self._is_releasing = False
 
@@ -73,12 +74,14 @@ class Delayer:
         place = partition.delays.add(due_at_ms, message)
         if topic.trace is not None:
             topic.trace.scheduled(partition.number, place)
+        self._holding[topic] = None
         self._next_due_at_ms = min(self._next_due_at_ms, due_at_ms)
         self._journal.touch(topic)
         return DelayedId(partition.number, *place)
 
     def installed(self) -> None:
         """Look at the next tick, whatever was known: the topics have been read from the store."""
+        self._holding = dict.fromkeys(self._topics.values())
         self._next_due_at_ms = 0
 
     async def cancel(self, name: bytes, delayed_id: DelayedId) -> None:
@@ -152,16 +155,16 @@ class Delayer:
         now_ms = self._clock.now_ms()
         return [
             (topic, partition)
-            for topic in self._topics.values()
+            for topic in self._holding
             if topic.fault is None and topic not in left_out
             for partition in topic.partitions.values()
             if partition.delays.state.message_count and partition.delays.head[0] <= now_ms
         ]
 
     def _look_again(self) -> None:
-        partitions = [partition for topic in self._topics.values() for partition in topic.partitions.values()]
-        heads = (one.delays.head[0] for one in partitions if one.delays.state.message_count)
-        self._next_due_at_ms = min(heads, default=MAX_DUE_AT_MS)
+        heads = {topic: _head_ms(topic) for topic in self._holding}
+        self._holding = {topic: None for topic, head_ms in heads.items() if head_ms is not None}
+        self._next_due_at_ms = min((at_ms for at_ms in heads.values() if at_ms is not None), default=MAX_DUE_AT_MS)
 
     async def _release_due(self) -> None:
         """Append what is due, a page of each partition in turn."""
@@ -210,6 +213,12 @@ class Delayer:
     def _shelf(self, topic: Topic, partition: Partition) -> Shelf:
         assert topic.id is not None  # what does not exist has no messages
         return Shelf(self._journal.store, topic.id, partition.number)
+
+
+def _head_ms(topic: Topic) -> int | None:
+    """Return a time before which no message of a topic is due; None when none waits."""
+    waiting = [partition.delays for partition in topic.partitions.values() if partition.delays.state.message_count]
+    return min((delays.head[0] for delays in waiting), default=None)
 
 
 async def _first_from(shelf: Shelf, at_ms: int) -> Place:

@@ -186,6 +186,24 @@ def test_a_tick_with_nothing_due_reads_nothing_and_writes_nothing():
     run(body)
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_only_topics_with_messages_that_wait_are_looked_at(is_restarted):
+    async def body(world):
+        for number in range(5):
+            await world.publish(b"%d" % number, b"a")
+        await delay(world, b"a", 5)
+        await delay(world, b"b", 50)
+        if is_restarted:
+            await world.restart()
+        await tick(world, 5)
+        assert [topic.name for topic in world.broker.delayer._holding] == [T]
+        await tick(world, 45)
+        assert figures(world) == (2, 2, 0, 2)
+        assert not world.broker.delayer._holding
+
+    run(body)
+
+
 def test_many_are_appended_a_page_at_a_time_and_more_may_come_meanwhile(monkeypatch):
     monkeypatch.setattr("miniqueue.broker.delaying.PAGE_ITEMS", 4)
 
