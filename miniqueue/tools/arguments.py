@@ -9,6 +9,7 @@ Settings go through `server.config`, so that a tool finds what the broker finds.
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from miniqueue.errors import ConfigError
 from miniqueue.server.config import Config, Question, load
@@ -65,6 +66,14 @@ def read(
         else:
             flags[name] = left.popleft() if text is None else text
     return Arguments(_config(flags, own, environ, problems), flags, tuple(words))
+
+
+def file_to_make(flag: str, text: str) -> Path:
+    """Return the path of a file that a flag names; raises ConfigError for what can be none, such as `/`."""
+    path = Path(text)
+    if not path.name:
+        raise ConfigError([f"flag -{flag}: {quote(text)}: want a file"])
+    return path
 
 
 def _config(flags: Mapping[str, str], own: Sequence[str], environ: Mapping[str, str], problems: list[str]) -> Config:

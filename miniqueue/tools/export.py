@@ -1,6 +1,7 @@
 """`miniqueue export`: every message that is not consumed, as JSON lines with all that is known of it."""
 
 import os
+import secrets
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -59,15 +60,18 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _output(target: str | None) -> AbstractContextManager[BinaryIO]:
-    return nullcontext(sys.stdout.buffer) if target is None else _whole_file(Path(target))
+    return nullcontext(sys.stdout.buffer) if target is None else _whole_file(arguments.file_to_make("o", target))
 
 
 @contextmanager
 def _whole_file(target: Path) -> Iterator[BinaryIO]:
-    """Write a file that only its owner may read, and give it its name when it is whole."""
-    unfinished = target.with_name(f".{target.name}.unfinished")
+    """Write a file that only its owner may read, and give it its name when it is whole.
+
+    Until then it has one that nobody can have made before, such as a link to elsewhere in a directory of many.
+    """
+    unfinished = target.with_name(f".{target.name}.unfinished-{secrets.token_hex(8)}")
     try:
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with open(descriptor, "wb") as output:
                 yield output

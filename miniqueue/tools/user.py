@@ -151,7 +151,7 @@ def _new_secret(given: Arguments) -> str:
     if file is None:
         return hash_password(_ask_for_password())
     token = new_token().encode()
-    write_files([FileToWrite(Path(file), token + b"\n")])
+    write_files([FileToWrite(arguments.file_to_make("token-file", file), token + b"\n")])
     return hash_token(token)
 
 

@@ -1,6 +1,7 @@
 """Messages leave a store as lines and come back with all that was known of them."""
 
 import json
+import secrets
 import shutil
 import subprocess
 import sys
@@ -81,6 +82,20 @@ def test_lines_can_go_to_a_file_of_the_owner(store, tmp_path):
     assert [json.loads(line) for line in target.read_text().splitlines()] == LETTERS
     assert target.stat().st_mode & 0o777 == 0o600
     assert run("export", "-o", tmp_path / "missing" / "lines", "-db", store) == 71
+
+
+def test_what_others_have_made_in_the_directory_is_not_written_to(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(secrets, "token_hex", lambda _: "guessed")
+    theirs = tmp_path / ".lines.unfinished-guessed"
+    theirs.write_text("old")
+    assert run("export", "-o", tmp_path / "lines", "-db", store) == 71
+    assert theirs.read_text() == "old"
+
+
+@pytest.mark.parametrize("name", ["", "/", "."])
+def test_a_file_has_a_name(store, name, capfdbinary):
+    assert run("export", "-o", name, "-db", store) == 78
+    assert b"want a file" in capfdbinary.readouterr().err
 
 
 def test_a_failed_export_leaves_the_file_as_it_was(store, tmp_path):

@@ -63,6 +63,12 @@ def test_a_token_goes_into_a_file_of_its_own(user, file, tmp_path):
     assert matches(one(file, "robot").secret, token.encode())
 
 
+def test_a_file_of_a_token_has_a_name(user, file):
+    code, printed = user("add", "-token-file", "/", "robot")
+    assert (code, "want a file" in printed) == (78, True)
+    assert not file.exists()
+
+
 def test_who_has_a_certificate_needs_no_secret(user, file):
     assert user("add", "-certificate", "CN=ada", "ada")[0] == 0
     assert (one(file, "ada").certificate, one(file, "ada").secret) == ("CN=ada", "")
