@@ -7,6 +7,8 @@ option that is misspelled must not be one that is left out.
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from enum import Flag, auto
+from pathlib import Path
+from socket import gethostname
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
@@ -151,7 +153,9 @@ class Options:
         return self._values["runId"] or uuid4().hex
 
     def client(self) -> Client:
-        """Return a client of the broker."""
+        """Return a client of the broker; raises ConfigError where this machine has no such caFile."""
+        if self["caFile"] and not Path(self["caFile"]).is_file():
+            raise ConfigError([f"caFile={self['caFile']!r}: there is no such file on {gethostname()}"])
         given = {"username": self["user"], "password": self["secret"], "ssl_ca_certs": self["caFile"]}
         kept = {name: value for name, value in given.items() if value}
         return Client(self["url"], timeout_seconds=self["timeoutSeconds"], retries=self["retries"], **kept)

@@ -179,10 +179,10 @@ def _named(request: Request, call: Call[Any], error: RefusedError) -> str:
     which = f"row {rows[0]} of the task" if len(rows) == 1 else f"one of the rows {rows[0]} to {rows[-1]} of the task"
     if error.code not in _TOO_LONG:
         return which
-    size_bytes, longest = max(zip(request.sizes(), request.rows, strict=True), key=itemgetter(0))
-    return (
-        f"{which} (the longest is row {longest}, of {size_bytes} bytes; -max-message-size of the broker says how many)"
-    )
+    sizes = zip(request.sizes(), request.rows, strict=True)
+    size_bytes, longest = max(((size, row) for size, row in sizes if row in rows), key=itemgetter(0))
+    length = f"{size_bytes} bytes; -max-message-size of the broker says how many"
+    return f"{which} ({length})" if len(rows) == 1 else f"{which} (the longest is row {longest}, {length})"
 
 
 def _is_taken_later(error: RefusedError) -> bool:

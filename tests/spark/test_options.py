@@ -53,11 +53,18 @@ def test_all_mistakes_are_told_at_once():
     ]
 
 
-def test_a_client_is_made_of_the_options():
-    given = {"topic": "t", "url": "rediss://h:1", "user": "ada", "secret": "s", "caFile": "/ca", "retries": "3"}
+def test_a_client_is_made_of_the_options(tmp_path):
+    (tmp_path / "ca").touch()
+    ca = str(tmp_path / "ca")
+    given = {"topic": "t", "url": "rediss://h:1", "user": "ada", "secret": "s", "caFile": ca, "retries": "3"}
     address = Options(given, Use.BATCH_READ).client().address
     assert (address.url, address.retries, address.timeout_seconds) == ("rediss://h:1", 3, 10.0)
-    assert address.options == {"username": "ada", "password": "s", "ssl_ca_certs": "/ca"}
+    assert address.options == {"username": "ada", "password": "s", "ssl_ca_certs": ca}
+
+
+def test_authorities_that_are_not_on_this_machine_are_named():
+    with pytest.raises(ConfigError, match="caFile='/nowhere/ca': there is no such file on "):
+        Options({"topic": "t", "caFile": "/nowhere/ca"}, Use.BATCH_READ).client()
 
 
 def test_each_job_has_a_run_of_its_own_unless_it_says_otherwise():

@@ -129,12 +129,15 @@ def test_a_row_that_is_refused_for_good_fails_the_task_and_is_named():
 
 @pytest.mark.parametrize("word", ["TOOBIG", "ERR"])
 @pytest.mark.parametrize(
-    ("make", "named"), [(urgent, "row 1"), (keyed, "one of the rows 0 to 1"), (batch, "one of the rows 0 to 1")]
+    ("make", "named"),
+    [
+        (urgent, r"row 1 of the task \(100 bytes; "),
+        (keyed, r"one of the rows 0 to 1 of the task \(the longest is row 1, \d+ bytes; "),
+        (batch, r"one of the rows 0 to 1 of the task \(the longest is row 1, 100 bytes; "),
+    ],
 )
 def test_a_row_that_is_too_long_is_found_among_the_others(make, named, word):
     client = FakeClient()
     client.refusals = [None, RefusedError(word, "x")] if make is urgent else [RefusedError(word, "x")]
-    with pytest.raises(
-        NotWrittenError, match=rf"^{named} of the task \(the longest is row 1, of \d+ bytes; .*: {word} x"
-    ):
-        publish(client, make("a", "b" * 100, "c"))
+    with pytest.raises(NotWrittenError, match=rf"^{named}-max-message-size of the broker says how many\): {word} x"):
+        publish(client, make("a", "b" * 100, "c" * 200))
