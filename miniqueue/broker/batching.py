@@ -1,6 +1,8 @@
 """Turns what changed in a topic into the keys and values of a commit."""
 
 from miniqueue.broker.group import Group
+from miniqueue.broker.held import MANY_PARTITIONS
+from miniqueue.broker.summing import changed as changed_of
 from miniqueue.broker.topic import Topic
 from miniqueue.core import cursor_view
 from miniqueue.core.changes import Changes
@@ -55,7 +57,9 @@ def add_topic(batch: dict[bytes, bytes | None], topic: Topic, now_ms: int) -> li
     """Add to `batch` everything that changed in `topic` since the last commit; return its new chunks."""
     assert topic.id is not None
     appended: list[Appended] = []
-    for number, partition in topic.partitions.items():
+    is_small = len(topic.partitions) < MANY_PARTITIONS
+    partitions = topic.partitions if is_small else changed_of(topic.partitions, topic.cursors)
+    for number, partition in partitions.items():
         chunks = partition.cut(now_ms)
         for chunk in chunks:
             batch[keys.chunk(topic.id, number, chunk.first_seq)] = records.encode_chunk(chunk)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
+from miniqueue.broker.summing import total
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.lane_turns import LaneTurns, turns_among
 from miniqueue.core.lanes import rank_of
@@ -169,14 +170,15 @@ class Group:
     @property
     def depth(self) -> int:
         """How many messages are not acknowledged: ready, leased and delayed."""
-        return sum(cursor.depth for cursor in self.cursors)
+        cursors = self.cursors
+        return total("tail_seq", cursors) - total("acked_count", cursors) - total("dropped_count", cursors)
 
     def waiting(self) -> tuple[int, int]:
         """Count messages that are committed and that nobody holds, and the bytes of their payloads."""
         cursors = self.cursors
         return (
-            sum(cursor.depth - cursor.leased_count for cursor in cursors),
-            sum(cursor.tail_bytes - cursor.gone_bytes - cursor.leased_bytes for cursor in cursors),
+            self.depth - total("leased_count", cursors),
+            total("tail_bytes", cursors) - total("gone_bytes", cursors) - total("leased_bytes", cursors),
         )
 
     def take(self, max_count: int, horizon_ms: int) -> tuple[GroupCursor, Lease] | None:

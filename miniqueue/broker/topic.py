@@ -2,15 +2,18 @@
 
 import sys
 from collections.abc import Iterable
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from miniqueue.broker.group import Group
 from miniqueue.broker.held import MANY_PARTITIONS, Held
+from miniqueue.broker.summing import size_bytes, total
 from miniqueue.broker.topic_stats import TopicStats, stats_of
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.dedup_window import DedupWindow
+from miniqueue.core.delayed import NO_DELAYS
 from miniqueue.core.group_start import DEFAULT_GROUP_NAME
 from miniqueue.core.growth import Growth
 from miniqueue.core.lanes import lane
@@ -221,17 +224,17 @@ class Topic:
     @property
     def cursors(self) -> list[GroupCursor]:
         """Those of all groups."""
-        return [cursor for group in self.groups.values() for cursor in group.cursors]
+        return [*chain.from_iterable(map(attrgetter("cursors"), self.groups.values()))]
 
     @property
     def size_bytes(self) -> int:
         """Roughly what the loaded messages cost in memory."""
-        return sum(cursor.size_bytes for cursor in self.cursors)
+        return size_bytes(self.cursors)
 
     @property
     def consumed_bytes(self) -> int:
         """Roughly what has been deleted on disk since space was last given back."""
-        return sum(partition.consumed_bytes for partition in self.partitions.values())
+        return total("consumed_bytes", self.partitions.values())
 
     def held(self) -> tuple[int, int]:
         """Count messages that are not acknowledged, and the bytes of their payloads; also what is not yet committed."""
@@ -259,32 +262,31 @@ class Topic:
 
     def _held_by_last(self) -> tuple[int, int]:
         """Do the same where there are lanes or groups: what the group holds that is furthest behind."""
-        next_seqs = sum(partition.next_seq for partition in self.partitions.values())
-        log_bytes = sum(partition.log_bytes for partition in self.partitions.values())
-        gone = [
-            (sum(c.acked_count + c.dropped_count for c in group.cursors), sum(c.gone_bytes for c in group.cursors))
-            for group in self.existing_groups
-        ] or [(0, 0)]
-        delayed = [partition.delays.state for partition in self.partitions.values()]
+        partitions, lines = self.partitions.values(), [group.cursors for group in self.existing_groups] or [[]]
+        gone_count = min(total("acked_count", cursors) + total("dropped_count", cursors) for cursors in lines)
+        gone_bytes = min(total("gone_bytes", cursors) for cursors in lines)
+        states = [*map(attrgetter("delays.state"), partitions)]
+        delayed = states if states.count(NO_DELAYS) < len(states) else []
         return (
-            next_seqs - min(count for count, _ in gone) + sum(state.message_count for state in delayed),
-            log_bytes - min(size_bytes for _, size_bytes in gone) + sum(state.size_bytes for state in delayed),
+            total("next_seq", partitions) - gone_count + total("message_count", delayed),
+            total("log_bytes", partitions) - gone_bytes + total("size_bytes", delayed),
         )
 
     @property
     def uncommitted_bytes(self) -> int:
         """Bytes of the payloads that the next commit adds."""
-        return sum(partition.log_bytes - partition.tail_bytes for partition in self.partitions.values())
+        return total("log_bytes", self.partitions.values()) - total("tail_bytes", self.existing_groups[0].cursors)
 
     @property
     def uncommitted_count(self) -> int:
         """How many messages the next commit adds."""
-        return sum(partition.next_seq - partition.tail_seq for partition in self.partitions.values())
+        return total("next_seq", self.partitions.values()) - total("tail_seq", self.existing_groups[0].cursors)
 
     @property
     def last_group(self) -> Group | None:
         """The one that is furthest behind, so that the store holds what it needs."""
-        return max(self.existing_groups, key=attrgetter("depth"), default=None)
+        groups = self.existing_groups
+        return max(groups, key=attrgetter("depth")) if len(groups) > 1 else groups[0] if groups else None
 
     def evict(self) -> None:
         """Give memory back."""

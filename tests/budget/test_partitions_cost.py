@@ -1,0 +1,45 @@
+"""What a publish costs does not grow with the partitions of its topic: a commit looks at those that have changed."""
+
+import sys
+
+import pytest
+
+from miniqueue.core.publish_options import PublishOptions
+from tests.broker.steady_loop import SteadyLoop
+from tests.broker.support import World, run
+from tests.budget.counting import counting
+
+FEW, MANY, PUBLISHES = 16, 512, 10
+#: Where the oldest message gives way, it is looked for in all partitions: so many instructions for each.
+LOOK_FOR_OLDEST = 70
+
+pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the budgets are for CPython 3.11")
+
+
+def cost_of_publishing(partitions: int, **settings: object) -> float:
+    costs: list[float] = []
+
+    async def publish(world: World) -> None:
+        for number in range(PUBLISHES):
+            world.broker.publish_with(b"t", b"x", PublishOptions(key=b"%d" % number))
+            await world.commit()
+
+    async def body(world: World) -> None:
+        await world.broker.configurator.create(b"t", {"partitions": partitions, **settings}).wait()
+        await publish(world)
+        with counting() as counter:
+            await publish(world)
+        costs.append(counter.count / PUBLISHES)
+
+    run(body, loop=SteadyLoop)
+    return costs[0]
+
+
+def test_a_publish_costs_the_same_however_many_partitions_there_are():
+    assert cost_of_publishing(MANY) == pytest.approx(cost_of_publishing(FEW), rel=0.05)
+
+
+def test_to_find_what_is_oldest_is_all_that_a_full_topic_of_many_partitions_costs():
+    full = {"max_messages": PUBLISHES, "limit_policy": "drop-oldest"}
+    more = cost_of_publishing(MANY, **full) - cost_of_publishing(FEW, **full)
+    assert more <= LOOK_FOR_OLDEST * (MANY - FEW)
