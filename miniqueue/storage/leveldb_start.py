@@ -48,14 +48,16 @@ class Opened:
     last_change: int = 0
 
     def close(self) -> None:
-        """Close the database, then give the directory back."""
+        """Close the database, then give the directory back, whatever fails; raises StorageError."""
         try:
-            self.database.close()
-        finally:
-            if self.acknowledged is not None:
-                self.acknowledged.close()
-            self.directory_sync.close()
-            self.lock.release()
+            with ExitStack() as left:
+                left.callback(self.lock.release)
+                left.callback(self.directory_sync.close)
+                if self.acknowledged is not None:
+                    left.callback(self.acknowledged.close)
+                self.database.close()
+        except Exception as exc:
+            raise translated(exc, self.path) from exc
 
 
 def open_directory(path: Path, options: DatabaseOptions, reserve: Reserve | None = None) -> Opened:

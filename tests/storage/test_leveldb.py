@@ -190,6 +190,24 @@ def test_a_batch_that_cannot_be_built_is_not_written_in_part(tmp_path):
     asyncio.run(body())
 
 
+def test_a_directory_is_given_back_also_when_a_file_of_it_cannot_be_closed(tmp_path):
+    class Acknowledged:
+        def close(self):
+            raise OSError(5, "Input/output error")
+
+    def opened():
+        return Opened(tmp_path, FakeDatabase(), DirectorySync(tmp_path), StoreLock(tmp_path), (), Acknowledged())
+
+    async def body():
+        store = LevelDBStore(opened(), sync=SyncMode.ALWAYS, writer=Worker("writer"))
+        with pytest.raises(StorageError, match="Input/output error"):
+            await store.close()
+        await store.close()
+        StoreLock(tmp_path).release()
+
+    asyncio.run(body())
+
+
 def test_close_lets_the_call_under_way_finish_and_refuses_those_behind(run_on_fake):
     async def body(store, database):
         database.may_write.clear()
