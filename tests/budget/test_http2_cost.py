@@ -49,6 +49,17 @@ async def answer(scope, receive, send):
     await CREATED(scope, receive, send)
 
 
+class AnswersTogether:
+    """Answers so many requests when all are there, as those that wait for one commit are answered."""
+
+    def __init__(self, count: int) -> None:
+        self._barrier = asyncio.Barrier(count)
+
+    async def __call__(self, scope, receive, send):
+        await self._barrier.wait()
+        await answer(scope, receive, send)
+
+
 class Client:
     """Makes the bytes of requests."""
 
@@ -65,7 +76,7 @@ class Client:
         return headers.serialize() + DataFrame(stream_id, data=bytes(10), flags=["END_STREAM"]).serialize()
 
 
-async def cost(requests_in_a_read: int, *folders: str, rounds: int = 20) -> float:
+async def cost(requests_in_a_read: int, *folders: str, rounds: int = 20, app=answer) -> float:
     """Return the instructions for each request, in memory and without TLS."""
     h2guard.install()
     config = listening._QueueConfig()
@@ -77,10 +88,10 @@ async def cost(requests_in_a_read: int, *folders: str, rounds: int = 20) -> floa
 
     async with TaskGroup(asyncio.get_running_loop()) as tasks:
         server = protocol.H2Protocol(
-            ASGIWrapper(answer), config, WorkerContext(None), tasks, ConnectionState({}), True, None, None, ignore
+            ASGIWrapper(app), config, WorkerContext(None), tasks, ConnectionState({}), True, None, None, ignore
         )
         await server.initiate()
-        await serve(server, PREFACE + SettingsFrame(0).serialize() + client.requests(1))
+        await serve(server, PREFACE + SettingsFrame(0).serialize() + client.requests(requests_in_a_read))
         with counting(*folders) as counter:
             for _ in range(rounds):
                 await serve(server, client.requests(requests_in_a_read))
@@ -106,3 +117,9 @@ def test_the_cost_is_within_its_budget(requests_in_a_read, budgets, folders):
     assert found >= budget * (1 - MAY_BE_BELOW), (
         f"{found:.0f} instructions for each request: lower the budget of {budget}"
     )
+
+
+@pytest.mark.slow
+def test_requests_that_wait_for_each_other_cost_hardly_more():
+    found, of_others = (asyncio.run(cost(32, PACKAGES, app=app)) for app in (AnswersTogether(32), answer))
+    assert found <= 1.01 * of_others, f"{found:.0f} instructions for each request, others take {of_others:.0f}"
