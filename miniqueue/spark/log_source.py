@@ -75,30 +75,27 @@ def _offsets_of_time(client: Client, bounds: dict[str, list[Bounds]], time: str)
 
 def read_range(client: Client, wanted: Range, *, may_miss: bool, with_origin: bool = False) -> Iterator[pa.RecordBatch]:
     """Yield the messages of a range; raises LostMessagesError when some are gone, unless they `may_miss`."""
-    left = wanted
+    left, missed = wanted, 0
     while left.size > 0:
         with _without_search_for_cycles():
-            batch, next_offset = _read(client, left, may_miss=may_miss, with_origin=with_origin)
+            page = _page(client, left, left.start)
+            gone = left.size if page is None else min(page.missed, left.size)
+            if gone and not may_miss:
+                raise LostMessagesError(left.topic, left.partition, left.start, gone)
+            batch = None if page is None else _batch_of(page, left, with_origin=with_origin)
         if batch is not None:
             yield batch
-        left = left._replace(start=next_offset)
-
-
-def _read(client: Client, left: Range, *, may_miss: bool, with_origin: bool) -> tuple[pa.RecordBatch | None, int]:
-    """Return the messages of a page, if there are any, and where the next page begins."""
-    page = _page(client, left, left.start)
-    missed = left.size if page is None else min(page.missed, left.size)
+        left, missed = left._replace(start=left.end if page is None else page.next), missed + gone
     if missed:
-        lost = LostMessagesError(left.topic, left.partition, left.start, missed)
-        if not may_miss:
-            raise lost
-        log.warning("left out: %s", lost)
-    if page is None:
-        return None, left.end
+        log.warning("%d messages of %s, partition %s, are left out: they are gone", missed, *wanted[:2])
+
+
+def _batch_of(page: "_Page", left: Range, *, with_origin: bool) -> pa.RecordBatch | None:
+    """Return the messages of a page that are in a range, if there are any."""
     found = page.found
     if page.next > left.end:  # something is missing in front of what was found
         found = [one for one in found if offset_of(one) < left.end]
-    return batch_of(found, left.topic, left.partition, with_origin=with_origin) if found else None, page.next
+    return batch_of(found, left.topic, left.partition, with_origin=with_origin) if found else None
 
 
 @contextmanager
