@@ -18,6 +18,7 @@ from miniqueue.server.http import HttpApp
 from miniqueue.server.resp_server import RespServer
 from miniqueue.server.sign_in import SignIn
 from miniqueue.wire.json_lines import PublishDecoder, encode_ids
+from tests.broker.steady_loop import SteadyLoop
 from tests.broker.support import World, run
 from tests.budget.counting import counting
 from tests.fakes import FakeTransport, settle_down
@@ -89,7 +90,7 @@ def measured(
             await world.broker.configurator.create(b"t", {"trace": True}).wait()
         costs.append(await body(world))
 
-    run(keep, limits=limits)
+    run(keep, limits=limits, loop=SteadyLoop)
     return costs[0]
 
 
