@@ -64,7 +64,7 @@ def test_every_acknowledged_message_survives_kills_in_order(start_broker):
         publishers = [Publisher(broker.resp_port, topic, start, has_many) for topic in acknowledged]
         for publisher in publishers:
             publisher.start()
-        assert has_many.wait(30)
+        assert has_many.wait(60)
         broker.kill()
         for publisher in publishers:
             publisher.join()

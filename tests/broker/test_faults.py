@@ -238,7 +238,7 @@ def test_a_store_that_is_damaged_at_the_third_attempt_too_ends_the_broker():
         world.store.fail_writes = {1}
         with pytest.raises(OutcomeUnknownError):
             await world.publish(b"t", b"a")
-        fault = await asyncio.wait_for(broker.failed, 5)
+        fault = await asyncio.wait_for(broker.failed, 60)
         assert "write 1 fails" in str(fault)
         assert opener.open_count == 5
         with pytest.raises(ReadOnlyError):

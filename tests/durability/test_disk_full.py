@@ -157,7 +157,7 @@ def test_without_a_ballast_a_start_on_a_full_disk_is_refused_and_nothing_is_lost
     broker.end()
     other = fill(disk)
     process = broker.launch()
-    assert process.wait(30) == 71
+    assert process.wait(60) == 71
     assert "No space left on device" in process.output
     other.unlink()
     broker.settle_accounts()

@@ -62,7 +62,7 @@ def test_a_message_that_asks_nothing_gets_no_reply(certificates, serve):
 
 def test_without_a_reply_in_time_there_is_504_and_a_late_one_gets_410(certificates, serve):
     async def body(served):
-        asking = asyncio.create_task(served.request("POST", "/request/t?timeout=0.5", b"ask"))
+        asking = asyncio.create_task(served.request("POST", "/request/t?timeout=2", b"ask"))
         message = await receive(served)
         assert (await asking)[0] == 504
         assert (await reply(served, message["receipt"]))[0] == 410

@@ -23,7 +23,7 @@ class FakeDatabase:
         batch = FakeBatch()
         yield batch
         self.is_writing.set()
-        assert self.may_write.wait(10)
+        assert self.may_write.wait(60)
         self._fail_if_told()
         self.writes.append(batch.keys)
         self.unsynced_count += not sync

@@ -99,7 +99,7 @@ asyncio.run(main(Path(sys.argv[1])))
 @pytest.mark.slow
 def test_fork_may_not_use_the_store_and_does_not_harm_it(tmp_path):
     command = [sys.executable, "-W", "ignore", "-c", FORK, str(tmp_path)]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     pid, _, text = finished.stdout.partition(" ")
     refusal = f"the store belongs to process {pid}: a fork of it must not use it\n"
     assert text == refusal * 2 + "b'still the parent'\n", finished.stderr

@@ -48,7 +48,7 @@ def test_second_process_is_refused_and_told_the_owner(tmp_path):
         with pytest.raises(StoreInUseError):
             await LevelDBStore.open(tmp_path)
         command = [sys.executable, "-c", OPEN_IN_ANOTHER_PROCESS, str(tmp_path)]
-        refused = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+        refused = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
         assert refused.stdout == f"{tmp_path} is in use by process {os.getpid()}\n"
         await owner.close()
 
