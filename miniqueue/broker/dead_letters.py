@@ -75,7 +75,7 @@ class DeadLetters:
         return self._bury(topic, cursor, [record], MAX_DELIVERIES, _nothing)
 
     def reject(self, topic: Topic, cursor: GroupCursor, lease: Lease, reason: bytes) -> None:
-        """Make messages dead letters; those that are drop, and where there is no room they return to the front.
+        """Make messages dead letters; those that are drop, and where there is no room they come back as by `nack`.
 
         Raises NothingOutstandingError when the lease is over.
         """
