@@ -51,18 +51,18 @@ class _Selector(selectors.DefaultSelector):
         return found
 
 
-class SteadyLoop(asyncio.SelectorEventLoop):
+class CalmLoop(asyncio.SelectorEventLoop):
     """A loop on which only waiting takes time."""
 
     def __init__(self) -> None:
-        self._steady = _Clock()
-        super().__init__(_Selector(self._steady))
+        self._calm = _Clock()
+        super().__init__(_Selector(self._calm))
 
     def time(self) -> float:
-        return self._steady.now()
+        return self._calm.now()
 
 
-def run_steadily(scenario: Coroutine[object, object, T]) -> T:
-    """Do what `asyncio.run` does, on a steady loop."""
-    with asyncio.Runner(loop_factory=SteadyLoop) as runner:
+def run_calmly(scenario: Coroutine[object, object, T]) -> T:
+    """Do what `asyncio.run` does, on a calm loop."""
+    with asyncio.Runner(loop_factory=CalmLoop) as runner:
         return runner.run(scenario)

@@ -11,7 +11,7 @@ from hyperframe.frame import DataFrame
 from miniqueue.server.h2guard import HttpLimits
 from miniqueue.server.listening import serve_https, serve_plain
 from miniqueue.server.refusals import Refusals
-from tests.loops import SteadyLoop
+from tests.loops import CalmLoop
 from tests.server.raw_http2 import RawConnection, RawHttp2, connect_raw, raw_http2
 from tests.serving import Served, serving
 
@@ -23,8 +23,8 @@ PATIENCE_SECONDS = 1e6
 on_both = pytest.mark.parametrize("is_tls", [True, False], ids=["TLS", "plain"])
 
 
-class LeapingLoop(SteadyLoop):
-    """An event loop on which time can pass at once: its clock is a steady one and what was leapt over."""
+class LeapingLoop(CalmLoop):
+    """An event loop on which time can pass at once: its clock is a calm one and what was leapt over."""
 
     leapt_seconds = 0.0
 

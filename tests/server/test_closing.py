@@ -8,7 +8,7 @@ import pytest
 
 from miniqueue.client import connect
 from miniqueue.server import closing
-from tests.loops import run_steadily
+from tests.loops import run_calmly
 from tests.serving import eventually, serving
 
 #: After so long asyncio itself waits no longer for the answer.
@@ -88,4 +88,4 @@ def test_who_has_everything_and_does_not_answer_the_goodbye_is_not_waited_for(ce
                 await eventually(lambda: len(connections()) == 1)
                 assert asyncio.get_running_loop().time() - begun_at < TLS_GIVES_UP_SECONDS / 2
 
-    run_steadily(scenario())
+    run_calmly(scenario())

@@ -12,7 +12,7 @@ from miniqueue.errors import DisconnectedError
 from miniqueue.server import h2guard, listening
 from miniqueue.server.replies import OK, Reply, start_message
 from tests.fakes import settle_down
-from tests.loops import run_steadily
+from tests.loops import run_calmly
 from tests.server.apps import Endpoint, answer_early, never_answer, read_all
 from tests.serving import eventually, serving
 
@@ -39,7 +39,7 @@ def test_who_disconnects_leaves_no_task_behind(certificates, behave):
             await eventually(lambda: app.inside == 0)
             await asyncio.wait_for(served.stop(), 2)
 
-    run_steadily(scenario())
+    run_calmly(scenario())
 
 
 def test_closed_window_makes_the_application_wait(certificates):
@@ -60,7 +60,7 @@ def test_closed_window_makes_the_application_wait(certificates):
             await settle_down()
             assert sent_bytes < MEBIBYTE // 4
 
-    run_steadily(scenario())
+    run_calmly(scenario())
 
 
 def test_data_after_an_early_reply_leaves_the_connection_alive(certificates):
@@ -74,7 +74,7 @@ def test_data_after_an_early_reply_leaves_the_connection_alive(certificates):
             await client.publish("another", b"x")
             await asyncio.wait_for(served.stop(), 2)
 
-    run_steadily(scenario())
+    run_calmly(scenario())
 
 
 def test_request_that_is_not_over_is_reset_without_an_error_after_the_reply(certificates):
@@ -85,7 +85,7 @@ def test_request_that_is_not_over_is_reset_without_an_error_after_the_reply(cert
             await eventually(lambda: stream.error is not None)
             assert "code 0" in str(stream.error)
 
-    run_steadily(scenario())
+    run_calmly(scenario())
 
 
 def test_reply_that_is_broken_off_is_reset(certificates):
@@ -99,7 +99,7 @@ def test_reply_that_is_broken_off_is_reset(certificates):
             with pytest.raises(DisconnectedError):
                 await stream.read_all()
 
-    run_steadily(scenario())
+    run_calmly(scenario())
 
 
 def test_body_that_is_not_read_holds_up_no_other_request(certificates):
@@ -121,7 +121,7 @@ def test_body_that_is_not_read_holds_up_no_other_request(certificates):
             may_read.set()
             assert await late.read_all() == b"2000000"
 
-    run_steadily(scenario())
+    run_calmly(scenario())
 
 
 def test_unread_body_gives_its_window_back_when_the_request_ends(certificates):
@@ -131,7 +131,7 @@ def test_unread_body_gives_its_window_back_when_the_request_ends(certificates):
             for _ in range(2 * h2guard.CONNECTION_WINDOW_BYTES // 60_000):
                 await client.publish("t", bytes(60_000))
 
-    run_steadily(scenario())
+    run_calmly(scenario())
 
 
 def test_connection_whose_streams_were_reset_is_idle(certificates):
@@ -144,7 +144,7 @@ def test_connection_whose_streams_were_reset_is_idle(certificates):
             await eventually(lambda: app.inside == 0)
             await asyncio.wait_for(served.stop(), 2)
 
-    run_steadily(scenario())
+    run_calmly(scenario())
 
 
 def test_more_requests_than_the_usual_limit_on_one_connection(certificates):
@@ -154,7 +154,7 @@ def test_more_requests_than_the_usual_limit_on_one_connection(certificates):
             for _ in range(21):
                 await asyncio.gather(*(client.delete_topic("t") for _ in range(50)))
 
-    run_steadily(scenario())
+    run_calmly(scenario())
 
 
 def test_requests_that_never_end_are_broken_off_at_shutdown(certificates, monkeypatch):
@@ -170,7 +170,7 @@ def test_requests_that_never_end_are_broken_off_at_shutdown(certificates, monkey
             await asyncio.wait_for(served.stop(), 2)
             assert served.app.inside == 0
 
-    run_steadily(scenario())
+    run_calmly(scenario())
 
 
 def test_requests_that_are_broken_off_at_shutdown_are_no_errors(certificates, monkeypatch):
@@ -186,7 +186,7 @@ def test_requests_that_are_broken_off_at_shutdown_are_no_errors(certificates, mo
             await served.stop()
         await settle_down()
 
-    run_steadily(scenario())
+    run_calmly(scenario())
     assert problems == []
 
 
@@ -217,7 +217,7 @@ def test_replies_that_are_ready_together_are_written_together(certificates, monk
             await asyncio.gather(*requests)
             assert 0 < sum(isinstance(event, RawData) for event in written) < 10  # of 100 frames
 
-    run_steadily(scenario())
+    run_calmly(scenario())
 
 
 def test_goodbye_to_a_client_that_breaks_the_protocol_is_sent(certificates):
@@ -229,7 +229,7 @@ def test_goodbye_to_a_client_that_breaks_the_protocol_is_sent(certificates):
             with pytest.raises(DisconnectedError, match="the server ended the connection"):
                 await client.publish("t", b"x")
 
-    run_steadily(scenario())
+    run_calmly(scenario())
 
 
 #: What the repairs reach into. Raise these only after a look at every test of the server with the new version.

@@ -7,7 +7,7 @@ import pytest
 from hyperframe.frame import HeadersFrame, RstStreamFrame, SettingsFrame
 
 from miniqueue.server.h2guard.frames import SPARED_STREAMS, CountedConnection
-from tests.loops import run_steadily
+from tests.loops import run_calmly
 from tests.server.apps import Endpoint, never_answer
 from tests.server.raw_http2 import PREFACE
 from tests.serving import eventually, serving
@@ -86,7 +86,7 @@ def test_whole_body_is_one_message_and_what_follows_is_that_the_client_left(cert
             stream.close()
             await eventually(lambda: len(messages) == 2)
 
-    run_steadily(scenario())
+    run_calmly(scenario())
     assert [message["type"] for message in messages] == ["http.request", "http.disconnect"]
     assert messages[0]["body"] == b"all"
     assert messages[0]["more_body"] is False
@@ -112,5 +112,5 @@ def test_body_that_ends_later_says_so_then(certificates):
             await eventually(lambda: len(messages) == 2)
             stream.close()
 
-    run_steadily(scenario())
+    run_calmly(scenario())
     assert [(message["body"], message["more_body"]) for message in messages] == [(b"all", True), (b"", False)]

@@ -24,7 +24,7 @@ from miniqueue.server import listening
 from miniqueue.server.h2guard import http2
 from miniqueue.server.h2guard.frames import BURST, WINDOW_UPDATES_PER_DATA_FRAME, CountedConnection
 from tests.fakes import settle_down
-from tests.loops import run_steadily
+from tests.loops import run_calmly
 from tests.server.apps import Endpoint, Source, answer_early, echo, never_answer, stay_whatever_happens
 from tests.server.hostile import on_both, publish, victim
 from tests.serving import eventually
@@ -57,7 +57,7 @@ def run(scenario) -> None:
         async with asyncio.timeout(60):
             await scenario()
 
-    run_steadily(limited())
+    run_calmly(limited())
 
 
 def test_settings_tell_what_holds(certificates, is_tls):

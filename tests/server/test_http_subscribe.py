@@ -9,7 +9,7 @@ from miniqueue.server import http_subscribe
 from miniqueue.server.http import HttpApp
 from miniqueue.storage.memory import MemoryStore
 from tests.fakes import FakeConsumer, ManualClock, broker_on
-from tests.loops import run_steadily
+from tests.loops import run_calmly
 from tests.serving import Lines, eventually, serving
 
 INIT_TWICE = {"error": "error getting next value for consumer"}
@@ -327,7 +327,7 @@ def test_shutdown_after_drain_is_quick_though_clients_stay(certificates):
             async with asyncio.timeout(2):
                 await served.stop()
 
-    run_steadily(scenario())
+    run_calmly(scenario())
 
 
 def test_prefetch_names_messages_by_receipts(certificates):
