@@ -24,6 +24,7 @@ from miniqueue.core.log_extent import LogBounds, bounds_of
 from miniqueue.core.look_errors import InvalidOptionError, UnknownPartitionError
 from miniqueue.core.message import Chunk
 from miniqueue.core.names import check_topic
+from miniqueue.core.partition import Partition
 from miniqueue.core.read_options import ReadOptions
 from miniqueue.core.topic_errors import UnknownTopicError
 from miniqueue.storage import keys, records
@@ -184,6 +185,8 @@ class LogReader:
         """Return the chunk that holds a message."""
         for place, chunk in self._kept.items():
             if place[:2] == log.place and chunk.first_seq <= seq < chunk.end_seq:
+                if not _is_needed(log.partition, chunk.first_seq):
+                    break  # the store knows whether it is there still
                 self._kept.move_to_end(place)
                 return chunk
         found = await log.before(seq)
@@ -196,6 +199,13 @@ class LogReader:
         self._kept.move_to_end(place)
         if len(self._kept) > MAX_KEPT:
             self._kept.popitem(last=False)
+
+
+def _is_needed(partition: Partition, first_seq: int) -> bool:
+    """Whether some group is not done with the chunk that begins there, or it is retained."""
+    if partition.retained is not None and partition.retained.keeps(first_seq):
+        return True
+    return not all(cursor.has_finished(first_seq) for cursor in partition.cursors.values())
 
 
 def _part(chunk: Chunk, start_seq: int, max_count: int, max_bytes: int) -> Chunk:

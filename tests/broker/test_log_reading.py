@@ -257,6 +257,19 @@ def test_a_topic_of_the_same_name_is_not_read_from_what_was_kept():
     run(body)
 
 
+def test_what_is_deleted_is_not_read_from_what_was_kept():
+    async def body(world):
+        await world.publish(b"t", b"0")
+        await world.publish(b"t", b"1", b"2", b"3")
+        await world.holding(b"t")
+        assert payloads(await read(world, 1, max_count=1)) == [b"1"]
+        assert await world.broker.clearer.purge(b"t") == 3
+        page = await read(world, 2)
+        assert (page.runs, page.missed_count, page.next_seq) == ([], 2, 4)
+
+    run(body)
+
+
 def test_what_is_not_committed_is_not_read():
     async def body(world):
         await world.publish(b"t", b"a")
