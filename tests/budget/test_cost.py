@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from miniqueue.broker import commit, watch
+from miniqueue.broker import commit, space, watch
 from miniqueue.broker.limits import BrokerLimits
 from miniqueue.server.http import HttpApp
 from miniqueue.server.resp_server import RespServer
@@ -243,6 +243,17 @@ def no_commit_by_the_clock(monkeypatch):
 def no_hand_out_timed(monkeypatch):
     """Some hand-outs a second are timed, however many there are: too few to count."""
     monkeypatch.setattr(watch, "SAMPLES", 0)
+
+
+@pytest.fixture(autouse=True)
+def no_looks_by_the_clock(monkeypatch):
+    """Some things are looked at a few times a second: how often while something is counted depends on the machine."""
+
+    async def never(_watch):
+        pass
+
+    monkeypatch.setattr(space, "LOOK_SECONDS", 3600)
+    monkeypatch.setattr(watch.Watch, "run", never)
 
 
 @pytest.mark.slow
