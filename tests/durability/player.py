@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from itertools import count
 from random import Random
@@ -196,7 +197,12 @@ class Player:
 
 
 def _renamed(ground: Ground, suffix: bytes) -> Ground:
-    return replace(ground, name=ground.name + suffix)
+    """Return a topic under another name; what it keeps for a time is kept for shorter seconds."""
+    rules, settings = copy(ground.rules), list(ground.settings)
+    if rules.keeps_ms:
+        rules.keeps_ms = round(rules.keeps_ms * PACE)
+        settings[settings.index(b"retention_seconds") + 1] = b"%g" % (rules.keeps_ms / 1000)
+    return replace(ground, name=ground.name + suffix, rules=rules, settings=settings)
 
 
 async def _ask(connection: Resp, *words: bytes, or_else: str = "") -> object:
