@@ -181,4 +181,5 @@ class Sweeper:
 
 def _mark(topic: Topic, cursor: GroupCursor) -> tuple[int, ...]:
     """Return figures that change when another message may be the first of a range, or expire at another time."""
-    return topic.ttl_ms, cursor.read_seq, cursor.acked_count, cursor.dropped_count, cursor.state.serial
+    has_unread = cursor.read_seq < cursor.tail_seq  # what is published into an empty log is the first of it
+    return topic.ttl_ms, cursor.read_seq, has_unread, cursor.acked_count, cursor.dropped_count, cursor.state.serial

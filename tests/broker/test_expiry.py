@@ -185,6 +185,25 @@ def test_a_head_that_lives_is_looked_at_once():
     run(body)
 
 
+@pytest.mark.parametrize("settings", [{}, {"fair": True}])
+@pytest.mark.parametrize("way", ["front", "delayed"])
+def test_the_first_of_a_log_that_was_empty_at_the_last_look_goes_too(way, settings):
+    async def body(world):
+        await set_up(world, **settings)
+        await publish(world, b"9a")
+        holder = await world.holding(b"t")
+        if way == "front":
+            holder.consumer.close()
+        else:
+            holder.consumer.dack(100)
+        await pass_time(world, 1)
+        await publish(world, b"1b")
+        await pass_time(world, 2)
+        assert figures(world)["expired"] == 1
+
+    run(body)
+
+
 def test_topics_are_looked_at_in_turn(monkeypatch):
     monkeypatch.setattr("miniqueue.broker.sweeping.MAX_TOPICS_IN_TICK", 3)
     monkeypatch.setattr("miniqueue.broker.sweeping.MAX_LOOKS_IN_TICK", 2)
