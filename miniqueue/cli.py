@@ -9,7 +9,7 @@
     73  another process has the store open; a tool: what it is to make is there already
     77  the certificate or its key cannot be used
     78  the configuration is wrong
-    130 a tool was interrupted by Ctrl-C
+    130 a tool, or a start, was interrupted by Ctrl-C
 
 The numbers are those of sysexits.h where one fits.
 """
@@ -78,6 +78,8 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = 
         _serve(config)
     except MiniqueueError as exc:
         return _report(exc)
+    except KeyboardInterrupt:  # of a tool, or before the broker listens to signals
+        return INTERRUPTED
     return 0
 
 
@@ -89,8 +91,6 @@ def _run_tool(name: str, words: Sequence[str], environ: Mapping[str, str]) -> in
     try:
         code: int = importlib.import_module(TOOLS[name].module).run(words, environ)
         sys.stdout.flush()
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except BrokenPipeError:  # whoever reads the output, such as `head`, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end of the process
         return 0
