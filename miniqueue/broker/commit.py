@@ -9,6 +9,7 @@ so it may wait `SETTLE_DELAY_SECONDS` for company: one fdatasync then covers man
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
@@ -21,19 +22,32 @@ SETTLE_DELAY_SECONDS = 0.005
 #: messages a second over RESP at pipeline 32, a tenth at pipeline 1, and 15 % less processor time per HTTP publish;
 #: eight and sixteen turns brought no more.
 GATHER_TURNS = 4
+#: Where several listen, for one message each, there are as many turns again, and again whenever somebody came in these,
+#: until so much time is over. Those who were answered together come back together, but not all in one turn: without
+#: this, 50 publishers were in a quarter more commits, and 6 to 12 % fewer a second were answered, on disks that take 60
+#: to 250 us. Who sends many at a time comes back later, and others are read while a commit is under way: not for them.
+GATHER_SECONDS = 0.0004
 
 
 class Commit:
-    """One atomic, durable write, and those who wait for it; `size_bytes` of payloads wait for it."""
+    """One atomic, durable write, and those who wait for it; `size_bytes` of payloads wait for it.
 
-    __slots__ = ("_listeners", "_waiters", "error", "is_done", "size_bytes")
+    `has_many` says whether somebody published many messages at a time.
+    """
+
+    __slots__ = ("_listeners", "_waiters", "error", "has_many", "is_done", "size_bytes")
 
     def __init__(self) -> None:
         self.size_bytes = 0
-        self.is_done = False
+        self.is_done = self.has_many = False
         self.error: MiniqueueError | None = None
         self._listeners: list[Callable[[], None]] = []
         self._waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def listener_count(self) -> int:
+        """How many listen."""
+        return len(self._listeners)
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call `listener` when this commit is done; it must not be done yet."""
@@ -98,6 +112,7 @@ class Committer:
     Args:
       write: gathers what there is, writes it, and finishes the commit it is given; it does not raise.
       broken: called when one of these raises all the same: there are no more commits, and nobody must wait for one.
+      clock: in seconds; it never goes back.
 
     Attributes:
       open: takes in what arrives now.
@@ -106,13 +121,19 @@ class Committer:
         commit follows. It does not raise.
     """
 
-    def __init__(self, write: Callable[[Commit], Awaitable[None]], broken: Callable[[MiniqueueError], None]) -> None:
+    def __init__(
+        self,
+        write: Callable[[Commit], Awaitable[None]],
+        broken: Callable[[MiniqueueError], None],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self.open = Commit()
         self.writing = Commit()
         self.writing.finish()  # it has nothing
         self.prepare: Callable[[], Awaitable[None]] | None = None
         self._write = write
         self._broken = broken
+        self._clock = clock
         self._wanted = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -154,6 +175,8 @@ class Committer:
         await self._wanted.wait()
         for _ in range(GATHER_TURNS):
             await asyncio.sleep(0)
+        if not self.open.has_many and self.open.listener_count > 1:
+            await self._gather_company()
         if self.prepare is not None:
             await self._prepare(self.prepare)
         else:
@@ -164,6 +187,14 @@ class Committer:
         self.writing = commit = self.open
         self.open = Commit()
         await self._write(commit)
+
+    async def _gather_company(self) -> None:
+        """Wait as many turns again, and again when somebody came in these, but not for long."""
+        count, ends_at = 1, self._clock() + GATHER_SECONDS
+        while self.open.listener_count > count and self._clock() < ends_at:
+            count = self.open.listener_count
+            for _ in range(GATHER_TURNS):
+                await asyncio.sleep(0)
 
     async def _prepare(self, prepare: Callable[[], Awaitable[None]]) -> None:
         self.prepare = None

@@ -83,6 +83,7 @@ class Publisher:
             size_bytes = longest_bytes = len(payloads[0])
         else:
             size_bytes, longest_bytes = sum(map(len, payloads)), max(map(len, payloads))
+            self._committer.open.has_many = True
         if longest_bytes > self._max_message_bytes:
             raise PayloadTooLargeError(longest_bytes, self._max_message_bytes)
         if attributes is not None:

@@ -152,9 +152,9 @@ class RespConnection(Input):
 
     def _publish(self, topic: bytes, payloads: list[bytes]) -> None:
         try:
-            published = self.broker.publish(topic, payloads)
-            self._uncommitted_bytes += published.size_bytes
-            self.wait_for(published.commit, replies.OK, len(payloads))
+            commit, _, _, size_bytes = self.broker.publish(topic, payloads)
+            self._uncommitted_bytes += size_bytes
+            self.wait_for(commit, replies.OK, len(payloads))
         except PayloadTooLargeError as exc:
             if len(payloads) == 1:
                 self.reply(self._refusal(exc))

@@ -97,7 +97,7 @@ class Input(Output):
                 self._carry_out_one(commands[0])
             else:
                 self._carry_out_several([*self._postponed, *commands])
-        if self.guard is not None and not self._is_closing:
+        if self.guard is not None and self.guard.user is None and not self._is_closing:
             self.guard.note_read(len(data))
         if len(data) >= FULL_READ_BYTES and not self._is_closing:
             self._let_others_go_first()
@@ -196,8 +196,8 @@ class Input(Output):
         """Answer what can be answered, and see to it that what is left has its turn."""
         if self._reader.error is not None and not (self._is_closing or self._is_held or self._postponed):
             self._refuse(self._reader.error)
-        if self._is_closing or (self._outcomes and not self._awaits_commit()):
-            self.flush()
+        if self._is_closing or (self._outcomes and ((first := self._outcomes[0][0]) is None or first.is_done)):
+            self.flush()  # else the commit under way does
         if self._has_too_much():
             self._adjust_reading()
         elif (self._postponed or self._reader.is_stopped) and not self._is_closing:

@@ -113,11 +113,6 @@ class Output(asyncio.Protocol):
             self._awaited = commit
             commit.add_listener(self.flush)
 
-    def _awaits_commit(self) -> bool:
-        """Whether the next reply is of a commit under way, which will call `flush`."""
-        commit = self._outcomes[0][0]
-        return commit is not None and not commit.is_done
-
     def flush(self) -> None:
         """Write the replies that are ready."""
         outcomes = self._outcomes
