@@ -101,10 +101,10 @@ _PATHS_OF_JOBS: Final[Mapping[str, tuple[int, float]]] = MappingProxyType(
 #: What becomes of a job that is interrupted.
 _INTERRUPTED: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "load": "with this run id it publishes what is not there yet",
+        "load": "with the run id above it publishes what is not there yet",
         "archive": "the same command goes on where it was",
-        "stats": "nothing is written",
-        "replay": "with this run id it publishes what is not there yet",
+        "stats": "run it again for its figures",
+        "replay": "with the run id above it publishes what is not there yet",
     }
 )
 

@@ -4,8 +4,8 @@
     one more  ─▶ the process ends at once
 
 Spark's own handler of SIGINT speaks to Spark in the middle of what the main thread is saying to it, after which neither
-is understood. What a job has written stays whole: tasks that are cancelled have committed nothing, and a stream goes on
-from its checkpoint.
+is understood. Files stay whole, since tasks that are cancelled have committed none; a stream goes on from its
+checkpoint, and what was published is known again by its ids.
 """
 
 import signal
