@@ -5,6 +5,7 @@ Now and then one leaves, with what it holds, and comes again as another.
 
 import base64
 from collections import deque
+from collections.abc import Callable
 from random import Random
 
 from miniqueue.client import DisconnectedError, connect
@@ -164,13 +165,21 @@ def marks_of(words: list[bytes | int]) -> dict[str, int]:
 
 async def consume_over_http(ports: Ports, recorder: Recorder, topics: list[str], random: Random) -> None:
     """The stream of HTTP/2, with prefetch or without."""
+
+    def next_one() -> tuple[Consumer, int, str]:
+        return Consumer(recorder, "http", random.choice(topics), random), random.choice((0, 0, 4, 50)), ""
+
+    await streams(ports, next_one)
+
+
+async def streams(ports: Ports, next_one: Callable[[], tuple[Consumer, int, str]]) -> None:
+    """Consume as one after the other, over HTTP/2, each with its prefetch, 0 for none, and other options."""
     http = await connect("localhost", ports.https, cafile=ports.ca)
     try:
         while True:
-            topic, limit = random.choice(topics), random.choice((0, 0, 4, 50))
-            consumer = Consumer(recorder, "http", topic, random)
-            query = f"?prefetch={limit}" if limit else ""
-            stream = await http._begin(b"POST", f"/subscribe/{topic}{query}".encode())
+            consumer, limit, options = next_one()
+            query = "&".join([f"prefetch={limit}"] * bool(limit) + [options] * bool(options))
+            stream = await http._begin(b"POST", f"/subscribe/{consumer.topic}?{query}".rstrip("?").encode())
             try:
                 await _over_http(Lines(stream), consumer, limit)
             finally:

@@ -166,7 +166,8 @@ class CrashLoop:
                 await self._drain_most(ports, number)
                 await self._prepare(ports, number)
                 others = [self._deleter.run, *[player.run for player in self._players]]
-                others += [self._crew.publish, *[self._crew.work] * 3, *[self._desk.ask] * 2, self._desk.answer]
+                others += [self._crew.publish, *[self._crew.work] * 2, self._crew.work_over_http]
+                others += [*[self._desk.ask] * 2, self._desk.answer]
                 load_seconds = self._random.uniform(0.1, 1.9) * self._load_seconds
                 asyncio.get_running_loop().call_later(load_seconds, broker.process.kill)
                 await run_clients(ports, self._recorder, self._random, (*CLIENTS, *others))

@@ -14,7 +14,7 @@ from zlib import crc32
 
 import hiredis
 
-from tests.durability.consumers import Consumer, marks_of, several
+from tests.durability.consumers import Consumer, marks_of, several, streams
 from tests.durability.events import Act, Drained
 from tests.durability.messages import id_of, payload_of
 from tests.durability.publishers import Ports, is_refusal
@@ -113,6 +113,15 @@ class Crew:
             finally:
                 member.leave()
                 (connection.abort if random.random() < 0.5 else connection.close)()
+
+    async def work_over_http(self, ports: Ports, recorder: Recorder, topics: list[str], random: Random) -> None:
+        """The same over HTTP/2, where settles have no answer."""
+
+        def next_one() -> tuple[Consumer, int, str]:
+            member = _Member(recorder, random, self._homes)
+            return member, random.choice((0, 3, 20)), f"member={member.name}"
+
+        await streams(ports, next_one)
 
     # --- to the end -------------------------------------------------------------------------------------------
 
