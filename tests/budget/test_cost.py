@@ -9,11 +9,13 @@ import re
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
+from random import Random
 
 import pytest
 
 from miniqueue.broker import commit, space, watch
 from miniqueue.broker.limits import BrokerLimits
+from miniqueue.core.publish_options import PublishOptions
 from miniqueue.server.http import HttpApp
 from miniqueue.server.resp_server import RespServer
 from miniqueue.server.sign_in import SignIn
@@ -39,6 +41,7 @@ BUDGETS = {
     "stream, returned to the front": 1142,
     "stream with a prefetch of 100, acknowledged together": 18.1,
     "received 100 at a time, acknowledged together": 42,
+    "received by key, in order, 20 at a time": 2262,
     "JSON lines, 1000 in a read": 1.6,
     "HTTP publish, one at a time": 1648,
     "HTTP publish, 32 at a time": 597,
@@ -165,12 +168,35 @@ def cost_of_receiving(count: int = 100, rounds: int = 10) -> float:
         await world.publish(b"t", *[b"x" * 10] * (count * rounds))
         with counting() as counter:
             for _ in range(rounds):
-                received = await connection.send(command(b"RECEIVE", b"t", b"COUNT", b"%d" % count))
-                receipts = re.findall(rb"[0-9a-f]{16}-[0-9]+", received)
-                assert (await connection.send(command(b"ACK", b"t", *receipts))).count(b"+OK\r\n") == count
+                await receive_and_acknowledge(connection, count)
         return counter.count / (count * rounds)
 
     return measured(body)
+
+
+def cost_of_receiving_by_key(count: int = 20, rounds: int = 50) -> float:
+    """Where keys are in order, and each message is of one of many: what is handed out together is in short runs."""
+    random = Random(1)
+
+    async def body(world):
+        await world.broker.configurator.create(b"t", {"ordered": True}).wait()
+        for _ in range(2 * count * rounds):
+            world.broker.publish_with(b"t", b"x" * 10, PublishOptions(key=b"%d" % random.randrange(count * rounds)))
+        await world.commit()
+        connection = Connection(world)
+        await receive_and_acknowledge(connection, count)  # looks at all that is there
+        with counting() as counter:
+            for _ in range(rounds):
+                await receive_and_acknowledge(connection, count)
+        return counter.count / (count * rounds)
+
+    return measured(body)
+
+
+async def receive_and_acknowledge(connection: Connection, count: int) -> None:
+    received = await connection.send(command(b"RECEIVE", b"t", b"COUNT", b"%d" % count))
+    receipts = re.findall(rb"[0-9a-f]{16}-[0-9]+", received)
+    assert (await connection.send(command(b"ACK", b"t", *receipts))).count(b"+OK\r\n") == count
 
 
 def cost_of_json_lines(lines: int = 1000, rounds: int = 10) -> float:
@@ -227,6 +253,7 @@ PATHS = {
     "stream, returned to the front": lambda: cost_of_settling(b"NACK"),
     "stream with a prefetch of 100, acknowledged together": cost_of_settling_together,
     "received 100 at a time, acknowledged together": cost_of_receiving,
+    "received by key, in order, 20 at a time": cost_of_receiving_by_key,
     "JSON lines, 1000 in a read": cost_of_json_lines,
     "HTTP publish, one at a time": lambda: cost_of_http_publishing(1, 100),
     "HTTP publish, 32 at a time": lambda: cost_of_http_publishing(32, 20),
