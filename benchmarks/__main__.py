@@ -31,10 +31,12 @@ def main() -> None:
     if args.list:
         print("\n".join(f"{scenario.group}: {scenario.name}" for scenario in chosen))
         return
-    if args.write or args.rewrite:
+    if args.write or args.add or args.rewrite:
         plots.require()
     results = _read() if args.rewrite else _run(chosen, args)
-    if args.write or args.rewrite:
+    if args.add:
+        results = _joined(_read(), results)
+    if args.write or args.add or args.rewrite:
         _write(results)
 
 
@@ -45,6 +47,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="how often to measure everything (3, or 1 with --quick)")
     parser.add_argument("--seconds", type=float, default=1.0, help="about how long a rate is measured (1)")
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md, its plots and its figures")
+    parser.add_argument("--add", action="store_true", help="the same, with these rounds added to those that are there")
     parser.add_argument("--rewrite", action="store_true", help="measure nothing; write the page from its figures")
     parser.add_argument("--folder", help="where stores are made; by default the system's folder for temporary files")
     parser.add_argument("--list", action="store_true", help="name the scenarios and do nothing")
@@ -61,13 +64,13 @@ def _run(chosen: Sequence[Scenario], args: argparse.Namespace) -> Results:
     rounds = args.rounds or (1 if args.quick else 3)
     _allow_many_connections()
     with tempfile.TemporaryDirectory(dir=args.folder, prefix="miniqueue-bench-") as folder:
-        results = Results(machine.described(Path(folder)), rounds, args.quick)
+        results = Results(machine.described(Path(folder)), args.quick)
         print("\n".join(f"{name}: {value}" for name, value in results.machine.items()), end="\n\n")
         bench = Bench(Path(folder), seconds=args.seconds)
         if args.quick:
             print("Quick: counts, also those in names, are a twentieth; the figures say little.\n")
             bench = Bench(Path(folder), seconds=0.2, scale=0.05)
-        _measure(chosen, bench, results)
+        _measure(chosen, bench, rounds, results)
     print(f"{results.seconds:.0f} s in all")
     return results
 
@@ -78,10 +81,10 @@ def _allow_many_connections() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _measure(chosen: Sequence[Scenario], bench: Bench, results: Results) -> None:
+def _measure(chosen: Sequence[Scenario], bench: Bench, rounds: int, results: Results) -> None:
     began_at = time.perf_counter()
     for scenario in chosen:
-        measured = running.run(scenario, bench, results.rounds, _progress)
+        measured = running.run(scenario, bench, rounds, _progress)
         _progress("")
         print(report.text(scenario, measured), flush=True)
         results.scenarios[scenario.name] = measured
@@ -95,6 +98,11 @@ def _progress(text: str) -> None:
 
 def _read() -> Results:
     return Results.from_json(json.loads(RAW.read_text()))
+
+
+def _joined(earlier: Results, later: Results) -> Results:
+    earlier.join(later)
+    return earlier
 
 
 def _write(results: Results) -> None:

@@ -20,6 +20,7 @@ apt-get install redis-server redis-tools beanstalkd nats-server nghttp2-client c
 make bench ARGS=--quick    # the scenarios with goals, small counts: two minutes
 make bench                 # everything
 make bench ARGS=--write    # everything, and this page
+make bench ARGS='--add --rounds 5 --only Publish'    # more rounds of some, added to those on this page
 ```
 
 A peer that is not installed is left out and named. Those that are measured run on free ports and on
@@ -80,11 +81,17 @@ def _found(verdict: Verdict) -> str:
     return "–" if verdict.value is None else number(verdict.value)
 
 
+def _rounds(results: Results) -> str:
+    counts = set[int]().union(*(measured.round_counts for measured in results.scenarios.values()))
+    if counts <= {1}:
+        return "1 round"
+    return f"{min(counts)} rounds" if len(counts) == 1 else f"{min(counts)} to {max(counts)} rounds"
+
+
 def page(scenarios: Sequence[Scenario], results: Results, plots: Iterable[tuple[str, str]]) -> str:
     """Return docs/benchmarks.md; `plots` are titles and paths, as seen from docs/."""
     measured = [scenario for scenario in scenarios if scenario.name in results.scenarios]
-    rounds = "1 round" if results.rounds == 1 else f"{results.rounds} rounds"
-    parts = [HEAD.format(rounds=rounds)]
+    parts = [HEAD.format(rounds=_rounds(results))]
     if results.is_quick:
         parts.append(
             "**This was a quick run: counts, also those in names, are a twentieth. The figures say little.**\n"

@@ -34,6 +34,21 @@ class Measured:
         self.rounds.pop(contender, None)
         self.absent[contender] = reason
 
+    def join(self, later: Self) -> None:
+        """Add the rounds of a later run; who is absent in one of them is left out."""
+        for contender, figures in later.rounds.items():
+            for figure, values in figures.items():
+                self.rounds.setdefault(contender, {}).setdefault(figure, []).extend(values)
+        for contender, reason in (later.absent | self.absent).items():
+            self.drop(contender, reason)
+        self.commands = later.commands | self.commands
+        self.servers = later.servers | self.servers
+
+    @property
+    def round_counts(self) -> set[int]:
+        """How many rounds there were; the same for all, as a rule."""
+        return {len(values) for figures in self.rounds.values() for values in figures.values()}
+
     def values(self, contender: str, figure: str) -> list[float]:
         """Return the values of all rounds; none if it was not measured."""
         return self.rounds.get(contender, {}).get(figure, [])
@@ -54,21 +69,25 @@ class Measured:
 
 @dataclass
 class Results:
-    """A whole run.
+    """A whole run, or several that were joined.
 
     Attributes:
       machine: what it ran on, by name.
-      rounds: how many there were.
       is_quick: whether the counts were small; then the figures say little.
       seconds: how long all of it took.
       scenarios: by name.
     """
 
     machine: dict[str, str]
-    rounds: int
     is_quick: bool
     seconds: float = 0.0
     scenarios: dict[str, Measured] = field(default_factory=dict)
+
+    def join(self, later: Self) -> None:
+        """Add the scenarios, and the rounds, of a later run."""
+        self.seconds += later.seconds
+        for name, measured in later.scenarios.items():
+            self.scenarios.setdefault(name, Measured()).join(measured)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""

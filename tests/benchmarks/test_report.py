@@ -28,7 +28,7 @@ def measured() -> Measured:
 
 
 def results(*, is_quick: bool = False) -> Results:
-    return Results({"memory": "1 GB"}, 3, is_quick, 600, {SCENARIO.name: measured()})
+    return Results({"memory": "1 GB"}, is_quick, 600, {SCENARIO.name: measured()})
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,13 @@ def test_the_page_has_the_same_and_the_machine_the_plots_and_the_commands():
     ):
         assert expected in shown
     assert "quick run" not in shown
+
+
+def test_the_page_says_of_how_many_rounds_the_figures_are():
+    joined = results()
+    joined.scenarios["other"] = measured()
+    joined.scenarios["other"].join(measured())
+    assert "median of 3 to 6 rounds" in page([SCENARIO], joined, [])
 
 
 def test_the_page_of_a_quick_run_says_so():

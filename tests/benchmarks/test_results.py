@@ -71,6 +71,23 @@ def test_a_goal_that_cannot_be_judged_says_why(missing):
     assert (verdict.word, verdict.value, verdict.reason) == ("not available", None, "not installed")
 
 
+def test_a_later_run_adds_its_rounds_and_its_scenarios():
+    earlier = Results({}, False, 10, {"one": measured(ours=[1], theirs=[2])})
+    later = Results({}, False, 5, {"one": measured(ours=[3, 5], theirs=[4, 6]), "other": measured(ours=[7])})
+    earlier.join(later)
+    assert earlier.seconds == 15
+    assert earlier.scenarios["one"] == measured(ours=[1, 3, 5], theirs=[2, 4, 6])
+    assert earlier.scenarios["other"] == measured(ours=[7])
+
+
+def test_who_is_absent_in_one_of_two_runs_is_left_out():
+    earlier, later = measured(ours=[1], theirs=[2]), measured(ours=[3])
+    later.drop("theirs", "it broke")
+    earlier.join(later)
+    assert earlier.rounds == {"ours": {RATE: [1, 3]}}
+    assert earlier.absent == {"theirs": "it broke"}
+
+
 def test_results_survive_the_way_through_json():
-    results = Results({"memory": "1 GB"}, 3, False, 12.5, {"name": measured(ours=[1.5, 2.5])})
+    results = Results({"memory": "1 GB"}, False, 12.5, {"name": measured(ours=[1.5, 2.5])})
     assert Results.from_json(json.loads(json.dumps(results.to_json()))) == results
