@@ -89,8 +89,8 @@ class Trimmer:
 
     async def _trim(self, topic: Topic) -> bool:
         """Return whether something is left for the next commit."""
-        if self.quota.policy_of(topic) is LimitPolicy.REFUSE:
-            return False
+        if topic.id is None or self.quota.policy_of(topic) is LimitPolicy.REFUSE:
+            return False  # it was deleted since it was noted, or is to refuse now
         left_bytes = MAX_BYTES_PER_COMMIT + topic.uncommitted_bytes + WORK_BYTES * topic.uncommitted_count
         turn_bytes = MAX_BYTES_IN_TURN
         while topic.id is not None and (excess := self.quota.excess(topic)).is_over:

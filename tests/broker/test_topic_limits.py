@@ -299,3 +299,15 @@ def as_first_version(pairs: dict[bytes, bytes]) -> dict[bytes, bytes]:
             case keys.Space.CHUNK:
                 old[key] = sealing.seal(value[1:14], value[22:-4])
     return old
+
+
+@pytest.mark.parametrize("policy", [LimitPolicy.DROP_OLDEST, LimitPolicy.DEAD_LETTER])
+def test_a_topic_may_be_deleted_before_it_is_trimmed(policy):
+    async def body(world):
+        await world.publish(b"t", b"1", b"2", b"3")
+        world.broker.publish(b"t", [b"4"])
+        assert await world.broker.delete_topic(b"t")
+        await world.publish(b"u", b"a")
+        assert await world.drain(b"u") == [b"a"]
+
+    run(body, **three_messages(policy=policy))
