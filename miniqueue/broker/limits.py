@@ -175,6 +175,7 @@ class Quota:
         topic.max_messages = min(settings.max_messages or sys.maxsize, self._max_messages)
         topic.max_bytes = min(settings.max_bytes or sys.maxsize, self._max_bytes)
         topic.is_limited = min(topic.max_messages, topic.max_bytes) < sys.maxsize
+        topic.held_at_most = None  # what comes while there is no limit is not counted
 
     def policy_of(self, topic: Topic) -> LimitPolicy:
         """Return what gives way when a topic is full."""

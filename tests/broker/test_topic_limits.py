@@ -311,3 +311,18 @@ def test_a_topic_may_be_deleted_before_it_is_trimmed(policy):
         assert await world.drain(b"u") == [b"a"]
 
     run(body, **three_messages(policy=policy))
+
+
+@pytest.mark.parametrize("partitions", [1, 20])
+def test_what_came_while_there_was_no_limit_counts_when_there_is_one_again(partitions):
+    async def body(world):
+        change = world.broker.configurator.change
+        await world.broker.configurator.create(b"t", {"partitions": partitions, "max_messages": 3}).wait()
+        await world.publish(b"t", b"1")
+        await change(b"t", {"max_messages": None}).wait()
+        await world.publish(b"t", b"2", b"3")
+        await change(b"t", {"max_messages": 3}).wait()
+        with pytest.raises(TopicFullError):
+            world.broker.publish(b"t", [b"4"])
+
+    run(body)
