@@ -14,7 +14,8 @@ import struct
 import sys
 import termios
 from contextlib import suppress
-from socket import socket
+from socket import IPPROTO_TCP, TCP_INFO, socket
+from typing import Final
 
 from hypercorn.asyncio import run
 from hypercorn.asyncio.tcp_server import TCPServer
@@ -29,6 +30,8 @@ from miniqueue.server.refusals import Reason
 CLOSE_SECONDS = 3.0
 #: For who has the last bytes to answer; whether it has them is looked at as often.
 ANSWER_SECONDS = 0.25
+#: Of `struct tcp_info`: what is before `tcpi_last_data_recv`, in milliseconds, and that.
+_LAST_RECEIVED: Final = struct.Struct("=52xI")
 
 
 def install() -> None:
@@ -139,9 +142,12 @@ class GuardedConnection(TCPServer):
         self._silence = self.loop.call_later(ANSWER_SECONDS, self._cut_off_if_silent, connection)
 
     def _cut_off_if_silent(self, connection: socket) -> None:
-        """Wait no longer for who has everything and does not answer, such as a process that is stopped."""
+        """Wait no longer for who has everything and does not answer, such as a process that is stopped.
+
+        Who still sends the body of a request that was answered early may look for the answer behind it.
+        """
         with suppress(OSError, ValueError):  # it is closed
-            if _unacknowledged_bytes(connection.fileno()):
+            if _unacknowledged_bytes(connection.fileno()) or _silent_seconds(connection) < ANSWER_SECONDS:
                 self._look_for_silence(connection)
             else:
                 self.writer.transport.abort()
@@ -151,3 +157,9 @@ def _unacknowledged_bytes(descriptor: int) -> int:
     """Return how many bytes of what was sent the kernel at the other end has not acknowledged; see tcp(7)."""
     answer = fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(struct.calcsize("i")))
     return int.from_bytes(answer, sys.byteorder)
+
+
+def _silent_seconds(connection: socket) -> float:
+    """Return how long nothing has come from the other end; see tcp(7)."""
+    milliseconds: int = _LAST_RECEIVED.unpack(connection.getsockopt(IPPROTO_TCP, TCP_INFO, _LAST_RECEIVED.size))[0]
+    return milliseconds / 1000

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+from types import SimpleNamespace
 
 import pytest
 
@@ -89,3 +90,19 @@ def test_who_has_everything_and_does_not_answer_the_goodbye_is_not_waited_for(ce
                 assert asyncio.get_running_loop().time() - begun_at < TLS_GIVES_UP_SECONDS / 2
 
     run_calmly(scenario())
+
+
+@pytest.mark.parametrize("answer_seconds", [60, 0])
+def test_who_still_sends_is_not_silent(monkeypatch, answer_seconds):
+    monkeypatch.setattr(closing, "ANSWER_SECONDS", answer_seconds)
+    acts = []
+    connection = object.__new__(closing.GuardedConnection)
+    connection.loop = SimpleNamespace(call_later=lambda *_: acts.append("look again"))
+    connection.writer = SimpleNamespace(transport=SimpleNamespace(abort=lambda: acts.append("cut off")))
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
+        server = listener.accept()[0]
+        with server:
+            client.sendall(b"a part of a body")
+            server.recv(100)
+            connection._cut_off_if_silent(server)
+    assert acts == ["look again" if answer_seconds else "cut off"]
