@@ -142,6 +142,8 @@ class Delayer:
 
     def tick(self) -> None:
         """Begin to append what is due by now, if anything is."""
+        if len(self._holding) > len(self._topics):
+            self._look_again()  # some were deleted before anything was due
         if self._clock.now_ms() < self._next_due_at_ms or self._is_releasing or not self._journal.admission.may_change:
             return
         if self._due(()):

@@ -204,6 +204,18 @@ def test_only_topics_with_messages_that_wait_are_looked_at(is_restarted):
     run(body)
 
 
+def test_topics_that_were_deleted_are_looked_at_no_more_although_nothing_was_due():
+    async def body(world):
+        for number in range(5):
+            await delay(world, b"a", 50, topic=b"%d" % number)
+            await world.broker.delete_topic(b"%d" % number)
+        await delay(world, b"a", 50)
+        await tick(world)
+        assert [topic.name for topic in world.broker.delayer._holding] == [T]
+
+    run(body)
+
+
 def test_many_are_appended_a_page_at_a_time_and_more_may_come_meanwhile(monkeypatch):
     monkeypatch.setattr("miniqueue.broker.delaying.PAGE_ITEMS", 4)
 
