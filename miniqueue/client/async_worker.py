@@ -122,7 +122,11 @@ class AsyncWorker:
             raise
         tell_failure(message, error)
         if is_plain_ack(message, result, error):
-            await self._together.acknowledge(message)
+            try:
+                await self._together.acknowledge(message)
+            except asyncio.CancelledError:
+                await self._end(self._together.taken())  # which nobody sends now: they come again
+                raise
         else:
             await self._settle([message], settlement(message, result, error))
 

@@ -68,8 +68,12 @@ class TogetherInTasks:
         self._is_sending = True
         try:
             await asyncio.sleep(0)
-            while self._done:
-                messages, self._done = self._done, []
+            while messages := self.taken():
                 await self._send(messages)
         finally:
             self._is_sending = False
+
+    def taken(self) -> list[Message]:
+        """Return what nobody has sent yet; nobody else will."""
+        messages, self._done = self._done, []
+        return messages

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from miniqueue.client import Message
+from miniqueue.client import AsyncClient, AsyncWorker, Message
 from miniqueue.client.settling import Together, TogetherInTasks
 
 
@@ -114,3 +114,23 @@ def test_after_a_task_that_was_cancelled_the_next_one_sends_again():
 
     asyncio.run(scenario())
     assert sent == [["a"], ["b"]]
+
+
+def test_a_worker_whose_task_is_cancelled_before_it_acknowledges_has_its_hand_free():
+    async def scenario():
+        handled = asyncio.Event()
+
+        async def handle(_message):
+            handled.set()
+
+        async with AsyncClient("redis://127.0.0.1:1") as client:
+            worker = AsyncWorker(client, "t", handle)
+            worker._work.begin(named("a"))
+            working = asyncio.create_task(worker._work_on(named("a")))
+            await handled.wait()
+            working.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await working
+            assert worker._work.free_count == 1  # or nothing would be received any more
+
+    asyncio.run(scenario())
