@@ -80,3 +80,17 @@ def test_another_thread_than_the_main_one_handles_no_signals():
     thread.start()
     thread.join(30)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_second_signal_in_the_middle_of_the_first_does_not_wait_for_it_for_ever():
+    handlers = []
+
+    class Noted(threading.Event):
+        def set(self) -> None:  # holds a lock: a handler that came in between would wait for it
+            handlers.extend(signal.getsignal(number) for number in stopping.STOP_SIGNALS)
+            super().set()
+
+    with Stopping() as stop:
+        stop._asked = Noted()
+        signal.raise_signal(signal.SIGINT)
+    assert handlers == [signal.SIG_DFL] * 2

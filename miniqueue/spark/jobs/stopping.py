@@ -70,8 +70,8 @@ class Stopping:
                 signal.signal(number, handler)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._handle(dict.fromkeys(STOP_SIGNALS, signal.SIG_DFL))  # first: one more in `set` would wait for itself
         self._asked.set()
-        self._handle(dict.fromkeys(STOP_SIGNALS, signal.SIG_DFL))
 
     def _end_when_asked(self, spark: SparkSession) -> None:
         while not self._over.wait(_AGAIN_SECONDS):
