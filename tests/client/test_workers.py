@@ -159,16 +159,19 @@ def test_what_a_handler_cannot_mean_ends_no_worker(kind, resp_broker, client, to
         seen.append(message.text)
         if seen == ["soon"]:
             raise Delay("soon")
-        if seen.count("ask") == 1:
-            return "\ud800"  # no character, and so no reply
-        if message.text == "ask":
+        if message.text == "stop":
             stop()
+        elif seen.count("ask") == 1:
+            return "\ud800"  # no character, and so no reply
         return "told"
 
     with ThreadPoolExecutor(1) as threads:
-        asked = threads.submit(client.request, topic, "ask")
-        run_worker(kind, resp_broker.url, topic, handle, lease_seconds=1.0)
-        assert asked.result() == b"told"
+        working = threads.submit(run_worker, kind, resp_broker.url, topic, handle, lease_seconds=1.0)
+        try:
+            assert client.request(topic, "ask", timeout_seconds=60) == b"told"  # also if a lease is over before
+        finally:
+            client.publish(topic, "stop")
+        working.result()
     assert seen.count("soon") >= 2
 
 
