@@ -33,6 +33,8 @@ _BROKEN: Final = "_broken"
 _PARSING: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN}
 _UNPARSED: Final = "it cannot be parsed"
 _NOT_ONE: Final = "it is not one JSON object, or has a member twice"
+#: Stands behind a line that is looked at.
+_END: Final = "the end of the line"
 
 
 def format_of(path: str) -> str:
@@ -134,9 +136,12 @@ def _json(spark: SparkSession, paths: Sequence[str], columns: StructType | None)
 
 
 def _is_one_object(line: str) -> Column:
-    """Whether a line is one value of JSON, with names that differ, and nothing behind it."""
-    array = F.try_parse_json(F.concat(F.lit("["), F.col(line), F.lit("]")))
-    return array.isNotNull() & F.try_variant_get(array, "$[1]", "variant").isNull()
+    """Whether a line is one value of JSON, with names that differ, and nothing behind it.
+
+    What stands behind the end of an array is not looked at. So a second element must be there, behind the line.
+    """
+    array = F.try_parse_json(F.concat(F.lit("["), F.col(line), F.lit(f',"{_END}"]')))
+    return F.coalesce(F.try_variant_get(array, "$[1]", "string") == _END, F.lit(False))
 
 
 def _parsed(lines: DataFrame, parsed: Column, is_one: Column) -> DataFrame:
