@@ -75,7 +75,7 @@ class Handover:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._waiting: set[_Exchange] = set()  # for their bodies; Granian's thread adds to it
+        self._waiting: dict[_Exchange, None] = {}  # for their bodies, in their order; Granian's thread adds to it
 
     def scheduler(self, loop: asyncio.AbstractEventLoop) -> object:
         """Return what Granian calls, from its thread, with each request."""
@@ -102,7 +102,7 @@ class _Exchange:
 
     __slots__ = ("_app", "_first", "_proto", "_waiting", "_watcher")
 
-    def __init__(self, app: ASGIApp, watcher: Watcher, waiting: "set[_Exchange]") -> None:
+    def __init__(self, app: ASGIApp, watcher: Watcher, waiting: "dict[_Exchange, None]") -> None:
         self._app = app
         self._watcher: Watcher | None = watcher
         self._proto = watcher.proto
@@ -111,14 +111,14 @@ class _Exchange:
 
     def begin_with_body(self, context: Context) -> None:
         """Begin when the first part of the body is there; on Granian's thread, which alone brings it."""
-        self._waiting.add(self)
-        self._first = self._proto.receive()
-        self._first.add_done_callback(self.begin, context=context)
+        first = self._first = self._proto.receive()
+        first.add_done_callback(self.begin, context=context)
+        self._waiting[self] = None  # not before: then the loop may have it begin at once, and it takes the first part
 
     def begin(self, _: object = None) -> None:
         """Have the application answer; from now on, it is awake when the body is there."""
         watcher, self._watcher = self._watcher, None
-        self._waiting.discard(self)
+        self._waiting.pop(self, None)
         if watcher is not None:
             watcher.taskref(asyncio.get_running_loop().create_task(self._answer(watcher)))
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import threading
 
 import pytest
 
@@ -156,3 +157,41 @@ def test_error_of_the_application_is_passed_on():
 @pytest.mark.parametrize("length", [b"", b"-1", b"4 ", b"x", b"99999", b"9" * 5000])
 def test_length_that_is_none_is_not_short(length):
     assert not has_short_body({"headers": [(b"content-length", length)]})
+
+
+def test_body_is_not_lost_when_a_request_is_told_to_begin_while_it_is_asked_for():
+    async def scenario(app, handover, _hand_over):
+        loop = asyncio.get_running_loop()
+
+        async def begin():
+            handover.begin()
+            await settle_down()
+
+        class Interrupted(Request):
+            def receive(self):
+                future = loop.create_future()
+                self.asked.append(future)
+                if threading.current_thread() is not threading.main_thread():
+                    asyncio.run_coroutine_threadsafe(begin(), loop).result()
+                return future
+
+        request = Interrupted(SHORT)
+        await asyncio.to_thread(handover.schedule, loop, contextvars.copy_context(), request)
+        request.asked[0].set_result({"type": "http.request", "body": b"body", "more_body": False})
+        await settle_down()
+        assert app.bodies == [b"body"]
+        assert len(request.asked) == 1
+
+    run(scenario)
+
+
+def test_requests_that_are_told_to_begin_do_so_in_their_order():
+    async def scenario(app, handover, hand_over):
+        requests = [Request(SHORT) for _ in range(100)]
+        for request in reversed(requests):
+            hand_over(request)
+        handover.begin()
+        await settle_down()
+        assert list(map(id, app.scopes)) == [id(request.scope) for request in reversed(requests)]
+
+    run(scenario)
