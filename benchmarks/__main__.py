@@ -101,6 +101,8 @@ def _read() -> Results:
 
 
 def _joined(earlier: Results, later: Results) -> Results:
+    if (earlier.machine, earlier.is_quick) != (later.machine, later.is_quick):
+        raise SystemExit("The page is of another machine, or of other versions or counts: nothing was added to it.")
     earlier.join(later)
     return earlier
 

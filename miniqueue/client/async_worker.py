@@ -22,7 +22,16 @@ from miniqueue.client.call import Call
 from miniqueue.client.message import Message
 from miniqueue.client.refusals import is_passing
 from miniqueue.client.settling import TogetherInTasks
-from miniqueue.client.work import PAUSE_SECONDS, Work, is_plain_ack, log, settlement, tell_failure, tell_settled
+from miniqueue.client.work import (
+    PAUSE_SECONDS,
+    Work,
+    is_plain_ack,
+    log,
+    settlement,
+    tell_failure,
+    tell_settled,
+    tell_unsettled,
+)
 from miniqueue.errors import ClientError
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -135,12 +144,9 @@ class AsyncWorker:
 
     async def _settle(self, messages: Sequence[Message], call: Call[list[bool]]) -> None:
         try:
-            results = await self._client.execute(call)
-            for message, is_settled in zip(messages, results, strict=True):
-                tell_settled(message, [is_settled])
-        except Exception as exc:  # a ClientError, or what cannot be sent, such as a reply that is no Unicode
-            for message in messages:
-                log.warning("message %s of %s could not be settled and comes again: %s", message.id, message.topic, exc)
+            tell_settled(messages, await self._client.execute(call))
+        except Exception as exc:
+            tell_unsettled(messages, exc)
         finally:
             await self._end(messages)
 

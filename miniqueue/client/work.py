@@ -7,6 +7,7 @@ received ─▶ in hand ─▶ handled ─▶ settled       return ─▶ ACK   
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -152,7 +153,14 @@ def tell_failure(message: Message, error: BaseException | None) -> None:
         log.warning("message %s of %s failed: %r", message.id, message.topic, error, exc_info=error)
 
 
-def tell_settled(message: Message, results: list[bool]) -> None:
-    """Log that a message is somebody else's by now."""
-    if not all(results):
-        log.warning("message %s of %s: its lease was over before it was settled", message.id, message.topic)
+def tell_settled(messages: Sequence[Message], results: list[bool]) -> None:
+    """Log which messages are somebody else's by now."""
+    for message, is_settled in zip(messages, results, strict=True):
+        if not is_settled:
+            log.warning("message %s of %s: its lease was over before it was settled", message.id, message.topic)
+
+
+def tell_unsettled(messages: Sequence[Message], error: Exception) -> None:
+    """Log that messages could not be settled: by a ClientError, or since a reply, say, is no Unicode."""
+    for message in messages:
+        log.warning("message %s of %s could not be settled and comes again: %s", message.id, message.topic, error)

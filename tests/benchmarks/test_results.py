@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from benchmarks.__main__ import _joined
 from benchmarks.results import Measured, Results, verdicts
 from benchmarks.scenario import Contender, Goal, Scenario
 
@@ -86,6 +87,12 @@ def test_who_is_absent_in_one_of_two_runs_is_left_out():
     earlier.join(later)
     assert earlier.rounds == {"ours": {RATE: [1, 3]}}
     assert earlier.absent == {"theirs": "it broke"}
+
+
+def test_only_like_is_added_to_like():
+    for later in (Results({"memory": "2 GB"}, False), Results({"memory": "1 GB"}, True)):
+        with pytest.raises(SystemExit, match="nothing was added"):
+            _joined(Results({"memory": "1 GB"}, False), later)
 
 
 def test_results_survive_the_way_through_json():

@@ -72,10 +72,10 @@ def test_failures_are_told_and_decisions_are_not(caplog):
     caplog.set_level(logging.WARNING)
     for error in (None, Delay(1), Reject("bad")):
         tell_failure(MESSAGE, error)
-    tell_settled(MESSAGE, [True])
+    tell_settled([MESSAGE], [True])
     assert caplog.messages == []
     tell_failure(MESSAGE, ValueError("no"))
-    tell_settled(MESSAGE, [False])
+    tell_settled([MESSAGE], [False])
     assert caplog.messages == [
         "message 0-1 of t failed: ValueError('no')",
         "message 0-1 of t: its lease was over before it was settled",

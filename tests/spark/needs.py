@@ -9,3 +9,11 @@ from miniqueue.tools.spark_needs import missing
 _MISSING = missing(os.environ)
 #: Skips a test, and says what is missing.
 needs_spark = pytest.mark.skipif(bool(_MISSING), reason="; ".join(_MISSING))
+#: Of tests with a session in their own process.
+IN_A_SESSION = [
+    pytest.mark.acceptance,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    needs_spark,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # pyspark leaves sockets to the garbage collector
+]

@@ -9,15 +9,9 @@ from pathlib import Path
 import pytest
 
 from miniqueue.spark.jobs.stats import Figures, Stats, stats
-from tests.spark.needs import needs_spark
+from tests.spark.needs import IN_A_SESSION
 
-pytestmark = [
-    pytest.mark.acceptance,
-    pytest.mark.slow,
-    pytest.mark.timeout(300),
-    needs_spark,
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # pyspark leaves sockets to the garbage collector
-]
+pytestmark = IN_A_SESSION
 
 
 def taken(client, topic: str) -> list:

@@ -3,15 +3,9 @@
 import pytest
 
 from miniqueue.spark.jobs.running import cause_of
-from tests.spark.needs import needs_spark
+from tests.spark.needs import IN_A_SESSION
 
-pytestmark = [
-    pytest.mark.acceptance,
-    pytest.mark.slow,
-    pytest.mark.timeout(300),
-    needs_spark,
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # pyspark leaves sockets to the garbage collector
-]
+pytestmark = IN_A_SESSION
 
 
 @pytest.mark.parametrize(

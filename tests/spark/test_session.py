@@ -8,15 +8,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from miniqueue.client import Client
-from tests.spark.needs import needs_spark
+from tests.spark.needs import IN_A_SESSION
 
-pytestmark = [
-    pytest.mark.acceptance,
-    pytest.mark.slow,
-    pytest.mark.timeout(300),
-    needs_spark,
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # pyspark leaves sockets to the garbage collector
-]
+pytestmark = IN_A_SESSION
 
 
 def rows(spark: SparkSession, count: int, partitions: int = 2) -> DataFrame:
