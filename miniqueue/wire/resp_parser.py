@@ -99,9 +99,8 @@ class StrictParser:
     def _step(self) -> Command | None:
         if self._arguments is None and not self._read_start():
             return None
-        while self._arguments_missing:
-            if not self._read_argument():
-                return None
+        if not self._read_arguments():
+            return None
         command, self._arguments = self._arguments, None
         return command
 
@@ -149,6 +148,12 @@ class StrictParser:
         if len(self._arguments) > self._limits.max_words:
             raise self._bad_count()
         self._position = end + 1
+        return True
+
+    def _read_arguments(self) -> bool:
+        while self._arguments_missing:
+            if not self._read_argument():
+                return False
         return True
 
     def _read_argument(self) -> bool:

@@ -7,7 +7,8 @@ hiredis parses replies and trusts its peer: `*2147483647\r\n` makes it allocate 
 it buffer for ever, and it takes types that no command has. Hence three rules:
 
 1. It is fed at command boundaries only and keeps nothing from one read to the next: the strict parser ends
-   the command that a read leaves unfinished. So no more than one read is ever in its hands.
+   the command that a read leaves unfinished, be it with help (`resp_words`). So no more than one read is ever in
+   its hands.
 2. Before: no read with anything like the header of a long aggregate in it reaches hiredis. The header may
    stand anywhere, since hiredis takes any two bytes after a bulk; inside a payload it costs time only.
 3. After: the commands, encoded again, must be the very bytes that were read, up to the unfinished rest. That
@@ -24,7 +25,6 @@ bounded; the rest is read when the caller has let others have their turn (`is_st
 Sources: read.c of hiredis 1.3 (types, lengths, when it allocates).
 """
 
-import re
 import sys
 from collections import deque
 from collections.abc import Iterator
@@ -35,21 +35,16 @@ import hiredis
 
 from miniqueue.errors import ProtocolError
 from miniqueue.wire.resp_limits import USUAL, Limits
-from miniqueue.wire.resp_parser import Command, StrictParser
+from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_runs import RUN_WORDS, Run, gather_runs, split_run
+from miniqueue.wire.resp_words import FAILURES, NOTHING, SwiftParser, encode_words, may_allocate, new_reader
 
-_NOTHING: Final = object()  # for "not enough data": None and False are values that hiredis can produce
-# Of three digits, 1024 arrays inside each other (hiredis follows no more) are 8 MB while one read is parsed.
-_LONG_ARRAY: Final = re.compile(rb"\*\d{4}")  # one literal first byte: sought as fast as memchr
-_LONG_AGGREGATE: Final = re.compile(rb"[%~>|]\d{4}")
 # hiredis keeps the buffer of its last read; after a larger one it is replaced, or silent connections hold it.
 _MAX_KEPT_BYTES: Final = 16 << 10
 _MAX_PIECES: Final = 8  # that are read together: those of a long argument, or of empty lines
 _MANY: Final = 16  # arguments; with fewer, looking for something in common does not pay
 # A command of one word is seldom longer, and one is kept for each connection.
 _MAX_WORD_BYTES: Final = 32
-# Its own errors; a list as the key of a map, or an argument that is no bytes; an array too large; too deep.
-_FAILURES: Final = (hiredis.HiredisError, TypeError, MemoryError, RecursionError)
 
 
 class CommandReader:
@@ -75,7 +70,7 @@ class CommandReader:
         max_strict_words: int = sys.maxsize,
         max_read_bytes: int = sys.maxsize,
     ) -> None:
-        self._strict = StrictParser(limits)
+        self._strict = SwiftParser(limits)
         self._limits = limits
         self._max_strict_words = max_strict_words
         self._max_read_bytes = max_read_bytes
@@ -84,7 +79,7 @@ class CommandReader:
         self._run_words = run_words if limits.max_words >= RUN_WORDS else frozenset()
         self.error: ProtocolError | None = None
         self.is_stopped = False
-        self._hiredis = _new_hiredis()
+        self._hiredis = new_reader()
         self._word_read: bytes | None = None
         self._word = b""
         self._opening, self._opened_bytes = b"", -1  # of a run of one, up to its last argument; its whole length
@@ -183,7 +178,7 @@ class CommandReader:
         return [data[start : start + size] for start in range(0, len(data), size)]
 
     def _read_commands(self, data: bytes) -> list[Command]:
-        if not data.startswith(b"*") or _may_allocate(data) or len(data) > self._limits.max_command_bytes:
+        if not data.startswith(b"*") or may_allocate(data) or len(data) > self._limits.max_command_bytes:
             return self._read_strictly(data)
         return self._read_by_hiredis(data)
 
@@ -191,12 +186,12 @@ class CommandReader:
         reader = self._hiredis
         try:
             reader.feed(data)
-            commands: list[Command] = list(iter(reader.gets, _NOTHING))
+            commands: list[Command] = list(iter(reader.gets, NOTHING))
             encoded = _encode(commands)
-        except _FAILURES:
+        except FAILURES:
             encoded, commands = b"", []
         if encoded != data or len(data) > _MAX_KEPT_BYTES:
-            self._hiredis = _new_hiredis()
+            self._hiredis = new_reader()
         if not data.startswith(encoded) or not self._are_within_limits(commands, len(data)):
             return self._read_strictly(data)
         if not all(commands):  # `*0` asks for nothing
@@ -225,29 +220,9 @@ class CommandReader:
         return self._limits.max_words > 999 or max(map(len, commands), default=0) <= self._limits.max_words
 
 
-def _new_hiredis() -> hiredis.Reader:
-    return hiredis.Reader(notEnoughData=_NOTHING)
-
-
 def _encode(commands: list[Command]) -> bytes:
-    if len(commands) == 1 and len(commands[0]) >= _MANY and (encoded := _encode_alike(commands[0])):
-        return encoded
+    if len(commands) == 1 and len(commands[0]) >= _MANY:
+        [command] = commands
+        return b"*%d\r\n%b%b" % (len(command), encode_words(command[:1]), encode_words(command[1:]))
     tuples: Iterator[tuple[Any, ...]] = map(tuple, commands)
     return b"".join(map(hiredis.pack_command, tuples))
-
-
-def _encode_alike(command: Command) -> bytes:
-    """Encode a command whose arguments all have the same size, like receipts, in a third of the time; else nothing."""
-    name, *arguments = command
-    sizes = set(map(len, arguments))
-    if len(sizes) != 1:
-        return b""
-    opening = b"\r\n$%d\r\n" % sizes.pop()
-    return b"".join([b"*%d\r\n$%d\r\n%b" % (len(command), len(name), name), opening, opening.join(arguments), b"\r\n"])
-
-
-def _may_allocate(data: bytes) -> bool:
-    if _LONG_ARRAY.search(data):
-        return True
-    has_other = b"%" in data or b"~" in data or b">" in data or b"|" in data
-    return has_other and _LONG_AGGREGATE.search(data) is not None

@@ -199,10 +199,15 @@ def reader_in_turns(limits):
     return CommandReader(limits, run_words=RUN_WORDS, max_strict_words=1, max_read_bytes=40)
 
 
-READERS = [CommandReader, reader_of_runs, reader_in_turns]
+def reader_in_pieces(limits):
+    """Has the many words of a command in pieces that are worth looking at."""
+    return CommandReader(limits, run_words=RUN_WORDS, max_read_bytes=200)
 
 
-@pytest.fixture(params=[StrictParser, *READERS], ids=["strict", "fast", "runs", "turns"])
+READERS = [CommandReader, reader_of_runs, reader_in_turns, reader_in_pieces]
+
+
+@pytest.fixture(params=[StrictParser, *READERS], ids=["strict", "fast", "runs", "turns", "pieces"])
 def new_parser(request):
     return lambda **limits: request.param(Limits(**(LIMITS | limits)))
 
