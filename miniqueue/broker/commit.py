@@ -13,7 +13,11 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+import structlog
+
 from miniqueue.errors import InternalError, MiniqueueError
+
+log = structlog.get_logger()
 
 SETTLE_DELAY_SECONDS = 0.005
 
@@ -50,7 +54,7 @@ class Commit:
         return len(self._listeners)
 
     def add_listener(self, listener: Callable[[], None]) -> None:
-        """Call `listener` when this commit is done; it must not be done yet."""
+        """Call `listener` when this commit is done; it must not be done yet. What it raises is a bug of its own."""
         self._listeners.append(listener)
 
     async def wait(self) -> None:
@@ -63,12 +67,15 @@ class Commit:
             raise self.error
 
     def finish(self, error: MiniqueueError | None = None) -> None:
-        """Tell everybody who waits."""
+        """Tell everybody who waits; a listener that fails is logged, and keeps nobody else from being told."""
         self.is_done = True
         self.size_bytes = 0
         self.error = error
         for listener in self._listeners:
-            listener()
+            try:
+                listener()
+            except Exception:
+                log.exception("who waited for a commit has failed")
         for waiter in self._waiters:
             if not waiter.done():  # cancelled with its task
                 waiter.set_result(None)

@@ -15,7 +15,6 @@ from typing import TypeVar
 
 from miniqueue.broker.commit import Committer
 from miniqueue.broker.limits import Limit, LimitCounts
-from miniqueue.errors import MiniqueueError
 
 T = TypeVar("T")
 
@@ -67,10 +66,12 @@ class Crowd:
         self._committer.request()
 
     def _look(self) -> None:
-        while self._waiting and self._has_room():
-            self._waiting.popleft()()
-        if self._waiting:
-            self._look_later()
+        try:
+            while self._waiting and self._has_room():
+                self._waiting.popleft()()
+        finally:  # also when one of them fails: those behind it wait for the next commit
+            if self._waiting:
+                self._look_later()
 
 
 def _act_for(result: "asyncio.Future[T]", act: Callable[[], T]) -> None:
@@ -78,5 +79,5 @@ def _act_for(result: "asyncio.Future[T]", act: Callable[[], T]) -> None:
         return
     try:
         result.set_result(act())
-    except MiniqueueError as exc:
+    except Exception as exc:
         result.set_exception(exc)

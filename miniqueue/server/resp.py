@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+import structlog
+
 from miniqueue.errors import MiniqueueError, PayloadTooLargeError, TopicFullError
 from miniqueue.server import resp_commands
 from miniqueue.server.resp_backlog import Backlog
@@ -31,6 +33,8 @@ from miniqueue.wire.resp_stranger import StrangerReader
 
 if TYPE_CHECKING:
     from miniqueue.server.resp_server import RespServer
+
+log = structlog.get_logger()
 
 #: Arguments up to this size are read whatever the limit for messages is: there must be room for words and names.
 MIN_ARGUMENT_BYTES = 1024
@@ -142,6 +146,9 @@ class RespConnection(Input):
             publish()
         except MiniqueueError as exc:
             self.reply(self._refusal(exc))
+        except Exception:
+            self._cut_broken()
+            return
         self.flush()
         self._adjust_reading()
 
@@ -195,4 +202,10 @@ class RespConnection(Input):
         """End a connection whose peer does not take what it was sent."""
         self.server.refusals.count(Reason.SLOW_READER, self.session, "it does not read what it is sent")
         self._is_closing = True
+        self._transport.abort()
+
+    def _cut_broken(self) -> None:
+        log.exception("a RESP connection failed", peer=self.session.address)
+        self._is_closing = True
+        self._outcomes.clear()
         self._transport.abort()

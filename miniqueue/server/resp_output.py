@@ -68,6 +68,10 @@ class Output(asyncio.Protocol):
     def _adjust_reading(self) -> None:
         """Read on, or not, as the replies are now."""
 
+    @abstractmethod
+    def _cut_broken(self) -> None:
+        """End this connection, and answer nothing more, for the fault that is being handled."""
+
     def _has_too_much(self) -> bool:
         return (
             self._is_peer_slow
@@ -114,16 +118,25 @@ class Output(asyncio.Protocol):
             commit.add_listener(self.flush)
 
     def flush(self) -> None:
-        """Write the replies that are ready."""
-        outcomes = self._outcomes
-        if len(outcomes) == 1:  # as a rule, of who waits for each reply
-            commit, reply, times = outcomes[0]
-            if commit is None or (commit.is_done and commit.error is None):
-                outcomes.clear()
-                self._transport.write(reply * times)
+        """Write the replies that are ready; a fault ends this connection, and does not reach who answers others too."""
+        try:
+            outcomes = self._outcomes
+            if len(outcomes) == 1:  # as a rule, of who waits for each reply
+                commit, reply, times = outcomes[0]
+                if commit is None or (commit.is_done and commit.error is None):
+                    outcomes.clear()
+                    self._transport.write(reply * times)
+                    self._all_answered()
+                    return
+            if ready := self._take_ready():
+                self._transport.write(b"".join(ready))
+            if not outcomes:
                 self._all_answered()
-                return
-        ready: list[bytes] = []
+        except Exception:
+            self._cut_broken()
+
+    def _take_ready(self) -> list[bytes]:
+        outcomes, ready = self._outcomes, list[bytes]()
         while outcomes:
             commit, reply, times = outcomes[0]
             if commit is not None:
@@ -133,10 +146,7 @@ class Output(asyncio.Protocol):
                     reply = replies.error(commit.error.code, str(commit.error))
             ready.append(reply * times)
             outcomes.popleft()
-        if ready:
-            self._transport.write(b"".join(ready))
-        if not outcomes:
-            self._all_answered()
+        return ready
 
     def _all_answered(self) -> None:
         self._uncommitted_bytes = self._unsent_bytes = 0

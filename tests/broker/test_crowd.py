@@ -141,3 +141,21 @@ def test_a_waiter_may_give_up():
         assert (first.cancelled(), second.done(), done) == (True, True, [2])
 
     run(body, limits=TEN_BYTES)
+
+
+def test_a_bug_in_what_waited_for_room_is_told_to_who_waits_and_keeps_nobody_else_waiting():
+    async def body(world):
+        world.store.may_write.clear()
+        world.broker.publish(b"t", [b"x" * 11])
+        done = []
+        broken = asyncio.create_task(world.broker.crowd.admit(partial(done.pop, 0)))
+        world.broker.crowd.when_gone(lambda: done[0])
+        last = asyncio.create_task(world.broker.crowd.admit(partial(done.append, "last")))
+        await settle_down()
+        world.store.may_write.set()
+        with pytest.raises(IndexError):
+            await broken
+        await last
+        assert done == ["last"]
+
+    run(body, limits=TEN_BYTES)

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+import structlog
 
 from miniqueue.broker import commit
 from miniqueue.broker.commit import Commit
@@ -236,5 +237,22 @@ def test_a_commit_tells_all_who_wait_once():
         await asyncio.gather(*waiters)
         await commit.wait()
         assert heard == [1]
+
+    asyncio.run(body())
+
+
+def test_a_listener_that_fails_keeps_nobody_from_being_told():
+    async def body():
+        commit, heard = Commit(), []
+        commit.add_listener(lambda: heard.append(1))
+        commit.add_listener(lambda: heard[1])
+        commit.add_listener(lambda: heard.append(2))
+        waiter = asyncio.ensure_future(commit.wait())
+        await asyncio.sleep(0)
+        with structlog.testing.capture_logs() as logged:
+            commit.finish()
+        await waiter
+        assert heard == [1, 2]
+        assert [(entry["log_level"], entry["exc_info"]) for entry in logged] == [("error", True)]
 
     asyncio.run(body())
