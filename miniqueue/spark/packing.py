@@ -17,8 +17,8 @@ from pyarrow import compute
 from miniqueue.client.call import Ready
 from miniqueue.spark.rows import USUAL, WRITTEN
 
-_NO_OPTIONS: Final = b"$1\r\n0\r\n"
-_KEY: Final = b"$1\r\n2\r\n$3\r\nKEY\r\n"
+_NO_OPTIONS: Final = b"$1\r\n0"
+_KEY: Final = b"$1\r\n2\r\n$3\r\nKEY\r\n$"
 #: Words of a row with a key.
 KEYED_WORDS: Final = 4
 
@@ -53,21 +53,20 @@ def packed(part: pa.RecordBatch) -> tuple[Ready, bool] | None:
     """Return the words of rows, and whether they have options; None for rows that have others than keys."""
     if any(_is_given(part, name) for name in WRITTEN if name != "key"):
         return None
-    payloads = _words(_binary(part, "value", b""))
-    if not _is_given(part, "key"):
-        return Ready(_joined(payloads), part.num_rows), False
-    keys = _binary(part, "key", b"")
-    is_keyed = compute.not_equal(keys, b"")
-    options = compute.if_else(is_keyed, _with(_KEY, _words(keys)), _NO_OPTIONS)
-    words = 2 * part.num_rows + (KEYED_WORDS - 2) * compute.sum(is_keyed).as_py()
-    return Ready(_joined(_with(payloads, options)), words), True
+    payloads, keys = _binary(part, "value"), _keys(part)
+    key_count = part.num_rows - keys.null_count
+    if not key_count:
+        return Ready(_joined(_lengths(payloads), payloads), part.num_rows), False
+    options = compute.fill_null(compute.binary_join_element_wise(_KEY, _lengths(keys), b""), _NO_OPTIONS)
+    words = 2 * part.num_rows + (KEYED_WORDS - 2) * key_count
+    return Ready(_joined(_lengths(payloads), payloads, options, keys), words), True
 
 
 def sizes_of(batch: pa.RecordBatch) -> pa.Array:
     """Return of each row the bytes of its value and its key."""
-    sizes = compute.binary_length(_binary(batch, "value", b"")).cast(pa.int64())
+    sizes = compute.binary_length(_binary(batch, "value")).cast(pa.int64())
     if "key" in batch.schema.names:
-        sizes = compute.add(sizes, compute.binary_length(_binary(batch, "key", b"")).cast(pa.int64()))
+        sizes = compute.add(sizes, compute.binary_length(_binary(batch, "key")).cast(pa.int64()))
     return sizes
 
 
@@ -84,21 +83,28 @@ def _is_given(part: pa.RecordBatch, name: str) -> bool:
     return not all(value is None or value in usual for value in compute.unique(column).to_pylist())
 
 
-def _binary(batch: pa.RecordBatch, name: str, null: bytes) -> pa.Array:
-    return compute.fill_null(batch.column(name).cast(pa.binary()), null)
+def _binary(batch: pa.RecordBatch, name: str) -> pa.Array:
+    return compute.fill_null(batch.column(name).cast(pa.binary()), b"")
 
 
-def _words(column: pa.Array) -> pa.Array:
-    lengths = compute.binary_length(column).cast(pa.string()).cast(pa.binary())
-    return _with(b"$", lengths, b"\r\n", column, b"\r\n")
+def _keys(part: pa.RecordBatch) -> pa.Array:
+    """Return the keys, with null where there is none."""
+    if "key" not in part.schema.names:
+        return pa.nulls(part.num_rows, pa.binary())
+    keys = part.column("key").cast(pa.binary())
+    return compute.if_else(compute.not_equal(keys, b""), keys, None)
 
 
-def _with(*pieces: pa.Array | bytes) -> pa.Array:
-    return compute.binary_join_element_wise(*pieces, b"")
+def _lengths(column: pa.Array) -> pa.Array:
+    """Return how many bytes each has, in decimal."""
+    return compute.binary_length(column).cast(pa.string()).cast(pa.binary())
 
 
-def _joined(column: pa.Array) -> bytes:
-    """Return all of a column that was just made, one behind the other."""
-    offsets, content = column.buffers()[1:]
-    first, last = (int.from_bytes(offsets[4 * at : 4 * at + 4], "little") for at in (0, len(column)))
-    return bytes(memoryview(content)[first:last]) if content is not None else b""
+def _joined(*pieces: pa.Array) -> bytes:
+    """Return the pieces of each row that are not null, all rows one behind the other.
+
+    A row begins with a length, and each of its pieces ends with a line end: so that is what stands between them.
+    """
+    rows = compute.binary_join_element_wise(*pieces, b"\r\n", null_handling="skip")
+    [body] = compute.binary_join(pa.ListArray.from_arrays([0, len(rows)], rows), b"\r\n$")
+    return b"$%b\r\n" % body.as_buffer()
