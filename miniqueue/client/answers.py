@@ -31,7 +31,7 @@ def published_id(reply: Reply) -> PublishedId:
 
 
 def nothing(_reply: Reply) -> None:
-    """Take `OK`."""
+    """Take `OK`, or what the caller has no use for."""
 
 
 def number(reply: Reply) -> int:

@@ -180,8 +180,10 @@ def publish_each(topic: str, messages: Sequence[Outgoing], *, dedup_id: str | No
     return Call(("PUBEACH", topic, dedup_id or uuid4().hex, *words), answers.batch_ids)
 
 
-def publish_ready(topic: str, ready: Ready, *, has_options: bool, dedup_id: str | None = None) -> Call[PublishedIds]:
+def publish_ready(topic: str, ready: Ready, *, has_options: bool, dedup_id: str | None = None) -> Call[None]:
     """Publish messages whose words somebody has made ready for the wire, as `publish_many`, or `publish_each`.
+
+    Their ids are not told: who makes no objects of so many messages has no use for one of each id.
 
     Args:
       topic: made if there is none.
@@ -190,14 +192,14 @@ def publish_ready(topic: str, ready: Ready, *, has_options: bool, dedup_id: str 
       dedup_id: of all of them together.
     """
 
-    def once(dedup_id: str) -> Call[PublishedIds]:
-        return Call(("PUBEACH" if has_options else "PUBBATCH", topic, dedup_id), answers.batch_ids, ready=ready)
+    def once(dedup_id: str) -> Call[None]:
+        return Call(("PUBEACH" if has_options else "PUBBATCH", topic, dedup_id), answers.nothing, ready=ready)
 
     if dedup_id is not None:
         return once(dedup_id)
     if has_options:
         return once(uuid4().hex)._replace(is_repeatable=False)
-    return Call(("MPUBLISH", topic), answers.new_ids, is_repeatable=False, ready=ready, with_id=once)
+    return Call(("MPUBLISH", topic), answers.nothing, is_repeatable=False, ready=ready, with_id=once)
 
 
 def cancel(topic: str, message_id: str) -> Call[None]:

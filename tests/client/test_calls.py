@@ -15,7 +15,7 @@ from miniqueue.client import (
     schedule_calls,
     topic_calls,
 )
-from miniqueue.client.call import may_follow, raise_what_passes, seconds_word
+from miniqueue.client.call import Ready, may_follow, raise_what_passes, seconds_word
 from miniqueue.client.message import Origin
 from miniqueue.client.refusals import refusal
 from miniqueue.core.message import Counts
@@ -217,6 +217,13 @@ def test_an_id_against_duplicates_is_added_once_and_is_new_each_time():
     assert many.kept_from_doubling(True).words[0] == "PUBBATCH"
     assert many.kept_from_doubling(True).parse([[b"0-4", b"0-5"], 1]) == ["0-4", "0-5"]
     assert message_calls.receive("t").kept_from_doubling(True).words[0] == "RECEIVE"
+
+
+@pytest.mark.parametrize("has_options", [True, False])
+@pytest.mark.parametrize("dedup_id", ["1", None])
+def test_who_has_made_words_ready_is_told_no_ids(has_options, dedup_id):
+    call = message_calls.publish_ready("t", Ready(b"$1\r\nx\r\n", 1), has_options=has_options, dedup_id=dedup_id)
+    assert call.kept_from_doubling(is_wanted=True).result_of([[b"0-0"], 0]) is None
 
 
 def test_ids_are_words_that_say_whether_they_are_of_duplicates():
