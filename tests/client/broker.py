@@ -1,18 +1,9 @@
 """A real broker for the clients on RESP: on one port for life, so that clients find it again after a restart."""
 
-import socket
 from pathlib import Path
 
 from tests.acceptance.ports import hold_port, port_of
 from tests.acceptance.process import BrokerProcess
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 class RespBroker:

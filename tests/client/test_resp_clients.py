@@ -12,7 +12,7 @@ import miniqueue.client
 from miniqueue.client import AsyncClient, Client, ConnectError, Outgoing, RefusedError, message_calls
 from miniqueue.client.address import Address
 from miniqueue.errors import ConfigError, DisconnectedError, RequestError
-from tests.client.broker import free_port
+from tests.acceptance.ports import hold_port, port_of
 
 pytestmark = pytest.mark.acceptance
 
@@ -300,9 +300,10 @@ def test_a_task_that_is_cancelled_leaves_no_reply_to_another(resp_broker, topic)
 
 
 def test_no_broker_is_a_connect_error_that_does_not_tell_the_secret():
-    url = f"redis://user:secret@127.0.0.1:{free_port()}"
-    with Client(url, retries=0) as client, pytest.raises(ConnectError) as caught:
-        client.ping()
+    with hold_port() as held:  # and does not listen
+        url = f"redis://user:secret@127.0.0.1:{port_of(held)}"
+        with Client(url, retries=0) as client, pytest.raises(ConnectError) as caught:
+            client.ping()
     assert "secret" not in f"{caught.value}{client!r}{client.address!r}"
 
 

@@ -1,7 +1,11 @@
-"""A cluster of Spark: a master, two workers, each with an executor, and a driver, all of them processes on loopback."""
+"""A cluster of Spark: a master, two workers, each with an executor, and a driver, all of them processes on loopback.
+
+Each takes a port that is free when it asks for one, and the master's is read in its log.
+"""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,10 +19,10 @@ from typing import Any
 
 from pyspark.find_spark_home import _find_spark_home
 
-from tests.client.broker import free_port
 from tests.meta.modules import ROOT
 
 _MASTER, _WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
+_URL = re.compile(r"spark://127\.0\.0\.1:[1-9]\d*")
 _START_SECONDS = 120
 
 
@@ -26,6 +30,7 @@ class SparkProcess:
     """A process of the cluster, ready when its log says so."""
 
     def __init__(self, log: Path, ready: str, *arguments: str) -> None:
+        self._log = log
         home = _find_spark_home()
         with log.open("w") as output:
             self.process = subprocess.Popen(
@@ -36,9 +41,14 @@ class SparkProcess:
                 start_new_session=True,
             )
         ends_at = time.monotonic() + _START_SECONDS
-        while ready not in log.read_text():
-            assert time.monotonic() < ends_at, log.read_text()
+        while ready not in self.said():
+            assert self.process.poll() is None, self.said()
+            assert time.monotonic() < ends_at, self.said()
             time.sleep(0.1)
+
+    def said(self) -> str:
+        """Return what it has said."""
+        return self._log.read_text()
 
     def kill_executors(self) -> int:
         """Kill what a worker has started; return how many there were."""
@@ -57,19 +67,16 @@ class Cluster:
     """A master and two workers."""
 
     def __init__(self, directory: Path, started: ExitStack) -> None:
-        port = free_port()
-        self.url = f"spark://127.0.0.1:{port}"
-        where = ["--host", "127.0.0.1", "--webui-port"]
-        master = SparkProcess(
-            directory / "master.log", "elected leader", _MASTER, *where, str(free_port()), "--port", str(port)
-        )
+        where = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+        master = SparkProcess(directory / "master.log", "elected leader", _MASTER, *where)
         started.callback(master.end)
+        self.url = _URL.findall(master.said())[0]
         self.workers = []
         for number in range(2):
             limits = ["--cores", "1", "--memory", "1g", "--work-dir", str(directory / f"worker-{number}")]
             log = directory / f"worker-{number}.log"
             ready = "Successfully registered with master"
-            worker = SparkProcess(log, ready, _WORKER, *where, str(free_port()), *limits, self.url)
+            worker = SparkProcess(log, ready, _WORKER, *where, *limits, self.url)
             started.callback(worker.end)
             self.workers.append(worker)
 
