@@ -50,14 +50,19 @@ def joined_ids(places: Iterable[tuple[int, int]]) -> bytes:
     return b",".join([*words[:-1], last])
 
 
+def runs_of(message_id: bytes, count: int) -> list[tuple[bytes, int]]:
+    """Return the runs of the ids of `count` messages, which `joined_ids` has told: the first id, and how many follow.
+
+    The numbers of the others of a run follow that of the first, which counts.
+    """
+    *runs, last = message_id.split(b",")
+    counted = [(first, int(length or 1)) for first, _, length in (run.partition(b"*") for run in runs)]
+    return [*counted, (last, count - sum(length for _, length in counted))]
+
+
 def following_ids(message_id: bytes, count: int) -> list[bytes]:
     """Return the ids of `count` messages, which `joined_ids` has told, or which follow that of the first."""
-    *runs, last = message_id.split(b",")
-    ids: list[bytes] = []
-    for run in runs:
-        first_id, _, length = run.partition(b"*")
-        ids += _ids_from(first_id, int(length or 1))
-    return ids + _ids_from(last, count - len(ids))
+    return [one for run in runs_of(message_id, count) for one in _ids_from(*run)]
 
 
 def first_id(message_id: bytes) -> bytes:
@@ -65,6 +70,12 @@ def first_id(message_id: bytes) -> bytes:
     return message_id.partition(b",")[0].partition(b"*")[0]
 
 
+def seqs_from(first_id: bytes, count: int) -> tuple[bytes, range]:
+    """Return what the ids of a run begin with, and the numbers that stand behind it."""
+    prefix, dash, first_seq = first_id.rpartition(b"-")
+    return prefix + dash, range(int(first_seq), int(first_seq) + count)
+
+
 def _ids_from(first_id: bytes, count: int) -> list[bytes]:
-    number, first_seq = parse_message_id(first_id)
-    return [format_message_id(number, seq) for seq in range(first_seq, first_seq + count)]
+    prefix, seqs = seqs_from(first_id, count)
+    return list(map((prefix + b"%d").__mod__, seqs))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from miniqueue.broker.unique_publishing import Asked
 from miniqueue.core.look_errors import InvalidOptionError
-from miniqueue.core.message_id import following_ids, format_message_id
+from miniqueue.core.message_id import format_message_id, runs_of, seqs_from
 from miniqueue.core.publish_options import PublishOptions, check_dedup_id, parse_words
 from miniqueue.server import resp_together
 from miniqueue.server.resp_together import marked
@@ -54,9 +54,8 @@ def mpublish(connection: "RespConnection", command: Command) -> bytes:
 def _mpublish(connection: "RespConnection", topic: bytes, payloads: list[bytes]) -> None:
     published = connection.broker.publish(topic, payloads)
     connection.note_uncommitted(published.size_bytes)
-    seqs = range(published.first_seq, published.first_seq + len(payloads))
-    ids = [replies.bulk(format_message_id(published.partition, seq)) for seq in seqs]
-    connection.wait_for(published.commit, replies.array(ids))
+    first_id = format_message_id(published.partition, published.first_seq)
+    connection.wait_for(published.commit, _ids(first_id, len(payloads)))
 
 
 def pubbatch(connection: "RespConnection", command: Command) -> bytes:
@@ -99,5 +98,12 @@ def _publish_batch(
 ) -> None:
     accepted = connection.broker.publish_batch(topic, payloads, dedup_id, each)
     connection.note_uncommitted(accepted.size_bytes)
-    ids = following_ids(accepted.message_id, accepted.message_count)
-    connection.wait_for(accepted.commit, marked(replies.array(list(map(replies.bulk, ids))), accepted))
+    ids = _ids(accepted.message_id, accepted.message_count)
+    connection.wait_for(accepted.commit, marked(ids, accepted))
+
+
+def _ids(message_id: bytes, count: int) -> bytes:
+    """Return the array of the ids of messages that `message_id` tells."""
+    runs = runs_of(message_id, count)
+    bulks = [replies.bulk(first) if n == 1 else replies.numbered_bulks(*seqs_from(first, n)) for first, n in runs]
+    return replies.joined_array(count, b"".join(bulks))

