@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from operator import add
 
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.delayed import NO_DELAYS, Delays, DelaysState
@@ -40,6 +41,7 @@ class Partition:
 
     __slots__ = (
         "_appended",
+        "_appended_bytes",
         "_attributes",
         "_cursors",
         "_needs",
@@ -75,7 +77,8 @@ class Partition:
         self.consumed_bytes = 0  # of chunks deleted since disk space was last given back
         self._appended: list[bytes] = []
         self._stops: set[int] = set()  # where a chunk is to end, among what was appended
-        self._attributes: dict[int, bytes] = {}  # of what was appended and has some, by sequence number
+        self._appended_bytes = 0
+        self._attributes: list[bytes] = []  # of what was appended, up to the last message that was given some
 
     def append(self, payloads: list[bytes], size_bytes: int) -> int:
         """Add messages, `size_bytes` together, to the next commit; return the sequence number of the first.
@@ -86,6 +89,7 @@ class Partition:
         self.next_seq = first_seq + len(payloads)
         self.log_bytes += size_bytes
         self._appended += payloads
+        self._appended_bytes += size_bytes
         return first_seq
 
     def describe(self, first_seq: int, attributes: Sequence[bytes]) -> None:
@@ -93,7 +97,10 @@ class Partition:
 
         `append` has been told their size too.
         """
-        self._attributes |= {seq: extra for seq, extra in enumerate(attributes, first_seq) if extra}
+        if any(attributes):
+            plain_count = len(self._appended) - (self.next_seq - first_seq) - len(self._attributes)
+            self._attributes += [b""] * plain_count
+            self._attributes += attributes
 
     def end_chunk(self) -> None:
         """Have what is appended next begin a chunk."""
@@ -105,41 +112,28 @@ class Partition:
         if not self._appended:
             return []
         payloads, self._appended = self._appended, []
+        attributes, self._attributes = self._attributes, []
+        if attributes:
+            attributes += [b""] * (len(payloads) - len(attributes))
+        size_bytes, self._appended_bytes = self._appended_bytes, 0
+        if self._stops or len(payloads) > MAX_CHUNK_MESSAGES or size_bytes > MAX_CHUNK_BYTES:
+            return self._cut_in_chunks(payloads, attributes, now_ms)
         first_seq = self.next_seq - len(payloads)
-        stops = _chunk_stops(self._sizes(first_seq, payloads))
-        if self._stops:
-            stops = sorted({*stops, *self._stops})
-            self._stops.clear()
-        if len(stops) == 1:  # as a rule
-            attributes = self._attributes_of(first_seq, self.next_seq)
-            chunks = [Chunk(first_seq, now_ms, payloads, self.log_bytes, attributes)]
-        else:
-            chunks = self._cut_at(stops, payloads, first_seq, now_ms)
-        self._attributes.clear()
-        return chunks
+        return [Chunk(first_seq, now_ms, payloads, self.log_bytes, attributes or None)]  # as a rule
 
-    def _cut_at(self, stops: list[int], payloads: list[bytes], first_seq: int, now_ms: int) -> list[Chunk]:
+    def _cut_in_chunks(self, payloads: list[bytes], attributes: list[bytes], now_ms: int) -> list[Chunk]:
+        lengths = map(len, payloads)
+        stops = _chunk_stops(list(map(add, lengths, map(len, attributes)) if attributes else lengths))
+        first_seq, log_bytes = self.next_seq - len(payloads), self.log_bytes
         chunks = [
-            Chunk(first_seq + a, now_ms, payloads[a:b], 0, self._attributes_of(first_seq + a, first_seq + b))
-            for a, b in pairwise([0, *stops])
+            Chunk(first_seq + a, now_ms, payloads[a:b], 0, _some(attributes[a:b]))
+            for a, b in pairwise(sorted({0, *stops, *self._stops}))
         ]
-        log_bytes = self.log_bytes
+        self._stops.clear()
         for chunk in reversed(chunks):
             chunk.log_bytes = log_bytes
             log_bytes -= chunk.content_bytes
         return chunks
-
-    def _sizes(self, first_seq: int, payloads: list[bytes]) -> list[int]:
-        sizes = list(map(len, payloads))
-        for seq, extra in self._attributes.items():
-            sizes[seq - first_seq] += len(extra)
-        return sizes
-
-    def _attributes_of(self, first_seq: int, stop_seq: int) -> list[bytes] | None:
-        if not self._attributes:
-            return None
-        found = [self._attributes.get(seq, b"") for seq in range(first_seq, stop_seq)]
-        return found if any(found) else None
 
     def commit(self, chunks: list[Chunk]) -> None:
         """Make chunks readable; they are durable now."""
@@ -179,10 +173,12 @@ class Partition:
         return next(iter(self.cursors.values())).tail_bytes
 
 
+def _some(attributes: list[bytes]) -> list[bytes] | None:
+    return attributes if any(attributes) else None
+
+
 def _chunk_stops(sizes: list[int]) -> list[int]:
     """Return where to cut messages of so many bytes that no chunk is over its limits, unless it is a single message."""
-    if len(sizes) <= MAX_CHUNK_MESSAGES and sum(sizes) <= MAX_CHUNK_BYTES:
-        return [len(sizes)] if sizes else []
     stops, start, size_bytes = [], 0, 0
     for i, size in enumerate(sizes):
         size_bytes += size
