@@ -7,6 +7,8 @@ frame.write.format("miniqueue").option("topic", "orders").mode("append").save()
 
 import os
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
@@ -21,7 +23,8 @@ from pyspark.sql.types import StructType
 
 from miniqueue.client import Client
 from miniqueue.client.call import Call
-from miniqueue.errors import ConfigError
+from miniqueue.client.refusals import is_passing
+from miniqueue.errors import ClientError, ConfigError
 from miniqueue.spark.batch_reader import BatchReader
 from miniqueue.spark.options import OPTIONS, Options, Use
 from miniqueue.spark.rows import ORIGIN, SCHEMA, check_columns
@@ -33,6 +36,8 @@ FORMAT = "miniqueue"
 CONFIGURED = "spark.miniqueue."
 #: How patient a first connection is: about 1 s where nobody listens, 9 s where nothing comes back.
 _FIRST_RETRIES, _FIRST_TIMEOUT_SECONDS = 2, 3.0
+#: Who waits for a broker asks again so long after each failure.
+_AGAIN_SECONDS = 1.0
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -126,11 +131,40 @@ def check_broker(spark: SparkSession) -> None:
 
     Whoever begins is told soon of an address that is wrong; what is under way waits for a broker that restarts.
     """
+    _ask(spark, _FIRST_RETRIES)
+
+
+def wait_for_broker(spark: SparkSession, say: Callable[[str], None], is_given_up: Callable[[], bool]) -> None:
+    """Return when the broker has given a sign of life, or nobody wants to wait for it any more.
+
+    Raises ClientError where waiting does not help, as when it knows no such user.
+
+    Args:
+      spark: its configuration names the broker.
+      say: is told why it is waited for, and again when that changes.
+      is_given_up: asked before each try.
+    """
+    told = ""
+    while not is_given_up():
+        try:
+            _ask(spark, retries=0)
+        except ClientError as exc:
+            if not is_passing(exc):
+                raise
+            if str(exc) != told:
+                told = str(exc)
+                say(f"{told}; it is waited for")
+            time.sleep(_AGAIN_SECONDS)
+        else:
+            return
+
+
+def _ask(spark: SparkSession, retries: int) -> None:
     with configured_client(spark) as client:
         address = client.address
     hasty = replace(
         address,
-        retries=min(address.retries, _FIRST_RETRIES),
+        retries=min(address.retries, retries),
         timeout_seconds=min(address.timeout_seconds, _FIRST_TIMEOUT_SECONDS),
     )
     with Client.of(hasty) as client:

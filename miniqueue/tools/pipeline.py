@@ -61,7 +61,8 @@ archive:
         a group of the topic that goes along, so that what is archived can go
 archive and stats:
   -every seconds
-        write what is new so often, until stopped (default: what there is now, and end)
+        write what is new so often, until stopped, and wait for a broker that does not answer
+        yet (default: what there is now, and end)
   -checkpoint directory
         where the job keeps its place (default: _checkpoint in the directory)
 stats:
@@ -154,7 +155,7 @@ def _load(given: Arguments, environ: Mapping[str, str]) -> int:
     run_id, quarantine = _run_id(flags), flags.get("quarantine") or "quarantine"
     job = load.Load(flags["topic"], given.words, format_name, run_id, quarantine, flags.get("schema", ""), columns)
     _say(f"run id {run_id}")
-    with interruptible_session(flags, environ) as spark:
+    with interruptible_session(flags, environ, _say) as spark:
         done = load.load(spark, job, _say)
     for example in done.examples:
         _say(example)
@@ -171,7 +172,7 @@ def _archive(given: Arguments, environ: Mapping[str, str]) -> int:
     job = archive.Archive(
         flags["topic"], given.words[0], flags.get("checkpoint", ""), flags.get("group", ""), every_seconds
     )
-    with interruptible_session(flags, environ, runs_until_stopped=every_seconds > 0) as spark:
+    with interruptible_session(flags, environ, _say, runs_until_stopped=every_seconds > 0) as spark:
         done = archive.archive(spark, job, _say)
     print(f"{job.topic}: {counted(done.messages, 'message')} archived in {counted(done.steps, 'step')}")
     return DONE
@@ -186,7 +187,7 @@ def _replay(given: Arguments, environ: Mapping[str, str]) -> int:
     run_id = _run_id(flags)
     _say(f"run id {run_id}")
     job = replay.Replay(flags["topic"], given.words[0], run_id, since, until)
-    with interruptible_session(flags, environ) as spark:
+    with interruptible_session(flags, environ, _say) as spark:
         count = replay.replay(spark, job, _say)
     print(f"{job.topic}: {counted(count, 'message')} published")
     return DONE
@@ -205,7 +206,7 @@ def _stats(given: Arguments, environ: Mapping[str, str]) -> int:
         flags.get("checkpoint", ""),
         flags.get("dead-letters", ""),
     )
-    with interruptible_session(flags, environ, runs_until_stopped=job.every_seconds > 0) as spark:
+    with interruptible_session(flags, environ, _say, runs_until_stopped=job.every_seconds > 0) as spark:
         rows = stats.stats(spark, job, _nothing if job.directory else _show, _say)
     print(f"{job.topics}: {counted(rows, 'row')}{f' in {job.directory}' if job.directory else ''}")
     return DONE

@@ -3,7 +3,7 @@
 Spark is an extra. So what needs it is imported when a job is to run, and not before.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,23 +20,34 @@ _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 
 @contextmanager
 def interruptible_session(
-    flags: Mapping[str, str], environ: Mapping[str, str], *, runs_until_stopped: bool = False
+    flags: Mapping[str, str],
+    environ: Mapping[str, str],
+    say: Callable[[str], None],
+    *,
+    runs_until_stopped: bool = False,
 ) -> Iterator["SparkSession"]:
     """Have a session for a job, which SIGINT and SIGTERM end in good order.
 
     Args:
       flags: of the job, by name.
       environ: the environment.
-      runs_until_stopped: whether a signal is how the job ends. Others are interrupted by it: KeyboardInterrupt.
+      say: is told that the broker is waited for.
+      runs_until_stopped: whether a signal is how the job ends, once it has begun, and whether it waits for its broker
+        before that. Others are interrupted by a signal: KeyboardInterrupt.
 
     Raises ConfigError, or ClientError when the broker does not answer.
     """
     from miniqueue.spark.jobs.stopping import Stopping  # noqa: PLC0415 - needs the extra
+    from miniqueue.spark.source import check_broker, wait_for_broker  # noqa: PLC0415 - needs the extra
 
     with Stopping() as stopping:
         _start(flags, environ)
         stopping.listen()  # it has set a handler of its own
         spark = _session(flags)
+        if runs_until_stopped:
+            wait_for_broker(spark, say, lambda: stopping.is_asked)
+        else:
+            check_broker(spark)
         stopping.attend(spark)
         if stopping.is_asked:
             raise KeyboardInterrupt
@@ -66,7 +77,6 @@ def _session(flags: Mapping[str, str]) -> "SparkSession":
     from pyspark.sql import SparkSession  # noqa: PLC0415 - needs the extra
 
     from miniqueue.spark import register  # noqa: PLC0415 - needs the extra
-    from miniqueue.spark.source import check_broker  # noqa: PLC0415 - needs the extra
 
     given = options(flags)
     spark = SparkSession.builder.getOrCreate()
@@ -75,7 +85,6 @@ def _session(flags: Mapping[str, str]) -> "SparkSession":
     for option, text in given.items():
         spark.conf.set(f"spark.miniqueue.{option}", text)  # not with the builder: its words are those of a process
     register(spark)
-    check_broker(spark)
     return spark
 
 
