@@ -43,6 +43,8 @@ _field = struct.Struct("<BI")
 _number = struct.Struct("<Q")
 _origin = struct.Struct("<IQQQIIIIIB")
 _EXPIRY_BYTES = _field.size + _number.size
+#: What attributes begin with that have a key and none of what stands in front of it.
+_KEY_MARK = bytes([_KEY])
 #: What the attributes of a message begin with that only one group gets.
 _ONLY_MARK = bytes([_ONLY_FOR])
 
@@ -180,6 +182,14 @@ def key_of(encoded: bytes) -> bytes:
             return b""
         start += _field.size + length
     return b""
+
+
+def sole_key(encoded: bytes) -> bytes:
+    """Return the key of encoded attributes that are a key and nothing else; b"" of any others."""
+    if encoded[:1] != _KEY_MARK or len(encoded) < _field.size:
+        return b""
+    key = encoded[_field.size :]
+    return key if _field.unpack_from(encoded)[1] == len(key) else b""
 
 
 def only_for(encoded: bytes) -> bytes:

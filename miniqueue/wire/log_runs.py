@@ -3,10 +3,10 @@
     RESP   [0-17, payload, [published_at_ms, 1700000000000, key, k]]    version 3 has a map in place of the inner array
     JSON   {"id":"0-17","msg":"<base64>","publishedAtMs":1700000000000,"key":"k"}
 
-They come in runs, each of one commit. What a publisher gave a message follows (`given`); runs in which no message has
-any are joined in C, four pieces a message:
+They come in runs, each of one commit. What a publisher gave a message follows (`given`). In RESP the messages of a run
+are joined in C, five pieces each:
 
-    end of the message before *3 $n id-but-its-end │ end of id │ $n │ payload
+    *3 $n id-but-its-end │ end of id │ $n │ payload │ what is told of it
 """
 
 import binascii
@@ -16,14 +16,15 @@ from typing import Final
 
 import orjson
 
+from miniqueue.core.attributes import sole_key
 from miniqueue.core.message import Chunk
 from miniqueue.core.message_id import format_message_id, id_prefix
 from miniqueue.core.numerals import spell
 from miniqueue.wire.given import as_json, given_words
-from miniqueue.wire.resp_replies import RESP3, Value, encode
+from miniqueue.wire.resp_replies import Value, encode, integer, map_of
 
 _BASE64: Final = partial(binascii.b2a_base64, newline=False)
-_PIECES: Final = 4
+_PIECES: Final = 5
 
 
 def resp_runs(partition: int, runs: Iterable[Chunk], protocol: int) -> bytes:
@@ -44,41 +45,43 @@ def json_runs(partition: int, runs: Iterable[Chunk]) -> bytes:
 
 
 def _resp_run(partition: int, run: Chunk, protocol: int) -> bytes:
-    if run.attributes is None:
-        return _resp_plain_run(partition, run, protocol)
-    messages = zip(range(run.first_seq, run.end_seq), run.payloads, run.attributes, strict=True)
-    return b"".join(
-        encode([format_message_id(partition, seq), payload, _words(run, given)], protocol)
-        for seq, payload, given in messages
-    )
-
-
-def _words(run: Chunk, given: bytes) -> dict[Value, Value]:
-    return {"published_at_ms": run.committed_at_ms, **given_words(given)}
-
-
-def _resp_plain_run(partition: int, run: Chunk, protocol: int) -> bytes:
     sizes = list(map(len, run.payloads))
     headers = {size: b"\r\n$%d\r\n" % size for size in set(sizes)}
-    opening = b"%1" if protocol == RESP3 else b"*2"
-    last = b"\r\n%b\r\n$15\r\npublished_at_ms\r\n:%d\r\n" % (opening, run.committed_at_ms)
     pieces: list[bytes] = [b""] * (_PIECES * len(sizes))
+    _spell_ids_into(pieces, partition, run)
     pieces[2::_PIECES] = map(headers.__getitem__, sizes)
     pieces[3::_PIECES] = run.payloads
-    _spell_ids_into(pieces, last + b"*3\r\n", partition, run)
-    pieces[0] = pieces[0].removeprefix(last)
-    return b"".join([*pieces, last])
+    pieces[4::_PIECES] = _resp_told(run, protocol)
+    return b"".join(pieces)
 
 
-def _spell_ids_into(pieces: list[bytes], opening: bytes, partition: int, run: Chunk) -> None:
-    """Write `opening`, then the id of each message as a bulk string, whose end is a piece of its own."""
+def _spell_ids_into(pieces: list[bytes], partition: int, run: Chunk) -> None:
+    """Write the id of each message as a bulk string, whose end is a piece of its own."""
     position, prefix = 0, id_prefix(partition)
     for beginning, endings in spell(run.first_seq, run.end_seq):
         stop = position + _PIECES * len(endings)
         start = prefix + beginning
-        pieces[position:stop:_PIECES] = [b"%b$%d\r\n%b" % (opening, len(start) + len(endings[0]), start)] * len(endings)
+        pieces[position:stop:_PIECES] = [b"*3\r\n$%d\r\n%b" % (len(start) + len(endings[0]), start)] * len(endings)
         pieces[position + 1 : stop : _PIECES] = endings
         position = stop
+
+
+def _resp_told(run: Chunk, protocol: int) -> list[bytes]:
+    """Return what is told of each message, with the end of its payload in front."""
+    time = encode("published_at_ms", protocol), integer(run.committed_at_ms)
+    if run.attributes is None:
+        return [b"\r\n" + map_of([time], protocol)] * len(run.payloads)
+    keyed = b"\r\n" + map_of([time, (encode("key", protocol), b"")], protocol)  # the key follows
+    return [
+        b"%b$%d\r\n%b\r\n" % (keyed, len(key), key)
+        if (key := sole_key(given))
+        else b"\r\n" + encode(_words(run, given), protocol)
+        for given in run.attributes
+    ]
+
+
+def _words(run: Chunk, given: bytes) -> dict[Value, Value]:
+    return {"published_at_ms": run.committed_at_ms, **given_words(given)}
 
 
 def _json_run(partition: int, run: Chunk) -> Iterable[bytes]:

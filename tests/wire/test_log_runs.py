@@ -62,6 +62,24 @@ def test_messages_with_attributes_have_them():
     ]
 
 
+@pytest.mark.parametrize("protocol", [RESP2, RESP3])
+def test_messages_with_a_key_and_nothing_else_are_what_the_encoder_makes_of_them(protocol):
+    keys = [b"k", b"", b"\r\n", b"x" * 300]
+    run = Chunk(998, 5, [b"a"] * len(keys), 0, [Attributes(key=key).encode() for key in keys])
+    assert resp_runs(3, [run], protocol) == encode(
+        [
+            [b"3-%d" % (998 + n), b"a", {"published_at_ms": 5} | ({"key": key} if key else {})]
+            for n, key in enumerate(keys)
+        ],
+        protocol,
+    )
+
+
+def test_a_key_that_is_longer_than_what_is_there_is_told():
+    run = Chunk(7, 5, [b"a"], 0, [Attributes(key=b"abc").encode()[:-1]])
+    assert b"attributes_error" in resp_runs(0, [run], RESP3)
+
+
 def test_attributes_that_cannot_be_read_are_told():
     run = Chunk(7, 5, [b"a"], 0, [b"\xff"])
     (message,) = orjson.loads(json_runs(0, [run]))
