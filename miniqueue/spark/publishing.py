@@ -6,12 +6,15 @@
 The run of a stream is its query and the micro-batch. A checksum of the payloads is in the id for the case that a task
 that runs again has its rows in another order: then some are stored twice, but none is taken for another and lost.
 
-Knows no Spark. A broker that is full, paused or restarting is waited for: the task stands still, and so does what feeds
-it. Rows keep their order, but for those with options that had to wait for room.
+Knows no Spark. While the broker takes a request the next one is made, and is sent when that one is taken: one behind it
+might be stored where it is refused, and overtake it. A broker that is full, paused or restarting is waited for: the
+task stands still, and so does what feeds it. Rows keep their order, but for those with options that had to wait for
+room.
 """
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -71,10 +74,19 @@ def publish_rows(
     Raises NotWrittenError when it takes none for so long, or refuses a row for good; ClientError.
     """
     count = 0
-    for request in _requests(topic, batches, id_prefix, batch_messages):
-        _send(client, request, time.monotonic() + block_seconds)
-        count += len(request.rows)
+    with ThreadPoolExecutor(1) as sender:
+        under_way: Future[None] | None = None
+        for request in _requests(topic, batches, id_prefix, batch_messages):
+            _finish(under_way)
+            under_way = sender.submit(_send, client, request, block_seconds)
+            count += len(request.rows)
+        _finish(under_way)
     return count
+
+
+def _finish(under_way: Future[None] | None) -> None:
+    if under_way is not None:
+        under_way.result()
 
 
 def _requests(topic: str, batches: Iterable[pa.RecordBatch], id_prefix: str, batch_messages: int) -> Iterator[Request]:
@@ -156,8 +168,9 @@ def _checksum(payloads: Iterable[bytes]) -> int:
     return checksum
 
 
-def _send(client: Client, request: Request, ends_at: float, sleep: Callable[[float], None] = time.sleep) -> None:
+def _send(client: Client, request: Request, block_seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
     """Carry out the calls, those that were refused again, until all of them are taken."""
+    ends_at = time.monotonic() + block_seconds
     left = request.calls
     while left:
         results = client.execute_all(left)

@@ -1,6 +1,7 @@
 """The rows of a task are published with ids, and again when the broker takes them later."""
 
 import re
+import threading
 
 import pyarrow as pa
 import pytest
@@ -100,6 +101,59 @@ def test_a_task_without_rows_publishes_nothing():
     client = FakeClient()
     assert (publish(client), publish(client, batch())) == (0, 0)
     assert client.published == []
+
+
+class SlowClient(FakeClient):
+    """Takes nothing until it is told to."""
+
+    def __init__(self):
+        super().__init__()
+        self.may_take = threading.Event()
+
+    def execute_all(self, calls):
+        assert self.may_take.wait(60)
+        return super().execute_all(calls)
+
+
+def test_the_next_request_is_made_while_the_broker_takes_one():
+    client = SlowClient()
+
+    def batches():
+        yield batch("a", "b", "c")
+        client.may_take.set()
+        yield batch("d")
+
+    assert publish_rows(client, "t", batches(), id_prefix="", batch_messages=2, block_seconds=60.0) == 4
+    assert [words[2:] for words in client.published] == [(b"a", b"b"), (b"c", b"d")]
+
+
+def test_rows_that_cannot_be_had_leave_no_request_under_way():
+    client = SlowClient()
+
+    def batches():
+        yield batch("a", "b", "c")
+        client.may_take.set()
+        raise ValueError("no rows")
+
+    with pytest.raises(ValueError, match="no rows"):
+        publish_rows(client, "t", batches(), id_prefix="", batch_messages=2, block_seconds=60.0)
+    assert [words[2:] for words in client.published] == [(b"a", b"b")]
+
+
+@pytest.mark.parametrize("make", [batch, keyed])
+def test_no_request_overtakes_one_that_has_to_wait_for_room(make):
+    smooth, rough = FakeClient(), FakeClient()
+    rough.refusals = [None, *[RefusedError(word, "x") for word in ("LIMIT", "FULL", "PAUSED")]]
+    assert publish(smooth, make(*"abcdefg")) == publish(rough, make(*"abcdefg")) == 7
+    assert rough.published == smooth.published
+
+
+def test_nothing_follows_a_request_that_is_refused_for_good():
+    client = FakeClient()
+    client.refusals = [None, RefusedError("NOPERM", "x")]
+    with pytest.raises(NotWrittenError, match="one of the rows 2 to 3 of the task: NOPERM"):
+        publish(client, batch(*"abcdefg"))
+    assert [words[3:] for words in client.published] == [(b"a", b"b")]
 
 
 @pytest.mark.parametrize("word", ["LIMIT", "FULL", "PAUSED", "READONLY", "DRAINING", "UNKNOWN"])
