@@ -86,15 +86,16 @@ def batch_of(found: Sequence[Found], topic: str, partition: str, *, with_origin:
     number, _, priority = partition.partition(".")
     count = len(found)
     ids, payloads, attributes = zip(*found, strict=True)
+    names = frozenset[bytes]().union(*attributes)  # what no message tells is not looked for in each
     id_column = pa.array(ids, pa.binary()).cast(pa.string())
     columns = [
         pa.repeat(pa.scalar(topic), count),
         pa.repeat(pa.scalar(int(number), pa.int32()), count),
         compute.utf8_slice_codeunits(id_column, len(partition) + 1).cast(pa.int64()),
         id_column,
-        pa.array([told.get(b"key") for told in attributes], pa.binary()),
+        _keys(attributes) if b"key" in names else pa.nulls(count, pa.binary()),
         pa.array(payloads, pa.binary()),
-        _headers(attributes),
+        _headers(attributes) if b"headers" in names else _no_headers(count),
         _times(map(itemgetter(b"published_at_ms"), attributes)),
         pa.repeat(pa.scalar(priority or "normal"), count),
     ]
@@ -104,7 +105,7 @@ def batch_of(found: Sequence[Found], topic: str, partition: str, *, with_origin:
 
 
 def _times(found_ms: Iterable[int]) -> pa.Array:
-    return pa.array(list(found_ms), pa.timestamp("ms", tz="UTC")).cast(_TIME)
+    return pa.array(list(found_ms), pa.int64()).cast(pa.timestamp("ms", tz="UTC")).cast(_TIME)
 
 
 def _origin(told: dict[bytes, Any] | None) -> dict[str, Any] | None:
@@ -177,8 +178,14 @@ def _row(payload: bytes, given: dict[str, Any]) -> Row:
     return Row(payload, given, size_bytes, 2 + 2 * len(given) + 3 * len(headers))
 
 
+def _keys(attributes: Sequence[dict[bytes, Any]]) -> pa.Array:
+    return pa.array([told.get(b"key") for told in attributes], pa.binary())
+
+
 def _headers(attributes: Sequence[dict[bytes, Any]]) -> pa.Array:
-    if not any(b"headers" in told for told in attributes):  # as mostly, and this takes a tenth of the time
-        return pa.ListArray.from_arrays(pa.array([0] * (len(attributes) + 1), pa.int32()), pa.array([], _HEADER))
     structs = [[{"name": name, "value": value} for name, value in told.get(b"headers", ())] for told in attributes]
     return pa.array(structs, _HEADERS)
+
+
+def _no_headers(count: int) -> pa.Array:
+    return pa.ListArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count + 1), pa.array([], _HEADER))

@@ -30,6 +30,13 @@ def test_a_message_without_a_key_has_none():
     assert (row["key"], row["value"], row["headers"], row["priority"]) == (None, b"", [], "normal")
 
 
+def test_a_page_may_have_messages_with_a_key_beside_others():
+    found = [[b"0-1", b"", {b"published_at_ms": 0}], [b"0-2", b"", TOLD], [b"0-3", b"", {b"published_at_ms": 0}]]
+    batch = batch_of(found, "t", "0")
+    assert batch.column("key").to_pylist() == [None, b"k", None]
+    assert [len(headers) for headers in batch.column("headers").to_pylist()] == [0, 2, 0]
+
+
 def test_a_dead_letter_tells_what_it_was_where_that_is_asked_for():
     origin = {b"topic": b"t", b"id": b"0-3", b"published_at_ms": 1000, b"died_at_ms": 2500, b"reason": b"caf\xc3\xa9"}
     found = [[b"0-1", b"", {b"published_at_ms": 0, b"origin": origin}], [b"0-2", b"", {b"published_at_ms": 0}]]
