@@ -18,10 +18,10 @@ from miniqueue.broker.registry import Registry
 from miniqueue.broker.topic import Topic
 from miniqueue.broker.trimming import Trimmer
 from miniqueue.core import lanes
+from miniqueue.core.batch_options import NO_BATCH_OPTIONS, BatchOptions
 from miniqueue.core.delayed import Delayed
-from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.message_id import first_id, format_message_id, joined_ids
-from miniqueue.core.publish_options import NO_OPTIONS, PublishOptions
+from miniqueue.core.publish_options import Priority, PublishOptions
 from miniqueue.core.topic_errors import PausedError
 from miniqueue.errors import PayloadTooLargeError
 
@@ -137,7 +137,7 @@ class Publisher:
         return accepted
 
     def publish_batch(
-        self, name: bytes, payloads: list[bytes], dedup_id: bytes, each: Sequence[PublishOptions] = ()
+        self, name: bytes, payloads: list[bytes], dedup_id: bytes, each: BatchOptions = NO_BATCH_OPTIONS
     ) -> Accepted:
         """Add messages to a topic under one dedup id, all or, when it is a duplicate, none; raises as `publish_with`.
 
@@ -145,14 +145,14 @@ class Publisher:
         there are any: headers, key and time to live.
         """
         self._admission.check()
-        attributes = self._attributes_of_each(each) if any(one != NO_OPTIONS for one in each) else None
+        attributes = each.attributes(self._clock.next_ms())
         options = PublishOptions(dedup_id=dedup_id)
         first = self._first_of(name, options)
         if first is not None:
             return first
         topic = self._topics.get(name)
         if attributes is not None and topic is not None and topic.partition_count > 1:
-            accepted = self._add_by_key(name, payloads, attributes, each)
+            accepted = self._add_by_key(name, payloads, attributes, each.keys)
         else:
             commit, partition, first_seq, size_bytes = self.publish(name, payloads, attributes)
             message_id = format_message_id(partition, first_seq)
@@ -161,27 +161,20 @@ class Publisher:
         return accepted
 
     def _add_by_key(
-        self, name: bytes, payloads: list[bytes], attributes: list[bytes], each: Sequence[PublishOptions]
+        self, name: bytes, payloads: list[bytes], attributes: list[bytes], keys: Sequence[bytes]
     ) -> Accepted:
         """Add messages with one commit, each to the partition of its key."""
         if (longest_bytes := max(map(len, payloads))) > self._max_message_bytes:
             raise PayloadTooLargeError(longest_bytes, self._max_message_bytes)
         size_bytes = sum(map(len, payloads)) + sum(map(len, attributes))
         topic = self._room(name, payloads, size_bytes, attributes)
-        numbers = [topic.number_for(one.key, one.priority) for one in each]
+        numbers = [topic.number_for(key, Priority.NORMAL) for key in keys]
         contents = map(Content, payloads, attributes)
         places = self._lanes.add(topic, list(zip(numbers, contents, strict=True)))
         self._committer.request()
         commit = self._committer.open
         commit.size_bytes += size_bytes
         return Accepted(commit, joined_ids(places), size_bytes=size_bytes, message_count=len(payloads))
-
-    def _attributes_of_each(self, each: Sequence[PublishOptions]) -> list[bytes]:
-        for one in each:
-            if one != PublishOptions(one.headers, one.key, one.ttl_seconds):
-                raise InvalidOptionError("the messages of a batch have headers, key and ttl, and no other options")
-        now_ms = self._clock.next_ms()
-        return [one.attributes(now_ms).encode() for one in each]
 
     def _first_of(self, name: bytes, options: PublishOptions) -> Accepted | None:
         """Return what became of the message that makes this one a duplicate, if there is one."""

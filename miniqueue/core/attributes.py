@@ -20,7 +20,8 @@ Who stores messages or hands them out takes the bytes as they are; only who need
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from operator import add
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -127,6 +128,13 @@ class Attributes(NamedTuple):
 
 
 NO_ATTRIBUTES = Attributes()
+
+
+def encode_keys(keys: Sequence[bytes]) -> list[bytes]:
+    """Return, encoded, the attributes of messages that each have one of `keys`, and nothing else; b"" for no key."""
+    lengths = list(map(len, keys))
+    heads = {length: _field.pack(_KEY, length) for length in set(lengths)} | {0: b""}
+    return list(map(add, map(heads.__getitem__, lengths), keys))
 
 
 def decode(encoded: bytes) -> Attributes:

@@ -11,9 +11,10 @@ from http import HTTPStatus
 from typing import Final
 
 from miniqueue.broker import Broker
+from miniqueue.core.batch_options import BatchOptions
 from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.message_id import following_ids
-from miniqueue.core.publish_options import NO_OPTIONS, PublishOptions
+from miniqueue.core.publish_options import PublishOptions
 from miniqueue.errors import InvalidLineError
 from miniqueue.server.replies import JSON_LINES, Reply
 from miniqueue.wire.json_lines import LineWithOptions, PublishDecoder, PublishResult, encode_id
@@ -50,24 +51,26 @@ def check_batch_options(options: PublishOptions) -> None:
         raise InvalidOptionError("options of JSON lines are members of the lines; only dedup is for all of them")
 
 
-async def _decoded(body: bytes, max_message_bytes: int) -> tuple[list[bytes], list[PublishOptions]]:
+async def _decoded(body: bytes, max_message_bytes: int) -> tuple[list[bytes], BatchOptions]:
     """Return payloads and options of the lines."""
     decoder = PublishDecoder(max_message_bytes)
     payloads: list[bytes] = []
-    each: list[PublishOptions] = []
+    keys: list[bytes] = []
+    others: dict[int, PublishOptions] = {}
     results: list[PublishResult] = []
     for start in range(0, len(body), TURN_BYTES):
         results += decoder.feed(body[start : start + TURN_BYTES])
         await asyncio.sleep(0)
     for result in [*results, *decoder.finish()]:
         if isinstance(result, LineWithOptions):
+            others[len(payloads)] = result.options
+            keys.append(result.options.key)
             payloads.append(result.payload)
-            each.append(result.options)
         elif isinstance(result, list):
             payloads += result
-            each += [NO_OPTIONS] * len(result)
+            keys += [b""] * len(result)
         else:
             raise InvalidLineError(f"line {len(payloads) + 1} of the batch: {result}; nothing was published")
     if not 0 < len(payloads) <= MAX_MESSAGES:
         raise InvalidLineError(f"a batch is 1 to {MAX_MESSAGES} lines, not {len(payloads)}")
-    return payloads, each
+    return payloads, BatchOptions(keys, others)

@@ -12,13 +12,11 @@
 A run of plain PUBLISH goes a shorter way, in `resp`; one of PUB with unique keys, in `resp_together`.
 """
 
-import re
-from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from miniqueue.broker.unique_publishing import Asked
-from miniqueue.core.look_errors import InvalidOptionError
+from miniqueue.core.batch_options import NO_BATCH_OPTIONS, BatchOptions, parse_each
 from miniqueue.core.message_id import format_message_id, runs_of, seqs_from
 from miniqueue.core.publish_options import PublishOptions, check_dedup_id, parse_words
 from miniqueue.server import resp_together
@@ -28,8 +26,6 @@ from miniqueue.wire.resp_parser import Command
 
 if TYPE_CHECKING:
     from miniqueue.server.resp import RespConnection
-
-_COUNT: Final = re.compile(rb"[0-9]{1,5}")
 
 
 def pub(connection: "RespConnection", command: Command) -> bytes:
@@ -68,25 +64,9 @@ def pubbatch(connection: "RespConnection", command: Command) -> bytes:
 def pubeach(connection: "RespConnection", command: Command) -> bytes:
     """Carry out PUBEACH; the reply comes with its commit."""
     dedup_id = check_dedup_id(command[2])
-    payloads, each = _with_options(command[3:])
+    payloads, each = parse_each(command[3:])
     connection.when_room(partial(_publish_batch, connection, command[1], dedup_id, payloads, each))
     return b""
-
-
-def _with_options(words: list[bytes]) -> tuple[list[bytes], list[PublishOptions]]:
-    """Return messages and their options: of each the message, how many words its options have, and these."""
-    payloads: list[bytes] = []
-    each: list[PublishOptions] = []
-    position = 0
-    while position < len(words):
-        payload, *count = words[position : position + 2]
-        stop = position + 2 + (int(count[0]) if count and _COUNT.fullmatch(count[0]) else len(words))
-        if stop > len(words):
-            raise InvalidOptionError("behind each message is the number of the words of its options, and these")
-        payloads.append(payload)
-        each.append(parse_words(words[position + 2 : stop]))
-        position = stop
-    return payloads, each
 
 
 def _publish_batch(
@@ -94,7 +74,7 @@ def _publish_batch(
     topic: bytes,
     dedup_id: bytes,
     payloads: list[bytes],
-    each: Sequence[PublishOptions] = (),
+    each: BatchOptions = NO_BATCH_OPTIONS,
 ) -> None:
     accepted = connection.broker.publish_batch(topic, payloads, dedup_id, each)
     connection.note_uncommitted(accepted.size_bytes)

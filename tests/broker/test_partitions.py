@@ -2,6 +2,7 @@
 
 import pytest
 
+from miniqueue.core.batch_options import BatchOptions
 from miniqueue.core.message_id import following_ids, parse_message_id
 from miniqueue.core.partitioning import partition_for
 from miniqueue.core.publish_options import Priority, PublishOptions
@@ -224,7 +225,7 @@ def test_a_fault_of_the_store_leaves_partitions_as_the_store_has_them(is_applied
 def test_a_batch_is_split_by_key_in_one_commit_and_its_ids_are_those_of_the_messages(is_restarted):
     async def body(world):
         await create(world, 4)
-        each = [PublishOptions(key=key) for key in KEYS]
+        each = BatchOptions(KEYS)
         writes = world.store.write_count
         accepted = world.broker.publish_batch(b"t", list(KEYS), b"once", each)
         await accepted.commit.wait()

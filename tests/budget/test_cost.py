@@ -7,7 +7,7 @@ says what was bought. One that costs much less has a budget that guards nothing:
 import asyncio
 import re
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from random import Random
 
@@ -35,6 +35,10 @@ BUDGETS = {
     "publish, one in a read of each of 50": 645,
     "publish, 32 in a read": 57,
     "publish, 1000 in a read": 1.8,
+    "a batch of 1000": 5.2,
+    "a batch of 1000 with keys": 7.1,
+    "a batch of 1000, half of them with keys": 80,
+    "a batch of 1000 with keys, to 8 partitions": 259,
     "publish, one in a read, with users": 1700,
     "publish, 1000 in a read, with users": 1.8,
     "stream, acknowledged one by one": 993,
@@ -57,6 +61,9 @@ TRACE_BUDGETS = {
     "stream with a prefetch of 100, acknowledged together": 0.9,
     "received 100 at a time, acknowledged together": 1.4,
 }
+
+#: Words behind a message of a PUBEACH: how many they are, and its options.
+KEYED = b"2", b"KEY", b"k*"
 
 pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the budgets are for CPython 3.11")
 
@@ -133,6 +140,27 @@ async def publish_with_each(clients: list[Connection], read: bytes) -> None:
         client.receive(read)
     await settle_down()
     assert {client.transport.take() for client in clients} == {b"+OK\r\n"}
+
+
+def cost_of_batches(word: bytes, *each: Sequence[bytes], rounds: int = 5, partitions: int = 1) -> float:
+    """Have messages be followed by each of these words by turns; a star becomes the number of the message."""
+    messages = 1000
+
+    async def body(world):
+        await world.broker.configurator.create(b"t", {"partitions": partitions}).wait()
+        connection = Connection(world)
+        words = [
+            option.replace(b"*", b"%d" % number)
+            for number in range(messages)
+            for option in (b"x" * 10, *each[number % len(each)])
+        ]
+        batches = [command(word, b"t", b"%d" % number, *words) for number in range(rounds)]
+        with counting() as counter:
+            for batch in batches:
+                assert (await connection.send(batch)).endswith(b"\r\n:0\r\n")
+        return counter.count / (messages * rounds)
+
+    return measured(body)
 
 
 def cost_of_settling(word: bytes, rounds: int = 100) -> float:
@@ -247,6 +275,10 @@ PATHS = {
     "publish, one in a read of each of 50": cost_of_publishing_by_many,
     "publish, 32 in a read": lambda: cost_of_publishing(32, 20),
     "publish, 1000 in a read": lambda: cost_of_publishing(1000, 5),
+    "a batch of 1000": lambda: cost_of_batches(b"PUBBATCH", ()),
+    "a batch of 1000 with keys": lambda: cost_of_batches(b"PUBEACH", KEYED),
+    "a batch of 1000, half of them with keys": lambda: cost_of_batches(b"PUBEACH", KEYED, [b"0"]),
+    "a batch of 1000 with keys, to 8 partitions": lambda: cost_of_batches(b"PUBEACH", KEYED, partitions=8),
     "publish, one in a read, with users": lambda: cost_of_publishing(1, 100, as_user=True),
     "publish, 1000 in a read, with users": lambda: cost_of_publishing(1000, 5, as_user=True),
     "stream, acknowledged one by one": lambda: cost_of_settling(b"ACK"),

@@ -1,0 +1,91 @@
+"""Options of the messages of a batch mean what they mean for a single message, however they are spelled."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from miniqueue.core.batch_options import NO_BATCH_OPTIONS, BatchOptions, parse_each
+from miniqueue.core.look_errors import InvalidOptionError
+from miniqueue.core.publish_options import MAX_KEY_BYTES, PublishOptions, parse_words
+from miniqueue.errors import RequestError
+
+NOW_MS = 1_700_000_000_000
+KEYED = [b"2", b"KEY", b"k"]
+#: The number of the words of a message's options, and these.
+OPTIONS = st.sampled_from(
+    [
+        KEYED,
+        KEYED,
+        [b"2", b"KEY", b"2"],
+        [b"2", b"KEY", b"x" * MAX_KEY_BYTES],
+        [b"0"],
+        [b"00000"],
+        [b"02", b"KEY", b"k"],
+        [b"2", b"key", b"k"],
+        [b"2", b"TTL", b"60"],
+        [b"4", b"KEY", b"k", b"TTL", b"60"],
+        [b"5", b"HEADER", b"h", b"v", b"KEY", b"k"],
+    ]
+)
+WRONG = [
+    [b"2", b"KEY", b""],
+    [b"2", b"KEY", b"x" * (MAX_KEY_BYTES + 1)],
+    [b"4", b"KEY", b"k", b"KEY", b"k"],
+    [b"2", b"COLOUR", b"red"],
+    [b"1", b"KEY"],
+    [b"2", b"KEY"],
+    [b"-1"],
+    [b"+2", b"KEY", b"k"],
+    [b"2\n", b"KEY", b"k"],
+    [b"100000"],
+    [b""],
+    [],
+]
+
+
+def words_of(messages):
+    return [word for place, options in enumerate(messages) for word in (b"m%d" % place, *options)]
+
+
+def attributes_one_by_one(messages):
+    return [parse_words(options[1:]).attributes(NOW_MS).encode() for options in messages]
+
+
+@given(st.lists(OPTIONS, max_size=6))
+@example([KEYED] * 3)
+@example([[b"0"]] * 3)
+def test_a_message_of_a_batch_has_the_attributes_that_it_would_have_alone(messages):
+    payloads, each = parse_each(words_of(messages))
+    assert payloads == [b"m%d" % place for place in range(len(messages))]
+    alone = attributes_one_by_one(messages)
+    assert each.attributes(NOW_MS) == (alone if any(alone) else None)
+    if any(alone):
+        assert list(each.keys) == [parse_words(options[1:]).key for options in messages]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("before", [0, 1, 2])
+@pytest.mark.parametrize("behind", [0, 1])
+def test_one_that_is_wrong_is_refused_wherever_it_stands(wrong, before, behind):
+    with pytest.raises(InvalidOptionError):
+        parse_each(words_of([*[KEYED] * before, wrong, *[KEYED] * behind]))
+
+
+@pytest.mark.parametrize("wrong", [one for one in WRONG if one[:1] in ([b"2"], [b"4"]) and len(one) > 2])
+def test_it_is_refused_with_the_error_of_a_single_message(wrong):
+    with pytest.raises(RequestError) as alone:
+        parse_words(wrong[1:])
+    with pytest.raises(type(alone.value)) as together:
+        parse_each(words_of([KEYED, wrong]))
+    assert str(together.value) == str(alone.value)
+
+
+def test_a_batch_without_options_has_no_attributes():
+    assert NO_BATCH_OPTIONS.attributes(NOW_MS) is None
+    assert BatchOptions([b"", b""]).attributes(NOW_MS) is None
+
+
+def test_options_of_single_messages_are_refused():
+    options = PublishOptions(key=b"k", delay_seconds=1)
+    with pytest.raises(InvalidOptionError, match="headers, key and ttl, and no other options"):
+        BatchOptions([b"k"], {0: options}).attributes(NOW_MS)
