@@ -90,22 +90,19 @@ class Lanes:
         self._made(topic)
         return added
 
-    def append(self, topic: Topic, contents: Iterable[Content]) -> list[tuple[int, int]]:
+    def append(self, topic: Topic, contents: Sequence[Content]) -> list[tuple[int, int]]:
         """Add messages to a topic that has room for them, with the next commit, in order within each partition.
 
         Return the number of the lane of each, and its sequence number.
         """
-        return self.add(topic, [(_number_of(topic, content), content) for content in contents])
-
-    def add(self, topic: Topic, contents: Sequence[tuple[int, Content]]) -> list[tuple[int, int]]:
-        """Do the same, each with the number of its lane; return that of each, and its sequence number."""
+        numbers = [_number_of(topic, content) for content in contents]
         by_lane: dict[int, list[Content]] = {}
-        for number, content in contents:
+        for number, content in zip(numbers, contents, strict=True):
             by_lane.setdefault(number, []).append(content)
         first_seqs = {number: self._append(topic, number, added) for number, added in by_lane.items()}
         self._journal.touch(topic)
         following = {number: count(first_seq) for number, first_seq in first_seqs.items()}
-        return [(number, next(following[number])) for number, _ in contents]
+        return [(number, next(following[number])) for number in numbers]
 
     def _append(self, topic: Topic, number: int, added: list[Content]) -> int:
         partition, topic.held_at_most = self.of(topic, number), None  # not all of it was admitted

@@ -13,7 +13,6 @@ from miniqueue.broker.commit import Accepted, Published
 from miniqueue.broker.delaying import Delayer
 from miniqueue.broker.duplicates import Duplicates
 from miniqueue.broker.journal import Journal
-from miniqueue.broker.lanes import Content
 from miniqueue.broker.registry import Registry
 from miniqueue.broker.topic import Topic
 from miniqueue.broker.trimming import Trimmer
@@ -21,7 +20,9 @@ from miniqueue.core import lanes
 from miniqueue.core.batch_options import NO_BATCH_OPTIONS, BatchOptions
 from miniqueue.core.delayed import Delayed
 from miniqueue.core.message_id import first_id, format_message_id, joined_ids
-from miniqueue.core.publish_options import Priority, PublishOptions
+from miniqueue.core.partition import Partition
+from miniqueue.core.partitioning import partitions_for, places_by_number
+from miniqueue.core.publish_options import PublishOptions
 from miniqueue.core.topic_errors import PausedError
 from miniqueue.errors import PayloadTooLargeError
 
@@ -90,11 +91,7 @@ class Publisher:
             size_bytes += sum(map(len, attributes))
         topic = self._room(name, payloads, size_bytes, attributes)
         partition = topic.plain if number is None else self._lanes.of(topic, number)
-        first_seq = partition.append(payloads, size_bytes)
-        if attributes is not None:
-            partition.describe(first_seq, attributes)
-        if topic.trace is not None:
-            topic.trace.published(partition.number, first_seq, len(payloads))
+        first_seq = _add(topic, partition, payloads, size_bytes, attributes)
         self._journal.touch(topic)
         self._committer.request()
         commit = self._committer.open
@@ -168,13 +165,25 @@ class Publisher:
             raise PayloadTooLargeError(longest_bytes, self._max_message_bytes)
         size_bytes = sum(map(len, payloads)) + sum(map(len, attributes))
         topic = self._room(name, payloads, size_bytes, attributes)
-        numbers = [topic.number_for(key, Priority.NORMAL) for key in keys]
-        contents = map(Content, payloads, attributes)
-        places = self._lanes.add(topic, list(zip(numbers, contents, strict=True)))
+        numbers = partitions_for(keys, topic.partition_count, topic.plain.number)
+        seqs = self._add_each(topic, payloads, attributes, numbers)
+        self._journal.touch(topic)
         self._committer.request()
         commit = self._committer.open
         commit.size_bytes += size_bytes
-        return Accepted(commit, joined_ids(places), size_bytes=size_bytes, message_count=len(payloads))
+        message_id = joined_ids(zip(numbers, seqs, strict=True))
+        return Accepted(commit, message_id, size_bytes=size_bytes, message_count=len(payloads))
+
+    def _add_each(self, topic: Topic, payloads: list[bytes], attributes: list[bytes], numbers: list[int]) -> list[int]:
+        """Append messages to the partitions of these numbers; return the sequence number of each."""
+        seqs = [0] * len(numbers)
+        for number, places in places_by_number(numbers).items():
+            added, described = [payloads[place] for place in places], [attributes[place] for place in places]
+            added_bytes = sum(map(len, added)) + sum(map(len, described))
+            first_seq = _add(topic, self._lanes.of(topic, number), added, added_bytes, described)
+            for seq, place in enumerate(places, first_seq):
+                seqs[place] = seq
+        return seqs
 
     def _first_of(self, name: bytes, options: PublishOptions) -> Accepted | None:
         """Return what became of the message that makes this one a duplicate, if there is one."""
@@ -204,3 +213,15 @@ class Publisher:
         published = self.publish(name, [payload], [attributes], number)
         message_id = format_message_id(published.partition, published.first_seq)
         return Accepted(published.commit, message_id, size_bytes=published.size_bytes)
+
+
+def _add(
+    topic: Topic, partition: Partition, payloads: list[bytes], size_bytes: int, attributes: list[bytes] | None
+) -> int:
+    """Append messages to a partition of a topic that has room for them; return the number of the first."""
+    first_seq = partition.append(payloads, size_bytes)
+    if attributes is not None:
+        partition.describe(first_seq, attributes)
+    if topic.trace is not None:
+        topic.trace.published(partition.number, first_seq, len(payloads))
+    return first_seq

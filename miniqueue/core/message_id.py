@@ -39,15 +39,19 @@ def parse_message_id(word: bytes) -> tuple[int, int]:
 
 def joined_ids(places: Iterable[tuple[int, int]]) -> bytes:
     """Return the ids of messages, each with its partition and sequence number, as runs; there is at least one."""
-    runs: list[tuple[int, int, int]] = []
+    ids: list[bytes] = []
+    counts: list[int] = []
+    last_number, next_seq = -1, -1
     for number, seq in places:
-        if runs and runs[-1][:2] == (number, seq - runs[-1][2]):
-            runs[-1] = (*runs[-1][:2], runs[-1][2] + 1)
+        if seq == next_seq and number == last_number:
+            counts[-1] += 1
         else:
-            runs.append((number, seq, 1))
-    words = [format_message_id(number, seq) + (b"*%d" % count if count > 1 else b"") for number, seq, count in runs]
-    last = format_message_id(*runs[-1][:2])
-    return b",".join([*words[:-1], last])
+            ids.append(format_message_id(number, seq))
+            counts.append(1)
+            last_number = number
+        next_seq = seq + 1
+    words = [one if count == 1 else b"%b*%d" % (one, count) for one, count in zip(ids, counts, strict=True)]
+    return b",".join([*words[:-1], ids[-1]])
 
 
 def runs_of(message_id: bytes, count: int) -> list[tuple[bytes, int]]:

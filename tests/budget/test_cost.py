@@ -38,7 +38,7 @@ BUDGETS = {
     "a batch of 1000": 5.2,
     "a batch of 1000 with keys": 7.1,
     "a batch of 1000, half of them with keys": 80,
-    "a batch of 1000 with keys, to 8 partitions": 259,
+    "a batch of 1000 with keys, to 8 partitions": 159,
     "publish, one in a read, with users": 1700,
     "publish, 1000 in a read, with users": 1.8,
     "stream, acknowledged one by one": 993,

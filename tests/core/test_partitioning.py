@@ -1,6 +1,6 @@
 import pytest
 
-from miniqueue.core.partitioning import MAX_PARTITIONS, partition_for
+from miniqueue.core.partitioning import MAX_PARTITIONS, partition_for, partitions_for, places_by_number
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,10 @@ def test_keys_are_spread_evenly():
 
 def test_there_may_be_as_many_partitions_as_numbers():
     assert {partition_for(b"%d" % number, MAX_PARTITIONS) for number in range(20_000)} == {*range(MAX_PARTITIONS)}
+
+
+def test_keys_together_have_the_partitions_that_they_have_alone():
+    keys = [b"123456789", b"a", b"order-17", b"a"]
+    assert partitions_for(keys, 8, 7) == [6, 3, 4, 3]
+    assert partitions_for([*keys, b""], 8, 7) == [6, 3, 4, 3, 7]
+    assert places_by_number([6, 3, 4, 3]) == {6: [0], 3: [1, 3], 4: [2]}
