@@ -7,7 +7,8 @@
     fault      string    why the text is not what the format takes; null where it is
 
 Spark's parser of JSON takes the last of two members of one name, and the first of two objects. Then a value would be
-lost and nobody told, so a line must also be one element of an array for the parser of variants, which is strict.
+lost and nobody told, so a line must also be one element of an array for the parser of variants, which is strict. Of
+digits that would be lost `json_numbers` knows.
 
 Text is read as lines and parsed from there, so that the line of a row is at hand whatever turns out to be wrong with
 it. A quoted line break in CSV is therefore not understood.
@@ -23,6 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import StringType, StructType
 
 from miniqueue.errors import ConfigError
+from miniqueue.spark.jobs.json_numbers import exact, is_beyond
 
 FORMATS: Final = ("parquet", "csv", "json")
 _ENDINGS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
@@ -33,6 +35,10 @@ _BROKEN: Final = "_broken"
 _PARSING: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN}
 _UNPARSED: Final = "it cannot be parsed"
 _NOT_ONE: Final = "it is not one JSON object, or has a member twice"
+_HALF: Final = "it has half of a surrogate pair, which is no text"
+_BEYOND: Final = "it has a number with more digits than can be kept, or out of the range of doubles"
+#: As escapes: the first half without the second behind it, or the second without the first in front of it.
+_HALF_PAIR: Final = r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]"
 #: Stands behind a line that is looked at.
 _END: Final = "the end of the line"
 
@@ -66,7 +72,7 @@ def read_files(spark: SparkSession, paths: Sequence[str], format_name: str, sche
         "file",
         F.lit(None).cast("bigint").alias("number"),
         "line",
-        F.when(F.col(f"parsed.{_BROKEN}").isNotNull(), _UNPARSED).when(~F.col("is_one"), _NOT_ONE).alias("fault"),
+        "fault",
     )
 
 
@@ -122,17 +128,20 @@ def _csv(spark: SparkSession, paths: Sequence[str], columns: StructType | None) 
         raise ConfigError([f"the schema has {len(types)} columns, the file {len(names)}: {', '.join(names)}"])
     fields = [f"{quoted(name)} {kind}" for name, kind in zip([*names, _BROKEN], [*types, "string"], strict=True)]
     parsed = F.from_csv("line", ", ".join(fields), _PARSING)
-    return _parsed(lines.where(F.col("line") != first.line), parsed, F.lit(True))
+    return _parsed(lines.where(F.col("line") != first.line), parsed, F.when(_is_broken(), _UNPARSED))
 
 
 def _json(spark: SparkSession, paths: Sequence[str], columns: StructType | None) -> DataFrame:
     lines, is_one = lines_of(spark, paths), _is_one_object("line")
-    found = columns or spark.read.options(**_PARSING).json(lines.where(is_one).select("line")).schema
+    fault = F.when(~is_one & _has_half_pair("line"), _HALF).when(_is_broken(), _UNPARSED).when(~is_one, _NOT_ONE)
+    if columns is None:
+        fault = fault.when(is_beyond("line"), _BEYOND)
+    found = columns or exact(spark.read.options(**_PARSING).json(lines.where(is_one).select("line")).schema)
     fields = [field for field in found if field.name != _BROKEN]
     if not fields:
         raise ConfigError([f"{', '.join(paths)}: there is no object in any line"])
     schema = StructType(fields).add(_BROKEN, StringType())
-    return _parsed(lines, F.from_json("line", schema, _PARSING), is_one)
+    return _parsed(lines, F.from_json("line", schema, _PARSING), fault)
 
 
 def _is_one_object(line: str) -> Column:
@@ -144,7 +153,18 @@ def _is_one_object(line: str) -> Column:
     return F.coalesce(F.try_variant_get(array, "$[1]", "string") == _END, F.lit(False))
 
 
-def _parsed(lines: DataFrame, parsed: Column, is_one: Column) -> DataFrame:
-    """Return the lines that are not blank, what each means, and whether that is all of it."""
+def _is_broken() -> Column:
+    return F.col(f"parsed.{_BROKEN}").isNotNull()
+
+
+def _has_half_pair(line: str) -> Column:
+    return F.replace(line, F.lit("\\\\")).rlike(_HALF_PAIR)  # without backslashes that are text
+
+
+def _parsed(lines: DataFrame, parsed: Column, fault: Column) -> DataFrame:
+    """Return the lines that are not blank, what each means, and why that is not all of it, or null.
+
+    `parsed` is of the column `line`; `fault` of that, and of the column `parsed`.
+    """
     text = lines.where(F.trim("line") != "")
-    return text.select("line", "file", parsed.alias("parsed"), is_one.alias("is_one"))
+    return text.select("line", "file", parsed.alias("parsed")).withColumn("fault", fault)
