@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def pause(connection: "RespConnection", command: Command) -> bytes:
     """Carry out PAUSE."""
     words = [word.decode("utf-8", "replace") for word in command[2:]]
-    seconds = parse_delay(words.pop()) if words and words[-1][:1].isdigit() else None
+    seconds = parse_delay(words.pop()) if words and not words[-1].isalpha() else None
     if len(words) > 1:
         raise ArityError(4)
     side = parse_side(words[0]) if words else Side.BOTH

@@ -20,6 +20,8 @@ PAUSED = b"-PAUSED The topic is paused: it takes no messages now\r\n"
         (b"PAUSE t OUT 5", (False, True)),
         (b"PAUSE t 5", (True, True)),
         (b"pause t both 0.5", (True, True)),
+        (b"PAUSE t .5", (True, True)),
+        (b"PAUSE t OUT .5", (False, True)),
         (b"RESUME t", (False, False)),
     ],
 )
@@ -43,6 +45,7 @@ def test_resp_pauses(line, is_paused):
         (b"PAUSE t SIDEWAYS", b"-BADOPTION a side is one of in, out, both\r\n"),
         (b"PAUSE t IN 5 6", b"-ERR invalid number of args, want: 4\r\n"),
         (b"PAUSE t IN 5x", b"-BADDELAY A delay is a number of seconds, 0 or more\r\n"),
+        (b"PAUSE t -5", b"-BADDELAY A delay is a number of seconds, 0 or more\r\n"),
         (b"RESUME t IN 5", b"-ERR invalid number of args, want: 3\r\n"),
         (b"RESUME t 5", b"-BADOPTION a side is one of in, out, both\r\n"),
     ],
