@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from miniqueue.core.lanes import lane, partition_of, priority_of
 from miniqueue.core.look_errors import InvalidOptionError
+from miniqueue.core.numerals import spell
 from miniqueue.core.publish_options import Priority
 
 _ID = re.compile(rb"(\d{1,5})(?:\.(high|low))?-(\d{1,19})")
@@ -82,4 +83,7 @@ def seqs_from(first_id: bytes, count: int) -> tuple[bytes, range]:
 
 def _ids_from(first_id: bytes, count: int) -> list[bytes]:
     prefix, seqs = seqs_from(first_id, count)
-    return list(map((prefix + b"%d").__mod__, seqs))
+    ids: list[bytes] = []
+    for beginning, endings in spell(seqs.start, seqs.stop):
+        ids += map((prefix + beginning).__add__, endings)
+    return ids

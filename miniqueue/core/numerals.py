@@ -1,7 +1,7 @@
 """How consecutive numbers are spelled in decimal, without a step of Python for each.
 
-Knows numbers only; receipts are what it is for. Neighbours share all but their last three digits, and those come
-from a table:
+Knows numbers only; receipts and the ids of messages are what it is for. Neighbours share all but their last three
+digits, and those come from a table:
 
     998 … 1002   ─▶   "" + 998 999,  "1" + 000 001 002
 

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import orjson
 
 from miniqueue.core.message_id import id_prefix
+from miniqueue.core.numerals import spell
 from miniqueue.core.publish_options import PublishOptions, parse_members
 from miniqueue.errors import InvalidLineError, PayloadTooLargeError, RequestError
 
@@ -129,8 +130,11 @@ def encode_id(message_id: bytes, *, is_duplicate: bool) -> bytes:
 
 def encode_ids(partition: int, first_seq: int, count: int) -> bytes:
     """Encode the ids of `count` messages with consecutive sequence numbers, one line each."""
-    line = b'{"id":"%b%%d"}\n' % id_prefix(partition)
-    return line * count % tuple(range(first_seq, first_seq + count))  # twice as fast as one by one
+    lines: list[bytes] = []
+    for beginning, endings in spell(first_seq, first_seq + count):
+        start = b'{"id":"%b%b' % (id_prefix(partition), beginning)
+        lines += start, (b'"}\n' + start).join(endings), b'"}\n'
+    return b"".join(lines)
 
 
 class PublishDecoder:

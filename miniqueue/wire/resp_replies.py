@@ -16,6 +16,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from miniqueue.core.numerals import spell
+
 RESP2: Final = 2
 RESP3: Final = 3
 
@@ -49,18 +51,15 @@ def bulk(content: bytes) -> bytes:
 
 
 def numbered_bulks(prefix: bytes, numbers: range) -> bytes:
-    """Encode `prefix` with each of `numbers` behind it, one bulk string for each; `prefix` has no percent sign.
+    """Encode `prefix` with each of `numbers` behind it, one bulk string for each.
 
-    The numbers go up by 1, from 0 or more on. Those of as many digits are encoded together, a few times faster than one
-    by one.
+    The numbers go up by 1, from 0 or more on.
     """
-    encoded, start = [], numbers.start
-    while start < numbers.stop:
-        digits = len(b"%d" % start)
-        alike = range(start, min(numbers.stop, 10**digits))
-        one = b"$%d\r\n%b%%d\r\n" % (len(prefix) + digits, prefix)
-        encoded.append(one * len(alike) % tuple(alike))
-        start = alike.stop
+    encoded: list[bytes] = []
+    for beginning, endings in spell(numbers.start, numbers.stop):
+        start = prefix + beginning
+        header = b"$%d\r\n%b" % (len(start) + len(endings[0]), start)
+        encoded += header, (b"\r\n" + header).join(endings), b"\r\n"
     return b"".join(encoded)
 
 

@@ -46,7 +46,7 @@ BUDGETS = {
     "stream with a prefetch of 100, acknowledged together": 18.1,
     "received 100 at a time, acknowledged together": 42,
     "received by key, in order, 20 at a time": 2262,
-    "JSON lines, 1000 in a read": 1.6,
+    "JSON lines, 1000 in a read": 1.8,
     "HTTP publish, one at a time": 1648,
     "HTTP publish, 32 at a time": 597,
 }
