@@ -89,11 +89,11 @@ class Trimmer:
 
     async def _trim(self, topic: Topic) -> bool:
         """Return whether something is left for the next commit."""
-        if topic.id is None or self.quota.policy_of(topic) is LimitPolicy.REFUSE:
-            return False  # it was deleted since it was noted, or is to refuse now
+        if topic.id is None:
+            return False  # it was deleted since it was noted
         left_bytes = MAX_BYTES_PER_COMMIT + topic.uncommitted_bytes + WORK_BYTES * topic.uncommitted_count
         turn_bytes = MAX_BYTES_IN_TURN
-        while topic.id is not None and (excess := self.quota.excess(topic)).is_over:
+        while topic.id is not None and (excess := self._giving_way(topic)).is_over:
             if left_bytes <= 0:
                 return True
             dropped_bytes = self._drop(topic, excess)
@@ -112,6 +112,11 @@ class Trimmer:
             if not await self._load(topic, topic.id, cursor):
                 break
         return False
+
+    def _giving_way(self, topic: Topic) -> Room:
+        """Return how much is to give way to what came: nothing where the topic refuses, as it may meanwhile."""
+        is_refusing = self.quota.policy_of(topic) is LimitPolicy.REFUSE
+        return Room(0, 0) if is_refusing else self.quota.excess(topic)
 
     def _drop(self, topic: Topic, excess: Room) -> int | None:
         """Drop the next of what waits in memory, `excess` or a part of it; return its bytes, None when nothing does.

@@ -1,5 +1,7 @@
 """Limits of topics: how many there may be, and how much each may hold; refused, or made room for by dropping."""
 
+import asyncio
+
 import pytest
 
 from miniqueue.broker import trimming
@@ -311,6 +313,26 @@ def test_a_topic_may_be_deleted_before_it_is_trimmed(policy):
         assert await world.drain(b"u") == [b"a"]
 
     run(body, **three_messages(policy=policy))
+
+
+def test_a_topic_that_is_to_refuse_meanwhile_is_trimmed_no_further(monkeypatch):
+    monkeypatch.setattr(trimming, "MAX_BYTES_IN_TURN", 1)
+
+    async def body(world):
+        change = world.broker.configurator.change
+        await world.publish_each(b"t", *[b"%d" % number for number in range(9)])
+        await change(b"t", {"limit_policy": "drop-oldest", "max_messages": 2}).wait()
+        world.broker.publish(b"t", [b"9"])
+        for _ in range(100):
+            await asyncio.sleep(0)
+            if dropped := world.broker.stats()[b"t"].dropped:
+                break
+        change(b"t", {"limit_policy": "refuse"})
+        await settle_down()
+        assert world.broker.stats()[b"t"].dropped == dropped < 8
+        assert len(await world.drain(b"t")) == 10 - dropped
+
+    run(body)
 
 
 @pytest.mark.parametrize("partitions", [1, 20])
