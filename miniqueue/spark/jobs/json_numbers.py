@@ -22,15 +22,19 @@ _TOO_LONG: Final = r"[0-9]{39}|\.[0-9]{39}|[1-9][0-9.]{39}|[1-9][0-9]{17,}[eE]|[
 _WITH_EXPONENT: Final = r"([0-9][0-9.]*[eE][-+]?[0-9]+)"
 
 
-def exact(found: DataType) -> DataType:
-    """Return a type that Spark has inferred with variants where digits of a number might be cut."""
+def exact(found: StructType) -> StructType:
+    """Return columns that Spark has inferred with variants where digits of a number might be cut."""
+    return StructType([StructField(field.name, _exact(field.dataType)) for field in found])
+
+
+def _exact(found: DataType) -> DataType:
     match found:
         case DoubleType() | StringType():
             return VariantType()
         case ArrayType():
-            return ArrayType(exact(found.elementType))
+            return ArrayType(_exact(found.elementType))
         case StructType():
-            return StructType([StructField(field.name, exact(field.dataType)) for field in found])
+            return exact(found)
     return found
 
 
