@@ -1,11 +1,13 @@
 """What both kinds of read do with a broker: find out what there is, and read ranges of it as Arrow.
 
-Knows no Spark. A page is a record batch; a task reads on from page to page, so that memory holds one of them.
+Knows no Spark. A page is a record batch; a task reads on from page to page. The broker makes the next page while this
+one is used, so that memory holds two of them.
 """
 
 import gc
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -75,19 +77,29 @@ def _offsets_of_time(client: Client, bounds: dict[str, list[Bounds]], time: str)
 
 def read_range(client: Client, wanted: Range, *, may_miss: bool, with_origin: bool = False) -> Iterator[pa.RecordBatch]:
     """Yield the messages of a range; raises LostMessagesError when some are gone, unless they `may_miss`."""
-    left, missed = wanted, 0
-    while left.size > 0:
-        with _without_search_for_cycles():
-            page = _page(client, left, left.start)
-            gone = left.size if page is None else min(page.missed, left.size)
-            if gone and not may_miss:
-                raise LostMessagesError(left.topic, left.partition, left.start, gone)
-            batch = None if page is None else _batch_of(page, left, with_origin=with_origin)
-        if batch is not None:
+    missed = 0
+    for left, page in _pages(client, wanted):
+        gone = left.size if page is None else min(page.missed, left.size)
+        if gone and not may_miss:
+            raise LostMessagesError(left.topic, left.partition, left.start, gone)
+        if page is not None and (batch := _batch_of(page, left, with_origin=with_origin)) is not None:
             yield batch
-        left, missed = left._replace(start=left.end if page is None else page.next), missed + gone
+        missed += gone
     if missed:
         log.warning("%d messages of %s, partition %s, are left out: they are gone", missed, *wanted[:2])
+
+
+def _pages(client: Client, wanted: Range) -> Iterator[tuple[Range, "_Page | None"]]:
+    """Yield what is left of a range, and the page that it begins with; the page behind it is asked for meanwhile."""
+    left = wanted
+    with ThreadPoolExecutor(1) as reader:
+        under_way = reader.submit(_page, client, left) if left.size > 0 else None
+        while under_way is not None:
+            page = under_way.result()
+            behind = left._replace(start=left.end if page is None else page.next)
+            under_way = reader.submit(_page, client, behind) if behind.size > 0 else None
+            yield left, page
+            left = behind
 
 
 def _batch_of(page: "_Page", left: Range, *, with_origin: bool) -> pa.RecordBatch | None:
@@ -120,21 +132,21 @@ class _Page(NamedTuple):
 
 def read_as_asked(options: Options, wanted: Range) -> Iterator[pa.RecordBatch]:
     """Yield the messages of a range as a task does, with a client of its own."""
-    with options.client() as client:
+    with options.client() as client, _without_search_for_cycles():
         yield from read_range(client, wanted, may_miss=not options["failOnDataLoss"], with_origin=options["withOrigin"])
 
 
-def _page(client: Client, wanted: Range, offset: int) -> _Page | None:
-    """Return a page; None when there is nothing like it: the topic is gone, or is another one by now."""
-    count = min(PAGE_MESSAGES, wanted.end - offset)
-    call = log_calls.read(wanted.topic, wanted.partition, offset, count=count, max_bytes=PAGE_BYTES)
+def _page(client: Client, wanted: Range) -> _Page | None:
+    """Return the first page; None when there is nothing like it: the topic is gone, or is another one by now."""
+    count = min(PAGE_MESSAGES, wanted.size)
+    call = log_calls.read(wanted.topic, wanted.partition, wanted.start, count=count, max_bytes=PAGE_BYTES)
     try:
         page = client.execute(Call(call.words, _parsed))
     except RefusedError as exc:
         if exc.code not in _GONE:
             raise
         return None
-    return page if page.next > offset else None
+    return page if page.next > wanted.start else None
 
 
 def _parsed(reply: Reply) -> _Page:

@@ -1,5 +1,7 @@
 """Ranges of a log are read page by page, and what is missing is told."""
 
+from queue import Queue
+
 import pytest
 
 from miniqueue.client import Bounds
@@ -11,6 +13,18 @@ from miniqueue.spark.options import Options, Use
 from tests.spark.fake_client import FakeClient
 
 LOGS = {"t": (10, [b"%d" % n for n in range(10, 20)])}
+
+
+class AskedClient(FakeClient):
+    """Tells from which offsets it was read."""
+
+    def __init__(self, logs):
+        super().__init__(logs)
+        self.asked = Queue()
+
+    def execute(self, call):
+        self.asked.put(call.words[3])
+        return super().execute(call)
 
 
 def values(client, wanted, **options):
@@ -37,6 +51,21 @@ def test_what_is_gone_is_an_error_or_left_out_and_told(wanted, lost, left, caplo
         values(FakeClient(LOGS), wanted, may_miss=False)
     assert values(FakeClient(LOGS), wanted, may_miss=True) == left
     assert caplog.messages == [f"{lost} messages of {wanted.topic}, partition 0, are left out: they are gone"]
+
+
+def test_the_next_page_is_asked_for_while_one_is_used_and_no_more():
+    client = AskedClient(LOGS)
+    batches = read_range(client, Range("t", "0", 10, 20), may_miss=False)
+    next(batches)
+    assert [client.asked.get(timeout=60) for _ in range(2)] == [10, 13]
+    batches.close()
+    assert client.asked.empty()
+
+
+def test_of_an_empty_range_nothing_is_asked():
+    client = AskedClient(LOGS)
+    assert values(client, Range("t", "0", 12, 12), may_miss=False) == []
+    assert client.asked.empty()
 
 
 def test_a_topic_that_does_not_exist_has_no_partitions():
