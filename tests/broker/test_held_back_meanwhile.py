@@ -94,3 +94,31 @@ def test_what_was_looked_at_while_there_was_no_order_is_held_back(is_ordered):
         assert [*one.payloads, *two.payloads] == [b"a", b"b"]
 
     run(body)
+
+
+@pytest.mark.parametrize("settle", ["ack", "close"])
+def test_what_is_left_of_a_chunk_that_others_competed_for_waits_when_members_come(settle):
+    async def body(world):
+        await create(world, 1)
+        await publish(world, KEY, b"a")
+        await grow(world, 2)
+        for payload in (b"b", b"c", b"d"):
+            world.broker.publish_with(b"t", payload, PublishOptions(key=KEY))
+        await world.commit()
+        older, newer = await world.holding(b"t"), await world.holding(b"t")
+        assert (older.payloads, newer.payloads) == ([b"a"], [b"b"])
+        getattr(newer.consumer, settle)()
+        newer.consumer.close()
+        older.consumer.close()
+        one, two = Reader(world, b"m1"), Reader(world, b"m2")
+        await look(world)
+        assert one.payloads == [b"a"]
+        assert two.payloads == ([b"b"] if settle == "close" else [])
+        two.settle()
+        assert b"c" not in two.payloads
+        one.settle()
+        await look(world)
+        two.settle()
+        assert two.payloads == ([b"b"] if settle == "close" else []) + [b"c", b"d"]
+
+    run(body)

@@ -43,7 +43,7 @@ BUDGETS = {
     "publish, 1000 in a read, with users": 1.8,
     "stream, acknowledged one by one": 993,
     "stream, returned to the front": 1142,
-    "stream with a prefetch of 100, acknowledged together": 18.1,
+    "stream with a prefetch of 100, acknowledged together": 18.3,
     "received 100 at a time, acknowledged together": 42,
     "received by key, in order, 20 at a time": 2262,
     "JSON lines, 1000 in a read": 1.8,
