@@ -167,14 +167,12 @@ class GroupCursor:
         return self._grant(RecordLease(self.next_receipt, record, place, order))
 
     def _next_in_log(self) -> ChunkProgress | None:
-        """Return the chunk that has the next message of the log, opened; None when there is none loaded, or it waits."""
-        progress = self._reading
-        while progress is None or not progress.runs:
-            progress = self._reading = self._open_next_chunk()
-            if progress is None:
+        """Return the chunk that has the next message of the log, opened; None when none is loaded, or it waits."""
+        while self._reading is None or not self._reading.runs:
+            self._reading = self._open_next_chunk()
+            if self._reading is None:
                 return None
-        # It may have been opened before anything was held back.
-        return progress if progress.chunk.first_seq < self.log.stop else None
+        return self._reading if self._reading.chunk.first_seq < self.log.stop else None  # it may be open since before
 
     def _take_from(self, progress: ChunkProgress, max_count: int) -> Lease:
         start, stop = progress.take(max_count)
