@@ -44,6 +44,7 @@ class Config:
     sync: Literal["always", "interval", "never"]
     sync_interval_seconds: float
     storage: Literal["leveldb", "memory"]
+    compression: Literal["none", "snappy"]
     min_free_bytes: int
     ballast_bytes: int
     max_message_bytes: int

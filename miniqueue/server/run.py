@@ -48,6 +48,7 @@ from miniqueue.server.resting import rest
 from miniqueue.server.security import Certificates, ensure_certificates, server_tls_context
 from miniqueue.server.sign_in import SignIn
 from miniqueue.server.users_file import read_users
+from miniqueue.storage.database import DatabaseOptions
 from miniqueue.storage.leveldb import LevelDBStore
 from miniqueue.storage.memory import MemoryStore
 from miniqueue.storage.port import Store
@@ -126,7 +127,8 @@ async def _open_store(config: Config) -> Store:
     if config.storage == "memory":
         return MemoryStore()
     reserve = ReserveOptions(min_free_bytes=config.min_free_bytes, ballast_bytes=config.ballast_bytes)
-    store = await LevelDBStore.open(config.db, sync=SyncMode(config.sync), reserve=reserve)
+    options = DatabaseOptions(compression=config.compression)
+    store = await LevelDBStore.open(config.db, sync=SyncMode(config.sync), options=options, reserve=reserve)
     _report_opening(store)
     return store
 

@@ -121,6 +121,14 @@ SETTINGS = (
         "leveldb, or memory, which forgets everything at exit",
     ),
     Setting(
+        "compression",
+        "compression",
+        "none",
+        one_of("none", "snappy"),
+        "kind",
+        "snappy takes half the disk for text, and half as much processor time again; may change from start to start",
+    ),
+    Setting(
         "min-free",
         "min_free_bytes",
         "256MiB",

@@ -117,7 +117,10 @@ class DatabaseOptions:
         on that stream, to 105 with 16. Tables on the disk larger than LevelDB's 2 MiB made it slower.
         At 64 MiB nothing is written a third time: of payloads of 1 KiB that are random a byte makes 2.00 bytes on the
         disk, the log's and the table's, and 2.07 where all is consumed at once, since LevelDB makes tables also of
-        what was deleted. Of payloads that Snappy makes small it is 1.05, about the log alone; Redis's file takes 1.07.
+        what was deleted. Redis's file takes 1.07.
+      compression: of tables that are written from now on, `none` or `snappy`; both are read. Snappy, as plyvel brings
+        it, takes 8 us of processor time for a KiB of JSON, more than all the rest of a publish together, and as much
+        again where it is read; the tables are half as long then.
       block_cache_bytes: of decompressed blocks, for `get`; scans pass it by.
       max_open_files: tables kept mapped into memory, at up to 2 MiB each; 74 is the least LevelDB takes. With
         its default of 1000 the process grew to 235 MB on reading a backlog of 200 MB in values of 10 kB, with 74
@@ -125,6 +128,7 @@ class DatabaseOptions:
     """
 
     write_buffer_bytes: int = 64 * MIB
+    compression: str = "none"
     block_cache_bytes: int = 8 * MIB
     max_open_files: int = 74
 
@@ -143,7 +147,7 @@ def open_database(path: Path, options: DatabaseOptions) -> Database:
         write_buffer_size=options.write_buffer_bytes,
         lru_cache_size=options.block_cache_bytes,
         max_open_files=options.max_open_files,
-        compression="snappy",  # done in LevelDB's own thread; without it as much time goes into writing more
+        compression=None if options.compression == "none" else options.compression,
     )
     return database
 

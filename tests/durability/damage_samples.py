@@ -32,7 +32,7 @@ from tests.storage.leveldb_log import log_of
 from tests.storage.log_batches import batches_of
 
 #: LevelDB's smallest: a log is full, and becomes a table, after some fifty commits.
-SMALL_BUFFER = DatabaseOptions(write_buffer_bytes=64 << 10)
+SMALL_BUFFER = DatabaseOptions(write_buffer_bytes=64 << 10, compression="snappy")
 #: When stores are drained: everything that was delayed is due.
 LATE_MS = START_MS + 10**10
 PATIENCE_SECONDS = 60
