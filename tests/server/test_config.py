@@ -33,6 +33,7 @@ DEFAULTS = Config(
     sync_interval_seconds=1.0,
     storage="leveldb",
     compression="none",
+    compression="none",
     min_free_bytes=256 << 20,
     ballast_bytes=160 << 20,
     max_message_bytes=1024 * 1024,
