@@ -215,9 +215,12 @@ class Input(Output):
 
     def _go_on(self, until: float) -> None:
         self._is_turn_due = False
-        if not self._is_closing and not self._has_too_much():
-            self._work(self._next_commands(), until)
-        self._adjust_reading()
+        try:
+            if not self._is_closing and not self._has_too_much():
+                self._work(self._next_commands(), until)
+            self._adjust_reading()
+        except Exception:  # outside of `data_received` nobody closes it, and later replies would be to other commands
+            self._cut_broken()
 
     def _is_behind(self) -> bool:
         """Whether something has been read, or can be, that has not been carried out."""

@@ -1,8 +1,13 @@
 """A bug of ours that shows in one connection: that connection ends, the others and the broker do not notice."""
 
+from itertools import count
+
 import structlog
 
 from miniqueue.broker.limits import BrokerLimits
+from miniqueue.server.resp_commands import COMMANDS
+from miniqueue.server.resp_input import STEP_COMMANDS
+from miniqueue.server.resp_turns import Turns
 from tests.fakes import settle_down
 from tests.server.resp_clients import Client, command, serve
 
@@ -60,3 +65,23 @@ def test_who_waits_for_room_and_breaks_keeps_nobody_else_waiting():
         assert [entry["event"] for entry in logged] == ["a RESP connection failed"]
 
     serve(body, limits=BrokerLimits(max_uncommitted_bytes=10))
+
+
+def test_a_command_that_fails_in_a_later_turn_ends_its_connection_and_no_other(monkeypatch):
+    """Else the commands behind it would have the replies of those that were dropped."""
+    monkeypatch.setitem(COMMANDS, b"ECHO", COMMANDS[b"ECHO"]._replace(run=fail))
+
+    async def body(world, server, broken):
+        server.turns = Turns(clock=count().__next__)  # each turn is over after a step
+        last = Client(server)
+        pings = command(b"PING") * (STEP_COMMANDS + 1)
+        broken.connection.data_received(pings + command(b"ECHO", b"a") + command(b"PING"))
+        last.connection.data_received(pings)
+        with structlog.testing.capture_logs() as logged:
+            await settle_down()
+        assert last.transport.take() == b"+PONG\r\n" * (STEP_COMMANDS + 1)
+        assert broken.transport.is_lost
+        assert list(server.connections.values()) == [last.connection]
+        assert [entry["event"] for entry in logged] == ["a RESP connection failed"]
+
+    serve(body)
