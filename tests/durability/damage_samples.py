@@ -285,7 +285,7 @@ def make_idle(fresh: Sample, directory: Path) -> Sample:
     """A store that was opened and stopped without a commit: its log is empty."""
 
     async def body() -> None:
-        await (await LevelDBStore.open(directory / "idle")).close()
+        await (await LevelDBStore.open(directory / "idle", options=SMALL_BUFFER)).close()
 
     shutil.copytree(fresh.directory, directory / "idle")
     asyncio.run(body())
