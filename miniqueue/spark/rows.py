@@ -172,7 +172,7 @@ def _is_usual(name: str, value: object) -> bool:
 
 def _row(payload: bytes, given: dict[str, Any]) -> Row:
     headers = [(header["name"] or "", header["value"] or b"") for header in given.get("headers", ()) if header]
-    if headers:
+    if "headers" in given:
         given["headers"] = headers
     size_bytes = len(payload) + len(given.get("key", b"")) + sum(len(name) + len(value) for name, value in headers)
     return Row(payload, given, size_bytes, 2 + 2 * len(given) + 3 * len(headers))

@@ -3,6 +3,7 @@
 import pyarrow as pa
 import pytest
 
+from miniqueue.client import Outgoing
 from miniqueue.errors import ConfigError
 from miniqueue.spark.rows import ARROW_SCHEMA, batch_of, check_columns, rows_of
 
@@ -96,3 +97,11 @@ def test_headers_without_a_value_are_empty():
     batch = pa.RecordBatch.from_pydict({"value": ["x"], "headers": pa.array(headers, kind)})
     [row] = rows_of(batch)
     assert row.given == {"headers": [("a", b""), ("b", b"1")]}
+
+
+@pytest.mark.parametrize("nulls", [1, 2])
+def test_headers_that_are_all_null_are_none(nulls):
+    kind = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
+    batch = pa.RecordBatch.from_pydict({"value": ["x"], "headers": pa.array([[None] * nulls], kind)})
+    [row] = rows_of(batch)
+    assert Outgoing(row.payload, **row.given).words() == [b"x", 0]
