@@ -64,10 +64,13 @@ def packed(part: pa.RecordBatch) -> tuple[Ready, bool] | None:
 
 def sizes_of(batch: pa.RecordBatch) -> pa.Array:
     """Return of each row the bytes of its value and its key."""
-    sizes = compute.binary_length(_binary(batch, "value")).cast(pa.int64())
-    if "key" in batch.schema.names:
-        sizes = compute.add(sizes, compute.binary_length(_binary(batch, "key")).cast(pa.int64()))
-    return sizes
+    sizes = _sizes_of(batch.column("value"))
+    return compute.add(sizes, _sizes_of(batch.column("key"))) if "key" in batch.schema.names else sizes
+
+
+def _sizes_of(column: pa.Array) -> pa.Array:
+    lengths = compute.binary_length(column.cast(pa.large_binary()))  # there may be more than 2 GiB before it is cut
+    return compute.fill_null(lengths, 0)
 
 
 def _is_given(part: pa.RecordBatch, name: str) -> bool:

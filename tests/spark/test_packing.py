@@ -1,10 +1,14 @@
 """Arrow makes the words of a command: the same as those of an object for each row."""
 
+from array import array
+from itertools import accumulate
+from mmap import mmap
+
 import pyarrow as pa
 import pytest
 
 from miniqueue.client import Outgoing
-from miniqueue.spark.packing import packed, parts_of
+from miniqueue.spark.packing import packed, parts_of, sizes_of
 
 VALUES = [b"hello", b"", None, b"\r\n$1\r\n\xff", "ü".encode(), b"x" * 1000]
 KEYS = [b"k7", None, b"", b"\r\n", b"k", b"\xfe"]
@@ -62,3 +66,14 @@ def test_parts_do_not_depend_on_the_batches_that_rows_come_in(max_count, max_byt
 
 def size_of(part: list[dict]) -> int:
     return sum(len(row["value"]) + len(row["key"]) for row in part)
+
+
+def test_columns_of_more_than_2_gib_are_cut_into_parts():
+    content = mmap(-1, 3 << 30)  # takes no memory where nothing is written
+    content[-2:] = b"ab"
+    sizes = [1 << 20, (3 << 30) - (1 << 20) - 2, 1, 1]
+    ends = pa.py_buffer(array("q", accumulate(sizes, initial=0)))
+    values = pa.LargeBinaryArray.from_buffers(pa.large_binary(), 4, [None, ends, pa.py_buffer(content)])
+    batch = pa.RecordBatch.from_pydict({"value": values})
+    assert sizes_of(batch).to_pylist() == sizes
+    assert [packed(part)[0].data for part in parts_of([batch[2:]], 100, 100)] == [wire([b"a", b"b"])]
