@@ -48,6 +48,13 @@ def test_csv_is_loaded_and_bad_rows_are_counted_with_file_and_line(pipeline, cli
     assert all(row["file"].endswith("rides%20in%20town.csv") for row in bad)
 
 
+def test_quotes_in_csv_are_doubled_and_a_backslash_is_one(pipeline, client, tmp_path):
+    (tmp_path / "in.csv").write_text('id,"a ""note"""\n1,"say ""hi"", now"\n2,"C:\\"\n3,"""q"""\n4,a\\b\n')
+    assert pipeline("load", "quotes", tmp_path / "in.csv")[0] == 0
+    notes = [json.loads(message.payload)['a "note"'] for message in taken(client, "quotes")]
+    assert notes == ['say "hi", now', "C:\\", '"q"', "a\\b"]
+
+
 def test_a_load_that_runs_again_with_the_same_id_adds_nothing(pipeline, client, tmp_path):
     (tmp_path / "in").mkdir()
     for number in range(3):

@@ -33,6 +33,8 @@ _EMPTY: Final = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
 #: Where the parsers put the text of what they cannot parse.
 _BROKEN: Final = "_broken"
 _PARSING: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN}
+#: Otherwise Spark takes a backslash to be in front of a quote, and doubled quotes to be two.
+_PARSING_CSV: Final = {**_PARSING, "escape": '"'}
 _UNPARSED: Final = "it cannot be parsed"
 _NOT_ONE: Final = "it is not one JSON object, or has a member twice"
 _HALF: Final = "it has half of a surrogate pair, which is no text"
@@ -127,7 +129,7 @@ def _csv(spark: SparkSession, paths: Sequence[str], columns: StructType | None) 
     if len(types) != len(names):
         raise ConfigError([f"the schema has {len(types)} columns, the file {len(names)}: {', '.join(names)}"])
     fields = [f"{quoted(name)} {kind}" for name, kind in zip([*names, _BROKEN], [*types, "string"], strict=True)]
-    parsed = F.from_csv("line", ", ".join(fields), _PARSING)
+    parsed = F.from_csv("line", ", ".join(fields), _PARSING_CSV)
     return _parsed(lines.where(F.col("line") != first.line), parsed, F.when(_is_broken(), _UNPARSED))
 
 
