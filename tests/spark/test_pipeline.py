@@ -55,6 +55,22 @@ def test_quotes_in_csv_are_doubled_and_a_backslash_is_one(pipeline, client, tmp_
     assert notes == ['say "hi", now', "C:\\", '"q"', "a\\b"]
 
 
+@pytest.mark.parametrize("name", ["in.csv", "in.jsonl"])
+def test_a_line_that_is_not_utf_8_is_set_aside_and_no_byte_is_replaced(pipeline, client, tmp_path, name):
+    topic = f"latin-{name}"
+    lines = [b'{"a":"caf\xe9"}', b'{"a":"ok","b":1}', b'{"a":"x","\xe9":1}']
+    if name == "in.csv":
+        lines = [b"a,b", b"caf\xe9,", b"ok,1", b"\xed\xa0\x80,"]
+    (tmp_path / name).write_bytes(b"\n".join(lines))
+    code, out, err = pipeline("load", topic, "-schema", "a string, b int", tmp_path / name)
+    assert (code, out.partition(" in ")[0]) == (1, f"{topic}: 1 message published, 2 bad rows")
+    assert "it is not UTF-8" in err
+    assert pipeline("load", topic, tmp_path / name)[0] == 1
+    with_schema, inferred = (json.loads(message.payload) for message in taken(client, topic))
+    assert with_schema == {"a": "ok", "b": 1}
+    assert inferred == {"a": "ok", "b": "1" if name == "in.csv" else 1}
+
+
 def test_a_load_that_runs_again_with_the_same_id_adds_nothing(pipeline, client, tmp_path):
     (tmp_path / "in").mkdir()
     for number in range(3):

@@ -36,6 +36,7 @@ _PARSING: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN}
 #: Otherwise Spark takes a backslash to be in front of a quote, and doubled quotes to be two.
 _PARSING_CSV: Final = {**_PARSING, "escape": '"'}
 _UNPARSED: Final = "it cannot be parsed"
+_NO_TEXT: Final = "it is not UTF-8"
 _NOT_ONE: Final = "it is not one JSON object, or has a member twice"
 _HALF: Final = "it has half of a surrogate pair, which is no text"
 _BEYOND: Final = "it has a number with more digits than can be kept, or out of the range of doubles"
@@ -138,7 +139,7 @@ def _json(spark: SparkSession, paths: Sequence[str], columns: StructType | None)
     fault = F.when(~is_one & _has_half_pair("line"), _HALF).when(_is_broken(), _UNPARSED).when(~is_one, _NOT_ONE)
     if columns is None:
         fault = fault.when(is_beyond("line"), _BEYOND)
-    found = columns or exact(spark.read.options(**_PARSING).json(lines.where(is_one).select("line")).schema)
+    found = columns or exact(spark.read.options(**_PARSING).json(lines.where(is_one & F.is_valid_utf8("line")).select("line")).schema)
     fields = [field for field in found if field.name != _BROKEN]
     if not fields:
         raise ConfigError([f"{', '.join(paths)}: there is no object in any line"])
@@ -169,4 +170,5 @@ def _parsed(lines: DataFrame, parsed: Column, fault: Column) -> DataFrame:
     `parsed` is of the column `line`; `fault` of that, and of the column `parsed`.
     """
     text = lines.where(F.trim("line") != "")
-    return text.select("line", "file", parsed.alias("parsed")).withColumn("fault", fault)
+    found = F.when(~F.is_valid_utf8("line"), _NO_TEXT).otherwise(fault)
+    return text.select("line", "file", parsed.alias("parsed")).withColumn("fault", found)
