@@ -71,6 +71,15 @@ def test_a_line_that_is_not_utf_8_is_set_aside_and_no_byte_is_replaced(pipeline,
     assert inferred == {"a": "ok", "b": "1" if name == "in.csv" else 1}
 
 
+def test_members_that_are_empty_objects_are_kept(pipeline, client, tmp_path):
+    rows = [{"id": n, "meta": {}, "deep": {"x": {}, "y": 1}, "all": [{}], "{ }": 'a "{}', 'a"{}': 1} for n in range(2)]
+    rows.append({**rows[0], "id": 2, "text": "{" + '\\"{}' * 100_000})
+    (tmp_path / "in.jsonl").write_text("\n".join(json.dumps({"text": None, **row}) for row in rows))
+    assert pipeline("load", "hollow", tmp_path / "in.jsonl")[0] == 0
+    messages = [json.loads(message.payload) for message in taken(client, "hollow")]
+    assert messages == [{"text": None, **row} for row in rows]
+
+
 def test_a_load_that_runs_again_with_the_same_id_adds_nothing(pipeline, client, tmp_path):
     (tmp_path / "in").mkdir()
     for number in range(3):

@@ -42,6 +42,8 @@ _HALF: Final = "it has half of a surrogate pair, which is no text"
 _BEYOND: Final = "it has a number with more digits than can be kept, or out of the range of doubles"
 #: As escapes: the first half without the second behind it, or the second without the first in front of it.
 _HALF_PAIR: Final = r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]"
+#: With what is in front of it; what stands in strings is none.
+_EMPTY_OBJECT: Final = r'\G((?:[^"{]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"|\{(?!\s*\}))*+)\{\s*\}'
 #: Stands behind a line that is looked at.
 _END: Final = "the end of the line"
 
@@ -139,12 +141,18 @@ def _json(spark: SparkSession, paths: Sequence[str], columns: StructType | None)
     fault = F.when(~is_one & _has_half_pair("line"), _HALF).when(_is_broken(), _UNPARSED).when(~is_one, _NOT_ONE)
     if columns is None:
         fault = fault.when(is_beyond("line"), _BEYOND)
-    found = columns or exact(spark.read.options(**_PARSING).json(lines.where(is_one & F.is_valid_utf8("line")).select("line")).schema)
+    found = columns or exact(spark.read.options(**_PARSING).json(_telling(lines.where(is_one))).schema)
     fields = [field for field in found if field.name != _BROKEN]
     if not fields:
         raise ConfigError([f"{', '.join(paths)}: there is no object in any line"])
     schema = StructType(fields).add(_BROKEN, StringType())
     return _parsed(lines, F.from_json("line", schema, _PARSING), fault)
+
+
+def _telling(lines: DataFrame) -> DataFrame:
+    """Return the lines that tell columns, with null for empty objects: Spark would leave out members that have them."""
+    filled = F.regexp_replace("line", _EMPTY_OBJECT, "$1null")
+    return lines.where(F.is_valid_utf8("line")).select(filled.alias("line"))
 
 
 def _is_one_object(line: str) -> Column:
