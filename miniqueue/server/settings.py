@@ -126,7 +126,7 @@ SETTINGS = (
         "none",
         one_of("none", "snappy"),
         "kind",
-        "snappy takes half the disk for text, and half as much processor time again; may change from start to start",
+        "of what is stored: none or snappy, half the disk for text, for more processor time",
     ),
     Setting(
         "min-free",
