@@ -119,8 +119,8 @@ class DatabaseOptions:
         disk, the log's and the table's, and 2.07 where all is consumed at once, since LevelDB makes tables also of
         what was deleted. Redis's file takes 1.07.
       compression: of tables that are written from now on, `none` or `snappy`; both are read. Snappy, as plyvel brings
-        it, takes 8 us of processor time for a KiB of JSON, more than all the rest of a publish together, and as much
-        again where it is read; the tables are half as long then.
+        it, takes 8 us of processor time for a KiB of JSON, where all the rest of a publish takes 14, and has to be
+        undone where it is read; the tables are half as long then.
       block_cache_bytes: of decompressed blocks, for `get`; scans pass it by.
       max_open_files: tables kept mapped into memory, at up to 2 MiB each; 74 is the least LevelDB takes. With
         its default of 1000 the process grew to 235 MB on reading a backlog of 200 MB in values of 10 kB, with 74
