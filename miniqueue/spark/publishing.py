@@ -23,8 +23,9 @@ from zlib import crc32
 import pyarrow as pa
 
 from miniqueue.client import Client, Outgoing, RefusedError, message_calls
-from miniqueue.client.call import Call
+from miniqueue.client.call import Call, may_follow
 from miniqueue.client.refusals import is_passing
+from miniqueue.errors import ClientError
 from miniqueue.spark.losses import NotWrittenError
 from miniqueue.spark.packing import KEYED_WORDS, packed, parts_of, sizes_of
 from miniqueue.spark.rows import OF_BATCHES, Row, rows_of
@@ -171,16 +172,25 @@ def _checksum(payloads: Iterable[bytes]) -> int:
 def _send(client: Client, request: Request, block_seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
     """Carry out the calls, those that were refused again, until all of them are taken."""
     ends_at = time.monotonic() + block_seconds
-    left = request.calls
+    left = _not_taken(client, request, request.calls, ends_at)
     while left:
-        results = client.execute_all(left)
-        refused = [(call, one) for call, one in zip(left, results, strict=True) if isinstance(one, RefusedError)]
-        for call, error in refused:
-            if not _is_taken_later(error) or time.monotonic() > ends_at:
-                raise NotWrittenError(f"{_named(request, call, error)}: {error}") from error
-        left = [call for call, _ in refused]
-        if left:
-            sleep(PAUSE_SECONDS)
+        sleep(PAUSE_SECONDS)
+        left = _not_taken(client, request, left, ends_at)
+
+
+def _not_taken(client: Client, request: Request, calls: list[Call[Any]], ends_at: float) -> list[Call[Any]]:
+    """Carry out calls of a request; return those that the broker takes later."""
+    try:
+        results = client.execute_all(calls)
+    except ClientError as exc:  # the client has tried again, but a broker may be away for longer
+        if not may_follow(calls, exc) or time.monotonic() > ends_at:
+            raise
+        return calls
+    refused = [(call, one) for call, one in zip(calls, results, strict=True) if isinstance(one, RefusedError)]
+    for call, error in refused:
+        if not _is_taken_later(error) or time.monotonic() > ends_at:
+            raise NotWrittenError(f"{_named(request, call, error)}: {error}") from error
+    return [call for call, _ in refused]
 
 
 def _named(request: Request, call: Call[Any], error: RefusedError) -> str:

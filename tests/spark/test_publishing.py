@@ -6,7 +6,7 @@ import threading
 import pyarrow as pa
 import pytest
 
-from miniqueue.client import RefusedError, message_calls
+from miniqueue.client import ConnectError, DisconnectedError, RefusedError, message_calls
 from miniqueue.spark import publishing
 from miniqueue.spark.losses import NotWrittenError
 from miniqueue.spark.publishing import publish_rows
@@ -162,6 +162,43 @@ def test_what_the_broker_takes_later_is_asked_again(word):
     client.refusals = [None, RefusedError(word, "x"), RefusedError(word, "x"), None]
     assert publish(client, urgent("a", "b", "c")) == 3
     assert [words[2] for words in client.published] == [b"a", b"b", b"c"]
+
+
+class AwayClient(FakeClient):
+    """Cannot reach its broker so many times, after all that it tries by itself."""
+
+    def __init__(self, error, times):
+        super().__init__()
+        self.errors = [error] * times
+
+    def execute_all(self, calls):
+        if self.errors:
+            raise self.errors.pop()
+        return super().execute_all(calls)
+
+
+AWAY = [ConnectError("x"), DisconnectedError("x"), *(RefusedError(word, "x") for word in ("READONLY", "UNKNOWN"))]
+
+
+@pytest.mark.parametrize("make", [batch, keyed, urgent])
+@pytest.mark.parametrize("error", AWAY, ids=repr)
+def test_a_broker_that_is_away_for_longer_than_the_client_tries_is_waited_for(make, error):
+    smooth, rough = FakeClient(), AwayClient(error, 3)
+    assert publish(smooth, make("a", "b", "c")) == publish(rough, make("a", "b", "c")) == 3
+    assert rough.published == smooth.published
+
+
+@pytest.mark.parametrize("error", AWAY, ids=repr)
+def test_a_broker_that_is_away_for_too_long_fails_the_task(error):
+    with pytest.raises(type(error)):
+        publish(AwayClient(error, 1), batch("a"), block_seconds=-1)
+
+
+def test_a_row_without_an_id_that_may_be_stored_is_not_sent_again():
+    client = AwayClient(DisconnectedError("x"), 1)
+    with pytest.raises(DisconnectedError):
+        publish(client, batch("a"), id_prefix="")
+    assert client.published == []
 
 
 @pytest.mark.parametrize(
