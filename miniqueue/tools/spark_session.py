@@ -44,14 +44,14 @@ def interruptible_session(
         _start(flags, environ)
         stopping.listen()  # it has set a handler of its own
         spark = _session(flags)
-        if runs_until_stopped:
-            wait_for_broker(spark, say, lambda: stopping.is_asked)
-        else:
-            check_broker(spark)
-        stopping.attend(spark)
-        if stopping.is_asked:
-            raise KeyboardInterrupt
         try:
+            if runs_until_stopped:
+                wait_for_broker(spark, say, lambda: stopping.is_asked)
+            else:
+                check_broker(spark)
+            stopping.attend(spark)
+            if stopping.is_asked:
+                raise KeyboardInterrupt
             yield spark
         except MiniqueueError as exc:
             if stopping.is_asked:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from miniqueue.client import RefusedError
+from miniqueue.client import ConnectError, RefusedError
 from miniqueue.spark import source
 from miniqueue.spark.source import wait_for_broker
 from tests.client.broker import RespBroker
@@ -67,3 +67,13 @@ def test_what_waiting_for_a_broker_does_not_mend_is_raised_at_once(spark, shared
     other.conf.set("spark.miniqueue.url", shared_broker.url.replace("//", "//no-such-user:secret@"))
     with pytest.raises(RefusedError):
         wait_for_broker(other, pytest.fail, lambda: False)
+
+
+def test_a_job_that_is_stopped_while_its_broker_does_not_answer_was_interrupted(pipeline, tmp_path, monkeypatch):
+    def check_broker(_spark: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise ConnectError("cannot connect")
+
+    monkeypatch.setattr(source, "check_broker", check_broker)
+    code, out, err = pipeline("archive", "never-asked", tmp_path / "archive")
+    assert (code, out, "interrupted; " in err) == (130, "", True)
