@@ -40,6 +40,10 @@ class Address:
 
     def __post_init__(self) -> None:
         """Check the URL; raises ConfigError."""
+        try:
+            _ = urlsplit(self.url).port
+        except ValueError:  # its text may have a part of the secret
+            raise ConfigError(["the address of a broker has no port from 0 to 65535, or no host"]) from None
         if urlsplit(self.url).scheme not in _SCHEMES:
             raise ConfigError([f"the address of a broker is redis://host:port or rediss://host:port, not {self}"])
 

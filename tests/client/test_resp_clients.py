@@ -307,10 +307,22 @@ def test_no_broker_is_a_connect_error_that_does_not_tell_the_secret():
     assert "secret" not in f"{caught.value}{client!r}{client.address!r}"
 
 
-@pytest.mark.parametrize("url", ["localhost:6379", "http://localhost", ""])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:6379",
+        "http://localhost",
+        "",
+        "redis://h:x",
+        "redis://h:65536",
+        "redis://[::1",
+        "redis://u:secret/@h:1",
+    ],
+)
 def test_an_address_that_is_none_is_refused(url):
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError) as caught:
         Client(url)
+    assert "secret" not in str(caught.value)
 
 
 def test_a_client_is_carried_as_its_address_alone(client, topic):
