@@ -45,6 +45,19 @@ def test_figures_do_not_replace_an_archive(pipeline, client, tmp_path):
         assert pipeline("stats", "spared", tmp_path / "figures")[0] == 0
 
 
+def test_an_archive_is_not_continued_with_another_checkpoint_which_would_lose_messages(pipeline, client, tmp_path):
+    client.publish_many("first-there", [b"a", b"b"])
+    client.publish("second-there", b"c")
+    place, other = tmp_path / "archive", tmp_path / "other"
+    assert pipeline("archive", "first-there", place)[0] == 0
+    code, _, err = pipeline("archive", "second-there", "-checkpoint", other, place)
+    assert (code, f"its files are of another checkpoint than {other}" in err) == (78, True)
+    code, out, _ = pipeline("archive", "second-there", "-checkpoint", other, tmp_path / "elsewhere")
+    assert (code, out) == (0, "second-there: 1 message archived in 1 step\n")
+    client.publish("second-there", b"d")
+    assert pipeline("archive", "second-there", "-checkpoint", other, tmp_path / "elsewhere")[0] == 0
+
+
 def test_what_is_no_archive_is_not_replayed_and_that_is_told_in_a_line(pipeline, spark, tmp_path):
     spark.range(3).write.parquet(str(tmp_path / "other"))
     code, _, err = pipeline("replay", "t", tmp_path / "other")

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.streaming.query import StreamingQuery
 
+from miniqueue.errors import ConfigError
 from miniqueue.spark.jobs.running import Say, followed, told_in_words
 
 _DAY = "date_from_unix_date(cast(floor(unix_micros(published_at) / 86400000000) as int))"
@@ -36,6 +37,11 @@ class Archive(NamedTuple):
     every_seconds: float = 0
     max_messages: int = 1_000_000
 
+    @property
+    def place(self) -> str:
+        """Where the checkpoint is."""
+        return self.checkpoint or f"{self.directory.rstrip('/')}/_checkpoint"
+
 
 class Archived(NamedTuple):
     """What was done: how many messages, in how many steps."""
@@ -47,12 +53,34 @@ class Archived(NamedTuple):
 def archive(spark: SparkSession, job: Archive, say: Say) -> Archived:
     """Archive a topic; raises ConfigError, or JobFailedError, after which the same job goes on where it was."""
     with told_in_words():
+        _check_directory(spark, job)
         query = _start(_messages(spark, job), job)
         try:
             counts = followed(query, f"archive {job.topic}", say)
         finally:
             query.stop()
     return Archived(sum(counts.values()), len(counts))
+
+
+def _check_directory(spark: SparkSession, job: Archive) -> None:
+    """Raise ConfigError where the directory has steps that the checkpoint has not begun.
+
+    Spark knows them by their numbers. It would take new ones for these, and leave their messages out.
+    """
+    written, begun = (_last_step(spark, log) for log in (f"{job.directory}/_spark_metadata", f"{job.place}/offsets"))
+    if written > begun:
+        problem = f"{job.directory}: its files are of another checkpoint than {job.place}"
+        raise ConfigError([f"{problem}; take that one, or another directory"])
+
+
+def _last_step(spark: SparkSession, log: str) -> int:
+    """Return the number of the last step in a log of Spark, which has a file for each; -1 where there is none."""
+    jvm: Any = spark.sparkContext._jvm  # readers of Spark see no files in a directory that is named as its log is
+    path = jvm.org.apache.hadoop.fs.Path(log)
+    files = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+    listed = files.listStatus(path) if files.exists(path) else []
+    names = [one.getPath().getName().partition(".")[0] for one in listed]  # of some together 9.compact
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
 
 
 def _messages(spark: SparkSession, job: Archive) -> DataFrame:
@@ -66,7 +94,7 @@ def _messages(spark: SparkSession, job: Archive) -> DataFrame:
 
 def _start(messages: DataFrame, job: Archive) -> StreamingQuery:
     writer = messages.writeStream.format("parquet").partitionBy("date").option("path", job.directory)
-    writer = writer.option("checkpointLocation", job.checkpoint or f"{job.directory.rstrip('/')}/_checkpoint")
+    writer = writer.option("checkpointLocation", job.place)
     if job.every_seconds:
         return writer.trigger(processingTime=f"{round(job.every_seconds * 1000)} milliseconds").start()
     return writer.trigger(availableNow=True).start()
