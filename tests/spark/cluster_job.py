@@ -9,18 +9,24 @@ Which cluster and which broker, and the secret for it, stand in Spark's configur
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from miniqueue.spark import register
 
 
-def write(spark: SparkSession, topic: str, rows: int, tasks: int, skew: float = 0.0) -> None:
-    """Write numbers, with their first two digits as keys; with `skew` the first task has that part of them."""
+def write(spark: SparkSession, topic: str, rows: int, tasks: int, skew: float = 0.0, gate: str = "") -> None:
+    """Write numbers, with their first two digits as keys.
+
+    With `skew` the first task has that part of them, and the last of these wait for a file, `gate`.
+    """
     number = F.col("id").cast("string")
     frame = spark.range(0, rows, 1, tasks)
     if skew:
@@ -28,8 +34,17 @@ def write(spark: SparkSession, topic: str, rows: int, tasks: int, skew: float = 
         place = F.when(F.col("id") < edge, 0).otherwise(1 + (F.col("id") - edge) % (tasks - 1))
         # In a certain order: behind a shuffle a task that runs again may have its rows in another one.
         frame = frame.repartitionById(tasks, place.cast("int")).sortWithinPartitions("id")
+        frame = frame.mapInArrow(lambda batches: held(batches, edge - 1, Path(gate)), frame.schema)
     columns = [number.alias("value"), F.substring(number, 1, 2).alias("key")]
     frame.select(*columns).write.format("miniqueue").mode("append").option("topic", topic).save()
+
+
+def held(batches: Iterable[pa.RecordBatch], number: int, gate: Path) -> Iterator[pa.RecordBatch]:
+    """Return batches, that with a number when there is a file."""
+    for batch in batches:
+        while number in batch.column("id").to_pylist() and not gate.exists():
+            time.sleep(0.01)
+        yield batch
 
 
 def read(spark: SparkSession, topic: str, tasks: int) -> list[int]:
