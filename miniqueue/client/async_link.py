@@ -18,9 +18,9 @@ from redis.maint_notifications import MaintNotificationsConfig
 
 from miniqueue.client.address import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Address
 from miniqueue.client.call import NO_WORD, Call, Reply, Word, may_follow, raise_what_passes, wire_of
-from miniqueue.client.link import refusal_of
+from miniqueue.client.link import refusal_of, unconnected
 from miniqueue.client.refusals import RefusedError
-from miniqueue.errors import ClientError, ConnectError, DisconnectedError, RequestError
+from miniqueue.errors import ClientError, DisconnectedError, RequestError
 
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ class AsyncLink:
         try:
             return await self._pool.get_connection()
         except redis.RedisError as exc:
-            raise refusal_of(exc) or ConnectError(f"cannot connect to {self._address}: {exc}") from exc
+            raise refusal_of(exc) or unconnected(self._address, exc) from exc
 
     def _make_pool(self) -> "_Pool":
         pool = ConnectionPool.from_url(

@@ -3,13 +3,14 @@
 Knows redis-py's connections, and of what is said only words and replies. The pool notices that its process is a fork
 of another, and leaves that one's sockets alone.
 
-    get_connection fails           nothing was sent          ConnectError
+    get_connection fails           nothing was sent          ConnectError; UntrustedError for its certificate
     sending or reading fails       nobody knows              DisconnectedError; the connection is closed
     the reply is an error                                    RefusedError
     a word is no bytes, str or number    nothing was sent    RequestError
 """
 
 import math
+import ssl
 from collections.abc import Sequence
 from typing import Protocol, TypeVar, cast
 
@@ -21,7 +22,7 @@ from redis.retry import Retry
 from miniqueue.client.address import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Address
 from miniqueue.client.call import NO_WORD, Call, Reply, Word, may_follow, raise_what_passes, wire_of
 from miniqueue.client.refusals import RefusedError, refusal
-from miniqueue.errors import ClientError, ConnectError, DisconnectedError, RequestError
+from miniqueue.errors import ClientError, ConnectError, DisconnectedError, RequestError, UntrustedError
 
 T = TypeVar("T")
 
@@ -119,7 +120,13 @@ class Link:
         try:
             return self._pool.get_connection()
         except redis.RedisError as exc:
-            raise refusal_of(exc) or ConnectError(f"cannot connect to {self._address}: {exc}") from exc
+            raise refusal_of(exc) or unconnected(self._address, exc) from exc
+
+
+def unconnected(address: Address, exc: redis.RedisError) -> ConnectError:
+    """Return what redis-py says when there is no connection; it has put the cause into words."""
+    kind = UntrustedError if isinstance(exc.__context__, ssl.SSLCertVerificationError) else ConnectError
+    return kind(f"cannot connect to {address}: {exc}")
 
 
 def refusal_of(exc: Exception) -> RefusedError | None:

@@ -4,10 +4,10 @@ Names are compared without case, as Spark does. What is unknown is refused, with
 option that is misspelled must not be one that is left out.
 """
 
+import ssl
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from enum import Flag, auto
-from pathlib import Path
 from socket import gethostname
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -153,12 +153,21 @@ class Options:
         return self._values["runId"] or uuid4().hex
 
     def client(self) -> Client:
-        """Return a client of the broker; raises ConfigError where this machine has no such caFile."""
-        if self["caFile"] and not Path(self["caFile"]).is_file():
-            raise ConfigError([f"caFile={self['caFile']!r}: there is no such file on {gethostname()}"])
+        """Return a client of the broker; raises ConfigError where this machine has no such caFile, or cannot use it."""
+        if self["caFile"]:
+            _check_authorities(self["caFile"])
         given = {"username": self["user"], "password": self["secret"], "ssl_ca_certs": self["caFile"]}
         kept = {name: value for name, value in given.items() if value}
         return Client(self["url"], timeout_seconds=self["timeoutSeconds"], retries=self["retries"], **kept)
+
+
+def _check_authorities(file: str) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(file)
+    except FileNotFoundError as exc:
+        raise ConfigError([f"caFile={file!r}: there is no such file on {gethostname()}"]) from exc
+    except OSError as exc:  # ssl.SSLError is one
+        raise ConfigError([f"caFile={file!r}: no certificates can be read from it on {gethostname()}: {exc}"]) from exc
 
 
 def _unknown(name: str) -> str:

@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from miniqueue.client import Client
 from miniqueue.client.call import Call
 from miniqueue.client.refusals import is_passing
-from miniqueue.errors import ClientError, ConfigError
+from miniqueue.errors import ClientError, ConfigError, UntrustedError
 from miniqueue.spark.batch_reader import BatchReader
 from miniqueue.spark.options import OPTIONS, Options, Use
 from miniqueue.spark.rows import ORIGIN, SCHEMA, check_columns
@@ -137,7 +137,7 @@ def check_broker(spark: SparkSession) -> None:
 def wait_for_broker(spark: SparkSession, say: Callable[[str], None], is_given_up: Callable[[], bool]) -> None:
     """Return when the broker has given a sign of life, or nobody wants to wait for it any more.
 
-    Raises ClientError where waiting does not help, as when it knows no such user.
+    Raises ClientError where waiting does not help, as when it knows no such user or its certificate is not trusted.
 
     Args:
       spark: its configuration names the broker.
@@ -149,7 +149,7 @@ def wait_for_broker(spark: SparkSession, say: Callable[[str], None], is_given_up
         try:
             _ask(spark, retries=0)
         except ClientError as exc:
-            if not is_passing(exc):
+            if not is_passing(exc) or isinstance(exc, UntrustedError):
                 raise
             if str(exc) != told:
                 told = str(exc)

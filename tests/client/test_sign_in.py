@@ -6,6 +6,7 @@ import pickle
 import pytest
 
 from miniqueue.client import AsyncClient, Client, ConnectError, RefusedError
+from miniqueue.errors import UntrustedError
 from tests.acceptance.users import PASSWORD, UsersFile
 from tests.client.broker import RespBroker
 
@@ -73,5 +74,13 @@ def test_who_says_nothing_is_refused(url, trust):
 
 
 def test_a_broker_whose_certificate_is_not_trusted_is_no_broker(url):
-    with Client(url, retries=0) as client, pytest.raises(ConnectError, match="certificate"):
+    with Client(url, retries=0) as client, pytest.raises(UntrustedError, match="certificate"):
         client.ping()
+
+    async def scenario():
+        async with AsyncClient(url, retries=0) as client:
+            with pytest.raises(ConnectError, match="certificate") as caught:
+                await client.ping()
+            assert caught.type is UntrustedError
+
+    asyncio.run(scenario())

@@ -1,8 +1,11 @@
 """Options of reads and writes: defaults, values, and what is said of mistakes."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from miniqueue.errors import ConfigError
+from miniqueue.server.security import ensure_certificates
 from miniqueue.spark.options import OPTIONS, Options, Use
 from tests.meta.modules import ROOT
 
@@ -54,8 +57,9 @@ def test_all_mistakes_are_told_at_once():
 
 
 def test_a_client_is_made_of_the_options(tmp_path):
-    (tmp_path / "ca").touch()
-    ca = str(tmp_path / "ca")
+    files = tmp_path / "cert.pem", tmp_path / "key.pem"
+    ensure_certificates(*files, may_create=True, now=datetime.now(UTC))
+    ca = str(tmp_path / "ca.pem")
     given = {"topic": "t", "url": "rediss://h:1", "user": "ada", "secret": "s", "caFile": ca, "retries": "3"}
     address = Options(given, Use.BATCH_READ).client().address
     assert (address.url, address.retries, address.timeout_seconds) == ("rediss://h:1", 3, 10.0)
@@ -65,6 +69,13 @@ def test_a_client_is_made_of_the_options(tmp_path):
 def test_authorities_that_are_not_on_this_machine_are_named():
     with pytest.raises(ConfigError, match="caFile='/nowhere/ca': there is no such file on "):
         Options({"topic": "t", "caFile": "/nowhere/ca"}, Use.BATCH_READ).client()
+
+
+def test_authorities_that_are_none_are_named(tmp_path):
+    (tmp_path / "ca").write_text("none")
+    for file in (tmp_path / "ca", tmp_path):
+        with pytest.raises(ConfigError, match=f"caFile='{file}': no certificates can be read from it on "):
+            Options({"topic": "t", "caFile": str(file)}, Use.BATCH_READ).client()
 
 
 def test_each_job_has_a_run_of_its_own_unless_it_says_otherwise():

@@ -3,10 +3,13 @@
 import os
 import signal
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from miniqueue.client import ConnectError, RefusedError
+from miniqueue.server.security import ensure_certificates
 from miniqueue.spark import source
 from miniqueue.spark.source import wait_for_broker
 from tests.client.broker import RespBroker
@@ -14,10 +17,20 @@ from tests.spark.needs import IN_A_SESSION
 
 pytestmark = IN_A_SESSION
 
+#: Of a certificate and its key.
+NAMES = ("cert.pem", "key.pem")
+
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
     monkeypatch.setattr(source, "_AGAIN_SECONDS", 0.001)
+
+
+@pytest.fixture
+def authorities(spark, tmp_path) -> Iterator[Path]:
+    """Return the file of a job's authorities; the session, which is that of all tests, forgets them again."""
+    yield tmp_path / "ca.pem"
+    spark.conf.unset("spark.miniqueue.caFile")
 
 
 @pytest.fixture
@@ -67,6 +80,25 @@ def test_what_waiting_for_a_broker_does_not_mend_is_raised_at_once(spark, shared
     other.conf.set("spark.miniqueue.url", shared_broker.url.replace("//", "//no-such-user:secret@"))
     with pytest.raises(RefusedError):
         wait_for_broker(other, pytest.fail, lambda: False)
+
+
+def test_a_certificate_that_is_not_trusted_ends_a_job_that_would_wait_for_its_broker(pipeline, authorities, tmp_path):
+    ensure_certificates(*(tmp_path / name for name in NAMES), may_create=True, now=datetime.now(UTC))
+    (tmp_path / "broker").mkdir()
+    broker = RespBroker(tmp_path / "broker", "-resp-tls")
+    try:
+        address = ("-url", broker.url.replace("redis://127.0.0.1", "rediss://localhost"))
+        for trust in ((), ("-ca-file", authorities)):
+            code, out, err = pipeline("archive", "t", "-every", 1, *address, *trust, tmp_path / "archive")
+            assert (code, out, "certificate verify failed" in err, "waited for" in err) == (69, "", True, False)
+    finally:
+        broker.end()
+
+
+def test_authorities_that_are_none_end_a_job_that_would_wait_for_its_broker(pipeline, authorities):
+    authorities.write_text("none")
+    code, out, err = pipeline("stats", "t", "-every", 1, "-ca-file", authorities)
+    assert (code, out, "ca.pem': no certificates can be read from it" in err) == (78, "", True)
 
 
 def test_a_job_that_is_stopped_while_its_broker_does_not_answer_was_interrupted(pipeline, tmp_path, monkeypatch):
