@@ -276,10 +276,6 @@ class ConnectError(ClientError):
     """The server cannot be reached."""
 
 
-class UntrustedError(ConnectError):
-    """The server's certificate is not trusted."""
-
-
 class DisconnectedError(ClientError):
     """The connection or the stream ended before it was done."""
 

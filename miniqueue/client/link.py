@@ -21,8 +21,8 @@ from redis.retry import Retry
 
 from miniqueue.client.address import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Address
 from miniqueue.client.call import NO_WORD, Call, Reply, Word, may_follow, raise_what_passes, wire_of
-from miniqueue.client.refusals import RefusedError, refusal
-from miniqueue.errors import ClientError, ConnectError, DisconnectedError, RequestError, UntrustedError
+from miniqueue.client.refusals import RefusedError, UntrustedError, refusal
+from miniqueue.errors import ClientError, ConnectError, DisconnectedError, RequestError
 
 T = TypeVar("T")
 

@@ -37,6 +37,10 @@ class RefusedError(ServerError):
         return RefusedError, (self.code, self.text)
 
 
+class UntrustedError(ConnectError):
+    """The broker's certificate is not trusted."""
+
+
 def refusal(line: str) -> RefusedError:
     """Return the error of a reply: a word, then a text for people."""
     word, _, text = line.partition(" ")

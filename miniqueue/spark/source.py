@@ -23,8 +23,8 @@ from pyspark.sql.types import StructType
 
 from miniqueue.client import Client
 from miniqueue.client.call import Call
-from miniqueue.client.refusals import is_passing
-from miniqueue.errors import ClientError, ConfigError, UntrustedError
+from miniqueue.client.refusals import UntrustedError, is_passing
+from miniqueue.errors import ClientError, ConfigError
 from miniqueue.spark.batch_reader import BatchReader
 from miniqueue.spark.options import OPTIONS, Options, Use
 from miniqueue.spark.rows import ORIGIN, SCHEMA, check_columns

@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from miniqueue.client import AsyncClient, Client, ConnectError, RefusedError
-from miniqueue.errors import UntrustedError
+from miniqueue.client.refusals import UntrustedError
 from tests.acceptance.users import PASSWORD, UsersFile
 from tests.client.broker import RespBroker
 
