@@ -78,12 +78,17 @@ def _begun(start: Offsets, topic: str, partition: str, stop: int) -> int:
     return 0 if stop < first else first
 
 
+def begun(start: Offsets, end: Offsets) -> Offsets:
+    """Return where reading begins that ends at `end`, as for `ranges_between` with `restarts`."""
+    return {topic: {word: _begun(start, topic, word, stop) for word, stop in of.items()} for topic, of in end.items()}
+
+
 def limited(start: Offsets, end: Offsets, max_count: int) -> Offsets:
     """Return offsets between, with `max_count` messages at most, of each partition as large a part of what it has.
 
     An end in front of the start means a topic that was made anew, as for `ranges_between` with `restarts`.
     """
-    start = {topic: {word: _begun(start, topic, word, stop) for word, stop in of.items()} for topic, of in end.items()}
+    start = begun(start, end)
     ranges = ranges_between(start, end)
     total = sum(one.size for one in ranges)
     if total <= max_count:

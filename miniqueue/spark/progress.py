@@ -1,8 +1,9 @@
 """A group of the topic that goes along with a stream, so that the broker can delete what every group is done with.
 
-    a new stream begins ─▶ the group is made where it begins       a micro-batch is done ─▶ the group goes on behind it
+    a stream begins, or goes on ─▶ the group is made there       a micro-batch is done ─▶ the group goes on behind it
 
-A group is moved to the next message of each partition at once, so it is neither behind nor in front.
+A group is moved to the next message of each partition at once, so it is neither behind nor in front. One that somebody
+deletes is made again where reading is: what went meanwhile, the reading finds missing.
 """
 
 from miniqueue.client import Client, RefusedError
@@ -20,10 +21,19 @@ def make_groups(client: Client, group: str, start: Offsets) -> None:
 
 
 def move_groups(client: Client, group: str, end: Offsets) -> None:
-    """Have the group of each topic go on where reading does."""
+    """Have the group of each topic go on where reading does; one that is not there is made there."""
     for topic, of in end.items():
         if of:
-            client.seek_group(topic, group, _place(of))
+            _move_group(client, group, topic, of)
+
+
+def _move_group(client: Client, group: str, topic: str, end: dict[str, int]) -> None:
+    try:
+        client.seek_group(topic, group, _place(end))
+    except RefusedError as exc:
+        if exc.code != "NOGROUP":
+            raise
+        make_groups(client, group, {topic: end})
 
 
 def _place(offsets: dict[str, int]) -> str:

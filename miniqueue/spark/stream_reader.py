@@ -20,7 +20,7 @@ from miniqueue.errors import ConfigError
 from miniqueue.spark.batch_reader import RangeOfLog
 from miniqueue.spark.log_source import bounds_of, offsets_at, read_as_asked
 from miniqueue.spark.losses import TopicRestartedError
-from miniqueue.spark.offsets import Offsets, divided, ends_of, limited, ranges_between
+from miniqueue.spark.offsets import Offsets, begun, divided, ends_of, limited, ranges_between
 from miniqueue.spark.options import Options
 from miniqueue.spark.progress import make_groups, move_groups
 
@@ -32,13 +32,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._client: Client = options.client()
         self._target: Offsets | None = None
+        self._has_groups = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names, here and below
         """Return where a new query begins."""
-        start = offsets_at(self._client, self._options, "starting", "latest")
-        if self._options["group"]:
-            make_groups(self._client, self._options["group"], start)
-        return start
+        return offsets_at(self._client, self._options, "starting", "latest")
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return how much a micro-batch may have."""
@@ -49,6 +47,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the next micro-batch ends."""
         end = self._ends() if self._target is None else self._target
         end = self._checked(start, end)
+        self._have_groups(begun(start, end))
         return limited(start, end, limit.max_rows) if isinstance(limit, ReadMaxRows) else end
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
@@ -82,6 +81,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ends(self) -> Offsets:
         return ends_of(bounds_of(self._client, self._options.topics))
+
+    def _have_groups(self, start: Offsets) -> None:
+        """Make the group where the first micro-batch begins that is planned here: a checkpoint may be without it."""
+        if self._options["group"] and not self._has_groups:
+            make_groups(self._client, self._options["group"], start)
+            self._has_groups = True
 
     def _checked(self, start: Offsets, end: Offsets) -> Offsets:
         """Return `end`, of topics that a stream has read up to `start`.

@@ -35,6 +35,14 @@ def test_a_group_is_made_where_a_stream_begins_and_goes_on_with_it(client):
     assert lag(client, "one") == 0
 
 
+def test_a_group_that_was_deleted_meanwhile_goes_on_where_reading_does(client):
+    client.publish_many("bereft", ["a", "b", "c"])
+    make_groups(client, "g", {"bereft": {"0": 0}})
+    client.delete_group("bereft", "g")
+    move_groups(client, "g", {"bereft": {"0": 2}})
+    assert lag(client, "bereft") == 1
+
+
 def test_with_several_partitions_it_goes_on_in_each_of_them(client):
     client.create_topic("two", partitions=2)
     for text, key, priority in (("a", "1", "normal"), ("b", "2", "high"), ("c", "3", "normal"), ("d", "4", "high")):
