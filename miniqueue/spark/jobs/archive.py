@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.streaming.query import StreamingQuery
 
-from miniqueue.errors import ConfigError
+from miniqueue.spark.jobs.directories import check_checkpoint, last_step
 from miniqueue.spark.jobs.running import Say, followed, told_in_words
 
 _DAY = "date_from_unix_date(cast(floor(unix_micros(published_at) / 86400000000) as int))"
@@ -53,34 +53,13 @@ class Archived(NamedTuple):
 def archive(spark: SparkSession, job: Archive, say: Say) -> Archived:
     """Archive a topic; raises ConfigError, or JobFailedError, after which the same job goes on where it was."""
     with told_in_words():
-        _check_directory(spark, job)
+        check_checkpoint(spark, job.directory, last_step(spark, f"{job.directory}/_spark_metadata"), job.place)
         query = _start(_messages(spark, job), job)
         try:
             counts = followed(query, f"archive {job.topic}", say)
         finally:
             query.stop()
     return Archived(sum(counts.values()), len(counts))
-
-
-def _check_directory(spark: SparkSession, job: Archive) -> None:
-    """Raise ConfigError where the directory has steps that the checkpoint has not begun.
-
-    Spark knows them by their numbers. It would take new ones for these, and leave their messages out.
-    """
-    written, begun = (_last_step(spark, log) for log in (f"{job.directory}/_spark_metadata", f"{job.place}/offsets"))
-    if written > begun:
-        problem = f"{job.directory}: its files are of another checkpoint than {job.place}"
-        raise ConfigError([f"{problem}; take that one, or another directory"])
-
-
-def _last_step(spark: SparkSession, log: str) -> int:
-    """Return the number of the last step in a log of Spark, which has a file for each; -1 where there is none."""
-    jvm: Any = spark.sparkContext._jvm  # readers of Spark see no files in a directory that is named as its log is
-    path = jvm.org.apache.hadoop.fs.Path(log)
-    files = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
-    listed = files.listStatus(path) if files.exists(path) else []
-    names = [one.getPath().getName().partition(".")[0] for one in listed]  # of some together 9.compact
-    return max((int(name) for name in names if name.isdecimal()), default=-1)
 
 
 def _messages(spark: SparkSession, job: Archive) -> DataFrame:

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from miniqueue.errors import ConfigError
 from miniqueue.spark.jobs.consumed import Waits
+from miniqueue.spark.jobs.directories import check_checkpoint, last_step
 from miniqueue.spark.jobs.inputs import columns_in
 from miniqueue.spark.jobs.running import Say, followed, having_set, progress, told_in_words
 from miniqueue.spark.source import configured_client
@@ -34,6 +35,8 @@ SCHEMA: Final = (
 #: Reasons are what consumers say; this much of them is told apart.
 _REASON_CHARS: Final = 120
 _TASKS: Final = "spark.sql.shuffle.partitions"
+#: What the directory of a step is called, in front of its number.
+_STEP: Final = "step="
 _PUBLISHED, _DEAD = "published", "dead"
 
 
@@ -63,6 +66,11 @@ class Stats(NamedTuple):
         """The topics to read."""
         names = [name for name in (word.strip() for word in self.topics.split(",")) if name]
         return ",".join(dict.fromkeys([*names, *(self.dead_letters or ",".join(f"{n}.dlq" for n in names)).split(",")]))
+
+    @property
+    def place(self) -> str:
+        """Where the checkpoint is; "" for none that is kept."""
+        return self.checkpoint or (f"{self.directory.rstrip('/')}/_checkpoint" if self.directory else "")
 
 
 class Figures(NamedTuple):
@@ -119,10 +127,12 @@ def stats(spark: SparkSession, job: Stats, show: Show, say: Say) -> int:
 
 
 def _check_directory(spark: SparkSession, job: Stats) -> None:
-    """Raise ConfigError where the directory holds anything but figures: writing it anew would delete that."""
+    """Raise ConfigError where the directory holds other Parquet than figures, or steps of another checkpoint."""
     ours = [field.split()[0] for field in SCHEMA.split(", ")] + (["step"] if job.every_seconds else [])
     if job.directory and (present := columns_in(spark, job.directory)) and present != ours:
         raise ConfigError([f"{job.directory}: there is Parquet that is no figures, and that stays"])
+    if job.directory and job.every_seconds:
+        check_checkpoint(spark, job.directory, last_step(spark, job.directory, _STEP), job.place)
 
 
 def _read(spark: SparkSession, reader: Any, job: Stats) -> DataFrame:  # noqa: ANN401 - of a batch or of a stream
@@ -135,10 +145,9 @@ def _read(spark: SparkSession, reader: Any, job: Stats) -> DataFrame:  # noqa: A
 def _stream(spark: SparkSession, job: Stats, rows: "_Rows", say: Say) -> None:
     messages = _read(spark, spark.readStream, job).withWatermark("published_at", f"{job.late_seconds} seconds")
     writer = counted(messages, job).writeStream.queryName(f"stats {job.topics}").outputMode("append")
-    writer = writer.foreachBatch(lambda frame, number: rows.write(frame, f"/step={number}"))
-    if job.checkpoint or job.directory:
-        place = job.checkpoint or f"{job.directory.rstrip('/')}/_checkpoint"
-        writer = writer.option("checkpointLocation", place)
+    writer = writer.foreachBatch(lambda frame, number: rows.write(frame, f"/{_STEP}{number}"))
+    if job.place:
+        writer = writer.option("checkpointLocation", job.place)
     writer = writer.trigger(processingTime=f"{round(job.every_seconds * 1000)} milliseconds")
     # A task for each core: there is little to keep, and a step waits for all.
     with having_set(spark, {_TASKS: str(spark.sparkContext.defaultParallelism)}):
