@@ -1,4 +1,4 @@
-"""`miniqueue pipeline load` of JSON lines without a schema: no digit of a number is lost and nobody told."""
+"""`miniqueue pipeline load` of JSON lines without a schema: no digit of what is asked for is lost and nobody told."""
 
 import json
 from decimal import Decimal
@@ -54,19 +54,38 @@ def test_numbers_are_kept_with_all_digits(pipeline, client, tmp_path, beside):
     topic = f"digits-{len(beside)}"
     lines = [f'{{"id":{text},"deep":[{{"x":{text}}}]}}' for text in KEPT]
     (tmp_path / "in.jsonl").write_text("\n".join([*lines, *beside]))
-    assert pipeline("load", topic, "-key", "id", tmp_path / "in.jsonl")[0] == 0
+    assert pipeline("load", topic, "-columns", "id,deep", tmp_path / "in.jsonl")[0] == 0
     found = numbers_of(client, topic)[: len(KEPT)]
     assert [one["deep"][0]["x"] for one in found] == [one["id"] for one in found]
     assert [text for one, text in zip(found, KEPT, strict=True) if not is_kept(text, one["id"])] == []
 
 
-def test_rows_with_numbers_that_would_lose_digits_are_set_aside_and_say_so(pipeline, client, tmp_path):
+def test_a_number_that_is_the_key_has_all_digits(pipeline, client, tmp_path):
+    (tmp_path / "in.jsonl").write_text("\n".join(f'{{"id":{text}}}' for text in KEPT))
+    assert pipeline("load", "key-digits", "-key", "id", tmp_path / "in.jsonl")[0] == 0
+    keys = {message.payload.decode(): message.key.decode() for message in client.receive("key-digits", count=100)}
+    lost = [text for text in KEPT if not is_kept(text, Decimal(key) if (key := keys[f'{{"id":{text}}}']) else None)]
+    assert lost == []
+
+
+@pytest.mark.parametrize(
+    "flags", [("-key", "id"), ("-headers", "h=id"), ("-columns", "id")], ids=lambda flags: flags[0]
+)
+def test_rows_with_numbers_that_would_lose_digits_are_set_aside_and_say_so(pipeline, client, tmp_path, flags):
+    topic = f"beyond{flags[0]}"
     long_text = json.dumps({"id": 0.5, "text": "1" * 50 + ' 1e999 "' + "x\\" * 100_000})
     (tmp_path / "in.jsonl").write_text("\n".join([f'{{"id":{text}}}' for text in LOST] + [long_text]))
-    code, out, err = pipeline("load", "beyond", tmp_path / "in.jsonl")
-    assert (code, out.partition(" in ")[0]) == (1, f"beyond: 1 message published, {len(LOST)} bad rows")
+    code, out, err = pipeline("load", topic, *flags, tmp_path / "in.jsonl")
+    assert (code, out.partition(" in ")[0]) == (1, f"{topic}: 1 message published, {len(LOST)} bad rows")
     assert "row 1: it has a number with more digits than can be kept, or out of the range of doubles" in err
-    assert [one["id"] for one in numbers_of(client, "beyond")] == [Decimal("0.5")]
+    assert [one["id"] for one in numbers_of(client, topic)] == [Decimal("0.5")]
+
+
+def test_numbers_of_which_nothing_is_made_stay_as_they_are(pipeline, client, tmp_path):
+    lines = [f'{{"id":{text}}}' for text in KEPT + LOST]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    assert pipeline("load", "untouched", tmp_path / "in.jsonl")[0] == 0
+    assert [message.payload.decode() for message in client.receive("untouched", count=100)] == lines
 
 
 @pytest.mark.parametrize("half", ["\\ud800", "\\uDBFFx", "\\udc00", "\\ud800\\ud800", "\\\\\\ud800"])

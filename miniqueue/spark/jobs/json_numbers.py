@@ -1,9 +1,4 @@
-"""Numbers in lines of JSON, so that none is cut and nobody told: they are kept as they are, or their row is bad.
-
-    inferred as        kept as      exact
-    bigint, decimal    the same     all that it is inferred from
-    double             variant      up to 38 digits, or 17 with an exponent, within the range of doubles
-    string             variant      the same: there may be numbers in other lines
+"""Numbers in lines of JSON that variants would cut: what is beyond 38 digits, or 17 with an exponent, or a double.
 
 Knows no files.
 """
@@ -12,7 +7,6 @@ from typing import Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
-from pyspark.sql.types import ArrayType, DataType, DoubleType, StringType, StructField, StructType, VariantType
 
 _SMALLEST: Final = 2.2250738585072014e-308
 _STRINGS: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'  # possessive: Java's others recurse, and long strings end in a fault
@@ -22,24 +16,8 @@ _TOO_LONG: Final = r"[0-9]{39}|\.[0-9]{39}|[1-9][0-9.]{39}|[1-9][0-9]{17,}[eE]|[
 _WITH_EXPONENT: Final = r"([0-9][0-9.]*[eE][-+]?[0-9]+)"
 
 
-def exact(found: StructType) -> StructType:
-    """Return columns that Spark has inferred with variants where digits of a number might be cut."""
-    return StructType([StructField(field.name, _exact(field.dataType)) for field in found])
-
-
-def _exact(found: DataType) -> DataType:
-    match found:
-        case DoubleType() | StringType():
-            return VariantType()
-        case ArrayType():
-            return ArrayType(_exact(found.elementType))
-        case StructType():
-            return exact(found)
-    return found
-
-
 def is_beyond(line: str) -> Column:
-    """Whether the column `line`, which is JSON, has a number that even those types would cut."""
+    """Whether the column `line`, which is JSON, has a number that a variant would cut."""
     numbers = F.regexp_replace(line, _STRINGS, '""')
     large = F.exists(F.regexp_extract_all(numbers, F.lit(_WITH_EXPONENT)), _is_out_of_range)
     return F.when(F.col(line).rlike(_SUSPICIOUS), numbers.rlike(_TOO_LONG) | large).otherwise(F.lit(False))

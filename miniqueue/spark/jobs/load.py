@@ -55,7 +55,7 @@ def load(spark: SparkSession, job: Load, say: Say) -> Loaded:
     is_text = job.format_name != "parquet"
     settings = _EXACT_NAMES if is_text else {}
     with told_in_words(), progress(spark, f"load {job.topic}", say), having_set(spark, settings):
-        rows = read_files(spark, job.paths, job.format_name, job.schema)
+        rows = read_files(spark, job.paths, job.format_name, job.schema, job.mapping.asked)
         judged = job.mapping.judged(rows)
         count, bad = _publish(judged, job)
         directory = f"{job.quarantine.rstrip('/')}/{job.run_id}"

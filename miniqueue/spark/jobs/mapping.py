@@ -1,6 +1,6 @@
 """Which columns become what of a message, and which rows can be none.
 
-value     JSON of all columns, or of those that are named; null is null, so that all messages have all members
+value     JSON of the row, or of columns that are named; null is null, so that all messages have all of these
 key       a column, as text; a row in which it is null has no key
 headers   columns, as text, by the names of headers; null is no header
 """
@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from miniqueue.errors import ConfigError
 from miniqueue.spark.jobs.inputs import quoted
+from miniqueue.spark.jobs.text_lines import as_json
 
 MAX_MESSAGE_BYTES: Final = 1 << 20
 #: What the protocol says of keys; of headers with their names a little less than it says.
@@ -40,25 +41,28 @@ class ColumnMapping(NamedTuple):
         Raises ConfigError when there is no such column, or a header cannot have its name.
         """
         self._check(rows.select("row.*").columns)
-        names = [quoted(name) for name in self.columns] or ["*"]
-        fields = [F.col("row")] if names == ["*"] else [F.struct(*(F.col(f"row.{name}") for name in names))]
         mapped = rows.select(
-            "*",
-            F.to_json(fields[0], {"ignoreNullFields": "false"}).alias("value"),
-            self._key().alias("key"),
-            self._headers().alias("headers"),
+            "*", self._value().alias("value"), self._key().alias("key"), self._headers().alias("headers")
         )
         return mapped.withColumn("cause", self._cause())
 
+    @property
+    def asked(self) -> list[str]:
+        """The columns that something is made of, each once."""
+        return list(dict.fromkeys([*self.columns, *(column for _, column in self.headers), *filter(None, [self.key])]))
+
     def _check(self, present: Sequence[str]) -> None:
-        asked = [*self.columns, *(column for _, column in self.headers), *filter(None, [self.key])]
-        missing = [name for name in dict.fromkeys(asked) if name not in present]
+        missing = [name for name in self.asked if name not in present]
         problems = [f"there is no column {name}; there are {', '.join(present)}" for name in missing]
         for name, _ in self.headers:
             if not 0 < len(name) <= MAX_NAME_BYTES or not all("!" <= char <= "~" for char in name):
                 problems.append(f"a header cannot have the name {name!r}")
         if problems:
             raise ConfigError(problems)
+
+    def _value(self) -> Column:
+        columns = [F.col(f"row.{quoted(name)}") for name in self.columns]
+        return as_json(F.struct(*columns)) if columns else F.col("json")
 
     def _key(self) -> Column:
         return F.col(f"row.{quoted(self.key)}").cast("string") if self.key else F.lit(None).cast("string")

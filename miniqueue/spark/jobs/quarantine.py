@@ -13,8 +13,8 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from miniqueue.spark.jobs.inputs import lines_of
 from miniqueue.spark.jobs.running import having_set
+from miniqueue.spark.jobs.text_lines import lines_of
 
 #: More than any file has. A file costs as much to open as a task may read, so each has a task of its own.
 _ALL_BYTES: Final = str(1 << 40)

@@ -1,0 +1,47 @@
+"""Lines of CSV as rows: the first has the names of the columns, each of the others a row."""
+
+import csv
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql.types import Row, StringType, StructField, StructType
+
+from miniqueue.errors import ConfigError
+from miniqueue.spark.jobs.text_lines import parsed
+
+#: Otherwise Spark takes a backslash to be in front of a quote, and doubled quotes to be two.
+_QUOTES: Final = {"escape": '"'}
+
+
+def csv_rows(lines: DataFrame, paths: Sequence[str], types: StructType | None) -> DataFrame:
+    """Return the rows of lines, as `parsed` has them.
+
+    Args:
+      lines: see `text_lines`.
+      paths: where they stand, to be told.
+      types: of the columns in their order; None for strings.
+
+    Raises ConfigError where the first line does not name the columns.
+    """
+    first = lines.first()
+    if first is None:
+        raise ConfigError([f"{', '.join(paths)}: there is not even a line with the names of columns"])
+    columns = _columns(_names(first), types)
+    rows = lines.where(F.col("line") != first.line)
+    return parsed(rows, columns, lambda fields, options: F.from_csv("line", fields.toDDL(), {**options, **_QUOTES}))
+
+
+def _names(first: Row) -> list[str]:
+    names = next(csv.reader([first.line]))
+    if twice := [name for place, name in enumerate(names) if name in names[:place]]:
+        raise ConfigError([f"{first.file}: the first line has the column {twice[0]!r} twice"])  # one would be lost
+    return names
+
+
+def _columns(names: Sequence[str], types: StructType | None) -> StructType:
+    kinds = [field.dataType for field in types] if types else [StringType()] * len(names)
+    if len(kinds) != len(names):
+        raise ConfigError([f"the schema has {len(kinds)} columns, the file {len(names)}: {', '.join(names)}"])
+    return StructType([StructField(name, kind) for name, kind in zip(names, kinds, strict=True)])

@@ -1,0 +1,58 @@
+"""Lines of text files, and the rows that parsers of Spark make of them; knows no format.
+
+    line       string    its text
+    file       string    where it stands
+
+What is wrong with a line is a row's fault, see `inputs`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql.types import StringType, StructType
+
+#: Takes the columns of a row and options of Spark's; returns the row that a parser makes of the column `line`.
+Parser: TypeAlias = Callable[[StructType, Mapping[str, str]], Column]
+
+UNPARSED: Final = "it cannot be parsed"
+_NO_TEXT: Final = "it is not UTF-8"
+
+
+def lines_of(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """Return the lines of text files, and which file each is of."""
+    return spark.read.text(list(paths)).select(F.col("value").alias("line"), F.col("_metadata.file_path").alias("file"))
+
+
+def text_of(lines: DataFrame) -> DataFrame:
+    """Return the lines that are not blank."""
+    return lines.where(F.trim("line") != "")
+
+
+def fault_of(*faults: Column) -> Column:
+    """Return what is wrong with the column `line`: that it is no text, or the first of these that is not null."""
+    return F.when(~F.is_valid_utf8("line"), _NO_TEXT).otherwise(F.coalesce(*faults))
+
+
+def as_json(row: str | Column) -> Column:
+    """Return a row as JSON with all of its columns; null is null."""
+    return F.to_json(row, {"ignoreNullFields": "false"})
+
+
+def parsed(lines: DataFrame, columns: StructType, parse: Parser, *faults: Column) -> DataFrame:
+    """Return what a parser makes of lines: `row`, `json`, `file`, `line` and `fault`, as `inputs` has them.
+
+    Args:
+      lines: as above.
+      columns: of the row, one at least.
+      parse: the parser.
+      faults: of the column `line`: what is wrong with it beside what the parser finds, or null.
+    """
+    broken = "_" * (1 + max(map(len, columns.names)))  # where a parser puts what it cannot parse; no column's name
+    fields = StructType(list(columns)).add(broken, StringType())
+    row = parse(fields, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": broken})
+    unparsed = F.when(F.col(f"parsed.{broken}").isNotNull(), UNPARSED)
+    rows = text_of(lines).select("line", "file", row.alias("parsed")).withColumn("fault", fault_of(*faults, unparsed))
+    rows = rows.withColumn("row", F.col("parsed").dropFields(broken))
+    return rows.select("row", as_json("row").alias("json"), "file", "line", "fault")

@@ -1,0 +1,171 @@
+"""`miniqueue pipeline load` of text: CSV, and JSON lines; of numbers in these `test_json_numbers.py` knows."""
+
+import json
+
+import pytest
+
+from tests.spark.loaded import quarantined, taken
+from tests.spark.needs import IN_A_SESSION
+
+pytestmark = IN_A_SESSION
+
+
+def test_csv_is_loaded_and_bad_rows_are_counted_with_file_and_line(pipeline, client, tmp_path):
+    file = tmp_path / "rides in town.csv"
+    file.write_text('id,"land",note\n1,fr,"a, b"\n2,de,\n\n3\nx,nl,c\n4,it,' + "n" * 200 + "\n5,es,ü\n3\n")
+    flags = ("-schema", "id int, land string, note string", "-key", "land", "-headers", "from=land")
+    job = ("load", "csv", *flags, "-columns", "id,note", "-max-message-bytes", 100, "-run-id", "r1", file)
+    code, out, err = pipeline(*job)
+    assert (code, out) == (1, f"csv: 3 messages published, 4 bad rows in {tmp_path}/bad/r1\n")
+    assert "row 5: it cannot be parsed" in err
+    messages = {message.key: (json.loads(message.payload), message.headers) for message in taken(client, "csv")}
+    assert messages == {
+        b"fr": ({"id": 1, "note": "a, b"}, (("from", b"fr"),)),
+        b"de": ({"id": 2, "note": None}, (("from", b"de"),)),
+        b"es": ({"id": 5, "note": "ü"}, (("from", b"es"),)),
+    }
+    bad = quarantined(tmp_path / "bad" / "r1")
+    assert [(row["row"], row["cause"]) for row in bad] == [
+        (5, "it cannot be parsed"),
+        (6, "it cannot be parsed"),
+        (7, "the message is longer than 100 bytes"),
+        (9, "it cannot be parsed"),
+    ]
+    assert bad[0]["record"] == "3"
+    assert all(row["file"].endswith("rides%20in%20town.csv") for row in bad)
+
+
+def test_quotes_in_csv_are_doubled_and_a_backslash_is_one(pipeline, client, tmp_path):
+    (tmp_path / "in.csv").write_text('id,"a ""note"""\n1,"say ""hi"", now"\n2,"C:\\"\n3,"""q"""\n4,a\\b\n')
+    assert pipeline("load", "quotes", tmp_path / "in.csv")[0] == 0
+    notes = [json.loads(message.payload)['a "note"'] for message in taken(client, "quotes")]
+    assert notes == ['say "hi", now', "C:\\", '"q"', "a\\b"]
+
+
+@pytest.mark.parametrize("name", ["in.csv", "in.jsonl"])
+def test_a_line_that_is_not_utf_8_is_set_aside_and_no_byte_is_replaced(pipeline, client, tmp_path, name):
+    topic = f"latin-{name}"
+    lines = [b'{"a":"caf\xe9"}', b'{"a":"ok","b":1}', b'{"a":"x","\xe9":1}']
+    if name == "in.csv":
+        lines = [b"a,b", b"caf\xe9,", b"ok,1", b"\xed\xa0\x80,"]
+    (tmp_path / name).write_bytes(b"\n".join(lines))
+    code, out, err = pipeline("load", topic, "-schema", "a string, b int", tmp_path / name)
+    assert (code, out.partition(" in ")[0]) == (1, f"{topic}: 1 message published, 2 bad rows")
+    assert "it is not UTF-8" in err
+    assert pipeline("load", topic, tmp_path / name)[0] == 1
+    with_schema, without = (json.loads(message.payload) for message in taken(client, topic))
+    assert with_schema == {"a": "ok", "b": 1}
+    assert without == {"a": "ok", "b": "1" if name == "in.csv" else 1}
+
+
+def test_a_line_of_json_is_a_message_as_it_stands(pipeline, client, tmp_path):
+    lines = ['{"id":1, "no.":1.10,"big":' + "9" * 60 + "}", '{"meta":{},"deep":[{ }],"":{"":[]}}', "{}"]
+    lines += ['{"_broken":1,"id":null}', '{"_broken":""," ":null}', '{"id":"\\u00e9\\ud83d\\ude00"}', '{"ID":2}']
+    (tmp_path / "in.jsonl").write_text("\n".join([lines[0] + " \t", "", " \t" + lines[1], *lines[2:]]))
+    assert pipeline("load", "as-it-is", tmp_path / "in.jsonl")[:2] == (0, "as-it-is: 7 messages published\n")
+    assert [message.payload.decode() for message in taken(client, "as-it-is")] == lines
+
+
+def test_members_that_are_empty_objects_are_kept(pipeline, client, tmp_path):
+    rows = [{"id": n, "meta": {}, "deep": {"x": {}, "y": 1}, "all": [{}], "{ }": 'a "{}', 'a"{}': 1} for n in range(2)]
+    rows.append({**rows[0], "id": 2, "text": "{" + '\\"{}' * 100_000})
+    (tmp_path / "in.jsonl").write_text("\n".join(json.dumps({"text": None, **row}) for row in rows))
+    assert pipeline("load", "hollow", tmp_path / "in.jsonl")[0] == 0
+    messages = [json.loads(message.payload) for message in taken(client, "hollow")]
+    assert messages == [{"text": None, **row} for row in rows]
+
+
+def test_members_that_are_asked_for_are_found_whatever_their_names_and_values(pipeline, client, tmp_path):
+    lines = ['{"":{"":{}},"a.b":1,"`\'\\"":"x"}', '{"a.b":{"c":null},"A.B":3}', '{"a.b":null,"_broken":4}']
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    flags = ("-key", "a.b", "-headers", "h=`'\"")
+    assert pipeline("load", "named", *flags, "-columns", "a.b,_broken", tmp_path / "in.jsonl")[0] == 0
+    assert [(message.payload, message.key, message.headers) for message in taken(client, "named")] == [
+        (b'{"a.b":1,"_broken":null}', b"1", (("h", b"x"),)),
+        (b'{"a.b":{"c":null},"_broken":null}', b'{"c":null}', ()),
+        (b'{"a.b":null,"_broken":4}', b"", ()),
+    ]
+    assert pipeline("load", "named", *flags, tmp_path / "in.jsonl")[0] == 0
+    assert [message.payload.decode() for message in taken(client, "named")] == lines
+
+
+@pytest.mark.parametrize(("schema", "message"), [("", '{"a":{}}'), ("`` int, ____ string", '{"":1,"____":"x"}')])
+def test_what_is_one_value_and_no_object_is_set_aside(pipeline, client, tmp_path, schema, message):
+    bad = ['[{"a":1}]', '[{"a":1},{"a":2}]', "1", "null", '"{}"', "[]"]
+    (tmp_path / "in.jsonl").write_text("\n".join([*bad, message]))
+    topic = f"values-{bool(schema)}"
+    code, out, _ = pipeline("load", topic, "-schema", schema, "-run-id", "r", tmp_path / "in.jsonl")
+    assert (code, out.partition(" in ")[0]) == (1, f"{topic}: 1 message published, 6 bad rows")
+    assert {row["cause"] for row in quarantined(tmp_path / "bad")} == {"it cannot be parsed"}
+    assert [one.payload.decode() for one in taken(client, topic)] == [message]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "schema"),
+    [
+        ("in.csv", "_broken,a\n1,2\n3,4,5\n", ""),
+        ("in.jsonl", '{"_broken":"1","a":"2"}\n{"_broken":"","a"}\n', "_broken string, a string"),
+    ],
+)
+def test_a_column_that_is_named_broken_is_not_lost(pipeline, client, tmp_path, name, text, schema):
+    (tmp_path / name).write_text(text)
+    code, out, err = pipeline("load", name, "-schema", schema, tmp_path / name)
+    assert (code, out.partition(" in ")[0]) == (1, f"{name}: 1 message published, 1 bad row")
+    assert "it cannot be parsed" in err
+    assert [message.payload for message in taken(client, name)] == [b'{"_broken":"1","a":"2"}']
+
+
+def test_a_byte_order_mark_of_some_files_is_in_no_name_and_no_value(pipeline, client, tmp_path):
+    (tmp_path / "in").mkdir()
+    mark = b"\xef\xbb\xbf"
+    for number, begin in enumerate([mark, b"", mark]):
+        (tmp_path / "in" / f"{number}.csv").write_bytes(begin + b"id,x\n%d,2\n" % number)
+        (tmp_path / "in" / f"{number}.jsonl").write_bytes(begin + b'{"id":"%d","x":"2"}' % number)
+    for pattern in ("*.csv", "*.jsonl"):
+        assert pipeline("load", "marked", "-key", "id", tmp_path / "in" / pattern)[0] == 0
+        messages = {message.key: message.payload for message in taken(client, "marked")}
+        assert messages == {b"%d" % number: b'{"id":"%d","x":"2"}' % number for number in range(3)}
+
+
+def test_a_file_without_rows_is_no_mistake(pipeline, tmp_path):
+    (tmp_path / "empty.csv").write_text("a,b\n")
+    assert pipeline("load", "empty", tmp_path / "empty.csv")[:2] == (0, "empty: 0 messages published\n")
+
+
+def test_lines_that_are_no_json_are_set_aside(pipeline, client, tmp_path):
+    file = tmp_path / "in.jsonl"
+    file.write_text('{"a":1}\nnonsense\n{"a":2}\n{"a":\n')
+    code, out, _ = pipeline("load", "json", "-run-id", "r", file)
+    assert (code, out.partition(" in ")[0]) == (1, "json: 2 messages published, 2 bad rows")
+    assert [(row["row"], row["record"]) for row in quarantined(tmp_path / "bad")] == [(2, "nonsense"), (4, '{"a":')]
+    assert [message.payload for message in taken(client, "json")] == [b'{"a":1}', b'{"a":2}']
+
+
+@pytest.mark.parametrize("schema", [(), ("-schema", "a struct<b:int>, c int")])
+def test_a_line_of_which_spark_would_lose_a_part_is_set_aside_and_the_others_are_loaded(
+    pipeline, client, tmp_path, schema
+):
+    topic = f"doubled-{len(schema)}"
+    good = '{"a":{"b":1},"c":2}'
+    bad = ['{"c":1,"c":2}', '{"a":{"b":1,"b":2}}', '{"c":1} {"c":2}', '{"c":1},{"c":2}', '{"c":1} and more']
+    bad += ['{"c":1}] {"c":2}', '{"c":1}] and more']
+    (tmp_path / "in.jsonl").write_text("\n".join([*bad, good]))
+    code, _, err = pipeline("load", topic, *schema, "-run-id", "r", tmp_path / "in.jsonl")
+    assert (code, "in.jsonl, row 1: it is not one JSON object, or has a member twice" in err) == (1, True)
+    assert [(row["row"], row["record"]) for row in quarantined(tmp_path / "bad")] == [*enumerate(bad, 1)]
+    assert [json.loads(message.payload) for message in taken(client, topic)] == [json.loads(good)]
+
+
+def test_names_that_differ_in_case_are_different_names(pipeline, client, tmp_path):
+    (tmp_path / "in.csv").write_text("id,ID\n1,2\n")
+    assert pipeline("load", "cases", "-key", "ID", tmp_path / "in.csv")[0] == 0
+    (tmp_path / "in.jsonl").write_text('{"id":1}\n{"ID":2}\n')
+    assert pipeline("load", "cases", "-key", "ID", tmp_path / "in.jsonl")[0] == 0
+    messages = [(message.key, json.loads(message.payload)) for message in taken(client, "cases")]
+    assert messages == [(b"2", {"id": "1", "ID": "2"}), (b"", {"id": 1}), (b"2", {"ID": 2})]
+
+
+def test_a_member_that_is_in_no_line_of_json_is_named(pipeline, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"a":1,"b":2}\n{"d":3}\n')
+    code, _, err = pipeline("load", "t", "-key", "c", "-columns", "d", tmp_path / "in.jsonl")
+    assert (code, "there is no column c; there are a, b, d" in err) == (78, True)
