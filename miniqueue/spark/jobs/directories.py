@@ -3,13 +3,18 @@
 <archive>/_spark_metadata/7, 9.compact     a step of a stream that wrote the archive; several together
 <figures>/step=7                           the same of a stream of figures
 <checkpoint>/offsets/7                     a step that a stream has begun
+<directory>/part-….parquet, _SUCCESS       what was written at once
 """
 
-from typing import Any
+from typing import Any, Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from miniqueue.errors import ConfigError
+from miniqueue.spark.losses import JobFailedError
+
+#: Is written first, and no reader looks there.
+_NEW: Final = "_new"
 
 
 def last_step(spark: SparkSession, directory: str, prefix: str = "") -> int:
@@ -36,9 +41,39 @@ def check_checkpoint(spark: SparkSession, directory: str, written: int, checkpoi
         raise ConfigError([f"{problem}; take that one, or another directory"])
 
 
+def replace_parquet(spark: SparkSession, rows: DataFrame, directory: str) -> None:
+    """Write rows to a directory, in place of what was written there so before; leave alone what else is there.
+
+    What was there goes when everything is written; then only names change.
+    """
+    new = f"{directory}/{_NEW}"
+    rows.write.mode("overwrite").parquet(new)
+    for name in sorted(_written_in(spark, directory)):  # the mark of a whole one first, and below last
+        _delete(spark, f"{directory}/{name}")
+    for name in sorted(_written_in(spark, new), reverse=True):
+        _rename(spark, f"{new}/{name}", f"{directory}/{name}")
+    _delete(spark, new)
+
+
+def _written_in(spark: SparkSession, directory: str) -> list[str]:
+    names = _names_in(spark, directory)
+    return [name for name in names if name == "_SUCCESS" or (name.startswith("part-") and name.endswith(".parquet"))]
+
+
 def _names_in(spark: SparkSession, directory: str) -> list[str]:
     files, path = _file_system(spark, directory)
     return [one.getPath().getName() for one in files.listStatus(path)] if files.exists(path) else []
+
+
+def _delete(spark: SparkSession, place: str) -> None:
+    files, path = _file_system(spark, place)
+    files.delete(path, True)
+
+
+def _rename(spark: SparkSession, place: str, new_place: str) -> None:
+    files, path = _file_system(spark, place)
+    if not files.rename(path, _file_system(spark, new_place)[1]):
+        raise JobFailedError(f"{place}: it cannot be renamed to {new_place}")
 
 
 def _file_system(spark: SparkSession, place: str) -> tuple[Any, Any]:

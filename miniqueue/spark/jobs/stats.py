@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from miniqueue.errors import ConfigError
 from miniqueue.spark.jobs.consumed import Waits
-from miniqueue.spark.jobs.directories import check_checkpoint, last_step
+from miniqueue.spark.jobs.directories import check_checkpoint, last_step, replace_parquet
 from miniqueue.spark.jobs.inputs import columns_in
 from miniqueue.spark.jobs.running import Say, followed, having_set, progress, told_in_words
 from miniqueue.spark.source import configured_client
@@ -120,7 +120,7 @@ def stats(spark: SparkSession, job: Stats, show: Show, say: Say) -> int:
         rows = _Rows(spark, job, Waits(client), show)
         if not job.every_seconds:
             with progress(spark, f"stats {job.topics}", say):
-                rows.write(counted(_read(spark, spark.read, job), job), "")
+                rows.write(counted(_read(spark, spark.read, job), job))
         else:
             _stream(spark, job, rows, say)
     return rows.count
@@ -145,7 +145,7 @@ def _read(spark: SparkSession, reader: Any, job: Stats) -> DataFrame:  # noqa: A
 def _stream(spark: SparkSession, job: Stats, rows: "_Rows", say: Say) -> None:
     messages = _read(spark, spark.readStream, job).withWatermark("published_at", f"{job.late_seconds} seconds")
     writer = counted(messages, job).writeStream.queryName(f"stats {job.topics}").outputMode("append")
-    writer = writer.foreachBatch(lambda frame, number: rows.write(frame, f"/{_STEP}{number}"))
+    writer = writer.foreachBatch(rows.write_step)
     if job.place:
         writer = writer.option("checkpointLocation", job.place)
     writer = writer.trigger(processingTime=f"{round(job.every_seconds * 1000)} milliseconds")
@@ -196,12 +196,27 @@ class _Rows:
         self._waits = waits
         self._show = show
 
-    def write(self, frame: DataFrame, part: str) -> None:
-        """Write what was counted, in place of what the same part of the stream has written before."""
-        found = [self._figures(one) for one in frame.orderBy("window", "topic", "event", "reason").collect()]
-        if self._job.directory and (found or not part):
-            rows = self._spark.createDataFrame(found, SCHEMA).coalesce(1)
-            rows.write.mode("overwrite").parquet(f"{self._job.directory.rstrip('/')}{part}")
+    def write(self, frame: DataFrame) -> None:
+        """Write what was counted, in place of what was written before."""
+        found = self._found(frame)
+        if self._job.directory:
+            replace_parquet(self._spark, self._written(found), self._job.directory)
+        self._tell(found)
+
+    def write_step(self, frame: DataFrame, number: int) -> None:
+        """Write what a step of a stream has counted, in place of what the same step has written before."""
+        found = self._found(frame)
+        if self._job.directory and found:
+            self._written(found).write.mode("overwrite").parquet(f"{self._job.directory}/{_STEP}{number}")
+        self._tell(found)
+
+    def _found(self, frame: DataFrame) -> list[Figures]:
+        return [self._figures(one) for one in frame.orderBy("window", "topic", "event", "reason").collect()]
+
+    def _written(self, found: list[Figures]) -> DataFrame:
+        return self._spark.createDataFrame(found, SCHEMA).coalesce(1)
+
+    def _tell(self, found: list[Figures]) -> None:
         for one in found:
             self._show(one)
         self.count += len(found)
