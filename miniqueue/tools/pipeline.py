@@ -59,6 +59,9 @@ load:
 archive:
   -group name
         a group of the topic that goes along, so that what is archived can go
+  -fail-on-data-loss true|false
+        whether to break off where messages are gone before they are archived; else they are
+        counted as lost (default true)
 archive and stats:
   -every seconds
         write what is new so often, until stopped, and wait for a broker that does not answer
@@ -79,17 +82,17 @@ load and replay:
   -run-id id
         of a job that broke off: what it has published is not published again
 
-Exit codes: 0 done, or stopped with -every; 1 done, with bad rows; 69 the job broke off, the
-text says where, or no broker answers; 78 a flag or a column is wrong, or Spark is missing;
-130 interrupted.
+Exit codes: 0 done, or stopped with -every; 1 likewise, but for rows that are bad or messages
+that are lost; 69 the job broke off, the text says where, or no broker answers; 78 a flag or a
+column is wrong, or Spark is missing; 130 interrupted.
 """
 
-DONE, BAD_ROWS = 0, 1
+DONE, NOT_ALL = 0, 1
 _COMMON: Final = ("topic", "url", "user", "secret-file", "ca-file", "master")
 _OF_JOBS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "load": ("format", "schema", "key", "columns", "headers", "max-message-bytes", "quarantine", "run-id"),
-        "archive": ("every", "group", "checkpoint"),
+        "archive": ("every", "group", "checkpoint", "fail-on-data-loss"),
         "stats": ("every", "checkpoint", "window", "late", "dead-letters"),
         "replay": ("from", "until", "run-id"),
     }
@@ -161,7 +164,7 @@ def _load(given: Arguments, environ: Mapping[str, str]) -> int:
         _say(example)
     aside = f", {counted(done.bad, 'bad row')} in {done.set_aside_in}" if done.bad else ""
     print(f"{job.topic}: {counted(done.published, 'message')} published{aside}")
-    return BAD_ROWS if done.bad else DONE
+    return NOT_ALL if done.bad else DONE
 
 
 def _archive(given: Arguments, environ: Mapping[str, str]) -> int:
@@ -170,12 +173,18 @@ def _archive(given: Arguments, environ: Mapping[str, str]) -> int:
     flags = given.flags
     every_seconds = _number(flags, "every", 0)
     job = archive.Archive(
-        flags["topic"], given.words[0], flags.get("checkpoint", ""), flags.get("group", ""), every_seconds
+        flags["topic"],
+        given.words[0],
+        flags.get("checkpoint", ""),
+        flags.get("group", ""),
+        every_seconds,
+        fail_on_data_loss=_switch(flags, "fail-on-data-loss", default=True),
     )
     with interruptible_session(flags, environ, _say, runs_until_stopped=every_seconds > 0) as spark:
         done = archive.archive(spark, job, _say)
-    print(f"{job.topic}: {counted(done.messages, 'message')} archived in {counted(done.steps, 'step')}")
-    return DONE
+    lost = f", {counted(done.lost, 'message')} lost" if done.lost else ""
+    print(f"{job.topic}: {counted(done.messages, 'message')} archived in {counted(done.steps, 'step')}{lost}")
+    return NOT_ALL if done.lost else DONE
 
 
 def _replay(given: Arguments, environ: Mapping[str, str]) -> int:
@@ -236,6 +245,13 @@ def _number(flags: Mapping[str, str], name: str, default: int, *, least: int = 0
     if int(text) < least:
         raise ConfigError([f"flag -{name}: it is {least} or more, not {text}"])
     return int(text)
+
+
+def _switch(flags: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = flags.get(name, str(default)).lower()
+    if text not in ("true", "false"):
+        raise ConfigError([f"flag -{name}: true or false, not {flags[name]!r}"])
+    return text == "true"
 
 
 def _run_id(flags: Mapping[str, str]) -> str:

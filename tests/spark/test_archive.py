@@ -1,8 +1,18 @@
 """`miniqueue pipeline archive` from run to run: with a group that comes and goes, and messages that are gone."""
 
+import pytest
+
+from miniqueue.spark.jobs import archive
 from tests.spark.needs import IN_A_SESSION
 
 pytestmark = IN_A_SESSION
+
+
+def settle(client, topic: str) -> None:
+    """Take all that there is, and wait until it is gone."""
+    client.receive(topic, count=10_000, autoack=True)
+    while any(one.earliest < one.end for one in client.partitions(topic)):
+        pass
 
 
 def test_an_archive_that_began_without_a_group_or_lost_it_has_one_where_it_was(pipeline, client, tmp_path):
@@ -17,3 +27,37 @@ def test_an_archive_that_began_without_a_group_or_lost_it_has_one_where_it_was(p
     client.publish_many("joined", [b"d", b"e"])
     assert pipeline(*with_group)[:2] == (0, "joined: 2 messages archived in 1 step\n")
     assert [group.lag for group in client.groups("joined") if group.name == "late"] == [2]  # moved by the next step
+
+
+def test_what_is_settled_before_it_is_archived_breaks_off_or_is_counted(pipeline, client, tmp_path):
+    job = ("archive", "settled", tmp_path / "archive")
+    client.publish("settled", b"a")
+    assert pipeline(*job)[0] == 0
+    for payloads in ([b"b", b"c"], [b"d"]):
+        client.publish_many("settled", payloads)
+        settle(client, "settled")
+    client.publish("settled", b"e")
+    code, _, err = pipeline(*job)
+    assert (code, "messages of settled, partition 0, from offset 1 on are gone" in err) == (69, True)
+    without = (*job, "-fail-on-data-loss", "false")
+    assert pipeline(*without)[:2] == (1, "settled: 1 message archived in 1 step, 3 messages lost\n")
+    assert pipeline(*job)[:2] == (0, "settled: 0 messages archived in 0 steps\n")
+    client.publish("settled", b"f")
+    settle(client, "settled")
+    assert pipeline(*without)[:2] == (1, "settled: 0 messages archived in 1 step, 1 message lost\n")
+
+
+def test_what_is_settled_while_an_archive_begins_is_counted(pipeline, client, tmp_path, monkeypatch):
+    client.publish_many("hasty", [b"a", b"b"])
+    begins = {"hasty": {"0": client.partitions("hasty")[0].earliest}}
+    settle(client, "hasty")
+    client.publish("hasty", b"c")
+    monkeypatch.setattr(archive, "_earliest", lambda _spark, _topic: begins)
+    code, out, _ = pipeline("archive", "hasty", "-fail-on-data-loss", "false", tmp_path / "archive")
+    assert (code, out) == (1, "hasty: 1 message archived in 1 step, 2 messages lost\n")
+
+
+@pytest.mark.parametrize("text", ["no", ""])
+def test_whether_to_fail_on_data_loss_is_true_or_false(pipeline, tmp_path, text):
+    code, _, err = pipeline("archive", "t", f"-fail-on-data-loss={text}", tmp_path / "archive")
+    assert (code, "flag -fail-on-data-loss: true or false, not " in err) == (78, True)

@@ -6,6 +6,7 @@ Both ways are a stream with a checkpoint. So each run goes on where the last one
 message is in the archive once.
 """
 
+import json
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,6 +15,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from miniqueue.spark.jobs.directories import check_checkpoint, last_step
 from miniqueue.spark.jobs.running import Say, followed, told_in_words
+from miniqueue.spark.log_source import bounds_of
+from miniqueue.spark.offsets import Offsets, starts_of
+from miniqueue.spark.source import configured_client
 
 _DAY = "date_from_unix_date(cast(floor(unix_micros(published_at) / 86400000000) as int))"
 
@@ -28,6 +32,7 @@ class Archive(NamedTuple):
       group: of the topic, goes along, so that what is archived can go; "" for none.
       every_seconds: how often there is a file of what is new; 0 for what there is now, and an end.
       max_messages: of one file and step at most.
+      fail_on_data_loss: whether messages that are gone before they were archived are an error; else they are counted.
     """
 
     topic: str
@@ -36,6 +41,7 @@ class Archive(NamedTuple):
     group: str = ""
     every_seconds: float = 0
     max_messages: int = 1_000_000
+    fail_on_data_loss: bool = True
 
     @property
     def place(self) -> str:
@@ -44,26 +50,35 @@ class Archive(NamedTuple):
 
 
 class Archived(NamedTuple):
-    """What was done: how many messages, in how many steps."""
+    """What was done: how many messages, in how many steps, and how many were lost, since they were gone before."""
 
     messages: int
     steps: int
+    lost: int
 
 
 def archive(spark: SparkSession, job: Archive, say: Say) -> Archived:
     """Archive a topic; raises ConfigError, or JobFailedError, after which the same job goes on where it was."""
     with told_in_words():
         check_checkpoint(spark, job.directory, last_step(spark, f"{job.directory}/_spark_metadata"), job.place)
-        query = _start(_messages(spark, job), job)
+        begins = _earliest(spark, job.topic)
+        query = _start(_messages(spark, job, begins), job)
         try:
-            counts = followed(query, f"archive {job.topic}", say)
+            steps = followed(query, f"archive {job.topic}", say, begins)
         finally:
             query.stop()
-    return Archived(sum(counts.values()), len(counts))
+    return Archived(sum(one.messages for one in steps), len(steps), sum(one.lost for one in steps))
 
 
-def _messages(spark: SparkSession, job: Archive) -> DataFrame:
-    options: dict[str, Any] = {"startingOffsets": "earliest", "maxMessagesPerTrigger": job.max_messages}
+def _earliest(spark: SparkSession, topic: str) -> Offsets:
+    """Return where an archive begins that has no checkpoint; asked here, since what goes from then on is counted."""
+    with configured_client(spark) as client:
+        return starts_of(bounds_of(client, [topic]))
+
+
+def _messages(spark: SparkSession, job: Archive, begins: Offsets) -> DataFrame:
+    options: dict[str, Any] = {"startingOffsets": json.dumps(begins), "maxMessagesPerTrigger": job.max_messages}
+    options["failOnDataLoss"] = job.fail_on_data_loss
     if job.group:
         options["group"] = job.group
     parts = spark.sparkContext.defaultParallelism

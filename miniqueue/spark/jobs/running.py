@@ -1,19 +1,22 @@
 """What all jobs need while they run: to tell how far they are, and to fail in words that a person can use."""
 
 import importlib
+import json
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from miniqueue.errors import ConfigError, MiniqueueError
 from miniqueue.spark.losses import JobFailedError
+from miniqueue.spark.offsets import Offsets, ranges_between
 
 #: Takes a line for a person.
 Say: TypeAlias = Callable[[str], None]
@@ -115,14 +118,38 @@ def _tell(spark: SparkSession, what: str, say: Say, done: threading.Event) -> No
         say(f"{what}: {finished} of {total} tasks, {monotonic() - began:.0f} s")
 
 
-def followed(query: StreamingQuery, what: str, say: Say) -> dict[int, int]:
-    """Wait until a stream ends, and say how far it is; return how many rows each of its steps had."""
-    counts: dict[int, int] = {}
+class Step(NamedTuple):
+    """What a step of a stream has read: how many messages, and how many it has not, since they were gone."""
+
+    messages: int
+    lost: int
+
+
+def followed(query: StreamingQuery, what: str, say: Say, begins: Offsets | None = None) -> list[Step]:
+    """Wait until a stream of topics ends, and say how far it is; return its steps, but those of nothing.
+
+    Args:
+      query: the stream.
+      what: it does, for a person.
+      say: is told.
+      begins: where its first step does, which Spark does not tell; None where it does not matter what is lost.
+    """
+    steps: dict[int, Step] = {}
     is_done = False
     while not is_done:
         is_done = bool(query.awaitTermination(WAIT_SECONDS))
-        before = len(counts)
-        counts.update({one.batchId: one.numInputRows for one in query.recentProgress if one.numInputRows})
-        if len(counts) > before:
-            say(f"{what}: {sum(counts.values())} messages in {len(counts)} steps")
-    return counts
+        before = len(steps)
+        steps.update({one.batchId: step for one in query.recentProgress if any(step := _step(one, begins))})
+        if len(steps) > before:
+            messages, lost = map(sum, zip(*steps.values(), strict=True))
+            say(f"{what}: {messages} messages in {len(steps)} steps" + (f", {lost} lost" if lost else ""))
+    return list(steps.values())
+
+
+def _step(found: StreamingQueryProgress, begins: Offsets | None) -> Step:
+    if begins is None:
+        return Step(found.numInputRows, 0)
+    [source] = found.sources
+    start, end = (json.loads(text or "null") for text in (source.startOffset, source.endOffset))
+    wanted = ranges_between(begins if start is None else start, end or {}, restarts=True)
+    return Step(found.numInputRows, sum(one.size for one in wanted) - found.numInputRows)
