@@ -127,6 +127,12 @@ def test_a_byte_order_mark_of_some_files_is_in_no_name_and_no_value(pipeline, cl
         assert messages == {b"%d" % number: b'{"id":"%d","x":"2"}' % number for number in range(3)}
 
 
+def test_blank_lines_in_front_of_the_names_of_csv_are_skipped(pipeline, client, tmp_path):
+    (tmp_path / "in.csv").write_text("\n \nid,x\n1,2\n")
+    assert pipeline("load", "blank", tmp_path / "in.csv")[0] == 0
+    assert [message.payload for message in taken(client, "blank")] == [b'{"id":"1","x":"2"}']
+
+
 def test_a_file_without_rows_is_no_mistake(pipeline, tmp_path):
     (tmp_path / "empty.csv").write_text("a,b\n")
     assert pipeline("load", "empty", tmp_path / "empty.csv")[:2] == (0, "empty: 0 messages published\n")
@@ -163,6 +169,12 @@ def test_names_that_differ_in_case_are_different_names(pipeline, client, tmp_pat
     assert pipeline("load", "cases", "-key", "ID", tmp_path / "in.jsonl")[0] == 0
     messages = [(message.key, json.loads(message.payload)) for message in taken(client, "cases")]
     assert messages == [(b"2", {"id": "1", "ID": "2"}), (b"", {"id": 1}), (b"2", {"ID": 2})]
+
+
+def test_a_first_line_of_csv_that_is_no_text_is_refused(pipeline, tmp_path):
+    (tmp_path / "in.csv").write_bytes(b"id,caf\xe9\n1,2\n")
+    code, _, err = pipeline("load", "latin", tmp_path / "in.csv")
+    assert (code, "in.csv: the first line is not UTF-8" in err) == (78, True)
 
 
 def test_a_member_that_is_in_no_line_of_json_is_named(pipeline, tmp_path):

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import Row, StringType, StructField, StructType
 
 from miniqueue.errors import ConfigError
-from miniqueue.spark.jobs.text_lines import parsed
+from miniqueue.spark.jobs.text_lines import parsed, text_of
 
 #: Otherwise Spark takes a backslash to be in front of a quote, and doubled quotes to be two.
 _QUOTES: Final = {"escape": '"'}
@@ -25,7 +25,7 @@ def csv_rows(lines: DataFrame, paths: Sequence[str], types: StructType | None) -
 
     Raises ConfigError where the first line does not name the columns.
     """
-    first = lines.first()
+    first = text_of(lines).select("line", "file", F.is_valid_utf8("line").alias("is_text")).first()
     if first is None:
         raise ConfigError([f"{', '.join(paths)}: there is not even a line with the names of columns"])
     columns = _columns(_names(first), types)
@@ -34,6 +34,8 @@ def csv_rows(lines: DataFrame, paths: Sequence[str], types: StructType | None) -
 
 
 def _names(first: Row) -> list[str]:
+    if not first.is_text:
+        raise ConfigError([f"{first.file}: the first line is not UTF-8"])
     names = next(csv.reader([first.line]))
     if twice := [name for place, name in enumerate(names) if name in names[:place]]:
         raise ConfigError([f"{first.file}: the first line has the column {twice[0]!r} twice"])  # one would be lost
