@@ -177,6 +177,12 @@ def test_a_first_line_of_csv_that_is_no_text_is_refused(pipeline, tmp_path):
     assert (code, "in.csv: the first line is not UTF-8" in err) == (78, True)
 
 
+@pytest.mark.parametrize("schema", [" ", "long", "a int,"])
+def test_a_schema_that_names_no_columns_is_refused(pipeline, tmp_path, schema):
+    (tmp_path / "in.jsonl").write_text('{"a":1}\n')
+    assert pipeline("load", "t", "-schema", schema, tmp_path / "in.jsonl")[0] == 78
+
+
 def test_a_member_that_is_in_no_line_of_json_is_named(pipeline, tmp_path):
     (tmp_path / "in.jsonl").write_text('{"a":1,"b":2}\n{"d":3}\n')
     code, _, err = pipeline("load", "t", "-key", "c", "-columns", "d", tmp_path / "in.jsonl")

@@ -80,7 +80,7 @@ def quoted(name: str) -> str:
 
 def _columns(schema: str) -> StructType:
     columns = StructType.fromDDL(schema)
-    if not isinstance(columns, StructType):  # it also takes the name of a single type
+    if not isinstance(columns, StructType) or not columns.names:  # it also takes the name of a single type
         raise ConfigError([f"a schema names columns, as in 'id long, name string', not {schema!r}"])
     return columns
 
