@@ -41,6 +41,8 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
+from miniqueue.server.h2guard.blocks import RememberingDecoder
+
 BURST = 1000
 TOKENS_PER_SECOND = 33
 PATIENCE = 100
@@ -159,7 +161,7 @@ class CountedConnection(h2.connection.H2Connection):
         self.is_client_leaving = False
         super().__init__(config=h2.config.H2Configuration(client_side=False, header_encoding=None))
         self.frames = self.incoming_buffer = CountedFrames()
-        self.decoder.max_header_list_size = max_header_bytes
+        self.decoder = RememberingDecoder(max_header_bytes)
         self._limits = {
             SettingCodes.MAX_CONCURRENT_STREAMS: max_streams,
             SettingCodes.MAX_HEADER_LIST_SIZE: max_header_bytes,

@@ -1,0 +1,108 @@
+"""Blocks of headers that come again: they must tell what hpack tells, whatever became of the table in between."""
+
+import pytest
+from hpack import Decoder, Encoder, HeaderTuple, InvalidTableSizeError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from miniqueue.server.h2guard.blocks import MAX_BLOCK_BYTES, MAX_BLOCKS, RememberingDecoder
+from miniqueue.server.h2guard.frames import CountedConnection
+
+FIELDS = [HeaderTuple(b":method", b"POST"), HeaderTuple(b":path", b"/publish/t"), HeaderTuple(b"user-agent", b"client")]
+#: `x: y`, written out: as it is, as a secret, for the table; and a table of another size.
+PLAIN, SECRET, ADDED, RESIZED = b"\x00\x01x\x01y", b"\x10\x01x\x01y", b"\x40\x01x\x01y", b"\x2a"
+
+names = st.sampled_from([b":path", b"authorization", b"x", b"x" * 40])
+values = st.sampled_from([b"", b"1", b"/publish/t", b"v" * 60])
+#: How a field is written: HPACK's first byte says whether it goes to the table.
+literals = st.tuples(st.sampled_from([b"\x40", b"\x00", b"\x10"]), names, values).map(
+    lambda literal: literal[0] + bytes([len(literal[1])]) + literal[1] + bytes([len(literal[2])]) + literal[2]
+)
+#: To 10, 20, 30 and 0 bytes, to 128, to 4,096.
+resizes = st.sampled_from([b"\x2a", b"\x34", b"\x3e", b"\x20", b"\x3f\x61", b"\x3f\xe1\x1f"])
+indexed = st.sampled_from([b"\x82", b"\x87", b"\xbe", b"\xbf", b"\xc0"])
+blocks = st.builds(
+    lambda sizes, parts: b"".join(sizes + parts),
+    st.lists(resizes, max_size=2),
+    st.lists(literals | indexed, max_size=3),
+)
+
+
+def outcome(decoder, block):
+    try:
+        found = list(decoder.decode(block, raw=True))
+    except Exception as error:
+        return repr(error)
+    return found, [type(field) for field in found]
+
+
+@given(st.lists(blocks, min_size=1, max_size=4).flatmap(lambda some: st.lists(st.sampled_from(some), max_size=16)))
+def test_any_blocks_tell_what_hpack_tells(sent):
+    ours, hpacks = RememberingDecoder(150), Decoder(150)
+    for block in sent:
+        found = outcome(ours, block)
+        assert found == outcome(hpacks, block)
+        assert ours.header_table.dynamic_entries == hpacks.header_table.dynamic_entries
+        if isinstance(found, str):
+            return
+
+
+class Counting(RememberingDecoder):
+    """Counts the blocks that are taken apart, with the fields of each."""
+
+    def __init__(self) -> None:
+        super().__init__(8192)
+        self.taken_apart: list[bytes] = []
+
+    def _decode_anew(self, data, raw):
+        self.taken_apart.append(data)
+        return super()._decode_anew(data, raw)
+
+
+def taken_apart(*sent: bytes) -> list[bytes]:
+    decoder = Counting()
+    for block in sent:
+        decoder.decode(block, raw=True)
+    return decoder.taken_apart
+
+
+def test_the_connection_of_a_client_remembers():
+    assert isinstance(CountedConnection(100, 8192).decoder, RememberingDecoder)
+
+
+def test_a_block_that_comes_again_is_not_taken_apart():
+    encoder = Encoder()
+    first, second, third, fourth = (encoder.encode(FIELDS) for _ in range(4))
+    assert taken_apart(first, second, third, fourth) == [first, second]
+
+
+def test_each_gets_fields_of_its_own():
+    decoder = RememberingDecoder(8192)
+    decoder.decode(PLAIN, raw=True).clear()
+    decoder.decode(PLAIN, raw=True).clear()
+    assert decoder.decode(PLAIN, raw=True) == [(b"x", b"y")]
+
+
+def test_nothing_is_known_any_more_when_the_table_has_changed():
+    assert taken_apart(PLAIN, ADDED, PLAIN, PLAIN) == [PLAIN, ADDED, PLAIN]
+    assert taken_apart(PLAIN, RESIZED, PLAIN, PLAIN) == [PLAIN, RESIZED, PLAIN]
+
+
+def test_a_block_with_a_secret_is_not_kept():
+    assert taken_apart(SECRET, SECRET) == [SECRET, SECRET]
+
+
+def test_few_blocks_are_kept_and_none_that_is_long():
+    several = [b"\x00\x01x\x01%c" % number for number in range(MAX_BLOCKS + 1)]
+    assert taken_apart(*several, several[0]) == [*several, several[0]]
+    assert taken_apart(*several[:MAX_BLOCKS], several[0]) == several[:MAX_BLOCKS]
+    long = PLAIN * (MAX_BLOCK_BYTES // len(PLAIN) + 1)
+    assert taken_apart(long, long) == [long, long]
+
+
+def test_a_block_that_is_known_is_refused_once_the_table_is_too_large():
+    decoder = RememberingDecoder(8192)
+    decoder.decode(PLAIN, raw=True)
+    decoder.max_allowed_table_size = 100
+    with pytest.raises(InvalidTableSizeError):
+        decoder.decode(PLAIN, raw=True)
