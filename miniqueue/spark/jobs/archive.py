@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.streaming.query import StreamingQuery
 
-from miniqueue.spark.jobs.directories import check_checkpoint, last_step
+from miniqueue.spark.jobs.directories import check_checkpoint, last_step, log_of
 from miniqueue.spark.jobs.running import Say, followed, told_in_words
 from miniqueue.spark.log_source import bounds_of
 from miniqueue.spark.offsets import Offsets, starts_of
@@ -60,7 +60,7 @@ class Archived(NamedTuple):
 def archive(spark: SparkSession, job: Archive, say: Say) -> Archived:
     """Archive a topic; raises ConfigError, or JobFailedError, after which the same job goes on where it was."""
     with told_in_words():
-        check_checkpoint(spark, job.directory, last_step(spark, f"{job.directory}/_spark_metadata"), job.place)
+        check_checkpoint(spark, job.directory, last_step(spark, log_of(job.directory)), job.place)
         begins = _earliest(spark, job.topic)
         query = _start(_messages(spark, job, begins), job)
         try:

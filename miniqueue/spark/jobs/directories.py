@@ -17,6 +17,11 @@ from miniqueue.spark.losses import JobFailedError
 _NEW: Final = "_new"
 
 
+def log_of(archive: str) -> str:
+    """Return where Spark notes the steps that wrote an archive, and their files: only those count."""
+    return f"{archive}/_spark_metadata"
+
+
 def last_step(spark: SparkSession, directory: str, prefix: str = "") -> int:
     """Return the highest number that is a name there, behind `prefix`; -1 where there is none."""
     names = [name.removeprefix(prefix) for name in _names_in(spark, directory) if name.startswith(prefix)]
@@ -58,6 +63,12 @@ def replace_parquet(spark: SparkSession, rows: DataFrame, directory: str) -> Non
 def _written_in(spark: SparkSession, directory: str) -> list[str]:
     names = _names_in(spark, directory)
     return [name for name in names if name == "_SUCCESS" or (name.startswith("part-") and name.endswith(".parquet"))]
+
+
+def names_of(spark: SparkSession, pattern: str) -> list[str]:
+    """Return the names of what a path means, which may be a pattern."""
+    files, path = _file_system(spark, pattern)
+    return [one.getPath().getName() for one in files.globStatus(path) or ()]
 
 
 def _names_in(spark: SparkSession, directory: str) -> list[str]:

@@ -7,11 +7,14 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from miniqueue.errors import ConfigError
+from miniqueue.spark.jobs.directories import last_step, log_of, names_of
 from miniqueue.spark.jobs.inputs import columns_in
 from miniqueue.spark.jobs.running import Say, observed, progress, told_in_words
 
 #: What a replay needs; one of a single day has no date, which is the name of its directory.
 _COLUMNS: Final = ("topic", "partition", "offset", "key", "value", "headers", "priority")
+#: What the directory of a day is called, in front of the date.
+_DAY: Final = "date="
 
 
 class Replay(NamedTuple):
@@ -53,15 +56,27 @@ def _archived(spark: SparkSession, directory: str) -> DataFrame:
         raise ConfigError([f"{directory}: nothing is archived there"])
     if missing := [name for name in _COLUMNS if name not in present]:
         raise ConfigError([f"{directory}: that is no archive, it has no column {missing[0]}"])
-    return spark.read.parquet(directory)
+    return _read(spark, directory)
+
+
+def _read(spark: SparkSession, directory: str) -> DataFrame:
+    """Return the rows of a directory; days are read as a part of their archive, which alone knows what files count."""
+    archive, _, name = directory.rstrip("/").rpartition("/")
+    if not name.startswith(_DAY) or last_step(spark, log_of(archive or ".")) < 0:
+        return spark.read.parquet(directory)
+    days = [found.removeprefix(_DAY) for found in names_of(spark, directory)]
+    return spark.read.parquet(archive or ".").where(F.col("date").cast("string").isin(days))
 
 
 def _within(archived: DataFrame, job: Replay) -> DataFrame:
-    """Return what was published in time; the dates are there so that other days are not even opened."""
+    """Return what was published in time; where there are dates, other days are not even opened."""
+    has_dates = "date" in archived.columns
     if job.since is not None:
-        archived = archived.where((F.col("published_at") >= job.since) & (F.col("date") >= _day(job.since)))
+        archived = archived.where(F.col("published_at") >= job.since)
+        archived = archived.where(F.col("date") >= _day(job.since)) if has_dates else archived
     if job.until is not None:
-        archived = archived.where((F.col("published_at") < job.until) & (F.col("date") <= _day(job.until)))
+        archived = archived.where(F.col("published_at") < job.until)
+        archived = archived.where(F.col("date") <= _day(job.until)) if has_dates else archived
     return archived
 
 
