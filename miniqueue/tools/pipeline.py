@@ -20,7 +20,7 @@ from miniqueue.tools.counted import counted
 from miniqueue.tools.spark_session import interruptible_session
 
 if TYPE_CHECKING:
-    from miniqueue.spark.jobs.stats import Figures
+    from miniqueue.spark.jobs.figures import Figures
 
 USAGE = """\
 Usage: miniqueue pipeline load -topic topic [flags] path ...

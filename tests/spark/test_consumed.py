@@ -7,7 +7,7 @@ import pytest
 
 from miniqueue.client import Client, RefusedError
 from miniqueue.spark.jobs.consumed import Waits
-from miniqueue.spark.jobs.stats import percentiles
+from miniqueue.spark.jobs.figures import percentiles
 from tests.client.broker import RespBroker
 
 

@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from miniqueue.spark.jobs.stats import Figures, Stats, stats
+from miniqueue.spark.jobs.figures import Figures
+from miniqueue.spark.jobs.stats import Stats, stats
 from tests.spark.loaded import taken
 from tests.spark.needs import IN_A_SESSION
 
