@@ -171,6 +171,16 @@ def test_names_that_differ_in_case_are_different_names(pipeline, client, tmp_pat
     assert messages == [(b"2", {"id": "1", "ID": "2"}), (b"", {"id": 1}), (b"2", {"ID": 2})]
 
 
+@pytest.mark.parametrize("other", ["x,id\n1,2\n", "id\n1\n", "\n7,8\nid,x\n"])
+def test_a_file_of_csv_that_begins_with_other_names_is_refused_and_named(pipeline, tmp_path, other):
+    (tmp_path / "a.csv").write_text("\n \nid,x\n1,2\n")
+    (tmp_path / "b.csv").write_text(other)
+    (tmp_path / "c.csv").write_text("id,x\n" + "3,4\n" * 10)
+    code, _, err = pipeline("load", "swapped", tmp_path / "[ac].csv", tmp_path / "b.csv")
+    assert (code, "the first line is not that of" in err, "b.csv" in err) == (78, True, True)
+    assert pipeline("load", "swapped", tmp_path / "[ac].csv")[:2] == (0, "swapped: 11 messages published\n")
+
+
 def test_a_first_line_of_csv_that_is_no_text_is_refused(pipeline, tmp_path):
     (tmp_path / "in.csv").write_bytes(b"id,caf\xe9\n1,2\n")
     code, _, err = pipeline("load", "latin", tmp_path / "in.csv")

@@ -28,9 +28,22 @@ def csv_rows(lines: DataFrame, paths: Sequence[str], types: StructType | None) -
     first = text_of(lines).select("line", "file", F.is_valid_utf8("line").alias("is_text")).first()
     if first is None:
         raise ConfigError([f"{', '.join(paths)}: there is not even a line with the names of columns"])
+    _check_others(lines, first)
     columns = _columns(_names(first), types)
     rows = lines.where(F.col("line") != first.line)
     return parsed(rows, columns, lambda fields, options: F.from_csv("line", fields.toDDL(), {**options, **_QUOTES}))
+
+
+def _check_others(lines: DataFrame, first: Row) -> None:
+    """Raise ConfigError for a file that begins with another line than the first: its values are of other columns."""
+    if len(lines.inputFiles()) == 1:
+        return
+    begins = text_of(lines).where(F.col("_metadata.file_block_start") == 0)  # which is in one task, in its order
+    numbered = begins.withColumn("number", F.monotonically_increasing_id())
+    heads = numbered.groupBy("file").agg(F.min_by("line", "number").alias("line"))
+    other = heads.where(F.col("line") != first.line).first()
+    if other is not None:
+        raise ConfigError([f"{other.file}: the first line is not that of {first.file}"])
 
 
 def _names(first: Row) -> list[str]:
