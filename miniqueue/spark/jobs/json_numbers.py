@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 _SMALLEST: Final = 2.2250738585072014e-308
 _STRINGS: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'  # possessive: Java's others recurse, and long strings end in a fault
 #: What may be too long or too large; most lines have nothing of the kind, and are looked at no closer.
-_SUSPICIOUS: Final = r"[0-9]{18}|[0-9.]{39}|[0-9][eE]"
+_SUSPICIOUS: Final = r"[0-9.]{39}|[0-9][eE]"
 _TOO_LONG: Final = r"[0-9]{39}|\.[0-9]{39}|[1-9][0-9.]{39}|[1-9][0-9]{17,}[eE]|[1-9][0-9.]{18,}[eE]"
 _WITH_EXPONENT: Final = r"([0-9][0-9.]*[eE][-+]?[0-9]+)"
 
