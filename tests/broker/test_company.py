@@ -6,12 +6,23 @@ from collections.abc import Callable
 from miniqueue.broker.commit import GATHER_SECONDS, GATHER_TURNS, Commit, Committer
 
 
-def sizes_of_commits(turns: list[int], clock: Callable[[], float], *, have_many: bool = False) -> list[int]:
+def listen(commit: Commit) -> None:
+    commit.add_listener(lambda: None)
+
+
+def sizes_of_commits(
+    turns: list[int],
+    clock: Callable[[], float] = lambda: 0.0,
+    *,
+    have_many: bool = False,
+    join: Callable[[Commit], object] = listen,
+) -> list[int]:
     """Have somebody come in each of these turns of the loop; return how many were in each commit."""
     sizes: list[int] = []
+    joined: list[object] = []
 
     async def write(commit: Commit) -> None:
-        sizes.append(commit.listener_count)
+        sizes.append(commit.company_count)
         commit.finish()
 
     async def come_and_wait() -> None:
@@ -19,7 +30,7 @@ def sizes_of_commits(turns: list[int], clock: Callable[[], float], *, have_many:
         running = asyncio.create_task(committer.run())
         for turn in range(max(turns) + 10 * GATHER_TURNS):
             for _ in range(turns.count(turn)):
-                committer.open.add_listener(lambda: None)
+                joined.append(join(committer.open))
                 committer.open.has_many = have_many
                 committer.request()
             await asyncio.sleep(0)
@@ -53,3 +64,16 @@ def test_nobody_is_waited_for_where_many_messages_are_there():
     turns = [0, 1, GATHER_TURNS + 2]
     assert sizes_of_commits(turns, clock=lambda: 0.0, have_many=True) == [2, 1]
     assert sizes_of_commits(turns, clock=lambda: 0.0) == [3]
+
+
+def test_who_awaits_the_commit_is_company_like_who_listens():
+    def wait(commit: Commit) -> object:
+        return asyncio.ensure_future(commit.wait())
+
+    assert sizes_of_commits([0, 3, 6, 9, 12, 15], join=wait) == [6]
+
+
+def test_nobody_is_waited_for_when_as_many_are_there_as_before():
+    late = 80 + GATHER_TURNS + 2
+    assert sizes_of_commits([0, 0, 40, 40, 80, 80, late]) == [2, 2, 2, 1]
+    assert sizes_of_commits([0, 0, 0, 40, 40, 80, 80, late]) == [3, 2, 3]
