@@ -34,11 +34,17 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 LONG_SECONDS = 600
 
 
+#: The tests that have to cover what `make test` measures. To measure takes more than the tests themselves take.
+COVERING = "tests/core/", "tests/wire/", "tests/storage/", "tests/broker/"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         is_long = item.get_closest_marker("slow") or item.get_closest_marker("acceptance")
         if is_long and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LONG_SECONDS))
+        if not item.nodeid.startswith(COVERING):
+            item.add_marker("no_cover")
 
 
 @pytest.hookimpl(wrapper=True)
