@@ -38,7 +38,7 @@ def test_what_is_settled_before_it_is_archived_breaks_off_or_is_counted(pipeline
         settle(client, "settled")
     client.publish("settled", b"e")
     code, _, err = pipeline(*job)
-    assert (code, "messages of settled, partition 0, from offset 1 on are gone" in err) == (69, True)
+    assert (code, "of settled, partition 0, from offset " in err) == (69, True)  # of whichever task was first
     without = (*job, "-fail-on-data-loss", "false")
     assert pipeline(*without)[:2] == (1, "settled: 1 message archived in 1 step, 3 messages lost\n")
     assert pipeline(*job)[:2] == (0, "settled: 0 messages archived in 0 steps\n")
