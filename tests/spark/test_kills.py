@@ -12,7 +12,6 @@ from tests.spark.needs import needs_spark
 pytestmark = [
     pytest.mark.acceptance,
     pytest.mark.slow,
-    pytest.mark.timeout(300),
     needs_spark,
 ]
 
