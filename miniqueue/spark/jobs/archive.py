@@ -61,7 +61,7 @@ def archive(spark: SparkSession, job: Archive, say: Say) -> Archived:
     """Archive a topic; raises ConfigError, or JobFailedError, after which the same job goes on where it was."""
     with told_in_words():
         check_checkpoint(spark, job.directory, last_step(spark, log_of(job.directory)), job.place)
-        begins = _earliest(spark, job.topic)
+        begins = None if job.fail_on_data_loss else _earliest(spark, job.topic)
         query = _start(_messages(spark, job, begins), job)
         try:
             steps = followed(query, f"archive {job.topic}", say, begins)
@@ -76,8 +76,9 @@ def _earliest(spark: SparkSession, topic: str) -> Offsets:
         return starts_of(bounds_of(client, [topic]))
 
 
-def _messages(spark: SparkSession, job: Archive, begins: Offsets) -> DataFrame:
-    options: dict[str, Any] = {"startingOffsets": json.dumps(begins), "maxMessagesPerTrigger": job.max_messages}
+def _messages(spark: SparkSession, job: Archive, begins: Offsets | None) -> DataFrame:
+    options: dict[str, Any] = {"startingOffsets": json.dumps(begins) if begins else "earliest"}
+    options["maxMessagesPerTrigger"] = job.max_messages
     options["failOnDataLoss"] = job.fail_on_data_loss
     if job.group:
         options["group"] = job.group
