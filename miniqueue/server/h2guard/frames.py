@@ -52,6 +52,9 @@ WINDOW_UPDATES_PER_DATA_FRAME = 10
 _MAX_WINDOW_UPDATES = 1000
 #: So many streams, and as many again as are open, may be closed before they are forgotten; each takes half a KB.
 SPARED_STREAMS = 16
+#: So many of those that are forgotten are still known to have ended in order, when more comes for them: more than a
+#: client has under way. h2 would keep 65,536 of them.
+KNOWN_STREAMS = 256
 _FRAME_HEAD_BYTES = 9
 _PREFACE_BYTES = 24
 #: What h2 gets to know: beyond our own limit a stream is refused, while h2 would end the connection.
@@ -156,6 +159,8 @@ class CountedConnection(h2.connection.H2Connection):
     Attributes:
       is_client_leaving: whether the client has said goodbye, in peace: it asks nothing more.
     """
+
+    MAX_CLOSED_STREAMS = KNOWN_STREAMS
 
     def __init__(self, max_streams: int, max_header_bytes: int) -> None:
         self.is_client_leaving = False
