@@ -55,6 +55,7 @@ SPARED_STREAMS = 16
 #: So many of those that are forgotten are still known to have ended in order, when more comes for them: more than a
 #: client has under way. h2 would keep 65,536 of them.
 KNOWN_STREAMS = 256
+_KNOWN_SETTINGS = frozenset(SettingCodes)
 _FRAME_HEAD_BYTES = 9
 _PREFACE_BYTES = 24
 #: What h2 gets to know: beyond our own limit a stream is refused, while h2 would end the connection.
@@ -204,6 +205,11 @@ class CountedConnection(h2.connection.H2Connection):
             self._terminate_connection(ErrorCodes.FRAME_SIZE_ERROR)
             raise h2.exceptions.FrameTooLargeError("the frame is longer than it may be")
         return events
+
+    def _receive_settings_frame(self, frame: SettingsFrame) -> tuple[list[Frame], list[h2.events.Event]]:
+        """Take in settings; those that HTTP/2 does not know are to be ignored, while h2 would keep them."""
+        frame.settings = {code: value for code, value in frame.settings.items() if code in _KNOWN_SETTINGS}
+        return super()._receive_settings_frame(frame)
 
     def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[h2.events.Event]]:
         """Take in a goodbye; what was asked before it is still answered, while h2 would send nothing more."""
