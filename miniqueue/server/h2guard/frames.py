@@ -55,6 +55,9 @@ SPARED_STREAMS = 16
 #: So many of those that are forgotten are still known to have ended in order, when more comes for them: more than a
 #: client has under way. h2 would keep 65,536 of them.
 KNOWN_STREAMS = 256
+#: For the headers of replies, at most, whatever the client offers: what HTTP/2 begins with. hpack looks at each entry
+#: of the table for each field.
+MAX_TABLE_BYTES = 4096
 _KNOWN_SETTINGS = frozenset(SettingCodes)
 _FRAME_HEAD_BYTES = 9
 _PREFACE_BYTES = 24
@@ -208,7 +211,12 @@ class CountedConnection(h2.connection.H2Connection):
 
     def _receive_settings_frame(self, frame: SettingsFrame) -> tuple[list[Frame], list[h2.events.Event]]:
         """Take in settings; those that HTTP/2 does not know are to be ignored, while h2 would keep them."""
-        frame.settings = {code: value for code, value in frame.settings.items() if code in _KNOWN_SETTINGS}
+        settings = {code: value for code, value in frame.settings.items() if code in _KNOWN_SETTINGS}
+        if (table_bytes := settings.pop(SettingCodes.HEADER_TABLE_SIZE, None)) is not None:
+            table_bytes = min(table_bytes, MAX_TABLE_BYTES)
+            if table_bytes != self.encoder.header_table_size:  # set again, hpack would not tell of it any more
+                settings[SettingCodes.HEADER_TABLE_SIZE] = table_bytes
+        frame.settings = settings
         return super()._receive_settings_frame(frame)
 
     def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[h2.events.Event]]:
