@@ -1,11 +1,11 @@
 """Blocks of headers that come again: they must tell what hpack tells, whatever became of the table in between."""
 
 import pytest
-from hpack import Decoder, Encoder, HeaderTuple, InvalidTableSizeError
+from hpack import Decoder, Encoder, HeaderTuple, HPACKDecodingError, InvalidTableSizeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from miniqueue.server.h2guard.blocks import MAX_BLOCK_BYTES, MAX_BLOCKS, RememberingDecoder
+from miniqueue.server.h2guard.blocks import MAX_BLOCK_BYTES, MAX_BLOCKS, MAX_RESIZES, RememberingDecoder
 from miniqueue.server.h2guard.frames import CountedConnection
 
 FIELDS = [HeaderTuple(b":method", b"POST"), HeaderTuple(b":path", b"/publish/t"), HeaderTuple(b"user-agent", b"client")]
@@ -106,3 +106,11 @@ def test_a_block_that_is_known_is_refused_once_the_table_is_too_large():
     decoder.max_allowed_table_size = 100
     with pytest.raises(InvalidTableSizeError):
         decoder.decode(PLAIN, raw=True)
+
+
+def test_a_block_that_sets_the_size_of_the_table_over_and_over_is_refused():
+    decoder = RememberingDecoder(8192)
+    for _ in range(2):
+        assert decoder.decode(RESIZED * MAX_RESIZES + PLAIN, raw=True) == [(b"x", b"y")]
+    with pytest.raises(HPACKDecodingError):
+        decoder.decode(RESIZED * (MAX_RESIZES + 1) + PLAIN, raw=True)

@@ -12,11 +12,14 @@ block with one is not kept. Knows hpack; does not know what the fields mean.
 from collections.abc import Iterable
 from typing import Final
 
-from hpack import Decoder, HeaderTuple, NeverIndexedHeaderTuple
+from hpack import Decoder, HeaderTuple, HPACKDecodingError, NeverIndexedHeaderTuple
 
 #: So many blocks of at most so many bytes are kept for a connection: a few KB of memory.
 MAX_BLOCKS: Final = 8
 MAX_BLOCK_BYTES: Final = 256
+#: So many times a block may give the table another size. Twice is enough for what RFC 7541, 4.2 wants to be told; each
+#: costs a byte, and is no field, of which there may be so many bytes.
+MAX_RESIZES: Final = 16
 
 
 class RememberingDecoder(Decoder):
@@ -25,6 +28,7 @@ class RememberingDecoder(Decoder):
     def __init__(self, max_header_list_size: int) -> None:
         super().__init__(max_header_list_size)
         self._known: dict[bytes, list[HeaderTuple]] = {}
+        self._resize_count = 0  # in this block
 
     def decode(self, data: bytes, raw: bool = False) -> Iterable[HeaderTuple]:
         """Return the fields of a block, as bytes with `raw`."""
@@ -35,6 +39,7 @@ class RememberingDecoder(Decoder):
         return known.copy()
 
     def _decode_anew(self, data: bytes, raw: bool) -> Iterable[HeaderTuple]:
+        self._resize_count = 0
         newest, size = self._newest_entry(), self._table_size()
         fields = list(super().decode(data, raw))
         if self._newest_entry() is not newest or self._table_size() != size:
@@ -44,6 +49,12 @@ class RememberingDecoder(Decoder):
                 self._known.clear()
             self._known[data] = fields.copy()
         return fields
+
+    def _update_encoding_context(self, data: bytes | memoryview) -> int:
+        self._resize_count += 1
+        if self._resize_count > MAX_RESIZES:
+            raise HPACKDecodingError("the block sets the size of the table over and over")
+        return super()._update_encoding_context(data)
 
     def _newest_entry(self) -> object:
         """Return what was added to the table last: another object whenever something was."""
