@@ -383,6 +383,35 @@ def test_headers_that_unfold_to_much_more_end_the_connection(certificates, is_tl
     run(scenario)
 
 
+def block_of(stream_id: int, block: bytes) -> list:
+    """Return the frames of a request whose block of headers is longer than a frame."""
+    parts = [block[start : start + 16_384] for start in range(0, len(block), 16_384)]
+    frames = [ContinuationFrame(stream_id, data=part) for part in parts[1:]]
+    frames[-1].flags.add("END_HEADERS")
+    return [HeadersFrame(stream_id, data=parts[0], flags=["END_STREAM"]), *frames]
+
+
+def test_block_of_headers_longer_than_its_fields_may_be_is_not_waited_for(certificates, is_tls):
+    async def scenario():
+        async with victim(certificates, is_tls=is_tls) as server, server.http2() as client:
+            client.send(*block_of(1, bytes(4 * 8192 + 1))[:-1], ContinuationFrame(1, data=bytes(1)))
+            assert await client.goodbye() == ENHANCE_YOUR_CALM
+            assert server.refused("large_headers") == 1
+
+    run(scenario)
+
+
+def test_block_of_headers_that_is_long_by_its_code_is_taken(certificates, is_tls):
+    async def scenario():
+        async with victim(certificates, Endpoint(answer_early), is_tls=is_tls) as server, server.http2() as client:
+            block = client.headers(("x", "\N{LATIN SMALL LETTER Y WITH DIAERESIS}" * 3800))
+            assert len(block) > 16_384
+            client.send(*block_of(1, block))
+            assert await client.status(1) == 200
+
+    run(scenario)
+
+
 def test_stop_answers_what_is_under_way_and_refuses_what_is_new(certificates, is_tls):
     async def scenario():
         async with victim(certificates, Endpoint(echo), is_tls=is_tls) as server, server.http2() as client:

@@ -58,6 +58,8 @@ KNOWN_STREAMS = 256
 #: For the headers of replies, at most, whatever the client offers: what HTTP/2 begins with. hpack looks at each entry
 #: of the table for each field.
 MAX_TABLE_BYTES = 4096
+#: How much longer a block of headers may be than its fields: Huffman's code has up to 30 bits for a byte.
+_MAX_EXPANSION = 4
 _KNOWN_SETTINGS = frozenset(SettingCodes)
 _FRAME_HEAD_BYTES = 9
 _PREFACE_BYTES = 24
@@ -84,14 +86,18 @@ _PRICED: Mapping[type[Frame], None] = MappingProxyType(
 class CountedFrames(FrameBuffer):
     """The frames of one client.
 
+    Args:
+      max_block_bytes: of headers in one frame after the other, before they are taken apart.
+
     Attributes:
       frame_count: frames that came so far.
       tokens: what is left of the budget; below 0 the next frame ends the connection.
       free_window_updates: how many of the next WINDOW_UPDATE frames cost nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_block_bytes: int) -> None:
         super().__init__(server=True)
+        self._max_block_bytes = max_block_bytes
         self.frame_count = 0
         self.tokens: float = BURST
         self.free_window_updates = WINDOW_UPDATES_PER_DATA_FRAME
@@ -148,9 +154,15 @@ class CountedFrames(FrameBuffer):
                 self.free_window_updates -= 1
             else:
                 self.tokens -= 1
+            if frame.__class__ is ContinuationFrame:
+                self._check_block(frame)
         if self.tokens < 0:
             raise h2.exceptions.DenialOfServiceError("too many frames that serve no request")
         return super()._update_header_buffer(frame)
+
+    def _check_block(self, last: ContinuationFrame) -> None:
+        if sum(len(part.data) for part in self._headers_buffer) + len(last.data) > self._max_block_bytes:
+            raise h2.exceptions.DenialOfServiceError("the block of headers is too long")
 
 
 class CountedConnection(h2.connection.H2Connection):
@@ -169,7 +181,7 @@ class CountedConnection(h2.connection.H2Connection):
     def __init__(self, max_streams: int, max_header_bytes: int) -> None:
         self.is_client_leaving = False
         super().__init__(config=h2.config.H2Configuration(client_side=False, header_encoding=None))
-        self.frames = self.incoming_buffer = CountedFrames()
+        self.frames = self.incoming_buffer = CountedFrames(_MAX_EXPANSION * max_header_bytes)
         self.decoder = RememberingDecoder(max_header_bytes)
         self._limits = {
             SettingCodes.MAX_CONCURRENT_STREAMS: max_streams,
