@@ -192,6 +192,21 @@ def test_resets_that_the_server_is_made_to_send_count_too(certificates, is_tls, 
     run(scenario)
 
 
+@pytest.mark.parametrize("first_id", [1, 501], ids=["forgotten", "known"])
+def test_headers_of_a_stream_that_was_reset_count_too(certificates, is_tls, first_id):
+    async def scenario():
+        async with victim(certificates, Endpoint(answer_early), is_tls=is_tls) as server, server.http2() as client:
+            client.send(client.post(first_id), RstStreamFrame(first_id, error_code=8))
+            for stream_id in range(first_id + 2, 501, 2):
+                client.send(client.request(stream_id))
+                await client.body(stream_id)
+            client.send(*[HeadersFrame(first_id, data=b"\x82", flags=["END_HEADERS", "END_STREAM"])] * TOO_MANY)
+            assert await client.goodbye() == ENHANCE_YOUR_CALM
+            assert server.refused("flood") == 1
+
+    run(scenario)
+
+
 def test_streams_above_the_limit_are_refused_and_the_others_are_answered(certificates, is_tls):
     async def scenario():
         async with victim(certificates, Endpoint(echo), is_tls=is_tls) as server, server.http2() as client:

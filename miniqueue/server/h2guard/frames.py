@@ -34,6 +34,7 @@ from hyperframe.frame import (
     ExtensionFrame,
     Frame,
     GoAwayFrame,
+    HeadersFrame,
     PingFrame,
     PriorityFrame,
     RstStreamFrame,
@@ -220,6 +221,13 @@ class CountedConnection(h2.connection.H2Connection):
             self._terminate_connection(ErrorCodes.FRAME_SIZE_ERROR)
             raise h2.exceptions.FrameTooLargeError("the frame is longer than it may be")
         return events
+
+    def _receive_headers_frame(self, frame: HeadersFrame) -> tuple[list[Frame], list[h2.events.Event]]:
+        """Take in headers; those for a stream that is over are answered with a reset, if at all: they serve nobody."""
+        if frame.stream_id <= self.highest_inbound_stream_id:
+            stream = self.streams.get(frame.stream_id)
+            self.frames.tokens -= stream is None or stream.closed
+        return super()._receive_headers_frame(frame)
 
     def _receive_settings_frame(self, frame: SettingsFrame) -> tuple[list[Frame], list[h2.events.Event]]:
         """Take in settings; those that HTTP/2 does not know are to be ignored, while h2 would keep them."""
