@@ -5,7 +5,13 @@ from hpack import Decoder, Encoder, HeaderTuple, HPACKDecodingError, InvalidTabl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from miniqueue.server.h2guard.blocks import MAX_BLOCK_BYTES, MAX_BLOCKS, MAX_RESIZES, RememberingDecoder
+from miniqueue.server.h2guard.blocks import (
+    MAX_BLOCK_BYTES,
+    MAX_BLOCK_FIELDS,
+    MAX_BLOCKS,
+    MAX_RESIZES,
+    RememberingDecoder,
+)
 from miniqueue.server.h2guard.frames import CountedConnection
 
 FIELDS = [HeaderTuple(b":method", b"POST"), HeaderTuple(b":path", b"/publish/t"), HeaderTuple(b"user-agent", b"client")]
@@ -92,12 +98,15 @@ def test_a_block_with_a_secret_is_not_kept():
     assert taken_apart(SECRET, SECRET) == [SECRET, SECRET]
 
 
-def test_few_blocks_are_kept_and_none_that_is_long():
+def test_few_blocks_are_kept_and_none_that_is_long_or_has_many_fields():
     several = [b"\x00\x01x\x01%c" % number for number in range(MAX_BLOCKS + 1)]
     assert taken_apart(*several, several[0]) == [*several, several[0]]
     assert taken_apart(*several[:MAX_BLOCKS], several[0]) == several[:MAX_BLOCKS]
     long = PLAIN * (MAX_BLOCK_BYTES // len(PLAIN) + 1)
     assert taken_apart(long, long) == [long, long]
+    many = b"\x82" * (MAX_BLOCK_FIELDS + 1)
+    assert taken_apart(many, many) == [many, many]
+    assert taken_apart(many[1:], many[1:]) == [many[1:]]
 
 
 def test_a_block_that_is_known_is_refused_once_the_table_is_too_large():

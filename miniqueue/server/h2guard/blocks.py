@@ -14,9 +14,11 @@ from typing import Final
 
 from hpack import Decoder, HeaderTuple, HPACKDecodingError, NeverIndexedHeaderTuple
 
-#: So many blocks of at most so many bytes are kept for a connection: a few KB of memory.
+#: So many blocks of at most so many bytes and fields are kept for a connection: a few KB of memory, and at most 40. One
+#: byte can be a field.
 MAX_BLOCKS: Final = 8
 MAX_BLOCK_BYTES: Final = 256
+MAX_BLOCK_FIELDS: Final = 32
 #: So many times a block may give the table another size. Twice is enough for what RFC 7541, 4.2 wants to be told; each
 #: costs a byte, and is no field, of which there may be so many bytes.
 MAX_RESIZES: Final = 16
@@ -44,7 +46,7 @@ class RememberingDecoder(Decoder):
         fields = list(super().decode(data, raw))
         if self._newest_entry() is not newest or self._table_size() != size:
             self._known.clear()
-        elif raw and len(data) <= MAX_BLOCK_BYTES and not _has_secret(fields):
+        elif raw and len(data) <= MAX_BLOCK_BYTES and len(fields) <= MAX_BLOCK_FIELDS and not _has_secret(fields):
             if len(self._known) == MAX_BLOCKS:
                 self._known.clear()
             self._known[data] = fields.copy()
