@@ -88,7 +88,9 @@ def test_numbers_of_which_nothing_is_made_stay_as_they_are(pipeline, client, tmp
     assert [message.payload.decode() for message in client.receive("untouched", count=100)] == lines
 
 
-@pytest.mark.parametrize("half", ["\\ud800", "\\uDBFFx", "\\udc00", "\\ud800\\ud800", "\\\\\\ud800"])
+@pytest.mark.parametrize(
+    "half", ["\\ud800", "\\uDBFFx", "\\udc00", "\\ud800\\ud800", "\\\\\\ud800", "\\ud83d\\\\\\ude00"]
+)
 def test_half_of_a_surrogate_pair_is_named_as_the_cause(pipeline, client, tmp_path, half):
     topic = f"half-{half.encode().hex()}"
     twice = '{"a":"\\\\ud800","a":"\\ud83d\\ude00"}'

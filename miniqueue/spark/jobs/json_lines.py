@@ -74,4 +74,4 @@ def _trimmed() -> Column:
 
 
 def _has_half_pair(line: str) -> Column:
-    return F.replace(line, F.lit("\\\\")).rlike(_HALF_PAIR)  # without backslashes that are text
+    return F.replace(line, F.lit("\\\\"), F.lit(" ")).rlike(_HALF_PAIR)  # a blank for a backslash that is text
