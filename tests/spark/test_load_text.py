@@ -181,6 +181,12 @@ def test_a_file_of_csv_that_begins_with_other_names_is_refused_and_named(pipelin
     assert pipeline("load", "swapped", tmp_path / "[ac].csv")[:2] == (0, "swapped: 11 messages published\n")
 
 
+def test_a_first_line_of_csv_that_is_no_names_but_very_long_is_refused(pipeline, tmp_path):
+    (tmp_path / "in.csv").write_text("x" * 200_000 + "\n")
+    code, _, err = pipeline("load", "endless", tmp_path / "in.csv")
+    assert (code, "in.csv: the first line names no columns: " in err) == (78, True)
+
+
 def test_a_first_line_of_csv_that_is_no_text_is_refused(pipeline, tmp_path):
     (tmp_path / "in.csv").write_bytes(b"id,caf\xe9\n1,2\n")
     code, _, err = pipeline("load", "latin", tmp_path / "in.csv")

@@ -49,7 +49,10 @@ def _check_others(lines: DataFrame, first: Row) -> None:
 def _names(first: Row) -> list[str]:
     if not first.is_text:
         raise ConfigError([f"{first.file}: the first line is not UTF-8"])
-    names = next(csv.reader([first.line]))
+    try:
+        names = next(csv.reader([first.line]))
+    except csv.Error as exc:
+        raise ConfigError([f"{first.file}: the first line names no columns: {exc}"]) from exc
     if twice := [name for place, name in enumerate(names) if name in names[:place]]:
         raise ConfigError([f"{first.file}: the first line has the column {twice[0]!r} twice"])  # one would be lost
     return names
