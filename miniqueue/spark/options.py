@@ -145,7 +145,7 @@ class Options:
     @property
     def topics(self) -> list[str]:
         """The topics that are named."""
-        return [topic for word in self._values["topic"].split(",") if (topic := word.strip())]
+        return topics_in(self._values["topic"])
 
     @property
     def run_id(self) -> str:
@@ -159,6 +159,11 @@ class Options:
         given = {"username": self["user"], "password": self["secret"], "ssl_ca_certs": self["caFile"]}
         kept = {name: value for name, value in given.items() if value}
         return Client(self["url"], timeout_seconds=self["timeoutSeconds"], retries=self["retries"], **kept)
+
+
+def topics_in(text: str) -> list[str]:
+    """Return the topics that are named, with commas between them."""
+    return [topic for word in text.split(",") if (topic := word.strip())]
 
 
 def _check_authorities(file: str) -> None:

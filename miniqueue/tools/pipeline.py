@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 USAGE = """\
 Usage: miniqueue pipeline load -topic topic [flags] path ...
-       miniqueue pipeline archive -topic topic [flags] directory
+       miniqueue pipeline archive -topic topics [flags] directory
        miniqueue pipeline replay -topic topic [flags] directory
        miniqueue pipeline stats -topic topics [flags] [directory]
 
@@ -34,7 +34,7 @@ replay publishes what an archive has. stats counts by windows of time, to the st
 output or to Parquet. Progress goes to the standard error output.
 
   -topic topic
-        where messages go to or come from
+        where messages go to or come from; topics have commas between them
   -url url
         the broker (default redis://localhost:6379)
   -user name, -secret-file file, -ca-file file

@@ -57,6 +57,21 @@ def test_what_is_settled_while_an_archive_begins_is_counted(pipeline, client, tm
     assert (code, out) == (1, "hasty: 1 message archived in 1 step, 2 messages lost\n")
 
 
+def test_several_topics_are_archived_together_and_what_is_gone_of_each_is_counted(pipeline, spark, client, tmp_path):
+    job = ("archive", "one-of-two, two-of-two", "-fail-on-data-loss", "false", tmp_path / "archive")
+    for topic in ("one-of-two", "two-of-two"):
+        client.publish_many(topic, [b"a", b"b"])
+    assert pipeline(*job)[:2] == (0, "one-of-two, two-of-two: 4 messages archived in 1 step\n")
+    archived = spark.read.parquet(str(tmp_path / "archive"))
+    assert {(row.topic, row["count"]) for row in archived.groupBy("topic").count().collect()} == {
+        ("one-of-two", 2),
+        ("two-of-two", 2),
+    }
+    client.publish("two-of-two", b"c")
+    settle(client, "two-of-two")
+    assert pipeline(*job)[:2] == (1, "one-of-two, two-of-two: 0 messages archived in 1 step, 1 message lost\n")
+
+
 @pytest.mark.parametrize("text", ["no", ""])
 def test_whether_to_fail_on_data_loss_is_true_or_false(pipeline, tmp_path, text):
     code, _, err = pipeline("archive", "t", f"-fail-on-data-loss={text}", tmp_path / "archive")

@@ -17,6 +17,7 @@ from miniqueue.spark.jobs.directories import check_checkpoint, last_step, log_of
 from miniqueue.spark.jobs.running import Say, followed, told_in_words
 from miniqueue.spark.log_source import bounds_of
 from miniqueue.spark.offsets import Offsets, starts_of
+from miniqueue.spark.options import topics_in
 from miniqueue.spark.source import configured_client
 
 _DAY = "date_from_unix_date(cast(floor(unix_micros(published_at) / 86400000000) as int))"
@@ -26,7 +27,7 @@ class Archive(NamedTuple):
     """What to archive.
 
     Attributes:
-      topic: which is read from its earliest message on, in the first run.
+      topic: which is read from its earliest message on, in the first run; several with commas between them.
       directory: of the archive.
       checkpoint: where the stream keeps its place; "" for `_checkpoint` in the directory.
       group: of the topic, goes along, so that what is archived can go; "" for none.
@@ -61,7 +62,7 @@ def archive(spark: SparkSession, job: Archive, say: Say) -> Archived:
     """Archive a topic; raises ConfigError, or JobFailedError, after which the same job goes on where it was."""
     with told_in_words():
         check_checkpoint(spark, job.directory, last_step(spark, log_of(job.directory)), job.place)
-        begins = None if job.fail_on_data_loss else _earliest(spark, job.topic)
+        begins = None if job.fail_on_data_loss else _earliest(spark, topics_in(job.topic))
         query = _start(_messages(spark, job, begins), job)
         try:
             steps = followed(query, f"archive {job.topic}", say, begins)
@@ -70,10 +71,10 @@ def archive(spark: SparkSession, job: Archive, say: Say) -> Archived:
     return Archived(sum(one.messages for one in steps), len(steps), sum(one.lost for one in steps))
 
 
-def _earliest(spark: SparkSession, topic: str) -> Offsets:
+def _earliest(spark: SparkSession, topics: list[str]) -> Offsets:
     """Return where an archive begins that has no checkpoint; asked here, since what goes from then on is counted."""
     with configured_client(spark) as client:
-        return starts_of(bounds_of(client, [topic]))
+        return starts_of(bounds_of(client, topics))
 
 
 def _messages(spark: SparkSession, job: Archive, begins: Offsets | None) -> DataFrame:

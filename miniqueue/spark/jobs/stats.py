@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from miniqueue.spark.jobs.consumed import Waits
 from miniqueue.spark.jobs.figures import DEAD, PUBLISHED, Rows, Show, check_figures, check_steps_of_figures
 from miniqueue.spark.jobs.running import Say, followed, having_set, progress, told_in_words
+from miniqueue.spark.options import topics_in
 from miniqueue.spark.source import configured_client
 
 SAMPLE: Final = 32
@@ -53,7 +54,7 @@ class Stats(NamedTuple):
     @property
     def read(self) -> str:
         """The topics to read."""
-        names = [name for name in (word.strip() for word in self.topics.split(",")) if name]
+        names = topics_in(self.topics)
         return ",".join(dict.fromkeys([*names, *(self.dead_letters or ",".join(f"{n}.dlq" for n in names)).split(",")]))
 
     @property
