@@ -138,6 +138,13 @@ def test_a_file_without_rows_is_no_mistake(pipeline, tmp_path):
     assert pipeline("load", "empty", tmp_path / "empty.csv")[:2] == (0, "empty: 0 messages published\n")
 
 
+@pytest.mark.parametrize(("text", "done"), [("", "0 messages"), ("{}\n", "1 message"), ("nonsense\n", "0 messages")])
+def test_json_lines_of_which_none_has_a_member_lack_no_column(pipeline, tmp_path, text, done):
+    (tmp_path / "in.jsonl").write_text(text)
+    code, out, _ = pipeline("load", "bare", "-key", "id", tmp_path / "in.jsonl")
+    assert (code, out.startswith(f"bare: {done} published")) == (int(text == "nonsense\n"), True)
+
+
 def test_lines_that_are_no_json_are_set_aside(pipeline, client, tmp_path):
     file = tmp_path / "in.jsonl"
     file.write_text('{"a":1}\nnonsense\n{"a":2}\n{"a":\n')

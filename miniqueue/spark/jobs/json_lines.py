@@ -46,11 +46,12 @@ def as_they_are(lines: DataFrame, asked: Sequence[str]) -> DataFrame:
 
 
 def _present(lines: DataFrame, asked: Sequence[str]) -> Sequence[str]:
-    """Return the members asked for if there are such: then few lines are read. Else all that there are."""
+    """Return the members asked for if there are such, for which few lines are read, or none at all; else all."""
     names = F.json_object_keys("line")
     if all(not lines.where(F.array_contains(names, name)).isEmpty() for name in asked):
         return asked
-    return [found.name for found in lines.select(F.explode(names).alias("name")).distinct().orderBy("name").collect()]
+    named = lines.select(F.explode(names).alias("name")).distinct().orderBy("name").collect()
+    return [found.name for found in named] or asked
 
 
 def _fault(elements: Column) -> Column:
