@@ -161,7 +161,7 @@ def test_a_line_of_which_spark_would_lose_a_part_is_set_aside_and_the_others_are
     topic = f"doubled-{len(schema)}"
     good = '{"a":{"b":1},"c":2}'
     bad = ['{"c":1,"c":2}', '{"a":{"b":1,"b":2}}', '{"c":1} {"c":2}', '{"c":1},{"c":2}', '{"c":1} and more']
-    bad += ['{"c":1}] {"c":2}', '{"c":1}] and more']
+    bad += ['{"c":1}] {"c":2}', '{"c":1}] and more', '{"c":1},"the end of the line"]']
     (tmp_path / "in.jsonl").write_text("\n".join([*bad, good]))
     code, _, err = pipeline("load", topic, *schema, "-run-id", "r", tmp_path / "in.jsonl")
     assert (code, "in.jsonl, row 1: it is not one JSON object, or has a member twice" in err) == (1, True)

@@ -8,6 +8,7 @@ lost and nobody told, so a line must also be one element of an array for the par
 
 from collections.abc import Sequence
 from typing import Final
+from uuid import uuid4
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
@@ -21,8 +22,8 @@ _HALF: Final = "it has half of a surrogate pair, which is no text"
 _BEYOND: Final = "it has a number with more digits than can be kept, or out of the range of doubles"
 #: As escapes: the first half without the second behind it, or the second without the first in front of it.
 _HALF_PAIR: Final = r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]"
-#: Stands behind a line that is looked at.
-_END: Final = "the end of the line"
+#: Stands behind a line that is looked at; who writes lines cannot know it.
+_END: Final = uuid4().hex
 
 
 def with_schema(lines: DataFrame, columns: StructType) -> DataFrame:
