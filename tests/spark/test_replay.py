@@ -14,7 +14,7 @@ def test_a_day_of_an_archive_is_replayed_by_time_and_without_files_of_runs_that_
     for file in list(day.glob("part-*.parquet")):
         shutil.copy(file, file.with_name(f"part-killed-{file.name}"))
     since = ("-from", client.peek("daily", count=1)[0].published_at_ms)
-    for days in (day, f"{tmp_path}/archive/date=20*"):
+    for days in (day, f"{tmp_path}/archive/date=20*", f"{tmp_path}/archive/date*"):
         assert pipeline("replay", "copy-of-day", days)[:2] == (0, "copy-of-day: 2 messages published\n")
     assert pipeline("replay", "copy-of-day", *since, day)[:2] == (0, "copy-of-day: 2 messages published\n")
     assert pipeline("replay", "copy-of-day", "-from", "2100-01-01", day)[:2] == (

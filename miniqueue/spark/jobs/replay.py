@@ -61,10 +61,10 @@ def _archived(spark: SparkSession, directory: str) -> DataFrame:
 
 def _read(spark: SparkSession, directory: str) -> DataFrame:
     """Return the rows of a directory; days are read as a part of their archive, which alone knows what files count."""
-    archive, _, name = directory.rstrip("/").rpartition("/")
-    if not name.startswith(_DAY) or last_step(spark, log_of(archive or ".")) < 0:
+    archive, _, _ = directory.rstrip("/").rpartition("/")
+    days = [name.removeprefix(_DAY) for name in names_of(spark, directory) if name.startswith(_DAY)]
+    if not days or last_step(spark, log_of(archive or ".")) < 0:
         return spark.read.parquet(directory)
-    days = [found.removeprefix(_DAY) for found in names_of(spark, directory)]
     return spark.read.parquet(archive or ".").where(F.col("date").cast("string").isin(days))
 
 
