@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.streaming.query import StreamingQuery
 
 from miniqueue.spark.jobs.directories import check_checkpoint, last_step, log_of
-from miniqueue.spark.jobs.running import Say, followed, told_in_words
+from miniqueue.spark.jobs.running import Followed, Say, followed, told_in_words
 from miniqueue.spark.log_source import bounds_of
 from miniqueue.spark.offsets import Offsets, starts_of
 from miniqueue.spark.options import topics_in
@@ -50,25 +50,16 @@ class Archive(NamedTuple):
         return self.checkpoint or f"{self.directory.rstrip('/')}/_checkpoint"
 
 
-class Archived(NamedTuple):
-    """What was done: how many messages, in how many steps, and how many were lost, since they were gone before."""
-
-    messages: int
-    steps: int
-    lost: int
-
-
-def archive(spark: SparkSession, job: Archive, say: Say) -> Archived:
+def archive(spark: SparkSession, job: Archive, say: Say) -> Followed:
     """Archive a topic; raises ConfigError, or JobFailedError, after which the same job goes on where it was."""
     with told_in_words():
         check_checkpoint(spark, job.directory, last_step(spark, log_of(job.directory)), job.place)
         begins = None if job.fail_on_data_loss else _earliest(spark, topics_in(job.topic))
         query = _start(_messages(spark, job, begins), job)
         try:
-            steps = followed(query, f"archive {job.topic}", say, begins)
+            return followed(query, f"archive {job.topic}", say, begins)
         finally:
             query.stop()
-    return Archived(sum(one.messages for one in steps), len(steps), sum(one.lost for one in steps))
 
 
 def _earliest(spark: SparkSession, topics: list[str]) -> Offsets:

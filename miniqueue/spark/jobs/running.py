@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Self, TypeAlias
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -118,15 +118,20 @@ def _tell(spark: SparkSession, what: str, say: Say, done: threading.Event) -> No
         say(f"{what}: {finished} of {total} tasks, {monotonic() - began:.0f} s")
 
 
-class Step(NamedTuple):
-    """What a step of a stream has read: how many messages, and how many it has not, since they were gone."""
+class Followed(NamedTuple):
+    """What a stream has done: how many messages it has read, in how many steps, and how many were lost: gone before."""
 
-    messages: int
-    lost: int
+    messages: int = 0
+    steps: int = 0
+    lost: int = 0
+
+    def with_step(self, messages: int, lost: int) -> Self:
+        """Return it with one more step."""
+        return self._replace(messages=self.messages + messages, steps=self.steps + 1, lost=self.lost + lost)
 
 
-def followed(query: StreamingQuery, what: str, say: Say, begins: Offsets | None = None) -> list[Step]:
-    """Wait until a stream of topics ends, and say how far it is; return its steps, but those of nothing.
+def followed(query: StreamingQuery, what: str, say: Say, begins: Offsets | None = None) -> Followed:
+    """Wait until a stream of topics ends, and say how far it is; return what it has done, but for steps of nothing.
 
     Args:
       query: the stream.
@@ -134,22 +139,25 @@ def followed(query: StreamingQuery, what: str, say: Say, begins: Offsets | None 
       say: is told.
       begins: where its first step does, which Spark does not tell; None where it does not matter what is lost.
     """
-    steps: dict[int, Step] = {}
-    is_done = False
-    while not is_done:
-        is_done = bool(query.awaitTermination(WAIT_SECONDS))
-        before = len(steps)
-        steps.update({one.batchId: step for one in query.recentProgress if any(step := _step(one, begins))})
-        if len(steps) > before:
-            messages, lost = map(sum, zip(*steps.values(), strict=True))
-            say(f"{what}: {messages} messages in {len(steps)} steps" + (f", {lost} lost" if lost else ""))
-    return list(steps.values())
+    done, last = Followed(), -1  # no list: it may run for years
+    is_over = False
+    while not is_over:
+        is_over = bool(query.awaitTermination(WAIT_SECONDS))
+        before = done
+        for one in query.recentProgress:
+            if one.batchId > last and any(step := _step(one, begins)):
+                done, last = done.with_step(*step), one.batchId
+        if done != before:
+            lost = f", {done.lost} lost" if done.lost else ""
+            say(f"{what}: {done.messages} messages in {done.steps} steps{lost}")
+    return done
 
 
-def _step(found: StreamingQueryProgress, begins: Offsets | None) -> Step:
+def _step(found: StreamingQueryProgress, begins: Offsets | None) -> tuple[int, int]:
+    """Return how many messages a step has read, and how many it has not, since they were gone."""
     if begins is None:
-        return Step(found.numInputRows, 0)
+        return found.numInputRows, 0
     [source] = found.sources
     start, end = (json.loads(text or "null") for text in (source.startOffset, source.endOffset))
     wanted = ranges_between(begins if start is None else start, end or {}, restarts=True)
-    return Step(found.numInputRows, sum(one.size for one in wanted) - found.numInputRows)
+    return found.numInputRows, sum(one.size for one in wanted) - found.numInputRows
