@@ -156,6 +156,8 @@ class Options:
         """Return a client of the broker; raises ConfigError where this machine has no such caFile, or cannot use it."""
         if self["caFile"]:
             _check_authorities(self["caFile"])
+            if not self["url"].startswith("rediss:"):
+                raise ConfigError(["caFile is for a broker with TLS, whose url is rediss://host:port"])
         given = {"username": self["user"], "password": self["secret"], "ssl_ca_certs": self["caFile"]}
         kept = {name: value for name, value in given.items() if value}
         return Client(self["url"], timeout_seconds=self["timeoutSeconds"], retries=self["retries"], **kept)

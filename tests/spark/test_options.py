@@ -71,6 +71,13 @@ def test_authorities_that_are_not_on_this_machine_are_named():
         Options({"topic": "t", "caFile": "/nowhere/ca"}, Use.BATCH_READ).client()
 
 
+def test_authorities_for_a_broker_without_tls_are_refused(tmp_path):
+    files = tmp_path / "cert.pem", tmp_path / "key.pem"
+    ensure_certificates(*files, may_create=True, now=datetime.now(UTC))
+    with pytest.raises(ConfigError, match="caFile is for a broker with TLS, whose url is rediss://"):
+        Options({"topic": "t", "url": "redis://h:1", "caFile": str(tmp_path / "ca.pem")}, Use.BATCH_READ).client()
+
+
 def test_authorities_that_are_none_are_named(tmp_path):
     (tmp_path / "ca").write_text("none")
     for file in (tmp_path / "ca", tmp_path):
