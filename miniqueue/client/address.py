@@ -17,7 +17,7 @@ DEFAULT_RETRIES: Final = 10
 FIRST_PAUSE_SECONDS: Final = 0.05
 LONGEST_PAUSE_SECONDS: Final = 2.0
 
-_SCHEMES: Final = ("redis", "rediss")
+_SCHEMES: Final = ("redis://", "rediss://")
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class Address:
     def __post_init__(self) -> None:
         """Check the URL; raises ConfigError."""
         try:
-            _ = urlsplit(self.url).port
+            _ = urlsplit(self.url).port, (urlsplit(self.url).hostname or "").encode("idna")
         except ValueError:  # its text may have a part of the secret
             raise ConfigError(["the address of a broker has no port from 0 to 65535, or no host"]) from None
-        if urlsplit(self.url).scheme not in _SCHEMES:
+        if not self.url.startswith(_SCHEMES):
             raise ConfigError([f"the address of a broker is redis://host:port or rediss://host:port, not {self}"])
 
     def __str__(self) -> str:

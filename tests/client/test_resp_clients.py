@@ -317,6 +317,11 @@ def test_no_broker_is_a_connect_error_that_does_not_tell_the_secret():
         "redis://h:65536",
         "redis://[::1",
         "redis://u:secret/@h:1",
+        "redis:localhost:6379",
+        "redis:/u:secret@localhost:6379",
+        "REDIS://localhost",
+        "redis://a..b",
+        f"redis://{'a' * 64}.b",
     ],
 )
 def test_an_address_that_is_none_is_refused(url):
