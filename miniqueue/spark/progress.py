@@ -6,15 +6,16 @@ A group is moved to the next message of each partition at once, so it is neither
 deletes is made again where reading is: what went meanwhile, the reading finds missing.
 """
 
-from miniqueue.client import Client, RefusedError
+from miniqueue.client import Client, RefusedError, group_calls
 from miniqueue.spark.offsets import Offsets
 
 
 def make_groups(client: Client, group: str, start: Offsets) -> None:
     """Make the group of each topic, where reading begins; one that is there is left where it is."""
     for topic, of in start.items():
+        call = group_calls.create_group(topic, group, start=_place(of))
         try:
-            client.create_group(topic, group, start=_place(of))
+            client.execute(call._replace(is_repeatable=True))  # where it was done and nobody knows, it is there
         except RefusedError as exc:
             if exc.code != "GROUPEXISTS":
                 raise

@@ -1,10 +1,13 @@
 """A group goes along with a stream, and never gets in front of it."""
 
+from urllib.parse import urlsplit
+
 import pytest
 
 from miniqueue.client import Client, RefusedError
 from miniqueue.spark.progress import make_groups, move_groups
 from tests.client.broker import RespBroker
+from tests.client.lossy_proxy import LossyProxy
 
 pytestmark = pytest.mark.acceptance
 
@@ -33,6 +36,16 @@ def test_a_group_is_made_where_a_stream_begins_and_goes_on_with_it(client):
     assert lag(client, "one") == 1
     move_groups(client, "g", {"one": {"0": 3}})
     assert lag(client, "one") == 0
+
+
+def test_a_group_is_made_although_the_reply_is_lost(client):
+    client.publish_many("unheard", ["a", "b", "c"])
+    proxy = LossyProxy(urlsplit(client.address.url).port, only=b"GROUP")
+    proxy.losses = 1
+    with Client(f"redis://127.0.0.1:{proxy.port}") as behind:
+        make_groups(behind, "g", {"unheard": {"0": 1}})
+    proxy.end()
+    assert (proxy.losses, lag(client, "unheard")) == (0, 2)
 
 
 def test_a_group_that_was_deleted_meanwhile_goes_on_where_reading_does(client):
