@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from miniqueue.client import Client, Outgoing, RefusedError, message_calls
 from miniqueue.client.call import Call, may_follow
-from miniqueue.client.refusals import is_passing
+from miniqueue.client.refusals import UntrustedError, is_passing
 from miniqueue.errors import ClientError
 from miniqueue.spark.losses import NotWrittenError
 from miniqueue.spark.packing import KEYED_WORDS, packed, parts_of, sizes_of
@@ -183,7 +183,7 @@ def _not_taken(client: Client, request: Request, calls: list[Call[Any]], ends_at
     try:
         results = client.execute_all(calls)
     except ClientError as exc:  # the client has tried again, but a broker may be away for longer
-        if not may_follow(calls, exc) or time.monotonic() > ends_at:
+        if not may_follow(calls, exc) or isinstance(exc, UntrustedError) or time.monotonic() > ends_at:
             raise
         return calls
     refused = [(call, one) for call, one in zip(calls, results, strict=True) if isinstance(one, RefusedError)]

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from miniqueue.client import ConnectError, DisconnectedError, RefusedError, message_calls
+from miniqueue.client.refusals import UntrustedError
 from miniqueue.spark import publishing
 from miniqueue.spark.losses import NotWrittenError
 from miniqueue.spark.publishing import publish_rows
@@ -192,6 +193,13 @@ def test_a_broker_that_is_away_for_longer_than_the_client_tries_is_waited_for(ma
 def test_a_broker_that_is_away_for_too_long_fails_the_task(error):
     with pytest.raises(type(error)):
         publish(AwayClient(error, 1), batch("a"), block_seconds=-1)
+
+
+def test_a_broker_that_is_not_trusted_is_not_waited_for():
+    client = AwayClient(UntrustedError("x"), 1)
+    with pytest.raises(UntrustedError):
+        publish(client, batch("a"))
+    assert client.published == []
 
 
 def test_a_row_without_an_id_that_may_be_stored_is_not_sent_again():
