@@ -78,7 +78,8 @@ def _names_in(spark: SparkSession, directory: str) -> list[str]:
 
 def _delete(spark: SparkSession, place: str) -> None:
     files, path = _file_system(spark, place)
-    files.delete(path, True)
+    if not files.delete(path, True) and files.exists(path):  # it also says no of what is not there
+        raise JobFailedError(f"{place}: it cannot be deleted")
 
 
 def _rename(spark: SparkSession, place: str, new_place: str) -> None:
