@@ -134,7 +134,11 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _check(given: Arguments, least: int, most: float) -> None:
-    problems = [] if given.flags.get("topic") else ["flag -topic is missing"]
+    topic = given.flags.get("topic", "")
+    missing = f"flag -topic: there is no topic in {topic!r}" if topic else "flag -topic is missing"
+    problems = [] if _listed(topic) else [missing]
+    if not all(given.words):
+        problems.append("a path behind the flags is empty")
     if not least <= len(given.words) <= most:
         problems.append("there must be one directory" if given.words else "there must be a path behind the flags")
     problems += spark_needs.missing(os.environ)

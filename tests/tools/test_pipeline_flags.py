@@ -19,12 +19,26 @@ def test_it_tells_how_it_is_used(words, capsys):
         (["unload"], "a job is one of load, archive, stats, replay"),
         (["load", "x.csv"], "flag -topic is missing"),
         (["archive", "-topic", "t", "a", "b"], "there must be one directory"),
+        (["archive", "-topic", "t"], "there must be a path behind the flags"),
         (["archive", "-topic", "t", "-key", "k", "a"], "no such flag"),
     ],
 )
 def test_mistakes_are_told_in_words(words, said, capsys):
     assert main(["pipeline", *words], {}) == 78
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("job", ["load", "archive", "stats", "replay"])
+@pytest.mark.parametrize("topic", [",", " , "])
+def test_topics_that_are_none_are_a_wrong_flag(job, topic, capsys):
+    assert main(["pipeline", job, "-topic", topic, "x.csv"], {}) == 78
+    assert f"flag -topic: there is no topic in {topic!r}\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("job", ["load", "archive", "stats", "replay"])
+def test_a_path_that_is_empty_is_told_before_spark_starts(job, capsys):
+    assert main(["pipeline", job, "-topic", "t", ""], {}) == 78
+    assert "a path behind the flags is empty\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("module", "command", "said"), [("pyspark", "", "Spark is missing"), ("", "java", "Java is")])
