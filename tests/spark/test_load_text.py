@@ -206,6 +206,33 @@ def test_a_schema_that_names_no_columns_is_refused(pipeline, tmp_path, schema):
     assert pipeline("load", "t", "-schema", schema, tmp_path / "in.jsonl")[0] == 78
 
 
+@pytest.mark.parametrize("schema", ["id int, id int", "a int, n struct<b:map<string,array<struct<id:int,id:int>>>>"])
+@pytest.mark.parametrize("name", ["in.jsonl", "in.csv"])
+def test_a_schema_that_names_a_column_twice_is_refused(pipeline, tmp_path, name, schema):
+    (tmp_path / name).write_text("{}\n")
+    code, _, err = pipeline("load", "twice-in-schema", "-schema", schema, tmp_path / name)
+    assert (code, "the schema has the column 'id' twice\n" in err) == (78, True)
+
+
+def test_a_column_that_is_asked_for_twice_is_refused(pipeline, spark, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"id":1}\n')
+    (tmp_path / "in.csv").write_text("id\n1\n")
+    spark.range(1).write.parquet(str(tmp_path / "in.parquet"))
+    for name in ("in.jsonl", "in.csv", "in.parquet"):
+        code, _, err = pipeline("load", "twice-asked", "-columns", "id,id", tmp_path / name)
+        assert (code, "a message cannot have the column 'id' twice\n" in err) == (78, True)
+
+
+def test_a_schema_may_name_columns_that_differ_in_case_but_not_for_parquet(pipeline, client, spark, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"id":1,"ID":2}\n')
+    job = ("-schema", "id long, ID long", "-columns", "ID,id")
+    assert pipeline("load", "cases-of-schema", *job, tmp_path / "in.jsonl")[0] == 0
+    assert [message.payload for message in taken(client, "cases-of-schema")] == [b'{"ID":2,"id":1}']
+    spark.range(1).write.parquet(str(tmp_path / "in.parquet"))
+    code, _, err = pipeline("load", "cases-of-schema", *job, tmp_path / "in.parquet")
+    assert (code, "The column `id` already exists" in err) == (78, True)
+
+
 def test_a_member_that_is_in_no_line_of_json_is_named(pipeline, tmp_path):
     (tmp_path / "in.jsonl").write_text('{"a":1,"b":2}\n{"d":3}\n')
     code, _, err = pipeline("load", "t", "-key", "c", "-columns", "d", tmp_path / "in.jsonl")

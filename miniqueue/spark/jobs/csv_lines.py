@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import Row, StringType, StructField, StructType
 
 from miniqueue.errors import ConfigError
+from miniqueue.spark.jobs.columns import named_twice
 from miniqueue.spark.jobs.text_lines import parsed, text_of
 
 #: Otherwise Spark takes a backslash to be in front of a quote, and doubled quotes to be two.
@@ -53,7 +54,7 @@ def _names(first: Row) -> list[str]:
         names = next(csv.reader([first.line]))
     except csv.Error as exc:
         raise ConfigError([f"{first.file}: the first line names no columns: {exc}"]) from exc
-    if twice := [name for place, name in enumerate(names) if name in names[:place]]:
+    if twice := named_twice(names):
         raise ConfigError([f"{first.file}: the first line has the column {twice[0]!r} twice"])  # one would be lost
     return names
 

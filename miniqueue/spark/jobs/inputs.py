@@ -17,10 +17,10 @@ from typing import Final
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
-from pyspark.sql.types import StructType
 
 from miniqueue.errors import ConfigError
 from miniqueue.spark.jobs import json_lines
+from miniqueue.spark.jobs.columns import quoted, schema_of
 from miniqueue.spark.jobs.csv_lines import csv_rows
 from miniqueue.spark.jobs.text_lines import as_json, lines_of
 
@@ -55,7 +55,7 @@ def read_files(
     """
     if format_name == "parquet":
         return _parquet(spark, paths, schema)
-    columns, lines = _columns(schema) if schema else None, lines_of(spark, paths)
+    columns, lines = schema_of(schema) if schema else None, lines_of(spark, paths)
     if format_name == "csv":
         rows = csv_rows(lines, paths, columns)
     else:
@@ -71,18 +71,6 @@ def columns_in(spark: SparkSession, directory: str) -> list[str]:
         if exc.getCondition() in _EMPTY:
             return []
         raise
-
-
-def quoted(name: str) -> str:
-    """Return a column's name as expressions have it, with whatever characters."""
-    return f"`{name.replace('`', '``')}`"
-
-
-def _columns(schema: str) -> StructType:
-    columns = StructType.fromDDL(schema)
-    if not isinstance(columns, StructType) or not columns.names:  # it also takes the name of a single type
-        raise ConfigError([f"a schema names columns, as in 'id long, name string', not {schema!r}"])
-    return columns
 
 
 def _parquet(spark: SparkSession, paths: Sequence[str], schema: str) -> DataFrame:

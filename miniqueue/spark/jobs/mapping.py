@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from miniqueue.errors import ConfigError
-from miniqueue.spark.jobs.inputs import quoted
+from miniqueue.spark.jobs.columns import named_twice, quoted
 from miniqueue.spark.jobs.text_lines import as_json
 
 MAX_MESSAGE_BYTES: Final = 1 << 20
@@ -38,7 +38,8 @@ class ColumnMapping(NamedTuple):
     def judged(self, rows: DataFrame) -> DataFrame:
         """Return rows of `read_files` with value, key, headers, and the cause why it is bad or null.
 
-        Raises ConfigError when there is no such column, or a header cannot have its name.
+        Raises ConfigError when there is no such column, or a message would have one twice, or a header cannot have its
+        name.
         """
         self._check(rows.select("row.*").columns)
         mapped = rows.select(
@@ -54,6 +55,7 @@ class ColumnMapping(NamedTuple):
     def _check(self, present: Sequence[str]) -> None:
         missing = [name for name in self.asked if name not in present]
         problems = [f"there is no column {name}; there are {', '.join(present)}" for name in missing]
+        problems += [f"a message cannot have the column {name!r} twice" for name in named_twice(self.columns)]
         for name, _ in self.headers:
             if not 0 < len(name) <= MAX_NAME_BYTES or not all("!" <= char <= "~" for char in name):
                 problems.append(f"a header cannot have the name {name!r}")
