@@ -1,6 +1,11 @@
 """What goes wrong between a broker and a job, beside what the client already has words for."""
 
+from typing import Final
+
 from miniqueue.errors import ClientError
+
+#: The option of the source, and what users of `miniqueue pipeline` know.
+_WITHOUT: Final = "failOnDataLoss=false (as a flag: -fail-on-data-loss false)"
 
 
 class LostMessagesError(ClientError):
@@ -9,7 +14,7 @@ class LostMessagesError(ClientError):
     def __init__(self, topic: str, partition: str, offset: int, count: int) -> None:
         super().__init__(
             f"{count} messages of {topic}, partition {partition}, from offset {offset} on are gone; a topic keeps "
-            "them with the setting retention, and failOnDataLoss=false goes on without them"
+            f"them with the setting retention, and {_WITHOUT} goes on without them"
         )
 
 
@@ -19,7 +24,7 @@ class TopicRestartedError(ClientError):
     def __init__(self, topic: str, partition: str, read_to: int, end: int) -> None:
         super().__init__(
             f"{topic}, partition {partition}, was read to offset {read_to} and ends at {end}: the topic was deleted "
-            "meanwhile, or the checkpoint is that of another broker; failOnDataLoss=false reads from its beginning"
+            f"meanwhile, or the checkpoint is that of another broker; {_WITHOUT} reads from its beginning"
         )
 
 

@@ -39,6 +39,7 @@ def test_what_is_settled_before_it_is_archived_breaks_off_or_is_counted(pipeline
     client.publish("settled", b"e")
     code, _, err = pipeline(*job)
     assert (code, "of settled, partition 0, from offset " in err) == (69, True)  # of whichever task was first
+    assert "(as a flag: -fail-on-data-loss false) goes on without them" in err
     without = (*job, "-fail-on-data-loss", "false")
     assert pipeline(*without)[:2] == (1, "settled: 1 message archived in 1 step, 3 messages lost\n")
     assert pipeline(*job)[:2] == (0, "settled: 0 messages archived in 0 steps\n")
@@ -70,6 +71,18 @@ def test_several_topics_are_archived_together_and_what_is_gone_of_each_is_counte
     client.publish("two-of-two", b"c")
     settle(client, "two-of-two")
     assert pipeline(*job)[:2] == (1, "one-of-two, two-of-two: 0 messages archived in 1 step, 1 message lost\n")
+
+
+def test_the_flag_is_told_with_which_an_archive_goes_on_after_its_topic_was_deleted(pipeline, client, tmp_path):
+    job = ("archive", "begun-anew", tmp_path / "archive")
+    client.publish_many("begun-anew", [b"a", b"b"])
+    assert pipeline(*job)[0] == 0
+    client.delete_topic("begun-anew")
+    client.publish("begun-anew", b"c")
+    code, _, err = pipeline(*job)
+    assert (code, "(as a flag: -fail-on-data-loss false) reads from its beginning" in err) == (69, True)
+    code, out, _ = pipeline(*job, "-fail-on-data-loss", "false")
+    assert (code, out) == (0, "begun-anew: 1 message archived in 1 step\n")
 
 
 @pytest.mark.parametrize("text", ["no", ""])
