@@ -14,6 +14,7 @@ from typing import Protocol
 import plyvel
 
 from miniqueue.errors import CorruptionError, NoSpaceError, StorageError
+from miniqueue.storage.port import Batch
 
 MIB = 1 << 20
 
@@ -180,6 +181,19 @@ def last_pair(database: Readable, start: bytes, stop: bytes) -> tuple[bytes, byt
         return pair if cursor.valid() and (pair := cursor.item())[0] >= start else None
     finally:
         cursor.close()
+
+
+def fill(changes: WriteBatch, batch: Batch) -> int:
+    """Put all of `batch` into `changes`; return about how many bytes that are."""
+    size_bytes = 0
+    for key, value in batch.items():
+        size_bytes += len(key)
+        if value is None:
+            changes.delete(key)
+        else:
+            changes.put(key, value)
+            size_bytes += len(value)
+    return size_bytes
 
 
 def translated(error: Exception, path: Path) -> StorageError:

@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from miniqueue.errors import CorruptionError, NoSpaceError, StorageError, StoreClosedError
 from miniqueue.storage.acknowledged import Acknowledged
-from miniqueue.storage.database import Database, DatabaseOptions, WriteBatch, last_pair, pairs_between, translated
+from miniqueue.storage.database import Database, DatabaseOptions, WriteBatch, fill, last_pair, pairs_between, translated
 from miniqueue.storage.directory_sync import DirectorySync
 from miniqueue.storage.leveldb_snapshot import LevelDBSnapshot
 from miniqueue.storage.leveldb_start import Opened, open_directory
@@ -178,11 +178,11 @@ class LevelDBStore:
         self._check_usable()
         try:
             writing = self._database.write_batch(transaction=True, sync=is_synced)
-            _fill(writing.__enter__(), batch)
+            size_bytes = fill(writing.__enter__(), batch)
         except Exception as exc:  # no fault of the disk, but a write that failed all the same
             self._failure = translated(exc, self._opened.path)
             raise self._failure from exc
-        return self._writer.submit(self._write, writing, is_synced, len(batch))
+        return self._writer.submit(self._write, writing, is_synced, len(batch), size_bytes)
 
     def _check_usable(self) -> None:
         if self._closing is not None:
@@ -197,7 +197,9 @@ class LevelDBStore:
 
     # --- on the threads -------------------------------------------------------------------------------------------
 
-    def _write(self, writing: AbstractContextManager[WriteBatch], is_synced: bool, change_count: int) -> None:
+    def _write(
+        self, writing: AbstractContextManager[WriteBatch], is_synced: bool, change_count: int, size_bytes: int
+    ) -> None:
         if self._failure is not None:
             raise StorageError(f"an earlier write failed: {self._failure}") from self._failure
         try:
@@ -207,6 +209,8 @@ class LevelDBStore:
             if is_synced or self._sync_mode is SyncMode.INTERVAL:
                 self._directory_sync.sync_if_changed()
             self._note_changes(change_count, is_synced)
+            if self._sync_mode is SyncMode.ALWAYS and self._opened.preallocation is not None:
+                self._opened.preallocation.follow(self._directory_sync.used_log, size_bytes)
         except Exception as exc:
             self._failure = translated(exc, self._opened.path)
             if isinstance(self._failure, NoSpaceError):
@@ -273,14 +277,6 @@ class LevelDBStore:
             self._database.compact_range(start=start, stop=stop)
         except Exception as exc:
             raise translated(exc, self._opened.path) from exc
-
-
-def _fill(changes: WriteBatch, batch: Batch) -> None:
-    for key, value in batch.items():
-        if value is None:
-            changes.delete(key)
-        else:
-            changes.put(key, value)
 
 
 def _just_below(key: bytes) -> bytes:

@@ -27,6 +27,7 @@ from miniqueue.errors import CorruptionError, NoSpaceError
 from miniqueue.storage.acknowledged import Acknowledged, AcknowledgedFile, read_acknowledged
 from miniqueue.storage.database import Database, DatabaseOptions, create_database, open_database, translated
 from miniqueue.storage.directory_sync import DirectorySync
+from miniqueue.storage.preallocation import Preallocation
 from miniqueue.storage.reserve import Reserve
 from miniqueue.storage.set_aside import Checked, SetAside, check_logs
 from miniqueue.storage.store_directory import DATABASE_NAME, LOST_NAME, claim, prepare
@@ -46,6 +47,7 @@ class Opened:
     acknowledged: AcknowledgedFile | None = None
     doubts: tuple[str, ...] = ()
     last_change: int = 0
+    preallocation: Preallocation | None = None
 
     def close(self) -> None:
         """Close the database, then give the directory back, whatever fails; raises StorageError."""
@@ -55,6 +57,8 @@ class Opened:
                 left.callback(self.directory_sync.close)
                 if self.acknowledged is not None:
                     left.callback(self.acknowledged.close)
+                if self.preallocation is not None:
+                    left.callback(self.preallocation.close)
                 self.database.close()
         except Exception as exc:
             raise translated(exc, self.path) from exc
@@ -97,7 +101,10 @@ def _open_directory(path: Path, options: DatabaseOptions) -> Opened:
         held.pop_all()
     doubts = () if doubt is None or is_new else (doubt,)
     set_aside, last_change = checked
-    return Opened(path, database, directory_sync, lock, tuple(set_aside), acknowledged, doubts, last_change)
+    preallocation = Preallocation(path / DATABASE_NAME)
+    return Opened(
+        path, database, directory_sync, lock, tuple(set_aside), acknowledged, doubts, last_change, preallocation
+    )
 
 
 def open_checked(path: Path, options: DatabaseOptions, acknowledged: Acknowledged | None) -> tuple[Database, Checked]:

@@ -9,6 +9,7 @@ A log is a sequence of 32 KiB blocks; a record never begins in the last 6 bytes 
 Every batch is synced before the next is written (`SyncMode.ALWAYS`), so a power cut can leave only the last
 one torn. Hence the rule:
 
+    nothing but zeroes after the last whole batch           room for what comes next, written ahead
     the last record is cut short by the end of the file     an unfinished tail, as a crash leaves it
     damage, and no batch begins after it                    a torn tail, as a power cut leaves it
     damage, and a whole record of a later batch after it    corruption: acknowledged messages are gone
@@ -72,12 +73,14 @@ class Survey:
 
     Attributes:
       batch_offsets: where each batch begins that is whole, up to the first damage.
-      end_offset: where the last of them ends; behind it is an unfinished tail, damage or nothing.
+      end_offset: where the last of them ends; behind it is an unfinished tail, damage, zeroes or nothing.
+      tail_bytes: how many are behind that; 0 when they are all zeroes, written ahead (`preallocation`).
       damage: the first one, if any.
     """
 
     batch_offsets: "array[int]"
     end_offset: int
+    tail_bytes: int
     damage: Damage | None
 
 
@@ -94,7 +97,8 @@ def survey(log: bytes, *, verify_checksums: bool) -> Survey:
         next_batch_offset = _find_batch(log, walk.offset + 1, walk.last_sequence)
         if next_batch_offset is not None or not walk.is_at_usual_end():
             damage = Damage(walk.batch_offset, next_batch_offset)
-    return Survey(walk.whole_batches(), walk.batch_offset, damage)
+    tail = log[walk.batch_offset :]
+    return Survey(walk.whole_batches(), walk.batch_offset, len(tail) if tail.strip(b"\0") else 0, damage)
 
 
 def find_manifest_damage(manifest: bytes) -> Damage | None:

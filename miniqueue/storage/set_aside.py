@@ -67,8 +67,8 @@ class _Log:
     """What was found in a log, without its content."""
 
     path: Path
-    size_bytes: int
     end_offset: int
+    tail_bytes: int
     damage: Damage | None
     changes: Changes | None
     last_change: int
@@ -123,14 +123,15 @@ def _needed_logs(database: Path, needed: int) -> list[Path]:
 def _surveyed(path: Path, verify_checksums: bool) -> _Log:
     log = path.read_bytes()
     found = survey(log, verify_checksums=verify_checksums)
-    return _Log(path, len(log), found.end_offset, found.damage, changes_of(log, found), last_change_of(log, found))
+    changes = changes_of(log, found)
+    return _Log(path, found.end_offset, found.tail_bytes, found.damage, changes, last_change_of(log, found))
 
 
 def _refuse_holes(logs: list[_Log], last_sequence: int | None) -> None:
     """Refuse logs of which one does not go on where the one before it ended, or the first where the manifest did."""
     for older in logs[:-1]:
-        if older.end_offset < older.size_bytes:
-            raise CorruptionError(_in_front_of_sound_data(older, older.size_bytes))
+        if older.tail_bytes:
+            raise CorruptionError(_in_front_of_sound_data(older, older.end_offset + older.tail_bytes))
     used = [(log.path, log.changes) for log in logs if log.changes is not None]
     if used and last_sequence is not None and used[0][1].first > last_sequence + 1:
         raise _hole(*used[0], last_sequence + 1)  # less is usual: the manifest was written to later
@@ -162,7 +163,7 @@ def _refuse_loss(logs: list[_Log], change: int) -> None:
 def _tail(newest: _Log, lost: Path) -> list[SetAside]:
     if newest.damage is not None:
         return [_set_aside(newest.path, newest.damage.offset, lost)]
-    unfinished_bytes = newest.size_bytes - newest.end_offset
+    unfinished_bytes = newest.tail_bytes
     return [SetAside(newest.path, newest.end_offset, unfinished_bytes, None)] if unfinished_bytes else []
 
 

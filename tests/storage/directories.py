@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 
 from miniqueue.storage.leveldb import LevelDBStore
+from miniqueue.storage.log_tail import survey
 from miniqueue.storage.set_aside import SetAside
 from miniqueue.storage.sync_mode import SyncMode
 from tests.storage.contract import everything
@@ -50,3 +51,8 @@ def fingerprint(directory: Path) -> dict[str, str]:
 
 def keys_up_to(count: int) -> list[bytes]:
     return [b"%03d" % number for number in range(count)]
+
+
+def used_bytes(log: Path) -> int:
+    """Return where the batches of a log end; zeroes may be behind them."""
+    return survey(log.read_bytes(), verify_checksums=True).end_offset

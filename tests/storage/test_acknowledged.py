@@ -10,7 +10,7 @@ from miniqueue.storage.acknowledged import Acknowledged, AcknowledgedFile, read_
 from miniqueue.storage.leveldb import LevelDBStore
 from miniqueue.storage.store_view import viewed
 from miniqueue.storage.sync_mode import SyncMode
-from tests.storage.directories import fingerprint, open_and_close
+from tests.storage.directories import fingerprint, open_and_close, used_bytes
 
 NAME = "miniqueue.acknowledged"
 
@@ -69,7 +69,7 @@ def test_commit_that_left_its_log_for_a_table_before_it_was_synced_is_no_loss(tm
         await store.close()
 
     asyncio.run(body())
-    assert newest_log(tmp_path).stat().st_size < 100
+    assert used_bytes(newest_log(tmp_path)) < 100
     assert open_and_close(tmp_path)[0] == [(b"k", b"vv")]
 
 
@@ -83,7 +83,7 @@ def test_commit_in_a_log_that_a_compaction_began_is_missed(tmp_path, cut_bytes):
         await store.close()
 
     asyncio.run(body())
-    os.truncate(newest_log(tmp_path), newest_log(tmp_path).stat().st_size - cut_bytes)
+    os.truncate(newest_log(tmp_path), used_bytes(newest_log(tmp_path)) - cut_bytes)
     with pytest.raises(CorruptionError, match="change 4 was acknowledged"):
         open_and_close(tmp_path)
 
@@ -99,7 +99,7 @@ def test_slots_are_written_by_turns_and_across_starts(tmp_path):
 def test_log_without_what_was_acknowledged_is_refused_and_untouched(tmp_path, cut_bytes):
     commit(tmp_path, *range(1, 8))
     log = newest_log(tmp_path)
-    os.truncate(log, max(0, log.stat().st_size - cut_bytes))
+    os.truncate(log, max(0, used_bytes(log) - cut_bytes))
     before = fingerprint(tmp_path)
     with pytest.raises(CorruptionError, match=rf"{log}: .* at offset \d+ with .*; change 7 was acknowledged"):
         open_and_close(tmp_path)
@@ -116,7 +116,7 @@ def test_tail_behind_what_was_acknowledged_may_be_missing(tmp_path):
     (tmp_path / NAME).write_bytes(mark)  # as if nobody had been told of 8
     newer = newest_log(tmp_path)
     assert newer != log
-    os.truncate(newer, newer.stat().st_size - 1)
+    os.truncate(newer, used_bytes(newer) - 1)
     _, (unfinished,) = open_and_close(tmp_path)
     assert (unfinished.file, unfinished.copy) == (newer, None)
 
