@@ -46,6 +46,8 @@ class Address:
             raise ConfigError(["the address of a broker has no port from 0 to 65535, or no host"]) from None
         if not self.url.startswith(_SCHEMES):
             raise ConfigError([f"the address of a broker is redis://host:port or rediss://host:port, not {self}"])
+        if any("@" in part for part in urlsplit(self.url)[2:]):  # behind the host: what is told of it may be secret
+            raise ConfigError(["the address of a broker has an @ behind it; in front of one / ? # are %2F, %3F, %23"])
 
     def __str__(self) -> str:
         """Return it as it can be shown: without user and secret."""

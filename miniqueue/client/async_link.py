@@ -8,17 +8,16 @@ import asyncio
 import math
 import os
 from collections.abc import Sequence
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, TypeVar
 
 import redis
 from redis.asyncio import ConnectionPool
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
-from redis.maint_notifications import MaintNotificationsConfig
 
 from miniqueue.client.address import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Address
 from miniqueue.client.call import NO_WORD, Call, Reply, Word, may_follow, raise_what_passes, wire_of
-from miniqueue.client.link import refusal_of, unconnected
+from miniqueue.client.link import pool_of, refusal_of, unconnected
 from miniqueue.client.refusals import RefusedError
 from miniqueue.errors import ClientError, DisconnectedError, RequestError
 
@@ -125,13 +124,8 @@ class AsyncLink:
             raise refusal_of(exc) or unconnected(self._address, exc) from exc
 
     def _make_pool(self) -> "_Pool":
-        pool = ConnectionPool.from_url(
-            self._address.url,
-            retry=Retry(NoBackoff(), 0),
-            maint_notifications_config=MaintNotificationsConfig(enabled=False),
-            **self._address.pool_options(),
-        )
-        return cast(_Pool, pool)
+        pool: _Pool = pool_of(ConnectionPool, Retry(NoBackoff(), 0), self._address)
+        return pool
 
 
 async def _go_on(_error: Exception) -> None:

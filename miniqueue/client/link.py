@@ -12,7 +12,7 @@ of another, and leaves that one's sockets alone.
 import math
 import ssl
 from collections.abc import Sequence
-from typing import Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 import redis
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
@@ -22,7 +22,7 @@ from redis.retry import Retry
 from miniqueue.client.address import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Address
 from miniqueue.client.call import NO_WORD, Call, Reply, Word, may_follow, raise_what_passes, wire_of
 from miniqueue.client.refusals import RefusedError, UntrustedError, refusal
-from miniqueue.errors import ClientError, ConnectError, DisconnectedError, RequestError
+from miniqueue.errors import ClientError, ConfigError, ConnectError, DisconnectedError, RequestError
 
 T = TypeVar("T")
 
@@ -54,13 +54,7 @@ class Link:
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        pool = redis.ConnectionPool.from_url(
-            address.url,
-            retry=Retry(NoBackoff(), 0),
-            maint_notifications_config=MaintNotificationsConfig(enabled=False),
-            **address.pool_options(),
-        )
-        self._pool = cast(_Pool, pool)
+        self._pool: _Pool = pool_of(redis.ConnectionPool, Retry(NoBackoff(), 0), address)
         self._retry = Retry(
             ExponentialWithJitterBackoff(base=FIRST_PAUSE_SECONDS, cap=LONGEST_PAUSE_SECONDS),
             address.retries,
@@ -121,6 +115,27 @@ class Link:
             return self._pool.get_connection()
         except redis.RedisError as exc:
             raise refusal_of(exc) or unconnected(self._address, exc) from exc
+
+
+def pool_of(kind: Any, retry: Any, address: Address) -> Any:  # noqa: ANN401 - redis-py has two of each, without a base
+    """Return a pool of redis-py, which connects later; raises ConfigError for an option that it does not take.
+
+    Args:
+      kind: of the pool.
+      retry: how it tries again by itself.
+      address: what it is made of; options may stand in its URL, too, behind the `?`.
+    """
+    try:
+        pool = kind.from_url(
+            address.url,
+            retry=retry,
+            maint_notifications_config=MaintNotificationsConfig(enabled=False),
+            **address.pool_options(),
+        )
+        pool.connection_class(**pool.connection_kwargs)  # the pool takes them all, a connection does not
+    except (TypeError, ValueError, redis.RedisError) as exc:
+        raise ConfigError([f"redis-py takes no such option for {address}: {exc}"]) from exc
+    return pool
 
 
 def unconnected(address: Address, exc: redis.RedisError) -> ConnectError:

@@ -322,12 +322,45 @@ def test_no_broker_is_a_connect_error_that_does_not_tell_the_secret():
         "REDIS://localhost",
         "redis://a..b",
         f"redis://{'a' * 64}.b",
+        "redis://u:1?secret=x@h:1",
+        "redis://u:1/secret@h:1",
+        "redis://u:1#secret@h:1",
     ],
 )
 def test_an_address_that_is_none_is_refused(url):
     with pytest.raises(ConfigError) as caught:
         Client(url)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://u:secret@h:1?unknown=1", "unknown"),
+        ("redis://u:secret@h:1?db=x", "'db'"),
+        ("redis://u:secret@h:1?socket_timeout=soon", "'socket_timeout'"),
+        ("redis://u:secret@h:1?ssl_ca_certs=ca.pem", "ssl_ca_certs"),
+        ("rediss://u:secret@h:1?ssl_cert_reqs=some", "some"),
+    ],
+)
+def test_an_address_with_an_option_that_redis_py_does_not_take_is_refused(kind, url, said):
+    with pytest.raises(ConfigError) as caught:
+        kind(url)
+    assert f"redis-py takes no such option for {url.split(':')[0]}://h:1: " in str(caught.value)
+    assert said in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_an_option_that_redis_py_does_not_take_is_refused(kind):
+    with pytest.raises(ConfigError, match=r"redis-py takes no such option for redis://h:1: .*unknown"):
+        kind("redis://h:1", unknown=1)
+
+
+def test_an_address_with_options_that_redis_py_takes_is_none_the_worse(resp_broker, topic):
+    with Client(f"{resp_broker.url}?client_name=ada&socket_connect_timeout=3") as client:
+        assert client.publish(topic, b"x")
 
 
 def test_a_client_is_carried_as_its_address_alone(client, topic):

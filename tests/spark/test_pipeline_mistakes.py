@@ -72,10 +72,18 @@ def test_a_column_that_csv_has_twice_is_refused_and_not_lost(pipeline, tmp_path)
     assert (code, "in.csv: the first line has the column 'id' twice" in err) == (78, True)
 
 
-def test_an_address_that_is_none_is_a_wrong_flag(pipeline, tmp_path):
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://localhost:1", "not http://localhost:1"),
+        ("redis://localhost:1?unknown=1", "redis-py takes no such option for redis://localhost:1: "),
+        ("redis://localhost:1?socket_timeout=soon", "redis-py takes no such option for redis://localhost:1: "),
+    ],
+)
+def test_an_address_that_is_none_is_a_wrong_flag(pipeline, tmp_path, url, said):
     (tmp_path / "in.csv").write_text("id\n1\n")
-    code, _, err = pipeline("load", "t", "-url", "http://localhost:1", tmp_path / "in.csv")
-    assert (code, "not http://localhost:1" in err) == (78, True)
+    code, _, err = pipeline("load", "t", "-run-id", "r", "-url", url, tmp_path / "in.csv")
+    assert (code, said in err, err.count("\n")) == (78, True, 2)  # the first line has the run id
 
 
 def test_a_file_that_is_written_by_half_is_named(pipeline, spark, tmp_path):
