@@ -21,6 +21,9 @@ MIB = 1 << 20
 #: A disk that is full; a quota is a smaller disk.
 NO_SPACE = frozenset((errno.ENOSPC, errno.EDQUOT))
 
+#: What LevelDB adds to a batch in a log, and to a change, at least: headers, and a length or two.
+_BATCH_BYTES, _CHANGE_BYTES = 19, 3
+
 
 class WriteBatch(Protocol):
     """Changes that are written together when the context ends without an exception."""
@@ -184,8 +187,8 @@ def last_pair(database: Readable, start: bytes, stop: bytes) -> tuple[bytes, byt
 
 
 def fill(changes: WriteBatch, batch: Batch) -> int:
-    """Put all of `batch` into `changes`; return about how many bytes that are."""
-    size_bytes = 0
+    """Put all of `batch` into `changes`; return about how many bytes that are in a log."""
+    size_bytes = _BATCH_BYTES + _CHANGE_BYTES * len(batch)
     for key, value in batch.items():
         size_bytes += len(key)
         if value is None:

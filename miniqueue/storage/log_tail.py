@@ -11,6 +11,7 @@ one torn. Hence the rule:
 
     nothing but zeroes after the last whole batch           room for what comes next, written ahead
     the last record is cut short by the end of the file     an unfinished tail, as a crash leaves it
+    nothing but zeroes after some records of a batch        the same in a log that was written ahead
     damage, and no batch begins after it                    a torn tail, as a power cut leaves it
     damage, and a whole record of a later batch after it    corruption: acknowledged messages are gone
 
@@ -74,14 +75,17 @@ class Survey:
     Attributes:
       batch_offsets: where each batch begins that is whole, up to the first damage.
       end_offset: where the last of them ends; behind it is an unfinished tail, damage, zeroes or nothing.
-      tail_bytes: how many are behind that; 0 when they are all zeroes, written ahead (`preallocation`).
+      tail_bytes: how many are behind that, without zeroes that were written ahead (`preallocation`).
       damage: the first one, if any.
+      is_only_begun: whether behind the last whole batch is the beginning of one, and zeroes: in a log that is written
+        ahead this is what a batch that is cut short looks like. To LevelDB it is damage.
     """
 
     batch_offsets: "array[int]"
     end_offset: int
     tail_bytes: int
     damage: Damage | None
+    is_only_begun: bool
 
 
 def survey(log: bytes, *, verify_checksums: bool) -> Survey:
@@ -97,8 +101,10 @@ def survey(log: bytes, *, verify_checksums: bool) -> Survey:
         next_batch_offset = _find_batch(log, walk.offset + 1, walk.last_sequence)
         if next_batch_offset is not None or not walk.is_at_usual_end():
             damage = Damage(walk.batch_offset, next_batch_offset)
-    tail = log[walk.batch_offset :]
-    return Survey(walk.whole_batches(), walk.batch_offset, len(tail) if tail.strip(b"\0") else 0, damage)
+    is_empty_behind = not log[walk.offset :].strip(b"\0")
+    tail_bytes = (walk.offset if is_empty_behind else len(log)) - walk.batch_offset
+    is_only_begun = is_empty_behind and walk.is_inside_batch
+    return Survey(walk.whole_batches(), walk.batch_offset, tail_bytes, damage, is_only_begun)
 
 
 def find_manifest_damage(manifest: bytes) -> Damage | None:

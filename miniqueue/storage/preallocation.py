@@ -8,7 +8,7 @@ A log that grows with each batch has its size synced too, a second write that wa
 neither for LevelDB, which knows them from its own writers, nor for `log_tail`.
 
 Only the end of a file is written to, and LevelDB writes nothing meanwhile: its logs are written by the writer thread,
-which is where this runs. Nothing depends on it: without space for it, a log just grows.
+which is where this runs. Nothing depends on it: where it fails, for lack of space as a rule, a log just grows.
 """
 
 import os
@@ -33,16 +33,22 @@ class Preallocation:
         self._write = write
         self._log = 0
         self._descriptor = -1
-        self._used_bytes = 0  # about: what LevelDB adds to the batches is not counted
+        self._used_bytes = 0  # about, until the next look
         self._end_bytes = 0
+        self._is_small = True  # the batch before
 
     def follow(self, log: int, batch_bytes: int) -> None:
         """Note that a batch of about so many bytes is in the log of that number, and make room for the next."""
-        if log != self._log:
-            self._begin(log)
-        self._used_bytes += batch_bytes
-        if batch_bytes <= MAX_BATCH_BYTES and self._used_bytes > self._end_bytes - MAX_BATCH_BYTES:
-            self._extend()
+        was_small, self._is_small = self._is_small, batch_bytes <= MAX_BATCH_BYTES
+        try:
+            if log != self._log:
+                self._begin(log)
+            self._used_bytes += batch_bytes
+            is_near_end = self._used_bytes > self._end_bytes - MAX_BATCH_BYTES
+            if was_small and self._is_small and is_near_end and self._descriptor >= 0:
+                self._extend()
+        except OSError:  # a disk that is full, or worse: the batches themselves will meet it
+            self.close()
 
     def close(self) -> None:
         """Close the log; safe to call twice."""
@@ -60,11 +66,8 @@ class Preallocation:
 
     def _extend(self) -> None:
         """Look what is used, and write zeroes behind the end."""
-        if self._descriptor < 0:
-            return
-        self._end_bytes = os.fstat(self._descriptor).st_size
-        start = max(self._end_bytes - STEP_BYTES - MAX_BATCH_BYTES, 0)
-        written = os.pread(self._descriptor, self._end_bytes - start, start).rstrip(b"\0")
-        self._used_bytes = start + len(written)
-        with suppress(OSError):  # the disk is full: the batches themselves will show it
-            self._end_bytes += self._write(self._descriptor, _ZEROES)
+        end_bytes = os.fstat(self._descriptor).st_size
+        start = max(end_bytes - STEP_BYTES - MAX_BATCH_BYTES, 0)
+        used = os.pread(self._descriptor, end_bytes - start, start).rstrip(b"\0")
+        self._used_bytes = start + len(used)
+        self._end_bytes = end_bytes + self._write(self._descriptor, _ZEROES)

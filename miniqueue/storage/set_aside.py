@@ -9,7 +9,8 @@ A tail that is torn or unfinished may be dropped when it was never acknowledged.
 
 A torn tail may still be of use to somebody: the whole log is copied into `lost/` before it is cut. The copy gets its
 name when it is complete, and the log is cut after that, so a crash in between costs a second copy and nothing else.
-An unfinished tail is the beginning of one batch; LevelDB drops it by itself.
+An unfinished tail is the beginning of one batch; LevelDB drops it by itself, unless zeroes are behind it: then it is
+cut here.
 
 The manifest, LevelDB's log of which tables there are, can be torn too, when the power is cut while a table is being
 added. Its tail may be cut only while the log is there that the rest of it needs: then all that was in the table is
@@ -41,7 +42,7 @@ class SetAside:
       file: the log that has it.
       offset: where it begins, in bytes.
       size_bytes: how long it is.
-      copy: the log as it was before it was cut; None when it was left to LevelDB: the tail was unfinished.
+      copy: the log as it was before it was cut; None when the tail was unfinished.
     """
 
     file: Path
@@ -70,6 +71,7 @@ class _Log:
     end_offset: int
     tail_bytes: int
     damage: Damage | None
+    is_only_begun: bool
     changes: Changes | None
     last_change: int
 
@@ -123,8 +125,15 @@ def _needed_logs(database: Path, needed: int) -> list[Path]:
 def _surveyed(path: Path, verify_checksums: bool) -> _Log:
     log = path.read_bytes()
     found = survey(log, verify_checksums=verify_checksums)
-    changes = changes_of(log, found)
-    return _Log(path, found.end_offset, found.tail_bytes, found.damage, changes, last_change_of(log, found))
+    return _Log(
+        path,
+        found.end_offset,
+        found.tail_bytes,
+        found.damage,
+        found.is_only_begun,
+        changes_of(log, found),
+        last_change_of(log, found),
+    )
 
 
 def _refuse_holes(logs: list[_Log], last_sequence: int | None) -> None:
@@ -161,8 +170,10 @@ def _refuse_loss(logs: list[_Log], change: int) -> None:
 
 
 def _tail(newest: _Log, lost: Path) -> list[SetAside]:
-    if newest.damage is not None:
+    if newest.damage is not None and not newest.is_only_begun:
         return [_set_aside(newest.path, newest.damage.offset, lost)]
+    if newest.damage is not None:
+        _cut(newest.path, newest.end_offset)
     unfinished_bytes = newest.tail_bytes
     return [SetAside(newest.path, newest.end_offset, unfinished_bytes, None)] if unfinished_bytes else []
 
@@ -191,9 +202,13 @@ def _check_manifest(database: Path, lost: Path) -> list[SetAside]:
 def _set_aside(log: Path, offset: int, lost: Path) -> SetAside:
     size_bytes = log.stat().st_size - offset
     copy = _keep_copy(log, lost)
+    _cut(log, offset)
+    return SetAside(log, offset, size_bytes, copy)
+
+
+def _cut(log: Path, offset: int) -> None:
     os.truncate(log, offset)
     sync_path(log)
-    return SetAside(log, offset, size_bytes, copy)
 
 
 def _keep_copy(log: Path, lost: Path) -> Path:

@@ -9,9 +9,9 @@ import pytest
 
 from miniqueue.errors import CorruptionError
 from miniqueue.storage.leveldb import LevelDBStore
-from miniqueue.storage.log_tail import survey
+from miniqueue.storage.log_tail import BLOCK_BYTES, survey
 from miniqueue.storage.preallocation import MAX_BATCH_BYTES, STEP_BYTES, Preallocation
-from miniqueue.storage.set_aside import check_logs
+from miniqueue.storage.set_aside import SetAside, check_logs
 from miniqueue.storage.sync_mode import SyncMode
 from tests.storage.directories import BATCH_COUNT, fill, open_and_close, used_bytes
 
@@ -95,7 +95,10 @@ def test_log_that_is_gone_or_not_made_yet_is_left_alone(tmp_path):
 
 
 def test_full_disk_is_left_for_the_batches_to_meet(tmp_path):
+    attempts = []
+
     def write_nothing(descriptor: int, zeroes: bytes) -> int:
+        attempts.append(descriptor)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     log = tmp_path / "000005.log"
@@ -104,7 +107,44 @@ def test_full_disk_is_left_for_the_batches_to_meet(tmp_path):
     for _ in range(3):
         preallocation.follow(5, 10)
     preallocation.close()
+    assert len(attempts) == 1
     assert log.read_bytes() == b"batch"
+
+
+def test_zeroes_are_written_only_behind_two_small_batches(tmp_path):
+    log = tmp_path / "000005.log"
+    log.touch()
+    preallocation = Preallocation(tmp_path)
+    for _ in range(10):
+        preallocation.follow(5, MAX_BATCH_BYTES + 1)
+        preallocation.follow(5, 100)
+    assert log.stat().st_size == 0
+    preallocation.follow(5, 100)
+    assert log.stat().st_size == STEP_BYTES
+    preallocation.close()
+
+
+def test_log_that_cannot_be_opened_is_no_fault_of_a_batch(tmp_path):
+    (tmp_path / "000005.log").mkdir()
+    preallocation = Preallocation(tmp_path)
+    preallocation.follow(5, 10)
+    preallocation.close()
+
+
+def test_what_a_log_has_beside_keys_and_values_counts(tmp_path):
+    batch = {b"%03d" % number: b"" for number in range(300)}
+    log_sizes = set()
+
+    async def body() -> None:
+        store = await LevelDBStore.open(tmp_path / "store")
+        for _ in range(200):
+            await store.write(batch)
+            (path,) = (tmp_path / "store" / "db").glob("*.log")
+            log_sizes.add(path.stat().st_size)
+        await store.close()
+
+    asyncio.run(body())
+    assert len(log_sizes) == 2
 
 
 @pytest.fixture
@@ -156,3 +196,17 @@ def test_batch_of_which_only_the_beginning_reached_the_disk_is_set_aside(tmp_pat
     pairs, (torn,) = open_and_close(tmp_path)
     assert [value for _, value in pairs] == [SMALL]
     assert (torn.offset, torn.copy.read_bytes()) == (first_bytes, torn_log)
+
+
+@pytest.mark.parametrize("piece_count", [1, 2])
+def test_batch_of_which_a_kill_left_whole_pieces_in_front_of_zeroes_is_dropped_without_a_copy(tmp_path, piece_count):
+    log = write(tmp_path, SMALL, os.urandom(100_000))
+    whole, begun = log.read_bytes(), piece_count * BLOCK_BYTES
+    (offset,) = batch_offsets(log)[1:]
+    log.write_bytes(whole[:begun] + bytes(STEP_BYTES))
+    (tmp_path / "miniqueue.acknowledged").unlink()  # as if nobody had been told of the second
+    pairs, set_aside = open_and_close(tmp_path)
+    assert [value for _, value in pairs] == [SMALL]
+    assert set_aside == (SetAside(log, offset, begun - offset, copy=None),)
+    assert not (tmp_path / "lost").exists()
+    assert open_and_close(tmp_path)[1] == ()
