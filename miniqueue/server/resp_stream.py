@@ -129,22 +129,19 @@ def encode_lease(lease: Lease) -> bytes:
     """Encode every message of a lease as an array of receipt, payload and attributes."""
     if lease.attributes is not None:
         return resp_described(lease)
-    payloads, attributes = lease.payloads, _encode_attributes(lease.counts)
-    sizes = list(map(len, payloads))
-    headers = {size: b"\r\n$%d\r\n" % size for size in set(sizes)}
-    # Joined in C, four pieces a message: 70 ns a message, against 270 of a format for each.
-    pieces: list[bytes] = [b""] * (4 * lease.count)
-    pieces[2::4] = map(headers.__getitem__, sizes)
-    pieces[3::4] = payloads
-    position = 0
+    last = b"\r\n" + _encode_attributes(lease.counts)  # of each message; those of one stand in front of the next
+    # Joined in C, four pieces a message: 45 ns a message, against 270 of a format for each.
+    pieces: list[bytes] = []
     for beginning, endings in spell(lease.receipt, lease.receipt + lease.count):
-        stop = position + 4 * len(endings)
-        opening = b"*3\r\n$%d\r\n%b" % (len(beginning) + len(endings[0]), beginning)
-        pieces[position:stop:4] = [b"\r\n" + attributes + opening] * len(endings)  # that of the message before
-        pieces[position + 1 : stop : 4] = endings
-        position = stop
-    pieces[0] = pieces[0].removeprefix(b"\r\n" + attributes)
-    return b"".join([*pieces, b"\r\n", attributes])
+        opening = b"%b*3\r\n$%d\r\n%b" % (last, len(beginning) + len(endings[0]), beginning)
+        run = [opening, b"", b"", b""] * len(endings)
+        run[1::4] = endings
+        pieces += run
+    pieces[0] = pieces[0].removeprefix(last)
+    pieces[2::4] = replies.size_lines(lease.payloads)
+    pieces[3::4] = lease.payloads
+    pieces.append(last)
+    return b"".join(pieces)
 
 
 def _encode_attributes(counts: Counts) -> bytes:

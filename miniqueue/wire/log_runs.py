@@ -21,7 +21,7 @@ from miniqueue.core.message import Chunk
 from miniqueue.core.message_id import format_message_id, id_prefix
 from miniqueue.core.numerals import spell
 from miniqueue.wire.given import as_json, given_words
-from miniqueue.wire.resp_replies import Value, encode, integer, map_of
+from miniqueue.wire.resp_replies import Value, encode, integer, map_of, size_lines
 
 _BASE64: Final = partial(binascii.b2a_base64, newline=False)
 _PIECES: Final = 5
@@ -45,11 +45,9 @@ def json_runs(partition: int, runs: Iterable[Chunk]) -> bytes:
 
 
 def _resp_run(partition: int, run: Chunk, protocol: int) -> bytes:
-    sizes = list(map(len, run.payloads))
-    headers = {size: b"\r\n$%d\r\n" % size for size in set(sizes)}
-    pieces: list[bytes] = [b""] * (_PIECES * len(sizes))
+    pieces: list[bytes] = [b""] * (_PIECES * len(run.payloads))
     _spell_ids_into(pieces, partition, run)
-    pieces[2::_PIECES] = map(headers.__getitem__, sizes)
+    pieces[2::_PIECES] = size_lines(run.payloads)
     pieces[3::_PIECES] = run.payloads
     pieces[4::_PIECES] = _resp_told(run, protocol)
     return b"".join(pieces)

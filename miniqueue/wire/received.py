@@ -23,7 +23,7 @@ from miniqueue.core.message import Counts
 from miniqueue.core.message_id import format_message_id, id_prefix
 from miniqueue.core.numerals import spell
 from miniqueue.wire.given import as_json, given_words
-from miniqueue.wire.resp_replies import RESP2, RESP3, Value, encode
+from miniqueue.wire.resp_replies import RESP2, RESP3, Value, encode, size_lines
 
 _BASE64: Final = partial(binascii.b2a_base64, newline=False)
 
@@ -70,11 +70,9 @@ def _resp_plain_lease(prefix: bytes, partition: int, lease: Lease, protocol: int
 
     *3 $n receipt-but-its-end │ end of receipt │ $n │ payload │ attributes, id-but-its-end │ end of id
     """
-    sizes = list(map(len, lease.payloads))
-    headers = {size: b"\r\n$%d\r\n" % size for size in set(sizes)}
     last = _resp_attributes_behind_id(lease)
     pieces: list[bytes] = [b""] * (_PIECES * lease.count)
-    pieces[2::_PIECES] = map(headers.__getitem__, sizes)
+    pieces[2::_PIECES] = size_lines(lease.payloads)
     pieces[3::_PIECES] = lease.payloads
     if prefix:
         _spell_into(pieces, 0, last + b"*3\r\n", prefix, lease.receipt)

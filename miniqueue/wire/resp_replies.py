@@ -50,6 +50,15 @@ def bulk(content: bytes) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(content), content)
 
 
+def size_lines(contents: Sequence[bytes]) -> list[bytes]:
+    """Return the size line of each of `contents` as a bulk string, with the end of the line before in front of it."""
+    sizes = set(map(len, contents))
+    if len(sizes) == 1:  # as nearly always
+        return [b"\r\n$%d\r\n" % sizes.pop()] * len(contents)
+    lines = {size: b"\r\n$%d\r\n" % size for size in sizes}
+    return list(map(lines.__getitem__, map(len, contents)))
+
+
 def numbered_bulks(prefix: bytes, numbers: range) -> bytes:
     """Encode `prefix` with each of `numbers` behind it, one bulk string for each.
 

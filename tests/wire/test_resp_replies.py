@@ -20,6 +20,7 @@ from miniqueue.wire.resp_replies import (
     numbered_bulks,
     push,
     simple,
+    size_lines,
 )
 
 
@@ -81,3 +82,10 @@ def test_error_is_one_line_whatever_its_text(code, text):
 @pytest.mark.parametrize("numbers", [range(0), range(17, 18), range(3), range(8, 1002), range(10**18, 10**18 + 2)])
 def test_numbered_bulks_are_those_of_each(numbers):
     assert numbered_bulks(b"0.high-", numbers) == b"".join(bulk(b"0.high-%d" % number) for number in numbers)
+
+
+@pytest.mark.parametrize("contents", [[b"a"], [b"abc", b"def"], [b"", b"abc", b"", b"x" * 1000]])
+def test_size_lines_are_those_of_each(contents):
+    lines = size_lines(contents)
+    joined = b"".join(line + content for line, content in zip(lines, contents, strict=True)) + b"\r\n"
+    assert joined == b"\r\n" + b"".join(map(bulk, contents))
