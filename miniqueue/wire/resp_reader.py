@@ -14,10 +14,11 @@ it buffer for ever, and it takes types that no command has. Hence three rules:
 3. After: the commands, encoded again, must be the very bytes that were read, up to the unfinished rest. That
    proves that they are arrays of bulk strings, each with CRLF behind it, and where the rest begins.
 
-    at a boundary --read--> a run? --no--> rule 2 --> hiredis --> rule 3 --> all used: at a boundary
-                              |              |          |error      |no        |a rest
-                              v              v          v           v          v
-                        `resp_runs`      strict parser, the whole read       strict parser, to the end of that command
+    at a boundary --read--> a run? --no--> alike? --no--> rule 2 --> hiredis --> rule 3 --> all used: at a boundary
+                              |              |              |          |error      |no        |a rest
+                              v              v              v          v           v          v
+                        `resp_runs`    `resp_alike`     strict parser, the whole read     strict parser, to the end of
+                                                                                          that command
 
 What the strict parser reads takes ten times as long, and a client can see to it that it reads all. So a read can be
 bounded; the rest is read when the caller has let others have their turn (`is_stopped`).
@@ -34,6 +35,7 @@ from typing import Any, Final
 import hiredis
 
 from miniqueue.errors import ProtocolError
+from miniqueue.wire.resp_alike import split_alike
 from miniqueue.wire.resp_limits import USUAL, Limits
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_runs import RUN_WORDS, Run, gather_runs, split_run
@@ -178,6 +180,12 @@ class CommandReader:
         return [data[start : start + size] for start in range(0, len(data), size)]
 
     def _read_commands(self, data: bytes) -> list[Command]:
+        if found := split_alike(data, self._limits):
+            command, size_bytes = found
+            return [command] if size_bytes == len(data) else [command, *self._read_any(data[size_bytes:])]
+        return self._read_any(data)
+
+    def _read_any(self, data: bytes) -> list[Command]:
         if not data.startswith(b"*") or may_allocate(data) or len(data) > self._limits.max_command_bytes:
             return self._read_strictly(data)
         return self._read_by_hiredis(data)
