@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ def package_of(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
+@cache
 def imports() -> list[Import]:
     return [found for path in module_paths() for found in _imports_of(path)]
 

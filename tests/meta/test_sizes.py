@@ -3,6 +3,7 @@
 import ast
 import io
 import tokenize
+from functools import lru_cache
 
 from tests.meta.modules import module_name, module_paths
 
@@ -52,6 +53,7 @@ def code_lines(source: str, function: ast.FunctionDef | ast.AsyncFunctionDef) ->
     return {n for n in range(function.lineno, function.end_lineno + 1) if n in lines and n not in docstring}
 
 
+@lru_cache(maxsize=1)  # it is asked for the functions of one file after the other
 def _lines_with_tokens(source: str) -> set[int]:
     return {
         number
