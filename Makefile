@@ -18,6 +18,9 @@ TOOLS := $(VENV)/tools
 PROCESSES ?= 2
 BY_FILE := --dist=loadfile --no-loadscope-reorder
 
+# The tests start hundreds of processes: what those import is compiled once, whatever the shell says.
+unexport PYTHONDONTWRITEBYTECODE
+
 # How often `make soak` runs the broker beside the model of it, and for how long it fuzzes each parser.
 MODEL_RUNS := 20000
 FUZZ_SECONDS := 600
