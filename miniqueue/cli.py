@@ -37,6 +37,7 @@ from miniqueue.errors import (
     StoreFailedError,
     StoreInUseError,
 )
+from miniqueue.server import runtime
 from miniqueue.server.config import Config, Question, load
 from miniqueue.server.usage import usage
 from miniqueue.tools import TOOLS
@@ -100,9 +101,10 @@ def _run_tool(name: str, words: Sequence[str], environ: Mapping[str, str]) -> in
 
 
 def _serve(config: Config) -> None:
-    from miniqueue.server.run import run  # noqa: PLC0415 - help and configuration errors need not wait for it
+    with runtime.uncollected():
+        from miniqueue.server.run import run  # noqa: PLC0415 - help and configuration errors need not wait for it
 
-    run(config)
+        run(config)
 
 
 def _report(error: MiniqueueError) -> int:

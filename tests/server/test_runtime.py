@@ -27,6 +27,20 @@ def test_the_garbage_collector_passes_over_what_was_there_at_the_start(own_garba
     assert gc.get_threshold() == runtime.GARBAGE_THRESHOLDS
 
 
+def test_nothing_is_collected_until_all_that_a_start_makes_is_there(own_garbage_collection):
+    with runtime.uncollected():
+        assert not gc.isenabled()
+        runtime.spare_what_lives()
+        assert gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_garbage_is_collected_again_when_a_start_fails():
+    with pytest.raises(ZeroDivisionError), runtime.uncollected():
+        raise ZeroDivisionError
+    assert gc.isenabled()
+
+
 def pages_asked_for(setting: str) -> int:
     """Pages of memory that a process takes while it makes and drops eight buffers of 1 MiB, 50 times."""
     program = f"""
