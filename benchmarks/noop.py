@@ -1,7 +1,7 @@
 """An ASGI application that reads its request and answers 201, served as miniqueue serves its own.
 
-`python -m benchmarks.noop PORT FOLDER`, with localhost.pem and localhost-key.pem in FOLDER: the ceiling for any
-application on this HTTP server.
+`python -m benchmarks.noop PORT FOLDER`, with localhost.pem and localhost-key.pem in FOLDER: what this HTTP server does
+for an application that knows plain ASGI and nothing else.
 """
 
 import asyncio

@@ -7,8 +7,10 @@ import pytest
 from hyperframe.frame import HeadersFrame, RstStreamFrame, SettingsFrame
 
 from miniqueue.server.h2guard.frames import SPARED_STREAMS, CountedConnection
+from miniqueue.server.replies import OK
 from tests.loops import run_calmly
-from tests.server.apps import Endpoint, never_answer
+from tests.server.apps import Endpoint, answer_early, echo, never_answer
+from tests.server.hostile import on_both, victim
 from tests.server.raw_http2 import PREFACE
 from tests.serving import eventually, serving
 
@@ -114,3 +116,53 @@ def test_body_that_ends_later_says_so_then(certificates):
 
     run_calmly(scenario())
     assert [(message["body"], message["more_body"]) for message in messages] == [(b"all", True), (b"", False)]
+
+
+@on_both
+def test_reply_without_a_body_is_one_frame(certificates, is_tls):
+    async def scenario():
+        async with victim(certificates, Endpoint(echo), is_tls=is_tls) as server, server.http2() as client:
+            client.send(client.request(1))
+            assert (await client.status(1), await client.body(1)) == (200, b"")
+            assert client.header(1, b"content-length") == b"0"
+            assert client.header(1, b"date")
+            (reply,) = [frame for frame in client.frames if frame.stream_id == 1]
+            assert "END_STREAM" in reply.flags
+
+    run_calmly(scenario())
+
+
+def test_reply_without_a_body_that_nobody_waits_for_any_more_is_dropped(certificates):
+    answered = asyncio.Event()
+
+    async def answer_who_left(scope, receive, send):
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        await OK(scope, receive, send)
+        answered.set()
+
+    async def scenario():
+        async with victim(certificates, Endpoint(answer_who_left), is_tls=True) as server, server.http2() as client:
+            client.send(client.request(1), RstStreamFrame(1, error_code=8))
+            await asyncio.wait_for(answered.wait(), 60)
+            server.app.behave = answer_early
+            client.send(client.request(3))
+            assert await client.status(3) == 200
+            assert not [frame for frame in client.frames if frame.stream_id == 1]
+
+    run_calmly(scenario())
+
+
+def test_second_reply_without_a_body_is_no_reply(certificates):
+    async def answer_twice(scope, receive, send):
+        await OK(scope, receive, send)
+        await OK(scope, receive, send)
+
+    async def scenario():
+        async with victim(certificates, Endpoint(answer_twice), is_tls=True) as server, server.http2() as client:
+            for stream_id in (1, 3):
+                client.send(client.request(stream_id))
+                assert (await client.status(stream_id), await client.body(stream_id)) == (200, b"")
+            assert len([frame for frame in client.frames if frame.stream_id]) == 2
+
+    run_calmly(scenario())

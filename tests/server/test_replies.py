@@ -4,7 +4,7 @@ import inspect
 import pytest
 
 from miniqueue import errors
-from miniqueue.server.replies import Reply, error_reply, status_of
+from miniqueue.server.replies import EMPTY_REPLY, Reply, error_reply, status_of
 
 TEXTS = [
     (errors.InvalidTopicError(), 400),
@@ -50,3 +50,18 @@ def test_error_has_a_status_and_says_whether_to_try_again(error, status):
 def test_every_error_class_has_a_status():
     classes = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if cls.__module__ == errors.__name__]
     assert {status_of(cls.__new__(cls)) for cls in classes} <= {400, 401, 403, 409, 413, 415, 429, 500, 503, 507}
+
+
+@pytest.mark.parametrize(
+    ("body", "types"), [(b"", [EMPTY_REPLY]), (b"x", ["http.response.start", "http.response.body"])]
+)
+def test_reply_without_a_body_is_one_message_where_the_server_knows_it(body, types):
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(Reply(201, body)({"type": "http", "extensions": {EMPTY_REPLY: {}}}, None, send))
+    assert [message["type"] for message in sent] == types
+    assert sent[0]["status"] == 201
+    assert (b"content-length", b"%d" % len(body)) in sent[0]["headers"]

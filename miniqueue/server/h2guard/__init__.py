@@ -4,7 +4,8 @@
     buffer        a client with a closed window fills our memory
     frames        floods of frames that serve no request; headers without measure; frames longer than allowed; a goodbye
                   leaves the requests in front of it without replies; what nobody needs is kept for good
-    stream        a body that is not read blocks its connection; one that does not come is waited for
+    stream        a body that is not read blocks its connection; one that does not come is waited for; a reply without a
+                  body is two frames
     http2         more streams than allowed end those that are there; DATA after an early reply kills the connection,
                   and then SIGTERM does not end the process; a connection without streams is not taken for idle
     http2_sending who disconnects leaves the request's task behind; a reply broken off leaves its stream open; every

@@ -2,7 +2,7 @@
 
     PING SETTINGS PRIORITY RST_STREAM GOAWAY CONTINUATION unknown, empty DATA              a token each
     a request that must be refused, a stream that must be reset for its client's fault     a token each
-    WINDOW_UPDATE                                      free: 10, and 10 more for each DATA frame sent; then a token
+    WINDOW_UPDATE            free: 10, and 10 more for each DATA frame sent, or reply without one; then a token
 
 There are 1,000 tokens at first and 33 new ones a second, the figures that nghttp2 and Node.js use for resets. The
 tokens are counted down here, frame by frame; time is brought in from outside, once a second. Who has spent a hundred is
@@ -143,7 +143,7 @@ class CountedFrames(FrameBuffer):
         self.tokens = min(BURST, self.tokens + seconds * TOKENS_PER_SECOND)
 
     def allow_window_updates(self) -> None:
-        """Let the client say that it has taken a DATA frame."""
+        """Let the client say that it has taken a DATA frame, or a reply without one."""
         if self.free_window_updates < _MAX_WINDOW_UPDATES:
             self.free_window_updates += WINDOW_UPDATES_PER_DATA_FRAME
 

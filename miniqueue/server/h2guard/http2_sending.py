@@ -22,7 +22,7 @@ from hypercorn.typing import AppWrapper
 from priority.priority import DeadlockError
 
 from miniqueue.server.h2guard.frames import CountedConnection
-from miniqueue.server.h2guard.stream import Abandoned, BodyRead, GuardedStream
+from miniqueue.server.h2guard.stream import Abandoned, BodyRead, EmptyReply, GuardedStream
 from miniqueue.server.h2guard.turns import Turns
 
 #: So much data makes a write, even if there is more.
@@ -74,6 +74,8 @@ class SendingH2(hypercorn_h2.H2Protocol):
         """Take in what came from an application."""
         if isinstance(event, EndBody) and self._is_all_sent(event.stream_id):
             await self._send_end(event.stream_id)
+        elif isinstance(event, EmptyReply):
+            await self._send_empty(event)
         elif isinstance(event, BodyRead):
             self._open_window(event.stream_id, event.size_bytes)
             await self._flush()
@@ -83,6 +85,19 @@ class SendingH2(hypercorn_h2.H2Protocol):
             await self._close_stream(event.stream_id)  # and no new task to watch for idleness: none can begin now
         else:
             await super().stream_send(event)
+
+    async def _send_empty(self, reply: EmptyReply) -> None:
+        """Send a reply in one frame, where its request still waits for one."""
+        stream_id = reply.stream_id
+        if self.stream_buffers.pop(stream_id, None) is None:
+            return
+        self.priority.remove_stream(stream_id)
+        fields = [(b":status", b"%d" % reply.status), *reply.headers, *self.config.response_headers("h2")]
+        with suppress(h2.exceptions.ProtocolError):  # the stream, or the connection, has ended
+            self.connection.send_headers(stream_id, fields, end_stream=True)
+        self.connection.frames.allow_window_updates()
+        await self._flush()
+        await self._refuse_rest(stream_id)
 
     async def _send_end(self, stream_id: int) -> None:
         """End a reply of which nothing is left to be sent: no task has to be woken for that."""

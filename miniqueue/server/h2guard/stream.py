@@ -1,9 +1,12 @@
 """One request, on either protocol: what of its body was not read, how long the body takes, and who still works on it.
 
+Over HTTP/2 an application may answer with `EMPTY_REPLY`, an extension of ASGI, where the reply has no body: that is one
+frame. Begun and ended as ASGI has it, it is two, and takes a sixth more of the time of the whole request.
+
 Knows Hypercorn's streams; does not know the connection that it is on.
 """
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -11,11 +14,19 @@ from typing import Any, cast
 from hypercorn.protocol.events import Body, EndBody, Response, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
-from hypercorn.typing import AppWrapper, ASGIReceiveCallable, ASGIReceiveEvent, Scope
+from hypercorn.typing import (
+    AppWrapper,
+    ASGIReceiveCallable,
+    ASGIReceiveEvent,
+    ASGISendEvent,
+    HTTPResponseStartEvent,
+    Scope,
+)
 
 from miniqueue.server.h2guard.deadlines import BodyDeadline
 from miniqueue.server.h2guard.limits import limits_of
 from miniqueue.server.problems import problem
+from miniqueue.server.replies import EMPTY_REPLY
 
 #: So much of a body is read before the client may send as much again; a small one is settled when the request ends.
 REPORT_BYTES = 8192
@@ -31,6 +42,14 @@ class BodyRead(StreamEvent):
 @dataclass(frozen=True)
 class Abandoned(StreamEvent):
     """The application has ended with a request that was over before."""
+
+
+@dataclass(frozen=True)
+class EmptyReply(StreamEvent):
+    """A reply that ends with its headers."""
+
+    status: int
+    headers: Iterable[tuple[bytes, bytes]]
 
 
 class GuardedStream(HTTPStream):
@@ -77,6 +96,18 @@ class GuardedStream(HTTPStream):
         await self.send(EndBody(self.stream_id))
         await self.send(StreamClosed(self.stream_id))
 
+    def app_send(self, message: ASGISendEvent | None) -> Coroutine[Any, Any, None]:
+        """Take in what the application says; None when it has ended."""
+        if message is not None and message["type"] == EMPTY_REPLY:
+            return self._send_empty(cast(HTTPResponseStartEvent, message))  # it has the same fields
+        return super().app_send(message)
+
+    async def _send_empty(self, message: HTTPResponseStartEvent) -> None:
+        if self.state is ASGIHTTPState.REQUEST:
+            self.state = ASGIHTTPState.CLOSED
+            await self.send(EmptyReply(self.stream_id, message["status"], message["headers"]))
+            await self.send(StreamClosed(self.stream_id))
+
     async def _report(self) -> None:
         size_bytes, self.unreported_bytes = self.unreported_bytes, 0
         await self.send(BodyRead(self.stream_id, size_bytes))
@@ -94,6 +125,8 @@ class GuardedStream(HTTPStream):
                     message["more_body"] = False
             return message
 
+        if self.scope["http_version"] == "2":
+            self.scope["extensions"][EMPTY_REPLY] = {}
         try:
             await app(scope, receive_and_report, *others)
         finally:
