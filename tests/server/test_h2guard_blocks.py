@@ -1,7 +1,14 @@
 """Blocks of headers that come again: they must tell what hpack tells, whatever became of the table in between."""
 
 import pytest
-from hpack import Decoder, Encoder, HeaderTuple, HPACKDecodingError, InvalidTableSizeError
+from hpack import (
+    Decoder,
+    Encoder,
+    HeaderTuple,
+    HPACKDecodingError,
+    InvalidTableSizeError,
+    NeverIndexedHeaderTuple,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +18,7 @@ from miniqueue.server.h2guard.blocks import (
     MAX_BLOCKS,
     MAX_RESIZES,
     RememberingDecoder,
+    RememberingEncoder,
 )
 from miniqueue.server.h2guard.frames import CountedConnection
 
@@ -73,7 +81,9 @@ def taken_apart(*sent: bytes) -> list[bytes]:
 
 
 def test_the_connection_of_a_client_remembers():
-    assert isinstance(CountedConnection(100, 8192).decoder, RememberingDecoder)
+    connection = CountedConnection(100, 8192)
+    assert isinstance(connection.decoder, RememberingDecoder)
+    assert isinstance(connection.encoder, RememberingEncoder)
 
 
 def test_a_block_that_comes_again_is_not_taken_apart():
@@ -123,3 +133,70 @@ def test_a_block_that_sets_the_size_of_the_table_over_and_over_is_refused():
         assert decoder.decode(RESIZED * MAX_RESIZES + PLAIN, raw=True) == [(b"x", b"y")]
     with pytest.raises(HPACKDecodingError):
         decoder.decode(RESIZED * (MAX_RESIZES + 1) + PLAIN, raw=True)
+
+
+kinds = st.sampled_from([HeaderTuple, NeverIndexedHeaderTuple, lambda name, value: (name, value)])
+replies = st.lists(st.builds(lambda kind, *field: kind(*field), kinds, names, values), max_size=3)
+table_sizes = st.sampled_from([0, 60, 128, 4096])
+
+
+@given(
+    st.lists(replies, min_size=1, max_size=3).flatmap(
+        lambda some: st.lists(st.sampled_from(some) | table_sizes, max_size=16)
+    )
+)
+def test_any_fields_make_the_bytes_that_hpack_makes(sent):
+    ours, hpacks = RememberingEncoder(), Encoder()
+    for fields in sent:
+        if isinstance(fields, int):
+            ours.header_table_size = hpacks.header_table_size = fields
+        else:
+            assert ours.encode(fields) == hpacks.encode(fields)
+        assert ours.header_table.dynamic_entries == hpacks.header_table.dynamic_entries
+
+
+class CountingEncoder(RememberingEncoder):
+    """Counts the blocks that are put together, with the fields of each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def add(self, *field):
+        self.count += 1
+        return super().add(*field)
+
+
+def put_together(*sent: list[tuple[bytes, bytes]]) -> int:
+    encoder = CountingEncoder()
+    for fields in sent:
+        encoder.encode(fields)
+    return encoder.count
+
+
+STATUS, DATE, LATER = (b":status", b"200"), (b"date", b"now"), (b"date", b"later")
+
+
+def test_fields_that_come_again_are_not_put_together():
+    assert put_together([STATUS], [STATUS]) == 1
+    assert put_together([STATUS, DATE], [STATUS, DATE], [STATUS, DATE], [STATUS, DATE]) == 4
+    assert put_together([STATUS], [DATE], [STATUS], [STATUS]) == 3
+
+
+def test_fields_with_a_secret_are_not_kept():
+    secret = NeverIndexedHeaderTuple(b"x", b"y")
+    assert put_together([STATUS, secret], [STATUS, secret]) == 4
+
+
+def test_few_sets_of_fields_are_kept_and_none_that_is_large():
+    encoder = CountingEncoder()
+    encoder.header_table_size = 0  # nothing goes to the table
+    encoder.encode([])
+    for number in range(MAX_BLOCKS + 1):
+        encoder.encode([(b"x", b"%d" % number)])
+    encoder.encode([(b"x", b"0")])
+    assert encoder.count == MAX_BLOCKS + 2
+    for _ in range(2):
+        encoder.encode([(b"x", bytes(MAX_BLOCK_BYTES))])
+        encoder.encode([STATUS] * (MAX_BLOCK_FIELDS + 1))
+    assert encoder.count == MAX_BLOCKS + 2 + 2 * (MAX_BLOCK_FIELDS + 2)

@@ -10,7 +10,7 @@
                   and then SIGTERM does not end the process; a connection without streams is not taken for idle
     http2_sending who disconnects leaves the request's task behind; a reply broken off leaves its stream open; every
                   frame is written, and encrypted, on its own
-    blocks        headers that come again and again are taken apart each time
+    blocks        headers that come again and again are taken apart each time, and those of replies put together
     headers       headers that are in order are checked byte by byte, in Python
     turns         a tree of priorities that are ignored decides who sends
     http1         what h11 accepts and another reader may understand otherwise; an upgrade to HTTP/2 without a check

@@ -42,7 +42,7 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
-from miniqueue.server.h2guard.blocks import RememberingDecoder
+from miniqueue.server.h2guard.blocks import RememberingDecoder, RememberingEncoder
 
 BURST = 1000
 TOKENS_PER_SECOND = 33
@@ -184,6 +184,7 @@ class CountedConnection(h2.connection.H2Connection):
         super().__init__(config=h2.config.H2Configuration(client_side=False, header_encoding=None))
         self.frames = self.incoming_buffer = CountedFrames(_MAX_EXPANSION * max_header_bytes)
         self.decoder = RememberingDecoder(max_header_bytes)
+        self.encoder = RememberingEncoder()
         self._limits = {
             SettingCodes.MAX_CONCURRENT_STREAMS: max_streams,
             SettingCodes.MAX_HEADER_LIST_SIZE: max_header_bytes,
