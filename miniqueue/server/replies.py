@@ -41,7 +41,7 @@ JSON_LINES = b"application/x-ndjson"
 PLAIN_TEXT = b"text/plain; charset=utf-8"
 
 #: An extension of ASGI, and the one message of a reply without a body where the server knows it; it is otherwise the
-#: one that begins a reply. A third of what a reply costs is to send its end on its own.
+#: one that begins a reply. What is in it goes out as it is: a status, names in lower case, values of ours.
 EMPTY_REPLY = "miniqueue.response.empty"
 
 #: The status of an error is that of the first of its classes, most special first, which stands here.

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import h2.exceptions
 import hpack
 import pytest
 from hyperframe.frame import HeadersFrame, RstStreamFrame, SettingsFrame
@@ -27,9 +28,9 @@ class Requests:
         self._encoder = hpack.Encoder()
         self._next_id = 1
 
-    def begin(self) -> int:
+    def begin(self, *, is_whole: bool = True) -> int:
         stream_id, self._next_id = self._next_id, self._next_id + 2
-        flags = ["END_HEADERS", "END_STREAM"]
+        flags = ["END_HEADERS", "END_STREAM"][: 1 + is_whole]
         frame = HeadersFrame(stream_id, data=self._encoder.encode(FIELDS), flags=flags)
         self.connection.receive_data(frame.serialize())
         return stream_id
@@ -70,6 +71,39 @@ def test_frames_for_a_request_that_was_forgotten_are_no_error():
         requests.end(stream_id)
     assert requests.connection.count_requests() == 0
     assert requests.connection.receive_data(RstStreamFrame(ids[0], error_code=8).serialize()) == []
+
+
+def sent_by(fields: list[tuple[bytes, bytes]], *, is_short: bool, is_whole: bool = True) -> tuple[bytes, object]:
+    """Return what is sent for a reply without a body, three times, and what becomes of the last stream."""
+    requests = Requests()
+    requests.connection.data_to_send()
+    for _ in range(3):
+        stream_id = requests.begin(is_whole=is_whole)
+        if is_short:
+            requests.connection.send_empty_reply(stream_id, fields)
+        else:
+            requests.connection.send_headers(stream_id, fields, end_stream=True)
+    return requests.connection.data_to_send(), requests.connection.streams[stream_id].state_machine.state
+
+
+@pytest.mark.parametrize("is_whole", [True, False], ids=["whole", "with more to come"])
+@pytest.mark.parametrize("more", [[], [(b"allow", b"GET" * 100)], [(b"message-id", b"0-1"), (b"x", b"")]])
+def test_short_way_of_a_reply_without_a_body_sends_what_h2_sends(is_whole, more):
+    fields = [(b":status", b"201"), (b"content-length", b"0"), *more]
+    assert sent_by(fields, is_short=True, is_whole=is_whole) == sent_by(fields, is_short=False, is_whole=is_whole)
+
+
+def test_reply_without_a_body_to_a_request_that_is_over_is_refused():
+    requests = Requests()
+    answered_id, open_id = requests.begin(), requests.begin()
+    fields = [(b":status", b"201")]
+    requests.connection.send_empty_reply(answered_id, fields)
+    for wrong_id in (answered_id, open_id + 2):
+        with pytest.raises(h2.exceptions.ProtocolError):
+            requests.connection.send_empty_reply(wrong_id, fields)
+    requests.connection.close_connection()
+    with pytest.raises(h2.exceptions.ProtocolError):
+        requests.connection.send_empty_reply(open_id, fields)
 
 
 def test_whole_body_is_one_message_and_what_follows_is_that_the_client_left(certificates):

@@ -16,6 +16,7 @@ Knows h2, of which it overrides a private method; knows no clock and no sockets.
 max_inbound_window_update_frames_per_data_frame_sent.
 """
 
+import struct
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Self
@@ -25,9 +26,11 @@ import h2.connection
 import h2.events
 import h2.exceptions
 import h2.settings
+from h2.connection import ConnectionInputs
 from h2.errors import ErrorCodes
 from h2.frame_buffer import FrameBuffer
 from h2.settings import SettingCodes
+from h2.stream import StreamInputs
 from hyperframe.frame import (
     AltSvcFrame,
     ContinuationFrame,
@@ -62,8 +65,12 @@ MAX_TABLE_BYTES = 4096
 #: How much longer a block of headers may be than its fields: Huffman's code has up to 30 bits for a byte.
 _MAX_EXPANSION = 4
 _KNOWN_SETTINGS = frozenset(SettingCodes)
-_FRAME_HEAD_BYTES = 9
 _PREFACE_BYTES = 24
+#: Of a frame: 24 bits of length, type, flags and stream.
+_HEAD = struct.Struct(">BHBBL")
+_FRAME_HEAD_BYTES = _HEAD.size
+#: END_STREAM and END_HEADERS.
+_WHOLE = 0x1 | 0x4
 #: What h2 gets to know: beyond our own limit a stream is refused, while h2 would end the connection.
 _MAX_STREAMS_OF_H2 = 2**31 - 1
 
@@ -214,6 +221,22 @@ class CountedConnection(h2.connection.H2Connection):
         super().initiate_connection()
         allowed = {**self._limits, SettingCodes.MAX_CONCURRENT_STREAMS: _MAX_STREAMS_OF_H2}
         self.local_settings = h2.settings.Settings(client=False, initial_values=allowed)
+
+    def send_empty_reply(self, stream_id: int, fields: list[tuple[bytes, bytes]]) -> None:
+        """Send a reply that ends with its headers, as `send_headers` does, in a tenth of the instructions.
+
+        It does not look at the fields, for they are ours: the status, and names in lower case, of a few hundred bytes.
+
+        Raises ProtocolError: the stream, or the connection, has ended.
+        """
+        stream = self._get_stream_by_id(stream_id)
+        self.state_machine.process_input(ConnectionInputs.SEND_HEADERS)
+        stream.state_machine.process_input(StreamInputs.SEND_HEADERS)
+        stream.state_machine.process_input(StreamInputs.SEND_END_STREAM)
+        block = self.encoder.encode(fields)
+        assert len(block) <= self.max_outbound_frame_size
+        self._data_to_send += _HEAD.pack(len(block) >> 16, len(block) & 0xFFFF, HeadersFrame.type, _WHOLE, stream_id)
+        self._data_to_send += block
 
     def receive_data(self, data: bytes) -> list[h2.events.Event]:  # type: ignore[override] # all that Hypercorn has
         """Take in what came; raises h2's ProtocolError, with the goodbye ready to be sent."""

@@ -73,6 +73,6 @@ def validate_sent(headers: Iterable[Field], flags: HeaderValidationFlags) -> Ite
 def is_plain_reply(fields: list[Field], flags: HeaderValidationFlags) -> bool:
     """Tell whether these are the fields of a reply beyond doubt.
 
-    Hypercorn has stripped their values, and put one status in front; those of replies without a body are our own.
+    Hypercorn has stripped their values, and put one status in front.
     """
     return flags.is_response_header and _REPLY_FIELDS.issuperset(dict(fields))

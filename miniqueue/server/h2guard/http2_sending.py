@@ -94,7 +94,7 @@ class SendingH2(hypercorn_h2.H2Protocol):
         self.priority.remove_stream(stream_id)
         fields = [(b":status", b"%d" % reply.status), *reply.headers, *self.config.response_headers("h2")]
         with suppress(h2.exceptions.ProtocolError):  # the stream, or the connection, has ended
-            self.connection.send_headers(stream_id, fields, end_stream=True)
+            self.connection.send_empty_reply(stream_id, fields)
         self.connection.frames.allow_window_updates()
         await self._flush()
         await self._refuse_rest(stream_id)

@@ -1,7 +1,7 @@
 """One request, on either protocol: what of its body was not read, how long the body takes, and who still works on it.
 
 Over HTTP/2 an application may answer with `EMPTY_REPLY`, an extension of ASGI, where the reply has no body: that is one
-frame. Begun and ended as ASGI has it, it is two, and takes a sixth more of the time of the whole request.
+frame. Begun and ended as ASGI has it, it is two, and the whole request takes a fifth more instructions.
 
 Knows Hypercorn's streams; does not know the connection that it is on.
 """
