@@ -89,8 +89,8 @@ class Input(Output):
         elif self._has_much and self.server.turns.is_over:
             self._reader.keep(data)
             self._let_others_go_first()
-        elif not self._postponed and (run := self._reader.read_again(data)) is not None:
-            self._carry_out_one(run)
+        elif not self._postponed and (again := self._reader.read_again(data)) is not None:
+            self._carry_out_one(again)
         else:
             commands = self._reader.read(data)
             if len(commands) == 1 and not self._postponed:

@@ -82,10 +82,9 @@ class CommandReader:
         self.error: ProtocolError | None = None
         self.is_stopped = False
         self._hiredis = new_reader()
-        self._word_read: bytes | None = None
+        self._opening, self._opened_bytes = b"", -1  # of what was read last, up to what may be another; its length
+        self._head: Command = []  # of a run of one; empty if it was a command of one word
         self._word = b""
-        self._opening, self._opened_bytes = b"", -1  # of a run of one, up to its last argument; its whole length
-        self._head: Command = []
 
     def read(self, data: bytes) -> list[Command | Run]:
         """Return the commands that `data` completes, in order; those before an `error` are among them."""
@@ -93,8 +92,6 @@ class CommandReader:
         if self._pieces:
             return self._read_on(data)
         if self._strict.is_idle:
-            if data == self._word_read:
-                return [[self._word]]
             commands = self._read_at_boundary(data)
             if len(data) <= _MAX_WORD_BYTES:
                 self._remember_word(data, commands)
@@ -108,12 +105,17 @@ class CommandReader:
         rest = self._read_at_boundary(self._strict.take_rest())
         return [*gather_runs([command], self._run_words), *rest] if command else rest
 
-    def read_again(self, data: bytes) -> Run | None:
-        """Return the run of one that `data` is, if all that was read last was its like; else None: `read` it then."""
-        if len(data) == self._opened_bytes and data.startswith(self._opening) and data.endswith(b"\r\n"):
-            # A quarter of the time of `Run()`, which this is.
-            return tuple.__new__(Run, (self._head, [data[self._opening_bytes : -2]]))
-        return None
+    def read_again(self, data: bytes) -> Command | Run | None:
+        """Return the one command that `data` is, if all that was read last was its like; else None: `read` it then.
+
+        That is a run of one, or a command of one word that is the same.
+        """
+        if len(data) != self._opened_bytes or not data.startswith(self._opening):
+            return None
+        if not self._head:
+            return [self._word]
+        # A quarter of the time of `Run()`, which this is.
+        return tuple.__new__(Run, (self._head, [data[len(self._opening) : -2]])) if data.endswith(b"\r\n") else None
 
     def keep(self, data: bytes) -> None:
         """Have `data` read when `read` is called next."""
@@ -127,19 +129,19 @@ class CommandReader:
     def _remember_word(self, data: bytes, commands: list[Command | Run]) -> None:
         """Keep a command of one word, and how it was spelled.
 
-        A consumer says the same after each message. To know it again costs a quarter of what reading it does.
+        A consumer says the same after each message. To know it again costs a tenth of what reading it does.
         """
         if len(commands) == 1 and isinstance(commands[0], list) and len(commands[0]) == 1 and self._strict.is_idle:
-            self._word_read, self._word = data, commands[0][0]
+            self._opening, self._opened_bytes = data, len(data)
+            self._head, self._word = [], commands[0][0]
 
     def _remember_run(self, run: Run, data: bytes) -> None:
         """Keep how a run of one begins: a publisher that waits for each reply sends its like again.
 
         What begins so and has the same length has a last argument of the same size, whatever that holds.
         """
-        self._opening = data[: -2 - len(run.lasts[0])]
-        self._opening_bytes = len(self._opening)
-        self._opened_bytes, self._head = len(data), run.head
+        self._opening, self._opened_bytes = data[: -2 - len(run.lasts[0])], len(data)
+        self._head = run.head
 
     def _read_at_boundary(self, data: bytes) -> list[Command | Run]:
         if len(data) <= self._limits.max_bulk_bytes and (found := split_run(data, self._run_words)):

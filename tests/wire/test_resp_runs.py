@@ -105,6 +105,20 @@ def test_lone_command_like_the_last_one_is_known_again():
     assert reader.read(bulks(b"PING")) == [[b"PING"]]
 
 
+@pytest.mark.parametrize("spelled", [bulks(b"ACK"), b"ACK\n", b"ACK\r\n"])
+def test_word_that_is_said_again_is_known(spelled):
+    reader = CommandReader(run_words=WORDS)
+    assert reader.read_again(spelled) is None
+    assert reader.read(spelled) == [[b"ACK"]]
+    assert [reader.read_again(spelled) for _ in range(3)] == [[b"ACK"]] * 3
+    assert reader.read_again(spelled.replace(b"A", b"B")) is None
+    assert reader.read_again(spelled[:-1]) is None
+    for other in (bulks(b"ACK", b"1"), spelled * 2, bulks(b"P" * 40), bulks(b"PUB", b"t")[:-2]):
+        reader.read(other)
+        assert reader.read_again(spelled) is None
+    assert reader.read(b"\r\n" + spelled) == [[b"PUB", b"t"], [b"ACK"]]
+
+
 def test_what_only_begins_like_the_last_command_is_read_as_what_it_is():
     lone = publishes(b"x" * 60)
     for other in (publishes(b"a"), publishes(b"a", b"b") + b"*", lone[:-1] + b"X", lone[:-2] + b"X\n"):
