@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from miniqueue.core.changes import Changes
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.gaps import Gaps
-from miniqueue.core.lease import ChunkLease, ChunkProgress, Lease, Range, RecordLease
+from miniqueue.core.lease import BACK, DELAYED, FRONT, LOG, ChunkLease, ChunkProgress, Lease, Range, RecordLease
 from miniqueue.core.message import Chunk, Record
 from miniqueue.core.return_policy import ReturnPolicy
 from miniqueue.core.tracing import ACKNOWLEDGED, RETURNS, Kind, Recorder
@@ -74,9 +74,8 @@ class GroupCursor:
         self.tail_seq, self.read_seq = tail_seq, state.head_seq
         self.tail_bytes, self.gone_bytes = state.log_bytes or 0, state.gone_bytes or 0
         self.acked_count, self.dropped_count = state.acked_count, state.dropped_count
-        self.moved_count = state.moved_count
-        self.missed_count, self.skipped_count = state.missed_count, state.skipped_count
-        self.delayed_count = state.delayed_count
+        self.moved_count, self.missed_count = state.moved_count, state.missed_count
+        self.skipped_count, self.delayed_count = state.skipped_count, state.delayed_count
         self.leased_count = self.leased_bytes = 0
         self.blocked_on: Range | None = None
         self.changes = Changes()
@@ -142,7 +141,7 @@ class GroupCursor:
         if self.keyed is not None:
             return self.keyed.take(max_count, horizon_ms)
         self.blocked_on = None
-        if (place := self._place_of_next(horizon_ms)) is not Range.LOG:
+        if (place := self._place_of_next(horizon_ms)) is not LOG:
             return self._take_record(place)
         progress = self._next_in_log()
         return None if progress is None else self._take_from(progress, max_count)
@@ -151,12 +150,12 @@ class GroupCursor:
         """Return the first range that may have a message to hand out."""
         front, delayed, back = self._windows
         if (order := front.head) is not None and order < FRONT_START:
-            return Range.FRONT
+            return FRONT
         if self.delayed_count and (order := delayed.head) is not None and order < (horizon_ms + 1) << 64:
-            return Range.DELAYED
+            return DELAYED
         if (order := back.head) is not None and order < (self.read_seq + 1) << 64:
-            return Range.BACK
-        return Range.LOG
+            return BACK
+        return LOG
 
     def _take_record(self, place: Range) -> Lease | None:
         window = self.returned[place]
@@ -182,7 +181,7 @@ class GroupCursor:
 
     def _open_next_chunk(self) -> ChunkProgress | None:
         if not self.log.has_next:
-            self.blocked_on = Range.LOG if self.log.is_lacking else None
+            self.blocked_on = LOG if self.log.is_lacking else None
             return None
         first_seq, chunk = self.log.take()
         progress = ChunkProgress(chunk, self._bitmaps.pop(first_seq, 0))
@@ -219,37 +218,41 @@ class GroupCursor:
         """Return the messages to the front; `cause` is what is counted: also `timeouts`, `disconnects`, nothing."""
         self._leave(lease, RETURNS[cause])
         for record in reversed(lease.records()):
-            self._put(Range.FRONT, FRONT_START - self._next_serial(), record, cause)
+            self._put(FRONT, FRONT_START, record, cause)
 
     def back(self, lease: Lease) -> None:
         """Return the messages to the back, behind all that has been committed by now."""
         self._leave(lease, Kind.BACKED)
         for record in lease.records():
-            self._put(Range.BACK, self.tail_seq << 64 | self._next_serial(), record, "backs")
+            self._put(BACK, self.tail_seq << 64, record, "backs")
 
     def dack(self, lease: Lease, due_at_ms: int) -> None:
         """Delay the messages until `due_at_ms`; then they come to the front, those due first before the others."""
         self._leave(lease, Kind.DACKED)
         for record in lease.records():
-            self._put(Range.DELAYED, due_at_ms << 64 | self._next_serial(), record, "dacks")
+            self._put(DELAYED, due_at_ms << 64, record, "dacks")
 
     def revoke_all(self) -> None:
         """End every lease without touching a message, because the topic is gone or is read anew."""
         self._leases.clear()
         self.leased_count = self.leased_bytes = 0
 
-    def _put(self, place: Range, order: int, record: Record, cause: str) -> None:
-        record = Record(*record[:2], record.counts.plus(cause), *record[3:])
+    def _put(self, place: Range, start: int, record: Record, cause: str) -> None:
+        seq, published_at_ms, counts, payload, attributes = record
+        record = Record(seq, published_at_ms, counts.plus(cause), payload, attributes)
+        self._serial = serial = self._serial + 1
         if self.policy is not None:
             if self.policy.bury(record):
                 self.dropped_count += 1
                 self.moved_count += 1
                 self.gone_bytes += record.content_bytes
-                self._free(record.seq, [record.attributes])
+                self._free(seq, [attributes])
                 return
             if (due_at_ms := self.policy.due_at_ms(record, cause)) is not None:
-                place, order = Range.DELAYED, due_at_ms << 64 | self._next_serial()
-        self.delayed_count += place is Range.DELAYED
+                place, start = DELAYED, due_at_ms << 64
+        order = start - serial if place is FRONT else start | serial
+        if place is DELAYED:
+            self.delayed_count += 1
         self.changes.records[place, order] = record
         self.returned[place].add(order, record)
 
@@ -257,10 +260,6 @@ class GroupCursor:
         """Free the unique keys of the messages from `first_seq` on, with these attributes."""
         if self.unique_keys is not None:
             self.unique_keys.free(self.partition, first_seq, gone)
-
-    def _next_serial(self) -> int:
-        self._serial += 1
-        return self._serial
 
     def _leave(self, lease: Lease, kind: Kind | None) -> None:
         self._revoke(lease)
@@ -297,4 +296,5 @@ class GroupCursor:
         # A record that came since the last commit is not in the store: there is nothing to delete, nor to put any more.
         if self.changes.records.pop((place, order), None) is None:
             self.changes.records[place, order] = None
-        self.delayed_count -= place is Range.DELAYED
+        if place is DELAYED:
+            self.delayed_count -= 1

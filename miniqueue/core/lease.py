@@ -2,6 +2,7 @@
 
 from enum import IntEnum
 from itertools import accumulate, islice, repeat, takewhile
+from typing import Final
 
 from miniqueue.core.message import NEVER_RETURNED, Chunk, Counts, Record
 
@@ -13,6 +14,13 @@ class Range(IntEnum):
     DELAYED = 1  # returned with a delay: by due time
     BACK = 2  # returned to the back: by the log's tail at that time
     LOG = 3  # never handed out, or handed out and not settled before a restart
+
+
+#: Where one is looked up for each message: a member takes ten times as long as a name.
+FRONT: Final = Range.FRONT
+DELAYED: Final = Range.DELAYED
+BACK: Final = Range.BACK
+LOG: Final = Range.LOG
 
 
 class ChunkProgress:
@@ -81,17 +89,12 @@ class Lease:
 
     __slots__ = ("attributes", "count", "counts", "payloads", "receipt", "size_bytes")
 
-    def __init__(
-        self, receipt: int, payloads: list[bytes], counts: Counts, attributes: list[bytes] | None = None
-    ) -> None:
-        self.receipt = receipt
-        self.payloads = payloads
-        self.attributes = attributes
-        self.count = len(payloads)
-        self.size_bytes = sum(map(len, payloads))
-        if attributes is not None:
-            self.size_bytes += sum(map(len, attributes))
-        self.counts = counts
+    attributes: list[bytes] | None
+    count: int
+    counts: Counts
+    payloads: list[bytes]
+    receipt: int
+    size_bytes: int
 
     @property
     def first_seq(self) -> int:
@@ -121,8 +124,14 @@ class ChunkLease(Lease):
 
     def __init__(self, receipt: int, progress: ChunkProgress, start: int, count: int) -> None:
         chunk, stop = progress.chunk, start + count
-        attributes = None if chunk.attributes is None else chunk.attributes[start:stop]
-        super().__init__(receipt, chunk.payloads[start:stop], NEVER_RETURNED, attributes)
+        self.receipt = receipt
+        self.payloads = payloads = chunk.payloads[start:stop]
+        self.attributes = None if chunk.attributes is None else chunk.attributes[start:stop]
+        self.count = count
+        self.size_bytes = sum(map(len, payloads))
+        if self.attributes is not None:
+            self.size_bytes += sum(map(len, self.attributes))
+        self.counts = NEVER_RETURNED
         self.progress = progress
         self.start = start
 
@@ -162,7 +171,12 @@ class RecordLease(Lease):
     __slots__ = ("order", "place", "record")
 
     def __init__(self, receipt: int, record: Record, place: Range, order: int) -> None:
-        super().__init__(receipt, [record.payload], record.counts, [record.attributes] if record.attributes else None)
+        _, _, self.counts, payload, attributes = record
+        self.receipt = receipt
+        self.payloads = [payload]
+        self.attributes = [attributes] if attributes else None
+        self.count = 1
+        self.size_bytes = len(payload) + len(attributes)
         self.record = record
         self.place = place
         self.order = order

@@ -132,7 +132,8 @@ class Window(Generic[T]):
         """Take in an item that the caller also puts into the store with the next commit, or has put there."""
         if self.resume_at is None or order < self.resume_at:
             self._insert(order, item)
-            self._trim()
+            if self.size_bytes > self.max_bytes:
+                self._trim()
         elif self._loading_from is not None:
             self._early.append((order, item))
 

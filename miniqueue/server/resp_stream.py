@@ -162,9 +162,18 @@ def _dack(consumer: Consumer, arguments: list[bytes], has_receipts: bool) -> Non
 
 
 _Settle = Callable[[Consumer, list[bytes], bool], None]
+
+
+def _by_receipts(act: Callable[[Consumer, Sequence[int] | None], None]) -> _Settle:
+    def settle(consumer: Consumer, arguments: list[bytes], has_receipts: bool) -> None:
+        act(consumer, _receipts(arguments, has_receipts) if arguments or has_receipts else None)
+
+    return settle
+
+
 _SETTLES: dict[bytes, _Settle] = {
-    b"ACK": lambda consumer, arguments, has_receipts: consumer.ack(_receipts(arguments, has_receipts)),
-    b"NACK": lambda consumer, arguments, has_receipts: consumer.nack(_receipts(arguments, has_receipts)),
-    b"BACK": lambda consumer, arguments, has_receipts: consumer.back(_receipts(arguments, has_receipts)),
+    b"ACK": _by_receipts(Consumer.ack),
+    b"NACK": _by_receipts(Consumer.nack),
+    b"BACK": _by_receipts(Consumer.back),
     b"DACK": _dack,
 }

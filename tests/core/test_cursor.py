@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from miniqueue.core import cursor as limits
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.lease import Range
-from miniqueue.core.message import Counts
+from miniqueue.core.message import Counts, Record
 from miniqueue.errors import NothingOutstandingError
 from tests.core.stored_cursor import StoredCursor
 
@@ -105,6 +105,25 @@ def test_every_act_from_every_place_counts_and_moves_the_message(place, act):
     if act != "ack":
         counts = Counts().plus(before + "s") if before else Counts()
         assert some.take(1, 100).counts == counts.plus(act + "s")
+
+
+class Wait:
+    """A policy by which everything that comes back waits for a time."""
+
+    def bury(self, record: Record) -> bool:
+        return False
+
+    def due_at_ms(self, record: Record, cause: str) -> int:
+        return 100
+
+
+def test_a_return_that_waits_by_policy_counts_once():
+    some = stored(b"abc")
+    some.cursor.policy = Wait()
+    for _ in range(3):
+        some.cursor.nack(some.take(1, 0))
+    assert (some.cursor.state.serial, some.cursor.delayed_count) == (3, 3)
+    assert [some.take(1, 100).payloads for _ in range(3)] == [[b"a"], [b"b"], [b"c"]]
 
 
 def test_the_newest_return_to_the_front_comes_first():
