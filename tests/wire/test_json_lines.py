@@ -2,6 +2,7 @@
 
 import base64
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -48,10 +49,11 @@ COMMANDS = [
 
 
 def splits(stream):
-    """Whole, byte by byte, and in two at every point (of a long one: at some)."""
+    """Whole, byte by byte, and in two at every point (of a long one: of the points near its ends, and of some)."""
+    points = [i for i in range(len(stream)) if min(i, len(stream) - i) <= 200 or i % 97 == 0]
     yield [stream]
-    yield [stream[i : i + 1] for i in range(len(stream))]
-    for i in range(0, len(stream), 1 if len(stream) < 200 else 97):
+    yield [stream[i:end] for i, end in pairwise([*points, len(stream)])]
+    for i in points:
         yield [stream[:i], stream[i:]]
 
 
