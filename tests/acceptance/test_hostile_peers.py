@@ -99,7 +99,7 @@ def test_an_oversized_message_is_refused_before_it_comes(broker, topic):
 @needs("curl")
 def test_an_endless_command_on_a_stream_ends_the_stream(broker, trust: Trust, topic):
     with Curl(broker, trust).subscribe(topic) as stream:
-        stream.send("x" * 100_000)
+        stream.send("x" * 40_000)  # as much as a pipe takes at once: curl may end before it has read all
         assert stream.receive() == {"error": "error decoding command"}
 
 
