@@ -69,6 +69,7 @@ COMMANDS: Mapping[bytes, Needs] = MappingProxyType(
         b"MPUBLISH": Needs(Right.PUBLISH, 1),
         b"PUBBATCH": Needs(Right.PUBLISH, 1),
         b"PUBEACH": Needs(Right.PUBLISH, 1),
+        b"PUBPACKED": Needs(Right.PUBLISH, 1),
         b"REQUEST": Needs(Right.PUBLISH, 1),
         b"REPLY": Needs(Right.CONSUME, 1),
         b"SUBSCRIBE": Needs(Right.CONSUME, 1),

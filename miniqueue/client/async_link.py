@@ -16,7 +16,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 
 from miniqueue.client.address import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Address
-from miniqueue.client.call import NO_WORD, Call, Reply, Word, may_follow, raise_what_passes, wire_of
+from miniqueue.client.call import NO_WORD, Call, Reply, Word, may_follow, raise_what_passes
 from miniqueue.client.link import pool_of, refusal_of, unconnected
 from miniqueue.client.refusals import RefusedError
 from miniqueue.errors import ClientError, DisconnectedError, RequestError
@@ -86,7 +86,7 @@ class AsyncLink:
     async def _exchange(self, calls: Sequence[Call[T]]) -> list[Reply]:
         connection = await self._connection()
         try:
-            packed = wire_of(calls, connection.pack_commands)
+            packed = connection.pack_commands([call.words for call in calls])
             async with asyncio.timeout(self._address.timeout_seconds):
                 await connection.send_packed_command(packed, check_health=False)
             replies = [await self._reply(connection, call.wait_seconds) for call in calls]

@@ -24,18 +24,6 @@ Reply: TypeAlias = Any
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-class Ready(NamedTuple):
-    r"""Words as they go over the wire, for who has so many that an object for each would take longest.
-
-    Attributes:
-      data: of each word `$<bytes in decimal>\r\n<word>\r\n`.
-      word_count: how many there are.
-    """
-
-    data: bytes
-    word_count: int
-
-
 class Call(NamedTuple, Generic[T]):
     """A command and its reply.
 
@@ -45,7 +33,6 @@ class Call(NamedTuple, Generic[T]):
       is_repeatable: whether it may be asked again when nobody knows whether it was done.
       wait_seconds: how long the broker may take by intent, as with a long poll.
       results_of_codes: what a refusal means that is a result like any other, by its word.
-      ready: words that stand behind the others.
       with_id: makes of it, with an id against duplicates, a publish that is repeatable; None if it is no publish.
     """
 
@@ -54,7 +41,6 @@ class Call(NamedTuple, Generic[T]):
     is_repeatable: bool = True
     wait_seconds: float = 0.0
     results_of_codes: Mapping[str, T] = _NOTHING
-    ready: Ready | None = None
     with_id: "Callable[[str], Call[T]] | None" = None
 
     def kept_from_doubling(self, is_wanted: bool) -> "Call[T]":
@@ -79,20 +65,6 @@ class Call(NamedTuple, Generic[T]):
             return self.result_of(reply)
         except RefusedError as refused:
             return refused
-
-
-def wire_of(calls: Sequence[Call[Any]], pack: Callable[[Sequence[tuple[Word, ...]]], list[bytes]]) -> list[bytes]:
-    """Return the bytes of calls, one behind the other; `pack` makes those of commands."""
-    if not any(call.ready for call in calls):
-        return pack([call.words for call in calls])
-    return [piece for call in calls for piece in ([_packed(call)] if call.ready else pack([call.words]))]
-
-
-def _packed(call: Call[Any]) -> bytes:
-    assert call.ready is not None
-    words = [word if isinstance(word, bytes) else str(word).encode() for word in call.words]
-    first = b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
-    return b"*%d\r\n%b%b" % (len(words) + call.ready.word_count, first, call.ready.data)
 
 
 def may_follow(calls: Sequence[Call[Any]], error: ClientError) -> bool:

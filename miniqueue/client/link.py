@@ -20,7 +20,7 @@ from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
 from miniqueue.client.address import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Address
-from miniqueue.client.call import NO_WORD, Call, Reply, Word, may_follow, raise_what_passes, wire_of
+from miniqueue.client.call import NO_WORD, Call, Reply, Word, may_follow, raise_what_passes
 from miniqueue.client.refusals import RefusedError, UntrustedError, refusal
 from miniqueue.errors import ClientError, ConfigError, ConnectError, DisconnectedError, RequestError
 
@@ -86,7 +86,9 @@ class Link:
     def _exchange(self, calls: Sequence[Call[T]]) -> list[Reply]:
         connection = self._connection()
         try:
-            connection.send_packed_command(wire_of(calls, connection.pack_commands), check_health=False)
+            packed = connection.pack_commands([call.words for call in calls])
+            # In one piece: the broker reads what comes in several one by one.
+            connection.send_packed_command([b"".join(packed)], check_health=False)
             replies = [self._reply(connection, call.wait_seconds) for call in calls]
         except redis.DataError as exc:  # a word that cannot be spelled, as None: nothing was sent
             raise RequestError(NO_WORD) from exc

@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from uuid import uuid4
 
 from miniqueue.client import answers
-from miniqueue.client.call import Call, Ready, Word, options, seconds_word
+from miniqueue.client.call import Call, Word, options, seconds_word
 from miniqueue.client.message import Message
 from miniqueue.client.published import PublishedId, PublishedIds
 from miniqueue.errors import RequestError
@@ -178,28 +178,6 @@ def publish_each(topic: str, messages: Sequence[Outgoing], *, dedup_id: str | No
     if not 0 < len(words) <= MAX_AT_ONCE:
         raise RequestError(f"one request publishes messages of 1 to {MAX_AT_ONCE} words, not {len(words)}")
     return Call(("PUBEACH", topic, dedup_id or uuid4().hex, *words), answers.batch_ids)
-
-
-def publish_ready(topic: str, ready: Ready, *, has_options: bool, dedup_id: str | None = None) -> Call[None]:
-    """Publish messages whose words somebody has made ready for the wire, as `publish_many`, or `publish_each`.
-
-    Their ids are not told: who makes no objects of so many messages has no use for one of each id.
-
-    Args:
-      topic: made if there is none.
-      ready: payloads; with options the words of an `Outgoing` each.
-      has_options: whether it is these.
-      dedup_id: of all of them together.
-    """
-
-    def once(dedup_id: str) -> Call[None]:
-        return Call(("PUBEACH" if has_options else "PUBBATCH", topic, dedup_id), answers.nothing, ready=ready)
-
-    if dedup_id is not None:
-        return once(dedup_id)
-    if has_options:
-        return once(uuid4().hex)._replace(is_repeatable=False)
-    return Call(("MPUBLISH", topic), answers.nothing, is_repeatable=False, ready=ready, with_id=once)
 
 
 def cancel(topic: str, message_id: str) -> Call[None]:

@@ -5,6 +5,8 @@
     keys            k           b""   k
     others                            key=k, ttl_seconds=60
 
+    of PUBPACKED    3 3 5, onetwothree; 1 0 1, kk        columns as they are, each joined, with its sizes: `core.joined`
+
 What is in columns is encoded together, in C. Each of `others` goes the way of `publish_options`, which says what words
 mean: whatever is not spelled in the usual way is among them.
 """
@@ -16,9 +18,12 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from miniqueue.core.attributes import encode_keys
+from miniqueue.core.joined import split
 from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.publish_options import MAX_KEY_BYTES, PublishOptions, parse_words
 
+#: Messages of a batch whose words do not count them.
+MAX_PACKED: Final = 9_999
 _NO_OTHERS: Final[Mapping[int, PublishOptions]] = MappingProxyType({})
 _COUNT: Final = re.compile(rb"[0-9]{1,5}")
 _USUAL_WORDS: Final = 4  # of a message with a key: the message, 2, KEY, the key
@@ -65,6 +70,30 @@ def parse_each(words: list[bytes]) -> tuple[list[bytes], BatchOptions]:
     if _all_have_keys(words, keys):
         return words[::_USUAL_WORDS], BatchOptions(keys)
     return _parse_one_by_one(words)
+
+
+def parse_packed(words: list[bytes]) -> tuple[list[bytes], BatchOptions]:
+    """Return messages and their keys, of sizes and messages, and perhaps sizes and keys; one of size 0 is none.
+
+    Raises:
+      InvalidOptionError: sizes are not those of what they stand for; there are too many; a key is too long.
+    """
+    payloads, *keys = [_split(*pair) for pair in zip(words[::2], words[1::2], strict=False)]
+    if not 0 < len(payloads) <= MAX_PACKED:
+        raise InvalidOptionError(f"a batch has 1 to {MAX_PACKED} messages, not {len(payloads)}")
+    if len(words) not in (2, 4) or any(len(column) != len(payloads) for column in keys):
+        raise InvalidOptionError("behind the messages is nothing, or of each the size of its key, and these")
+    if keys and max(map(len, keys[0])) > MAX_KEY_BYTES:
+        raise InvalidOptionError(f"key is 1 to {MAX_KEY_BYTES} bytes")
+    return payloads, BatchOptions(keys[0]) if keys else NO_BATCH_OPTIONS
+
+
+def _split(sizes: bytes, joined: bytes) -> list[bytes]:
+    try:
+        return split(sizes, joined)
+    except ValueError as exc:
+        text = "a size is 4 bytes, little-endian, and all sizes together are the bytes of what follows"
+        raise InvalidOptionError(text) from exc
 
 
 def _all_have_keys(words: list[bytes], keys: list[bytes]) -> bool:

@@ -124,6 +124,7 @@ COMMANDS: dict[bytes, Entry] = {
     b"MPUBLISH": Entry(-3, "Add several messages to a topic, all or none; answers their ids.", resp_publish.mpublish),
     b"PUBBATCH": Entry(-4, "Add several messages under one id against duplicates.", resp_publish.pubbatch),
     b"PUBEACH": Entry(-5, "The same, each message with options of its own.", resp_publish.pubeach),
+    b"PUBPACKED": Entry(-5, "The same, all messages in one word and their sizes in another.", resp_publish.pubpacked),
     b"REQUEST": Entry(-3, "Add a message to a topic and wait for the reply to it.", resp_request.request),
     b"REPLY": Entry(4, "Settle a message by its receipt and pass a reply to who waits.", resp_request.reply),
     b"SUBSCRIBE": Entry(

@@ -1,4 +1,4 @@
-"""Publishing over RESP with an id as the reply: PUB, one message with options; MPUBLISH, PUBBATCH and PUBEACH, many.
+"""Publishing over RESP with an id as the reply: PUB, one message with options; MPUBLISH, PUBBATCH and its kin, many.
 
     C: PUB orders hello DELAY 60 KEY k HEADER trace 7f          C: MPUBLISH orders one two
     S: 0-17                                                     S: [0-18, 0-19]
@@ -9,14 +9,18 @@
     C: PUBEACH orders 7f one 2 KEY k two 0 three 4 KEY k TTL 60          each with as many words of options as it says
     S: [[0-23, 0-24, 0-25], 0]
 
+    C: PUBPACKED orders 80 <3 0 5> onethree                     sizes and what they are of, as `core.joined` has it
+    S: [[0-26, 3], 0]                                           the first id of a run, and how many it has
+
 A run of plain PUBLISH goes a shorter way, in `resp`; one of PUB with unique keys, in `resp_together`.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from miniqueue.broker.unique_publishing import Asked
-from miniqueue.core.batch_options import NO_BATCH_OPTIONS, BatchOptions, parse_each
+from miniqueue.core.batch_options import NO_BATCH_OPTIONS, BatchOptions, parse_each, parse_packed
 from miniqueue.core.message_id import format_message_id, runs_of, seqs_from
 from miniqueue.core.publish_options import PublishOptions, check_dedup_id, parse_words
 from miniqueue.server import resp_together
@@ -69,17 +73,12 @@ def pubeach(connection: "RespConnection", command: Command) -> bytes:
     return b""
 
 
-def _publish_batch(
-    connection: "RespConnection",
-    topic: bytes,
-    dedup_id: bytes,
-    payloads: list[bytes],
-    each: BatchOptions = NO_BATCH_OPTIONS,
-) -> None:
-    accepted = connection.broker.publish_batch(topic, payloads, dedup_id, each)
-    connection.note_uncommitted(accepted.size_bytes)
-    ids = _ids(accepted.message_id, accepted.message_count)
-    connection.wait_for(accepted.commit, marked(ids, accepted))
+def pubpacked(connection: "RespConnection", command: Command) -> bytes:
+    """Carry out PUBPACKED; the reply comes with its commit."""
+    dedup_id = check_dedup_id(command[2])
+    payloads, each = parse_packed(command[3:])
+    connection.when_room(partial(_publish_batch, connection, command[1], dedup_id, payloads, each, tell=_runs))
+    return b""
 
 
 def _ids(message_id: bytes, count: int) -> bytes:
@@ -87,3 +86,24 @@ def _ids(message_id: bytes, count: int) -> bytes:
     runs = runs_of(message_id, count)
     bulks = [replies.bulk(first) if n == 1 else replies.numbered_bulks(*seqs_from(first, n)) for first, n in runs]
     return replies.joined_array(count, b"".join(bulks))
+
+
+def _runs(message_id: bytes, count: int) -> bytes:
+    """Return the array of the first id of each run of them, and how many it has."""
+    runs = runs_of(message_id, count)
+    return replies.joined_array(2 * len(runs), b"".join(replies.bulk(one) + replies.integer(n) for one, n in runs))
+
+
+def _publish_batch(
+    connection: "RespConnection",
+    topic: bytes,
+    dedup_id: bytes,
+    payloads: list[bytes],
+    each: BatchOptions = NO_BATCH_OPTIONS,
+    *,
+    tell: Callable[[bytes, int], bytes] = _ids,
+) -> None:
+    accepted = connection.broker.publish_batch(topic, payloads, dedup_id, each)
+    connection.note_uncommitted(accepted.size_bytes)
+    ids = tell(accepted.message_id, accepted.message_count)
+    connection.wait_for(accepted.commit, marked(ids, accepted))

@@ -1,26 +1,20 @@
-r"""Rows as the words of a command, ready for the wire: made by Arrow, without an object for each of them.
+"""Rows as a few words of a command: made by Arrow, without an object for each of them.
 
-    value            $5\r\nhello\r\n
-    value, key       $5\r\nhello\r\n  $1\r\n2\r\n  $3\r\nKEY\r\n  $2\r\nk7\r\n
-    value, no key    $5\r\nhello\r\n  $1\r\n0\r\n
+    value    key        sizes    5 0 0 0  3 0 0 0        sizes of keys    2 0 0 0  0 0 0 0
+    hello    k7         values   helloone                keys             k7
+    one      null
 
-These are the words of PUBBATCH and of PUBEACH in docs/protocol.md. Rows that have other options are for `rows`. Knows
-no Spark and no broker.
+These are the words of PUBPACKED in docs/protocol.md. Rows that have other options are for `rows`. Knows no Spark and no
+broker.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 import pyarrow as pa
 from pyarrow import compute
 
-from miniqueue.client.call import Ready
+from miniqueue.client.packed_calls import Packed
 from miniqueue.spark.rows import USUAL, WRITTEN
-
-_NO_OPTIONS: Final = b"$1\r\n0"
-_KEY: Final = b"$1\r\n2\r\n$3\r\nKEY\r\n$"
-#: Words of a row with a key.
-KEYED_WORDS: Final = 4
 
 
 def parts_of(batches: Iterable[pa.RecordBatch], max_count: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -49,17 +43,13 @@ def parts_of(batches: Iterable[pa.RecordBatch], max_count: int, max_bytes: int) 
         yield pa.concat_batches(held)
 
 
-def packed(part: pa.RecordBatch) -> tuple[Ready, bool] | None:
-    """Return the words of rows, and whether they have options; None for rows that have others than keys."""
+def packed(part: pa.RecordBatch) -> Packed | None:
+    """Return the messages of rows, and their keys if there are any; None for rows that have other options."""
     if any(_is_given(part, name) for name in WRITTEN if name != "key"):
         return None
-    payloads, keys = _binary(part, "value"), _keys(part)
-    key_count = part.num_rows - keys.null_count
-    if not key_count:
-        return Ready(_joined(_lengths(payloads), payloads), part.num_rows), False
-    options = compute.fill_null(compute.binary_join_element_wise(_KEY, _lengths(keys), b""), _NO_OPTIONS)
-    words = 2 * part.num_rows + (KEYED_WORDS - 2) * key_count
-    return Ready(_joined(_lengths(payloads), payloads, options, keys), words), True
+    values = _joined(part.column("value"))
+    keys = _joined(part.column("key")) if "key" in part.schema.names else (b"", b"")
+    return Packed(*values, keys if keys[1] else ())
 
 
 def sizes_of(batch: pa.RecordBatch) -> pa.Array:
@@ -86,28 +76,9 @@ def _is_given(part: pa.RecordBatch, name: str) -> bool:
     return not all(value is None or value in usual for value in compute.unique(column).to_pylist())
 
 
-def _binary(batch: pa.RecordBatch, name: str) -> pa.Array:
-    return compute.fill_null(batch.column(name).cast(pa.binary()), b"")
-
-
-def _keys(part: pa.RecordBatch) -> pa.Array:
-    """Return the keys, with null where there is none."""
-    if "key" not in part.schema.names:
-        return pa.nulls(part.num_rows, pa.binary())
-    keys = part.column("key").cast(pa.binary())
-    return compute.if_else(compute.not_equal(keys, b""), keys, None)
-
-
-def _lengths(column: pa.Array) -> pa.Array:
-    """Return how many bytes each has, in decimal."""
-    return compute.binary_length(column).cast(pa.string()).cast(pa.binary())
-
-
-def _joined(*pieces: pa.Array) -> bytes:
-    """Return the pieces of each row that are not null, all rows one behind the other.
-
-    A row begins with a length, and each of its pieces ends with a line end: so that is what stands between them.
-    """
-    rows = compute.binary_join_element_wise(*pieces, b"\r\n", null_handling="skip")
-    [body] = compute.binary_join(pa.ListArray.from_arrays([0, len(rows)], rows), b"\r\n$")
-    return b"$%b\r\n" % body.as_buffer()
+def _joined(column: pa.Array) -> tuple[bytes, bytes]:
+    """Return the sizes of all that is in a column, and that itself; null is as empty."""
+    strings = compute.fill_null(column.cast(pa.binary()), b"")
+    sizes = compute.binary_length(strings).to_numpy().astype("<u4").tobytes()
+    [joined] = compute.binary_join(pa.ListArray.from_arrays([0, len(strings)], strings), b"")
+    return sizes, joined.as_py()

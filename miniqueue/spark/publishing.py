@@ -15,19 +15,19 @@ room.
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from functools import partial, reduce
 from operator import itemgetter
 from typing import Any, NamedTuple
 from zlib import crc32
 
 import pyarrow as pa
 
-from miniqueue.client import Client, Outgoing, RefusedError, message_calls
+from miniqueue.client import Client, Outgoing, RefusedError, message_calls, packed_calls
 from miniqueue.client.call import Call, may_follow
 from miniqueue.client.refusals import UntrustedError, is_passing
 from miniqueue.errors import ClientError
 from miniqueue.spark.losses import NotWrittenError
-from miniqueue.spark.packing import KEYED_WORDS, packed, parts_of, sizes_of
+from miniqueue.spark.packing import packed, parts_of, sizes_of
 from miniqueue.spark.rows import OF_BATCHES, Row, rows_of
 
 #: What a broker says that will take the message later.
@@ -91,7 +91,7 @@ def _finish(under_way: Future[None] | None) -> None:
 
 
 def _requests(topic: str, batches: Iterable[pa.RecordBatch], id_prefix: str, batch_messages: int) -> Iterator[Request]:
-    max_count = min(batch_messages, message_calls.MAX_AT_ONCE // KEYED_WORDS)
+    max_count = min(batch_messages, message_calls.MAX_AT_ONCE)
     start = 0
     for part in parts_of(batches, max_count, BATCH_BYTES):
         yield from _requests_of(topic, part, id_prefix, start)
@@ -100,10 +100,10 @@ def _requests(topic: str, batches: Iterable[pa.RecordBatch], id_prefix: str, bat
 
 def _requests_of(topic: str, part: pa.RecordBatch, id_prefix: str, start: int) -> Iterator[Request]:
     if (found := packed(part)) is not None:
-        ready, has_options = found
         rows = range(start, start + part.num_rows)
-        dedup_id = f"{id_prefix}/{start}+{len(rows)}-{crc32(ready.data):08x}" if id_prefix else None
-        call = message_calls.publish_ready(topic, ready, has_options=has_options, dedup_id=dedup_id)
+        checksum = reduce(lambda sum_of_all, word: crc32(word, sum_of_all), found.words, 0)
+        dedup_id = f"{id_prefix}/{start}+{len(rows)}-{checksum:08x}" if id_prefix else None
+        call = packed_calls.publish_packed(topic, found, dedup_id=dedup_id)
         yield Request([call], rows, lambda: sizes_of(part).to_pylist())
         return
     for rest in _cut(rows_of(part)):

@@ -34,13 +34,13 @@ version is one more than the highest that is named above, and 1 where none is.
 import struct
 import sys
 from array import array
-from io import BytesIO
 
 import orjson
 
 from miniqueue.core import topic_settings
 from miniqueue.core.chunk_extent import ChunkExtent
 from miniqueue.core.cursor_state import CursorState
+from miniqueue.core.joined import split
 from miniqueue.core.message import Chunk, Counts, Record
 from miniqueue.core.topic_errors import InvalidSettingError
 from miniqueue.core.topic_settings import TopicSettings
@@ -177,12 +177,10 @@ def _contents(body: bytes, lengths_at: int, count: int) -> list[bytes]:
     contents_at = lengths_at + 4 * count
     if len(body) < contents_at:
         raise malformed("chunk")
-    lengths = _native_to_little(array("I", body[lengths_at:contents_at]))
-    if contents_at + sum(lengths) != len(body):
-        raise malformed("chunk")
-    contents = BytesIO(body)  # read piece by piece in C: a quarter of the time of a slice for each
-    contents.seek(contents_at)
-    return list(map(contents.read, lengths))
+    try:
+        return split(body[lengths_at:contents_at], body, contents_at)
+    except ValueError as exc:
+        raise malformed("chunk") from exc
 
 
 def encode_record(record: Record) -> bytes:

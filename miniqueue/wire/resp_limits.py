@@ -20,6 +20,8 @@ INLINE_WORDS: Final = SIGN_IN_WORDS | {b"PUB", b"SUB", b"GET", b"ACK", b"NACK", 
 MANY_WORDS: Final = frozenset(
     {b"MPUBLISH", b"PUBBATCH", b"PUBEACH", b"ACK", b"NACK", b"BACK", b"DACK", b"REJECT", b"EXTEND"}
 )
+#: One word of these has many messages.
+PACKED_WORDS: Final = frozenset({b"PUBPACKED"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +31,12 @@ class Limits:
     Attributes:
       max_words: words of an array.
       max_words_of_many: words of an array that begins with one of `many_words`.
-      max_bulk_bytes: one word.
+      max_bulk_bytes: one word, but for those of `packed_words`.
       max_command_bytes: all words of a command together.
       max_inline_bytes: an inline command without its LF.
       inline_words: the commands, in capitals, that may be inline.
       many_words: the commands, in capitals, that are made for many words.
+      packed_words: the commands, in capitals, of which a word may be as long as a command.
       bad_count: what the error says about too many words.
     """
 
@@ -44,6 +47,7 @@ class Limits:
     max_inline_bytes: int = MAX_INLINE_BYTES
     inline_words: frozenset[bytes] = field(default=INLINE_WORDS)
     many_words: frozenset[bytes] = field(default=MANY_WORDS)
+    packed_words: frozenset[bytes] = field(default=PACKED_WORDS)
     bad_count: str = "invalid multibulk length"
 
 
@@ -56,6 +60,7 @@ STRANGER: Final = Limits(
     max_bulk_bytes=16 << 10,
     max_command_bytes=64 << 10,
     inline_words=SIGN_IN_WORDS,
+    packed_words=frozenset(),
     bad_count="unauthenticated multibulk length",
 )
 

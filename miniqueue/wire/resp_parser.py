@@ -201,10 +201,16 @@ class StrictParser:
         if size is None:
             return False
         self._command_bytes += size
-        if size > self._limits.max_bulk_bytes or self._command_bytes > self._limits.max_command_bytes:
+        is_too_long = size > self._limits.max_bulk_bytes and not self._is_packed()
+        if is_too_long or self._command_bytes > self._limits.max_command_bytes:
             raise ProtocolError(_BAD_SIZE)
         self._bulk_bytes_missing = size + 2
         return True
+
+    def _is_packed(self) -> bool:
+        """Whether the command may have words of whatever size."""
+        name = self._arguments[0] if self._arguments else b""
+        return name.upper() in self._limits.packed_words
 
     def _read_number(self, text_if_bad: str, *, may_be_null: bool = False) -> int | None:
         """Read a length line, type byte first; None when its end has not come. "-1" (null) counts as 0."""

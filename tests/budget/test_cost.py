@@ -10,6 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from random import Random
+from struct import pack
 
 import pytest
 
@@ -39,6 +40,8 @@ BUDGETS = {
     "a batch of 1000 with keys": 7.1,
     "a batch of 1000, half of them with keys": 80,
     "a batch of 1000 with keys, to 8 partitions": 159,
+    "a batch of 1000 in one word": 4.9,
+    "a batch of 1000 in one word, with keys": 5.9,
     "publish, one in a read, with users": 1700,
     "publish, 1000 in a read, with users": 1.8,
     "stream, acknowledged one by one": 993,
@@ -163,6 +166,21 @@ def cost_of_batches(word: bytes, *each: Sequence[bytes], rounds: int = 5, partit
     return measured(body)
 
 
+def cost_of_packed_batches(key: bytes = b"", messages: int = 1000, rounds: int = 10) -> float:
+    async def body(world):
+        connection = Connection(world)
+        await world.publish(b"t", b"x")
+        columns = [[b"x" * 10] * messages, *([[key % number for number in range(messages)]] if key else [])]
+        words = [word for column in columns for word in (pack(f"<{messages}I", *map(len, column)), b"".join(column))]
+        batches = [command(b"PUBPACKED", b"t", b"%d" % number, *words) for number in range(rounds)]
+        with counting() as counter:
+            for batch in batches:
+                assert (await connection.send(batch)).endswith(b"\r\n:0\r\n")
+        return counter.count / (messages * rounds)
+
+    return measured(body)
+
+
 def cost_of_settling(word: bytes, rounds: int = 100) -> float:
     async def body(world):
         connection = Connection(world)
@@ -279,6 +297,8 @@ PATHS = {
     "a batch of 1000 with keys": lambda: cost_of_batches(b"PUBEACH", KEYED),
     "a batch of 1000, half of them with keys": lambda: cost_of_batches(b"PUBEACH", KEYED, [b"0"]),
     "a batch of 1000 with keys, to 8 partitions": lambda: cost_of_batches(b"PUBEACH", KEYED, partitions=8),
+    "a batch of 1000 in one word": cost_of_packed_batches,
+    "a batch of 1000 in one word, with keys": lambda: cost_of_packed_batches(b"k%03d"),
     "publish, one in a read, with users": lambda: cost_of_publishing(1, 100, as_user=True),
     "publish, 1000 in a read, with users": lambda: cost_of_publishing(1000, 5, as_user=True),
     "stream, acknowledged one by one": lambda: cost_of_settling(b"ACK"),

@@ -12,10 +12,11 @@ from miniqueue.client import (
     group_calls,
     log_calls,
     message_calls,
+    packed_calls,
     schedule_calls,
     topic_calls,
 )
-from miniqueue.client.call import Ready, may_follow, raise_what_passes, seconds_word
+from miniqueue.client.call import may_follow, raise_what_passes, seconds_word
 from miniqueue.client.message import Origin
 from miniqueue.client.refusals import refusal
 from miniqueue.core.message import Counts
@@ -219,11 +220,21 @@ def test_an_id_against_duplicates_is_added_once_and_is_new_each_time():
     assert message_calls.receive("t").kept_from_doubling(True).words[0] == "RECEIVE"
 
 
-@pytest.mark.parametrize("has_options", [True, False])
+PACKED = packed_calls.Packed(b"\1\0\0\0", b"x", (b"\1\0\0\0", b"k"))
+
+
 @pytest.mark.parametrize("dedup_id", ["1", None])
-def test_who_has_made_words_ready_is_told_no_ids(has_options, dedup_id):
-    call = message_calls.publish_ready("t", Ready(b"$1\r\nx\r\n", 1), has_options=has_options, dedup_id=dedup_id)
-    assert call.kept_from_doubling(is_wanted=True).result_of([[b"0-0"], 0]) is None
+def test_who_has_packed_messages_is_told_no_ids(dedup_id):
+    call = packed_calls.publish_packed("t", PACKED, dedup_id=dedup_id).kept_from_doubling(is_wanted=True)
+    assert call.words[3:] == (b"\1\0\0\0", b"x", b"\1\0\0\0", b"k")
+    assert call.result_of([[b"0-0", 1], 0]) is None
+
+
+def test_packed_messages_without_an_id_of_their_own_are_repeated_where_the_client_deduplicates():
+    call = packed_calls.publish_packed("t", PACKED)
+    assert not call.kept_from_doubling(is_wanted=False).is_repeatable
+    assert call.kept_from_doubling(is_wanted=True).is_repeatable
+    assert packed_calls.publish_packed("t", PACKED, dedup_id="1").is_repeatable
 
 
 def test_ids_are_words_that_say_whether_they_are_of_duplicates():

@@ -1,10 +1,12 @@
 """Options of the messages of a batch mean what they mean for a single message, however they are spelled."""
 
+from struct import pack
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from miniqueue.core.batch_options import NO_BATCH_OPTIONS, BatchOptions, parse_each
+from miniqueue.core.batch_options import MAX_PACKED, NO_BATCH_OPTIONS, BatchOptions, parse_each, parse_packed
 from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.publish_options import MAX_KEY_BYTES, PublishOptions, parse_words
 from miniqueue.errors import RequestError
@@ -89,3 +91,38 @@ def test_options_of_single_messages_are_refused():
     options = PublishOptions(key=b"k", delay_seconds=1)
     with pytest.raises(InvalidOptionError, match="headers, key and ttl, and no other options"):
         BatchOptions([b"k"], {0: options}).attributes(NOW_MS)
+
+
+def packed(*strings):
+    return [pack(f"<{len(strings)}I", *map(len, strings)), b"".join(strings)]
+
+
+@given(st.lists(st.tuples(st.binary(max_size=9), st.sampled_from([b"", b"k", b"x" * MAX_KEY_BYTES])), min_size=1))
+def test_messages_in_one_word_are_those_that_have_a_word_each(messages):
+    payloads, keys = zip(*messages, strict=True)
+    found, each = parse_packed([*packed(*payloads), *packed(*keys)])
+    words = [word for payload, key in messages for word in (payload, *([b"2", b"KEY", key] if key else [b"0"]))]
+    expected, expected_each = parse_each(words)
+    assert (found, each.attributes(NOW_MS)) == (expected, expected_each.attributes(NOW_MS))
+    assert parse_packed(packed(*payloads)) == (list(payloads), NO_BATCH_OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (packed(), "1 to 9999 messages, not 0"),
+        (packed(*[b""] * (MAX_PACKED + 1)), "1 to 9999 messages, not 10000"),
+        ([b"\1\0\0\0", b""], "all sizes together"),
+        ([b"\1\0\0", b"x"], "a size is 4 bytes"),
+        ([b"\xff\xff\xff\xff", b"x"], "all sizes together"),
+        ([*packed(b"x"), b""], "behind the messages is nothing"),
+        ([*packed(b"x"), *packed()], "behind the messages is nothing"),
+        ([*packed(b"x"), *packed(b"k", b"")], "behind the messages is nothing"),
+        ([*packed(b"x"), *packed(b"k"), *packed(b"k")], "behind the messages is nothing"),
+        ([*packed(b"x"), b"\1\0\0\0", b""], "all sizes together"),
+        ([*packed(b"x"), *packed(b"x" * (MAX_KEY_BYTES + 1))], "key is 1 to 1024 bytes"),
+    ],
+)
+def test_sizes_that_are_wrong_are_refused(words, text):
+    with pytest.raises(InvalidOptionError, match=text):
+        parse_packed(words)

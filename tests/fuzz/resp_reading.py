@@ -17,7 +17,7 @@ from tests.fuzz.pieces import cut, payload, some
 from tests.wire.test_resp_commands import READERS, bulks, run
 from tests.wire.test_resp_fuzz import FEW, HOSTILE, LOW
 
-_WORDS = (b"PUBLISH", b"publish", b"P", b"a", b"ACK", b"PING", b"orders", b"t", b"", b"\r\n", b"12")
+_WORDS = (b"PUBLISH", b"publish", b"PUBPACKED", b"P", b"a", b"ACK", b"PING", b"orders", b"t", b"", b"\r\n", b"12")
 _LINES = (b"PING\r\n", b"PUBLISH t x\n", b'PUBLISH t "a b"\r\n', b"PUBLISH t 'it\\'s'\r\n", b'P "\\x41\\n"\n', b"\r\n")
 
 

@@ -1,6 +1,8 @@
 """Dedup ids, unique keys and batches over RESP and HTTP: what is told of a duplicate, and what is refused."""
 
 import asyncio
+import re
+from struct import pack
 
 import orjson
 import pytest
@@ -82,9 +84,58 @@ def test_pubeach_has_options_for_each_message():
     serve(body)
 
 
+def test_pubpacked_has_all_messages_in_a_word_and_answers_runs_of_ids():
+    async def body(world, server, client):
+        words = b"PUBPACKED", b"t", b"7f", pack("<3I", 3, 0, 5), b"onethree", pack("<3I", 0, 1, 1), b"kl"
+        for is_duplicate in (0, 1):
+            client.send(*words)
+            await settle_down()
+            assert client.transport.take() == b"*2\r\n*2\r\n$3\r\n0-0\r\n:3\r\n:%d\r\n" % is_duplicate
+        shown = await client.say(b"PEEK t COUNT 3")
+        assert [shown.count(word) for word in (b"one", b"three", b"key", b"$1\r\nk", b"$1\r\nl")] == [1, 1, 2, 1, 1]
+        assert await world.drain(b"t") == [b"one", b"", b"three"]
+
+    serve(body)
+
+
+def test_pubpacked_is_split_by_key_as_any_batch():
+    async def body(world, server, client):
+        await client.say(b"TOPIC CREATE t partitions 2")
+        keys = [b"%d" % number for number in range(8)]
+        each = [word for key in keys for word in (b"x", b"2", b"KEY", key)]
+        client.send(b"PUBEACH", b"t", b"7f", *each)
+        await settle_down()
+        ids = re.findall(rb"[01]-[0-9]+", client.transport.take())
+        client.send(b"PUBPACKED", b"t", b"7f", pack("<I", 1), b"y")
+        await settle_down()
+        told = client.transport.take()
+        assert told.endswith(b":1\r\n")
+        runs = re.findall(rb"([01]-)([0-9]+)\r\n:([0-9]+)", told)
+        assert [b"%b%d" % (part, int(seq) + n) for part, seq, count in runs for n in range(int(count))] == ids
+
+    serve(body)
+
+
+def test_words_of_pubpacked_may_be_longer_than_a_message():
+    async def body(world, server, client):
+        count = 1000
+        client.send(b"PUBPACKED", b"t", b"7f", pack(f"<{count}I", *[4] * count), b"abcd" * count)
+        await settle_down()
+        assert client.transport.take() == b"*2\r\n*2\r\n$3\r\n0-0\r\n:1000\r\n:0\r\n"
+        assert await world.drain(b"t") == [b"abcd"] * count
+
+    serve(body, max_message_bytes=10)
+
+
 @pytest.mark.parametrize(
     ("line", "reply"),
     [
+        (b"PUBPACKED t 7f xxxx", b"-ERR invalid number of args, want: at least 5\r\n"),
+        (b"PUBPACKED t 7f xxxx a", b"-BADOPTION a size is 4 bytes, little-endian"),
+        (b"PUBPACKED t 7f \1\0\0\0 a b", b"-BADOPTION behind the messages is nothing"),
+        (b"PUBPACKED t 7f \x0e\0\0\0 0123456789abcd", b"-TOOBIG "),
+        (b"PUBPACKED a/b 7f \1\0\0\0 a", b"-BADTOPIC "),
+        (b"PUBPACKED off 7f \1\0\0\0 a", b"-BADOPTION the topic takes no dedup ids"),
         (b"PUBEACH t 7f a", b"-ERR invalid number of args, want: at least 5\r\n"),
         (b"PUBEACH t 7f a 0 b", b"-BADOPTION behind each message is the number"),
         (b"PUBEACH t 7f a 2 KEY", b"-BADOPTION behind each message is the number"),

@@ -49,7 +49,7 @@ def test_mpublish_is_refused_as_a_whole():
 
 def test_a_message_that_is_too_large_is_counted_whatever_command_brings_it():
     async def body(world, _server, client):
-        large = b"x" * 11
+        large = b"x" * 14
         lines = [
             b"PUBLISH t %b",
             b"PUB t %b",
@@ -57,6 +57,7 @@ def test_a_message_that_is_too_large_is_counted_whatever_command_brings_it():
             b"MPUBLISH t x %b",
             b"PUBBATCH t 7f %b",
             b"PUBEACH t 7f %b 0",
+            b"PUBPACKED t 7f \x0e\0\0\0 %b",
             b"REQUEST t %b",
             b"SCHEDULE SET s EVERY 60 t %b",
         ]

@@ -1,4 +1,4 @@
-"""Arrow makes the words of a command: the same as those of an object for each row."""
+"""Arrow makes the words of a command, which have the messages of all rows."""
 
 from array import array
 from itertools import accumulate
@@ -7,16 +7,11 @@ from mmap import mmap
 import pyarrow as pa
 import pytest
 
-from miniqueue.client import Outgoing
+from miniqueue.core.joined import split
 from miniqueue.spark.packing import packed, parts_of, sizes_of
 
 VALUES = [b"hello", b"", None, b"\r\n$1\r\n\xff", "ü".encode(), b"x" * 1000]
 KEYS = [b"k7", None, b"", b"\r\n", b"k", b"\xfe"]
-
-
-def wire(words) -> bytes:
-    encoded = [word if isinstance(word, bytes) else str(word).encode() for word in words]
-    return b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in encoded)
 
 
 def rows(count: int, **columns: object) -> pa.RecordBatch:
@@ -26,19 +21,18 @@ def rows(count: int, **columns: object) -> pa.RecordBatch:
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
 @pytest.mark.parametrize("first", [0, 1, 3])
-def test_values_and_keys_are_words_as_those_of_objects(kind, first):
+def test_values_and_keys_are_in_two_words_each(kind, first):
     batch = pa.RecordBatch.from_pydict({"value": pa.array(VALUES, kind), "key": pa.array(KEYS, kind)})[first:]
-    ready, has_options = packed(batch)
-    messages = zip(VALUES[first:], KEYS[first:], strict=True)
-    words = [word for value, key in messages for word in Outgoing(value or b"", key=key or None).words()]
-    assert (ready.data, ready.word_count, has_options) == (wire(words), len(words), True)
+    found = packed(batch)
+    assert split(found.sizes, found.payloads) == [value or b"" for value in VALUES[first:]]
+    assert split(*found.keys) == [key or b"" for key in KEYS[first:]]
 
 
 @pytest.mark.parametrize("keys", [{}, {"key": pa.nulls(6, pa.string())}, {"key": [""] * 6}])
-def test_rows_without_any_key_have_no_options(keys):
-    batch = pa.RecordBatch.from_pydict({"value": pa.array(VALUES, pa.binary()), **keys})
-    ready, has_options = packed(batch)
-    assert (ready.data, ready.word_count, has_options) == (wire(value or b"" for value in VALUES), 6, False)
+def test_rows_without_any_key_have_no_words_of_keys(keys):
+    found = packed(pa.RecordBatch.from_pydict({"value": pa.array(VALUES, pa.binary()), **keys}))
+    assert split(found.sizes, found.payloads) == [value or b"" for value in VALUES]
+    assert found.keys == ()
 
 
 def test_what_reads_tell_of_a_plain_message_is_no_option():
@@ -76,4 +70,4 @@ def test_columns_of_more_than_2_gib_are_cut_into_parts():
     values = pa.LargeBinaryArray.from_buffers(pa.large_binary(), 4, [None, ends, pa.py_buffer(content)])
     batch = pa.RecordBatch.from_pydict({"value": values})
     assert sizes_of(batch).to_pylist() == sizes
-    assert [packed(part)[0].data for part in parts_of([batch[2:]], 100, 100)] == [wire([b"a", b"b"])]
+    assert [packed(part).payloads for part in parts_of([batch[2:]], 100, 100)] == [b"ab"]

@@ -37,13 +37,18 @@ def urgent(*values):
     return pa.RecordBatch.from_pydict({"value": pa.array(values, pa.string()), "priority": ["high"] * len(values)})
 
 
+def payloads_of(client):
+    """Return the payloads of each batch, one behind the other."""
+    return [words[4] for words in client.published]
+
+
 def test_values_alone_go_in_batches_that_do_not_depend_on_those_of_spark():
     one, other = FakeClient(), FakeClient()
     assert publish(one, batch("a", "b", "c")) == 3
     assert publish(other, batch("a"), batch(), batch("b", "c")) == 3
     assert one.published == other.published
     first, second = one.published
-    assert (first[:2], first[3:]) == (("PUBBATCH", "t"), (b"a", b"b"))
+    assert (first[:2], first[3:]) == (("PUBPACKED", "t"), (b"\1\0\0\0\1\0\0\0", b"ab"))
     assert re.fullmatch(r"run/3/0\+2-[0-9a-f]{8}", first[2])
     assert re.fullmatch(r"run/3/2\+1-[0-9a-f]{8}", second[2])
 
@@ -52,8 +57,9 @@ def test_rows_with_keys_go_in_batches_too():
     client = FakeClient()
     publish(client, keyed("a", "", "c"))
     first, second = client.published
-    assert (first[:2], first[3:]) == (("PUBEACH", "t"), (b"a", b"2", b"KEY", b"a", b"", b"0"))
-    assert second[3:] == (b"c", b"2", b"KEY", b"c")
+    sizes = b"\1\0\0\0\0\0\0\0"
+    assert (first[:2], first[3:]) == (("PUBPACKED", "t"), (sizes, b"a", sizes, b"a"))
+    assert second[3:] == (b"\1\0\0\0", b"c", b"\1\0\0\0", b"c")
 
 
 def test_rows_with_other_options_go_one_by_one_with_an_id_each():
@@ -78,24 +84,24 @@ def test_batches_are_cut_where_a_command_ends(monkeypatch):
     monkeypatch.setattr(publishing, "BATCH_BYTES", 10)
     client = FakeClient()
     publish(client, batch("12345", "67890", "1", "x" * 20, "2"), batch_messages=100)
-    assert [words[3:] for words in client.published] == [(b"12345", b"67890"), (b"1",), (b"x" * 20,), (b"2",)]
+    assert payloads_of(client) == [b"1234567890", b"1", b"x" * 20, b"2"]
 
 
-def test_batches_have_no_more_words_than_a_command(monkeypatch):
-    monkeypatch.setattr(message_calls, "MAX_AT_ONCE", 10)
+def test_batches_have_no_more_messages_than_a_command(monkeypatch):
+    monkeypatch.setattr(message_calls, "MAX_AT_ONCE", 2)
     client = FakeClient()
     publish(client, keyed("a", "b", "", "d", "e"), batch_messages=100)
-    assert [len(words) - 3 for words in client.published] == [8, 6, 4]
+    assert payloads_of(client) == [b"ab", b"d", b"e"]
 
 
-@pytest.mark.parametrize(("make", "word"), [(batch, "MPUBLISH"), (keyed, "PUBEACH"), (urgent, "PUB")])
+@pytest.mark.parametrize(("make", "word"), [(batch, "PUBPACKED"), (keyed, "PUBPACKED"), (urgent, "PUB")])
 def test_rows_can_go_without_ids(make, word):
     one, other = FakeClient(), FakeClient()
     publish(one, make("a"), id_prefix="")
     publish(other, make("a"), id_prefix="")
     assert one.published[0][0] == word
     assert not any("DEDUP" in words for words in one.published)
-    assert (one.published == other.published) == (word != "PUBEACH")  # which has an id, but another one each time
+    assert (one.published == other.published) == (word == "PUB")  # others have an id, but another one each time
 
 
 def test_a_task_without_rows_publishes_nothing():
@@ -125,7 +131,7 @@ def test_the_next_request_is_made_while_the_broker_takes_one():
         yield batch("d")
 
     assert publish_rows(client, "t", batches(), id_prefix="", batch_messages=2, block_seconds=60.0) == 4
-    assert [words[2:] for words in client.published] == [(b"a", b"b"), (b"c", b"d")]
+    assert payloads_of(client) == [b"ab", b"cd"]
 
 
 def test_rows_that_cannot_be_had_leave_no_request_under_way():
@@ -138,7 +144,7 @@ def test_rows_that_cannot_be_had_leave_no_request_under_way():
 
     with pytest.raises(ValueError, match="no rows"):
         publish_rows(client, "t", batches(), id_prefix="", batch_messages=2, block_seconds=60.0)
-    assert [words[2:] for words in client.published] == [(b"a", b"b")]
+    assert payloads_of(client) == [b"ab"]
 
 
 @pytest.mark.parametrize("make", [batch, keyed])
@@ -154,7 +160,7 @@ def test_nothing_follows_a_request_that_is_refused_for_good():
     client.refusals = [None, RefusedError("NOPERM", "x")]
     with pytest.raises(NotWrittenError, match="one of the rows 2 to 3 of the task: NOPERM"):
         publish(client, batch(*"abcdefg"))
-    assert [words[3:] for words in client.published] == [(b"a", b"b")]
+    assert payloads_of(client) == [b"ab"]
 
 
 @pytest.mark.parametrize("word", ["LIMIT", "FULL", "PAUSED", "READONLY", "DRAINING", "UNKNOWN"])
