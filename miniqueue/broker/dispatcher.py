@@ -99,7 +99,8 @@ class Dispatcher:
         self._journal.touch(group.topic)
         self._journal.committer.request_soon()
         if is_returned:
-            self.dispatch(group)
+            if group.waiters or self._postponed is not None:
+                self.dispatch(group)
         elif group.flow is not None:
             group.flow.settled()
 

@@ -158,11 +158,11 @@ class GroupCursor:
         return LOG
 
     def _take_record(self, place: Range) -> Lease | None:
-        window = self.returned[place]
-        if window.is_lacking:
+        try:
+            order, record = self.returned[place].take()
+        except IndexError:  # the store has, or may have, what comes next
             self.blocked_on = place
             return None
-        order, record = window.take()
         return self._grant(RecordLease(self.next_receipt, record, place, order))
 
     def _next_in_log(self) -> ChunkProgress | None:

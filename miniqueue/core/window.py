@@ -96,7 +96,10 @@ class Window(Generic[T]):
         return self._items[0][1] if self._items else None
 
     def take(self) -> tuple[int, T]:
-        """Take the first item with its order; it stays in the store, and in `taken`, until `settle`."""
+        """Take the first item with its order; it stays in the store, and in `taken`, until `settle`.
+
+        Raises IndexError when none is loaded.
+        """
         first = self._items.popleft()
         self.taken.add(first[0])
         self.size_bytes -= first[1].size_bytes
