@@ -20,6 +20,7 @@ from typing import Any
 from pyspark.find_spark_home import _find_spark_home
 
 from tests.meta.modules import ROOT
+from tests.spark.needs import SHORT_LIVED_JAVA
 
 _MASTER, _WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 _URL = re.compile(r"spark://127\.0\.0\.1:[1-9]\d*")
@@ -102,6 +103,7 @@ class ClusterJob:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.executor.memory": "512m",
             "spark.executor.cores": "1",
+            "spark.executor.extraJavaOptions": SHORT_LIVED_JAVA,
             "spark.executorEnv.PYTHONPATH": str(ROOT),
             "spark.sql.shuffle.partitions": "2",
         }

@@ -13,12 +13,21 @@ import pytest
 from miniqueue.cli import main
 from miniqueue.client import Client
 from tests.client.broker import RespBroker
+from tests.spark.needs import SHORT_LIVED_JAVA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 if importlib.util.find_spec("pyspark") is None:
     collect_ignore_glob = ["test_*.py", "soak_*.py"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_lived_java() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_SUBMIT_OPTS", SHORT_LIVED_JAVA)  # drivers
+        patch.setenv("SPARK_DAEMON_JAVA_OPTS", SHORT_LIVED_JAVA)  # the master and the workers of a cluster
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Whether Spark can run here: the mark of all tests that take a session."""
+"""Whether Spark can run here, the mark of all tests that take a session, and how Java is to run."""
 
 import os
 
@@ -17,3 +17,5 @@ IN_A_SESSION = [
     needs_spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # pyspark leaves sockets to the garbage collector
 ]
+#: A JVM that lives for seconds takes most of them to compile what it does, and to do so well does not pay.
+SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
