@@ -8,12 +8,14 @@ from miniqueue.core import cursor_view
 from miniqueue.core.changes import Changes
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
+from miniqueue.core.delayed import DelaysState
 from miniqueue.core.message import Chunk
 from miniqueue.core.partition import Partition
 from miniqueue.storage import dedup_keys, dedup_records, delay_keys, delay_records, group_keys, keys, records
 
-#: The chunks of a commit, with the partition where they become readable.
-Appended = tuple[Topic, Partition, list[Chunk]]
+#: The chunks of a commit, with the partition where they become readable; what it leaves of the delayed messages there,
+#: where it changes them.
+Appended = tuple[Topic, Partition, list[Chunk], DelaysState | None]
 
 
 def new_topic(topic: Topic, now_ms: int) -> dict[bytes, bytes | None]:
@@ -63,11 +65,9 @@ def add_topic(batch: dict[bytes, bytes | None], topic: Topic, now_ms: int) -> li
         chunks = partition.cut(now_ms)
         for chunk in chunks:
             batch[keys.chunk(topic.id, number, chunk.first_seq)] = records.encode_chunk(chunk)
-        if partition.delays.changes:
-            _add_delays(batch, topic.id, partition)
-            appended.append((topic, partition, chunks))
-        elif chunks:
-            appended.append((topic, partition, chunks))
+        delays = _add_delays(batch, topic.id, partition) if partition.delays.changes else None
+        if chunks or delays is not None:
+            appended.append((topic, partition, chunks, delays))
         changed = [(group, cursor) for group, cursor in partition.cursors.items() if cursor.changes]
         for group, cursor in changed:
             _add_cursor(batch, (topic.id, number, group), partition, cursor)
@@ -90,12 +90,13 @@ def add_topic(batch: dict[bytes, bytes | None], topic: Topic, now_ms: int) -> li
     return appended
 
 
-def _add_delays(batch: dict[bytes, bytes | None], topic_id: int, partition: Partition) -> None:
+def _add_delays(batch: dict[bytes, bytes | None], topic_id: int, partition: Partition) -> DelaysState:
     delays, number = partition.delays, partition.number
     for place, message in delays.cut().items():
         value = None if message is None else delay_records.encode_delayed(message)
         batch[delay_keys.delayed(topic_id, number, *place)] = value
     batch[delay_keys.delays(topic_id, number)] = delay_records.encode_delays(delays.state)
+    return delays.state
 
 
 def _add_cursor(

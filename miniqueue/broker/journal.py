@@ -139,10 +139,10 @@ class Journal:
         except StorageError as exc:
             await self._recover(exc)
             return
-        for _topic, partition, chunks in appended:
-            partition.commit(chunks)
+        for _topic, partition, chunks, delays in appended:
+            partition.commit(chunks, delays)
         commit.finish()
-        for topic in {topic: None for topic, _partition, _chunks in appended}:
+        for topic in {topic: None for topic, _partition, _chunks, _delays in appended}:
             self._readable(topic)
         for topic in grown:
             self.settled(topic)

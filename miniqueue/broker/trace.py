@@ -185,10 +185,13 @@ class TopicTrace:
                 self._rows[GROUPS].append((kind, number, 1, self.now_ms(), group, change, 0))
 
     def commit(
-        self, batch: dict[bytes, bytes | None], appended: Iterable[tuple[object, Partition, list[Chunk]]], now_ms: int
+        self,
+        batch: dict[bytes, bytes | None],
+        appended: Iterable[tuple[object, Partition, list[Chunk], object]],
+        now_ms: int,
     ) -> None:
         """Note which messages are in the commit that is made at `now_ms`; add to it what cannot wait."""
-        for _topic, partition, chunks in appended:
+        for _topic, partition, chunks, _delays in appended:
             rows = self._rows[partition.number]
             for chunk in chunks:
                 rows.append((COMMITTED, chunk.first_seq, len(chunk.payloads), now_ms, b"", b"", 0))

@@ -83,19 +83,17 @@ class Delays:
     Attributes:
       state: as of now, with what the next commit changes.
       head: none is before.
-      committed: as it was last committed.
-      is_committing: whether there is something of it in the commit under way.
+      committed: as it was last committed; set by `Partition.commit`.
       changes: what the next commit writes, by place; None: to be deleted.
     """
 
-    __slots__ = ("_committing", "_looks", "changes", "committed", "head", "is_committing", "state")
+    __slots__ = ("_looks", "changes", "committed", "head", "state")
 
     def __init__(self, state: DelaysState) -> None:
-        self.state = self.committed = self._committing = state
+        self.state = self.committed = state
         self.head: Place = state.head_due_at_ms, 0
         self.changes: dict[Place, Delayed | None] = {}
         self._looks: tuple[Look, ...] = ()
-        self.is_committing = False
 
     def add(self, due_at_ms: int, message: Delayed) -> Place:
         """Take in a message with the next commit; return where it is."""
@@ -122,16 +120,9 @@ class Delays:
         self.state = self.state._replace(head_due_at_ms=head[0])
 
     def cut(self) -> dict[Place, Delayed | None]:
-        """Return what the next commit writes, which is under way from now on."""
+        """Return what the next commit writes, which is under way from now on; `state` is what it leaves."""
         changes, self.changes = self.changes, {}
-        self._committing = self.state
-        self.is_committing = True
         return changes
-
-    def commit(self) -> None:
-        """Note that what was cut is durable."""
-        self.committed = self._committing
-        self.is_committing = False
 
     @contextmanager
     def look(self) -> Iterator[Look]:

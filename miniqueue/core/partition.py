@@ -135,13 +135,13 @@ class Partition:
             log_bytes -= chunk.content_bytes
         return chunks
 
-    def commit(self, chunks: list[Chunk]) -> None:
-        """Make chunks readable; they are durable now."""
+    def commit(self, chunks: list[Chunk], delays: DelaysState | None = None) -> None:
+        """Make chunks readable, which are durable now, as are the delayed messages where a commit changes them."""
         for chunk in chunks:
             for cursor in self.cursors.values():
                 cursor.append(chunk)
-        if self.delays.is_committing:
-            self.delays.commit()
+        if delays is not None:
+            self.delays.committed = delays
 
     def is_unneeded(self, progress: ChunkProgress) -> bool:
         """Whether every group is done with a chunk that one of them has just finished, and it need not be kept."""
