@@ -22,9 +22,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
+from miniqueue.spark.options import OPTIONS
 from miniqueue.spark.rows import ARROW_SCHEMA, SCHEMA
 
-BATCH = 1000
+BATCH = int(OPTIONS["batchMessages"].default)
 PAGE = 10_000
 #: Streams, one for each core that Spark has here.
 STREAMS = 2

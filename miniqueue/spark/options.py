@@ -99,7 +99,7 @@ OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
         "withOrigin": Option(
             "false", "whether there is a column `origin`, which says of dead letters what they were", Use.READ, _switch
         ),
-        "batchMessages": Option("2000", "rows of one request at most, up to 9,999", Use.WRITE, _positive),
+        "batchMessages": Option("5000", "rows of one request at most, up to 9,999", Use.WRITE, _positive),
         "deduplicate": Option(
             "true", "whether rows have ids, so that a task that runs again adds nothing", Use.WRITE, _switch
         ),
