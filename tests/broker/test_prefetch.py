@@ -264,6 +264,7 @@ def test_settling_without_receipts_and_without_messages_is_an_error():
     run(body)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_whatever_is_settled_how_every_message_is_done_once(data):

@@ -90,6 +90,7 @@ def test_a_star_goes_by_the_time_that_passes():
     assert shown(found) == ["25 02:00 +0200", "25 02:30 +0200", "25 02:00 +0100", "25 02:30 +0100", "25 03:00 +0100"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expression", ["*/30 * * * *", "30 2 * * *", "15,45 2,3 * * *", "0 0 * * *", "10 */2 * * SUN"])
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"])
 def test_the_latest_of_many_ticks_are_those_that_going_on_finds(expression, zone):

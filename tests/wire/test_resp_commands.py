@@ -222,6 +222,7 @@ def test_table_byte_by_byte(new_parser):
         assert run(new_parser(), [stream[i : i + 1] for i in range(len(stream))]) == (commands, error), stream
 
 
+@pytest.mark.slow
 def test_table_split_in_two_at_every_point(new_parser):
     for stream, commands, error in TABLE:
         for i in range(len(stream)):
