@@ -1,6 +1,7 @@
 """Fakes for tests: a clock to set, a store that fails when told to, a broker on it, a transport that keeps bytes."""
 
 import asyncio
+from collections.abc import Awaitable
 
 from miniqueue.broker import Broker
 from miniqueue.errors import StorageError
@@ -61,10 +62,13 @@ class FaultyStore(MemoryStore):
         self.may_scan.set()
         self.synced = asyncio.Event()
 
-    async def write(self, batch: Batch) -> None:
+    def write(self, batch: Batch) -> Awaitable[None]:
         self.write_count += 1
-        number = self.write_count
-        await self.may_write.wait()
+        writing = self._write(self.write_count, batch, self.may_write)
+        return writing if self.may_write.is_set() else asyncio.create_task(writing)
+
+    async def _write(self, number: int, batch: Batch, may_write: asyncio.Event) -> None:
+        await may_write.wait()
         is_failing = number in self.fail_writes
         if not is_failing or self.applies_failed:
             await super().write(batch)

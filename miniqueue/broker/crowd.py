@@ -38,7 +38,9 @@ class Crowd:
     def is_there(self) -> bool:
         """Whether who publishes must wait: for room, or for those who came before."""
         committer = self._committer  # as `_has_room`, but asked for each publish: without a call
-        return bool(self._waiting) or committer.open.size_bytes + committer.writing.size_bytes > self._max_bytes
+        older, last = committer.begun
+        waiting_bytes = committer.open.size_bytes + last.size_bytes + older.size_bytes
+        return bool(self._waiting) or waiting_bytes > self._max_bytes
 
     def when_gone(self, act: Callable[[], None]) -> None:
         """Call `act` when there is room, before those who ask later."""
@@ -59,7 +61,7 @@ class Crowd:
         return await result
 
     def _has_room(self) -> bool:
-        return self._committer.open.size_bytes + self._committer.writing.size_bytes <= self._max_bytes
+        return self._committer.waiting_bytes <= self._max_bytes
 
     def _look_later(self) -> None:
         self._committer.open.add_listener(self._look)

@@ -13,6 +13,7 @@ What is refused meanwhile, `admission` says.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain, repeat
 
 import structlog
@@ -20,7 +21,7 @@ import structlog
 from miniqueue.broker import batching, opening
 from miniqueue.broker.admission import Admission
 from miniqueue.broker.clock import Clock
-from miniqueue.broker.commit import Commit, Committer
+from miniqueue.broker.commit import Commit, Committer, Ending
 from miniqueue.broker.topic import Topic
 from miniqueue.errors import (
     CorruptionError,
@@ -71,7 +72,7 @@ class Journal:
         self.store: Store
         self.admission = Admission()
         self.failed: asyncio.Future[MiniqueueError] = asyncio.get_running_loop().create_future()
-        self.committer = Committer(self._write, self._break_off)
+        self.committer = Committer(self._begin, self._break_off)
         self._open_store = open_store
         self._clock = clock
         self._topics = topics
@@ -132,13 +133,33 @@ class Journal:
             self._is_sync_due = True
             self.committer.request()
 
-    async def _write(self, commit: Commit) -> None:
+    def _begin(self, commit: Commit) -> Ending:
         batch, appended, grown = self._gather()
+        is_sync_due, self._is_sync_due = self._is_sync_due, False
+        written = self.store.write(batch) if batch else None
+        return partial(self._end, commit, written, is_sync_due, appended, grown)
+
+    async def _end(
+        self,
+        commit: Commit,
+        written: Awaitable[None] | None,
+        is_sync_due: bool,
+        appended: list[batching.Appended],
+        grown: list[Topic],
+    ) -> None:
         try:
-            await self._write_batch(batch)
+            if written is not None:
+                await written
+                self._acknowledged_change = self.store.last_change
+            if is_sync_due:
+                await self.store.sync()
+                self._synced_change = self._acknowledged_change
         except StorageError as exc:
-            await self._recover(exc)
+            if not commit.is_done:
+                await self._recover(exc)
             return
+        if commit.is_done:
+            return  # the one before has failed: who waited for this one was told so, and the store is read anew
         for _topic, partition, chunks, delays in appended:
             partition.commit(chunks, delays)
         commit.finish()
@@ -160,15 +181,6 @@ class Journal:
                 appended += batching.add_topic(batch, topic, now_ms)
         return batch, appended, [topic for topic in dirty if topic.growths]
 
-    async def _write_batch(self, batch: dict[bytes, bytes | None]) -> None:
-        if batch:
-            await self.store.write(batch)
-            self._acknowledged_change = self.store.last_change
-        if self._is_sync_due:
-            await self.store.sync()
-            self._is_sync_due = False
-            self._synced_change = self._acknowledged_change
-
     # --- after a fault ----------------------------------------------------------------------------------------
 
     async def _recover(self, fault: StorageError) -> None:
@@ -178,13 +190,13 @@ class Journal:
             self.fail(fault)
 
     def _break_off(self, fault: MiniqueueError) -> None:
-        """Refuse everything from now on; tell those who wait for the commit under way, and for the next."""
+        """Refuse everything from now on; tell those who wait for commits under way, and for the next."""
         refusal = self.admission.shut(fault)
-        commit, never_written = self.committer.writing, self.committer.open
-        self.committer.open = Commit()
+        never_written, self.committer.open = self.committer.open, Commit()
         self._forget()
-        if not commit.is_done:
-            commit.finish(OutcomeUnknownError())
+        for commit in self.committer.begun:
+            if not commit.is_done:
+                commit.finish(OutcomeUnknownError())
         never_written.finish(refusal())
 
     async def _reopen_at_last(self) -> bool:

@@ -93,9 +93,7 @@ class Publisher:
         partition = topic.plain if number is None else self._lanes.of(topic, number)
         first_seq = _add(topic, partition, payloads, size_bytes, attributes)
         self._journal.touch(topic)
-        self._committer.request()
-        commit = self._committer.open
-        commit.size_bytes += size_bytes
+        commit = self._committer.add(size_bytes)
         return tuple.__new__(Published, (commit, partition.number, first_seq, size_bytes))  # in a quarter of the time
 
     def _room(self, name: bytes, payloads: list[bytes], size_bytes: int, attributes: list[bytes] | None) -> Topic:
@@ -168,9 +166,7 @@ class Publisher:
         numbers = partitions_for(keys, topic.partition_count, topic.plain.number)
         seqs = self._add_each(topic, payloads, attributes, numbers)
         self._journal.touch(topic)
-        self._committer.request()
-        commit = self._committer.open
-        commit.size_bytes += size_bytes
+        commit = self._committer.add(size_bytes)
         message_id = joined_ids(zip(numbers, seqs, strict=True))
         return Accepted(commit, message_id, size_bytes=size_bytes, message_count=len(payloads))
 
@@ -198,9 +194,7 @@ class Publisher:
             raise PayloadTooLargeError(len(payload), self._max_message_bytes)
         topic = self._room(name, [payload], size_bytes, [attributes])
         delayed_id = self._delayer.add(topic, due_at_ms, message)
-        self._committer.request()
-        commit = self._committer.open
-        commit.size_bytes += size_bytes
+        commit = self._committer.add(size_bytes)
         return Accepted(commit, bytes(delayed_id), size_bytes=size_bytes)
 
     def _append(self, name: bytes, payload: bytes, attributes: bytes, options: PublishOptions) -> Accepted:

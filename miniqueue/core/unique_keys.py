@@ -18,7 +18,6 @@ from miniqueue.core.message_id import format_message_id
 #: Messages by their ids, and when each expires: since 1970, 0 for never; None where it has the key no more.
 Claims = dict[bytes, int | None]
 
-_NOTHING: Final[Mapping[bytes, Claims]] = {}
 _NOBODY: Final[Mapping[bytes, int | None]] = {}
 
 
@@ -27,14 +26,14 @@ class UniqueKeys:
 
     Attributes:
       changed: what the next commit writes, by key.
-      writing: what the one before wrote.
+      writing: what the two before it wrote, the older one first; of these the older one may still be under way as well.
     """
 
     __slots__ = ("_looked", "_told", "changed", "writing")
 
     def __init__(self) -> None:
         self.changed: dict[bytes, Claims] = {}
-        self.writing: Mapping[bytes, Claims] = _NOTHING
+        self.writing: tuple[Mapping[bytes, Claims], ...] = ()
         self._looked: dict[bytes, Claims] = {}
         self._told: set[bytes] = set()
 
@@ -76,7 +75,10 @@ class UniqueKeys:
             self._looked[key][message_id] = expires_at_ms
 
     def _recent(self, key: bytes) -> Claims:
-        return {**self.writing.get(key, _NOBODY), **self.changed.get(key, _NOBODY)}
+        recent: Claims = {}
+        for changed in (*self.writing, self.changed):
+            recent |= changed.get(key, _NOBODY)
+        return recent
 
     def look(self, key: bytes) -> None:
         """Remember what changes of a key from now on, while the store is asked, until `unnote`."""
@@ -93,7 +95,8 @@ class UniqueKeys:
         self._told.discard(key)
 
     def cut(self) -> Mapping[bytes, Claims]:
-        """Return what the next commit writes; what the one before has written is in the store by now."""
-        self.writing = self.changed or _NOTHING
-        self.changed = {}
-        return self.writing
+        """Return what the next commit writes; what the second before it has written is in the store by now."""
+        changed, self.changed = self.changed, {}
+        before = self.writing[-1:]
+        self.writing = (*before, changed) if changed or any(before) else ()
+        return changed

@@ -4,7 +4,7 @@ Two adapters implement it, `memory` and `leveldb`; one contract suite (`tests/st
 both. Reads and writes are awaitable so that a remote store can implement it as well.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 #: What one atomic write changes: a value to store, or None to delete the key.
@@ -38,12 +38,12 @@ class Snapshot(Protocol):
 class Store(Protocol):
     """An ordered map from bytes to bytes with atomic, durable writes.
 
-    One write is under way at a time; reads and `reclaim` overlap with it and with each other. A read begun after a
-    write returned sees that write.
+    Writes are carried out one after the other, in the order of the calls; reads and `reclaim` overlap with them and
+    with each other. A read begun after a write returned sees that write.
     Every method raises `StoreClosedError` after `close`, `CorruptionError` when stored bytes are damaged,
     `NoSpaceError` when the disk is full, and `StorageError` for every other fault. After a failed `write` the outcome
-    is unknown, and the only calls left are `close` and opening anew: a store that has failed once may lose what it
-    accepts later.
+    is unknown, also of those behind it, and the only calls left are `close` and opening anew: a store that has failed
+    once may lose what it accepts later.
     """
 
     @property
@@ -73,8 +73,11 @@ class Store(Protocol):
         """
         ...
 
-    async def write(self, batch: Batch) -> None:
-        """Apply all of `batch` or nothing; on return it is as durable as the store's sync mode says."""
+    def write(self, batch: Batch) -> Awaitable[None]:
+        """Apply all of `batch` or nothing; when it has been waited for it is as durable as the sync mode says.
+
+        It begins with the call, where the store can do two things at a time. Until it is over `batch` must not change.
+        """
         ...
 
     async def sync(self) -> None:

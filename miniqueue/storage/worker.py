@@ -95,6 +95,13 @@ class Worker:
             last()
 
 
+def failed(error: Exception) -> "asyncio.Future[Any]":
+    """Return the future of a call that could not be made."""
+    future = asyncio.get_running_loop().create_future()
+    future.set_exception(error)
+    return future
+
+
 def _settle(future: "asyncio.Future[Any]", result: object, error: BaseException | None) -> None:
     if future.done():  # cancelled by its waiter
         return

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from miniqueue.broker.commit import GATHER_SECONDS, GATHER_TURNS, Commit, Committer
+from miniqueue.broker.commit import GATHER_SECONDS, GATHER_TURNS, Commit, Committer, Ending
 
 
 def listen(commit: Commit) -> None:
@@ -21,12 +21,16 @@ def sizes_of_commits(
     sizes: list[int] = []
     joined: list[object] = []
 
-    async def write(commit: Commit) -> None:
+    def begin(commit: Commit) -> Ending:
         sizes.append(commit.company_count)
-        commit.finish()
+
+        async def end() -> None:
+            commit.finish()
+
+        return end
 
     async def come_and_wait() -> None:
-        committer = Committer(write, broken=lambda error: None, clock=clock)
+        committer = Committer(begin, broken=lambda error: None, clock=clock)
         running = asyncio.create_task(committer.run())
         for turn in range(max(turns) + 10 * GATHER_TURNS):
             for _ in range(turns.count(turn)):

@@ -116,7 +116,7 @@ def test_nobody_overtakes_those_who_wait():
         await settle_down()  # under way
         order = []
         world.broker.crowd.when_gone(lambda: order.append("first"))
-        under_way = world.broker._committer.writing
+        _, under_way = world.broker._committer.begun
         under_way.add_listener(lambda: order.append(f"later must wait: {world.broker.crowd.is_there}"))
         world.store.may_write.set()
         await settle_down()

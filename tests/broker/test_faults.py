@@ -326,14 +326,19 @@ def test_stopping_while_the_store_is_unusable_waits_for_nothing():
     asyncio.run(body())
 
 
-@pytest.mark.parametrize("place", ["prepare", "_write"])
-def test_a_bug_that_ends_the_commits_leaves_nobody_waiting(place):
+async def fail_later() -> None:
+    raise ZeroDivisionError
+
+
+def fail_now(_commit: object) -> None:
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(("place", "fail"), [("prepare", fail_later), ("_begin", fail_now)])
+def test_a_bug_that_ends_the_commits_leaves_nobody_waiting(place, fail):
     """Else a publish never gets an answer, and a stop waits for a last commit for ever."""
 
     async def body(world):
-        async def fail(*_):
-            raise ZeroDivisionError
-
         committer = world.broker._committer
         setattr(committer, place, fail)
         with pytest.raises(UnavailableError):

@@ -419,7 +419,7 @@ def test_memory_holds_no_key_but_of_the_last_commits():
         for number in range(50):
             await published(world, EU._replace(unique_key=b"%d" % number))
         keys_known = world.broker._topics[b"t"].unique_keys
-        assert len(keys_known.changed) + len(keys_known.writing) <= 1
+        assert sum(map(len, [keys_known.changed, *keys_known.writing])) <= 2
         assert await published(world, EU._replace(unique_key=b"7")) == (b"0-7", True)
 
     run(body)

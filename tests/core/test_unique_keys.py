@@ -18,7 +18,7 @@ def test_nothing_is_known_of_a_key_that_has_not_changed():
     assert not keys.changed
 
 
-def test_what_the_next_commit_writes_and_what_the_last_one_wrote_is_known():
+def test_what_the_next_commit_writes_and_what_the_last_two_wrote_is_known():
     keys = UniqueKeys()
     keys.put(b"a", b"0-1", 7)
     assert keys.find(b"a") == {b"0-1": 7}
@@ -27,8 +27,20 @@ def test_what_the_next_commit_writes_and_what_the_last_one_wrote_is_known():
     assert not keys.is_new(b"a", b"0-1")
     assert keys.find(b"a") == {b"0-1": 7}
     assert written(keys) == {}
+    assert keys.find(b"a") == {b"0-1": 7}
+    assert written(keys) == {}
     assert keys.find(b"a") is None
     assert not keys.writing
+
+
+def test_what_the_last_commit_wrote_is_newer_than_what_the_one_before_wrote():
+    keys = UniqueKeys()
+    keys.put(b"a", b"0-1", 7)
+    keys.cut()
+    keys.free(0, 1, with_keys(b"a"))
+    keys.put(b"a", b"0-2", 0)
+    keys.cut()
+    assert keys.find(b"a") == {b"0-2": 0}
 
 
 def test_messages_that_leave_lose_their_own_keys_and_whether_another_has_it_the_store_must_say():

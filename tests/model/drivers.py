@@ -70,6 +70,7 @@ class Driver:
         self.store = FragileStore(disk, **hooks)
         self.loop = VirtualLoop(self.store.is_busy)
         self.tasks: set[asyncio.Task[None]] = set()  # held on to: the loop alone would let them go
+        self.large_bytes = 1  # each commit that publishes begins beside the one under way
         self.broker: Broker
 
     def start(self) -> None:
@@ -77,6 +78,7 @@ class Driver:
 
     async def _start(self) -> None:
         self.broker = Broker(self.store.open, clock=self.clock, period_seconds=1e9)
+        self.broker._committer.large_bytes = self.large_bytes
         await self.broker.start()
 
     def stop(self) -> None:

@@ -196,7 +196,7 @@ class BrokerMachine(Comparison):
             self.driver.do(self.driver.store.release)
 
     def crash(self, outcome, kinds):
-        self.model.lose_memory(is_kept=outcome == "kept")
+        self.model.lose_memory(self.model.writing if outcome == "kept" else ())
         self.driver.crash(is_kept=outcome == "kept")
         self.start(kinds)
 
@@ -211,7 +211,7 @@ class BrokerMachine(Comparison):
             self.model.stored = as_stored(self.model.topics)
         self.driver.stop()
         self.answers_are_right()
-        self.model.lose_memory(is_kept=False)
+        self.model.lose_memory()
         self.driver.store.refused_openings = 0
         self.start(kinds)
 

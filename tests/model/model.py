@@ -4,12 +4,15 @@
                                                                 ▲            │ nack, back, dack, disconnect
                                                                 └────────────┘
 
-`stored` is what the last commit wrote, `writing` what the one under way writes: after a crash there is one of the
-two, whole, and of what the consumers settled since then nothing is left.
+`stored` is what the last commit wrote, `writing` what those under way write, the older one first: after a crash there
+is one of these states, whole, and of what the consumers settled since then nothing is left.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
+from typing import NamedTuple
 
 PLACES = ("front", "delayed", "back", "log")
 
@@ -29,19 +32,20 @@ class Topic:
     entries: list[Entry] = field(default_factory=list)
     held: list[Entry] = field(default_factory=list)
     appended: list[bytes] = field(default_factory=list)
-    landing: list[bytes] = field(default_factory=list)
+    landing: list[tuple[int, list[bytes]]] = field(default_factory=list)  # with the number of the write
     tail: int = 0
     serial: int = 0
 
     @property
     def next_seq(self) -> int:
-        return self.tail + len(self.landing) + len(self.appended)
+        return self.tail + sum(len(payloads) for _, payloads in self.landing) + len(self.appended)
 
-    def land(self) -> None:
-        """What was written can be read."""
-        self.entries += [Entry("log", (self.tail + n,), payload) for n, payload in enumerate(self.landing)]
-        self.tail += len(self.landing)
-        self.landing = []
+    def land(self, write: float) -> None:
+        """What was written can be read, up to this write."""
+        while self.landing and self.landing[0][0] <= write:
+            _, payloads = self.landing.pop(0)
+            self.entries += [Entry("log", (self.tail + n,), payload) for n, payload in enumerate(payloads)]
+            self.tail += len(payloads)
 
     def next(self, horizon_ms: int) -> Entry | None:
         """What comes next: front, due, back when all before it was read, log."""
@@ -64,7 +68,7 @@ class Topic:
     def as_stored(self) -> "Topic":
         """What a restart finds: leases are not stored, what was held is where it was."""
         topic = Topic(self.entries + self.held, landing=list(self.landing), tail=self.tail, serial=self.serial)
-        topic.land()
+        topic.land(inf)
         return topic
 
 
@@ -77,13 +81,21 @@ class Request:
     changes_something: bool = True
 
 
+class Write(NamedTuple):
+    """What the store will hold, and who is answered then."""
+
+    number: int
+    topics: dict[bytes, Topic]
+    requests: list[Request]
+
+
 @dataclass
 class Model:
     topics: dict[bytes, Topic] = field(default_factory=dict)
     stored: dict[bytes, Topic] = field(default_factory=dict)
-    writing: dict[bytes, Topic] | None = None
+    writing: list[Write] = field(default_factory=list)
+    write_count: int = 0
     open_requests: list[Request] = field(default_factory=list)
-    written_requests: list[Request] = field(default_factory=list)
     horizon_ms: int = 0
     is_read_only: bool = False
 
@@ -105,39 +117,42 @@ class Model:
 
     def rest(self) -> None:
         """Nothing can go on: what has nothing to write waits for nobody any more."""
-        if self.writing is None:
+        if not self.writing:
             for request in self.open_requests:
                 request.answer = None if request.changes_something else "OK"
             self.open_requests = [request for request in self.open_requests if request.answer is None]
 
     def begin_write(self) -> None:
+        self.write_count += 1
         for topic in self.topics.values():
-            topic.landing, topic.appended = topic.appended, []
-        self.writing = as_stored(self.topics)
-        self.written_requests, self.open_requests = self.open_requests, []
+            topic.landing.append((self.write_count, topic.appended))
+            topic.appended = []
+        self.writing.append(Write(self.write_count, as_stored(self.topics), self.open_requests))
+        self.open_requests = []
 
     def end_write(self) -> None:
-        assert self.writing is not None
-        self.stored, self.writing = self.writing, None
+        write = self.writing.pop(0)
+        self.stored = write.topics
         for topic in self.topics.values():
-            topic.land()
-        for request in self.written_requests:
+            topic.land(write.number)
+        for request in write.requests:
             request.answer = "OK"
 
     def fail_write(self, *, is_kept: bool) -> None:
-        """The outcome is unknown to everybody but us."""
-        for request in self.written_requests:
-            request.answer = "UNKNOWN"
+        """The outcome is unknown to everybody but us; what is behind the write that failed is not written."""
+        for write in self.writing:
+            for request in write.requests:
+                request.answer = "UNKNOWN"
         for request in self.open_requests:
             request.answer = "READONLY"
-        self.lose_memory(is_kept=is_kept)
+        self.lose_memory(self.writing[:is_kept])
         self.is_read_only = True
 
-    def lose_memory(self, *, is_kept: bool) -> None:
-        """There is what was stored, with the commit under way or without it."""
-        if is_kept and self.writing is not None:
-            self.stored = self.writing
-        self.writing, self.open_requests, self.written_requests = None, [], []
+    def lose_memory(self, kept: Sequence[Write] = ()) -> None:
+        """There is what was stored, and what of the writes under way was kept."""
+        if kept:
+            self.stored = kept[-1].topics
+        self.writing, self.open_requests = [], []
         self.topics = as_stored(self.stored)
 
 

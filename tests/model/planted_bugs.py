@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from miniqueue.broker import batching, reading
-from miniqueue.broker.commit import Commit
+from miniqueue.broker.commit import Commit, Ending
 from miniqueue.broker.dispatcher import Dispatcher
 from miniqueue.broker.group import Group
 from miniqueue.broker.journal import Journal
@@ -24,13 +24,14 @@ Patch = pytest.MonkeyPatch
 
 
 def reply_before_commit(patch: Patch) -> None:
-    write = Journal._write
+    begin = Journal._begin
 
-    async def reply_first(self: Journal, commit: Commit) -> None:
+    def reply_first(self: Journal, commit: Commit) -> Ending:
+        end = begin(self, commit)
         commit.finish()
-        await write(self, commit)
+        return end
 
-    patch.setattr(Journal, "_write", reply_first)
+    patch.setattr(Journal, "_begin", reply_first)
 
 
 def bitmap_not_written(patch: Patch) -> None:

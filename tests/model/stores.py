@@ -3,10 +3,11 @@
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from miniqueue.errors import StorageError
 from miniqueue.storage.leveldb import LevelDBStore
@@ -74,6 +75,15 @@ class LevelDBDisk:
         self._directory.cleanup()
 
 
+class _Told(NamedTuple):
+    """A call under way, whose outcome is told to the model the moment the broker hears of it, if it ever does."""
+
+    tell: Callable[[], Coroutine[object, object, None]]
+
+    def __await__(self) -> Generator[object, None, None]:
+        return self.tell().__await__()
+
+
 class FragileStore:
     """Stands before the store of a disk, over every opening of it.
 
@@ -97,7 +107,8 @@ class FragileStore:
         self._disk = disk
         self._store: Store
         self._began, self._ended, self._failed, self._opened = began, ended, failed, opened
-        self._in_flight: Batch | None = None
+        self._in_flight: list[Batch] = []  # another one after a fault or a crash: those of before are no more
+        self._line, self._is_failing = asyncio.Lock(), False
         self._calls_under_way = 0
         self.refused_openings = 0
         self.fails_next: str | None = None
@@ -106,7 +117,7 @@ class FragileStore:
 
     @property
     def is_writing(self) -> bool:
-        return self._in_flight is not None
+        return bool(self._in_flight)
 
     def is_busy(self) -> bool:
         return self._calls_under_way > 0
@@ -124,27 +135,45 @@ class FragileStore:
         return self
 
     async def crash(self, *, is_kept: bool) -> None:
-        """Cut off who has this open; `is_kept` says whether the write under way has reached the disk."""
-        in_flight, self._in_flight = self._in_flight, None
+        """Cut off who has this open; `is_kept` says whether the writes under way have reached the disk."""
+        in_flight, self._in_flight = self._in_flight, []
+        self._line, self._is_failing = asyncio.Lock(), False
         self._disk.crash()
         self.release()
         self.refused_openings, self.fails_next = 0, None
-        if is_kept and in_flight is not None:
+        if is_kept and in_flight:
             store = await self._call(self._disk.open())
-            await self._call(store.write(in_flight))
+            for batch in in_flight:
+                await self._call(store.write(batch))
             await self._call(store.close())
 
-    async def write(self, batch: Batch) -> None:
-        self._in_flight = dict(batch)
+    def write(self, batch: Batch) -> Awaitable[None]:
+        self._in_flight.append(dict(batch))
         self._began()
-        await self.may_write.wait()
-        outcome, self.fails_next = self.fails_next, None
-        if outcome != "dropped":
-            await self._call(self._store.write(batch))
-        self._in_flight = None
+        writing = asyncio.create_task(self._write(batch, self._in_flight))
+        return _Told(partial(self._tell, writing, self._in_flight))
+
+    async def _write(self, batch: Batch, in_flight: list[Batch]) -> str | None:
+        """Return how it fails."""
+        async with self._line:
+            await self.may_write.wait()
+            if in_flight is not self._in_flight or self._is_failing:
+                return "dropped"
+            outcome, self.fails_next = self.fails_next, None
+            self._is_failing = outcome is not None
+            if outcome != "dropped":
+                await self._call(self._store.write(batch))
+            return outcome
+
+    async def _tell(self, writing: "asyncio.Task[str | None]", in_flight: list[Batch]) -> None:
+        outcome = await writing
+        if in_flight is not self._in_flight:
+            raise StorageError("the one before has failed")
         if outcome is not None:
+            self._in_flight, self._is_failing = [], False
             self._failed(outcome == "kept")
             raise StorageError("the disk is tired")
+        del in_flight[0]
         self._ended()
 
     async def scan(self, start: bytes, stop: bytes, *, max_items: int, max_bytes: int) -> list[tuple[bytes, bytes]]:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+from miniqueue.broker.commit import LARGE_BYTES
 from miniqueue.server.resp_server import RespServer
 from miniqueue.tools.audit import Audit
 from tests.model.acting import Act
@@ -63,6 +64,8 @@ class Walk:
             failed=lambda is_kept: self._failed(),
             opened=lambda: None,
         )
+        if seed % 2:
+            self.driver.large_bytes = LARGE_BYTES
         self.driver.loop.set_exception_handler(self._note_exception)
         clock, rules = self.driver.clock, {ground.name: ground.rules for ground in self.grounds}
         self.ledger = Ledger(rules, clock.now_ms, clock.monotonic, {g.name: g.sure_groups for g in self.grounds})
