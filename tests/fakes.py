@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable
+from typing import Any
 
 from miniqueue.broker import Broker
 from miniqueue.errors import StorageError
@@ -58,14 +59,18 @@ class FaultyStore(MemoryStore):
         self.reclaimed: list[tuple[bytes, bytes]] = []
         self.may_write = asyncio.Event()
         self.may_write.set()
+        self._order = asyncio.Lock()
         self.may_scan = asyncio.Event()
         self.may_scan.set()
         self.synced = asyncio.Event()
 
     def write(self, batch: Batch) -> Awaitable[None]:
         self.write_count += 1
-        writing = self._write(self.write_count, batch, self.may_write)
-        return writing if self.may_write.is_set() else asyncio.create_task(writing)
+        return asyncio.create_task(self._write_in_order(self.write_count, batch, self.may_write))
+
+    async def _write_in_order(self, *write: Any) -> None:
+        async with self._order:
+            await self._write(*write)
 
     async def _write(self, number: int, batch: Batch, may_write: asyncio.Event) -> None:
         await may_write.wait()

@@ -237,8 +237,9 @@ class Committer:
         self._last_counts = self._last_counts[1], commit.company_count
         try:
             end = self._begin(commit)
-        except Exception as exc:  # where a callback of the loop begins it, nobody else would hear of it
-            end = partial(_fail, exc)
+        except Exception as exc:
+            self._broken(InternalError(repr(exc)))  # at once: nothing may be written behind what is missing now
+            end = partial(_fail, exc)  # and here, for a callback of the loop would tell nobody
         self._endings.append(end)
 
     def _begin_second(self) -> None:

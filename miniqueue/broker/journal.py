@@ -150,6 +150,9 @@ class Journal:
         try:
             if written is not None:
                 await written
+            if commit.is_done:
+                return  # the one before has failed: who waited for this one was told, and the store is read anew
+            if written is not None:
                 self._acknowledged_change = self.store.last_change
             if is_sync_due:
                 await self.store.sync()
@@ -158,8 +161,6 @@ class Journal:
             if not commit.is_done:
                 await self._recover(exc)
             return
-        if commit.is_done:
-            return  # the one before has failed: who waited for this one was told so, and the store is read anew
         for _topic, partition, chunks, delays in appended:
             partition.commit(chunks, delays)
         commit.finish()
