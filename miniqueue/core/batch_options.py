@@ -14,11 +14,12 @@ mean: whatever is not spelled in the usual way is among them.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from math import ceil
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from miniqueue.core.attributes import encode_keys
-from miniqueue.core.joined import split
+from miniqueue.core.joined import SIZE_BYTES, split
 from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.publish_options import MAX_KEY_BYTES, PublishOptions, parse_words
 
@@ -78,11 +79,12 @@ def parse_packed(words: list[bytes]) -> tuple[list[bytes], BatchOptions]:
     Raises:
       InvalidOptionError: sizes are not those of what they stand for; there are too many; a key is too long.
     """
-    payloads, *keys = [_split(*pair) for pair in zip(words[::2], words[1::2], strict=False)]
-    if not 0 < len(payloads) <= MAX_PACKED:
-        raise InvalidOptionError(f"a batch has 1 to {MAX_PACKED} messages, not {len(payloads)}")
-    if len(words) not in (2, 4) or any(len(column) != len(payloads) for column in keys):
+    count, *key_counts = [ceil(len(sizes) / SIZE_BYTES) for sizes in words[::2]]
+    if not 0 < count <= MAX_PACKED:  # before anything is split: a word may have half a million
+        raise InvalidOptionError(f"a batch has 1 to {MAX_PACKED} messages, not {count}")
+    if len(words) not in (2, 4) or any(key_count != count for key_count in key_counts):
         raise InvalidOptionError("behind the messages is nothing, or of each the size of its key, and these")
+    payloads, *keys = [_split(*pair) for pair in zip(words[::2], words[1::2], strict=True)]
     if keys and max(map(len, keys[0])) > MAX_KEY_BYTES:
         raise InvalidOptionError(f"key is 1 to {MAX_KEY_BYTES} bytes")
     return payloads, BatchOptions(keys[0]) if keys else NO_BATCH_OPTIONS

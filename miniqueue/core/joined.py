@@ -7,6 +7,10 @@ sizes    \x03\0\0\0 \0\0\0\0 \x05\0\0\0       of each 4 bytes, little-endian
 import sys
 from array import array
 from io import BytesIO
+from typing import Final
+
+#: Of a size.
+SIZE_BYTES: Final = 4
 
 
 def split(sizes: bytes, joined: bytes, start: int = 0) -> list[bytes]:
