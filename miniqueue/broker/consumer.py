@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from miniqueue.broker.acting import ACTING
 from miniqueue.broker.group import Group, Take
 from miniqueue.broker.trace import Receiver
+from miniqueue.core import returning
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.holding import Holding
 from miniqueue.core.lease import Lease
@@ -111,11 +112,11 @@ class Consumer:
 
     def nack(self, receipts: Sequence[int] | None = None) -> None:
         """Return messages to the front of the topic, in the order of `receipts`."""
-        self._settle(GroupCursor.nack, receipts, is_to_front=True)
+        self._settle(returning.nack, receipts, is_to_front=True)
 
     def back(self, receipts: Sequence[int] | None = None) -> None:
         """Return messages to the back of the topic."""
-        self._settle(GroupCursor.back, receipts)
+        self._settle(returning.back, receipts)
 
     def pass_over(self, receipts: Sequence[int]) -> None:
         """Return messages that nobody worked on to the back; no setting of the topic makes them dead letters."""
@@ -128,7 +129,7 @@ class Consumer:
           InvalidDelayError: the delay is negative, not a number or too far away; the messages are still held.
         """
         due_at_ms = self._dispatcher.due_at_ms(delay_seconds)
-        self._settle(partial(GroupCursor.dack, due_at_ms=due_at_ms), receipts)
+        self._settle(partial(returning.dack, due_at_ms=due_at_ms), receipts)
 
     def attributes_of(self, receipt: int | None) -> bytes:
         """Return the attributes of a message that is held, of the one held for None; raises as `ack` does."""
@@ -196,6 +197,6 @@ def _move(cursor: GroupCursor, lease: Lease) -> None:
 def _pass_over(cursor: GroupCursor, lease: Lease) -> None:
     policy, cursor.policy = cursor.policy, None
     try:
-        cursor.back(lease)
+        returning.back(cursor, lease)
     finally:
         cursor.policy = policy

@@ -21,7 +21,7 @@ from miniqueue.broker.limits import Room
 from miniqueue.broker.topic import Topic
 from miniqueue.broker.trace import Source, place_of
 from miniqueue.broker.transfer import Transfer
-from miniqueue.core import attributes
+from miniqueue.core import attributes, returning
 from miniqueue.core.attributes import Origin, is_for
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.lanes import lane, priority_of
@@ -85,7 +85,7 @@ class DeadLetters:
         if not letters:
             leave()
         elif not self._bury(topic, cursor, letters, reason, leave):
-            cursor.nack(lease)
+            returning.nack(cursor, lease)
 
     def left(self, topic: Topic) -> Room:
         """Return how many dead letters there is room for, and for how many bytes of them."""

@@ -11,6 +11,7 @@ from miniqueue.broker.group import Group, Waiter
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.loader import Loader
 from miniqueue.broker.topic import Topic
+from miniqueue.core import returning
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.holding import Held
 from miniqueue.core.lease import Lease
@@ -110,7 +111,7 @@ class Dispatcher:
         for cursor, lease in held:
             # The topic may have been deleted meanwhile, or is read anew.
             with suppress(NothingOutstandingError):
-                cursor.nack(lease, cause)
+                returning.nack(cursor, lease, cause)
                 is_returned = True
         if is_returned:
             self.settled(group, is_returned=True)

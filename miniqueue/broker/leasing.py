@@ -21,6 +21,7 @@ from miniqueue.broker.group import Group
 from miniqueue.broker.members import Members
 from miniqueue.broker.receiving import Received, Receiving
 from miniqueue.broker.topic import Topic
+from miniqueue.core import returning
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.holding import Held
 from miniqueue.core.lease import Lease
@@ -143,16 +144,16 @@ class Leasing:
 
     def nack(self, name: bytes, receipts: Sequence[bytes]) -> list[bool]:
         """Return messages to the front of the topic, in the order of `receipts`."""
-        return self._settle(name, receipts, GroupCursor.nack, is_to_front=True)
+        return self._settle(name, receipts, returning.nack, is_to_front=True)
 
     def back(self, name: bytes, receipts: Sequence[bytes]) -> list[bool]:
         """Return messages to the back of the topic."""
-        return self._settle(name, receipts, GroupCursor.back)
+        return self._settle(name, receipts, returning.back)
 
     def dack(self, name: bytes, receipts: Sequence[bytes], delay_seconds: float) -> list[bool]:
         """Return messages to the front after a time; raises InvalidDelayError too."""
         due_at_ms = self.dispatcher.due_at_ms(delay_seconds)
-        return self._settle(name, receipts, partial(GroupCursor.dack, due_at_ms=due_at_ms))
+        return self._settle(name, receipts, partial(returning.dack, due_at_ms=due_at_ms))
 
     def reject(self, name: bytes, receipts: Sequence[bytes], reason: bytes) -> list[bool]:
         """Give messages up for a `reason`; raises RequestError too, when it is over `MAX_REASON_BYTES`."""
@@ -233,7 +234,7 @@ class Leasing:
             return 0
         expired = book.expire(now, room)
         for cursor, lease in reversed(expired):  # the front is a stack
-            cursor.nack(lease, "timeouts")
+            returning.nack(cursor, lease, "timeouts")
         if expired:
             self.dispatcher.settled(group, is_returned=True)
         return sum(lease.count for _, lease in expired)

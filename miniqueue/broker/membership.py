@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.group import Group
-from miniqueue.core import cursor_view
+from miniqueue.core import cursor_view, returning
 from miniqueue.core.assignment import assign
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.lane_turns import turns_among
@@ -174,7 +174,7 @@ class Membership:
             book.forget(cursor)
         for lease in sorted(cursor_view.leases(cursor), key=_receipt, reverse=True):  # the front is a stack
             with suppress(NothingOutstandingError):
-                cursor.nack(lease, "timeouts")
+                returning.nack(cursor, lease, "timeouts")
 
     def _share_out(self) -> None:
         by_member: dict[Member, list[int]] = {member: [] for member in self.members.values()}

@@ -13,9 +13,8 @@ A message waits in one of four ranges (`lease.Range`). Taking looks at them in t
      BACK ──┘     │ back ─────────────▶ BACK          settled, in one commit
                   └ restart ──▶ where it was
 
-What comes back goes elsewhere where a `policy` says so: to the dead letters, or to DELAYED for a time.
-Nothing here waits: when the next message is not in memory, `take` returns None and `blocked_on` names the
-range to load. What the next commit must write is collected in `changes`.
+What comes back does so by `returning`. Nothing here waits: when the next message is not in memory, `take` returns
+None and `blocked_on` names the range to load. What the next commit must write is collected in `changes`.
 """
 
 from typing import TYPE_CHECKING
@@ -26,7 +25,7 @@ from miniqueue.core.gaps import Gaps
 from miniqueue.core.lease import BACK, DELAYED, FRONT, LOG, ChunkLease, ChunkProgress, Lease, Range, RecordLease
 from miniqueue.core.message import Chunk, Record
 from miniqueue.core.return_policy import ReturnPolicy
-from miniqueue.core.tracing import ACKNOWLEDGED, RETURNS, Kind, Recorder
+from miniqueue.core.tracing import ACKNOWLEDGED, Kind, Recorder
 from miniqueue.core.window import Window
 from miniqueue.errors import NothingOutstandingError
 
@@ -198,7 +197,7 @@ class GroupCursor:
     # --- settling ---------------------------------------------------------------------------------------------
 
     def ack(self, lease: Lease) -> None:
-        """Settle the messages: they are done. As those below, raises NothingOutstandingError when the lease is over."""
+        """Settle the messages: they are done. As `drop`, raises NothingOutstandingError when the lease is over."""
         self._leave(lease, ACKNOWLEDGED)
         self.acked_count += lease.count
         self.gone_bytes += lease.size_bytes
@@ -214,42 +213,14 @@ class GroupCursor:
         if lease.attributes is not None:
             self._free(lease.first_seq, lease.attributes)
 
-    def nack(self, lease: Lease, cause: str = "nacks") -> None:
-        """Return the messages to the front; `cause` is what is counted: also `timeouts`, `disconnects`, nothing."""
-        self._leave(lease, RETURNS[cause])
-        for record in reversed(lease.records()):
-            self._put(FRONT, FRONT_START, record, cause)
-
-    def back(self, lease: Lease) -> None:
-        """Return the messages to the back, behind all that has been committed by now."""
-        self._leave(lease, Kind.BACKED)
-        for record in lease.records():
-            self._put(BACK, self.tail_seq << 64, record, "backs")
-
-    def dack(self, lease: Lease, due_at_ms: int) -> None:
-        """Delay the messages until `due_at_ms`; then they come to the front, those due first before the others."""
-        self._leave(lease, Kind.DACKED)
-        for record in lease.records():
-            self._put(DELAYED, due_at_ms << 64, record, "dacks")
-
     def revoke_all(self) -> None:
         """End every lease without touching a message, because the topic is gone or is read anew."""
         self._leases.clear()
         self.leased_count = self.leased_bytes = 0
 
-    def _put(self, place: Range, start: int, record: Record, cause: str) -> None:
-        seq, published_at_ms, counts, payload, attributes = record
-        record = Record(seq, published_at_ms, counts.plus(cause), payload, attributes)
+    def _put(self, place: Range, start: int, record: Record) -> None:
+        """Have a message wait in a range, behind what has been put there with the same start, or in front of it."""
         self._serial = serial = self._serial + 1
-        if self.policy is not None:
-            if self.policy.bury(record):
-                self.dropped_count += 1
-                self.moved_count += 1
-                self.gone_bytes += record.content_bytes
-                self._free(seq, [attributes])
-                return
-            if (due_at_ms := self.policy.due_at_ms(record, cause)) is not None:
-                place, start = DELAYED, due_at_ms << 64
         order = start - serial if place is FRONT else start | serial
         if place is DELAYED:
             self.delayed_count += 1

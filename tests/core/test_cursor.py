@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from miniqueue.core import cursor as limits
+from miniqueue.core import returning
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.lease import Range
 from miniqueue.core.message import Counts, Record
@@ -13,10 +14,10 @@ from tests.core.stored_cursor import StoredCursor
 
 ACTS = {
     "ack": lambda cursor, lease: cursor.ack(lease),
-    "nack": lambda cursor, lease: cursor.nack(lease),
-    "disconnect": lambda cursor, lease: cursor.nack(lease, "disconnects"),
-    "back": lambda cursor, lease: cursor.back(lease),
-    "dack": lambda cursor, lease: cursor.dack(lease, 100),
+    "nack": returning.nack,
+    "disconnect": lambda cursor, lease: returning.nack(cursor, lease, "disconnects"),
+    "back": returning.back,
+    "dack": lambda cursor, lease: returning.dack(cursor, lease, 100),
 }
 
 
@@ -54,13 +55,13 @@ def test_a_run_ends_with_its_chunk():
 def test_every_delivery_has_its_own_receipt():
     some = stored(b"ab")
     first = some.take()
-    some.cursor.nack(first)
+    returning.nack(some.cursor, first)
     assert len({first.receipt, some.take().receipt, some.take().receipt}) == 3
 
 
 def test_a_returned_message_is_handed_out_alone():
     some = stored(b"abc")
-    some.cursor.nack(some.take(2))
+    returning.nack(some.cursor, some.take(2))
     assert some.take(9).payloads == [b"a"]
 
 
@@ -121,7 +122,7 @@ def test_a_return_that_waits_by_policy_counts_once():
     some = stored(b"abc")
     some.cursor.policy = Wait()
     for _ in range(3):
-        some.cursor.nack(some.take(1, 0))
+        returning.nack(some.cursor, some.take(1, 0))
     assert (some.cursor.state.serial, some.cursor.delayed_count) == (3, 3)
     assert [some.take(1, 100).payloads for _ in range(3)] == [[b"a"], [b"b"], [b"c"]]
 
@@ -130,7 +131,7 @@ def test_the_newest_return_to_the_front_comes_first():
     some = stored(b"abc")
     leases = [some.take() for _ in range(3)]
     for lease in leases:
-        some.cursor.nack(lease)
+        returning.nack(some.cursor, lease)
     assert joined(some.take_all()) == b"cba"
 
 
@@ -143,7 +144,7 @@ def test_a_run_comes_back_in_its_own_order(act, order):
 
 def test_a_run_of_delayed_messages_comes_back_in_its_own_order():
     some = stored(b"abcd")
-    some.cursor.dack(some.take(3), 10)
+    returning.dack(some.cursor, some.take(3), 10)
     assert some.cursor.waiting_delayed_count == 3
     assert joined(some.take_all(10)) == b"abcd"
 
@@ -151,7 +152,7 @@ def test_a_run_of_delayed_messages_comes_back_in_its_own_order():
 def test_delayed_messages_are_never_early_and_come_in_due_order():
     some = stored(b"abcde")
     for due_at_ms in (30, 10, 20, 10):
-        some.cursor.dack(some.take(), due_at_ms)
+        returning.dack(some.cursor, some.take(), due_at_ms)
     assert joined(some.take_all(9)) == b"e"
     assert joined(some.take_all(10)) == b"bd"  # first in, first out among equals
     assert joined(some.take_all(19)) == b""
@@ -161,29 +162,29 @@ def test_delayed_messages_are_never_early_and_come_in_due_order():
 def test_due_messages_come_before_the_log_and_after_the_front():
     some = stored(b"abc")
     first, second = some.take(), some.take()
-    some.cursor.dack(first, 10)
-    some.cursor.nack(second)
+    returning.dack(some.cursor, first, 10)
+    returning.nack(some.cursor, second)
     assert joined(some.take_all(10)) == b"bac"
 
 
 def test_back_is_behind_all_that_was_published_before_and_ahead_of_what_comes_after():
     some = stored(b"ab", b"c")
-    some.cursor.back(some.take())
+    returning.back(some.cursor, some.take())
     some.publish(b"d")
     assert joined(some.take_all()) == b"bcad"
 
 
 def test_back_is_first_in_first_out():
     some = stored(b"abc")
-    some.cursor.back(some.take())
-    some.cursor.back(some.take())
+    returning.back(some.cursor, some.take())
+    returning.back(some.cursor, some.take())
     assert joined(some.take_all()) == b"cab"
 
 
 def test_back_waits_for_messages_that_were_taken_but_not_yet_settled_no_longer_than_reading_does():
     some = stored(b"ab")
     first, second = some.take(), some.take()
-    some.cursor.back(first)
+    returning.back(some.cursor, first)
     assert some.take().payloads == [b"a"]
     some.cursor.ack(second)
 
@@ -226,7 +227,7 @@ def test_a_lease_of_another_cursor_with_the_same_receipt_settles_nothing():
 def test_counts_of_what_is_ready_leased_and_delayed():
     some = stored(b"abcd")
     some.cursor.ack(some.take())
-    some.cursor.dack(some.take(), 10)
+    returning.dack(some.cursor, some.take(), 10)
     some.take()
     assert (some.cursor.depth, some.cursor.leased_count, some.cursor.waiting_delayed_count) == (3, 1, 1)
     some.take(1, 10)
@@ -246,7 +247,7 @@ def test_a_partly_settled_chunk_writes_its_bits_and_a_finished_one_goes():
     some.commit()
     assert some.bitmaps == {0: 0b010}
     some.cursor.ack(leases[0])
-    some.cursor.nack(leases[2])
+    returning.nack(some.cursor, leases[2])
     some.commit()
     assert (some.bitmaps, some.chunks, len(some.records)) == ({}, {}, 1)
 
@@ -255,11 +256,11 @@ def test_only_the_last_return_between_two_commits_is_written():
     some = StoredCursor()
     some.publish(b"a", b"b")
     for _ in range(3):
-        some.cursor.nack(some.take())
+        returning.nack(some.cursor, some.take())
     assert [record.counts.nacks for record in some.cursor.changes.records.values()] == [3]
     some.commit()
     for _ in range(2):
-        some.cursor.nack(some.take())
+        returning.nack(some.cursor, some.take())
     assert sorted(record.counts.nacks if record else 0 for record in some.cursor.changes.records.values()) == [0, 5]
     some.commit()
     assert [record.counts.nacks for record in some.records.values()] == [5]
@@ -268,7 +269,7 @@ def test_only_the_last_return_between_two_commits_is_written():
 def test_a_return_settled_before_the_commit_leaves_only_the_bit_of_its_chunk():
     some = StoredCursor()
     some.publish(b"a", b"b")
-    some.cursor.nack(some.take())
+    returning.nack(some.cursor, some.take())
     some.cursor.ack(some.take())
     assert (some.cursor.changes.records, [*some.cursor.changes.touched]) == ({}, [0])
     some.commit()
@@ -316,11 +317,11 @@ def test_windows_larger_than_their_limit_lose_nothing(monkeypatch):
     some = stored(*(b"%c" % byte for byte in b"abcdefghij"))
     leases = [some.take() for _ in range(9)]
     for lease in leases[:3]:
-        some.cursor.nack(lease)
+        returning.nack(some.cursor, lease)
     for lease in leases[3:6]:
-        some.cursor.dack(lease, 10)
+        returning.dack(some.cursor, lease, 10)
     for lease in leases[6:]:
-        some.cursor.back(lease)
+        returning.back(some.cursor, lease)
     assert joined(some.take_all(10)) == b"cbadefjghi"
 
 
@@ -353,7 +354,7 @@ def test_back_is_due_when_reading_has_passed_a_gap_at_the_end_of_the_log():
     some = stored(b"a", b"b", b"c")
     leases = [some.take() for _ in range(3)]
     some.cursor.ack(leases[1])
-    some.cursor.back(leases[2])
+    returning.back(some.cursor, leases[2])
     some.commit()
     some.restart()
     assert joined(some.take_all()) == b"ac"
@@ -361,11 +362,11 @@ def test_back_is_due_when_reading_has_passed_a_gap_at_the_end_of_the_log():
 
 def test_orders_of_returns_are_not_used_again_after_a_restart():
     some = stored(b"ab")
-    some.cursor.nack(some.take())
+    returning.nack(some.cursor, some.take())
     some.commit()
     some.restart()
     first, second = some.take(), some.take()
-    some.cursor.nack(second)
+    returning.nack(some.cursor, second)
     some.commit()
     assert len(some.records) == 2
     some.cursor.ack(first)
@@ -403,7 +404,7 @@ def test_a_restart_gives_exactly_the_unsettled_messages_in_the_order_of_their_pl
             case "tick":
                 horizon_ms += 60
             case "dack" if leases:
-                some.cursor.dack(leases.pop(number % len(leases)), horizon_ms + 1 + 30 * number)
+                returning.dack(some.cursor, leases.pop(number % len(leases)), horizon_ms + 1 + 30 * number)
             case _ if leases:
                 lease = leases.pop(number % len(leases))
                 unsettled -= set(lease.payloads) if name == "ack" else set()

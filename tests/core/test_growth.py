@@ -2,6 +2,7 @@
 
 import pytest
 
+from miniqueue.core import returning
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.growth import Growth, OldFirst
@@ -33,7 +34,7 @@ def test_it_goes_on_when_these_are_settled_and_not_before():
     assert cursors[2].take(1, 0) is None
     lease = cursors[0].take(1, 0)
     assert not old.look()
-    cursors[0].nack(lease)
+    returning.nack(cursors[0], lease)
     assert not old.look()
     cursors[0].ack(cursors[0].take(1, 0))
     assert old.look()
@@ -48,7 +49,7 @@ def test_it_goes_on_when_these_are_settled_and_not_before():
 def test_what_is_delayed_is_waited_for_where_keys_are_ordered(is_ordered):
     cursors = cursors_of(1, 1)
     old = OldFirst([Growth(1, {0: 1})], 2, cursors, is_ordered=is_ordered)
-    cursors[0].dack(cursors[0].take(1, 0), 1000)
+    returning.dack(cursors[0], cursors[0].take(1, 0), 1000)
     assert old.look() is not is_ordered
 
 
@@ -56,7 +57,7 @@ def test_what_is_newer_and_came_back_is_in_nobodys_way():
     cursors = cursors_of(2, 1)
     old = OldFirst([Growth(1, {0: 1})], 2, cursors, is_ordered=True)
     cursors[0].ack(cursors[0].take(1, 0))
-    cursors[0].dack(cursors[0].take(1, 0), 1000)
+    returning.dack(cursors[0], cursors[0].take(1, 0), 1000)
     assert old.look()
     assert old.is_over
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from miniqueue.core import cursor_view, known_returns, look_ahead
+from miniqueue.core import cursor_view, known_returns, look_ahead, returning
 from miniqueue.core.attributes import Attributes, key_of
 from miniqueue.core.holding import split
 from miniqueue.core.key_queue import KeyRules
@@ -64,9 +64,9 @@ def test_what_came_back_comes_before_what_follows_it(way, restarts):
     some = stored("ab", "ab", "a")
     lease = some.take()
     if way == "back":
-        some.cursor.back(lease)
+        returning.back(some.cursor, lease)
     else:
-        some.cursor.nack(lease, "nacks" if way == "nack" else way)
+        returning.nack(some.cursor, lease, "nacks" if way == "nack" else way)
     if restarts:
         some.commit()
         some.restart()
@@ -77,7 +77,7 @@ def test_what_came_back_comes_before_what_follows_it(way, restarts):
 @pytest.mark.parametrize("restarts", [False, True])
 def test_what_waits_for_its_time_is_in_the_way_of_its_key(restarts):
     some = stored("ab", "ab", "a")
-    some.cursor.dack(some.take(), 100)
+    returning.dack(some.cursor, some.take(), 100)
     if restarts:
         some.commit()
         some.restart()
@@ -88,7 +88,7 @@ def test_what_waits_for_its_time_is_in_the_way_of_its_key(restarts):
 def test_what_waits_for_its_time_is_in_the_way_after_the_clock_was_set_back():
     some = stored("aa")
     assert some.next(1000) == "a0"
-    some.cursor.dack(next(iter(some.cursor._leases.values())), 500)
+    returning.dack(some.cursor, next(iter(some.cursor._leases.values())), 500)
     assert nexts(some, 2, horizon_ms=400) == [None, None]
     assert some.next(500) == "a0"
 
@@ -96,7 +96,7 @@ def test_what_waits_for_its_time_is_in_the_way_after_the_clock_was_set_back():
 def test_messages_without_a_key_are_not_ordered():
     some = stored("AAA")
     first, second = some.take(), some.take()
-    some.cursor.dack(first, 100)
+    returning.dack(some.cursor, first, 100)
     some.cursor.ack(second)
     assert nexts(some, 2, 99) == ["A2", None]
     assert some.next(100) == "A0"
@@ -113,7 +113,7 @@ def test_order_holds_beyond_what_is_looked_at(monkeypatch):
     some = stored("ab", "ab", "ab")
     held = some.take()
     assert nexts(some, 3) == ["b1", "b3", None] or nexts(some, 1)  # a chunk at a time is looked at
-    some.cursor.nack(held)
+    returning.nack(some.cursor, held)
     assert some.next() == "a0"
 
 
@@ -161,20 +161,20 @@ def test_a_key_that_is_new_has_its_turn_behind_the_others():
 def test_what_came_back_has_the_turn_of_its_key():
     some = stored("aab", rules=FAIR)
     lease = some.take()
-    some.cursor.nack(lease)
+    returning.nack(some.cursor, lease)
     assert nexts(some, 4) == ["b2", "a0", "a1", None]
 
 
 def test_delayed_messages_let_others_of_their_key_go_where_keys_are_not_ordered():
     some = stored("aa", rules=FAIR)
-    some.cursor.dack(some.take(), 100)
+    returning.dack(some.cursor, some.take(), 100)
     assert nexts(some, 2, 99) == ["a1", None]
     assert some.next(100) == "a0"
 
 
 def test_back_is_behind_what_was_there_of_its_key():
     some = stored("aab", rules=FAIR)
-    some.cursor.back(some.take())
+    returning.back(some.cursor, some.take())
     some.publish_keys("a")
     assert nexts(some, 4) == ["b2", "a1", "a0", "a3"]
 
@@ -224,14 +224,14 @@ def test_leases_in_flight_block_their_keys_when_order_begins():
     assert nexts(some, 2) == ["b2", None]
     some.cursor.ack(second)
     assert some.next() is None
-    some.cursor.nack(first)
+    returning.nack(some.cursor, first)
     assert some.next() == "a0"
 
 
 def test_all_comes_when_order_ends():
     some = stored("aab", "aab", "A")
     held = some.take(5)
-    some.cursor.dack(split(some.cursor, held, held.receipt, held.receipt + 1)[0], 50)
+    returning.dack(some.cursor, split(some.cursor, held, held.receipt, held.receipt + 1)[0], 50)
     some.arrange(None)
     assert sorted(nexts(some, 6, 50)) == sorted(["a0", "a1", "b2", "a3", "a4", "b5"])
     assert some.next(50) == "A6"
@@ -266,7 +266,7 @@ def test_payloads_of_what_came_back_are_loaded_when_their_turn_comes(monkeypatch
     some = stored("abcd")
     lease = some.take(4)
     assert lease.count == 4
-    some.cursor.nack(lease)
+    returning.nack(some.cursor, lease)
     some.restart()
     some.publish_keys("e")
     assert sorted(nexts(some, 5)) == ["a0", "b1", "c2", "d3", "e4"]
@@ -287,7 +287,7 @@ def test_a_look_finds_what_waits_behind_others():
 
 def test_a_look_finds_what_came_back():
     some = stored("ab")
-    some.cursor.nack(some.take())
+    returning.nack(some.cursor, some.take())
     some.commit()
     assert not cursor_view.is_empty(some.cursor, Range.FRONT)
     assert some.next() == "b1"  # a0 is known now, and is nobody's

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from miniqueue.core import cursor_view, known_returns, look_ahead, purging
+from miniqueue.core import cursor_view, known_returns, look_ahead, purging, returning
 from miniqueue.core.holding import split
 from miniqueue.core.key_queue import QUEUE_BYTES
 from miniqueue.core.lease import Range
@@ -65,13 +65,13 @@ class Machine:
                 cursor.ack(lease)
                 self.acked += lease.payloads
             case "nack":
-                cursor.nack(lease)
+                returning.nack(cursor, lease)
             case "timeout":
-                cursor.nack(lease, "timeouts")
+                returning.nack(cursor, lease, "timeouts")
             case "back":
-                cursor.back(lease)
+                returning.back(cursor, lease)
             case "dack":
-                cursor.dack(lease, self.now_ms + self.random.randint(1, 5))
+                returning.dack(cursor, lease, self.now_ms + self.random.randint(1, 5))
 
     def drop(self) -> None:
         """For want of room, or by a purge."""
@@ -118,7 +118,7 @@ class Machine:
     def finish(self) -> None:
         """Everything comes, once."""
         for lease in self.leases:
-            self.some.cursor.nack(lease)
+            returning.nack(self.some.cursor, lease)
         self.leases.clear()
         self.now_ms += 1000
         while (lease := self.some.take(3, self.now_ms)) is not None:

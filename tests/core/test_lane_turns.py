@@ -1,3 +1,4 @@
+from miniqueue.core import returning
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.lane_turns import LaneTurns
@@ -57,7 +58,7 @@ def test_what_must_be_loaded_is_waited_for():
 def test_what_comes_back_goes_to_the_front_of_its_own_lane():
     turns = lanes(2, 2, 0)
     cursor, lease = turns.take(1, 0)
-    cursor.nack(lease)
+    returning.nack(cursor, lease)
     assert taken(turns) == b"hhnn"
 
 

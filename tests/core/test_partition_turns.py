@@ -1,3 +1,4 @@
+from miniqueue.core import returning
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.message import Chunk
@@ -58,14 +59,14 @@ def test_what_must_be_loaded_of_one_does_not_hold_up_the_others():
 def test_what_comes_back_goes_to_the_front_of_its_own_partition():
     turns = PartitionTurns([cursor_with(b"a", 1), cursor_with(b"b", 1)])
     cursor, lease = turns.take(1, 0)
-    cursor.nack(lease)
+    returning.nack(cursor, lease)
     assert taken(turns) == b"ba"
 
 
 def test_what_is_delayed_is_taken_when_it_is_due():
     turns = PartitionTurns([cursor_with(b"a", 1), cursor_with(b"b", 0)])
     cursor, lease = turns.take(1, 0)
-    cursor.dack(lease, 5)
+    returning.dack(cursor, lease, 5)
     assert taken(turns, horizon_ms=4) == b""
     assert taken(turns, horizon_ms=5) == b"a"
 

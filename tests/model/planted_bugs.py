@@ -11,6 +11,7 @@ from miniqueue.broker.group import Group
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.purger import Purger
 from miniqueue.broker.topic import Topic
+from miniqueue.core import returning
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.group_start import DEFAULT_GROUP_NAME
 from miniqueue.core.lease import ChunkProgress, Lease, Range
@@ -74,18 +75,18 @@ def next_number_not_written(patch: Patch) -> None:
 
 
 def nack_to_the_back(patch: Patch) -> None:
-    put = GroupCursor._put
+    put = returning._put
 
-    def to_back(self, place, order, record, cause):
+    def to_back(cursor, place, start, record, cause):
         if cause == "nacks":
-            place, order = Range.BACK, self.tail_seq << 64 | self._serial
-        put(self, place, order, record, cause)
+            place, start = Range.BACK, cursor.tail_seq << 64
+        put(cursor, place, start, record, cause)
 
-    patch.setattr(GroupCursor, "_put", to_back)
+    patch.setattr(returning, "_put", to_back)
 
 
 def back_too_early(patch: Patch) -> None:
-    patch.setattr(GroupCursor, "back", GroupCursor.nack)
+    patch.setattr(returning, "back", returning.nack)
 
 
 def delayed_too_early(patch: Patch) -> None:
@@ -101,10 +102,14 @@ def delay_forgotten_by_a_restart(patch: Patch) -> None:
 def equally_due_in_the_wrong_order(patch: Patch) -> None:
     put = GroupCursor._put
 
-    def newest_first(self, place, order, record, cause):
+    def newest_first(self, place, start, record):
+        put(self, place, start, record)
         if place is Range.DELAYED:
-            order ^= (1 << 64) - 1
-        put(self, place, order, record, cause)
+            start += (1 << 64) - 1 - self._serial
+            order = next(reversed(self.changes.records))
+            self.changes.records[place, start] = self.changes.records.pop(order)
+            self.returned[place].forget([order[1]])
+            self.returned[place].add(start, record)
 
     patch.setattr(GroupCursor, "_put", newest_first)
 
@@ -118,15 +123,15 @@ def disconnect_acknowledges(patch: Patch) -> None:
 
 
 def _change_disconnect(patch: Patch, act: Callable[[GroupCursor, Lease], None]) -> None:
-    nack = GroupCursor.nack
+    nack = returning.nack
 
-    def change(self: GroupCursor, lease: Lease, cause: str = "nacks") -> None:
+    def change(cursor: GroupCursor, lease: Lease, cause: str = "nacks") -> None:
         if cause == "disconnects":
-            act(self, lease)
+            act(cursor, lease)
         else:
-            nack(self, lease, cause)
+            nack(cursor, lease, cause)
 
-    patch.setattr(GroupCursor, "nack", change)
+    patch.setattr(returning, "nack", change)
 
 
 def delete_leaves_messages(patch: Patch) -> None:

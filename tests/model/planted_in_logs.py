@@ -11,6 +11,7 @@ from miniqueue.broker.group_places import Places
 from miniqueue.broker.membership import Membership
 from miniqueue.broker.requesting import Requests
 from miniqueue.broker.trace import GroupTrace
+from miniqueue.core import returning
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.growth import OldFirst
 from miniqueue.core.lease import Lease
@@ -73,15 +74,15 @@ def the_first_member_reads_all(patch: Patch) -> None:
 
 
 def what_the_dead_had_comes_last(patch: Patch) -> None:
-    nack = GroupCursor.nack
+    nack = returning.nack
 
-    def to_the_back(self: GroupCursor, lease: Lease, cause: str = "nacks") -> None:
+    def to_the_back(cursor: GroupCursor, lease: Lease, cause: str = "nacks") -> None:
         if cause == "disconnects":
-            self.back(lease)
+            returning.back(cursor, lease)
         else:
-            nack(self, lease, cause)
+            nack(cursor, lease, cause)
 
-    patch.setattr(GroupCursor, "nack", to_the_back)
+    patch.setattr(returning, "nack", to_the_back)
 
 
 def answers_go_to_who_asked_last(patch: Patch) -> None:
