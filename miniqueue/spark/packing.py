@@ -20,27 +20,18 @@ from miniqueue.spark.rows import USUAL, WRITTEN
 def parts_of(batches: Iterable[pa.RecordBatch], max_count: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows in parts of so many at most, and of so many bytes, but for rows that are longer alone.
 
-    Where one ends depends on the rows only, and not on the batches that they come in.
+    No part has rows of two batches: where Spark is killed the batches just end, as if there were no more, and what a
+    task had of them by then must be in the parts in which it is when the task runs again.
     """
-    held: list[pa.RecordBatch] = []
-    count = size_bytes = 0
     for batch in batches:
         ends = compute.cumulative_sum(sizes_of(batch)).to_numpy()
         first = done_bytes = 0
         while first < batch.num_rows:
-            fitting = int(ends.searchsorted(done_bytes + max_bytes - size_bytes, side="right")) - first
-            taken = min(fitting, max_count - count, batch.num_rows - first)
-            if taken <= 0 and held:
-                yield pa.concat_batches(held)
-                held, count, size_bytes = [], 0, 0
-                continue
-            taken = max(taken, 1)
-            held.append(batch.slice(first, taken))
-            count, size_bytes = count + taken, size_bytes + int(ends[first + taken - 1]) - done_bytes
+            fitting = int(ends.searchsorted(done_bytes + max_bytes, side="right")) - first
+            taken = max(min(fitting, max_count), 1)
+            yield pa.concat_batches([batch.slice(first, taken)])  # a copy: a slice would be cast with all it is of
             first += taken
-            done_bytes = int(ends[first - 1])
-    if held:
-        yield pa.concat_batches(held)
+            done_bytes = int(ends[min(first, batch.num_rows) - 1])
 
 
 def packed(part: pa.RecordBatch) -> Packed | None:

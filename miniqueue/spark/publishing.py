@@ -1,6 +1,6 @@
 """Publishing the rows of a task: with ids, so that the same rows of a task that runs again are stored once.
 
-    rows with key, headers, ttl  cut into batches, one request each    id   <run>/<task>/<first row>+<rows>-<checksum>
+    rows with key, headers, ttl  parts of Arrow batches, one request    id   <run>/<task>/<first row>+<rows>-<checksum>
     rows with other options      some requests in one go, one a row    id   <run>/<task>/<row>-<checksum>
 
 The run of a stream is its query and the micro-batch. A checksum of the payloads is in the id for the case that a task

@@ -44,18 +44,32 @@ def test_what_reads_tell_of_a_plain_message_is_no_option():
     assert packed(rows(3, delay_seconds=[None, 1.0, None])) is None
 
 
-@pytest.mark.parametrize(("max_count", "max_bytes"), [(1, 100), (3, 100), (100, 9), (100, 1), (7, 20), (1000, 10_000)])
-def test_parts_do_not_depend_on_the_batches_that_rows_come_in(max_count, max_bytes):
-    whole = rows(50, key=[f"{number}" for number in range(50)])
-    parts = [part.to_pylist() for part in parts_of([whole], max_count, max_bytes)]
-    for size in (1, 2, 7, 49):
-        batches = [whole[start : start + size] for start in range(0, 50, size)]
-        assert [part.to_pylist() for part in parts_of([whole[:0], *batches], max_count, max_bytes)] == parts
-    assert [row for part in parts for row in part] == whole.to_pylist()
+LIMITS = pytest.mark.parametrize(
+    ("max_count", "max_bytes"), [(1, 100), (3, 100), (100, 9), (100, 1), (7, 20), (1000, 10_000)]
+)
+
+
+@LIMITS
+def test_parts_are_as_large_as_may_be(max_count, max_bytes):
+    batch = rows(50, key=[f"{number}" for number in range(50)])
+    parts = [part.to_pylist() for part in parts_of([batch[:0], batch], max_count, max_bytes)]
+    assert [row for part in parts for row in part] == batch.to_pylist()
     for part, behind in zip(parts, [*parts[1:], None], strict=True):
         assert len(part) <= max_count
         assert len(part) == 1 or size_of(part) <= max_bytes
         assert behind is None or len(part) == max_count or size_of([*part, behind[0]]) > max_bytes
+
+
+@LIMITS
+@pytest.mark.parametrize("size", [1, 2, 7, 49])
+def test_parts_of_batches_that_end_too_early_are_the_first_of_all(max_count, max_bytes, size):
+    whole = rows(50, key=[f"{number}" for number in range(50)])
+    batches = [whole[start : start + size] for start in range(0, 50, size)]
+    parts = [part.to_pylist() for part in parts_of(batches, max_count, max_bytes)]
+    assert [row for part in parts for row in part] == whole.to_pylist()
+    for count in range(len(batches)):
+        cut = [part.to_pylist() for part in parts_of(batches[:count], max_count, max_bytes)]
+        assert cut == parts[: len(cut)]
 
 
 def size_of(part: list[dict]) -> int:
