@@ -1,7 +1,6 @@
 """A consumer in a group of a topic, over whatever protocol."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ from miniqueue.broker.group import Group, Take
 from miniqueue.broker.trace import Receiver
 from miniqueue.core import returning
 from miniqueue.core.cursor import GroupCursor
-from miniqueue.core.holding import Holding
+from miniqueue.core.holding import Held, Holding, settle_each
 from miniqueue.core.lease import Lease
 from miniqueue.errors import MessageOutstandingError, MiniqueueError, NothingOutstandingError, UnknownReceiptError
 
@@ -112,7 +111,7 @@ class Consumer:
 
     def nack(self, receipts: Sequence[int] | None = None) -> None:
         """Return messages to the front of the topic, in the order of `receipts`."""
-        self._settle(returning.nack, receipts, is_to_front=True)
+        self._settle(returning.nack, receipts, returning.nack_all)
 
     def back(self, receipts: Sequence[int] | None = None) -> None:
         """Return messages to the back of the topic."""
@@ -146,7 +145,7 @@ class Consumer:
         self.group.waiters.pop(self, None)
         self.group.consumer_count -= 1
         self._prefetch = self.room = 0  # who closes it may be in the middle of a command, and ask once more
-        self._dispatcher.left(self.group, self._holding.take_all()[::-1], cause)
+        self._dispatcher.left(self.group, self._holding.take_all(), cause)
         if self.member is not None:
             self.member.membership.leave(self.member)
 
@@ -166,9 +165,9 @@ class Consumer:
         self,
         act: Callable[[GroupCursor, Lease], None],
         receipts: Sequence[int] | None,
+        act_on_all: Callable[[Sequence[Held]], int] | None = None,
         *,
         is_returned: bool = True,
-        is_to_front: bool = False,
     ) -> None:
         if receipts is None:  # as a rule: settled here, without another call
             holding = self._holding
@@ -179,11 +178,7 @@ class Consumer:
             return
         held = list(self._holding.take(receipts))
         self._measure_room()
-        settled_count = 0
-        for cursor, lease in reversed(held) if is_to_front else held:
-            with suppress(NothingOutstandingError):  # it ended with its topic
-                act(cursor, lease)
-                settled_count += lease.count
+        settled_count = settle_each(act, held) if act_on_all is None else act_on_all(held)
         if settled_count:
             self._dispatcher.settled(self.group, is_returned=is_returned)
         if settled_count < len(receipts):

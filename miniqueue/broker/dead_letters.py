@@ -12,7 +12,7 @@ those who publish: what has nowhere to go would come back for ever.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from miniqueue.broker.clock import Clock
@@ -24,6 +24,7 @@ from miniqueue.broker.transfer import Transfer
 from miniqueue.core import attributes, returning
 from miniqueue.core.attributes import Origin, is_for
 from miniqueue.core.cursor import GroupCursor
+from miniqueue.core.holding import Held
 from miniqueue.core.lanes import lane, priority_of
 from miniqueue.core.lease import Lease
 from miniqueue.core.message import Record
@@ -74,18 +75,19 @@ class DeadLetters:
         """Make a message that is coming back a dead letter; False when it is one already, or there is no room."""
         return self._bury(topic, cursor, [record], MAX_DELIVERIES, _nothing)
 
-    def reject(self, topic: Topic, cursor: GroupCursor, lease: Lease, reason: bytes) -> None:
-        """Make messages dead letters; those that are drop, and where there is no room they come back as by `nack`.
+    def reject(self, topic: Topic, held: Iterable[Held], reason: bytes) -> None:
+        """Make messages dead letters; those that are drop, and those without room come back together, as by NACK."""
+        returning.nack_all([one for one in held if not self._give_up(topic, *one, reason)])
 
-        Raises NothingOutstandingError when the lease is over.
-        """
+    def _give_up(self, topic: Topic, cursor: GroupCursor, lease: Lease, reason: bytes) -> bool:
+        """Make the messages of a lease dead letters, or drop them; False when there is no room."""
         records = lease.records()
         letters = [record for record in records if not _is_dead_letter(record)]
         leave = partial(_reject, cursor, lease, reason, len(letters))
-        if not letters:
-            leave()
-        elif not self._bury(topic, cursor, letters, reason, leave):
-            returning.nack(cursor, lease)
+        if letters:
+            return self._bury(topic, cursor, letters, reason, leave)
+        leave()
+        return True
 
     def left(self, topic: Topic) -> Room:
         """Return how many dead letters there is room for, and for how many bytes of them."""

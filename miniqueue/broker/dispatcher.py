@@ -1,8 +1,8 @@
 """Hands messages to the consumers that wait, and takes back what they return."""
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,10 +12,9 @@ from miniqueue.broker.journal import Journal
 from miniqueue.broker.loader import Loader
 from miniqueue.broker.topic import Topic
 from miniqueue.core import returning
-from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.holding import Held
 from miniqueue.core.lease import Lease
-from miniqueue.errors import InvalidDelayError, NothingOutstandingError
+from miniqueue.errors import InvalidDelayError
 
 if TYPE_CHECKING:
     from miniqueue.broker.expiring import Expirer
@@ -105,15 +104,9 @@ class Dispatcher:
         elif group.flow is not None:
             group.flow.settled()
 
-    def left(self, group: Group, held: list[tuple[GroupCursor, Lease]], cause: str = "disconnects") -> None:
-        """Return what a consumer held when it left, the last first, counted as `cause`."""
-        is_returned = False
-        for cursor, lease in held:
-            # The topic may have been deleted meanwhile, or is read anew.
-            with suppress(NothingOutstandingError):
-                returning.nack(cursor, lease, cause)
-                is_returned = True
-        if is_returned:
+    def left(self, group: Group, held: Sequence[Held] = (), cause: str = "disconnects") -> None:
+        """Return what a consumer held when it left to the front, in its order, counted as `cause`."""
+        if returning.nack_all(held, cause):
             self.settled(group, is_returned=True)
         topic = group.topic
         topic.drop_idle(group)

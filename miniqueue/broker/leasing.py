@@ -23,8 +23,7 @@ from miniqueue.broker.receiving import Received, Receiving
 from miniqueue.broker.topic import Topic
 from miniqueue.core import returning
 from miniqueue.core.cursor import GroupCursor
-from miniqueue.core.holding import Held
-from miniqueue.core.lease import Lease
+from miniqueue.core.holding import Held, settle_each
 from miniqueue.core.lease_book import LeaseBook
 from miniqueue.core.names import check_topic
 from miniqueue.core.receipts import parse_prefixed, which
@@ -39,7 +38,7 @@ MAX_EXPIRED_IN_TURN = 1_000
 #: Of a reason, for which a message is rejected.
 MAX_REASON_BYTES = 1024
 
-_Act = Callable[[GroupCursor, Lease], None]
+_Settle = Callable[[list[Held]], object]
 
 
 class Leasing:
@@ -140,28 +139,29 @@ class Leasing:
           InvalidTopicError: nothing can have this name.
           UnavailableError: nothing can be settled now.
         """
-        return self._settle(name, receipts, GroupCursor.ack, is_returned=False)
+        return self._settle(name, receipts, partial(settle_each, GroupCursor.ack), is_returned=False)
 
     def nack(self, name: bytes, receipts: Sequence[bytes]) -> list[bool]:
         """Return messages to the front of the topic, in the order of `receipts`."""
-        return self._settle(name, receipts, returning.nack, is_to_front=True)
+        return self._settle(name, receipts, returning.nack_all)
 
     def back(self, name: bytes, receipts: Sequence[bytes]) -> list[bool]:
         """Return messages to the back of the topic."""
-        return self._settle(name, receipts, returning.back)
+        return self._settle(name, receipts, partial(settle_each, returning.back))
 
     def dack(self, name: bytes, receipts: Sequence[bytes], delay_seconds: float) -> list[bool]:
         """Return messages to the front after a time; raises InvalidDelayError too."""
         due_at_ms = self.dispatcher.due_at_ms(delay_seconds)
-        return self._settle(name, receipts, partial(returning.dack, due_at_ms=due_at_ms))
+        dack = partial(returning.dack, due_at_ms=due_at_ms)
+        return self._settle(name, receipts, partial(settle_each, dack))
 
     def reject(self, name: bytes, receipts: Sequence[bytes], reason: bytes) -> list[bool]:
         """Give messages up for a `reason`; raises RequestError too, when it is over `MAX_REASON_BYTES`."""
         if len(reason) > MAX_REASON_BYTES:
             raise RequestError(f"a reason has at most {MAX_REASON_BYTES} bytes")
 
-        def reject(cursor: GroupCursor, lease: Lease) -> None:
-            self._dead_letters.reject(self._topics[name], cursor, lease, reason)
+        def reject(held: list[Held]) -> None:
+            self._dead_letters.reject(self._topics[name], held, reason)
 
         return self._settle(name, receipts, reject)
 
@@ -188,18 +188,16 @@ class Leasing:
         self,
         name: bytes,
         receipts: Sequence[bytes],
-        act: _Act,
+        settle: _Settle,
         *,
         is_returned: bool = True,
-        is_to_front: bool = False,
     ) -> list[bool]:
         found = [False] * len(receipts)
         for group, book in self._books(name):
             numbers = parse_prefixed(receipts, book.prefix)
             held = book.take(numbers)
-            for cursor, lease in reversed(held) if is_to_front else held:
-                act(cursor, lease)
             if held:
+                settle(held)
                 self.dispatcher.settled(group, is_returned=is_returned)
                 _see(group, held)
             found = _either(found, _results(numbers, held))
@@ -233,9 +231,8 @@ class Leasing:
             del self._leased[group]
             return 0
         expired = book.expire(now, room)
-        for cursor, lease in reversed(expired):  # the front is a stack
-            returning.nack(cursor, lease, "timeouts")
         if expired:
+            returning.nack_all(expired, "timeouts")
             self.dispatcher.settled(group, is_returned=True)
         return sum(lease.count for _, lease in expired)
 

@@ -9,7 +9,6 @@ anew.
 """
 
 from collections.abc import Callable
-from contextlib import suppress
 
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.group import Group
@@ -19,7 +18,6 @@ from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.lane_turns import turns_among
 from miniqueue.core.lanes import partition_of
 from miniqueue.core.lease import Lease
-from miniqueue.errors import NothingOutstandingError
 
 
 class Member:
@@ -172,9 +170,8 @@ class Membership:
         book = self.group.book
         if book is not None:
             book.forget(cursor)
-        for lease in sorted(cursor_view.leases(cursor), key=_receipt, reverse=True):  # the front is a stack
-            with suppress(NothingOutstandingError):
-                returning.nack(cursor, lease, "timeouts")
+        leases = sorted(cursor_view.leases(cursor), key=_receipt)
+        returning.nack_all([(cursor, lease) for lease in leases], "timeouts")
 
     def _share_out(self) -> None:
         by_member: dict[Member, list[int]] = {member: [] for member in self.members.values()}

@@ -143,7 +143,7 @@ class Receiving:
         if book is not None:
             runs = [range(lease.receipt, lease.receipt + lease.count) for _, lease in self._taken]
             held = [held for run in runs for held in book.take(run)]
-            self._leasing.dispatcher.left(self.group, held[::-1])
+            self._leasing.dispatcher.left(self.group, held)
 
     def _leave(self) -> None:
         if self._timer is not None:
@@ -152,7 +152,7 @@ class Receiving:
         self.group.consumer_count -= 1
         if self.member is not None:
             self.member.membership.leave(self.member, self.group.topic.settings.session_seconds)
-        self._leasing.dispatcher.left(self.group, [])
+        self._leasing.dispatcher.left(self.group)
 
     def _wait(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()

@@ -221,9 +221,11 @@ class GroupCursor:
     def _put(self, place: Range, start: int, record: Record) -> None:
         """Have a message wait in a range, behind what has been put there with the same start, or in front of it."""
         self._serial = serial = self._serial + 1
-        order = start - serial if place is FRONT else start | serial
-        if place is DELAYED:
-            self.delayed_count += 1
+        if place is FRONT:
+            order = start - serial
+        else:
+            order = start | serial
+            self.delayed_count += place is DELAYED
         self.changes.records[place, order] = record
         self.returned[place].add(order, record)
 

@@ -1,7 +1,7 @@
 """What one consumer holds: leases, found by the receipts of their messages."""
 
 from bisect import bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.lease import ChunkLease, Lease
@@ -23,6 +23,21 @@ def split(cursor: GroupCursor, lease: Lease, receipt: int, end_receipt: int) -> 
     wanted, others = lease.cut(receipt, end_receipt)
     cursor._leases |= {part.receipt: part for part in (wanted, *others)}
     return wanted, others
+
+
+def settle_each(act: Callable[[GroupCursor, Lease], None], held: Iterable[Held]) -> int:
+    """Settle leases, one after the other; return how many messages that were.
+
+    Leases that are over are passed over: their topic may be gone, or is read anew.
+    """
+    count = 0
+    for cursor, lease in held:
+        try:
+            act(cursor, lease)
+        except NothingOutstandingError:
+            continue
+        count += lease.count
+    return count
 
 
 class Holding:

@@ -113,7 +113,11 @@ class Lease:
         return b"" if self.attributes is None else self.attributes[receipt - self.receipt]
 
     def records(self) -> list[Record]:
-        """Return the messages as records, for when they come back."""
+        """Return the messages as records."""
+        raise NotImplementedError
+
+    def returned(self, cause: str) -> list[Record]:
+        """Return the messages as records that have come back once more, for `cause`, which is counted."""
         raise NotImplementedError
 
 
@@ -147,10 +151,17 @@ class ChunkLease(Lease):
 
     def records(self) -> list[Record]:
         """Return the messages as records."""
+        return self._records(self.counts)
+
+    def returned(self, cause: str) -> list[Record]:
+        """Return the messages as records that have come back for `cause`."""
+        return self._records(self.counts.plus(cause))
+
+    def _records(self, counts: Counts) -> list[Record]:
         chunk = self.progress.chunk
         attributes = repeat(b"") if self.attributes is None else self.attributes
         return [
-            Record(seq, chunk.committed_at_ms, self.counts, *content)
+            Record(seq, chunk.committed_at_ms, counts, *content)
             for seq, content in enumerate(zip(self.payloads, attributes, strict=False), chunk.first_seq + self.start)
         ]
 
@@ -194,3 +205,8 @@ class RecordLease(Lease):
     def records(self) -> list[Record]:
         """Return the message as a record."""
         return [self.record]
+
+    def returned(self, cause: str) -> list[Record]:
+        """Return the message as a record that has come back once more, for `cause`."""
+        seq, published_at_ms, counts, payload, attributes = self.record
+        return [Record(seq, published_at_ms, counts.plus(cause), payload, attributes)]

@@ -1,6 +1,6 @@
 """Bugs that the machine must find: each breaks the broker in one place while its block runs."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
@@ -14,6 +14,7 @@ from miniqueue.broker.topic import Topic
 from miniqueue.core import returning
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.group_start import DEFAULT_GROUP_NAME
+from miniqueue.core.holding import Held, settle_each
 from miniqueue.core.lease import ChunkProgress, Lease, Range
 from miniqueue.core.message_id import format_message_id
 from miniqueue.core.partition import DEFAULT_GROUP, Partition
@@ -75,14 +76,14 @@ def next_number_not_written(patch: Patch) -> None:
 
 
 def nack_to_the_back(patch: Patch) -> None:
-    put = returning._put
+    put = GroupCursor._put
 
-    def to_back(cursor, place, start, record, cause):
-        if cause == "nacks":
-            place, start = Range.BACK, cursor.tail_seq << 64
-        put(cursor, place, start, record, cause)
+    def to_back(self, place, start, record):
+        if place is Range.FRONT:
+            place, start = Range.BACK, self.tail_seq << 64
+        put(self, place, start, record)
 
-    patch.setattr(returning, "_put", to_back)
+    patch.setattr(GroupCursor, "_put", to_back)
 
 
 def back_too_early(patch: Patch) -> None:
@@ -123,15 +124,12 @@ def disconnect_acknowledges(patch: Patch) -> None:
 
 
 def _change_disconnect(patch: Patch, act: Callable[[GroupCursor, Lease], None]) -> None:
-    nack = returning.nack
+    nack_all = returning.nack_all
 
-    def change(cursor: GroupCursor, lease: Lease, cause: str = "nacks") -> None:
-        if cause == "disconnects":
-            act(cursor, lease)
-        else:
-            nack(cursor, lease, cause)
+    def change(held: Sequence[Held], cause: str = "nacks") -> int:
+        return settle_each(act, held) if cause == "disconnects" else nack_all(held, cause)
 
-    patch.setattr(returning, "nack", change)
+    patch.setattr(returning, "nack_all", change)
 
 
 def delete_leaves_messages(patch: Patch) -> None:

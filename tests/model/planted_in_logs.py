@@ -1,6 +1,6 @@
 """Bugs that the walks must find in logs, groups, members, requests and traces."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -12,9 +12,8 @@ from miniqueue.broker.membership import Membership
 from miniqueue.broker.requesting import Requests
 from miniqueue.broker.trace import GroupTrace
 from miniqueue.core import returning
-from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.growth import OldFirst
-from miniqueue.core.lease import Lease
+from miniqueue.core.holding import Held, settle_each
 from miniqueue.core.retention import RetentionLimit
 
 Patch = pytest.MonkeyPatch
@@ -74,15 +73,12 @@ def the_first_member_reads_all(patch: Patch) -> None:
 
 
 def what_the_dead_had_comes_last(patch: Patch) -> None:
-    nack = returning.nack
+    nack_all = returning.nack_all
 
-    def to_the_back(cursor: GroupCursor, lease: Lease, cause: str = "nacks") -> None:
-        if cause == "disconnects":
-            returning.back(cursor, lease)
-        else:
-            nack(cursor, lease, cause)
+    def to_the_back(held: Sequence[Held], cause: str = "nacks") -> int:
+        return settle_each(returning.back, held) if cause == "disconnects" else nack_all(held, cause)
 
-    patch.setattr(returning, "nack", to_the_back)
+    patch.setattr(returning, "nack_all", to_the_back)
 
 
 def answers_go_to_who_asked_last(patch: Patch) -> None:

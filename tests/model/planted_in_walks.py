@@ -14,8 +14,10 @@ from miniqueue.broker.leasing import Leasing
 from miniqueue.broker.pausing import Pauser
 from miniqueue.broker.retaining import Retainer
 from miniqueue.broker.scheduling import Scheduler
+from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.dedup_window import DedupWindow
 from miniqueue.core.delayed import Delays
+from miniqueue.core.holding import settle_each
 from miniqueue.core.lease_book import LeaseBook
 from miniqueue.core.publish_options import PublishOptions
 from miniqueue.core.unique_keys import UniqueKeys
@@ -74,7 +76,7 @@ def extending_does_nothing(patch: Patch) -> None:
 
 
 def rejected_messages_are_gone(patch: Patch) -> None:
-    patch.setattr(DeadLetters, "reject", lambda self, topic, cursor, lease, reason: cursor.ack(lease))
+    patch.setattr(DeadLetters, "reject", lambda self, topic, held, reason: settle_each(GroupCursor.ack, held))
 
 
 def dead_letters_are_copied_back(patch: Patch) -> None:

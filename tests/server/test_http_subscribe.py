@@ -350,6 +350,24 @@ def test_prefetch_names_messages_by_receipts(certificates):
     asyncio.run(scenario())
 
 
+def test_nack_keeps_the_order_of_its_receipts_also_where_failures_wait(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            await served.broker.configurator.create(b"t", {"retry_delays": [5]}).wait()
+            await publish(served, "a b c")
+            stream = await served.begin("/subscribe/t?prefetch=3")
+            lines = Lines(stream)
+            stream.write(b'"INIT"')
+            assert [(await lines.hear())["receipt"] for _ in range(3)] == ["1", "2", "3"]
+            stream.write(b'"NACK 3 1 2" "ACK"')
+            assert "error" in await lines.hear()
+            served.clock.advance(5.001)
+            served.broker.tick()
+            assert [(await lines.hear())["msg"] for _ in range(3)] == [msg(each)["msg"] for each in "cab"]
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize(
     ("query", "status"),
     [(b"prefetch=\xb2", 400), (b"prefetch=%b2", 400), (b"\xff&prefetch=2", 400), (b"prefetch=2&group=%C3%A9", 200)],

@@ -73,6 +73,21 @@ def test_any_connection_settles():
     serve(body)
 
 
+@pytest.mark.parametrize("delays", [b"default", b"5"])
+def test_nack_keeps_the_order_of_its_receipts_also_where_failures_wait(delays):
+    async def body(world, _server, client):
+        await client.say(b"TOPIC CREATE t retry_delays " + delays)
+        await world.publish(b"t", b"a", b"b", b"c")
+        a, b, c = receipts_in(await client.say(b"RECEIVE t COUNT 3"))
+        assert await client.say(b"NACK t %b %b %b" % (c, a, b)) == b"*3\r\n" + OK * 3
+        world.clock.advance(5.001)
+        world.broker.tick()
+        again = await client.say(b"RECEIVE t COUNT 3")
+        assert re.findall(rb"\$1\r\n(\w)\r\n", again) == [b"c", b"a", b"b"]
+
+    serve(body)
+
+
 def test_autoack_hands_out_without_receipts():
     async def body(world, server, client):
         await world.publish(b"t", b"a")

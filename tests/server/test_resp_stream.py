@@ -116,6 +116,20 @@ def test_a_stream_with_prefetch_names_its_messages():
     serve(body)
 
 
+def test_nack_keeps_the_order_of_its_receipts_also_where_failures_wait():
+    async def body(world, server, client):
+        await client.say(b"TOPIC CREATE t retry_delays 5")
+        await world.publish(b"t", b"a", b"b", b"c")
+        await client.say(b"SUBSCRIBE t PREFETCH 3")
+        assert await client.say(b"NACK 3 1 2") == b"+OK\r\n"
+        world.clock.advance(5.001)
+        world.broker.tick()
+        again = b"*3\r\n$1\r\n%d\r\n$1\r\n%c\r\n*2\r\n$5\r\nnacks\r\n:1\r\n"
+        assert client.transport.take() == again % (4, b"c") + again % (5, b"a") + again % (6, b"b")
+
+    serve(body)
+
+
 @pytest.mark.parametrize(
     ("line", "start"),
     [
