@@ -1,8 +1,11 @@
 """Leases: what a consumer was handed, and where it came from."""
 
+from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
 from itertools import accumulate, islice, repeat, takewhile
-from typing import Final
+from itertools import count as count_from
+from typing import Any, Final
 
 from miniqueue.core.message import NEVER_RETURNED, Chunk, Counts, Record
 
@@ -21,6 +24,9 @@ FRONT: Final = Range.FRONT
 DELAYED: Final = Range.DELAYED
 BACK: Final = Range.BACK
 LOG: Final = Range.LOG
+
+#: Makes a record of what it has, without a step in Python.
+_record: Final[Callable[[tuple[Any, ...]], Record]] = partial(tuple.__new__, Record)
 
 
 class ChunkProgress:
@@ -158,12 +164,9 @@ class ChunkLease(Lease):
         return self._records(self.counts.plus(cause))
 
     def _records(self, counts: Counts) -> list[Record]:
-        chunk = self.progress.chunk
+        alike = repeat(self.published_at_ms), repeat(counts)
         attributes = repeat(b"") if self.attributes is None else self.attributes
-        return [
-            Record(seq, chunk.committed_at_ms, counts, *content)
-            for seq, content in enumerate(zip(self.payloads, attributes, strict=False), chunk.first_seq + self.start)
-        ]
+        return list(map(_record, zip(count_from(self.first_seq), *alike, self.payloads, attributes)))
 
     def cut(self, receipt: int, end_receipt: int) -> "tuple[Lease, list[Lease]]":
         """Return a lease of the messages from `receipt` to before `end_receipt`, and the leases of the others."""
@@ -209,4 +212,4 @@ class RecordLease(Lease):
     def returned(self, cause: str) -> list[Record]:
         """Return the message as a record that has come back once more, for `cause`."""
         seq, published_at_ms, counts, payload, attributes = self.record
-        return [Record(seq, published_at_ms, counts.plus(cause), payload, attributes)]
+        return [_record((seq, published_at_ms, counts.plus(cause), payload, attributes))]
