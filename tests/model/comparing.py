@@ -192,10 +192,12 @@ class Comparison(RuleBasedStateMachine):
     # --- the store ---
 
     async def left_over(self) -> list[bytes]:
-        """What is stored beside the registry, and a head and a cursor for each topic that exists."""
+        """What is stored beside the registry, and a head, a cursor and the settings of each topic that exists."""
         limits = {"max_items": 10_000, "max_bytes": 1 << 30}
         topics = await self.driver.store.scan(*keys.topics(), **limits)
         ids = [records.decode_topic(value)[0] for _, value in topics]
-        needed = {key for id_ in ids for key in (keys.head(id_, 0), keys.cursor(id_, 0, DEFAULT_GROUP))}
+        needed = {
+            key for id_ in ids for key in (keys.head(id_, 0), keys.cursor(id_, 0, DEFAULT_GROUP), keys.settings(id_))
+        }
         stored = await self.driver.store.scan(keys.purges()[0], b"\xff", **limits)
         return [key for key, _ in stored if key not in needed]

@@ -9,8 +9,9 @@ publish and delete. What they heard is told in the same words whatever they spea
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from miniqueue.broker import Broker
@@ -158,16 +159,19 @@ class CorePeer:
 
 
 class CoreDriver(Driver):
-    """Calls the broker."""
+    """Calls the broker; `SETTINGS` are those of every topic."""
 
     KINDS = ("core",)
     WAYS = ("core",)
+    SETTINGS: Mapping[str, object] = MappingProxyType({})
 
     def connect(self, kind: str, topic: bytes, prefetch: int | None) -> Peer:
         return CorePeer(self.broker, topic, prefetch)
 
     def publish(self, way: str, topic: bytes, payloads: list[bytes]) -> Answers:
         async def publish() -> list[str]:
+            if self.SETTINGS and topic not in self.broker.topics():
+                self.broker.configurator.create(topic, self.SETTINGS)
             published = self.broker.publish(topic, payloads)
             await published.commit.wait()
             return [f"{published.partition}-{published.first_seq + n}" for n in range(len(payloads))]
@@ -191,3 +195,9 @@ class CoreDriver(Driver):
         self.tasks.add(task := asyncio.get_running_loop().create_task(ask()))
         task.add_done_callback(self.tasks.discard)
         return answers
+
+
+class WaitingDriver(CoreDriver):
+    """Has what failed wait, the longer the more often it did."""
+
+    SETTINGS = MappingProxyType({"retry_delays": [0.5, 2]})

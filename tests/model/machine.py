@@ -9,7 +9,7 @@ from hypothesis.stateful import initialize, invariant, rule
 
 from miniqueue.broker import journal
 from tests.model.comparing import NAMES, Comparison, Worker
-from tests.model.drivers import CoreDriver
+from tests.model.drivers import CoreDriver, WaitingDriver
 from tests.model.model import Topic, as_stored
 from tests.model.protocols import ProtocolDriver
 from tests.model.stores import LevelDBDisk
@@ -31,7 +31,9 @@ STEP_SECONDS = st.sampled_from([-3600, -1, 0, 0.001, 0.5, 1, 1, 2, 3, 3600])
 
 
 class BrokerMachine(Comparison):
-    """Through the core alone, on a store in memory."""
+    """Through the core alone, on a store in memory; `retry_seconds` are how long what failed waits."""
+
+    retry_seconds: tuple[float, ...] = ()
 
     @initialize(kinds=KINDS)
     def begin(self, kinds):
@@ -116,13 +118,14 @@ class BrokerMachine(Comparison):
         return busy[slot % len(busy)] if busy else None
 
     def settle_some(self, worker, act, receipts, seconds):
-        if act == "dack":  # whenever the clock has been set back, delays begin with the new time
-            self.model.horizon_ms = min(self.model.horizon_ms, self.driver.clock.now_ms())
         wanted = list(dict.fromkeys(receipts)) if worker.has_receipts else [None]
         named, can_be_settled = dict(worker.held), self.live(worker)
         worker.held = [(receipt, entry) for receipt, entry in worker.held if receipt not in wanted]
         live = [named[receipt] for receipt in wanted if named.get(receipt) in can_be_settled]
-        for entry in reversed(live) if act == "nack" else live:
+        waits = bool(live and self.retry_seconds) if act == "nack" else act == "dack"
+        if waits:  # whenever the clock has been set back, delays begin with the new time
+            self.model.horizon_ms = min(self.model.horizon_ms, self.driver.clock.now_ms())
+        for entry in reversed(live) if act == "nack" and not waits else live:
             self.settle_one(self.model.topics[worker.topic], entry, act, seconds)
         asked_count = len(receipts) if worker.has_receipts else 1
         worker.replies.append("OK" if len(live) == asked_count else "NOLEASE")
@@ -131,11 +134,14 @@ class BrokerMachine(Comparison):
         self.driver.do(worker.peer.settle, act, receipts if worker.has_receipts else None, seconds)
 
     def settle_one(self, topic, entry, act, seconds):
+        if act == "nack" and self.retry_seconds:
+            seconds = self.retry_seconds[min(entry.returns["nacks"], len(self.retry_seconds) - 1)]
         due_at_ms = max(self.driver.clock.now_ms() + round(1000 * seconds), self.model.horizon_ms + 1)
         if act == "ack":
             topic.held.remove(entry)
         else:
-            place = {"nack": "front", "back": "back", "dack": "delayed"}[act]
+            nacked = "delayed" if self.retry_seconds else "front"
+            place = {"nack": nacked, "back": "back", "dack": "delayed"}[act]
             topic.put_back(entry, place, f"{act}s", due_at_ms)
 
     # --- time, and what goes wrong ---
@@ -205,7 +211,7 @@ class BrokerMachine(Comparison):
         self.driver.store.fails_next = None
         self.driver.do(self.driver.store.release)
         self.compare()
-        if is_told or self.driver_class is not CoreDriver:
+        if is_told or not issubclass(self.driver_class, CoreDriver):
             self.leave_all()
         if not self.model.is_read_only:
             self.model.stored = as_stored(self.model.topics)
@@ -255,6 +261,13 @@ class ProtocolMachine(BrokerMachine):
     """Through RESP and HTTP at once."""
 
     driver_class = ProtocolDriver
+
+
+class WaitingMachine(BrokerMachine):
+    """Where what failed waits."""
+
+    driver_class = WaitingDriver
+    retry_seconds = (0.5, 2)
 
 
 class LevelDBMachine(BrokerMachine):

@@ -1,6 +1,7 @@
 """Bugs that the machine must find: each breaks the broker in one place while its block runs."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import pytest
 
@@ -18,6 +19,7 @@ from miniqueue.core.holding import Held, settle_each
 from miniqueue.core.lease import ChunkProgress, Lease, Range
 from miniqueue.core.message_id import format_message_id
 from miniqueue.core.partition import DEFAULT_GROUP, Partition
+from miniqueue.core.topic_settings import TopicSettings
 from miniqueue.core.window import Window
 from miniqueue.server import http_commands, resp, resp_publish, resp_stream
 from miniqueue.storage import keys, records
@@ -269,6 +271,26 @@ IN_THE_CORE = (
     cache_forgets_what_came_back,
     chunk_deleted_too_early,
 )
+
+
+# --- where what failed waits ----------------------------------------------------------------------------------
+
+
+def what_failed_together_turns_around(patch: Patch) -> None:
+    """As would be right at the front."""
+
+    def last_first(held: Sequence[Held], cause: str = "nacks") -> int:
+        return settle_each(partial(returning.nack, cause=cause), reversed(held))
+
+    patch.setattr(returning, "nack_all", last_first)
+
+
+def a_second_failure_waits_no_longer(patch: Patch) -> None:
+    retry_seconds = TopicSettings.retry_seconds
+    patch.setattr(TopicSettings, "retry_seconds", lambda self, count, chance: retry_seconds(self, 1, chance))
+
+
+IN_WAITING = (what_failed_together_turns_around, a_second_failure_waits_no_longer)
 
 
 # --- in the protocols -----------------------------------------------------------------------------------------

@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.limits import small_limits
-from tests.model.machine import BrokerMachine, LevelDBMachine, ProtocolMachine
+from tests.model.machine import BrokerMachine, LevelDBMachine, ProtocolMachine, WaitingMachine
 from tests.model.walk import STEPS as WALK_STEPS
 from tests.model.walk import walks
 
 STEPS = 50
 #: Of a hundred runs: restarts of LevelDB take their time.
-SHARES = ((BrokerMachine, 74), (ProtocolMachine, 25), (LevelDBMachine, 1))
+SHARES = ((BrokerMachine, 59), (WaitingMachine, 15), (ProtocolMachine, 25), (LevelDBMachine, 1))
 
 
 class Outcome(NamedTuple):

@@ -2,12 +2,14 @@
 
 import pytest
 
-from tests.model.machine import BrokerMachine, LevelDBMachine, ProtocolMachine
+from tests.model.machine import BrokerMachine, LevelDBMachine, ProtocolMachine, WaitingMachine
 from tests.model.soak import check
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("machine", "runs"), [(BrokerMachine, 500), (ProtocolMachine, 125), (LevelDBMachine, 10)])
+@pytest.mark.parametrize(
+    ("machine", "runs"), [(BrokerMachine, 500), (WaitingMachine, 125), (ProtocolMachine, 125), (LevelDBMachine, 10)]
+)
 def test_all_that_is_seen_is_what_the_model_says(machine, runs):
     outcome = check(machine, runs, is_repeatable=True)
     if outcome.divergence is not None:

@@ -2,12 +2,16 @@
 
 import pytest
 
-from tests.model.machine import BrokerMachine, ProtocolMachine
-from tests.model.planted_bugs import IN_THE_CORE, IN_THE_PROTOCOLS
+from tests.model.machine import BrokerMachine, ProtocolMachine, WaitingMachine
+from tests.model.planted_bugs import IN_THE_CORE, IN_THE_PROTOCOLS, IN_WAITING
 from tests.model.soak import check
 
 MAX_RUNS = 200
-WHERE = [(BrokerMachine, bug) for bug in IN_THE_CORE] + [(ProtocolMachine, bug) for bug in IN_THE_PROTOCOLS]
+WHERE = [
+    *((BrokerMachine, bug) for bug in IN_THE_CORE),
+    *((WaitingMachine, bug) for bug in IN_WAITING),
+    *((ProtocolMachine, bug) for bug in IN_THE_PROTOCOLS),
+]
 
 
 @pytest.mark.slow
