@@ -23,6 +23,8 @@ SETTINGS = {
     "few deliveries": {"max_deliveries": 2},
     "one delivery": {"max_deliveries": 1},
     "few deliveries and delays": {"max_deliveries": 2, "retry_delays": [5]},
+    "by key": {"fair": True},
+    "by key, and delays": {"fair": True, "retry_delays": [5, 60]},
 }
 FAILURES = ("nack", "lease over", "reject")
 NO_ROOM = BrokerLimits(max_topics=1)

@@ -47,6 +47,8 @@ BUDGETS = {
     "stream, acknowledged one by one": 993,
     "stream, returned to the front": 1142,
     "stream with a prefetch of 100, acknowledged together": 18.3,
+    "stream with a prefetch of 100, returned to the front together": 1218,
+    "stream with a prefetch of 100, failed together and delayed": 282,
     "received 100 at a time, acknowledged together": 42,
     "received by key, in order, 20 at a time": 2262,
     "JSON lines, 1000 in a read": 1.8,
@@ -194,15 +196,20 @@ def cost_of_settling(word: bytes, rounds: int = 100) -> float:
     return measured(body)
 
 
-def cost_of_settling_together(prefetch: int = 100, rounds: int = 10) -> float:
+def cost_of_settling_together(
+    word: bytes = b"ACK", prefetch: int = 100, rounds: int = 10, retry_delays: Sequence[float] = ()
+) -> float:
+    """Settle all that is held, and be given as many again: the same ones, where they come back to the front."""
+
     async def body(world):
         connection = Connection(world)
         await world.publish(b"t", *[b"x" * 10] * (prefetch * (rounds + 1)))
+        await world.broker.configurator.change(b"t", {"retry_delays": retry_delays}).wait()
         await connection.send(command(b"SUBSCRIBE", b"t", b"PREFETCH", b"%d" % prefetch))
         with counting() as counter:
             for number in range(rounds):
                 receipts = [b"%d" % (number * prefetch + n + 1) for n in range(prefetch)]
-                assert (await connection.send(command(b"ACK", *receipts))).count(b"*3\r\n") == prefetch
+                assert (await connection.send(command(word, *receipts))).count(b"*3\r\n") == prefetch
         return counter.count / (prefetch * rounds)
 
     return measured(body)
@@ -304,6 +311,10 @@ PATHS = {
     "stream, acknowledged one by one": lambda: cost_of_settling(b"ACK"),
     "stream, returned to the front": lambda: cost_of_settling(b"NACK"),
     "stream with a prefetch of 100, acknowledged together": cost_of_settling_together,
+    "stream with a prefetch of 100, returned to the front together": lambda: cost_of_settling_together(b"NACK"),
+    "stream with a prefetch of 100, failed together and delayed": lambda: cost_of_settling_together(
+        b"NACK", retry_delays=[60]
+    ),
     "received 100 at a time, acknowledged together": cost_of_receiving,
     "received by key, in order, 20 at a time": cost_of_receiving_by_key,
     "JSON lines, 1000 in a read": cost_of_json_lines,
