@@ -7,6 +7,7 @@ import argparse
 import json
 import re
 import resource
+import shlex
 import sys
 import tempfile
 import time
@@ -64,15 +65,22 @@ def _run(chosen: Sequence[Scenario], args: argparse.Namespace) -> Results:
     rounds = args.rounds or (1 if args.quick else 3)
     _allow_many_connections()
     with tempfile.TemporaryDirectory(dir=args.folder, prefix="miniqueue-bench-") as folder:
-        results = Results(machine.described(Path(folder)), args.quick)
-        print("\n".join(f"{name}: {value}" for name, value in results.machine.items()), end="\n\n")
         bench = Bench(Path(folder), seconds=args.seconds)
         if args.quick:
-            print("Quick: counts, also those in names, are a twentieth; the figures say little.\n")
             bench = Bench(Path(folder), seconds=0.2, scale=0.05)
+        results = Results(machine.described(Path(folder)), args.quick, bench.seconds, made_by=[_command(args.folder)])
+        print("\n".join(f"{name}: {value}" for name, value in results.machine.items()), end="\n\n")
+        if args.quick:
+            print("Quick: counts, also those in names, are a twentieth; the figures say little.\n")
         _measure(chosen, bench, rounds, results)
     print(f"{results.seconds:.0f} s in all")
     return results
+
+
+def _command(folder: str | None) -> str:
+    """Return the command of this run, for the page."""
+    words = shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
+    return words.replace(folder, "…") if folder else words
 
 
 def _allow_many_connections() -> None:
@@ -97,14 +105,23 @@ def _progress(text: str) -> None:
 
 
 def _read() -> Results:
-    return Results.from_json(json.loads(RAW.read_text()))
+    try:
+        return Results.from_json(json.loads(RAW.read_text()))
+    except (OSError, TypeError) as error:
+        raise SystemExit(f"{RAW.name} is missing, or of another version; --write makes it anew. ({error})") from error
 
 
 def _joined(earlier: Results, later: Results) -> Results:
-    if (earlier.machine, earlier.is_quick) != (later.machine, later.is_quick):
-        raise SystemExit("The page is of another machine, or of other versions or counts: nothing was added to it.")
+    if _conditions(earlier) != _conditions(later):
+        raise SystemExit(
+            "The page is of another day or machine, or of other versions, counts or seconds: nothing was added to it."
+        )
     earlier.join(later)
     return earlier
+
+
+def _conditions(results: Results) -> tuple[dict[str, str], bool, float]:
+    return results.machine, results.is_quick, results.load_seconds
 
 
 def _write(results: Results) -> None:

@@ -13,7 +13,7 @@ Written by `make bench ARGS=--write`; do not edit. Every figure is the median of
 contenders of a scenario took turns, so that what slows the machine down for a while slows all of them.
 Beside it stand the least and the most. A ratio is the median of the ratios within each round. The load comes
 from other processes on the same machine: redis-benchmark, h2load, curl, and clients of ours in
-`benchmarks/clients`.
+`benchmarks/clients`. A rate is that of a load of about {load_seconds} s, or of the count that its command tells.
 
 ```sh
 apt-get install redis-server redis-tools beanstalkd nats-server nghttp2-client curl
@@ -91,7 +91,7 @@ def _rounds(results: Results) -> str:
 def page(scenarios: Sequence[Scenario], results: Results, plots: Iterable[tuple[str, str]]) -> str:
     """Return docs/benchmarks.md; `plots` are titles and paths, as seen from docs/."""
     measured = [scenario for scenario in scenarios if scenario.name in results.scenarios]
-    parts = [HEAD.format(rounds=_rounds(results))]
+    parts = [HEAD.format(rounds=_rounds(results), load_seconds=f"{results.load_seconds:g}")]
     if results.is_quick:
         parts.append(
             "**This was a quick run: counts, also those in names, are a twentieth. The figures say little.**\n"
@@ -107,8 +107,9 @@ def page(scenarios: Sequence[Scenario], results: Results, plots: Iterable[tuple[
 
 
 def _machine(results: Results) -> str:
-    lines = [f"| {name} | {value} |" for name, value in results.machine.items()]
-    return _markdown("| | |", [*lines, f"| took | {results.seconds / 60:.0f} minutes |"])
+    cells = [*results.machine.items(), ("took", f"{results.seconds / 60:.0f} minutes")]
+    cells.append(("made by", ", ".join(f"`{command}`" for command in results.made_by)))
+    return _markdown("| | |", [f"| {name} | {value} |" for name, value in cells])
 
 
 def _goals(scenarios: Sequence[Scenario], results: Results) -> str:

@@ -74,18 +74,23 @@ class Results:
     Attributes:
       machine: what it ran on, by name.
       is_quick: whether the counts were small; then the figures say little.
+      load_seconds: about how long a rate was measured.
       seconds: how long all of it took.
+      made_by: the command of each run, without folders.
       scenarios: by name.
     """
 
     machine: dict[str, str]
     is_quick: bool
+    load_seconds: float
     seconds: float = 0.0
+    made_by: list[str] = field(default_factory=list)
     scenarios: dict[str, Measured] = field(default_factory=dict)
 
     def join(self, later: Self) -> None:
         """Add the scenarios, and the rounds, of a later run."""
         self.seconds += later.seconds
+        self.made_by += later.made_by
         for name, measured in later.scenarios.items():
             self.scenarios.setdefault(name, Measured()).join(measured)
 

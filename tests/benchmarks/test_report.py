@@ -28,7 +28,7 @@ def measured() -> Measured:
 
 
 def results(*, is_quick: bool = False) -> Results:
-    return Results({"memory": "1 GB"}, is_quick, 600, {SCENARIO.name: measured()})
+    return Results({"memory": "1 GB"}, is_quick, 0.5, 600, ["bench --write"], {SCENARIO.name: measured()})
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,8 @@ def test_the_page_has_the_same_and_the_machine_the_plots_and_the_commands():
         "median of 3 rounds",
         "| memory | 1 GB |",
         "| took | 10 minutes |",
+        "| made by | `bench --write` |",
+        "a load of about 0.5 s",
         "| publish 10 B | ours | messages/s | ratio to theirs | at least 1.20 | 1.50 | met |",
         "![By depth](benchmarks/depth.svg)",
         "| publish 10 B | ours | messages/s | 1,500 | (1,000 – 2,000) |  |",

@@ -1,10 +1,12 @@
 """Medians, ratios of the same round, goals."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from benchmarks.__main__ import _joined
+from benchmarks import __main__
+from benchmarks.__main__ import _command, _joined, _read
 from benchmarks.results import Measured, Results, verdicts
 from benchmarks.scenario import Contender, Goal, Scenario
 
@@ -73,10 +75,12 @@ def test_a_goal_that_cannot_be_judged_says_why(missing):
 
 
 def test_a_later_run_adds_its_rounds_and_its_scenarios():
-    earlier = Results({}, False, 10, {"one": measured(ours=[1], theirs=[2])})
-    later = Results({}, False, 5, {"one": measured(ours=[3, 5], theirs=[4, 6]), "other": measured(ours=[7])})
+    earlier = Results({}, False, 1, 10, ["first"], {"one": measured(ours=[1], theirs=[2])})
+    later = Results(
+        {}, False, 1, 5, ["second"], {"one": measured(ours=[3, 5], theirs=[4, 6]), "other": measured(ours=[7])}
+    )
     earlier.join(later)
-    assert earlier.seconds == 15
+    assert (earlier.seconds, earlier.made_by) == (15, ["first", "second"])
     assert earlier.scenarios["one"] == measured(ours=[1, 3, 5], theirs=[2, 4, 6])
     assert earlier.scenarios["other"] == measured(ours=[7])
 
@@ -90,11 +94,25 @@ def test_who_is_absent_in_one_of_two_runs_is_left_out():
 
 
 def test_only_like_is_added_to_like():
-    for later in (Results({"memory": "2 GB"}, False), Results({"memory": "1 GB"}, True)):
+    earlier = Results({"memory": "1 GB"}, False, 1)
+    others = {"machine": {"memory": "2 GB"}}, {"is_quick": True}, {"load_seconds": 0.3}
+    for other in others:
         with pytest.raises(SystemExit, match="nothing was added"):
-            _joined(Results({"memory": "1 GB"}, False), later)
+            _joined(earlier, replace(earlier, **other))
+
+
+def test_figures_of_another_version_are_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(__main__, "RAW", tmp_path / "results.json")
+    (tmp_path / "results.json").write_text('{"machine": {}, "is_quick": false, "seconds": 1, "scenarios": {}}')
+    with pytest.raises(SystemExit, match="--write makes it anew"):
+        _read()
+
+
+def test_the_command_of_a_run_is_kept_without_its_folder(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["__main__.py", "--only", "publish 10", "--folder=/mnt/disk"])
+    assert _command("/mnt/disk") == "python -m benchmarks --only 'publish 10' --folder=…"
 
 
 def test_results_survive_the_way_through_json():
-    results = Results({"memory": "1 GB"}, False, 12.5, {"name": measured(ours=[1.5, 2.5])})
+    results = Results({"memory": "1 GB"}, False, 0.3, 12.5, ["bench"], {"name": measured(ours=[1.5, 2.5])})
     assert Results.from_json(json.loads(json.dumps(results.to_json()))) == results
