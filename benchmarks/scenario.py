@@ -14,6 +14,8 @@ from benchmarks.servers import Server
 #: What one measurement gives, by name; the name carries the unit: `messages/s`, `p99 ms`.
 Figures = Mapping[str, float]
 Measure = Callable[[], Figures]
+#: What is done with a server in a round.
+Load = Callable[[Bench, Server], Figures]
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Scenario:
     is_quick: bool = True
 
 
-def fresh(queue: Queue, load: Callable[[Bench, Server], Figures], name: str = "") -> Contender:
+def fresh(queue: Queue, load: Load, name: str = "") -> Contender:
     """Return a contender that is started anew, on an empty store, in each round."""
 
     @contextmanager
@@ -82,6 +84,27 @@ def fresh(queue: Queue, load: Callable[[Bench, Server], Figures], name: str = ""
                 return load(bench, server)
 
         yield measure
+
+    return Contender(name or queue.name, prepare, queue.program)
+
+
+def stored(queue: Queue, fill: Callable[[Bench, Server], Load], name: str = "") -> Contender:
+    """Return a contender whose store is filled once; in each round it is started anew on it, for the load from `fill`.
+
+    What a round publishes it has to consume, or the next one has more to do.
+    """
+
+    @contextmanager
+    def prepare(bench: Bench) -> Iterator[Measure]:
+        with TemporaryDirectory(dir=bench.folder, ignore_cleanup_errors=True) as folder:
+            with started(bench, queue, Path(folder)) as server:
+                load = fill(bench, server)
+
+            def measure() -> Figures:
+                with started(bench, queue, Path(folder)) as server:
+                    return load(bench, server)
+
+            yield measure
 
     return Contender(name or queue.name, prepare, queue.program)
 

@@ -1,20 +1,17 @@
 """What stored messages cost: the same work on an empty store, and on one with up to 10 million that nobody has read.
 
-Each store is filled once, then its server is started again; in each round the same number of messages is published
-and consumed, so the backlog keeps its size. All servers run at the same time, and one is under load. beanstalkd takes
-no part: it keeps a backlog in memory, or writes it with an fsync for each message, which would take half an hour.
+Each store is filled once, and its server is started on it in each round. There the same number of messages is
+published and consumed, so the backlog keeps its size. beanstalkd takes no part: it keeps a backlog in memory, or writes
+it with an fsync for each message, which would take half an hour.
 """
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from functools import partial
 
 from benchmarks import loads
 from benchmarks.bench import Bench
 from benchmarks.queues import JETSTREAM, MINIQUEUE, REDIS, Queue, Shape
-from benchmarks.scenario import Contender, Figures, Goal, Measure, Scenario, started
+from benchmarks.scenario import Contender, Figures, Goal, Load, Scenario, stored
 from benchmarks.scenarios.consume import make_group
 from benchmarks.servers import Server
 
@@ -39,21 +36,17 @@ def title(queue: Queue, size: int) -> str:
     return f"{queue.name}, {size:,} stored" if size else f"{queue.name}, empty"
 
 
-def _stored(queue: Queue, size: int) -> Contender:
-    @contextmanager
-    def prepare(bench: Bench) -> Iterator[Measure]:
-        with TemporaryDirectory(dir=bench.folder, ignore_cleanup_errors=True) as folder:
-            with started(bench, queue, Path(folder)) as server:
-                make_group(queue, server)
-                if size:
-                    queue.publish(bench, server, Shape(PAYLOAD_BYTES, 256), bench.count(size))
-            with started(bench, queue, Path(folder)) as server:
-                yield lambda: _work(bench, queue, server)
+def _backlog(queue: Queue, size: int) -> Contender:
+    def fill(bench: Bench, server: Server) -> Load:
+        make_group(queue, server)
+        if size:
+            queue.publish(bench, server, Shape(PAYLOAD_BYTES, 256), bench.count(size))
+        return partial(_work, queue)
 
-    return Contender(title(queue, size), prepare, queue.program)
+    return stored(queue, fill, title(queue, size))
 
 
-def _work(bench: Bench, queue: Queue, server: Server) -> Figures:
+def _work(queue: Queue, bench: Bench, server: Server) -> Figures:
     shape, consumed = Shape(PAYLOAD_BYTES, 32), bench.count(CONSUMED)
     published = queue.publish(bench, server, shape, bench.count(PUBLISHED))
     time.sleep(0.5)  # let what the load left behind settle; all get the same pause
@@ -69,7 +62,7 @@ SCENARIOS = (
     Scenario(
         "Backlog",
         "backlog of messages of 100 B, 50 connections",
-        tuple(_stored(queue, size) for queue, sizes in SIZES.items() for size in reversed(sizes)),
+        tuple(_backlog(queue, size) for queue, sizes in SIZES.items() for size in reversed(sizes)),
         (
             Goal(PUBLISH, FULL, "at least", 0.9, EMPTY),
             Goal(CONSUME, FULL, "at least", 0.9, EMPTY),

@@ -2,21 +2,19 @@
 
     |▶ group0, all before it           ▶ group1, half of it                           ▶ group2, what comes next|
 
-The store is filled once, then its server is started again. The same groups on an empty store are what it is compared
-with. A group that is sought is one more, so that the others go on from where they are. Messages have 100 bytes.
+The store is filled once, and the server is started on it in each round. The same groups on an empty store are what it
+is compared with. A group that is sought is one more, so that the others go on from where they are. Messages have 100
+bytes.
 """
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from functools import partial
 
 from benchmarks import loads, queues
 from benchmarks.bench import Bench
 from benchmarks.clients.consumers import GROUPS
 from benchmarks.queues import MINIQUEUE, Shape
-from benchmarks.scenario import Contender, Figures, Goal, Measure, Scenario, fresh, started
+from benchmarks.scenario import Contender, Figures, Goal, Load, Scenario, fresh, stored
 from benchmarks.servers import TOPIC, Server
 
 STORED = 10_000_000
@@ -41,16 +39,11 @@ def seek_figure(place: str, *, is_dry: bool) -> str:
     return f"SEEK {place}{', dry run' if is_dry else ''}, ms"
 
 
-def _stored(name: str, size: int) -> Contender:
-    @contextmanager
-    def prepare(bench: Bench) -> Iterator[Measure]:
-        with TemporaryDirectory(dir=bench.folder, ignore_cleanup_errors=True) as folder:
-            with started(bench, MINIQUEUE, Path(folder)) as server:
-                middle_ms = _fill(bench, server, bench.count(size) if size else 0)
-            with started(bench, MINIQUEUE, Path(folder)) as server:
-                yield lambda: _work(bench, server, middle_ms)
+def _large(name: str, size: int) -> Contender:
+    def fill(bench: Bench, server: Server) -> Load:
+        return partial(_work, _fill(bench, server, bench.count(size) if size else 0))
 
-    return Contender(name, prepare)
+    return stored(MINIQUEUE, fill, name)
 
 
 def _fill(bench: Bench, server: Server, count: int) -> int:
@@ -69,7 +62,7 @@ def _publish(bench: Bench, server: Server, count: int) -> None:
         MINIQUEUE.publish(bench, server, Shape(PAYLOAD_BYTES, 256), count)
 
 
-def _work(bench: Bench, server: Server, middle_ms: int) -> Figures:
+def _work(middle_ms: int, bench: Bench, server: Server) -> Figures:
     figures = {START: server.start_seconds, MEMORY: server.memory_mb()}
     for place in PLACES:
         words = ("GROUP", "SEEK", TOPIC, SOUGHT, str(middle_ms) if place == "middle" else place)
@@ -103,7 +96,7 @@ SCENARIOS = (
     Scenario(
         "Large topics",
         f"three groups at different places of a topic, {BATCH} at a time, {CONNECTIONS} connections",
-        (_stored(FULL, STORED), _stored(EMPTY, 0)),
+        (_large(FULL, STORED), _large(EMPTY, 0)),
         (
             *(Goal(f"{place}, {RATE}", FULL, "at least", 0.9, EMPTY) for place in READS_FROM.values()),
             *(Goal(seek_figure(place, is_dry=dry), FULL, "at most", 100) for place in PLACES for dry in (True, False)),
