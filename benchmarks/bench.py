@@ -1,5 +1,6 @@
 """What a measurement has at hand: how much to do, where, and a note of the commands that it ran."""
 
+import re
 import shlex
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 MAX_RATE = 4_000_000.0
 #: Longer than any load takes on a slow machine.
 LOAD_SECONDS = 600
+#: Of what a load is given on its standard input; more of the same letter is told by its number.
+SHOWN_CHARACTERS = 20
 
 
 class MeasurementError(Exception):
@@ -39,19 +42,23 @@ class Bench:
         """Return how many of something to do: `full` in a full run."""
         return max(least, int(full * self.scale))
 
-    def note(self, command: Sequence[str], *private: str, suffix: str = "") -> None:
-        """Remember the command of a load without the words in `private`, which differ from run to run."""
-        program, text = _shown(command, private)
-        self.commands[program] = text + suffix
+    def note(self, command: Sequence[str], *private: str, stdin: str = "") -> None:
+        """Remember the command of a load without what differs from run to run.
+
+        Of each text in `private` that is what stands behind its last blank, `=` or `:`; so a count that happens to be
+        the number of the port stays as it is, if the text is `--port=4711`.
+        """
+        program, text = _shown(command)
+        self.commands[program] = _without((f"{_printing(stdin)} | " if stdin else "") + text, private)
 
     def note_server(self, command: Sequence[str], *private: str) -> None:
         """Remember the command of a server in the same way."""
-        program, text = _shown(command, private)
-        self.servers[program] = text
+        program, text = _shown(command)
+        self.servers[program] = _without(text, private)
 
     def run(self, command: Sequence[str], *private: str, stdin: bytes | None = None) -> str:
         """Run a load to its end and return what it printed; raise MeasurementError when it failed."""
-        self.note(command, *private, suffix="" if stdin is None else f" <<< {len(stdin)} bytes")
+        self.note(command, *private, stdin=(stdin or b"").decode())
         try:
             done = subprocess.run(command, input=stdin, capture_output=True, timeout=LOAD_SECONDS, check=False)
         except subprocess.TimeoutExpired as exc:
@@ -71,13 +78,25 @@ class Bench:
         return load(count) if count > first else rate
 
 
-def _shown(command: Sequence[str], private: Sequence[str]) -> tuple[str, str]:
+def _shown(command: Sequence[str]) -> tuple[str, str]:
     """Return the program, or module, and the whole command as a shell takes it."""
     words = ["python" if word == sys.executable else word for word in command]
-    text = shlex.join(words)
-    for word in private:
-        text = text.replace(word, "…")
-    return " ".join(words[:3]) if words[0] == "python" else words[0], text
+    return " ".join(words[:3]) if words[0] == "python" else words[0], shlex.join(words)
+
+
+def _printing(text: str) -> str:
+    """Return a command that prints a text, which may be a letter many times."""
+    if len(text) > SHOWN_CHARACTERS and text == text[0] * len(text):
+        return f"head -c {len(text)} /dev/zero | tr '\\0' {text[0]}"
+    return f"printf %s {shlex.quote(text)}"
+
+
+def _without(text: str, private: Sequence[str]) -> str:
+    for fragment in private:
+        start = 1 + max(fragment.rfind(mark) for mark in " =:")
+        known, differing = re.escape(fragment[:start]), re.escape(fragment[start:])
+        text = re.sub(rf"(?<!\d)({known}){differing}(?!\d)", r"\1…", text)
+    return text
 
 
 def last_line(output: bytes) -> str:

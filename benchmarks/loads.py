@@ -34,7 +34,7 @@ def resp(  # noqa: PLR0913  # as many as redis-benchmark takes
     port = str(server.ports["resp"])
     numbers = ["-r", str(spread)] if any("__rand_int__" in word for word in [*words, payload.decode()]) else []
     options = ["-p", port, "-c", str(connections), "-P", str(pipeline), "-n", str(count), *numbers, "--csv"]
-    return redis_benchmark_rate(bench.run(["redis-benchmark", *options, "-x", *words], port, stdin=payload))
+    return redis_benchmark_rate(bench.run(["redis-benchmark", *options, "-x", *words], f"-p {port}", stdin=payload))
 
 
 def publish(
@@ -55,32 +55,31 @@ def consume(bench: Bench, server: Server, consumer: str, *, count: int, **option
 
 def client(bench: Bench, server: Server, module: str, *options: str) -> dict[str, float]:
     """Run a client of ours against the first port of a server and return the object that it prints."""
-    port = str(server.port)
-    command = [sys.executable, "-m", f"benchmarks.clients.{module}", *options, f"--port={port}"]
-    answer: dict[str, float] = json.loads(bench.run(command, port))
+    command = [sys.executable, "-m", f"benchmarks.clients.{module}", *options, f"--port={server.port}"]
+    answer: dict[str, float] = json.loads(bench.run(command, command[-1]))
     return answer
 
 
 def http_publish(bench: Bench, server: Server, path: str, *, count: int, connections: int, streams: int) -> float:
     """Send POST requests with 10 bytes each over HTTP/2 with h2load."""
-    port = str(server.ports["https"])
+    address = f"127.0.0.1:{server.ports['https']}"
     with tempfile.NamedTemporaryFile() as body:
         body.write(b"x" * 10)
         body.flush()
         options = ["-n", str(count), "-c", str(connections), "-m", str(streams), "-d", body.name]
-        output = bench.run(["h2load", *options, f"https://127.0.0.1:{port}{path}"], port, body.name)
+        output = bench.run(["h2load", *options, f"https://{address}{path}"], address, body.name)
     return h2load_rate(output, count)
 
 
 def json_lines(bench: Bench, server: Server, *, count: int) -> float:
     """Publish many messages in one request of JSON lines with curl; every line must be answered with an id."""
-    url = f"https://localhost:{server.ports['https']}/publish/{TOPIC}"
+    address = f"localhost:{server.ports['https']}"
     with tempfile.TemporaryDirectory() as folder:
         lines, answers = Path(folder, "lines"), Path(folder, "answers")
         lines.write_text('"xxxxxxxxxx"\n' * count)
         options = ["-sS", "--http2", "--cacert", str(server.ca), "-o", str(answers), "-w", "%{time_total}"]
         header = ["-X", "POST", "-H", "content-type: application/x-ndjson"]
-        private = (str(server.ca.parent), folder, str(server.ports["https"]))
+        url, private = f"https://{address}/publish/{TOPIC}", (str(server.ca.parent), folder, address)
         seconds = float(bench.run(["curl", *options, *header, "-T", str(lines), url], *private))
         ids = answers.read_bytes().count(b'{"id":')
     if ids != count:
@@ -90,8 +89,8 @@ def json_lines(bench: Bench, server: Server, *, count: int) -> float:
 
 def duplex(bench: Bench, server: Server, *, count: int, prefetch: int) -> dict[str, float]:
     """Consume messages that are there over one stream of HTTP/2."""
-    port = str(server.ports["https"])
-    options = [f"--port={port}", f"--topic={TOPIC}", f"--ca={server.ca}", f"--count={count}", f"--prefetch={prefetch}"]
+    port = f"--port={server.ports['https']}"
+    options = [port, f"--topic={TOPIC}", f"--ca={server.ca}", f"--count={count}", f"--prefetch={prefetch}"]
     command = [sys.executable, "-m", "benchmarks.clients.duplex", *options]
     before = server.cpu_seconds()
     rate = json.loads(bench.run(command, port, str(server.ca.parent)))["rate"]
@@ -101,8 +100,8 @@ def duplex(bench: Bench, server: Server, *, count: int, prefetch: int) -> dict[s
 @contextmanager
 def idle_connections(bench: Bench, server: Server, count: int) -> Iterator[None]:
     """Hold connections open that say nothing."""
-    port = str(server.port)
-    command = [sys.executable, "-m", "benchmarks.clients.idle", f"--port={port}", f"--connections={count}"]
+    port = f"--port={server.port}"
+    command = [sys.executable, "-m", "benchmarks.clients.idle", port, f"--connections={count}"]
     bench.note(command, port)
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, **pipes) as process:  # type: ignore[call-overload]  # two pipes, no text

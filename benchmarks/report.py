@@ -145,8 +145,8 @@ def _absent(scenarios: Sequence[Scenario], results: Results) -> str:
 def _commands(scenarios: Sequence[Scenario], results: Results) -> str:
     measured = [results.scenarios[scenario.name] for scenario in scenarios]
     servers = dict.fromkeys(line for one in measured for lines in one.servers.values() for line in lines)
-    parts = ["Ports, folders and certificates are left out (…). The servers:\n", _shell(servers)]
-    parts.append("The loads; `<<<` is the last word of the command, from the standard input:\n")
+    parts = ["Ports, folders, files and certificates are left out (…). The servers:\n", _shell(servers)]
+    parts.append("The loads:\n")
     for scenario, one in zip(scenarios, measured, strict=True):
         lines = [f"{line}  # {contender}" for contender, found in one.commands.items() for line in found]
         summary = f"<details><summary>{scenario.name}</summary>\n"

@@ -50,9 +50,8 @@ class Session:
         if problems := spark_needs.missing(os.environ):
             raise MeasurementError("; ".join(problems))
         self._folder = TemporaryDirectory(dir=bench.folder, ignore_cleanup_errors=True)
-        command = [sys.executable, "-m", "benchmarks.clients.spark", f"--folder={self._folder.name}"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        self._process = subprocess.Popen(command, text=True, **pipes)  # type: ignore[call-overload]  # pipes alone
+        self._process = subprocess.Popen(_command(self._folder.name), text=True, **pipes)  # type: ignore[call-overload]  # pipes alone
         self._line()
 
     def _end(self) -> None:
@@ -67,11 +66,10 @@ class Session:
         """Run a job; return its rows per second."""
         assert self._process is not None
         assert self._process.stdin is not None
-        private = str(asked["port"])
-        bench.note(
-            [sys.executable, "-m", "benchmarks.clients.spark"], suffix=f" <<< {json.dumps(asked)}".replace(private, "…")
-        )
-        print(json.dumps(asked), file=self._process.stdin, flush=True)
+        assert self._folder is not None
+        line, port = json.dumps(asked), asked["port"]
+        bench.note(_command(self._folder.name), self._folder.name, *([f'"port": {port}'] if port else []), stdin=line)
+        print(line, file=self._process.stdin, flush=True)
         answer = json.loads(self._line())
         if "error" in answer:
             raise MeasurementError(answer["error"])
@@ -84,6 +82,10 @@ class Session:
         if not line:
             raise MeasurementError("Spark did not start, or broke off")
         return line
+
+
+def _command(folder: str) -> list[str]:
+    return [sys.executable, "-m", "benchmarks.clients.spark", f"--folder={folder}"]
 
 
 def _contender(session: Session, queue: Queue | None, job: str, key: str) -> Contender:

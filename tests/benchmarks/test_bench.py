@@ -1,5 +1,6 @@
 """How much is done, what is noted, and what becomes of a load that fails."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -39,12 +40,33 @@ def test_a_first_load_too_short_to_be_timed_does_not_make_the_second_endless():
 
 def test_commands_are_noted_without_what_differs_from_run_to_run():
     bench = Bench(Path())
-    bench.note([sys.executable, "-m", "benchmarks.clients.consume", "--port=4711"], "4711")
-    bench.note(["redis-benchmark", "-p", "4711", "XADD", "t", "*"], "4711", suffix=" <<< 10 bytes")
+    bench.note([sys.executable, "-m", "benchmarks.clients.consume", "--port=4711"], "--port=4711")
+    bench.note(["redis-benchmark", "-p", "4711", "XADD", "t", "*"], "-p 4711", stdin="x" * 10)
+    bench.note(["curl", "-T", "/tmp/a1/lines", "https://localhost:4711/"], "/tmp/a1", "localhost:4711")
     assert list(bench.commands.values()) == [
         "python -m benchmarks.clients.consume --port=…",
-        "redis-benchmark -p … XADD t '*' <<< 10 bytes",
+        "printf %s xxxxxxxxxx | redis-benchmark -p … XADD t '*'",
+        "curl -T …/lines https://localhost:…/",
     ]
+
+
+def test_numbers_that_look_like_a_port_stay():
+    bench = Bench(Path())
+    bench.note(["redis-benchmark", "-p", "4711", "-n", "4711", "-r", "14711"], "-p 4711")
+    bench.note(["h2load", "-n", "47110", "http://127.0.0.1:4711/"], "4711")
+    assert list(bench.commands.values()) == [
+        "redis-benchmark -p … -n 4711 -r 14711",
+        "h2load -n 47110 http://127.0.0.1:…/",
+    ]
+
+
+@pytest.mark.parametrize("text", ["__rand_int__", '{"job": "load", "key": "it\'s"}', "x" * 65536])
+def test_what_a_command_reads_is_printed_by_what_stands_before_it(text):
+    bench = Bench(Path())
+    bench.note(["cat"], stdin=text)
+    (command,) = bench.commands.values()
+    assert len(command) < 80
+    assert subprocess.run(["bash", "-c", command], capture_output=True, check=True).stdout == text.encode()
 
 
 def test_the_latest_command_of_a_program_is_kept():
