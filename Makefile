@@ -70,7 +70,7 @@ lint: install ## check style and types
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-bench: ## measure it (ARGS='--quick' for two minutes, ARGS='--help' tells what can be chosen)
+bench: ## measure it, Spark with EXTRAS=dev,client,granian,spark (ARGS='--quick' for minutes, ARGS='--help')
 	$(MAKE) install EXTRAS=$(EXTRAS),bench
 	$(BIN)/python -m benchmarks $(ARGS)
 

@@ -18,7 +18,7 @@ PROGRAMS = {
     "h2load": ("h2load", "--version"),
     "curl": ("curl", "--version"),
 }
-PACKAGES = ("miniqueue", "hypercorn", "granian", "hiredis", "plyvel", "uvloop")
+PACKAGES = ("miniqueue", "hypercorn", "granian", "hiredis", "plyvel", "uvloop", "redis", "pyspark", "pyarrow")
 
 
 def described(folder: Path) -> dict[str, str]:
@@ -32,7 +32,7 @@ def described(folder: Path) -> dict[str, str]:
         "system": f"{_distribution()}, Linux {platform.release()}",
         "Python": platform.python_version(),
         "packages": ", ".join(f"{name} {_package(name)}" for name in PACKAGES),
-        "programs": ", ".join(f"{name} {_program(words)}" for name, words in PROGRAMS.items()),
+        "programs": ", ".join(f"{name} {_program(words)}" for name, words in [*PROGRAMS.items(), _java()]),
     }
 
 
@@ -62,6 +62,12 @@ def _package(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return "not installed"
+
+
+def _java() -> tuple[str, Sequence[str]]:
+    """Return the Java that Spark takes."""
+    home = os.environ.get("JAVA_HOME", "")
+    return "Java", (str(Path(home, "bin", "java")) if home else "java", "-version")
 
 
 def _program(command: Sequence[str]) -> str:

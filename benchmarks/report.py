@@ -16,7 +16,8 @@ from other processes on the same machine: redis-benchmark, h2load, curl, and cli
 `benchmarks/clients`. A rate is that of a load of about {load_seconds} s, or of the count that its command tells.
 
 ```sh
-apt-get install redis-server redis-tools beanstalkd nats-server nghttp2-client curl
+apt-get install redis-server redis-tools beanstalkd nats-server nghttp2-client curl openjdk-17-jre-headless
+export EXTRAS=dev,client,granian,spark    # without it, the jobs of Spark are left out
 make bench ARGS=--quick    # the scenarios with goals, small counts: two minutes
 make bench                 # everything
 make bench ARGS=--write    # everything, and this page

@@ -1,5 +1,7 @@
 """The report, as text and as a page."""
 
+import re
+
 import pytest
 
 from benchmarks.report import number, page, text
@@ -79,6 +81,12 @@ def test_the_page_says_of_how_many_rounds_the_figures_are():
 
 def test_the_page_of_a_quick_run_says_so():
     assert "This was a quick run" in page([SCENARIO], results(is_quick=True), [])
+
+
+def test_the_page_says_how_to_have_spark_in_it():
+    shown = page([SCENARIO], results(), [])
+    assert "openjdk-17" in shown
+    assert re.search(r"^export EXTRAS=.*\bspark\b", shown, re.MULTILINE)
 
 
 def test_scenarios_that_did_not_run_are_not_on_the_page():
