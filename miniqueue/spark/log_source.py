@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import datetime
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from miniqueue.client import Bounds, Client, RefusedError, log_calls
 from miniqueue.client.call import Call, Reply
 from miniqueue.errors import ConfigError
 from miniqueue.spark.losses import LostMessagesError
-from miniqueue.spark.offsets import Offsets, Range, ends_of, parse_offsets, parse_time, starts_of
+from miniqueue.spark.offsets import Offsets, Range, check_offsets, ends_of, starts_of
 from miniqueue.spark.options import Options
 from miniqueue.spark.rows import Found, batch_of, offset_of
 
@@ -51,24 +52,31 @@ def offsets_at(client: Client, options: Options, side: str, otherwise: str) -> O
       options: with these two.
       side: `starting` or `ending`.
       otherwise: `earliest` or `latest`, where neither is given.
+
+    Raises ConfigError for offsets that cannot be, unless messages may be missing: then these are.
     """
     bounds = bounds_of(client, options.topics)
-    word, time = options[f"{side}Offsets"], options[f"{side}Time"]
-    if time:
+    if (time := options[f"{side}Time"]) is not None:
         return _offsets_of_time(client, bounds, time)
-    if (word or otherwise) == "earliest":
-        return starts_of(bounds)
-    if (word or otherwise) == "latest":
-        return ends_of(bounds)
-    given = parse_offsets(word)
-    if unknown := given.keys() - set(options.topics):
+    given: str | Offsets = options[f"{side}Offsets"] or otherwise
+    if isinstance(given, str):
+        return starts_of(bounds) if given == "earliest" else ends_of(bounds)
+    if unknown := given.keys() - bounds.keys():
         raise ConfigError([f"{side}Offsets has topics that are not read: {', '.join(sorted(unknown))}"])
+    if options["failOnDataLoss"]:
+        _check(f"{side}Offsets", given, bounds)
     known = starts_of(bounds) if side == "starting" else ends_of(bounds)
     return {topic: known[topic] | given.get(topic, {}) for topic in known}
 
 
-def _offsets_of_time(client: Client, bounds: dict[str, list[Bounds]], time: str) -> Offsets:
-    at = parse_time(time)
+def _check(name: str, given: Offsets, bounds: dict[str, list[Bounds]]) -> None:
+    try:
+        check_offsets(given, bounds)
+    except ConfigError as exc:
+        raise ConfigError([f"{name}: {exc}"]) from None
+
+
+def _offsets_of_time(client: Client, bounds: dict[str, list[Bounds]], at: datetime) -> Offsets:
     return {
         topic: {one.partition: client.read_from(topic, at, one.partition, count=0).next for one in of}
         for topic, of in bounds.items()

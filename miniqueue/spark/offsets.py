@@ -7,15 +7,17 @@ A partition that is not there is one that did not exist yet: it begins at its ea
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from miniqueue.client import Bounds
 from miniqueue.errors import ConfigError
 
 #: By topic and partition.
 Offsets: TypeAlias = dict[str, dict[str, int]]
+#: In 1973: a smaller number is a year, a day or seconds, but no ms since 1970 that somebody means.
+_LEAST_MS: Final = 10**11
 
 
 class Range(NamedTuple):
@@ -36,17 +38,47 @@ def parse_offsets(text: str) -> Offsets:
     """Return the offsets that JSON says; raises ConfigError."""
     try:
         given = json.loads(text)
-        return {topic: {word: int(offset) for word, offset in of.items()} for topic, of in given.items()}
-    except (ValueError, AttributeError, TypeError) as exc:
+        return {topic: {word: _offset(offset) for word, offset in of.items()} for topic, of in given.items()}
+    except (ValueError, AttributeError, RecursionError) as exc:
         raise ConfigError([f'offsets are earliest, latest, or as in {{"orders":{{"0":17}}}}, not {text!r}']) from exc
 
 
+def _offset(given: object) -> int:
+    if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+        raise ConfigError([f"an offset is a whole number of 0 or more, not {json.dumps(given)}"])
+    return given
+
+
+def check_offsets(given: Offsets, bounds: Mapping[str, list[Bounds]]) -> None:
+    """Raise ConfigError for a partition that is not there, and for a place behind the end.
+
+    A partition without messages of a priority ends at 0 for these, and so does all of a topic that is yet to be made.
+    """
+    problems = []
+    for topic, of in given.items():
+        ends = {one.partition: one.end for one in bounds[topic]}
+        for word, offset in of.items():
+            if ends and word.partition(".")[0] not in ends:
+                problems.append(f"{topic} has no partition {word}; there are {', '.join(ends)}")
+            elif offset > (end := ends.get(word, 0)):
+                problems.append(f"{offset} is behind the end of {topic}, partition {word}, which is {end}")
+    if problems:
+        raise ConfigError(problems)
+
+
 def parse_time(text: str) -> datetime:
-    """Return the time that is meant by ISO 8601, without a zone in local time, or by ms since 1970."""
+    """Return the time that is meant by ISO 8601, as it stands also without a zone, or by ms since 1970, in UTC."""
     try:
-        return datetime.fromtimestamp(int(text) / 1000).astimezone() if text.isdigit() else datetime.fromisoformat(text)
+        return datetime.fromtimestamp(_ms(text) / 1000, UTC) if text.isdigit() else datetime.fromisoformat(text)
     except (ValueError, OverflowError, OSError) as exc:
         raise ConfigError([f"a time is ISO 8601 or ms since 1970, not {text!r}"]) from exc
+
+
+def _ms(text: str) -> int:
+    """Return a number that is meant as ms, and as nothing else: a year is one, too, and so is 20260101."""
+    if (ms := int(text)) < _LEAST_MS:
+        raise ConfigError([f"{text!r} would be {ms} ms after the beginning of 1970; a day is 2026-01-31"])
+    return ms
 
 
 def ends_of(bounds: Mapping[str, list[Bounds]]) -> Offsets:

@@ -6,6 +6,7 @@ option that is misspelled must not be one that is left out.
 
 import ssl
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from difflib import get_close_matches
 from enum import Flag, auto
 from socket import gethostname
@@ -14,7 +15,10 @@ from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from miniqueue.client import Client
+from miniqueue.client.message_calls import MAX_AT_ONCE
 from miniqueue.errors import ConfigError
+from miniqueue.spark.places import ends_before_starts, named_twice, parse_end, parse_moment, parse_start
+from miniqueue.spark.zones import in_zone
 
 #: What Spark itself adds to the options of a source or a sink.
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
@@ -60,6 +64,12 @@ def _positive(text: str) -> int:
     return number
 
 
+def _batch_size(text: str) -> int:
+    if (size := _positive(text)) > MAX_AT_ONCE:
+        raise ValueError(f"it is {MAX_AT_ONCE} at most")
+    return size
+
+
 def _seconds(text: str) -> float:
     if not (seconds := float(text)) >= 0:
         raise ValueError("seconds are 0 or more")
@@ -83,11 +93,18 @@ OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
         "retries": Option("20", "how often what does no harm is tried again, in some 30 s", Use.ALL, _count),
         "topic": Option("", "the topic; to read, several with commas between them", Use.ALL),
         "startingOffsets": Option(
-            "", '`earliest`, `latest`, or offsets as JSON: `{"orders":{"0":17}}`, see above', Use.READ
+            "", '`earliest`, `latest`, or offsets as JSON: `{"orders":{"0":17}}`, see above', Use.READ, parse_start
         ),
-        "endingOffsets": Option("latest", "where a batch ends, which is in front of these; likewise", Use.BATCH_READ),
-        "startingTime": Option("", "a time instead: ISO 8601, or ms since 1970", Use.READ),
-        "endingTime": Option("", "the same of the end of a batch", Use.BATCH_READ),
+        "endingOffsets": Option(
+            "latest", "where a batch ends, which is in front of these; `latest`, or offsets", Use.BATCH_READ, parse_end
+        ),
+        "startingTime": Option(
+            "",
+            "a time instead: ISO 8601, without a zone in that of the session, or ms since 1970",
+            Use.READ,
+            parse_moment,
+        ),
+        "endingTime": Option("", "the same of the end of a batch", Use.BATCH_READ, parse_moment),
         "maxMessagesPerTrigger": Option(
             "0", "messages of a micro-batch at most; 0 for all there are", Use.STREAM_READ, _count
         ),
@@ -99,7 +116,7 @@ OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
         "withOrigin": Option(
             "false", "whether there is a column `origin`, which says of dead letters what they were", Use.READ, _switch
         ),
-        "batchMessages": Option("5000", "rows of one request at most, up to 9,999", Use.WRITE, _positive),
+        "batchMessages": Option("5000", "rows of one request at most, up to 9,999", Use.WRITE, _batch_size),
         "deduplicate": Option(
             "true", "whether rows have ids, so that a task that runs again adds nothing", Use.WRITE, _switch
         ),
@@ -120,22 +137,24 @@ class Options:
     Args:
       given: by name, in whatever case.
       use: what they are for.
+      time_zone: of times without one, as `in_zone` takes it.
 
     Raises ConfigError with every mistake.
     """
 
-    def __init__(self, given: Mapping[str, str], use: Use) -> None:
+    def __init__(self, given: Mapping[str, str], use: Use, time_zone: str = "") -> None:
         named = {_KNOWN.get(name.lower(), name): text for name, text in given.items() if name.lower() not in _OF_SPARK}
         problems = [_unknown(name) for name in named if name not in OPTIONS]
         problems += [_unfit(name, use) for name in named if name in OPTIONS and not OPTIONS[name].use & use]
         self._values = {name: option.parse(option.default) for name, option in OPTIONS.items() if option.use & use}
         for name in [name for name in self._values if name in named]:
             try:
-                self._values[name] = OPTIONS[name].parse(named[name])
-            except ValueError as exc:
+                self._values[name] = _value(name, named[name], time_zone)
+            except (ValueError, ConfigError) as exc:
                 problems.append(f"{name}={named[name]!r}: {exc}")
         if not self.topics:
             problems.append("the option topic is missing")
+        problems += named_twice(named) + ends_before_starts(self._values)
         if problems:
             raise ConfigError(problems)
 
@@ -175,6 +194,11 @@ def _check_authorities(file: str) -> None:
         raise ConfigError([f"caFile={file!r}: there is no such file on {gethostname()}"]) from exc
     except OSError as exc:  # ssl.SSLError is one
         raise ConfigError([f"caFile={file!r}: no certificates can be read from it on {gethostname()}: {exc}"]) from exc
+
+
+def _value(name: str, text: str, time_zone: str) -> Any:  # noqa: ANN401 - of whatever type the option is
+    value = OPTIONS[name].parse(text)
+    return in_zone(value, time_zone) if isinstance(value, datetime) else value
 
 
 def _unknown(name: str) -> str:

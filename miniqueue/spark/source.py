@@ -27,6 +27,7 @@ from miniqueue.client.refusals import UntrustedError, is_passing
 from miniqueue.errors import ClientError, ConfigError
 from miniqueue.spark.batch_reader import BatchReader
 from miniqueue.spark.options import OPTIONS, Options, Use
+from miniqueue.spark.places import instead_of
 from miniqueue.spark.rows import ORIGIN, SCHEMA, check_columns
 from miniqueue.spark.stream_reader import StreamReader
 from miniqueue.spark.writers import BatchWriter, StreamWriter
@@ -38,6 +39,7 @@ CONFIGURED = "spark.miniqueue."
 _FIRST_RETRIES, _FIRST_TIMEOUT_SECONDS = 2, 3.0
 #: Who waits for a broker asks again so long after each failure.
 _AGAIN_SECONDS = 1.0
+_TIME_ZONE = "spark.sql.session.timeZone"
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -46,9 +48,11 @@ class MiniqueueSource(DataSource):
 
     Attributes:
       defaults: options from Spark's configuration, for those that a job does not name.
+      time_zone: of the session, for times without one; "" for that of the machine.
     """
 
     defaults: dict[str, str] = {}  # noqa: RUF012 - replaced as a whole, in a class of each session
+    time_zone: str = ""
 
     @classmethod
     def name(cls) -> str:
@@ -82,11 +86,14 @@ class MiniqueueSource(DataSource):
     def _parsed(self, use: Use) -> Options:
         useful = {name.lower() for name, option in OPTIONS.items() if option.use & use}
         stated = {name.lower() for name in self.options}
-        return Options({name: text for name, text in self._given().items() if name in useful | stated}, use)
+        given = {name: text for name, text in self._given().items() if name in useful | stated}
+        return Options(given, use, self.time_zone)
 
     def _given(self) -> dict[str, str]:
         """Return what the job says, and the configuration where it says nothing, by names in lower case."""
-        return {**self.defaults, **{name.lower(): text for name, text in self.options.items()}}
+        stated = {name.lower(): text for name, text in self.options.items()}
+        unsaid = {name: text for name, text in self.defaults.items() if instead_of(name) not in stated}
+        return {**unsaid, **stated}
 
     @staticmethod
     def _check_write(schema: StructType, overwrite: bool) -> None:
@@ -103,14 +110,15 @@ def register(spark: SparkSession) -> None:
     """Have a session know the format `miniqueue`.
 
     Options in the session's configuration that begin with `spark.miniqueue.` are defaults for all jobs. Conditions are
-    pushed down. Where PYSPARK_PYTHON does not say otherwise, tasks run in this interpreter, which has miniqueue.
+    pushed down. Times without a zone are in that of the session, as it is now. Where PYSPARK_PYTHON does not say
+    otherwise, tasks run in this interpreter, which has miniqueue.
     """
     if "PYSPARK_PYTHON" not in os.environ:
         spark.sparkContext.pythonExec = sys.executable
     spark.conf.set(_PUSHDOWN, "true")
-    defaults = configured(spark)
+    known = {"defaults": configured(spark), "time_zone": spark.conf.get(_TIME_ZONE)}
     # A class made here is carried to the tasks with its attributes, one that can be imported is not.
-    spark.dataSource.register(type("ConfiguredSource", (MiniqueueSource,), {"defaults": defaults}))
+    spark.dataSource.register(type("ConfiguredSource", (MiniqueueSource,), known))
 
 
 def configured(spark: SparkSession) -> dict[str, str]:

@@ -78,7 +78,8 @@ def test_a_topic_that_does_not_exist_has_no_partitions():
         ({}, {"t": {"0": 10}, "u": {}}),
         ({"startingOffsets": "latest"}, {"t": {"0": 20}, "u": {}}),
         ({"startingOffsets": '{"t":{"0":15}}'}, {"t": {"0": 15}, "u": {}}),
-        ({"startingOffsets": '{"u":{"0":3}}'}, {"t": {"0": 10}, "u": {"0": 3}}),
+        ({"startingOffsets": '{"u":{"0":0}}'}, {"t": {"0": 10}, "u": {"0": 0}}),
+        ({"startingOffsets": '{"u":{"0":3}}', "failOnDataLoss": "false"}, {"t": {"0": 10}, "u": {"0": 3}}),
     ],
 )
 def test_a_read_begins_where_the_options_say(given, offsets):
@@ -90,3 +91,19 @@ def test_offsets_of_a_topic_that_is_not_read_are_a_mistake():
     options = Options({"topic": "t", "startingOffsets": '{"x":{"0":3}}'}, Use.BATCH_READ)
     with pytest.raises(ConfigError, match="x"):
         offsets_at(FakeClient(LOGS), options, "starting", "earliest")
+
+
+@pytest.mark.parametrize("side", ["starting", "ending"])
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ('{"t":{"0":99999}}', "99999 is behind the end of t, partition 0, which is 20"),
+        ('{"t":{"7":0}}', "t has no partition 7; there are 0"),
+        ('{"u":{"0":3}}', "3 is behind the end of u, partition 0, which is 0"),
+    ],
+)
+def test_offsets_that_never_were_are_not_told_to_be_gone(side, given, said):
+    """Found by a reader: `endingOffsets` behind the end said that messages had gone which had never been."""
+    options = Options({"topic": "t,u", f"{side}Offsets": given}, Use.BATCH_READ)
+    with pytest.raises(ConfigError, match=f"^{side}Offsets: {said}$"):
+        offsets_at(FakeClient(LOGS), options, side, "latest")

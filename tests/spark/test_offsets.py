@@ -1,5 +1,6 @@
 """Where reading begins and ends, and how it is divided."""
 
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -8,6 +9,7 @@ from miniqueue.client import Bounds
 from miniqueue.errors import ConfigError
 from miniqueue.spark.offsets import (
     Range,
+    check_offsets,
     divided,
     ends_of,
     limited,
@@ -32,10 +34,46 @@ def test_offsets_are_json():
             parse_offsets(text)
 
 
+@pytest.mark.parametrize("offset", ["-2", "-1", "1.9", '"5"', "true", "null", "NaN", "[]"])
+def test_an_offset_is_a_whole_number_and_no_sign_for_earliest_or_latest(offset):
+    with pytest.raises(ConfigError, match=r"^an offset is a whole number of 0 or more, not "):
+        parse_offsets(f'{{"t":{{"0":{offset}}}}}')
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"b": {"0": 0}}, {"a": {"0": 100, "0.high": 3, "0.low": 0}}, {"new": {"0": 0, "1": 0}}]
+)
+def test_offsets_up_to_the_end_can_be_also_of_what_has_no_messages_yet(given):
+    check_offsets(given, {**BOUNDS, "new": []})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"b": {"0": 11}}, "11 is behind the end of b, partition 0, which is 10"),
+        ({"a": {"0.low": 1}}, "1 is behind the end of a, partition 0.low, which is 0"),
+        ({"new": {"0": 1}}, "1 is behind the end of new, partition 0, which is 0"),
+        ({"a": {"1": 0, "0.high": 3}}, "a has no partition 1; there are 0, 0.high"),
+        ({"a": {"x": 0}, "b": {"0": 99}}, "a has no partition x; there are 0, 0.high; 99 is behind the end of b, "),
+    ],
+)
+def test_offsets_that_no_message_can_have_are_named(given, said):
+    with pytest.raises(ConfigError, match=f"^{re.escape(said)}"):
+        check_offsets(given, {**BOUNDS, "new": []})
+
+
+@pytest.mark.parametrize("text", ["2027", "20260101", "1767225600", "0", "99999999999"])
+def test_a_number_too_small_for_milliseconds_is_no_time(text):
+    with pytest.raises(ConfigError, match=f"^'{text}' would be {int(text)} ms after the beginning of 1970; a day is "):
+        parse_time(text)
+
+
 def test_a_time_is_iso_or_milliseconds():
     assert parse_time("1767225600000") == parse_time("2026-01-01T00:00:00Z") == datetime(2026, 1, 1, tzinfo=UTC)
-    with pytest.raises(ConfigError):
-        parse_time("yesterday")
+    assert parse_time("2026-01-01") == datetime(2026, 1, 1)
+    for text in ("yesterday", "²", "1" + "0" * 15, "1" * 30):
+        with pytest.raises(ConfigError, match="a time is ISO 8601 or ms since 1970, not "):
+            parse_time(text)
 
 
 def test_ranges_lie_between_and_are_not_empty():

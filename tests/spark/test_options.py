@@ -56,6 +56,52 @@ def test_all_mistakes_are_told_at_once():
     ]
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"startingOffsets": "latest", "startingTime": "2026-01-01"},
+            "startingOffsets and startingTime are both given",
+        ),
+        ({"endingOffsets": "latest", "endingTime": "2026-01-01"}, "endingOffsets and endingTime are both given"),
+        ({"startingOffsets": '{"t":{"0":-2}}'}, "an offset is a whole number of 0 or more, not -2"),
+        ({"startingOffsets": "first"}, "offsets are earliest, latest, or as in "),
+        ({"endingOffsets": "earliest"}, "there is nothing in front of the earliest message"),
+        ({"endingTime": "20260101"}, "would be 20260101 ms after the beginning of 1970"),
+        (
+            {"startingOffsets": '{"t":{"0":17,"1":0}}', "endingOffsets": '{"t":{"0":3,"1":0,"2":0}}'},
+            "t, partition 0: endingOffsets, 3, is in front of startingOffsets, 17",
+        ),
+        (
+            {"startingTime": "2026-01-02T00:00+00:00", "endingTime": "1767225600000"},
+            "endingTime, 2026-01-01 00:00:00+00:00, is in front of startingTime, 2026-01-02 00:00:00+00:00",
+        ),
+    ],
+)
+def test_a_place_that_cannot_be_meant_is_refused(given, said):
+    [problem] = problems({"topic": "t", **given})
+    assert said in problem
+
+
+def test_what_is_empty_is_not_given():
+    options = Options({"topic": "t", "startingOffsets": "", "startingTime": "2026-01-01"}, Use.BATCH_READ, "UTC")
+    assert options["startingTime"] == datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_a_time_without_a_zone_is_in_that_of_the_session_and_is_compared_there():
+    given = {"topic": "t", "startingTime": "2026-01-01T12:00", "endingTime": "2026-01-01T11:30Z"}
+    assert Options(given, Use.BATCH_READ, "+01:00")["startingTime"] == datetime(2026, 1, 1, 11, tzinfo=UTC)
+    with pytest.raises(ConfigError, match="is in front of startingTime"):
+        Options(given, Use.BATCH_READ, "UTC")
+
+
+def test_a_request_of_more_rows_than_a_command_takes_is_refused():
+    assert Options({"topic": "t", "batchMessages": "9999"}, Use.BATCH_WRITE)["batchMessages"] == 9999
+    assert problems({"topic": "t", "batchMessages": "10000"}, Use.BATCH_WRITE) == [
+        "batchMessages='10000': it is 9999 at most"
+    ]
+
+
 def test_a_client_is_made_of_the_options(tmp_path):
     files = tmp_path / "cert.pem", tmp_path / "key.pem"
     ensure_certificates(*files, may_create=True, now=datetime.now(UTC))

@@ -1,6 +1,7 @@
 """The data source in a session of Spark with a real broker: what is written is read, once, whatever runs again."""
 
 import threading
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from miniqueue.client import Client
+from miniqueue.spark import register
 from tests.spark.needs import IN_A_SESSION
 
 pytestmark = IN_A_SESSION
@@ -104,6 +106,19 @@ def test_messages_that_are_gone_are_an_error_or_left_out(spark, client):
     with pytest.raises(Exception, match="2 messages of gone, partition 0, from offset 0 on are gone"):
         asked.load("gone").collect()
     assert [bytes(row.value) for row in asked.option("failOnDataLoss", "false").load("gone").collect()] == [b"c"]
+
+
+def test_a_time_without_a_zone_is_in_that_of_the_session(spark, client):
+    client.create_topic("zoned", retention="forever")
+    client.publish("zoned", b"a")
+    there = datetime.now(timezone(timedelta(hours=5))).replace(tzinfo=None) - timedelta(minutes=10)
+
+    def count(zone: str) -> int:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        register(spark)
+        return spark.read.format("miniqueue").options(topic="zoned", startingTime=there.isoformat()).load().count()
+
+    assert [count("+05:00"), count("UTC")] == [1, 0]
 
 
 def test_a_full_topic_gives_back_pressure(spark, client):
