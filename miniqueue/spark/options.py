@@ -154,6 +154,8 @@ class Options:
                 problems.append(f"{name}={named[name]!r}: {exc}")
         if not self.topics:
             problems.append("the option topic is missing")
+        elif use in Use.WRITE and "," in self["topic"]:  # which a read would take for several
+            problems.append(f"a write goes to one topic, not to {self['topic']!r}")
         problems += named_twice(named) + ends_before_starts(self._values)
         if problems:
             raise ConfigError(problems)

@@ -26,6 +26,13 @@ def test_names_are_compared_without_case_and_the_path_is_the_topic():
     assert Options({"path": "a, b,"}, Use.BATCH_READ).topics == ["a", "b"]
 
 
+@pytest.mark.parametrize("use", [Use.BATCH_WRITE, Use.STREAM_WRITE])
+@pytest.mark.parametrize("topic", ["a,b", "a,"])
+def test_a_write_goes_to_one_topic(use, topic):
+    """Found by a reader: it made a topic `a,b`, which a read takes for two."""
+    assert problems({"topic": topic}, use) == [f"a write goes to one topic, not to {topic!r}"]
+
+
 def test_what_spark_adds_is_no_mistake():
     Options({"topic": "t", "checkpointLocation": "/c", "queryName": "q"}, Use.STREAM_WRITE)
 
