@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import queues
-from benchmarks.queues import JETSTREAM, MINIQUEUE, REDIS, Shape, size_name
+from benchmarks.queues import MINIQUEUE, Shape, size_name
 from benchmarks.results import Results
 from benchmarks.scenarios import backlog, publish
 
@@ -42,9 +42,9 @@ def _stored() -> Plot:
     scenario = backlog.SCENARIOS[0].name
     lines = {
         f"{queue.name}: {figure}": [
-            Point(f"{size:,}", scenario, backlog.title(queue, size), figure) for size in backlog.SIZES[queue]
+            Point(f"{size:,}", scenario, backlog.title(queue, size), figure) for size in backlog.SIZES
         ]
-        for queue in (MINIQUEUE, REDIS, JETSTREAM)
+        for queue in backlog.QUEUES
         for figure in (backlog.PUBLISH, backlog.CONSUME)
     }
     return Plot("backlog", "Throughput by backlog size", "messages stored", lines)

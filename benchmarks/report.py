@@ -24,8 +24,9 @@ make bench ARGS=--write    # everything, and this page
 make bench ARGS='--add --rounds 5 --only Publish'    # more rounds of some, added to those on this page
 ```
 
-A peer that is not installed is left out and named. Those that are measured run on free ports and on
-empty stores; stop the services that the packages may have started, for they take time from them.
+A peer that is not installed is left out and named; one that takes no part in a scenario is named below its
+table, with the reason. Those that are measured run on free ports and on empty stores; stop the services that
+the packages may have started, for they take time from them.
 
 Durability differs. miniqueue by default, Redis with `AOF always` and beanstalkd with `-f 0` reply when a
 message is on the disk. JetStream in files syncs every two minutes on its own settings; `interval`, `everysec`,
@@ -102,7 +103,7 @@ def page(scenarios: Sequence[Scenario], results: Results, plots: Iterable[tuple[
     parts += ["## Plots\n", *shown] if shown else []
     for group, members in groupby(measured, key=lambda scenario: scenario.group):
         listed = list(members)
-        parts += [f"## {group}\n", _table(listed, results), _absent(listed, results)]
+        parts += [f"## {group}\n", _table(listed, results), _notes(listed), _absent(listed, results)]
     parts += ["## Commands\n", _commands(measured, results)]
     return "\n".join(part for part in parts if part)
 
@@ -132,6 +133,13 @@ def _table(scenarios: Sequence[Scenario], results: Results) -> str:
             lines.append(f"| {' | '.join([name, *cells])} |")
             name = ""
     return _markdown("| scenario | contender | figure | median | least – most | first ÷ this |", lines)
+
+
+def _notes(scenarios: Sequence[Scenario]) -> str:
+    """Return the notes, each with the scenarios that share it."""
+    notes = dict.fromkeys(scenario.note for scenario in scenarios if scenario.note)
+    named = {note: "; ".join(one.name for one in scenarios if one.note == note) for note in notes}
+    return "".join(f"- *{names}*: {note}\n" for note, names in named.items())
 
 
 def _absent(scenarios: Sequence[Scenario], results: Results) -> str:

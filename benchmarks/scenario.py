@@ -65,6 +65,7 @@ class Scenario:
     Attributes:
       group: under which heading it stands.
       is_quick: whether a quick run has it.
+      note: in sentences, which peers take no part, and why.
     """
 
     group: str
@@ -72,6 +73,7 @@ class Scenario:
     contenders: tuple[Contender, ...]
     goals: tuple[Goal, ...] = ()
     is_quick: bool = True
+    note: str = ""
 
 
 def fresh(queue: Queue, load: Load, name: str = "") -> Contender:

@@ -183,11 +183,14 @@ class LogReader(RespConsumer):
 class GroupReader(RespConsumer):
     """Redis: XREADGROUP COUNT batch BLOCK, then XACK and the next XREADGROUP in one write."""
 
+    groups: tuple[bytes, ...] = (GROUP,)
+
     def begin(self) -> None:
         """Ask for the first messages."""
         super().begin()
+        self._group = self.groups[self._number % len(self.groups)]
         name, count = b"consumer%d" % self._number, b"%d" % self._batch
-        words = (b"XREADGROUP", b"GROUP", GROUP, name, b"COUNT", count, b"BLOCK", b"0", b"STREAMS", TOPIC, b">")
+        words = (b"XREADGROUP", b"GROUP", self._group, name, b"COUNT", count, b"BLOCK", b"0", b"STREAMS", TOPIC, b">")
         self._read = pack(*words)
         self._transport.write(self._read)
 
@@ -195,9 +198,32 @@ class GroupReader(RespConsumer):
         """Acknowledge the entries; a number is the reply to XACK."""
         if isinstance(reply, list):
             entries = reply[0][1]
-            acknowledge = pack(b"XACK", TOPIC, GROUP, *[entry[0] for entry in entries])
+            acknowledge = pack(b"XACK", TOPIC, self._group, *[entry[0] for entry in entries])
             if self._sink.received([entry[1][1] for entry in entries]):
                 self._transport.write(acknowledge + self._read)
+
+
+class GroupsReader(GroupReader):
+    """The same, each connection in one of `groups`."""
+
+    groups = GROUPS
+
+
+class RangeReader(RespConsumer):
+    """Redis: XRANGE, a page of the stream after the other, from its beginning on; there is nothing to settle."""
+
+    def begin(self) -> None:
+        """Ask for the first page."""
+        super().begin()
+        self._ask(b"-")
+
+    def _ask(self, start: bytes) -> None:
+        self.send(b"XRANGE", TOPIC, start, b"+", b"COUNT", b"%d" % self._batch)
+
+    def replied(self, reply: Reply) -> None:
+        """Ask for the page behind this one."""
+        if isinstance(reply, list) and self._sink.received([entry[1][1] for entry in reply]):
+            self._ask(b"(" + reply[-1][0])
 
 
 class LineConsumer(Consumer):
@@ -236,7 +262,7 @@ class Reserver(LineConsumer):
 
 
 class Puller(LineConsumer):
-    """JetStream: ask for a batch, acknowledge each message of it, ask for the next; acknowledgements get no reply."""
+    """JetStream: ask for a batch, settle each message of it, ask for the next; settling gets no reply."""
 
     def begin(self) -> None:
         """Ask for the first batch."""
@@ -248,7 +274,7 @@ class Puller(LineConsumer):
         self._transport.write(NATS_HELLO % self._number + self._next)
 
     def lines_received(self, lines: list[bytes]) -> None:
-        """Acknowledge a batch when all of it is there."""
+        """Settle a batch when all of it is there."""
         payloads = []
         for line in lines:
             if self._is_payload:
@@ -260,8 +286,9 @@ class Puller(LineConsumer):
             elif line == b"PING":
                 self._transport.write(b"PONG\r\n")
         if self._sink.received(payloads) and len(self._replies) >= self._batch:
-            acknowledgements = b"".join(b"PUB %b 4\r\n+ACK\r\n" % reply for reply in self._replies)
-            self._transport.write(acknowledgements + self._next)
+            word = b"-NAK" if self._word == b"NACK" else b"+ACK"
+            settled = b"".join(b"PUB %b %d\r\n%b\r\n" % (reply, len(word), word) for reply in self._replies)
+            self._transport.write(settled + self._next)
             self._replies = []
 
 
@@ -274,6 +301,8 @@ CONSUMERS: dict[str, type[Consumer]] = {
     "read": LogReader,
     "receive": Receiver,
     "redis": GroupReader,
+    "redis-groups": GroupsReader,
+    "redis-range": RangeReader,
     "beanstalk": Reserver,
     "nats": Puller,
 }

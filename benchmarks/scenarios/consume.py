@@ -50,6 +50,7 @@ SCENARIOS = (
             Goal(RATE, MINIQUEUE.name, "at least", 3, REDIS.name),
             Goal(CPU, MINIQUEUE.name, "at most", 1 / 3, REDIS.name),
         ),
+        note="beanstalkd takes no part: it hands out one message at a time.",
     ),
     Scenario(
         "Consume",
@@ -69,12 +70,15 @@ SCENARIOS = (
     ),
     Scenario(
         "Consume",
-        f"return to the front and redelivery (NACK; release), {CONNECTIONS} connections",
+        f"return to the front and redelivery (NACK; NAK; release), {CONNECTIONS} connections",
         (
             consuming(MINIQUEUE, "subscribe", count=60_000, word="NACK"),
+            consuming(JETSTREAM, "nats", count=20_000, word="NACK"),
             consuming(BEANSTALKD, "beanstalk", count=10_000, word="release"),
             consuming(BEANSTALKD_MEMORY, "beanstalk", count=60_000, word="release"),
         ),
         (Goal(RATE, MINIQUEUE.name, "at least", 50_000),),
+        note="Redis takes no part: a consumer of a stream cannot return a message. It stays with the consumer, until "
+        "another one claims it (XCLAIM, XAUTOCLAIM).",
     ),
 )

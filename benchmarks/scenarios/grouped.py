@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from benchmarks import loads, queues
 from benchmarks.bench import Bench
-from benchmarks.clients.consumers import GROUPS
-from benchmarks.queues import MINIQUEUE
+from benchmarks.clients.consumers import GROUP, GROUPS
+from benchmarks.queues import MINIQUEUE, REDIS, Queue
 from benchmarks.scenario import Contender, Figures, Goal, Scenario, fresh
 from benchmarks.servers import TOPIC, Server
 
@@ -22,6 +22,7 @@ RATE, CPU = "messages/s", "server CPU µs/message"
 PUBLISH, MEMORY = "published/s", "memory MB"
 ORDERED, UNORDERED = f"miniqueue, {KEYS:,} keys, ordered", f"miniqueue, {KEYS:,} keys"
 SHARED, ALONE = f"miniqueue, {len(GROUPS)} groups", "miniqueue, one group"
+REDIS_SHARED, REDIS_ALONE = f"{REDIS.name}, {len(GROUPS)} groups", f"{REDIS.name}, one group"
 
 
 def _keyed(name: str, *settings: str) -> Contender:
@@ -46,19 +47,26 @@ def _keyed(name: str, *settings: str) -> Contender:
     return fresh(MINIQUEUE, load, name)
 
 
-def _read(name: str, consumer: str, groups: Sequence[bytes]) -> Contender:
+def _read(queue: Queue, name: str, consumer: str, groups: Sequence[bytes]) -> Contender:
     """Publish, then consume in groups, all at the same time."""
 
     def load(bench: Bench, server: Server) -> Figures:
         for group in groups:
-            queues.command(server, "GROUP", "CREATE", TOPIC, group.decode())
+            _make_group(queue, server, group.decode())
         total = bench.count(READ)
-        MINIQUEUE.fill(bench, server, total + CONNECTIONS * BATCH)
+        queue.fill(bench, server, total + CONNECTIONS * BATCH)
         count = total * max(1, len(groups))
         consumed = loads.consume(bench, server, consumer, count=count, batch=BATCH, connections=CONNECTIONS)
         return {**consumed, MEMORY: server.memory_mb()}
 
-    return fresh(MINIQUEUE, load, name)
+    return fresh(queue, load, name)
+
+
+def _make_group(queue: Queue, server: Server, group: str) -> None:
+    if queue is REDIS:
+        queues.command(server, "XGROUP", "CREATE", TOPIC, group, "0", "MKSTREAM")
+    else:
+        queues.command(server, "GROUP", "CREATE", TOPIC, group)
 
 
 SCENARIOS = (
@@ -71,11 +79,18 @@ SCENARIOS = (
             Goal(RATE, ORDERED, "at least", 0.5, UNORDERED),
             Goal(MEMORY, ORDERED, "at most", 150, UNORDERED, by="difference"),
         ),
+        note="Redis, JetStream and beanstalkd take no part: they have no order by key among competing consumers.",
     ),
     Scenario(
         "Keys and groups",
         f"consume and settle in groups, {BATCH} at a time, {CONNECTIONS} connections",
-        (_read(SHARED, "prefetch-groups", GROUPS), _read(ALONE, "prefetch", ())),
+        (
+            _read(MINIQUEUE, SHARED, "prefetch-groups", GROUPS),
+            _read(MINIQUEUE, ALONE, "prefetch", ()),
+            _read(REDIS, REDIS_SHARED, "redis-groups", GROUPS),
+            _read(REDIS, REDIS_ALONE, "redis", (GROUP,)),
+        ),
         (Goal(RATE, SHARED, "at least", 0.9, ALONE),),
+        note="JetStream takes no part: the client for it knows one consumer. beanstalkd has no groups.",
     ),
 )

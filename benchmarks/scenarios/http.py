@@ -15,6 +15,7 @@ HYPERCORN = "miniqueue on Hypercorn"
 GRANIAN = miniqueue("miniqueue on Granian", "-http-server", "granian")
 #: Connections, and streams on each.
 LOADS = ((12, 1), (1, 12), (4, 32))
+NOTE = "Redis, JetStream and beanstalkd take no part: they do not speak HTTP/2."
 
 
 def _publishing(queue: Queue, name: str, connections: int, streams: int) -> Contender:
@@ -72,6 +73,7 @@ SCENARIOS = (
             ),
             (Goal(RATE, HYPERCORN, "at least", 0.9, NOOP), Goal(RATE, GRANIAN.name, "at least", 3, HYPERCORN)),
             is_quick=streams == 32,
+            note=NOTE,
         )
         for connections, streams in LOADS
     ),
@@ -80,11 +82,13 @@ SCENARIOS = (
         "publish 10 B, JSON lines, one stream",
         (fresh(MINIQUEUE, _json_lines, HYPERCORN), fresh(GRANIAN, _json_lines)),
         (Goal(RATE, HYPERCORN, "at least", 300_000),),
+        note=NOTE,
     ),
     Scenario(
         "HTTP/2",
         "duplex consume and settle, one stream",
         (_duplex(1000, 100_000), _duplex(0, 5_000)),
         (Goal(RATE, "miniqueue, prefetch 1000", "at least", 50_000),),
+        note=NOTE,
     ),
 )

@@ -13,7 +13,7 @@ from functools import partial
 from benchmarks import loads, queues
 from benchmarks.bench import Bench
 from benchmarks.clients.consumers import GROUPS
-from benchmarks.queues import MINIQUEUE, Shape
+from benchmarks.queues import MINIQUEUE, REDIS, Queue, Shape
 from benchmarks.scenario import Contender, Figures, Goal, Load, Scenario, fresh, stored
 from benchmarks.servers import TOPIC, Server
 
@@ -32,6 +32,7 @@ RATE = "messages/s"
 PLACES = ("earliest", "middle", "latest")
 FULL, EMPTY = f"miniqueue, {STORED:,} stored", "miniqueue, empty"
 REPLAY, CONSUME = f"READ, {PAGE:,} at a time", f"miniqueue, PREFETCH {PAGE:,}, acknowledged"
+REDIS_REPLAY = f"{REDIS.name}, XRANGE, {PAGE:,} at a time"
 
 
 def seek_figure(place: str, *, is_dry: bool) -> str:
@@ -83,13 +84,13 @@ def _took_ms(server: Server, *words: str) -> float:
     return (time.perf_counter() - began_at) * 1000
 
 
-def _read(name: str, consumer: str) -> Contender:
+def _read(queue: Queue, name: str, consumer: str) -> Contender:
     def load(bench: Bench, server: Server) -> Figures:
         total = bench.count(REPLAYED)
-        MINIQUEUE.fill(bench, server, total + PAGE, PAYLOAD_BYTES)
+        queue.fill(bench, server, total + PAGE, PAYLOAD_BYTES)
         return loads.consume(bench, server, consumer, count=total, batch=PAGE, connections=1)
 
-    return fresh(MINIQUEUE, load, name)
+    return fresh(queue, load, name)
 
 
 SCENARIOS = (
@@ -103,11 +104,18 @@ SCENARIOS = (
             Goal(START, FULL, "at most", 1),
             Goal(AFTER, FULL, "at most", 300),
         ),
+        note="Redis, JetStream and beanstalkd take no part: it is miniqueue itself, on an empty store, that shows what "
+        "the size of a topic costs.",
     ),
     Scenario(
         "Large topics",
         f"replay of {REPLAYED:,} messages of {PAYLOAD_BYTES} B, one connection",
-        (_read(REPLAY, "read"), _read(CONSUME, "prefetch")),
+        (
+            _read(MINIQUEUE, REPLAY, "read"),
+            _read(MINIQUEUE, CONSUME, "prefetch"),
+            _read(REDIS, REDIS_REPLAY, "redis-range"),
+        ),
         (Goal(RATE, REPLAY, "at least", 1, CONSUME),),
+        note="JetStream and beanstalkd take no part: they hand messages to consumers, and have no pages of a log.",
     ),
 )

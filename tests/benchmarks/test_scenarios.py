@@ -21,6 +21,12 @@ def test_goals_are_about_contenders_that_take_part(scenario):
     assert {goal.of for goal in scenario.goals} | {goal.against for goal in scenario.goals} <= {*names, ""}
 
 
+@pytest.mark.parametrize("peer", ["Redis", "JetStream", "beanstalkd"])
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_a_peer_takes_part_or_it_is_said_why_not(scenario, peer):
+    assert peer in scenario.note or any(peer in contender.name for contender in scenario.contenders)
+
+
 def test_groups_stand_together():
     groups = [scenario.group for scenario in SCENARIOS]
     assert groups == sorted(groups, key=groups.index)
