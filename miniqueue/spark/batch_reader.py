@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from miniqueue.client import Client
 from miniqueue.spark.filters import Narrowing
-from miniqueue.spark.log_source import offsets_at, read_as_asked
+from miniqueue.spark.log_source import check_topics, offsets_at, read_as_asked
 from miniqueue.spark.offsets import Range, divided, ranges_between
 from miniqueue.spark.options import Options
 
@@ -36,6 +36,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return what each task is to read."""
         with self._options.client() as client:
+            check_topics(client, self._options)
             start = offsets_at(client, self._options, "starting", "earliest")
             end = offsets_at(client, self._options, "ending", "latest")
             ranges = self._within_times(client, self._narrowing.narrowed(ranges_between(start, end)))

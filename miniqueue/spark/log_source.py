@@ -44,6 +44,13 @@ def _bounds_of(client: Client, topic: str) -> list[Bounds]:
         return []
 
 
+def check_topics(client: Client, options: Options) -> None:
+    """Raise ConfigError where a topic is not there, unless messages may be missing: then these are."""
+    missing = [topic for topic, found in bounds_of(client, options.topics).items() if not found]
+    if missing and options["failOnDataLoss"]:
+        raise ConfigError([f"there is no topic {', '.join(missing)} on {client.address}"])
+
+
 def offsets_at(client: Client, options: Options, side: str, otherwise: str) -> Offsets:
     """Return the offsets that the options `<side>Offsets` or `<side>Time` mean.
 

@@ -1,6 +1,7 @@
 """A client of no broker: it keeps what it is asked to publish, refuses what it is told to, and has logs to be read."""
 
 from miniqueue.client import Bounds, RefusedError
+from miniqueue.client.address import Address
 
 
 class FakeClient:
@@ -11,6 +12,7 @@ class FakeClient:
     """
 
     def __init__(self, logs=None, page_messages=3):
+        self.address = Address()
         self.logs = logs or {}
         self.page_messages = page_messages
         self.published = []

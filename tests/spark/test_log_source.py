@@ -6,7 +6,7 @@ import pytest
 
 from miniqueue.client import Bounds
 from miniqueue.errors import ConfigError
-from miniqueue.spark.log_source import bounds_of, offsets_at, read_range
+from miniqueue.spark.log_source import bounds_of, check_topics, offsets_at, read_range
 from miniqueue.spark.losses import LostMessagesError
 from miniqueue.spark.offsets import Range
 from miniqueue.spark.options import Options, Use
@@ -70,6 +70,15 @@ def test_of_an_empty_range_nothing_is_asked():
 
 def test_a_topic_that_does_not_exist_has_no_partitions():
     assert bounds_of(FakeClient(LOGS), ["t", "u"]) == {"t": [Bounds("0", 10, 20)], "u": []}
+
+
+def test_topics_that_are_not_there_are_named_unless_messages_may_be_missing():
+    """Found by a reader: a topic that was misspelled had no messages, and that was a success."""
+    client = FakeClient(LOGS)
+    check_topics(client, Options({"topic": "t"}, Use.BATCH_READ))
+    check_topics(client, Options({"topic": "t,u", "failOnDataLoss": "false"}, Use.BATCH_READ))
+    with pytest.raises(ConfigError, match=r"^there is no topic u, v on redis://localhost:6379$"):
+        check_topics(client, Options({"topic": "u,t,v"}, Use.BATCH_READ))
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,13 @@ def test_messages_that_are_gone_are_an_error_or_left_out(spark, client):
     assert [bytes(row.value) for row in asked.option("failOnDataLoss", "false").load("gone").collect()] == [b"c"]
 
 
+def test_a_batch_of_a_topic_that_is_not_there_is_a_mistake(spark):
+    asked = spark.read.format("miniqueue").option("topic", "ordres")
+    with pytest.raises(Exception, match="ConfigError: there is no topic ordres on redis://"):
+        asked.load().count()
+    assert asked.option("failOnDataLoss", "false").load().count() == 0
+
+
 def test_a_time_without_a_zone_is_in_that_of_the_session(spark, client):
     client.create_topic("zoned", retention="forever")
     client.publish("zoned", b"a")

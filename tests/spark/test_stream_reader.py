@@ -44,6 +44,15 @@ def test_a_topic_that_is_read_besides_begins_with_its_first_message(make):
     assert reader.partitions(start, end) == [RangeOfLog(Range("b", "0", 0, 3))]
 
 
+def test_a_topic_that_is_not_there_yet_is_read_when_it_is_made(make):
+    logs = {"b": log(2)}
+    reader = make(logs)
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ALL) == start == {"a": {}, "b": {"0": 2}}
+    logs["a"] = log(3)
+    assert reader.partitions(start, reader.latestOffset(start, ALL)) == [RangeOfLog(Range("a", "0", 0, 3))]
+
+
 @pytest.mark.parametrize("logs", [{"b": log(0)}, {"a": log(2), "b": log(0)}])
 def test_a_topic_that_was_deleted_under_a_stream_is_an_error_or_begins_anew(make, logs):
     start = {"a": {"0": 17}, "b": {}}
