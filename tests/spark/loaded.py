@@ -9,5 +9,5 @@ def taken(client, topic: str) -> list:
 
 
 def quarantined(directory: Path) -> list[dict]:
-    lines = [line for file in directory.rglob("part-*.json") for line in file.read_text().splitlines()]
+    lines = [line for file in directory.rglob("part-*.json") for line in file.read_text().split("\n") if line]
     return sorted((json.loads(line) for line in lines), key=lambda row: row["row"])

@@ -42,6 +42,78 @@ def test_quotes_in_csv_are_doubled_and_a_backslash_is_one(pipeline, client, tmp_
     assert notes == ['say "hi", now', "C:\\", '"q"', "a\\b"]
 
 
+def test_a_field_of_csv_that_spans_lines_is_one_value_and_rows_keep_their_order(pipeline, client, tmp_path):
+    (tmp_path / "in.csv").write_bytes(
+        b'\xef\xbb\xbfid,"the\nzone"\r\n1,"a\r\n2,b"\r\n3,"c\n\n""d"""\r\n\r\n4,"\re"\n5,f'
+    )
+    assert pipeline("load", "longer", "-key", "id", tmp_path / "in.csv")[0] == 0
+    found = [(message.key, json.loads(message.payload)["the\nzone"]) for message in taken(client, "longer")]
+    assert found == [(b"1", "a\r\n2,b"), (b"3", 'c\n\n"d"'), (b"4", "\re"), (b"5", "f")]
+
+
+def test_bug_half_of_a_row_of_csv_was_a_message_where_a_quote_is_broken(pipeline, client, tmp_path):
+    (tmp_path / "in.csv").write_bytes(
+        b'id,zone\r\n1,"a\r\n2,b"\r\n3,"c"d\r\n"4" ,x\n\n5,5" pipe\n6,good\n7\r8,f\n9,"e\n10,g'
+    )
+    code, out, err = pipeline("load", "halves", "-run-id", "r", tmp_path / "in.csv")
+    assert (code, out.partition(" in ")[0]) == (1, "halves: 2 messages published, 6 bad rows")
+    assert "in.csv, row 4: there is text behind a closing quote" in err
+    zones = [json.loads(message.payload)["zone"] for message in taken(client, "halves")]
+    assert zones == ["a\r\n2,b", "good"]
+    assert [(row["row"], row["cause"], row["record"]) for row in quarantined(tmp_path / "bad")] == [
+        (4, "there is text behind a closing quote", '3,"c"d'),
+        (5, "there is text behind a closing quote", '"4" ,x'),
+        (7, "there is a quote in a field that does not begin with one", '5,5" pipe'),
+        (9, "there is a carriage return in a field without quotes", "7\r8,f"),
+        (10, "a quote that is opened in row 10 is not closed", '9,"e'),
+        (11, "a quote that is opened in row 10 is not closed", "10,g"),
+    ]
+
+
+def test_a_quote_that_is_broken_within_a_line_of_csv_is_set_aside_where_no_row_has_two(pipeline, client, tmp_path):
+    (tmp_path / "in.csv").write_text('id,zone\n1,"c"d\n2, "a, b"\n3,"x\u2028"\n4,"x"\u2028\n')
+    code, _, _ = pipeline("load", "lines-alone", "-run-id", "r", tmp_path / "in.csv")
+    assert (code, [message.payload for message in taken(client, "lines-alone")]) == (
+        1,
+        ['{"id":"3","zone":"x\u2028"}'.encode()],
+    )
+    assert [(row["row"], row["cause"]) for row in quarantined(tmp_path / "bad")] == [
+        (2, "there is text behind a closing quote"),
+        (3, "there is a quote in a field that does not begin with one"),
+        (5, "there is text behind a closing quote"),
+    ]
+
+
+@pytest.mark.parametrize("end", ["", '\n"\n'])
+def test_a_row_of_csv_with_very_many_quotes_is_no_fault(pipeline, client, tmp_path, end):
+    (tmp_path / "in.csv").write_text('id,zone\n1,"' + '""' * 200_000 + '"\n2,"' + '"x"' * 100_001 + f'\n3,"{end}')
+    topic = f"quotes-only-{len(end)}"
+    assert pipeline("load", topic, "-run-id", "r", tmp_path / "in.csv")[0] == 1
+    assert [json.loads(message.payload)["zone"] for message in taken(client, topic)] == ['"' * 200_000]
+
+
+def test_files_of_csv_with_rows_of_several_lines_are_loaded_once_with_the_same_id(pipeline, client, tmp_path):
+    for name in "abc":
+        (tmp_path / f"{name}.csv").write_text("id,zone\n" + "".join(f'{name}{n},"x\n{n}"\n' for n in range(100)))
+    job = ("load", "longer-again", "-key", "id", "-run-id", "same", tmp_path / "*.csv")
+    assert pipeline(*job)[:2] == (0, "longer-again: 300 messages published\n")
+    assert pipeline(*job)[0] == 0
+    found = [message.key.decode() for message in taken(client, "longer-again")]
+    assert len(found) == 300
+    for name in "abc":
+        assert [key for key in found if key[0] == name] == [f"{name}{n}" for n in range(100)]
+    (tmp_path / "d.csv").write_text('id,"zo\nne"\n')
+    code, _, err = pipeline(*job)
+    assert (code, "d.csv: the first line is not that of" in err) == (78, True)
+
+
+@pytest.mark.parametrize("names", ['id,"a"b', 'id,"a', 'id,5"'])
+def test_a_first_line_of_csv_with_a_broken_quote_is_refused(pipeline, tmp_path, names):
+    (tmp_path / "in.csv").write_text(f"{names}\n1,2\n")
+    code, _, err = pipeline("load", "no-names", tmp_path / "in.csv")
+    assert (code, "in.csv: the first line names no columns: " in err) == (78, True)
+
+
 @pytest.mark.parametrize("name", ["in.csv", "in.jsonl"])
 def test_a_line_that_is_not_utf_8_is_set_aside_and_no_byte_is_replaced(pipeline, client, tmp_path, name):
     topic = f"latin-{name}"

@@ -3,12 +3,12 @@
     row        struct    the columns of the file; of JSON lines without a schema those that are asked for
     json       string    all columns as JSON; of JSON lines without a schema the line as it stands
     file       string    where it stands
-    number     bigint    its place in a file of Parquet, from 1 on; null in text, see `quarantine`
+    number     bigint    its place, from 1 on: the row of Parquet, the line of text; null where `is_numbered` says so
     line       string    its text; null in Parquet
     fault      string    why the text is not what the format takes; null where it is
 
 Text is read as lines and parsed from there, so that the line of a row is at hand whatever turns out to be wrong with
-it. A quoted line break in CSV is therefore not understood.
+it. Where rows of CSV have several lines, these are joined before, see `csv_lines`.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from miniqueue.errors import ConfigError
 from miniqueue.spark.jobs import json_lines
 from miniqueue.spark.jobs.columns import quoted, schema_of
-from miniqueue.spark.jobs.csv_lines import csv_rows
+from miniqueue.spark.jobs.csv_lines import csv_rows, has_longer_rows, joined_lines
 from miniqueue.spark.jobs.text_lines import as_json, lines_of
 
 FORMATS: Final = ("parquet", "csv", "json")
@@ -39,8 +39,13 @@ def format_of(path: str) -> str:
     raise ConfigError([f"{path}: the name does not say the format; -format does, one of {', '.join(FORMATS)}"])
 
 
+def is_numbered(spark: SparkSession, paths: Sequence[str], format_name: str) -> bool:
+    """Return whether rows have their places; of CSV if one has several lines, for which all of it is looked through."""
+    return format_name == "parquet" or (format_name == "csv" and has_longer_rows(lines_of(spark, paths)))
+
+
 def read_files(
-    spark: SparkSession, paths: Sequence[str], format_name: str, schema: str, asked: Sequence[str]
+    spark: SparkSession, paths: Sequence[str], format_name: str, schema: str, asked: Sequence[str], *, numbered: bool
 ) -> DataFrame:
     """Return the rows of files, with the columns above.
 
@@ -50,17 +55,17 @@ def read_files(
       format_name: one of FORMATS.
       schema: the columns, as SQL has them: `id long, name string`; "" for what the files say. CSV says strings.
       asked: names of columns that something is made of; there may be no such.
+      numbered: what `is_numbered` says; then text takes the settings WHOLE_FILES.
 
     Raises ConfigError when the columns cannot be told.
     """
     if format_name == "parquet":
         return _parquet(spark, paths, schema)
-    columns, lines = schema_of(schema) if schema else None, lines_of(spark, paths)
+    columns = schema_of(schema) if schema else None
     if format_name == "csv":
-        rows = csv_rows(lines, paths, columns)
-    else:
-        rows = json_lines.with_schema(lines, columns) if columns else json_lines.as_they_are(lines, asked)
-    return rows.withColumn("number", F.lit(None).cast("bigint"))
+        return csv_rows(joined_lines(spark, paths) if numbered else lines_of(spark, paths), paths, columns)
+    lines = lines_of(spark, paths)
+    return json_lines.with_schema(lines, columns) if columns else json_lines.as_they_are(lines, asked)
 
 
 def columns_in(spark: SparkSession, directory: str) -> list[str]:

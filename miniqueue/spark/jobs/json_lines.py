@@ -42,7 +42,7 @@ def as_they_are(lines: DataFrame, asked: Sequence[str]) -> DataFrame:
     faults = [_fault(F.col("elements")), *([F.when(is_beyond("line"), _BEYOND)] if names else [])]
     row = F.struct(*(F.col("members")[name].alias(name) for name in names))
     return looked_at.select(
-        row.alias("row"), _trimmed().alias("json"), "file", "line", fault_of(*faults).alias("fault")
+        row.alias("row"), _trimmed().alias("json"), "file", "number", "line", fault_of(*faults).alias("fault")
     )
 
 

@@ -1,6 +1,7 @@
 """Files to a topic: a message for each row; bad rows are set aside and counted, and the job goes on.
 
-Rows are read once. Only when there were bad ones among them they are read again, to be set aside.
+Rows are read once. Only when there were bad ones among them they are read again, to be set aside. CSV is looked through
+before, for quotes that are open at the end of a line.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,10 +11,11 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from miniqueue.spark.jobs.inputs import read_files
+from miniqueue.spark.jobs.inputs import is_numbered, read_files
 from miniqueue.spark.jobs.mapping import ColumnMapping
 from miniqueue.spark.jobs.quarantine import set_aside
 from miniqueue.spark.jobs.running import Say, having_set, observed, progress, told_in_words
+from miniqueue.spark.jobs.text_lines import WHOLE_FILES
 
 #: Text has names that differ in case only. Spark would take one for the other, and leave out what both have.
 _EXACT_NAMES: Final[Mapping[str, str]] = MappingProxyType({"spark.sql.caseSensitive": "true"})
@@ -52,15 +54,21 @@ class Loaded(NamedTuple):
 
 def load(spark: SparkSession, job: Load, say: Say) -> Loaded:
     """Load files; raises ConfigError, or JobFailedError, after which the same job can run again."""
-    is_text = job.format_name != "parquet"
-    settings = _EXACT_NAMES if is_text else {}
-    with told_in_words(), progress(spark, f"load {job.topic}", say), having_set(spark, settings):
-        rows = read_files(spark, job.paths, job.format_name, job.schema, job.mapping.asked)
-        judged = job.mapping.judged(rows)
-        count, bad = _publish(judged, job)
-        directory = f"{job.quarantine.rstrip('/')}/{job.run_id}"
-        examples = set_aside(judged, job.paths, is_text=is_text, directory=directory) if bad else []
+    directory = f"{job.quarantine.rstrip('/')}/{job.run_id}"
+    with told_in_words(), progress(spark, f"load {job.topic}", say):
+        numbered = is_numbered(spark, job.paths, job.format_name)
+        with having_set(spark, _settings(job.format_name, numbered=numbered)):
+            rows = read_files(spark, job.paths, job.format_name, job.schema, job.mapping.asked, numbered=numbered)
+            judged = job.mapping.judged(rows)
+            count, bad = _publish(judged, job)
+            examples = set_aside(judged, job.paths, is_numbered=numbered, directory=directory) if bad else []
     return Loaded(count - bad, bad, examples, directory if bad else "")
+
+
+def _settings(format_name: str, *, numbered: bool) -> Mapping[str, str]:
+    if format_name == "parquet":
+        return {}
+    return {**_EXACT_NAMES, **(WHOLE_FILES if numbered else {})}
 
 
 def _publish(judged: DataFrame, job: Load) -> tuple[int, int]:

@@ -2,11 +2,13 @@
 
     line       string    its text
     file       string    where it stands
+    number     bigint    its place there, from 1 on, where it is known: a task does not know where its part begins
 
 What is wrong with a line is a row's fault, see `inputs`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,11 +20,21 @@ Parser: TypeAlias = Callable[[StructType, Mapping[str, str]], Column]
 
 UNPARSED: Final = "it cannot be parsed"
 _NO_TEXT: Final = "it is not UTF-8"
+#: More than any file has. A file costs as much to open as a task may read, so each has a task of its own.
+_ALL_BYTES: Final = str(1 << 40)
+#: Settings with which each file is read by one task, in its order.
+WHOLE_FILES: Final[Mapping[str, str]] = MappingProxyType(
+    {"spark.sql.files.maxPartitionBytes": _ALL_BYTES, "spark.sql.files.openCostInBytes": _ALL_BYTES}
+)
 
 
-def lines_of(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """Return the lines of text files, and which file each is of."""
-    return spark.read.text(list(paths)).select(F.col("value").alias("line"), F.col("_metadata.file_path").alias("file"))
+def lines_of(spark: SparkSession, paths: Sequence[str], **options: str) -> DataFrame:
+    """Return the lines of text files, and which file each is of; `options` are those of Spark's reader."""
+    lines = spark.read.options(**options).text(list(paths))
+    nowhere = F.lit(None).cast("bigint")
+    return lines.select(
+        F.col("value").alias("line"), F.col("_metadata.file_path").alias("file"), nowhere.alias("number")
+    )
 
 
 def text_of(lines: DataFrame) -> DataFrame:
@@ -41,7 +53,7 @@ def as_json(row: str | Column) -> Column:
 
 
 def parsed(lines: DataFrame, columns: StructType, parse: Parser, *faults: Column) -> DataFrame:
-    """Return what a parser makes of lines: `row`, `json`, `file`, `line` and `fault`, as `inputs` has them.
+    """Return what a parser makes of lines: `row`, `json`, `file`, `number`, `line` and `fault`, as `inputs` has them.
 
     Args:
       lines: as above.
@@ -53,6 +65,6 @@ def parsed(lines: DataFrame, columns: StructType, parse: Parser, *faults: Column
     fields = StructType(list(columns)).add(broken, StringType())
     row = parse(fields, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": broken})
     unparsed = F.when(F.col(f"parsed.{broken}").isNotNull(), UNPARSED)
-    rows = text_of(lines).select("line", "file", row.alias("parsed")).withColumn("fault", fault_of(*faults, unparsed))
+    rows = text_of(lines).withColumn("parsed", row).withColumn("fault", fault_of(*faults, unparsed))
     rows = rows.withColumn("row", F.col("parsed").dropFields(broken))
-    return rows.select("row", as_json("row").alias("json"), "file", "line", "fault")
+    return rows.select("row", as_json("row").alias("json"), "file", "number", "line", "fault")
