@@ -8,7 +8,7 @@
 Knows no command: what there is to ask stands in `message_calls` and its neighbours.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -25,6 +25,10 @@ T = TypeVar("T")
 
 #: How long a receive of `consume` waits: long enough to cost nothing, short enough for a proxy on the way.
 POLL_SECONDS = 20.0
+
+
+def _tell_nobody(_error: Exception) -> None:
+    pass
 
 
 class Client:
@@ -53,10 +57,15 @@ class Client:
         self._start(Address(url, timeout_seconds, retries, deduplicates, options))
 
     @classmethod
-    def of(cls, address: Address) -> Self:
-        """Return a client for an address, such as that of another client."""
+    def of(cls, address: Address, tell: Callable[[Exception], None] = _tell_nobody) -> Self:
+        """Return a client for an address, such as that of another client.
+
+        Args:
+          address: of the broker.
+          tell: is told of each error after which another try may help, before that and after the last one.
+        """
         client = cls.__new__(cls)
-        client._start(address)
+        client._start(address, tell)
         return client
 
     def __repr__(self) -> str:
@@ -68,9 +77,9 @@ class Client:
     def __setstate__(self, address: Address) -> None:
         self._start(address)
 
-    def _start(self, address: Address) -> None:
+    def _start(self, address: Address, tell: Callable[[Exception], None] = _tell_nobody) -> None:
         self.address = address
-        self._link = Link(address)
+        self._link = Link(address, tell)
 
     def __enter__(self) -> Self:
         return self

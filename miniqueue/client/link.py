@@ -11,7 +11,7 @@ of another, and leaves that one's sockets alone.
 
 import math
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import redis
@@ -50,10 +50,16 @@ class _Pool(Protocol):
 
 
 class Link:
-    """A pool of connections to one broker; threads may share it."""
+    """A pool of connections to one broker; threads may share it.
 
-    def __init__(self, address: Address) -> None:
+    Args:
+      address: of the broker.
+      tell: is told of each error after which another try may help.
+    """
+
+    def __init__(self, address: Address, tell: Callable[[Exception], None]) -> None:
         self._address = address
+        self._tell = tell
         self._pool: _Pool = pool_of(redis.ConnectionPool, Retry(NoBackoff(), 0), address)
         self._retry = Retry(
             ExponentialWithJitterBackoff(base=FIRST_PAUSE_SECONDS, cap=LONGEST_PAUSE_SECONDS),
@@ -79,7 +85,7 @@ class Link:
         """Return the replies, with errors for refusals, after as many tries as it takes."""
         return self._retry.call_with_retry(
             lambda: self._exchange(calls),
-            lambda _error: None,
+            self._tell,
             is_retryable=lambda error: isinstance(error, ClientError) and may_follow(calls, error),
         )
 

@@ -29,6 +29,7 @@ from miniqueue.errors import ClientError
 from miniqueue.spark.losses import NotWrittenError
 from miniqueue.spark.packing import packed, parts_of, sizes_of
 from miniqueue.spark.rows import OF_BATCHES, Row, rows_of
+from miniqueue.spark.waiting import Waiting
 
 #: What a broker says that will take the message later.
 _LATER = frozenset({"LIMIT", "FULL", "PAUSED"})
@@ -60,7 +61,7 @@ def publish_rows(
     *,
     id_prefix: str,
     batch_messages: int,
-    block_seconds: float,
+    waiting: Waiting,
 ) -> int:
     """Publish every row; return how many there were.
 
@@ -70,7 +71,7 @@ def publish_rows(
       batches: of the task, in the same order whenever it runs.
       id_prefix: what the ids of the rows begin with; "" for rows without ids.
       batch_messages: how many rows are sent in one go.
-      block_seconds: how long to wait for a broker that takes none.
+      waiting: for a broker that takes none.
 
     Raises NotWrittenError when it takes none for so long, or refuses a row for good; ClientError.
     """
@@ -79,7 +80,7 @@ def publish_rows(
         under_way: Future[None] | None = None
         for request in _requests(topic, batches, id_prefix, batch_messages):
             _finish(under_way)
-            under_way = sender.submit(_send, client, request, block_seconds)
+            under_way = sender.submit(_send, client, request, waiting)
             count += len(request.rows)
         _finish(under_way)
     return count
@@ -169,27 +170,29 @@ def _checksum(payloads: Iterable[bytes]) -> int:
     return checksum
 
 
-def _send(client: Client, request: Request, block_seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
+def _send(client: Client, request: Request, waiting: Waiting, sleep: Callable[[float], None] = time.sleep) -> None:
     """Carry out the calls, those that were refused again, until all of them are taken."""
-    ends_at = time.monotonic() + block_seconds
-    left = _not_taken(client, request, request.calls, ends_at)
+    waiting.begin()
+    left = _not_taken(client, request, request.calls, waiting)
     while left:
         sleep(PAUSE_SECONDS)
-        left = _not_taken(client, request, left, ends_at)
+        left = _not_taken(client, request, left, waiting)
 
 
-def _not_taken(client: Client, request: Request, calls: list[Call[Any]], ends_at: float) -> list[Call[Any]]:
+def _not_taken(client: Client, request: Request, calls: list[Call[Any]], waiting: Waiting) -> list[Call[Any]]:
     """Carry out calls of a request; return those that the broker takes later."""
     try:
         results = client.execute_all(calls)
-    except ClientError as exc:  # the client has tried again, but a broker may be away for longer
-        if not may_follow(calls, exc) or isinstance(exc, UntrustedError) or time.monotonic() > ends_at:
+    except ClientError as exc:  # the client has tried again and told of it, but a broker may be away for longer
+        if not may_follow(calls, exc) or isinstance(exc, UntrustedError) or waiting.is_over:
             raise
         return calls
     refused = [(call, one) for call, one in zip(calls, results, strict=True) if isinstance(one, RefusedError)]
     for call, error in refused:
-        if not _is_taken_later(error) or time.monotonic() > ends_at:
+        if not _is_taken_later(error) or waiting.is_over:
             raise NotWrittenError(f"{_named(request, call, error)}: {error}") from error
+    for _, error in refused[:1]:
+        waiting.tell(error)
     return [call for call, _ in refused]
 
 

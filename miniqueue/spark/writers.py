@@ -12,9 +12,11 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from miniqueue.client import Client
 from miniqueue.spark.losses import NotWrittenError
 from miniqueue.spark.options import Options
 from miniqueue.spark.publishing import publish_rows
+from miniqueue.spark.waiting import Waiting
 
 #: Where Spark tells a task which stream it belongs to, and which micro-batch.
 _QUERY, _MICRO_BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -28,14 +30,16 @@ class Written(WriterCommitMessage):
 
 
 def _write(options: Options, run: str, iterator: Iterator[pa.RecordBatch]) -> Written:
-    with options.client() as client:
+    address = options.client().address
+    waiting = Waiting(str(address), options["blockSeconds"])
+    with Client.of(address, waiting.tell) as client:
         count = publish_rows(
             client,
             options["topic"],
             iterator,
             id_prefix=f"{run}/{_task().partitionId()}" if options["deduplicate"] else "",
             batch_messages=options["batchMessages"],
-            block_seconds=options["blockSeconds"],
+            waiting=waiting,
         )
     return Written(count)
 

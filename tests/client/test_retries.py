@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from miniqueue.client import AsyncClient, Client, DisconnectedError
+from miniqueue.client import AsyncClient, Client, ConnectError, DisconnectedError
 from tests.client.lossy_proxy import LossyProxy
 
 pytestmark = pytest.mark.acceptance
@@ -103,3 +103,11 @@ def test_a_client_goes_on_after_a_kill_in_the_middle_and_nothing_is_lost_or_doub
     with Client(broker.url) as client:
         received = [message.text for message in client.consume(topic, count=1000, autoack=True, idle_seconds=0.2)]
     assert received == [str(number) for number in range(300)]
+
+
+def test_who_asked_for_it_is_told_of_each_error_that_another_try_may_mend():
+    told = []
+    address = Client("redis://127.0.0.1:1", retries=2).address
+    with Client.of(address, told.append) as client, pytest.raises(ConnectError) as raised:
+        client.ping()
+    assert [str(one) for one in told] == [str(raised.value)] * 3

@@ -11,6 +11,7 @@ from miniqueue.client.refusals import UntrustedError
 from miniqueue.spark import publishing
 from miniqueue.spark.losses import NotWrittenError
 from miniqueue.spark.publishing import publish_rows
+from miniqueue.spark.waiting import Waiting
 from tests.spark.fake_client import FakeClient
 
 
@@ -18,9 +19,10 @@ def batch(*values):
     return pa.RecordBatch.from_pydict({"value": pa.array(values, pa.string())})
 
 
-def publish(client, *batches, id_prefix="run/3", batch_messages=2, block_seconds=60.0):
+def publish(client, *rows, batches=None, id_prefix="run/3", batch_messages=2, block_seconds=60.0):
+    waiting = Waiting("redis://queue", block_seconds)
     return publish_rows(
-        client, "t", batches, id_prefix=id_prefix, batch_messages=batch_messages, block_seconds=block_seconds
+        client, "t", batches or rows, id_prefix=id_prefix, batch_messages=batch_messages, waiting=waiting
     )
 
 
@@ -140,7 +142,7 @@ def test_the_next_request_is_made_while_the_broker_takes_one():
         client.may_take.set()
         yield batch("c", "d")
 
-    assert publish_rows(client, "t", batches(), id_prefix="", batch_messages=2, block_seconds=60.0) == 4
+    assert publish(client, batches=batches()) == 4
     assert payloads_of(client) == [b"ab", b"cd"]
 
 
@@ -153,7 +155,7 @@ def test_rows_that_cannot_be_had_leave_no_request_under_way():
         raise ValueError("no rows")
 
     with pytest.raises(ValueError, match="no rows"):
-        publish_rows(client, "t", batches(), id_prefix="", batch_messages=2, block_seconds=60.0)
+        publish_rows(client, "t", batches(), id_prefix="", batch_messages=2, waiting=Waiting("redis://queue", 60.0))
     assert payloads_of(client) == [b"ab"]
 
 
@@ -163,6 +165,14 @@ def test_no_request_overtakes_one_that_has_to_wait_for_room(make):
     rough.refusals = [None, *[RefusedError(word, "x") for word in ("LIMIT", "FULL", "PAUSED")]]
     assert publish(smooth, make(*"abcdefg")) == publish(rough, make(*"abcdefg")) == 7
     assert rough.published == smooth.published
+
+
+def test_a_broker_that_takes_nothing_for_now_is_told_of(monkeypatch, caplog):
+    monkeypatch.setattr("miniqueue.spark.waiting.QUIET_SECONDS", 0)
+    client = FakeClient()
+    client.refusals = [RefusedError("PAUSED", "x")] * 3
+    assert publish(client, batch("a")) == 1
+    assert caplog.messages == ["rows wait for redis://queue, up to 60 s more: PAUSED x"]
 
 
 def test_nothing_follows_a_request_that_is_refused_for_good():
