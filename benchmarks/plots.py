@@ -1,6 +1,7 @@
 """The plots of docs/benchmarks.md: throughput by pipeline depth, by payload size and by backlog size, as SVG."""
 
 import importlib.util
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,10 +98,12 @@ def _found(points: list[Point], results: Results) -> list[tuple[str, float, floa
     return found
 
 
-def _is_flat(lines: dict[str, list[tuple[str, float, float, float]]]) -> bool:
-    """Whether all values are so close that powers of ten alone would be few marks on the axis."""
-    values = [middle for found in lines.values() for _, middle, _, _ in found]
-    return max(values) < 20 * min(values)
+def ticks(least: float, most: float) -> list[float]:
+    """Return the marks of an axis with all values between them, two at least: 1, 2 and 5 times powers of ten."""
+    powers = range(math.floor(math.log10(least)) - 1, math.ceil(math.log10(most)) + 1)
+    marks = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
+    first, last = max(mark for mark in marks if mark < least), min(mark for mark in marks if mark > most)
+    return [mark for mark in marks if first <= mark <= last]
 
 
 def _draw(plot: Plot, lines: dict[str, list[tuple[str, float, float, float]]], path: Path) -> None:
@@ -121,9 +124,12 @@ def _draw(plot: Plot, lines: dict[str, list[tuple[str, float, float, float]]], p
         axes.errorbar(at, middles, yerr=errors, marker="o", markersize=4, capsize=3, label=name, **style)
     axes.set(title=plot.title, xlabel=plot.x_title, ylabel="messages/s", yscale="log")
     axes.set_xticks(range(len(labels)), labels)
-    axes.yaxis.set_major_formatter("{x:,.0f}")
-    axes.yaxis.set_minor_formatter("{x:,.0f}" if _is_flat(lines) else "")
-    axes.grid(visible=True, axis="y", which="both", alpha=0.3)
+    values = [value for found in lines.values() for _, _, least, most in found for value in (least, most)]
+    marks = ticks(min(values), max(values))
+    axes.set_ylim(marks[0], marks[-1])
+    axes.set_yticks(marks, [f"{mark:,.0f}" for mark in marks])
+    axes.minorticks_off()
+    axes.grid(visible=True, axis="y", alpha=0.3)
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize="small", frameon=False)
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)
