@@ -38,12 +38,17 @@ do not wait for replies; the time counts from the write of a message to its arri
 that of all threads of the server.
 """
 
+#: Of a figure that is next to its goal.
+MOST_DECIMALS = 7
+
 
 def number(value: float) -> str:
     """Return a figure with as many digits as it deserves."""
-    if abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    return f"{value:,.{_decimals(value)}f}"
+
+
+def _decimals(value: float) -> int:
+    return 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
 
 
 def text(scenario: Scenario, measured: Measured) -> str:
@@ -76,11 +81,19 @@ def goal_text(verdict: Verdict) -> str:
     what = f"{goal.of}, {goal.figure}"
     if goal.against:
         what += f", {'against' if goal.by == 'ratio' else 'over'} {goal.against}"
-    return f"{what}: {_found(verdict)}, wanted {goal.wants} {number(goal.bound)}: {verdict.word}"
+    bound, found = _bound_and_found(verdict)
+    return f"{what}: {found}, wanted {goal.wants} {bound}: {verdict.word}"
 
 
-def _found(verdict: Verdict) -> str:
-    return "–" if verdict.value is None else number(verdict.value)
+def _bound_and_found(verdict: Verdict) -> tuple[str, str]:
+    """Return both figures; with more digits than usual where they would look the same, and are not."""
+    bound, value = verdict.goal.bound, verdict.value
+    if value is None:
+        return number(bound), "–"
+    if bound == value or round(bound, _decimals(bound)) != round(value, _decimals(value)):
+        return number(bound), number(value)
+    texts = ((f"{bound:,.{digits}f}", f"{value:,.{digits}f}") for digits in range(_decimals(value), MOST_DECIMALS))
+    return next((pair for pair in texts if pair[0] != pair[1]), (str(bound), str(value)))
 
 
 def _rounds(results: Results) -> str:
@@ -120,8 +133,9 @@ def _goals(scenarios: Sequence[Scenario], results: Results) -> str:
         for verdict in verdicts(scenario, results.scenarios[scenario.name]):
             goal = verdict.goal
             against = f"{'ratio to' if goal.by == 'ratio' else 'more than'} {goal.against}" if goal.against else ""
-            cells = [scenario.name, goal.of, goal.figure, against, f"{goal.wants} {number(goal.bound)}"]
-            lines.append(f"| {' | '.join([*cells, _found(verdict), verdict.word])} |")
+            bound, found = _bound_and_found(verdict)
+            cells = [scenario.name, goal.of, goal.figure, against, f"{goal.wants} {bound}", found, verdict.word]
+            lines.append(f"| {' | '.join(cells)} |")
     return _markdown("| scenario | contender | figure | against | wanted | found | |", lines)
 
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from benchmarks.report import number, page, text
-from benchmarks.results import Measured, Results
+from benchmarks.report import goal_text, number, page, text
+from benchmarks.results import Measured, Results, Verdict
 from benchmarks.scenario import Contender, Goal, Scenario
 
 RATE = "messages/s"
@@ -39,6 +39,24 @@ def results(*, is_quick: bool = False) -> Results:
 )
 def test_figures_have_the_digits_they_deserve(value, shown):
     assert number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("bound", "value", "shown"),
+    [
+        (0.9, 0.8997, "0.8997, wanted at least 0.9000: missed"),
+        (0.9, 0.9004, "0.9004, wanted at least 0.9000: met"),
+        (0.9, 0.9, "0.90, wanted at least 0.90: met"),
+        (0.9, 0.96, "0.96, wanted at least 0.90: met"),
+        (40_000, 39_999.9, "39,999.9, wanted at least 40,000.0: missed"),
+        (100, 99.98, "99.98, wanted at least 100.00: missed"),
+        (1 / 3, 0.333, "0.3330, wanted at least 0.3333: missed"),
+        (0.9, 0.9 - 1e-12, "0.899999999999, wanted at least 0.9: missed"),
+    ],
+)
+def test_a_figure_next_to_its_goal_has_the_digits_that_tell_them_apart(bound, value, shown):
+    verdict = Verdict("name", Goal(RATE, "ours", "at least", bound), value)
+    assert goal_text(verdict) == f"ours, messages/s: {shown}"
 
 
 def test_the_text_has_medians_spreads_ratios_goals_and_who_is_missing():
