@@ -98,6 +98,23 @@ def test_a_stream_is_copied_once_although_it_stops_and_starts(spark, client, tmp
     assert group.lag <= 101 - 90  # Spark tells of a micro-batch that is done when it plans the next one
 
 
+def test_a_group_is_behind_by_the_last_micro_batch_until_a_run_has_another_one(spark, client, tmp_path):
+    """Spark tells that a micro-batch is done when it begins the next one, and never of the last one of a run."""
+    client.publish_many("lagging", [b"x"] * 10)
+
+    def lag_after_a_run() -> int:
+        source = spark.readStream.format("miniqueue").options(startingOffsets="earliest", maxMessagesPerTrigger=4)
+        stream = source.option("group", "along").load("lagging").writeStream.format("noop")
+        query = stream.option("checkpointLocation", str(tmp_path / "place")).trigger(availableNow=True).start()
+        assert query.awaitTermination(120)
+        [group] = [one for one in client.groups("lagging") if one.name == "along"]
+        return int(group.lag)
+
+    assert [lag_after_a_run(), lag_after_a_run()] == [2, 2]
+    client.publish("lagging", b"x")
+    assert lag_after_a_run() == 1
+
+
 def test_messages_that_are_gone_are_an_error_or_left_out(spark, client):
     client.publish_many("gone", ["a", "b"])
     client.receive("gone", count=2, autoack=True)
