@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from miniqueue.spark.jobs.directories import check_checkpoint, last_step, log_of
 from miniqueue.spark.jobs.running import Followed, Say, followed, told_in_words
+from miniqueue.spark.jobs.topics import bring_group
 from miniqueue.spark.log_source import bounds_of
 from miniqueue.spark.offsets import Offsets, starts_of
 from miniqueue.spark.options import topics_in
@@ -30,7 +31,8 @@ class Archive(NamedTuple):
       topic: which is read from its earliest message on, in the first run; several with commas between them.
       directory: of the archive.
       checkpoint: where the stream keeps its place; "" for `_checkpoint` in the directory.
-      group: of the topic, goes along, so that what is archived can go; "" for none.
+      group: of the topic, is where the archive is, a step behind while it runs, so that what is archived can go; ""
+        for none.
       every_seconds: how often there is a file of what is new; 0 for what there is now, and an end.
       max_messages: of one file and step at most.
       fail_on_data_loss: whether messages that are gone before they were archived are an error; else they are counted.
@@ -57,9 +59,12 @@ def archive(spark: SparkSession, job: Archive, say: Say) -> Followed:
         begins = None if job.fail_on_data_loss else _earliest(spark, topics_in(job.topic))
         query = _start(_messages(spark, job, begins), job)
         try:
-            return followed(query, f"archive {job.topic}", say, begins)
+            done = followed(query, f"archive {job.topic}", say, begins)
         finally:
             query.stop()
+        if job.group:
+            bring_group(spark, job.group, query)
+        return done
 
 
 def _earliest(spark: SparkSession, topics: list[str]) -> Offsets:
