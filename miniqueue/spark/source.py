@@ -5,6 +5,7 @@ spark.read.format("miniqueue").option("topic", "orders").load()
 frame.write.format("miniqueue").option("topic", "orders").mode("append").save()
 """
 
+import logging
 import os
 import sys
 import time
@@ -22,6 +23,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from miniqueue.client import Client
+from miniqueue.client.address import Address
 from miniqueue.client.call import Call
 from miniqueue.client.refusals import UntrustedError, is_passing
 from miniqueue.errors import ClientError, ConfigError
@@ -31,6 +33,8 @@ from miniqueue.spark.places import instead_of
 from miniqueue.spark.rows import ORIGIN, SCHEMA, check_columns
 from miniqueue.spark.stream_reader import StreamReader
 from miniqueue.spark.writers import BatchWriter, StreamWriter
+
+log = logging.getLogger("miniqueue.spark")
 
 FORMAT = "miniqueue"
 #: Options may stand in Spark's configuration, so that jobs need not have addresses and secrets in them.
@@ -76,7 +80,9 @@ class MiniqueueSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return what writes a frame."""
         self._check_write(schema, overwrite)
-        return BatchWriter(self._parsed(Use.BATCH_WRITE))
+        options = self._parsed(Use.BATCH_WRITE)
+        _tell_of_absence(options)
+        return BatchWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """Return what writes a stream."""
@@ -167,9 +173,26 @@ def wait_for_broker(spark: SparkSession, say: Callable[[str], None], is_given_up
             return
 
 
+def _tell_of_absence(options: Options) -> None:
+    """Have it in the driver's log that the broker does not answer; raises RefusedError where it does, and refuses.
+
+    Tasks tell of it themselves, but where they run on a cluster not to whoever looks at the driver. Nor are they kept
+    from waiting: a broker that restarts may have no address meanwhile, or one that only the executors know.
+    """
+    try:
+        _ping(options.client().address, retries=0)
+    except ClientError as exc:
+        if not is_passing(exc):
+            raise
+        log.warning("no broker for the driver; tasks that find none wait for %d s: %s", options["blockSeconds"], exc)
+
+
 def _ask(spark: SparkSession, retries: int) -> None:
     with configured_client(spark) as client:
-        address = client.address
+        _ping(client.address, retries)
+
+
+def _ping(address: Address, retries: int) -> None:
     hasty = replace(
         address,
         retries=min(address.retries, retries),

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 from miniqueue.client import ConnectError, RefusedError
 from miniqueue.server.security import ensure_certificates
@@ -19,6 +20,7 @@ pytestmark = IN_A_SESSION
 
 #: Of a certificate and its key.
 NAMES = ("cert.pem", "key.pem")
+FRAME = StructType([StructField("value", StringType())])
 
 
 @pytest.fixture(autouse=True)
@@ -109,3 +111,23 @@ def test_a_job_that_is_stopped_while_its_broker_does_not_answer_was_interrupted(
     monkeypatch.setattr(source, "check_broker", check_broker)
     code, out, err = pipeline("archive", "never-asked", tmp_path / "archive")
     assert (code, out, "interrupted; " in err) == (130, "", True)
+
+
+def test_a_frame_for_a_broker_that_does_not_answer_is_told_on_the_driver_before_it_waits(caplog):
+    given = {"topic": "t", "url": "redis://ada:secret@127.0.0.1:1", "blockSeconds": "60"}
+    source.MiniqueueSource(given).writer(FRAME, overwrite=False)
+    [line] = caplog.messages
+    told, _, cause = line.partition(": ")
+    assert told == "no broker for the driver; tasks that find none wait for 60 s"
+    assert cause.startswith("cannot connect to redis://127.0.0.1:1: ")
+
+
+def test_a_frame_for_a_broker_that_refuses_its_user_ends_before_any_task(shared_broker):
+    url = shared_broker.url.replace("//", "//no-such-user:secret@")
+    with pytest.raises(RefusedError, match="WRONGPASS"):
+        source.MiniqueueSource({"topic": "t", "url": url}).writer(FRAME, overwrite=False)
+
+
+def test_of_a_broker_that_answers_nothing_is_told(shared_broker, caplog):
+    source.MiniqueueSource({"topic": "t", "url": shared_broker.url}).writer(FRAME, overwrite=False)
+    assert caplog.messages == []
