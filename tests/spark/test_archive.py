@@ -3,6 +3,7 @@
 import pytest
 
 from miniqueue.spark.jobs import archive
+from miniqueue.spark.jobs.topics import check_topics
 from tests.spark.needs import IN_A_SESSION
 
 pytestmark = IN_A_SESSION
@@ -56,6 +57,22 @@ def test_what_is_archived_can_go_when_a_run_has_ended(pipeline, client, tmp_path
         0,
         "can-go: 1 message archived in 1 step\n",
     )
+
+
+@pytest.mark.parametrize("job", ["archive", "stats"])
+def test_bug_a_topic_with_a_slip_of_the_pen_was_an_empty_success(pipeline, client, tmp_path, job):
+    client.publish("shipments", b"a")
+    code, out, err = pipeline(job, "shipments,shipmetns", tmp_path / "out")
+    assert (code, out, "there is no topic shipmetns on redis://" in err) == (78, "", True)
+    assert "; did you mean shipments?\n" in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_topic_that_is_not_there_yet_is_waited_for_by_a_job_that_runs_on(spark):
+    said: list[str] = []
+    check_topics(spark, ["zzz-to-come"], said.append, may_come=True)
+    [line] = said
+    assert (line[:32], line[-18:]) == ("there is no topic zzz-to-come on", "; it is waited for")
 
 
 def test_what_is_settled_before_it_is_archived_breaks_off_or_is_counted(pipeline, client, tmp_path):

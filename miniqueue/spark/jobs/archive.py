@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from miniqueue.spark.jobs.directories import check_checkpoint, last_step, log_of
 from miniqueue.spark.jobs.running import Followed, Say, followed, told_in_words
-from miniqueue.spark.jobs.topics import bring_group
+from miniqueue.spark.jobs.topics import bring_group, check_topics
 from miniqueue.spark.log_source import bounds_of
 from miniqueue.spark.offsets import Offsets, starts_of
 from miniqueue.spark.options import topics_in
@@ -55,6 +55,7 @@ class Archive(NamedTuple):
 def archive(spark: SparkSession, job: Archive, say: Say) -> Followed:
     """Archive a topic; raises ConfigError, or JobFailedError, after which the same job goes on where it was."""
     with told_in_words():
+        check_topics(spark, topics_in(job.topic), say, may_come=job.every_seconds > 0)
         check_checkpoint(spark, job.directory, last_step(spark, log_of(job.directory)), job.place)
         begins = None if job.fail_on_data_loss else _earliest(spark, topics_in(job.topic))
         query = _start(_messages(spark, job, begins), job)

@@ -1,12 +1,38 @@
-"""What jobs do with the topics that they read, beside reading them."""
+"""What jobs do with the topics that they read, beside reading them: whether they are there, and the group's place."""
 
 import json
+from collections.abc import Sequence
+from difflib import get_close_matches
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from miniqueue.client import Client
+from miniqueue.errors import ConfigError
+from miniqueue.spark.jobs.running import Say
+from miniqueue.spark.log_source import bounds_of
 from miniqueue.spark.progress import move_groups
 from miniqueue.spark.source import configured_client
+
+
+def check_topics(spark: SparkSession, topics: Sequence[str], say: Say, *, may_come: bool) -> None:
+    """Raise ConfigError where a topic is not there; where it may come, say so instead."""
+    with configured_client(spark) as client:
+        problems = _missing(client, topics)
+    if problems and not may_come:
+        raise ConfigError(problems)
+    for problem in problems:
+        say(f"{problem}; it is waited for")
+
+
+def _missing(client: Client, topics: Sequence[str]) -> list[str]:
+    missing = [topic for topic, found in bounds_of(client, list(topics)).items() if not found]
+    present = client.topics() if missing else []
+    close = {topic: get_close_matches(topic, present, n=1) for topic in missing}
+    return [
+        f"there is no topic {topic} on {client.address}{f'; did you mean {found[0]}?' if found else ''}"
+        for topic, found in close.items()
+    ]
 
 
 def bring_group(spark: SparkSession, group: str, query: StreamingQuery) -> None:
