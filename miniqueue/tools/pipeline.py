@@ -34,7 +34,7 @@ replay publishes what an archive has. stats counts by windows of time, to the st
 output or to Parquet. Progress goes to the standard error output.
 
   -topic topic
-        where messages go to or come from; topics have commas between them
+        where messages go to, or come from; then topics may have commas between them
   -url url
         the broker (default redis://localhost:6379)
   -user name, -secret-file file, -ca-file file
@@ -102,6 +102,9 @@ _PATHS_OF_JOBS: Final[Mapping[str, tuple[int, float]]] = MappingProxyType(
     {"load": (1, float("inf")), "archive": (1, 1), "stats": (0, 1), "replay": (1, 1)}
 )
 
+#: Jobs that publish.
+_WRITERS: Final = ("load", "replay")
+
 #: What becomes of a job that is interrupted.
 _INTERRUPTED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -125,7 +128,7 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     if isinstance(given, Question):
         sys.stdout.write(USAGE)
         return DONE
-    _check(given, *_PATHS_OF_JOBS[job])
+    _check(given, job)
     try:
         return _JOBS[job](given, environ)
     except KeyboardInterrupt:
@@ -133,10 +136,9 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
         raise
 
 
-def _check(given: Arguments, least: int, most: float) -> None:
-    topic = given.flags.get("topic", "")
-    missing = f"flag -topic: there is no topic in {topic!r}" if topic else "flag -topic is missing"
-    problems = [] if _listed(topic) else [missing]
+def _check(given: Arguments, job: str) -> None:
+    least, most = _PATHS_OF_JOBS[job]
+    problems = _problems_of_topic(given.flags.get("topic", ""), job)
     if not all(given.words):
         problems.append("a path behind the flags is empty")
     if not least <= len(given.words) <= most:
@@ -144,6 +146,16 @@ def _check(given: Arguments, least: int, most: float) -> None:
     problems += spark_needs.missing(os.environ)
     if problems:
         raise ConfigError(problems)
+
+
+def _problems_of_topic(text: str, job: str) -> list[str]:
+    if not text:
+        return ["flag -topic is missing"]
+    if not _listed(text):
+        return [f"flag -topic: there is no topic in {text!r}"]
+    if "," in text and job in _WRITERS:
+        return [f"flag -topic: {job} publishes to one topic, and {text!r} means several, as commas do"]
+    return []
 
 
 def _load(given: Arguments, environ: Mapping[str, str]) -> int:

@@ -78,3 +78,10 @@ def test_a_run_id_that_would_name_another_directory_is_refused(run_id):
 def test_a_run_id_is_kept_as_it_is_given_and_made_where_it_is_not():
     assert pipeline._run_id({"run-id": "rides of 2026-01-31"}) == "rides of 2026-01-31"
     assert pipeline._run_id({}) != pipeline._run_id({"run-id": ""})
+
+
+@pytest.mark.parametrize("job", [["load", "x.csv"], ["replay", "archive"]])
+def test_bug_messages_were_published_to_a_topic_whose_name_no_job_can_read(job, capsys):
+    assert main(["pipeline", job[0], "-topic", "a,b", job[1]], {}) == 78
+    said = f"flag -topic: {job[0]} publishes to one topic, and 'a,b' means several, as commas do\n"
+    assert said in capsys.readouterr().err
