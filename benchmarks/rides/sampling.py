@@ -71,12 +71,19 @@ class Sampler:
     def _memory(self) -> Sample:
         found = {"broker": resident_mb(self.broker_pid), "broker_anonymous": anonymous_mb(self.broker_pid)}
         found |= {f"worker_{number}": resident_mb(one.pid) for number, one in list(self.members.items())}
-        pids = _session(self.job_pid) if self.job_pid else []
-        jvm = [resident_mb(pid) for pid in pids if _JVM in _words(pid)]
-        python = [resident_mb(pid) for pid in pids if _PYTHON_WORKER in _words(pid)]
-        if jvm:
-            found |= {"driver_jvm": max(jvm), "driver_python": resident_mb(self.job_pid)}
-        return found | ({"python_worker": max(python)} if python else {})
+        return found | (spark_memory_mb(self.job_pid) if self.job_pid else {})
+
+
+def spark_memory_mb(job_pid: int) -> Sample:
+    """Return the resident memory of a job's JVM, of its program and of its largest Python worker, in millions of bytes.
+
+    The job leads a session of processes.
+    """
+    pids = _session(job_pid)
+    jvm = [resident_mb(pid) for pid in pids if _JVM in _words(pid)]
+    python = [resident_mb(pid) for pid in pids if _PYTHON_WORKER in _words(pid)]
+    driver = {"driver_jvm": max(jvm), "driver_python": resident_mb(job_pid)} if jvm else {}
+    return driver | ({"python_worker": max(python)} if python else {})
 
 
 def resident_mb(pid: int) -> float:

@@ -14,11 +14,20 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.bench import Bench, MeasurementError
 from benchmarks.queues import MINIQUEUE, REDIS, Queue
+from benchmarks.rides.sampling import spark_memory_mb
 from benchmarks.scenario import Contender, Figures, Goal, Measure, Scenario, started
 from miniqueue.tools import spark_needs
 
 ROWS = 1_000_000
 RATE, MEMORY = "rows/s", "server memory MB"
+#: Of the processes of Spark, by the names that they have for the rides.
+SPARK_MEMORY = {
+    "driver_python": "memory MB, driver's program",
+    "driver_jvm": "memory MB, JVM",
+    "python_worker": "memory MB, Python worker",
+}
+#: Those that are to stay as they are; a JVM takes its heap before it collects, whatever it runs.
+FLAT = (SPARK_MEMORY["driver_python"], SPARK_MEMORY["python_worker"])
 NO_SINK = "no sink"
 #: A session takes ten seconds to start, so a quick run has few of these.
 IN_QUICK_RUNS = ("load", "read")
@@ -55,7 +64,8 @@ class Session:
             raise MeasurementError("; ".join(problems))
         self._folder = TemporaryDirectory(dir=bench.folder, ignore_cleanup_errors=True)
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        self._process = subprocess.Popen(_command(self._folder.name), text=True, **pipes)  # type: ignore[call-overload]  # pipes alone
+        command = _command(self._folder.name)
+        self._process = subprocess.Popen(command, text=True, start_new_session=True, **pipes)  # type: ignore[call-overload]  # pipes
         self._line()
 
     def _end(self) -> None:
@@ -79,6 +89,12 @@ class Session:
             raise MeasurementError(answer["error"])
         return float(answer["rate"])
 
+    def memory_mb(self) -> dict[str, float]:
+        """Return the memory of the driver's program, of its JVM, and of the largest Python worker."""
+        assert self._process is not None
+        found = spark_memory_mb(self._process.pid)
+        return {figure: found[name] for name, figure in SPARK_MEMORY.items() if name in found}
+
     def _line(self) -> str:
         assert self._process is not None
         assert self._process.stdout is not None
@@ -97,27 +113,39 @@ def _contender(session: Session, queue: Queue | None, job: str, key: str) -> Con
 
     def measure(bench: Bench, rows: int) -> Figures:
         if queue is None:
-            return {RATE: session.rate(bench, job=job, peer=peer, port=0, rows=rows, key=key)}
+            rate = session.rate(bench, job=job, peer=peer, port=0, rows=rows, key=key)
+            return {RATE: rate, **session.memory_mb()}
         with started(bench, queue) as server:
             rate = session.rate(bench, job=job, peer=peer, port=server.ports["resp"], rows=rows, key=key)
-            return {RATE: rate, MEMORY: server.memory_mb()}
+            return {RATE: rate, MEMORY: server.memory_mb(), **session.memory_mb()}
 
     @contextmanager
     def prepare(bench: Bench) -> Iterator[Measure]:
         with session.held(bench):
-            measure(bench, bench.count(ROWS // 10))  # the first time everything is slow
-            yield lambda: measure(bench, bench.count(ROWS))
+            first = measure(bench, bench.count(ROWS // 10))  # the first time everything is slow
+            yield lambda: _with_growth(measure(bench, bench.count(ROWS)), first)
 
     return Contender(queue.name if queue else NO_SINK, prepare, queue.program if queue else "")
+
+
+def _with_growth(figures: Figures, first: Figures) -> Figures:
+    """Add what has become of memory since the end of the first job, which had a tenth of the rows."""
+    grown = {_grown(name): figures[name] / first[name] for name in FLAT if name in figures and name in first}
+    return {**figures, **grown}
+
+
+def _grown(name: str) -> str:
+    return f"{name}, ÷ after a tenth of the rows"
 
 
 def _scenario(job: str, title: str, queues: tuple[Queue | None, ...], *goals: Goal, key: str = "") -> Scenario:
     session = Session()
     contenders = tuple(_contender(session, queue, job, key) for queue in queues)
     name, is_quick = f"{title} {ROWS:,} rows of 100 B", job in IN_QUICK_RUNS
-    return Scenario("Spark", name, contenders, goals, is_quick, NOTE)
+    return Scenario("Spark", name, contenders, (*goals, *_FLAT), is_quick, NOTE)
 
 
+_FLAT = tuple(Goal(_grown(name), OURS, "at most", 1.1) for name in FLAT)
 _SINK = Goal(RATE, OURS, "at least", 1.5, THEIRS), Goal(RATE, OURS, "at least", 0.5, NO_SINK)
 _AS_FAST = Goal(RATE, OURS, "at least", 1, THEIRS)
 
