@@ -8,6 +8,8 @@ that make or Docker would carry out are not run as they stand:
     make run        starts a broker on the directory, as the Makefile says; again after it was killed
     make …          `make -n`: the target exists
     docker …        is not run: there is a Dockerfile, with the volume, and the ports are the usual ones
+
+The part about Spark, which need not be installed, is run by tests/spark/test_readme.py.
 """
 
 import re
@@ -25,6 +27,7 @@ from tests.acceptance.process import BrokerProcess
 from tests.acceptance.tools import needs
 
 ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN_SECONDS = 60
 #: What `timeout` returns when it had to end the program, as it is meant to do with a subscription that only looks.
@@ -52,8 +55,14 @@ class Step(NamedTuple):
     output: str | None
 
 
-def steps() -> list[Step]:
-    blocks = [(match[1], match[2]) for match in BLOCK.finditer((ROOT / "README.md").read_text())]
+def parts() -> tuple[str, str]:
+    """Return the README without its part about Spark, and that part."""
+    before, spark, after = re.split(r"^(## Spark\n.*?)(?=^## )", README, flags=re.MULTILINE | re.DOTALL)
+    return before + after, spark
+
+
+def steps(text: str) -> list[Step]:
+    blocks = [(match[1], match[2]) for match in BLOCK.finditer(text)]
     followers = [*blocks[1:], ("", "")]
     return [
         Step(text, after if next_language == "console" else None)
@@ -65,9 +74,11 @@ def steps() -> list[Step]:
 class Reader:
     """Somebody who pastes the README into a terminal."""
 
-    def __init__(self, directory: Path, started: ExitStack) -> None:
+    def __init__(self, directory: Path, started: ExitStack, run_seconds: int = RUN_SECONDS) -> None:
+        (directory / ".venv").symlink_to(sys.prefix)
         self._directory = directory
         self._started = started
+        self._run_seconds = run_seconds
         # The broker must come back on the same ones.
         held = [started.enter_context(hold_port()) for _ in range(3)]
         self._ports = dict(zip(("8080", "6379", "8081"), [str(port_of(port)) for port in held], strict=True))
@@ -90,7 +101,7 @@ class Reader:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=RUN_SECONDS,
+            timeout=self._run_seconds,
             check=False,
         )
         assert done.returncode in (0, TIMED_OUT), done.stdout + done.stderr
@@ -123,18 +134,22 @@ def check_docker(text: str) -> str:
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[Reader]:
-    (tmp_path / ".venv").symlink_to(sys.prefix)
     with ExitStack() as started:
         yield Reader(tmp_path, started)
 
 
 def test_a_reader_who_pastes_it_all_sees_what_the_readme_shows(reader):
-    for step in steps():
+    paste_all(reader, parts()[0])
+
+
+def paste_all(reader: Reader, text: str) -> None:
+    """Paste the blocks of a part, and compare what comes out with what is shown."""
+    for step in steps(text):
         output = reader.paste(step)
         if step.output is not None:
             assert output == step.output, step.text
 
 
 def test_the_readme_has_blocks_that_are_run_and_compared():
-    assert {match[1] for match in BLOCK.finditer((ROOT / "README.md").read_text())} == {"sh", "console"}
-    assert sum(step.output is not None for step in steps()) >= 6
+    assert {match[1] for match in BLOCK.finditer(README)} == {"sh", "console"}
+    assert sum(step.output is not None for step in steps(README)) >= 6

@@ -1,0 +1,17 @@
+"""The part of the README about Spark is run, as the rest of it is."""
+
+from contextlib import ExitStack
+
+from tests.acceptance.test_readme import Reader, Step, parts, paste_all
+from tests.acceptance.tools import needs
+from tests.spark.needs import IN_A_SESSION
+
+pytestmark = [*IN_A_SESSION, needs("redis-cli", "make", "bash")]
+RUN_SECONDS = 240
+
+
+def test_a_reader_who_pastes_what_is_about_spark_sees_what_the_readme_shows(tmp_path):
+    with ExitStack() as started:
+        reader = Reader(tmp_path, started, RUN_SECONDS)
+        reader.paste(Step("make run\n", None))
+        paste_all(reader, parts()[1])
