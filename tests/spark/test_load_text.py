@@ -17,7 +17,7 @@ def test_csv_is_loaded_and_bad_rows_are_counted_with_file_and_line(pipeline, cli
     job = ("load", "csv", *flags, "-columns", "id,note", "-max-message-bytes", 100, "-run-id", "r1", file)
     code, out, err = pipeline(*job)
     assert (code, out) == (1, f"csv: 3 messages published, 4 bad rows in {tmp_path}/bad/r1\n")
-    assert "row 5: it cannot be parsed" in err
+    assert "row 5: its number of fields is 1, not 3" in err
     messages = {message.key: (json.loads(message.payload), message.headers) for message in taken(client, "csv")}
     assert messages == {
         b"fr": ({"id": 1, "note": "a, b"}, (("from", b"fr"),)),
@@ -26,10 +26,10 @@ def test_csv_is_loaded_and_bad_rows_are_counted_with_file_and_line(pipeline, cli
     }
     bad = quarantined(tmp_path / "bad" / "r1")
     assert [(row["row"], row["cause"]) for row in bad] == [
-        (5, "it cannot be parsed"),
+        (5, "its number of fields is 1, not 3"),
         (6, "it cannot be parsed"),
         (7, "the message is longer than 100 bytes"),
-        (9, "it cannot be parsed"),
+        (9, "its number of fields is 1, not 3"),
     ]
     assert bad[0]["record"] == "3"
     assert all(row["file"].endswith("rides%20in%20town.csv") for row in bad)
@@ -168,22 +168,24 @@ def test_what_is_one_value_and_no_object_is_set_aside(pipeline, client, tmp_path
     topic = f"values-{bool(schema)}"
     code, out, _ = pipeline("load", topic, "-schema", schema, "-run-id", "r", tmp_path / "in.jsonl")
     assert (code, out.partition(" in ")[0]) == (1, f"{topic}: 1 message published, 6 bad rows")
-    assert {row["cause"] for row in quarantined(tmp_path / "bad")} == {"it cannot be parsed"}
+    assert {row["cause"] for row in quarantined(tmp_path / "bad")} == {"it is no JSON object"}
     assert [one.payload.decode() for one in taken(client, topic)] == [message]
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "schema"),
+    ("name", "text", "schema_and_cause"),
     [
-        ("in.csv", "_broken,a\n1,2\n3,4,5\n", ""),
-        ("in.jsonl", '{"_broken":"1","a":"2"}\n{"_broken":"","a"}\n', "_broken string, a string"),
+        ("in.csv", '_broken,a\n1,2\n3,"4,",5\n', ("", "its number of fields is 3, not 2")),
+        ("in.jsonl", '{"_broken":"1","a":"2"}\n{"_broken":"","a"}\n', ("_broken string, a string", "it is no JSON")),
+        ("nan.jsonl", '{"_broken":"1","a":"2"}\n{"a":NaN}\n', ("", "it is no JSON")),
     ],
 )
-def test_a_column_that_is_named_broken_is_not_lost(pipeline, client, tmp_path, name, text, schema):
+def test_a_column_that_is_named_broken_is_not_lost(pipeline, client, tmp_path, name, text, schema_and_cause):
+    schema, cause = schema_and_cause
     (tmp_path / name).write_text(text)
     code, out, err = pipeline("load", name, "-schema", schema, tmp_path / name)
     assert (code, out.partition(" in ")[0]) == (1, f"{name}: 1 message published, 1 bad row")
-    assert "it cannot be parsed" in err
+    assert f"row {text.count(chr(10))}: {cause}\n" in err
     assert [message.payload for message in taken(client, name)] == [b'{"_broken":"1","a":"2"}']
 
 

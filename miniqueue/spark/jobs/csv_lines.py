@@ -16,8 +16,8 @@ from pyspark.sql.types import Row, StringType, StructField, StructType
 from miniqueue.errors import ConfigError
 from miniqueue.spark.jobs import csv_records
 from miniqueue.spark.jobs.columns import named_twice
-from miniqueue.spark.jobs.csv_quotes import BEHIND_A_QUOTE, LEFT_OPEN, ROW
-from miniqueue.spark.jobs.text_lines import lines_of, parsed, text_of
+from miniqueue.spark.jobs.csv_quotes import BEHIND_A_QUOTE, LEFT_OPEN, QUOTED, ROW
+from miniqueue.spark.jobs.text_lines import UNPARSED, Parser, lines_of, parsed, text_of
 
 #: Otherwise Spark takes a backslash to be in front of a quote, and doubled quotes to be two.
 _QUOTES: Final = {"escape": '"'}
@@ -56,9 +56,17 @@ def csv_rows(lines: DataFrame, paths: Sequence[str], types: StructType | None) -
     _check_others(lines, first)
     columns = _columns(_names(first), types)
     rows = lines.where(F.col("line") != first.line)
-    return parsed(
-        rows, columns, lambda fields, options: F.from_csv("line", fields.toDDL(), {**options, **_QUOTES}), _fault(lines)
-    )
+    parse: Parser = lambda fields, options: F.from_csv("line", fields.toDDL(), {**options, **_QUOTES})  # noqa: E731
+    return parsed(rows, columns, parse, _fault(lines), unparsed=_miscounted(len(columns)))
+
+
+def _miscounted(count: int) -> Column:
+    """Return what is wrong with a row that is no row of so many columns: their number, as far as that is it."""
+    bare = F.regexp_replace("line", QUOTED, "")
+    found = F.length(bare) - F.length(F.replace(bare, F.lit(","))) + 1
+    return F.when(
+        found != count, F.concat(F.lit("its number of fields is "), found, F.lit(f", not {count}"))
+    ).otherwise(UNPARSED)
 
 
 def _fault(lines: DataFrame) -> Column:

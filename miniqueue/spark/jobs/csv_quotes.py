@@ -11,14 +11,15 @@ The patterns mean the same to Java and to Python, and neither goes back in them,
 import re
 from typing import Final
 
-_QUOTED: Final = r'"[^"]*+(?:""[^"]*+)*+"'
-_FIELD: Final = rf'(?:{_QUOTED}|[^",\r\n]*+)'
+#: A field with quotes round it.
+QUOTED: Final = r'"[^"]*+(?:""[^"]*+)*+"'
+_FIELD: Final = rf'(?:{QUOTED}|[^",\r\n]*+)'
 #: The whole of a row.
 ROW: Final = rf"{_FIELD}(?:,{_FIELD})*+"
 #: A line, or more of them, of which the last leaves a quote open. Behind a field that is broken quotes are in pairs.
-LEFT_OPEN: Final = rf'(?:(?:{_QUOTED}(?=,)|(?:[^",][^,]*+)?+),)*+"[^"]*+(?:"[^"]*+"[^"]*+)*+'
+LEFT_OPEN: Final = rf'(?:(?:{QUOTED}(?=,)|(?:[^",][^,]*+)?+),)*+"[^"]*+(?:"[^"]*+"[^"]*+)*+'
 #: What a text begins with that has something behind a closing quote.
-BEHIND_A_QUOTE: Final = rf"(?:{_FIELD},)*+{_QUOTED}"
+BEHIND_A_QUOTE: Final = rf"(?:{_FIELD},)*+{QUOTED}"
 
 _IS_LEFT_OPEN: Final = re.compile(LEFT_OPEN.encode())
 

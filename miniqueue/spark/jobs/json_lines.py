@@ -15,8 +15,10 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import StructType
 
 from miniqueue.spark.jobs.json_numbers import is_beyond
-from miniqueue.spark.jobs.text_lines import UNPARSED, fault_of, parsed, text_of
+from miniqueue.spark.jobs.text_lines import fault_of, parsed, text_of
 
+_NO_JSON: Final = "it is no JSON"
+_NO_OBJECT: Final = "it is no JSON object"
 _NOT_ONE: Final = "it is not one JSON object, or has a member twice"
 _HALF: Final = "it has half of a surrogate pair, which is no text"
 _BEYOND: Final = "it has a number with more digits than can be kept, or out of the range of doubles"
@@ -58,8 +60,10 @@ def _present(lines: DataFrame, asked: Sequence[str]) -> Sequence[str]:
 def _fault(elements: Column) -> Column:
     """Return why the column `line` is not one object, with names that differ, and nothing behind it; or null."""
     is_one = F.coalesce(F.try_variant_get(elements, "$[1]", "string") == _END, F.lit(False))
-    is_broken = F.json_object_keys("line").isNull()
-    cause = F.when(_has_half_pair("line"), _HALF).when(is_broken, UNPARSED).otherwise(_NOT_ONE)
+    is_no_object = F.json_object_keys("line").isNull()
+    is_no_json = is_no_object & F.try_parse_json("line").isNull()
+    broken = F.when(_has_half_pair("line"), _HALF).when(is_no_json, _NO_JSON).when(is_no_object, _NO_OBJECT)
+    cause = broken.otherwise(_NOT_ONE)
     return F.when(~(is_one & _trimmed().startswith("{")), cause)
 
 

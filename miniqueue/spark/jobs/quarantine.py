@@ -1,6 +1,6 @@
 """Where bad rows go: JSON lines that say of which file and row each is, why it is bad, and what it was.
 
-    {"file":"file:///in/a.csv","row":17,"cause":"it cannot be parsed","record":"1,2,3,4"}
+    {"file":"file:///in/a.csv","row":17,"cause":"its number of fields is 4, not 3","record":"1,2,3,4"}
 
 A task does not know at which line of a file its part begins. So lines are counted only if there are bad ones, in a read
 of its own that leaves files whole: then the numbers that Spark gives to the rows of a task are those of the lines. Rows

@@ -52,7 +52,9 @@ def as_json(row: str | Column) -> Column:
     return F.to_json(row, {"ignoreNullFields": "false"})
 
 
-def parsed(lines: DataFrame, columns: StructType, parse: Parser, *faults: Column) -> DataFrame:
+def parsed(
+    lines: DataFrame, columns: StructType, parse: Parser, *faults: Column, unparsed: str | Column = UNPARSED
+) -> DataFrame:
     """Return what a parser makes of lines: `row`, `json`, `file`, `number`, `line` and `fault`, as `inputs` has them.
 
     Args:
@@ -60,11 +62,13 @@ def parsed(lines: DataFrame, columns: StructType, parse: Parser, *faults: Column
       columns: of the row, one at least.
       parse: the parser.
       faults: of the column `line`: what is wrong with it beside what the parser finds, or null.
+      unparsed: what is wrong with a line that the parser does not take.
     """
     broken = "_" * (1 + max(map(len, columns.names)))  # where a parser puts what it cannot parse; no column's name
     fields = StructType(list(columns)).add(broken, StringType())
     row = parse(fields, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": broken})
-    unparsed = F.when(F.col(f"parsed.{broken}").isNotNull(), UNPARSED)
-    rows = text_of(lines).withColumn("parsed", row).withColumn("fault", fault_of(*faults, unparsed))
+    is_unparsed = F.col(f"parsed.{broken}").isNotNull()
+    fault = fault_of(*faults, F.when(is_unparsed, unparsed))
+    rows = text_of(lines).withColumn("parsed", row).withColumn("fault", fault)
     rows = rows.withColumn("row", F.col("parsed").dropFields(broken))
     return rows.select("row", as_json("row").alias("json"), "file", "number", "line", "fault")
