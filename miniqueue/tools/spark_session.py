@@ -31,7 +31,7 @@ def interruptible_session(
     Args:
       flags: of the job, by name.
       environ: the environment.
-      say: is told that the broker is waited for.
+      say: is told that Spark is started, and that the broker is waited for.
       runs_until_stopped: whether a signal is how the job ends, once it has begun, and whether it waits for its broker
         before that. Others are interrupted by a signal: KeyboardInterrupt.
 
@@ -41,6 +41,7 @@ def interruptible_session(
     from miniqueue.spark.source import check_broker, wait_for_broker  # noqa: PLC0415 - needs the extra
 
     with Stopping() as stopping:
+        say("starting Spark")
         _start(flags, environ)
         stopping.listen()  # it has set a handler of its own
         spark = _session(flags)

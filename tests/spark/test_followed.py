@@ -3,7 +3,7 @@
 import json
 from types import SimpleNamespace
 
-from miniqueue.spark.jobs.running import Followed, followed
+from miniqueue.spark.jobs.running import Followed, followed, tasks_told
 from tests.spark.needs import IN_A_SESSION
 
 pytestmark = IN_A_SESSION
@@ -33,7 +33,7 @@ def test_each_step_counts_once_however_often_it_is_told_and_steps_of_nothing_do_
     query = Query([idle], [idle, first], [first, second], [first, second], [second, gone])
     assert followed(query, "archive t", said.append, {"t": {"0": 2}}) == Followed(messages=5, steps=3, lost=2)
     assert said == [
-        "archive t: 3 messages in 1 steps",
+        "archive t: 3 messages in 1 step",
         "archive t: 5 messages in 2 steps, 1 lost",
         "archive t: 5 messages in 3 steps, 2 lost",
     ]
@@ -41,3 +41,7 @@ def test_each_step_counts_once_however_often_it_is_told_and_steps_of_nothing_do_
 
 def test_what_is_lost_is_not_told_where_it_does_not_matter():
     assert followed(Query([step(0, 1, 9)]), "stats t", lambda _line: None) == Followed(1, 1)
+
+
+def test_a_job_without_tasks_is_planning_and_one_task_is_no_tasks():
+    assert [tasks_told(*counts) for counts in ((0, 0), (0, 1), (1, 2))] == ["planning", "0 of 1 task", "1 of 2 tasks"]

@@ -83,7 +83,7 @@ def test_a_column_that_csv_has_twice_is_refused_and_not_lost(pipeline, tmp_path)
 def test_an_address_that_is_none_is_a_wrong_flag(pipeline, tmp_path, url, said):
     (tmp_path / "in.csv").write_text("id\n1\n")
     code, _, err = pipeline("load", "t", "-run-id", "r", "-url", url, tmp_path / "in.csv")
-    assert (code, said in err, err.count("\n")) == (78, True, 2)  # the first line has the run id
+    assert (code, said in err, err.count("\n")) == (78, True, 3)  # in front are the run id, and that Spark starts
 
 
 def test_a_file_that_is_written_by_half_is_named(pipeline, spark, tmp_path):

@@ -115,7 +115,12 @@ def _tell(spark: SparkSession, what: str, say: Say, done: threading.Event) -> No
     while not done.wait(PROGRESS_SECONDS):
         stages = [found for one in tracker.getActiveStageIds() if (found := tracker.getStageInfo(one)) is not None]
         finished, total = sum(one.numCompletedTasks for one in stages), sum(one.numTasks for one in stages)
-        say(f"{what}: {finished} of {total} tasks, {monotonic() - began:.0f} s")
+        say(f"{what}: {tasks_told(finished, total)}, {monotonic() - began:.0f} s")
+
+
+def tasks_told(finished: int, total: int) -> str:
+    """Return how far a job is, in words; there are no tasks while Spark plans them, and between two stages."""
+    return f"{finished} of {total} task{'' if total == 1 else 's'}" if total else "planning"
 
 
 class Followed(NamedTuple):
@@ -149,7 +154,8 @@ def followed(query: StreamingQuery, what: str, say: Say, begins: Offsets | None 
                 done, last = done.with_step(*step), one.batchId
         if done != before:
             lost = f", {done.lost} lost" if done.lost else ""
-            say(f"{what}: {done.messages} messages in {done.steps} steps{lost}")
+            messages, steps = ("" if count == 1 else "s" for count in (done.messages, done.steps))
+            say(f"{what}: {done.messages} message{messages} in {done.steps} step{steps}{lost}")
     return done
 
 
