@@ -7,7 +7,7 @@ close it, or to let it go, would speak to the event loop that the other process 
 import asyncio
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 import redis
@@ -47,10 +47,16 @@ class _Pool(Protocol):
 
 
 class AsyncLink:
-    """A pool of connections to one broker; the tasks of one event loop may share it."""
+    """A pool of connections to one broker; the tasks of one event loop may share it.
 
-    def __init__(self, address: Address) -> None:
+    Args:
+      address: of the broker.
+      tell: is told of each error after which another try may help.
+    """
+
+    def __init__(self, address: Address, tell: Callable[[Exception], None]) -> None:
         self._address = address
+        self._tell = tell
         self._left_to_parent: list[_Pool] = []
         self._pid = os.getpid()
         self._pool = self._make_pool()
@@ -79,9 +85,12 @@ class AsyncLink:
         """Return the replies, with errors for refusals, after as many tries as it takes."""
         return await self._retry.call_with_retry(
             lambda: self._exchange(calls),
-            _go_on,
+            self._failed,
             is_retryable=lambda error: isinstance(error, ClientError) and may_follow(calls, error),
         )
+
+    async def _failed(self, error: Exception) -> None:
+        self._tell(error)
 
     async def _exchange(self, calls: Sequence[Call[T]]) -> list[Reply]:
         connection = await self._connection()
@@ -126,7 +135,3 @@ class AsyncLink:
     def _make_pool(self) -> "_Pool":
         pool: _Pool = pool_of(ConnectionPool, Retry(NoBackoff(), 0), self._address)
         return pool
-
-
-async def _go_on(_error: Exception) -> None:
-    """Nothing is to be done between two tries: the pool connects anew."""

@@ -8,7 +8,7 @@
 Knows no command: what there is to ask stands in `message_calls` and its neighbours.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 from miniqueue.client import group_calls, log_calls, message_calls, schedule_calls, topic_calls
 from miniqueue.client.address import DEFAULT_RETRIES, DEFAULT_TIMEOUT_SECONDS, DEFAULT_URL, Address
 from miniqueue.client.async_link import AsyncLink
-from miniqueue.client.blocking import POLL_SECONDS, end_of
+from miniqueue.client.blocking import POLL_SECONDS, end_of, tell_nobody
 from miniqueue.client.call import Call
 from miniqueue.client.message import Message
 from miniqueue.client.methods import awaitable
@@ -44,10 +44,15 @@ class AsyncClient:
         self._start(Address(url, timeout_seconds, retries, deduplicates, options))
 
     @classmethod
-    def of(cls, address: Address) -> Self:
-        """Return a client for an address, such as that of another client."""
+    def of(cls, address: Address, tell: Callable[[Exception], None] = tell_nobody) -> Self:
+        """Return a client for an address, such as that of another client.
+
+        Args:
+          address: of the broker.
+          tell: is told of each error after which another try may help, before that and after the last one.
+        """
         client = cls.__new__(cls)
-        client._start(address)
+        client._start(address, tell)
         return client
 
     def __repr__(self) -> str:
@@ -59,9 +64,9 @@ class AsyncClient:
     def __setstate__(self, address: Address) -> None:
         self._start(address)
 
-    def _start(self, address: Address) -> None:
+    def _start(self, address: Address, tell: Callable[[Exception], None] = tell_nobody) -> None:
         self.address = address
-        self._link = AsyncLink(address)
+        self._link = AsyncLink(address, tell)
 
     async def __aenter__(self) -> Self:
         return self

@@ -27,8 +27,8 @@ T = TypeVar("T")
 POLL_SECONDS = 20.0
 
 
-def _tell_nobody(_error: Exception) -> None:
-    pass
+def tell_nobody(_error: Exception) -> None:
+    """Let nobody know of an error after which there is another try."""
 
 
 class Client:
@@ -57,7 +57,7 @@ class Client:
         self._start(Address(url, timeout_seconds, retries, deduplicates, options))
 
     @classmethod
-    def of(cls, address: Address, tell: Callable[[Exception], None] = _tell_nobody) -> Self:
+    def of(cls, address: Address, tell: Callable[[Exception], None] = tell_nobody) -> Self:
         """Return a client for an address, such as that of another client.
 
         Args:
@@ -77,7 +77,7 @@ class Client:
     def __setstate__(self, address: Address) -> None:
         self._start(address)
 
-    def _start(self, address: Address, tell: Callable[[Exception], None] = _tell_nobody) -> None:
+    def _start(self, address: Address, tell: Callable[[Exception], None] = tell_nobody) -> None:
         self.address = address
         self._link = Link(address, tell)
 

@@ -111,3 +111,16 @@ def test_who_asked_for_it_is_told_of_each_error_that_another_try_may_mend():
     with Client.of(address, told.append) as client, pytest.raises(ConnectError) as raised:
         client.ping()
     assert [str(one) for one in told] == [str(raised.value)] * 3
+
+
+def test_who_asked_for_it_is_told_by_the_awaited_client_too():
+    told = []
+
+    async def scenario():
+        address = AsyncClient("redis://127.0.0.1:1", retries=2).address
+        async with AsyncClient.of(address, told.append) as client:
+            await client.ping()
+
+    with pytest.raises(ConnectError) as raised:
+        asyncio.run(scenario())
+    assert [str(one) for one in told] == [str(raised.value)] * 3
