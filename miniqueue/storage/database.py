@@ -125,10 +125,10 @@ class DatabaseOptions:
       compression: of tables that are written from now on, `none` or `snappy`; both are read. Snappy, as plyvel brings
         it, takes 8 us of processor time for a KiB of JSON, where all the rest of a publish takes 14, and has to be
         undone where it is read; the tables are half as long then.
-      block_cache_bytes: of decompressed blocks, for `get`; scans pass it by, and so do tables without compression, which are
-        read where they are mapped. So a start, a backlog and delayed messages take the same with 1, 8 and 32 MiB: they
-        are scanned. In ordered topics what came back is got one by one, about in order. With snappy, and 27 MB of it,
-        that takes 1.9 us each in order with 1 MiB and 1.2 with 8 or 32; at random 6.9, 6.5 and 2.3.
+      block_cache_bytes: of decompressed blocks, for `get`; scans pass it by, and so do tables without compression,
+        which are read where they are mapped. So a start, a backlog and delayed messages take the same with 1, 8 and
+        32 MiB: they are scanned. In ordered topics what came back is got one by one, about in order. With snappy, and
+        27 MB of it, that takes 1.9 us each in order with 1 MiB and 1.2 with 8 or 32; at random 6.9, 6.5 and 2.3.
       max_open_files: tables kept mapped into memory, at up to 2 MiB each; 74 is the least LevelDB takes. With
         its default of 1000 the process grew to 235 MB on reading a backlog of 200 MB in values of 10 kB, with 74
         to 175.
