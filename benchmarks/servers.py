@@ -132,10 +132,10 @@ def jetstream(port: int, request: str, body: dict[str, object]) -> None:
 
 
 @contextmanager
-def noop(folder: Path) -> Iterator[Server]:
-    """Run an ASGI application that does nothing, on the settings that miniqueue gives Hypercorn."""
+def noop(folder: Path, *flags: str) -> Iterator[Server]:
+    """Run an ASGI application that does nothing, on the settings that miniqueue gives its HTTP server."""
     port = free_port()
-    command = [sys.executable, "-m", "benchmarks.noop", str(port), str(folder)]
+    command = [sys.executable, "-m", "benchmarks.noop", str(port), str(folder), *flags]
     with _listening(command, {"https": port}) as server:
         yield server
 

@@ -11,10 +11,19 @@ from benchmarks.servers import TOPIC, Server
 
 RATE = "messages/s"
 NOOP = "no-op app on Hypercorn"
+#: Each with the flags that make it.
+SYNCED = (
+    ("no-op app that syncs, on Hypercorn", ("--sync",)),
+    ("no-op app that syncs, on Granian", ("--sync", "--granian")),
+)
 HYPERCORN = "miniqueue on Hypercorn"
 GRANIAN = miniqueue("miniqueue on Granian", "-http-server", "granian")
 #: Connections, and streams on each.
 LOADS = ((12, 1), (1, 12), (4, 32))
+PUBLISH_NOTE = (
+    "An app that syncs does nothing, either, but write a few bytes and sync them before it answers, once for all who "
+    "wait, as miniqueue does: what is left to whoever answers for what is on the disk."
+)
 NOTE = "Redis, JetStream and beanstalkd take no part: they do not speak HTTP/2."
 
 
@@ -25,20 +34,20 @@ def _publishing(queue: Queue, name: str, connections: int, streams: int) -> Cont
     return fresh(queue, load, name)
 
 
-def _noop(connections: int, streams: int) -> Contender:
-    """Return the contender that does nothing with its requests, with the certificates of a miniqueue."""
+def _noop(name: str, connections: int, streams: int, *flags: str) -> Contender:
+    """Return a contender that does nothing with its requests, with the certificates of a miniqueue."""
 
     @contextmanager
     def prepare(bench: Bench) -> Iterator[Measure]:
         def measure() -> Figures:
-            with servers.noop(certificates.ca.parent) as server:
+            with servers.noop(certificates.ca.parent, *flags) as server:
                 bench.note_server(server.command, str(server.port), str(certificates.ca.parent))
                 return {RATE: _rate(bench, server, "/", connections, streams)}
 
         with started(bench, MINIQUEUE) as certificates:
             yield measure
 
-    return Contender(NOOP, prepare)
+    return Contender(name, prepare)
 
 
 def _rate(bench: Bench, server: Server, path: str, connections: int, streams: int) -> float:
@@ -69,11 +78,12 @@ SCENARIOS = (
             (
                 _publishing(MINIQUEUE, HYPERCORN, connections, streams),
                 _publishing(GRANIAN, GRANIAN.name, connections, streams),
-                _noop(connections, streams),
+                _noop(NOOP, connections, streams),
+                *(_noop(name, connections, streams, *flags) for name, flags in SYNCED),
             ),
             (Goal(RATE, HYPERCORN, "at least", 0.9, NOOP), Goal(RATE, GRANIAN.name, "at least", 3, HYPERCORN)),
             is_quick=streams == 32,
-            note=NOTE,
+            note=f"{PUBLISH_NOTE} {NOTE}",
         )
         for connections, streams in LOADS
     ),
