@@ -10,6 +10,8 @@ from pathlib import Path
 
 #: Nothing here is faster; a rate above it comes from a first load that was too short to be timed.
 MAX_RATE = 4_000_000.0
+#: Part of the time wanted that a load must take to count, once the server is warm.
+ENOUGH = 0.6
 #: Longer than any load takes on a slow machine.
 LOAD_SECONDS = 600
 #: Of what a load is given on its standard input; more of the same letter is told by its number.
@@ -71,11 +73,14 @@ class Bench:
         """Return the rate of a load that takes a count, as long as `seconds`.
 
         A load of `first` operations goes before: it warms up the server and tells how many will take that long. If it
-        has already taken that long itself, it is the one that counts.
+        has already taken that long itself, it is the one that counts. What is warm is quicker: a load that was over too
+        soon because of that is followed by a longer one.
         """
-        rate = min(load(first), MAX_RATE)
-        count = int(rate * self.seconds)
-        return load(count) if count > first else rate
+        count, rate, is_enough = first, load(first), 1.0
+        while count < is_enough * (wanted := int(min(rate, MAX_RATE) * self.seconds)):
+            count, is_enough = wanted, ENOUGH
+            rate = load(count)
+        return rate
 
 
 def _shown(command: Sequence[str]) -> tuple[str, str]:

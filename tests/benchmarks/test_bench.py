@@ -26,6 +26,17 @@ def test_a_rate_is_measured_for_as_long_as_wanted():
     assert asked == [100, 3_000]
 
 
+def test_what_gets_quicker_as_it_gets_warm_is_measured_for_long_enough():
+    asked = []
+
+    def load(count: int) -> float:
+        asked.append(count)
+        return {50: 100.0, 100: 1_000.0, 1_000: 1_500.0}[count]
+
+    assert Bench(Path()).rate(load, first=50) == 1_500
+    assert asked == [50, 100, 1_000]
+
+
 def test_a_load_that_takes_long_enough_is_not_repeated():
     asked = []
     assert Bench(Path(), seconds=0.1).rate(lambda count: asked.append(count) or 10.0, first=500) == 10
