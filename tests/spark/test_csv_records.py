@@ -75,6 +75,11 @@ def test_a_quote_is_taken_for_open_no_longer_than_a_record_may_be():
     assert [(number, opened) for number, _, opened in found] == [(1, 1), (2, 1), (3, 1), (4, 1), (5, None)]
 
 
+def test_empty_lines_behind_an_open_quote_are_kept_no_longer_than_others():
+    found = records_in('1,"' + "\n" * 150 + '"\n3,d', max_bytes=100)
+    assert [opened for _, _, opened in found] == [1] * 151 + [None]
+
+
 def test_a_quote_that_is_open_where_a_file_ends_is_closed_in_the_next_file():
     def batch(file: str, *lines: str) -> pa.RecordBatch:
         return pa.record_batch({"line": [line.encode() for line in lines], "file": [file] * len(lines)})

@@ -57,7 +57,7 @@ class Records:
             self._lost_since = lost_since if is_open else None
             return [*before, Record(line, file, self._number, lost_since)]
         self._lines.append(line)
-        self._bytes += len(line)
+        self._bytes += len(line) + 1  # with the line feed: empty lines take memory, too
         return [*before, *self._ended(is_open=is_open)]
 
     def end(self) -> list[Record]:
