@@ -184,7 +184,7 @@ def _tell_of_absence(options: Options) -> None:
     except ClientError as exc:
         if not is_passing(exc):
             raise
-        log.warning("no broker for the driver; tasks that find none wait for %d s: %s", options["blockSeconds"], exc)
+        log.warning("no broker for the driver; tasks that find none wait for %.0f s: %s", options["blockSeconds"], exc)
 
 
 def _ask(spark: SparkSession, retries: int) -> None:

@@ -48,7 +48,7 @@ class Waiting:
         now = self._clock()
         if now < max(self._began_at + QUIET_SECONDS, self._tell_at):
             return
-        left = max(0, round(self._began_at + self._block_seconds - now))
-        log.warning("rows wait for %s, up to %d s more: %s", self._broker, left, error)
+        left = max(0.0, self._began_at + self._block_seconds - now)  # which may be inf
+        log.warning("rows wait for %s, up to %.0f s more: %s", self._broker, left, error)
         self._tell_at = now + self._interval_seconds
         self._interval_seconds *= 2

@@ -46,6 +46,14 @@ def test_it_is_told_who_is_waited_for_and_why_and_for_how_long(waiting, clock, c
     assert line == "rows wait for redis://queue:6379, up to 298 s more: cannot connect to redis://queue:6379: x"
 
 
+def test_bug_a_task_that_may_wait_without_end_failed_when_it_was_to_say_so(clock, caplog):
+    waiting = Waiting("redis://queue:6379", float("inf"), clock)
+    clock.now += 2
+    waiting.tell(RefusedError("FULL", "x"))
+    assert caplog.messages == ["rows wait for redis://queue:6379, up to inf s more: FULL x"]
+    assert not waiting.is_over
+
+
 def test_what_is_over_soon_is_not_told(waiting, clock, caplog):
     for _ in range(100):
         waiting.begin()

@@ -117,12 +117,13 @@ def test_a_job_that_is_stopped_while_its_broker_does_not_answer_was_interrupted(
     assert (code, out, "interrupted; " in err) == (130, "", True)
 
 
-def test_a_frame_for_a_broker_that_does_not_answer_is_told_on_the_driver_before_it_waits(caplog):
-    given = {"topic": "t", "url": "redis://ada:secret@127.0.0.1:1", "blockSeconds": "60"}
+@pytest.mark.parametrize("block_seconds", ["60", "inf"])
+def test_a_frame_for_a_broker_that_does_not_answer_is_told_on_the_driver_before_it_waits(caplog, block_seconds):
+    given = {"topic": "t", "url": "redis://ada:secret@127.0.0.1:1", "blockSeconds": block_seconds}
     source.MiniqueueSource(given).writer(FRAME, overwrite=False)
     [line] = caplog.messages
     told, _, cause = line.partition(": ")
-    assert told == "no broker for the driver; tasks that find none wait for 60 s"
+    assert told == f"no broker for the driver; tasks that find none wait for {block_seconds} s"
     assert cause.startswith("cannot connect to redis://127.0.0.1:1: ")
 
 
