@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from miniqueue.spark.jobs.directories import check_checkpoint, last_step, log_of
 from miniqueue.spark.jobs.running import Followed, Say, followed, told_in_words
-from miniqueue.spark.jobs.topics import bring_group, check_topics
+from miniqueue.spark.jobs.topics import WAITED_FOR, bring_group, check_topics
 from miniqueue.spark.log_source import bounds_of
 from miniqueue.spark.offsets import Offsets, starts_of
 from miniqueue.spark.options import topics_in
@@ -55,7 +55,7 @@ class Archive(NamedTuple):
 def archive(spark: SparkSession, job: Archive, say: Say) -> Followed:
     """Archive a topic; raises ConfigError, or JobFailedError, after which the same job goes on where it was."""
     with told_in_words():
-        check_topics(spark, topics_in(job.topic), say, may_come=job.every_seconds > 0)
+        check_topics(spark, topics_in(job.topic), say, otherwise=_otherwise(job))
         check_checkpoint(spark, job.directory, last_step(spark, log_of(job.directory)), job.place)
         begins = None if job.fail_on_data_loss else _earliest(spark, topics_in(job.topic))
         query = _start(_messages(spark, job, begins), job)
@@ -66,6 +66,13 @@ def archive(spark: SparkSession, job: Archive, say: Say) -> Followed:
         if job.group:
             bring_group(spark, job.group, query)
         return done
+
+
+def _otherwise(job: Archive) -> str:
+    """Return what becomes of a topic that is not there; "" for an error."""
+    if job.every_seconds:
+        return WAITED_FOR
+    return "" if job.fail_on_data_loss else "the others are archived"
 
 
 def _earliest(spark: SparkSession, topics: list[str]) -> Offsets:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from miniqueue.spark.jobs.consumed import Waits
 from miniqueue.spark.jobs.figures import DEAD, PUBLISHED, Rows, Show, check_figures, check_steps_of_figures
 from miniqueue.spark.jobs.running import Say, followed, having_set, progress, told_in_words
-from miniqueue.spark.jobs.topics import check_topics
+from miniqueue.spark.jobs.topics import WAITED_FOR, check_topics
 from miniqueue.spark.options import topics_in
 from miniqueue.spark.source import configured_client
 
@@ -74,7 +74,7 @@ def stats(spark: SparkSession, job: Stats, show: Show, say: Say) -> int:
       say: gets how far it is.
     """
     with told_in_words(), configured_client(spark) as client:
-        check_topics(spark, topics_in(job.topics), say, may_come=job.every_seconds > 0)
+        check_topics(spark, topics_in(job.topics), say, otherwise=WAITED_FOR if job.every_seconds else "")
         _check_directory(spark, job)
         rows = Rows(spark, job.directory, job.window_seconds, Waits(client), show)
         if not job.every_seconds:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -14,15 +15,17 @@ from miniqueue.spark.log_source import bounds_of
 from miniqueue.spark.progress import move_groups
 from miniqueue.spark.source import configured_client
 
+WAITED_FOR: Final = "it is waited for"
 
-def check_topics(spark: SparkSession, topics: Sequence[str], say: Say, *, may_come: bool) -> None:
-    """Raise ConfigError where a topic is not there; where it may come, say so instead."""
+
+def check_topics(spark: SparkSession, topics: Sequence[str], say: Say, *, otherwise: str = "") -> None:
+    """Raise ConfigError where a topic is not there; where there is an `otherwise`, say that, and go on."""
     with configured_client(spark) as client:
         problems = _missing(client, topics)
-    if problems and not may_come:
+    if problems and not otherwise:
         raise ConfigError(problems)
     for problem in problems:
-        say(f"{problem}; it is waited for")
+        say(f"{problem}; {otherwise}")
 
 
 def _missing(client: Client, topics: Sequence[str]) -> list[str]:
