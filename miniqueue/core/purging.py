@@ -96,7 +96,7 @@ def hold_back(cursor: GroupCursor) -> None:
         if not is_used and first_seq not in cursor.changes.touched:
             del cursor._open[first_seq]
             cursor._bitmaps |= {first_seq: progress.settled} if progress.settled else {}
-            cursor._reading = None
+            cursor._reading, cursor.read_seq = None, first_seq
             cursor.log.give_back((first_seq,), first_seq)
 
 

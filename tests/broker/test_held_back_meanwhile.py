@@ -4,6 +4,7 @@ import pytest
 
 from miniqueue.core.publish_options import PublishOptions
 from tests.broker.support import World, run
+from tests.broker.test_dead_letters import assert_sound
 from tests.broker.test_growing import drained, grow, key_from, look, publish
 from tests.broker.test_members import Reader, create
 from tests.fakes import settle_down
@@ -120,5 +121,30 @@ def test_what_is_left_of_a_chunk_that_others_competed_for_waits_when_members_com
         await look(world)
         two.settle()
         assert two.payloads == ([b"b"] if settle == "close" else []) + [b"c", b"d"]
+
+    run(body)
+
+
+def test_what_is_left_of_a_chunk_and_waits_is_there_after_a_restart():
+    async def body(world):
+        await create(world, 1)
+        await publish(world, KEY, b"a")
+        await grow(world, 2)
+        for payload in (b"b", b"c"):
+            world.broker.publish_with(b"t", payload, PublishOptions(key=KEY))
+        await world.commit()
+        older, newer = await world.holding(b"t"), await world.holding(b"t")
+        assert (older.payloads, newer.payloads) == ([b"a"], [b"b"])
+        newer.consumer.close()
+        older.consumer.close()
+        await world.commit()  # so that nothing of the chunk is to be stored when it is given back
+        one, two = Reader(world, b"m1"), Reader(world, b"m2")
+        await look(world)
+        assert (one.payloads, two.payloads) == ([b"a"], [b"b"])
+        two.consumer.ack()
+        await world.commit()
+        assert_sound(world.store)
+        await world.restart()
+        assert await drained(world) == [b"a", b"c"]
 
     run(body)
