@@ -84,6 +84,13 @@ def test_a_quote_that_is_broken_within_a_line_of_csv_is_set_aside_where_no_row_h
     ]
 
 
+def test_bug_a_nul_at_the_end_of_a_field_of_csv_was_lost(pipeline, client, tmp_path):
+    (tmp_path / "in.csv").write_text('id,zone\n1,"a\0"\n2,b\0\n3,c\n')
+    assert pipeline("load", "nul", "-run-id", "r", tmp_path / "in.csv")[0] == 1
+    assert [message.payload for message in taken(client, "nul")] == [b'{"id":"3","zone":"c"}']
+    assert [row["cause"] for row in quarantined(tmp_path / "bad")] == ["there is a NUL"] * 2
+
+
 @pytest.mark.parametrize("end", ["", '\n"\n'])
 def test_a_row_of_csv_with_very_many_quotes_is_no_fault(pipeline, client, tmp_path, end):
     (tmp_path / "in.csv").write_text('id,zone\n1,"' + '""' * 200_000 + '"\n2,"' + '"x"' * 100_001 + f'\n3,"{end}')

@@ -24,6 +24,7 @@ _QUOTES: Final = {"escape": '"'}
 _BEHIND: Final = "there is text behind a closing quote"
 _INSIDE: Final = "there is a quote in a field that does not begin with one"
 _RETURN: Final = "there is a carriage return in a field without quotes"
+_NUL: Final = "there is a NUL"  # which Spark's parser takes for white space, and drops at the end of a field
 
 
 def has_longer_rows(lines: DataFrame) -> bool:
@@ -74,10 +75,11 @@ def _fault(lines: DataFrame) -> Column:
     line = F.col("line")
     is_wrong = (line.contains('"') | line.contains("\r")) & ~_is_whole("line", ROW)
     cause = F.when(line.rlike(f"^{BEHIND_A_QUOTE}"), _BEHIND).when(line.contains('"'), _INSIDE).otherwise(_RETURN)
+    fault = F.when(line.contains("\0"), _NUL).when(is_wrong, cause)
     if "open" not in lines.columns:
-        return F.when(is_wrong, cause)
+        return fault
     never_closed = F.concat(F.lit("a quote that is opened in row "), "open", F.lit(" is not closed"))
-    return F.when(F.col("open").isNotNull(), never_closed).when(is_wrong, cause)
+    return F.when(F.col("open").isNotNull(), never_closed).otherwise(fault)
 
 
 def _is_whole(line: str, pattern: str) -> Column:
