@@ -2,15 +2,15 @@
 
 import asyncio
 import os
-import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from benchmarks import noop, servers
 from miniqueue.errors import StorageError
+from miniqueue.server.security import ensure_certificates
 from tests.acceptance.tools import needs, run
-from tests.meta.modules import ROOT
 
 
 @pytest.mark.acceptance
@@ -18,10 +18,10 @@ from tests.meta.modules import ROOT
 @needs("curl")
 @pytest.mark.parametrize("flags", [(), ("--sync",), ("--sync", "--granian")], ids=" ".join)
 def test_every_request_is_answered(tmp_path: Path, flags: tuple[str, ...]):
-    for name in ("localhost.pem", "localhost-key.pem"):
-        shutil.copy(ROOT / "certs" / name, tmp_path)
+    certificate, key, now = tmp_path / "localhost.pem", tmp_path / "localhost-key.pem", datetime.now(UTC)
+    ensure_certificates(certificate, key, may_create=True, now=now)
     with servers.noop(tmp_path, *flags) as server:
-        url, trusted = f"https://localhost:{server.port}/", str(ROOT / "certs" / "ca.pem")
+        url, trusted = f"https://localhost:{server.port}/", str(tmp_path / "ca.pem")
         said = run(["curl", "-sS", "--http2", "--cacert", trusted, "-d", "x", "-w", "%{http_code}\n", url, url])
     assert said == b"201\n201\n"
     assert (tmp_path / "synced").exists() == ("--sync" in flags)
