@@ -27,7 +27,7 @@ from benchmarks.servers import TOPIC
 from examples.spark_publish import publish_partition
 from miniqueue.errors import MiniqueueError
 from miniqueue.spark import register
-from miniqueue.spark.jobs.archive import Archive, archive
+from miniqueue.spark.jobs.archive import Archive, archive_source
 from miniqueue.spark.jobs.load import Load, load
 from miniqueue.spark.jobs.mapping import ColumnMapping
 
@@ -104,7 +104,7 @@ def _run(spark: SparkSession, rows: Path, folder: Path, asked: Mapping[str, Any]
             source = spark.read.format("miniqueue").option("minPartitions", STREAMS)  # as there are streams of Redis
             source.load(TOPIC).write.format("noop").mode("overwrite").save()
         case "archive":
-            archive(spark, Archive(TOPIC, str(folder / "archive")), _say_nothing)
+            archive_source(spark, Archive(TOPIC, str(folder / "archive")), _say_nothing)
 
 
 def _load(spark: SparkSession, rows: Path, folder: Path, key: str) -> None:

@@ -56,6 +56,12 @@ def archive(spark: SparkSession, job: Archive, say: Say) -> Followed:
     """Archive a topic; raises ConfigError, or JobFailedError, after which the same job goes on where it was."""
     with told_in_words():
         check_topics(spark, topics_in(job.topic), say, otherwise=_otherwise(job))
+    return archive_source(spark, job, say)
+
+
+def archive_source(spark: SparkSession, job: Archive, say: Say) -> Followed:
+    """Do the same with whatever is registered as `miniqueue`: no broker is asked for its topics."""
+    with told_in_words():
         check_checkpoint(spark, job.directory, last_step(spark, log_of(job.directory)), job.place)
         begins = None if job.fail_on_data_loss else _earliest(spark, topics_in(job.topic))
         query = _start(_messages(spark, job, begins), job)
