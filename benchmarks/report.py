@@ -1,10 +1,14 @@
 """The results as text for a terminal, and as the page docs/benchmarks.md. Pure."""
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from benchmarks.results import Measured, Results, Verdict, verdicts
 from benchmarks.scenario import Scenario
+
+#: Of a line of the page.
+PROSE_CHARS = 110
 
 HEAD = """\
 # Benchmarks
@@ -153,7 +157,11 @@ def _notes(scenarios: Sequence[Scenario]) -> str:
     """Return the notes, each with the scenarios that share it."""
     notes = dict.fromkeys(scenario.note for scenario in scenarios if scenario.note)
     named = {note: "; ".join(one.name for one in scenarios if one.note == note) for note in notes}
-    return "".join(f"- *{names}*: {note}\n" for note, names in named.items())
+    return "".join(f"{_wrapped(f'- *{names}*: {note}')}\n" for note, names in named.items())
+
+
+def _wrapped(item: str) -> str:
+    return textwrap.fill(item, PROSE_CHARS, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _absent(scenarios: Sequence[Scenario], results: Results) -> str:

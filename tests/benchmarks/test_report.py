@@ -1,10 +1,11 @@
 """The report, as text and as a page."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from benchmarks.report import goal_text, number, page, text
+from benchmarks.report import PROSE_CHARS, goal_text, number, page, text
 from benchmarks.results import Measured, Results, Verdict
 from benchmarks.scenario import Contender, Goal, Scenario
 
@@ -112,3 +113,11 @@ def test_the_page_says_how_to_have_spark_in_it():
 def test_scenarios_that_did_not_run_are_not_on_the_page():
     other = Scenario("Consume", "another", ())
     assert "another" not in page([SCENARIO, other], results(), [])
+
+
+def test_a_long_note_has_several_lines():
+    shown = page([replace(SCENARIO, note="so that it is " * 20)], results(), [])
+    noted = [line for line in shown.splitlines() if "so that it is" in line]
+    assert noted[0].startswith("- *publish 10 B*: so that")
+    assert len(noted) > 1
+    assert all(len(line) <= PROSE_CHARS for line in noted)
