@@ -6,10 +6,11 @@ one is used, so that memory holds two of them.
 
 import gc
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
+from difflib import get_close_matches
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -44,11 +45,21 @@ def _bounds_of(client: Client, topic: str) -> list[Bounds]:
         return []
 
 
+def missing_topics(client: Client, topics: Sequence[str]) -> list[str]:
+    """Return what is wrong where a topic is not there: that, and the nearest name."""
+    missing = [topic for topic, found in bounds_of(client, list(topics)).items() if not found]
+    present = client.topics() if missing else []
+    close = {topic: get_close_matches(topic, present, n=1) for topic in missing}
+    return [
+        f"there is no topic {topic} on {client.address}{f'; did you mean {found[0]}?' if found else ''}"
+        for topic, found in close.items()
+    ]
+
+
 def check_topics(client: Client, options: Options) -> None:
     """Raise ConfigError where a topic is not there, unless messages may be missing: then these are."""
-    missing = [topic for topic, found in bounds_of(client, options.topics).items() if not found]
-    if missing and options["failOnDataLoss"]:
-        raise ConfigError([f"there is no topic {', '.join(missing)} on {client.address}"])
+    if options["failOnDataLoss"] and (problems := missing_topics(client, options.topics)):
+        raise ConfigError(problems)
 
 
 def offsets_at(client: Client, options: Options, side: str, otherwise: str) -> Offsets:

@@ -18,6 +18,9 @@ class FakeClient:
         self.published = []
         self.refusals = []
 
+    def topics(self):
+        return list(self.logs)
+
     def partitions(self, topic):
         earliest, payloads = self._log(topic)
         return [Bounds("0", earliest, earliest + len(payloads))]

@@ -2,16 +2,14 @@
 
 import json
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from miniqueue.client import Client
 from miniqueue.errors import ConfigError
 from miniqueue.spark.jobs.running import Say
-from miniqueue.spark.log_source import bounds_of
+from miniqueue.spark.log_source import missing_topics
 from miniqueue.spark.progress import move_groups
 from miniqueue.spark.source import configured_client
 
@@ -21,21 +19,11 @@ WAITED_FOR: Final = "it is waited for"
 def check_topics(spark: SparkSession, topics: Sequence[str], say: Say, *, otherwise: str = "") -> None:
     """Raise ConfigError where a topic is not there; where there is an `otherwise`, say that, and go on."""
     with configured_client(spark) as client:
-        problems = _missing(client, topics)
+        problems = missing_topics(client, topics)
     if problems and not otherwise:
         raise ConfigError(problems)
     for problem in problems:
         say(f"{problem}; {otherwise}")
-
-
-def _missing(client: Client, topics: Sequence[str]) -> list[str]:
-    missing = [topic for topic, found in bounds_of(client, list(topics)).items() if not found]
-    present = client.topics() if missing else []
-    close = {topic: get_close_matches(topic, present, n=1) for topic in missing}
-    return [
-        f"there is no topic {topic} on {client.address}{f'; did you mean {found[0]}?' if found else ''}"
-        for topic, found in close.items()
-    ]
 
 
 def bring_group(spark: SparkSession, group: str, query: StreamingQuery) -> None:
