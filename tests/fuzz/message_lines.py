@@ -13,6 +13,7 @@ from miniqueue.core.attributes import Attributes, Origin
 from miniqueue.core.cursor import FRONT_START
 from miniqueue.core.lease import Range
 from miniqueue.core.message import NEVER_RETURNED, Counts, Record
+from miniqueue.core.partitioning import MAX_PARTITIONS
 from miniqueue.errors import InvalidLineError
 from miniqueue.storage.memory import MemoryStore
 from miniqueue.tools.exporter import Exporter
@@ -30,6 +31,9 @@ _TOKENS = (
     *(b'"for":["a"]', b'"for":["default"]', b'{"topic":"letters","groups":["default","a"]}'),
 )
 _CRC_BYTES = 4
+#: An id such as 255-0 makes all the partitions there can be of its topic, in a broker of the lines and one of what it
+#: exported; an empty one takes some 10 KiB.
+_PEAK_BYTES = 2 * len(_TOPICS) * MAX_PARTITIONS * (10 << 10)
 
 
 def _make(chance: Random) -> bytes:
@@ -134,4 +138,4 @@ def _check_damaged(chance: Random, pairs: list[tuple[bytes, bytes]]) -> None:
         assert sum("settings" not in line and "groups" not in line for line in lines) == exporter.message_count
 
 
-TARGET = Target("message_lines", _make, _check, tokens=_TOKENS, quick_inputs=200)
+TARGET = Target("message_lines", _make, _check, tokens=_TOKENS, quick_inputs=200, peak_bytes=_PEAK_BYTES)

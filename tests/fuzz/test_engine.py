@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import islice
 from random import Random
 from unittest.mock import patch
@@ -84,6 +85,14 @@ def test_a_cache_that_is_full_at_some_time_is_no_growth():
 def test_an_input_that_takes_much_memory_is_found():
     text = found(lambda content: bytes(50 << 20 if b"7" in content else 0))
     assert re.search(r"input \d+: \d+ bytes take 52,[\d,]+ while they are looked at\n", text)
+
+
+def test_lines_that_name_the_last_partition_of_every_topic_take_no_more_than_they_may(monkeypatch):
+    monkeypatch.setattr(engine, "WINDOW_INPUTS", 2)
+    lines = b"".join(b'{"topic":"%b","id":"255-1","text":"x"}\n' % topic for topic in (b"letters", b"orders.eu", b"c"))
+    fuzz(replace(TARGETS["message_lines"], make=lambda _: lines, tokens=()), 7)
+    with pytest.raises(FoundError, match="while they are looked at"):
+        fuzz(replace(TARGETS["message_lines"], make=lambda _: lines, tokens=(), peak_bytes=4 << 20), 7)
 
 
 def test_memory_that_is_not_pythons_is_found(monkeypatch):
