@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 #: Of a command, which the broker takes up to 10,000 messages and 2 MiB of.
-BATCH_MESSAGES = 1000
+BATCH_MESSAGES = 5000
 BATCH_BYTES = 1 << 20
 
 

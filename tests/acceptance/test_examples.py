@@ -256,12 +256,12 @@ def test_a_worker_does_jobs_gives_up_what_is_none_and_stops_when_asked(run, resp
 @pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed")
 @pytest.mark.timeout(180)
 def test_spark_publishes_every_row_once(run, resp, broker, topic):
-    example = run("spark_publish.py", *resp, "--topic", topic, "--rows", "2500")
+    example = run("spark_publish.py", *resp, "--topic", topic, "--rows", "12000")
     example._limit.cancel()  # a Java process has to start; the test's own limit counts
-    assert f"published 2500 rows to {topic}\n" in example.end(code=0)
-    assert counts(broker, topic)["published"] == 2500
-    rows = [json.loads(message) for message in consume(broker, topic, 2500)]
-    assert sorted(row["id"] for row in rows) == list(range(2500))
+    assert f"published 12000 rows to {topic}\n" in example.end(code=0)
+    assert counts(broker, topic)["published"] == 12000
+    rows = [json.loads(message) for message in consume(broker, topic, 12000)]
+    assert sorted(row["id"] for row in rows) == list(range(12000))
     assert all(row["square"] == row["id"] ** 2 for row in rows)
 
 
