@@ -4,10 +4,12 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+#: The figure that says how long a load must be.
+RATE = "messages/s"
 #: Nothing here is faster; a rate above it comes from a first load that was too short to be timed.
 MAX_RATE = 4_000_000.0
 #: Part of the time wanted that a load must take to count, once the server is warm.
@@ -70,17 +72,21 @@ class Bench:
         return done.stdout.decode()
 
     def rate(self, load: Callable[[int], float], first: int) -> float:
-        """Return the rate of a load that takes a count, as long as `seconds`.
+        """Return the rate of a load that takes a count, as long as `seconds`; see `steady`."""
+        return self.steady(lambda count: {RATE: load(count)}, first)[RATE]
+
+    def steady(self, load: Callable[[int], Mapping[str, float]], first: int) -> Mapping[str, float]:
+        """Return the figures, `RATE` among them, of a load that takes a count, as long as `seconds`.
 
         A load of `first` operations goes before: it warms up the server and tells how many will take that long. If it
         has already taken that long itself, it is the one that counts. What is warm is quicker: a load that was over too
         soon because of that is followed by a longer one.
         """
-        count, rate, is_enough = first, load(first), 1.0
-        while count < is_enough * (wanted := int(min(rate, MAX_RATE) * self.seconds)):
+        count, figures, is_enough = first, load(first), 1.0
+        while count < is_enough * (wanted := int(min(figures[RATE], MAX_RATE) * self.seconds)):
             count, is_enough = wanted, ENOUGH
-            rate = load(count)
-        return rate
+            figures = load(count)
+        return figures
 
 
 def _shown(command: Sequence[str]) -> tuple[str, str]:

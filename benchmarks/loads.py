@@ -11,9 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.bench import Bench, MeasurementError
+from benchmarks.bench import RATE, Bench, MeasurementError
 from benchmarks.servers import TOPIC, Server
 from benchmarks.tool_output import h2load_rate, redis_benchmark_rate
+
+#: What a message takes of the processors' time in the server.
+CPU = "server CPU µs/message"
 
 
 def resp(  # noqa: PLR0913  # as many as redis-benchmark takes
@@ -50,7 +53,7 @@ def consume(bench: Bench, server: Server, consumer: str, *, count: int, **option
     flags = [f"--{name}={value}" for name, value in options.items()]
     before = server.cpu_seconds()
     rate = client(bench, server, "consume", consumer, f"--count={count}", *flags)["rate"]
-    return {"messages/s": rate, "server CPU µs/message": (server.cpu_seconds() - before) / count * 1e6}
+    return {RATE: rate, CPU: (server.cpu_seconds() - before) / count * 1e6}
 
 
 def client(bench: Bench, server: Server, module: str, *options: str) -> dict[str, float]:
@@ -94,7 +97,7 @@ def duplex(bench: Bench, server: Server, *, count: int, prefetch: int) -> dict[s
     command = [sys.executable, "-m", "benchmarks.clients.duplex", *options]
     before = server.cpu_seconds()
     rate = json.loads(bench.run(command, port, str(server.ca.parent)))["rate"]
-    return {"messages/s": rate, "server CPU µs/message": (server.cpu_seconds() - before) / count * 1e6}
+    return {RATE: rate, CPU: (server.cpu_seconds() - before) / count * 1e6}
 
 
 @contextmanager

@@ -1,14 +1,14 @@
 """What stored messages cost: the same work on an empty store, and on one with up to 10 million that nobody has read.
 
-Each store is filled once, and its server is started on it in each round. There the same number of messages is
-published and consumed, so the backlog keeps its size.
+Each store is filled once, and its server is started on it in each round. What is published there is consumed again,
+so the backlog keeps its size.
 """
 
 import time
 from functools import partial
 
 from benchmarks import loads
-from benchmarks.bench import Bench
+from benchmarks.bench import RATE, Bench
 from benchmarks.queues import JETSTREAM, MINIQUEUE, REDIS, Queue, Shape
 from benchmarks.scenario import Contender, Figures, Goal, Load, Scenario, stored
 from benchmarks.scenarios.consume import make_group
@@ -18,11 +18,10 @@ from benchmarks.servers import Server
 SIZES = (0, 100_000, 1_000_000, 10_000_000)
 QUEUES = (MINIQUEUE, REDIS, JETSTREAM)
 PAYLOAD_BYTES = 100
-PUBLISHED = 200_000
-CONSUMED = 40_000
 ONE_BY_ONE = {"miniqueue": "subscribe", "redis": "redis", "nats": "nats"}
 IN_BATCHES = {"miniqueue": "prefetch", "redis": "redis", "nats": "nats"}
 BATCH = 20
+CONNECTIONS = 50
 PUBLISH, CONSUME = "published/s, pipeline 32", "consumed/s, one at a time"
 START, MEMORY = "start-up s", "memory MB"
 
@@ -43,13 +42,24 @@ def _backlog(queue: Queue, size: int) -> Contender:
 
 
 def _work(queue: Queue, bench: Bench, server: Server) -> Figures:
-    shape, consumed = Shape(PAYLOAD_BYTES, 32), bench.count(CONSUMED)
-    published = queue.publish(bench, server, shape, bench.count(PUBLISHED))
+    more = 0  # than there was
+
+    def publish(count: int) -> float:
+        nonlocal more
+        more += count
+        return queue.publish(bench, server, Shape(PAYLOAD_BYTES, 32), count)
+
+    def consume(count: int) -> Figures:
+        nonlocal more
+        more -= count
+        return loads.consume(bench, server, ONE_BY_ONE[queue.dialect], count=count, connections=CONNECTIONS)
+
+    published = bench.rate(publish, 32 * CONNECTIONS)
     time.sleep(0.5)  # let what the load left behind settle; all get the same pause
-    rate = loads.consume(bench, server, ONE_BY_ONE[queue.dialect], count=consumed, connections=50)["messages/s"]
-    rest = bench.count(PUBLISHED) - consumed - 50 * (BATCH + 1)  # what is out when a load ends comes back
-    loads.consume(bench, server, IN_BATCHES[queue.dialect], count=rest, batch=BATCH, connections=50)
-    return {PUBLISH: published, CONSUME: rate, START: server.start_seconds, MEMORY: server.memory_mb()}
+    consumed = bench.steady(consume, 4 * CONNECTIONS)[RATE]
+    rest = more - CONNECTIONS * (BATCH + 1)  # what is out when a load ends comes back
+    loads.consume(bench, server, IN_BATCHES[queue.dialect], count=rest, batch=BATCH, connections=CONNECTIONS)
+    return {PUBLISH: published, CONSUME: consumed, START: server.start_seconds, MEMORY: server.memory_mb()}
 
 
 EMPTY, FULL = title(MINIQUEUE, 0), title(MINIQUEUE, SIZES[-1])
@@ -57,7 +67,7 @@ EMPTY, FULL = title(MINIQUEUE, 0), title(MINIQUEUE, SIZES[-1])
 SCENARIOS = (
     Scenario(
         "Backlog",
-        "backlog of messages of 100 B, 50 connections",
+        f"backlog of messages of 100 B, {CONNECTIONS} connections",
         tuple(_backlog(queue, size) for queue in QUEUES for size in reversed(SIZES)),
         (
             Goal(PUBLISH, FULL, "at least", 0.9, EMPTY),

@@ -4,13 +4,12 @@ Messages have 10 bytes and are published just before.
 """
 
 from benchmarks import loads, queues
-from benchmarks.bench import Bench
+from benchmarks.bench import RATE, Bench
+from benchmarks.loads import CPU
 from benchmarks.queues import BEANSTALKD, BEANSTALKD_MEMORY, JETSTREAM, MINIQUEUE, REDIS, REDIS_EVERYSEC, Queue
 from benchmarks.scenario import Contender, Figures, Goal, Scenario, fresh
 from benchmarks.servers import TOPIC, Server
 
-RATE = "messages/s"
-CPU = "server CPU µs/message"
 CONNECTIONS = 50
 BATCH = 100
 
@@ -21,16 +20,17 @@ def make_group(queue: Queue, server: Server) -> None:
         queues.command(server, "XGROUP", "CREATE", TOPIC, "group", "0", "MKSTREAM")
 
 
-def consuming(
-    queue: Queue, consumer: str, *, count: int, batch: int = 1, word: str = "ACK", name: str = ""
-) -> Contender:
-    """Return a contender that is filled and then emptied in each round."""
+def consuming(queue: Queue, consumer: str, *, batch: int = 1, word: str = "ACK", name: str = "") -> Contender:
+    """Return a contender that is filled and then emptied, over and over until it is warm, in each round."""
+    amounts = {"batch": batch, "connections": CONNECTIONS}
 
     def load(bench: Bench, server: Server) -> Figures:
-        total = bench.count(count, least=CONNECTIONS * batch * 4)
+        def emptied(count: int) -> Figures:
+            queue.fill(bench, server, count + CONNECTIONS * batch)
+            return loads.consume(bench, server, consumer, count=count, word=word, **amounts)
+
         make_group(queue, server)
-        queue.fill(bench, server, total + CONNECTIONS * batch)
-        return loads.consume(bench, server, consumer, count=total, batch=batch, word=word, connections=CONNECTIONS)
+        return bench.steady(emptied, CONNECTIONS * batch * 4)
 
     return fresh(queue, load, name)
 
@@ -40,11 +40,11 @@ SCENARIOS = (
         "Consume",
         f"consume and settle, {BATCH} at a time, {CONNECTIONS} connections",
         (
-            consuming(MINIQUEUE, "prefetch", count=400_000, batch=BATCH),
-            consuming(MINIQUEUE, "receive", count=400_000, batch=BATCH, name="miniqueue, RECEIVE"),
-            consuming(REDIS, "redis", count=400_000, batch=BATCH),
-            consuming(REDIS_EVERYSEC, "redis", count=400_000, batch=BATCH),
-            consuming(JETSTREAM, "nats", count=100_000, batch=BATCH),
+            consuming(MINIQUEUE, "prefetch", batch=BATCH),
+            consuming(MINIQUEUE, "receive", batch=BATCH, name="miniqueue, RECEIVE"),
+            consuming(REDIS, "redis", batch=BATCH),
+            consuming(REDIS_EVERYSEC, "redis", batch=BATCH),
+            consuming(JETSTREAM, "nats", batch=BATCH),
         ),
         (
             Goal(RATE, MINIQUEUE.name, "at least", 3, REDIS.name),
@@ -56,12 +56,12 @@ SCENARIOS = (
         "Consume",
         f"consume and settle, one at a time, {CONNECTIONS} connections",
         (
-            consuming(MINIQUEUE, "subscribe", count=60_000),
-            consuming(REDIS, "redis", count=60_000),
-            consuming(REDIS_EVERYSEC, "redis", count=60_000),
-            consuming(JETSTREAM, "nats", count=20_000),
-            consuming(BEANSTALKD, "beanstalk", count=10_000),
-            consuming(BEANSTALKD_MEMORY, "beanstalk", count=60_000),
+            consuming(MINIQUEUE, "subscribe"),
+            consuming(REDIS, "redis"),
+            consuming(REDIS_EVERYSEC, "redis"),
+            consuming(JETSTREAM, "nats"),
+            consuming(BEANSTALKD, "beanstalk"),
+            consuming(BEANSTALKD_MEMORY, "beanstalk"),
         ),
         (
             Goal(RATE, MINIQUEUE.name, "at least", 40_000),
@@ -72,10 +72,10 @@ SCENARIOS = (
         "Consume",
         f"return to the front and redelivery (NACK; NAK; release), {CONNECTIONS} connections",
         (
-            consuming(MINIQUEUE, "subscribe", count=60_000, word="NACK"),
-            consuming(JETSTREAM, "nats", count=20_000, word="NACK"),
-            consuming(BEANSTALKD, "beanstalk", count=10_000, word="release"),
-            consuming(BEANSTALKD_MEMORY, "beanstalk", count=60_000, word="release"),
+            consuming(MINIQUEUE, "subscribe", word="NACK"),
+            consuming(JETSTREAM, "nats", word="NACK"),
+            consuming(BEANSTALKD, "beanstalk", word="release"),
+            consuming(BEANSTALKD_MEMORY, "beanstalk", word="release"),
         ),
         (Goal(RATE, MINIQUEUE.name, "at least", 50_000),),
         note="Redis takes no part: a consumer of a stream cannot return a message. It stays with the consumer, until "

@@ -19,7 +19,6 @@ from benchmarks.servers import Server
 
 DELAYED = 1_000_000
 PAYLOAD_BYTES = 100
-PUBLISHED = 400_000
 TICKS_PER_SECOND = 100
 TICKING = miniqueue("miniqueue", "-period", f"{1000 // TICKS_PER_SECOND}ms")
 FULL, EMPTY = f"miniqueue, {DELAYED:,} delayed", "miniqueue, none delayed"
@@ -68,8 +67,7 @@ def _put_delayed(name: str, count: int) -> Contender:
 
 def _published(bench: Bench, queue: Queue, server: Server) -> Figures:
     memory = server.memory_mb()
-    rate = queue.publish(bench, server, Shape(PAYLOAD_BYTES, 32), bench.count(PUBLISHED))
-    return {MEMORY: memory, PUBLISH: rate}
+    return {MEMORY: memory, PUBLISH: queue.publish_rate(bench, server, Shape(PAYLOAD_BYTES, 32))}
 
 
 SCENARIOS = (

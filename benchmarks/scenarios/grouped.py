@@ -7,7 +7,7 @@ without order. Of groups all messages are consumed by each, at the same time.
 from collections.abc import Sequence
 
 from benchmarks import loads, queues
-from benchmarks.bench import Bench
+from benchmarks.bench import RATE, Bench
 from benchmarks.clients.consumers import GROUP, GROUPS
 from benchmarks.queues import MINIQUEUE, REDIS, Queue
 from benchmarks.scenario import Contender, Figures, Goal, Scenario, fresh
@@ -18,7 +18,6 @@ KEYED = 200_000
 READ = 200_000
 BATCH = 20
 CONNECTIONS = 48  # as many in each group
-RATE, CPU = "messages/s", "server CPU µs/message"
 PUBLISH, MEMORY = "published/s", "memory MB"
 ORDERED, UNORDERED = f"miniqueue, {KEYS:,} keys, ordered", f"miniqueue, {KEYS:,} keys"
 SHARED, ALONE = f"miniqueue, {len(GROUPS)} groups", "miniqueue, one group"

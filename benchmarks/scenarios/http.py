@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from benchmarks import loads, servers
-from benchmarks.bench import Bench
+from benchmarks.bench import RATE, Bench
 from benchmarks.queues import MINIQUEUE, Queue, count_name, miniqueue
 from benchmarks.scenario import Contender, Figures, Goal, Measure, Scenario, fresh, started
 from benchmarks.servers import TOPIC, Server
 
-RATE = "messages/s"
 NOOP = "no-op app on Hypercorn"
 #: Each with the flags that make it.
 SYNCED = (

@@ -11,14 +11,15 @@ import time
 from functools import partial
 
 from benchmarks import loads, queues
-from benchmarks.bench import Bench
+from benchmarks.bench import RATE, Bench
 from benchmarks.clients.consumers import GROUPS
 from benchmarks.queues import MINIQUEUE, REDIS, Queue, Shape
 from benchmarks.scenario import Contender, Figures, Goal, Load, Scenario, fresh, stored
 from benchmarks.servers import TOPIC, Server
 
 STORED = 10_000_000
-CONSUMED = 200_000
+CONSUMED = 600_000
+WARMED = 100_000  # consumed before, in each round
 REPLAYED = 1_000_000
 PAYLOAD_BYTES = 100
 BATCH, CONNECTIONS = 20, 48
@@ -28,7 +29,6 @@ SOUGHT = "sought"
 START, MEMORY, AFTER = "start-up s", "memory MB", "memory MB, after the load"
 #: From where each group reads, in names of figures.
 READS_FROM = {FIRST: "from the start", MIDDLE: "from the middle", LAST: "from the end"}
-RATE = "messages/s"
 PLACES = ("earliest", "middle", "latest")
 FULL, EMPTY = f"miniqueue, {STORED:,} stored", "miniqueue, empty"
 REPLAY, CONSUME = f"READ, {PAGE:,} at a time", f"miniqueue, PREFETCH {PAGE:,}, acknowledged"
@@ -70,10 +70,12 @@ def _work(middle_ms: int, bench: Bench, server: Server) -> Figures:
         figures[seek_figure(place, is_dry=True)] = _took_ms(server, *words, "DRYRUN")
         figures[seek_figure(place, is_dry=False)] = _took_ms(server, *words)
     queues.command(server, "GROUP", "SEEK", TOPIC, LAST, "latest")
-    _publish(bench, server, bench.count(CONSUMED) + CONNECTIONS * BATCH)
+    counts = bench.count(WARMED), bench.count(CONSUMED)
+    _publish(bench, server, sum(counts) + CONNECTIONS * BATCH)
     for group, place in READS_FROM.items():
-        amounts = {"count": bench.count(CONSUMED), "batch": BATCH, "connections": CONNECTIONS}
-        consumed = loads.consume(bench, server, f"prefetch-{group}", **amounts)
+        for count in counts:
+            amounts = {"count": count, "batch": BATCH, "connections": CONNECTIONS}
+            consumed = loads.consume(bench, server, f"prefetch-{group}", **amounts)
         figures |= {f"{place}, {name}": value for name, value in consumed.items()}
     return {**figures, AFTER: server.memory_mb()}
 

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from benchmarks import loads
-from benchmarks.bench import Bench
+from benchmarks.bench import RATE, Bench
 from benchmarks.queues import BEANSTALKD_MEMORY, JETSTREAM, MINIQUEUE, REDIS, Queue, Shape
 from benchmarks.scenario import Contender, Figures, Scenario, fresh
 from benchmarks.servers import TOPIC, Server
 
-RATE, MEMORY = "messages/s", "memory MB"
+MEMORY = "memory MB"
 TOPICS = 10_000
 CONNECTIONS = 5_000
 SHAPE = Shape(10, 32)

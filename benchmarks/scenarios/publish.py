@@ -4,12 +4,11 @@ from dataclasses import replace
 from itertools import product
 
 from benchmarks import loads, queues
-from benchmarks.bench import Bench
+from benchmarks.bench import RATE, Bench
 from benchmarks.queues import JETSTREAM, MINIQUEUE, REDIS, REDIS_EVERYSEC, Queue, Shape
 from benchmarks.scenario import Contender, Figures, Goal, Scenario, fresh
 from benchmarks.servers import TOPIC, Server
 
-RATE = "messages/s"
 PAYLOADS = (10, 1024, 65536)
 PIPELINES = (1, 32, 256)
 MOST_BYTES = 2**28

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.bench import MAX_RATE, Bench, MeasurementError, last_line
+from benchmarks.bench import MAX_RATE, RATE, Bench, MeasurementError, last_line
 
 
 def test_counts_follow_the_scale_down_to_the_least():
@@ -35,6 +35,13 @@ def test_what_gets_quicker_as_it_gets_warm_is_measured_for_long_enough():
 
     assert Bench(Path()).rate(load, first=50) == 1_500
     assert asked == [50, 100, 1_000]
+
+
+def test_the_other_figures_are_of_the_load_that_counts():
+    def load(count: int) -> dict[str, float]:
+        return {RATE: 1_000.0, "server CPU µs/message": 1e6 / count}
+
+    assert Bench(Path()).steady(load, first=50) == {RATE: 1_000.0, "server CPU µs/message": 1_000.0}
 
 
 def test_a_load_that_takes_long_enough_is_not_repeated():
