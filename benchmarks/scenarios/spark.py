@@ -1,7 +1,7 @@
 """Jobs of Spark that move rows in and out: the same ones, with miniqueue, with nothing, and with Redis in its place.
 
-Rows are messages of 100 bytes, from Parquet. One session, which is warm, runs all of them in turn, on the cores that
-the servers have too. Without pyspark or Java there are no figures.
+Rows are messages of 100 bytes, from Parquet. Each has a warm session of its own, so that its workers have nobody else's
+memory, on the cores that the servers have too. Without pyspark or Java there are no figures.
 """
 
 import json
@@ -39,50 +39,23 @@ NOTE = (
 
 
 class Session:
-    """A process with a session of Spark, for as long as somebody of a scenario takes part."""
+    """A process with a session of Spark.
 
-    def __init__(self) -> None:
-        self._users = 0
-        self._process: subprocess.Popen[str] | None = None
-        self._folder: TemporaryDirectory[str] | None = None
+    Args:
+      process: takes jobs on its standard input, and answers on its standard output.
+      folder: where it has its files.
+    """
 
-    @contextmanager
-    def held(self, bench: Bench) -> Iterator[None]:
-        """Have the process run; it is shared, and ends with the last one."""
-        self._users += 1
-        try:
-            if self._process is None:
-                self._start(bench)
-            yield
-        finally:
-            self._users -= 1
-            if not self._users:
-                self._end()
-
-    def _start(self, bench: Bench) -> None:
-        if problems := spark_needs.missing(os.environ):
-            raise MeasurementError("; ".join(problems))
-        self._folder = TemporaryDirectory(dir=bench.folder, ignore_cleanup_errors=True)
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        command = _command(self._folder.name)
-        self._process = subprocess.Popen(command, text=True, start_new_session=True, **pipes)  # type: ignore[call-overload]  # pipes
+    def __init__(self, process: "subprocess.Popen[str]", folder: str) -> None:
+        self._process = process
+        self._folder = folder
         self._line()
-
-    def _end(self) -> None:
-        if self._process is not None:
-            self._process.communicate()  # which closes its standard input
-            self._process = None
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
 
     def rate(self, bench: Bench, **asked: str | int) -> float:
         """Run a job; return its rows per second."""
-        assert self._process is not None
         assert self._process.stdin is not None
-        assert self._folder is not None
         line, port = json.dumps(asked), asked["port"]
-        bench.note(_command(self._folder.name), self._folder.name, *([f'"port": {port}'] if port else []), stdin=line)
+        bench.note(_command(self._folder), self._folder, *([f'"port": {port}'] if port else []), stdin=line)
         print(line, file=self._process.stdin, flush=True)
         answer = json.loads(self._line())
         if "error" in answer:
@@ -91,12 +64,10 @@ class Session:
 
     def memory_mb(self) -> dict[str, float]:
         """Return the memory of the driver's program, of its JVM, and of the largest Python worker."""
-        assert self._process is not None
         found = spark_memory_mb(self._process.pid)
         return {figure: found[name] for name, figure in SPARK_MEMORY.items() if name in found}
 
     def _line(self) -> str:
-        assert self._process is not None
         assert self._process.stdout is not None
         line: str = self._process.stdout.readline()
         if not line:
@@ -104,14 +75,28 @@ class Session:
         return line
 
 
+@contextmanager
+def started_session(bench: Bench) -> Iterator[Session]:
+    """Run a session of Spark; raises MeasurementError where it lacks something."""
+    if problems := spark_needs.missing(os.environ):
+        raise MeasurementError("; ".join(problems))
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with TemporaryDirectory(dir=bench.folder, ignore_cleanup_errors=True) as folder:
+        process = subprocess.Popen(_command(folder), text=True, start_new_session=True, **pipes)  # type: ignore[call-overload]  # pipes
+        try:
+            yield Session(process, folder)
+        finally:
+            process.communicate()  # which closes its standard input
+
+
 def _command(folder: str) -> list[str]:
     return [sys.executable, "-m", "benchmarks.clients.spark", f"--folder={folder}"]
 
 
-def _contender(session: Session, queue: Queue | None, job: str, key: str) -> Contender:
+def _contender(queue: Queue | None, job: str, key: str) -> Contender:
     peer = "none" if queue is None else "redis" if queue is REDIS else "miniqueue"
 
-    def measure(bench: Bench, rows: int) -> Figures:
+    def measure(session: Session, bench: Bench, rows: int) -> Figures:
         if queue is None:
             rate = session.rate(bench, job=job, peer=peer, port=0, rows=rows, key=key)
             return {RATE: rate, **session.memory_mb()}
@@ -121,9 +106,10 @@ def _contender(session: Session, queue: Queue | None, job: str, key: str) -> Con
 
     @contextmanager
     def prepare(bench: Bench) -> Iterator[Measure]:
-        with session.held(bench):
-            first = measure(bench, bench.count(ROWS // 10))  # the first time everything is slow
-            yield lambda: _with_growth(measure(bench, bench.count(ROWS)), first)
+        with started_session(bench) as session:
+            first = measure(session, bench, bench.count(ROWS // 10))
+            measure(session, bench, bench.count(ROWS))  # what a JVM runs for the first time is slow, and the second
+            yield lambda: _with_growth(measure(session, bench, bench.count(ROWS)), first)
 
     return Contender(queue.name if queue else NO_SINK, prepare, queue.program if queue else "")
 
@@ -139,8 +125,7 @@ def _grown(name: str) -> str:
 
 
 def _scenario(job: str, title: str, queues: tuple[Queue | None, ...], *goals: Goal, key: str = "") -> Scenario:
-    session = Session()
-    contenders = tuple(_contender(session, queue, job, key) for queue in queues)
+    contenders = tuple(_contender(queue, job, key) for queue in queues)
     name, is_quick = f"{title} {ROWS:,} rows of 100 B", job in IN_QUICK_RUNS
     return Scenario("Spark", name, contenders, (*goals, *_FLAT), is_quick, NOTE)
 
