@@ -43,7 +43,7 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="the scenarios with goals, one round, small counts")
+    parser.add_argument("--quick", action="store_true", help="those with goals, but not of Spark, one round, small")
     parser.add_argument("--only", default="", metavar="REGEX", help="scenarios whose name matches, or of that group")
     parser.add_argument("--rounds", type=int, help="how often to measure everything (3, or 1 with --quick)")
     parser.add_argument("--seconds", type=float, default=1.0, help="about how long a rate is measured (1)")

@@ -22,7 +22,7 @@ from other processes on the same machine: redis-benchmark, h2load, curl, and cli
 ```sh
 apt-get install redis-server redis-tools beanstalkd nats-server nghttp2-client curl openjdk-17-jre-headless
 export EXTRAS=dev,client,granian,spark    # without it, the jobs of Spark are left out
-make bench ARGS=--quick    # the scenarios with goals, small counts: two minutes
+make bench ARGS=--quick    # those with goals but without Spark, small counts: two minutes
 make bench                 # everything
 make bench ARGS=--write    # everything, and this page
 make bench ARGS='--add --rounds 5 --only Publish'    # more rounds of some, added to those on this page
