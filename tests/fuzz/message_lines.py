@@ -31,7 +31,7 @@ _TOKENS = (
     *(b'"for":["a"]', b'"for":["default"]', b'{"topic":"letters","groups":["default","a"]}'),
 )
 _CRC_BYTES = 4
-#: An id such as 255-0 makes all the partitions there can be of its topic, in a broker of the lines and one of what it
+#: An id such as 1023-1 makes all the partitions there can be of its topic, in a broker of the lines and one of what it
 #: exported; an empty one takes some 10 KiB.
 _PEAK_BYTES = 2 * len(_TOPICS) * MAX_PARTITIONS * (10 << 10)
 
