@@ -68,7 +68,7 @@ class Queue:
 
     def fill(self, bench: Bench, server: Server, count: int, payload_bytes: int = 10) -> None:
         """Publish at least `count` messages in the fastest way."""
-        self.publish(bench, server, Shape(payload_bytes, pipeline=256), count + 50 * 256)
+        self.publish(bench, server, Shape(payload_bytes, pipeline=256), count)
 
 
 def miniqueue(name: str, *options: str) -> Queue:

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from tempfile import TemporaryDirectory
 
 from benchmarks.bench import Bench, MeasurementError
@@ -54,7 +54,8 @@ class Session:
         assert self._process.stdin is not None
         line, port = json.dumps(asked), asked["port"]
         bench.note(_command(self._folder), self._folder, *([f'"port": {port}'] if port else []), stdin=line)
-        print(line, file=self._process.stdin, flush=True)
+        with suppress(BrokenPipeError):  # then there is no answer, either
+            print(line, file=self._process.stdin, flush=True)
         answer = json.loads(self._line())
         if "error" in answer:
             raise MeasurementError(answer["error"])
