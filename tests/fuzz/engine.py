@@ -30,7 +30,7 @@ T = TypeVar("T")
 WINDOWS = 3
 WINDOW_INPUTS = 50
 MAX_GROWTH_BYTES = 200 * WINDOW_INPUTS
-#: What one input may take while it is looked at: a little (of a target: `peak_bytes`), and some for each of its bytes.
+#: What one input may take while it is looked at: a little, some for each of its bytes, and `asked_bytes` of its target.
 MAX_PEAK_BYTES = 4 << 20
 MAX_PEAK_FACTOR = 100
 #: From a quarter of a run to its end, with all that is not Python's: hiredis, orjson.
@@ -53,7 +53,7 @@ class Target:
       tokens: what stands in such inputs, for mutations.
       mend: puts lengths and checksums right, so that what stands behind them is looked at too.
       quick_inputs: as many take about a second.
-      peak_bytes: what the smallest input may take, where few bytes may rightly ask for much.
+      asked_bytes: what an input may take beyond that, where few bytes may rightly ask for much.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Target:
     tokens: tuple[bytes, ...] = ()
     mend: Callable[[bytes], bytes] = bytes
     quick_inputs: int = 1000
-    peak_bytes: int = MAX_PEAK_BYTES
+    asked_bytes: Callable[[bytes], int] = lambda _: 0
 
 
 class FoundError(Exception):
@@ -168,7 +168,8 @@ class _Run:
             before_bytes = tracemalloc.get_traced_memory()[0]
             content = self._check_next()
             peak_bytes = tracemalloc.get_traced_memory()[1] - before_bytes
-            if peak_bytes > self._target.peak_bytes + MAX_PEAK_FACTOR * len(content):
+            most_bytes = MAX_PEAK_BYTES + MAX_PEAK_FACTOR * len(content) + self._target.asked_bytes(content)
+            if peak_bytes > most_bytes:
                 raise self.found(f"{len(content):,} bytes take {peak_bytes:,} while they are looked at", content)
         gc.collect()
         return tracemalloc.get_traced_memory()[0]

@@ -4,6 +4,7 @@ Documented: InvalidLineError for lines. Damaged pairs are told in `problems` and
 """
 
 import asyncio
+import re
 from random import Random
 from zlib import crc32
 
@@ -31,9 +32,10 @@ _TOKENS = (
     *(b'"for":["a"]', b'"for":["default"]', b'{"topic":"letters","groups":["default","a"]}'),
 )
 _CRC_BYTES = 4
-#: An id such as 1023-1 makes all the partitions there can be of its topic, in a broker of the lines and one of what it
-#: exported; an empty one takes some 10 KiB.
-_PEAK_BYTES = 2 * len(_TOPICS) * MAX_PARTITIONS * (10 << 10)
+#: What says how many partitions there are: an id such as 1023-1 makes all there can be.
+_PARTITIONS = re.compile(rb'"(?:id|partitions)"\s*:\s*"?(\d{1,9})')
+#: An empty partition takes some 10 KiB, in a broker of the lines and in one of what it exported.
+_PARTITION_BYTES = 2 * (10 << 10)
 
 
 def _make(chance: Random) -> bytes:
@@ -138,4 +140,9 @@ def _check_damaged(chance: Random, pairs: list[tuple[bytes, bytes]]) -> None:
         assert sum("settings" not in line and "groups" not in line for line in lines) == exporter.message_count
 
 
-TARGET = Target("message_lines", _make, _check, tokens=_TOKENS, quick_inputs=200, peak_bytes=_PEAK_BYTES)
+def _asked_bytes(content: bytes) -> int:
+    """Return what the partitions may take that lines name."""
+    return sum(min(int(last), MAX_PARTITIONS) for last in _PARTITIONS.findall(content)) * _PARTITION_BYTES
+
+
+TARGET = Target("message_lines", _make, _check, tokens=_TOKENS, quick_inputs=200, asked_bytes=_asked_bytes)

@@ -93,7 +93,7 @@ def test_a_line_that_names_the_last_partition_there_can_be_takes_no_more_than_th
     line = b'{"topic":"t","id":"%d-1","text":"x"}\n' % (MAX_PARTITIONS - 1)
     fuzz(replace(TARGETS["message_lines"], make=lambda _: line, tokens=()), 7)
     with pytest.raises(FoundError, match="while they are looked at"):
-        fuzz(replace(TARGETS["message_lines"], make=lambda _: line, tokens=(), peak_bytes=4 << 20), 7)
+        fuzz(replace(TARGETS["message_lines"], make=lambda _: line, tokens=(), asked_bytes=lambda _: 0), 7)
 
 
 def test_memory_that_is_not_pythons_is_found(monkeypatch):
