@@ -4,6 +4,7 @@ Each is lock-step: it settles what is in hand before it gets more; `batch` tells
 """
 
 import asyncio
+from abc import abstractmethod
 from typing import Any, Protocol, cast
 
 import hiredis
@@ -68,9 +69,9 @@ class RespConsumer(Consumer):
             else:
                 self.replied(reply)
 
+    @abstractmethod
     def replied(self, reply: Reply) -> None:
         """Take one reply."""
-        raise NotImplementedError
 
     def send(self, *words: bytes) -> None:
         """Send one command."""
@@ -236,9 +237,9 @@ class LineConsumer(Consumer):
         *lines, self._rest = (self._rest + data).split(b"\r\n")
         self.lines_received(lines)
 
+    @abstractmethod
     def lines_received(self, lines: list[bytes]) -> None:
         """Take lines."""
-        raise NotImplementedError
 
 
 class Reserver(LineConsumer):
