@@ -2,13 +2,17 @@
 
 That pool does not notice a fork. A client in a forked process makes a new one, and keeps the old one as it is: to
 close it, or to let it go, would speak to the event loop that the other process uses.
+
+redis-py puts `asyncio.wait_for` around each write of a connection that has a socket timeout. On Python 3.11 that loses
+a cancellation which comes when the write is done: `task.cancel()` would not end a receive that waits for an hour. So
+connections have no socket timeout here; `asyncio.timeout`, which loses none, limits what is asked of them.
 """
 
 import asyncio
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import redis
 from redis.asyncio import ConnectionPool
@@ -38,6 +42,8 @@ class _Connection(Protocol):
 
 class _Pool(Protocol):
     """What is used of redis-py's pool."""
+
+    connection_kwargs: dict[str, Any]
 
     async def get_connection(self) -> _Connection: ...
 
@@ -128,10 +134,14 @@ class AsyncLink:
             self._left_to_parent.append(self._pool)
             self._pid, self._pool = os.getpid(), self._make_pool()
         try:
-            return await self._pool.get_connection()
-        except redis.RedisError as exc:
+            async with asyncio.timeout(self._connect_seconds):
+                return await self._pool.get_connection()
+        except (redis.RedisError, TimeoutError) as exc:
             raise refusal_of(exc) or unconnected(self._address, exc) from exc
 
     def _make_pool(self) -> "_Pool":
         pool: _Pool = pool_of(ConnectionPool, Retry(NoBackoff(), 0), self._address)
+        limits = pool.connection_kwargs["socket_connect_timeout"], pool.connection_kwargs["socket_timeout"]
+        self._connect_seconds = None if None in limits else sum(limits)  # to connect, and to be greeted
+        pool.connection_kwargs["socket_timeout"] = None
         return pool

@@ -146,10 +146,10 @@ def pool_of(kind: Any, retry: Any, address: Address) -> Any:  # noqa: ANN401 - r
     return pool
 
 
-def unconnected(address: Address, exc: redis.RedisError) -> ConnectError:
-    """Return what redis-py says when there is no connection; it has put the cause into words."""
+def unconnected(address: Address, exc: redis.RedisError | TimeoutError) -> ConnectError:
+    """Return what redis-py says when there is no connection; it has put the cause into words, but for a timeout."""
     kind = UntrustedError if isinstance(exc.__context__, ssl.SSLCertVerificationError) else ConnectError
-    return kind(f"cannot connect to {address}: {exc}")
+    return kind(f"cannot connect to {address}: {str(exc) or 'no reply in time'}")
 
 
 def refusal_of(exc: Exception) -> RefusedError | None:
