@@ -64,6 +64,11 @@ COMMANDS: Mapping[bytes, Needs] = MappingProxyType(
         b"PING": Needs(Right.OPEN),
         b"QUIT": Needs(Right.OPEN),
         b"RESET": Needs(Right.OPEN),
+        b"MULTI": Needs(Right.OPEN),  # what is sent before AUTH is refused with the rest of its transaction, too
+        b"EXEC": Needs(Right.KNOWN),
+        b"DISCARD": Needs(Right.KNOWN),
+        b"WATCH": Needs(Right.KNOWN),
+        b"UNWATCH": Needs(Right.KNOWN),
         b"PUBLISH": Needs(Right.PUBLISH, 1),
         b"PUB": Needs(Right.PUBLISH, 1),
         b"MPUBLISH": Needs(Right.PUBLISH, 1),

@@ -95,14 +95,14 @@ class RespConnection(Input):
         """Carry out a command, or a run of PUBLISH."""
         if isinstance(command, Run):
             head, lasts = command
-            if self.stream is None and (self.guard is None or self.guard.lets_publish(head[1])):
+            if self.mode is None and (self.guard is None or self.guard.lets_publish(head[1])):
                 self.publish(head[1], lasts)
             else:
                 for last in lasts:
                     self._execute([*head, last])
             return
         try:
-            reply = self.stream.execute(command) if self.stream else resp_commands.execute(self, command)
+            reply = self.mode.execute(command) if self.mode else resp_commands.execute(self, command)
         except MiniqueueError as exc:
             reply = self._refusal(exc)
         if reply:  # empty when it has been queued already
@@ -181,6 +181,7 @@ class RespConnection(Input):
         """End the stream, if there is one: what is held goes back to the front of the topic; wait no longer."""
         self.give_up_waiting()
         self.gotten.close()
+        self.mode = None
         if self.stream is not None:
             self.stream.close()
             self.stream = None

@@ -4,6 +4,7 @@ To add a command, write its function and put it into `COMMANDS`; docs/protocol.m
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from miniqueue.core.stream_options import StreamOptions, parse_stream_options
@@ -20,9 +21,11 @@ from miniqueue.server import (
     resp_request,
     resp_schedules,
     resp_topics,
+    resp_transaction,
 )
 from miniqueue.server.resp_errors import ArityError, shown, unknown_subcommand
 from miniqueue.server.resp_stream import Stream
+from miniqueue.server.resp_transaction import RefusedTransaction
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
 
@@ -69,11 +72,15 @@ def _subscribe(connection: "RespConnection", command: Command) -> bytes:
         _stream_options(command),
         reply=connection.reply,
         send=connection.send,
-        otherwise={word: lambda command: execute(connection, command) for word in (b"PING", b"QUIT", b"RESET")},
+        otherwise=_otherwise(connection, b"PING", b"QUIT", b"RESET", b"MULTI"),
     )
     stream.start()
-    connection.stream = stream
+    connection.stream = connection.mode = stream
     return b""
+
+
+def _otherwise(connection: "RespConnection", *words: bytes) -> dict[bytes, Callable[[Command], bytes]]:
+    return {word: partial(execute, connection) for word in words}
 
 
 def _stream_options(command: Command) -> StreamOptions:
@@ -81,6 +88,16 @@ def _stream_options(command: Command) -> StreamOptions:
     if len(command) != 2 + 2 * len(options) or not options.keys() <= {b"PREFETCH", b"GROUP", b"MEMBER"}:
         raise ArityError(2)
     return parse_stream_options({name.decode().lower(): value for name, value in options.items()})
+
+
+def _multi(connection: "RespConnection", _command: Command) -> bytes:
+    before = connection.mode
+
+    def end() -> None:
+        connection.mode = before
+
+    connection.mode = RefusedTransaction(_otherwise(connection, b"RESET", b"QUIT"), end)
+    return replies.OK
 
 
 def _topics(connection: "RespConnection", command: Command) -> bytes:
@@ -154,6 +171,11 @@ COMMANDS: dict[bytes, Entry] = {
     b"PAUSE": Entry(-2, "Stop a topic, on the way IN, OUT or BOTH, for a time or until RESUME.", resp_pausing.pause),
     b"RESUME": Entry(-2, "Let a topic go on.", resp_pausing.resume),
     b"PURGE": Entry(-2, "Remove the messages of a topic, by state and age.", resp_looking.purge),
+    b"MULTI": Entry(1, "Begin a transaction, all of which is refused.", _multi),
+    b"EXEC": Entry(1, "End a transaction; nothing of it was carried out.", resp_transaction.outside),
+    b"DISCARD": Entry(1, "End a transaction; nothing of it was carried out.", resp_transaction.outside),
+    b"WATCH": Entry(-2, "Is refused, as transactions are.", resp_transaction.watch),
+    b"UNWATCH": Entry(1, "Answer OK; nothing is watched.", resp_transaction.unwatch),
     b"PING": Entry(-1, "Answer PONG, or what was sent.", resp_connecting.ping),
     b"INFO": Entry(-1, "Tell about this broker.", resp_connecting.info),
     b"HELLO": Entry(-1, "Choose the protocol version, 2 or 3.", resp_connecting.hello),

@@ -10,7 +10,7 @@ Does not know what a command is: that is for who is derived from this.
 from abc import abstractmethod
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from miniqueue.errors import MiniqueueError
 from miniqueue.server.resp_backlog import Backlog
@@ -42,6 +42,14 @@ MAX_REPLIES_BYTES = 64 << 10
 MAX_LAST_COMMANDS = 4096
 
 
+class Mode(Protocol):
+    """What carries out the commands of a connection in place of the table of commands."""
+
+    def execute(self, command: Command) -> bytes:
+        """Carry out one command and return its reply, empty if it has been queued; raises MiniqueueError."""
+        ...
+
+
 class Input(Output):
     """The other half of a connection: what it is sent.
 
@@ -56,6 +64,7 @@ class Input(Output):
         self.server = server
         self.session = session
         self.stream: Stream | None = None
+        self.mode: Mode | None = None  # the stream, or what suspends it; None: the table of commands
         self.guard: Guard | None = None
         self.command_count = 0  # a run of PUBLISH counts once, what is postponed again; it tells that something happens
         self._reader: CommandReader | StrangerReader = StrangerReader()

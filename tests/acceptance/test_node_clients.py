@@ -36,6 +36,8 @@ def check_publishing(printed: dict[str, Any], topic: str) -> None:
     assert printed["published"] == ["OK"] * 100
     assert topic in printed["topics"]
     assert printed["refused"] == "ERR unknown command 'NOSUCH'"
+    assert "transactions are not supported" in printed["aborted"].lower()
+    assert f"{topic}-never" not in printed["topics"]
 
 
 @pytest.mark.parametrize("protocol", [2, 3], ids=["RESP2", "RESP3"])

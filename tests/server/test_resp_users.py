@@ -74,7 +74,7 @@ WHOLE = {
     b"SELECT": [b"SELECT", b"0"],
     b"ECHO": [b"ECHO", b"x"],
 }  # fmt: skip
-OPEN = {b"AUTH", b"HELLO", b"PING", b"QUIT", b"RESET"}
+OPEN = {b"AUTH", b"HELLO", b"PING", b"QUIT", b"RESET", b"MULTI"}
 #: Who may do what, written down once more and by hand; `-of-all` also stands for the broker as a whole.
 ALLOWED = {
     b"PUBLISH": {"publisher", "publisher-of-all", "admin", "admin-of-all"},
@@ -126,7 +126,7 @@ ALLOWED = {
     b"CONFIG": {"monitor-of-all", "admin-of-all"},
     b"CLIENT LIST": {"monitor-of-all", "admin-of-all"},
 }
-FOR_EVERY_USER = {b"TOPICS", b"CLIENT", b"COMMAND", b"SELECT", b"ECHO"}
+FOR_EVERY_USER = {b"TOPICS", b"CLIENT", b"COMMAND", b"SELECT", b"ECHO", b"EXEC", b"DISCARD", b"WATCH", b"UNWATCH"}
 
 
 def serve(body, *users):
