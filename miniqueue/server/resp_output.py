@@ -28,14 +28,11 @@ MAX_KEPT_BYTES = 64 << 10
 
 
 class Waiting(Protocol):
-    """A command that may wait for long, and need not.
+    """A command that may wait for long, and need not; it ends when the peer sends no more.
 
-    Attributes:
-      outlasts_end: whether it goes on when the peer sends no more: it may have closed its half only. What is leased
-        to who has gone would be lost to others for a time, so who waits for messages does not.
+    A socket that was closed looks like one of which a half was closed, so a peer that sends no more counts as gone:
+    messages must not be leased to it, and a consumer must not be told that its reply has arrived there.
     """
-
-    outlasts_end: bool
 
     def give_up(self) -> None:
         """Have it answered now."""
@@ -178,11 +175,6 @@ class Output(asyncio.Protocol):
                 self.reply(reply)
             self.flush()
             self._adjust_reading()
-
-    def peer_ended(self) -> None:
-        """Have the command answered that waits, unless it outlasts the end of what the peer sends."""
-        if self._waiting is not None and not self._waiting.outlasts_end:
-            self._waiting.give_up()
 
     def give_up_waiting(self) -> None:
         """Have the command answered that waits, if there is one."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from miniqueue.broker.requesting import Request
 from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.publish_options import PublishOptions, parse_words
+from miniqueue.core.request_errors import NoReplyError
 from miniqueue.core.request_options import DEFAULT_TIMEOUT_SECONDS, check_request, parse_timeout
 from miniqueue.errors import MiniqueueError
 from miniqueue.wire import resp_replies as replies
@@ -53,8 +54,6 @@ def _timeout(words: list[bytes]) -> tuple[float, list[bytes]]:
 class _WaitingRequest:
     """A REQUEST from its message to its reply; the connection is held all the time."""
 
-    outlasts_end = True
-
     def __init__(self, connection: "RespConnection", timeout_seconds: float) -> None:
         self._connection = connection
         self._timeout_seconds = timeout_seconds
@@ -62,6 +61,8 @@ class _WaitingRequest:
 
     def begin(self, topic: bytes, payload: bytes, options: PublishOptions) -> None:
         """Publish, and hold the connection; raises MiniqueueError."""
+        if self._connection.has_ended:
+            raise NoReplyError("the client has closed its side of the connection; nothing was published")
         requests = self._connection.broker.requests
         self._request = requests.request(topic, payload, options, self._timeout_seconds, self._answer, self._fail)
         self._connection.hold(self)

@@ -82,8 +82,6 @@ def redrive(connection: "RespConnection", command: Command) -> bytes:
 class _StillThere:
     """Whether the client waits for the reply; it is read from meanwhile, to hear it leave."""
 
-    outlasts_end = False
-
     def __init__(self) -> None:
         self.is_there = True
 

@@ -20,8 +20,6 @@ class WaitingReceive:
       encode: makes the reply of what was received.
     """
 
-    outlasts_end = False
-
     def __init__(self, connection: "RespConnection", encode: Callable[[Received], bytes]) -> None:
         self._connection = connection
         self._encode = encode
@@ -31,7 +29,7 @@ class WaitingReceive:
 
     def begin(self, topic: bytes, options: ReceiveOptions) -> bytes:
         """Return the reply, or nothing, and hold the connection until it comes; raises MiniqueueError."""
-        if self._connection.has_ended:  # as where it stands behind a REQUEST: who may have gone does not wait in line
+        if self._connection.has_ended:  # a client that may have gone does not wait in line
             options = options._replace(wait_seconds=0.0)
         self._receiving = self._connection.broker.leasing.receive(topic, options, self._answer, self._fail)
         if self._reply is not None:

@@ -3,13 +3,14 @@
 import base64
 import json
 import re
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.acceptance.curl import Curl
 from tests.acceptance.telnet import Telnet
-from tests.acceptance.tools import needs, on_both_http_servers
+from tests.acceptance.tools import MAX_SECONDS, needs, on_both_http_servers
 
 pytestmark = [pytest.mark.acceptance, needs("curl")]
 
@@ -60,3 +61,17 @@ def test_nobody_works_for_who_has_waited_in_vain(start_broker):
         assert asking.read_until(b"\r\n").startswith(b"-TIMEOUT ")
         asking.say(b"RECEIVE sums WAIT 0.3", b"PING")
         assert asking.read_until(b"+PONG\r\n") == b"*0\r\n+PONG\r\n"
+
+
+def test_the_reply_to_a_client_that_has_closed_says_that_nobody_waits(broker, topic):
+    with Telnet(broker.resp_port) as worker:
+        with Telnet(broker.resp_port) as asking:
+            asking.say(f"REQUEST {topic} ask TIMEOUT 60".encode())
+            worker.say(f"RECEIVE {topic} WAIT 50".encode(), b"PING")
+            (receipt,) = RECEIPT.findall(worker.read_until(b"+PONG\r\n"))
+        closed_at = time.monotonic()
+        nobody = f'miniqueue_waiting_requests{{topic="{topic}"}} 0'.encode()
+        while nobody not in broker.monitor("/metrics"):
+            assert time.monotonic() < closed_at + MAX_SECONDS
+        worker.say(b"REPLY %b %b 5" % (topic.encode(), receipt))
+        assert worker.read_until(b"\r\n").startswith(b"-GONE ")

@@ -82,31 +82,33 @@ def test_what_is_wrong_with_a_reply_is_told():
     serve(body)
 
 
-def test_who_has_closed_its_half_gets_its_reply_and_those_to_what_is_behind_it():
-    """As `nc -N` does: it says all that it has to say, and waits."""
-
+def test_commands_after_a_request_of_a_client_that_sends_no_more_are_carried_out():
     async def body(world, server, client):
         asker = await asking(server)
         asker.send(b"PING")
-        receipt = await receipt_of(client)
+        asker.send(b"REQUEST", b"t", b"second")
+        asker.send(b"RECEIVE", b"u", b"WAIT", b"60")
         assert asker.connection.eof_received()
         await settle_down()
-        assert asker.transport.take() == b""
-        assert await client.say(b"REPLY t %b x" % receipt) == OK
-        await settle_down()
-        assert asker.transport.take() == b"$1\r\nx\r\n+PONG\r\n"
+        first, pong, second, received = asker.transport.take().split(b"\r\n")[:4]
+        assert (pong, received) == (b"+PONG", b"*0")
+        assert first.startswith(b"-TIMEOUT ")
+        assert second == b"-TIMEOUT the client has closed its side of the connection; nothing was published"
         assert asker.transport.is_closed
+        assert world.broker.stats()[b"t"].published == 1
 
     serve(body)
 
 
-@pytest.mark.parametrize("end", ["lose", "end TLS", "too much behind it"])
+@pytest.mark.parametrize("end", ["lose", "end", "end TLS", "too much behind it"])
 def test_who_leaves_is_not_waited_for_and_the_replier_hears_so(end):
     async def body(world, server, client):
         asker = await asking(server)
         receipt = await receipt_of(client)
         if end == "lose":
             asker.transport.lose()
+        elif end == "end":  # as the kernel tells of a socket that was closed
+            assert asker.connection.eof_received()
         elif end == "end TLS":
             asker.transport.extra["ssl_object"] = object()
             assert not asker.connection.eof_received()
