@@ -180,8 +180,10 @@ class TopicFullError(LimitReachedError):
     `fitting_count`: how many of the messages, from the first on, there would have been room for.
     """
 
-    def __init__(self, what: str, setting: str, fitting_count: int = 0) -> None:
-        super().__init__(f"the topic holds as many {what} as it may ({setting}); nothing was added")
+    def __init__(self, what: str, setting: str, fitting_count: int = 0, outcome: str = "nothing was added") -> None:
+        super().__init__(f"the topic holds as many {what} as it may ({setting}); {outcome}")
+        self.what = what
+        self.setting = setting
         self.fitting_count = fitting_count
 
 

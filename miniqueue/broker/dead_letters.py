@@ -27,6 +27,7 @@ from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.holding import Held
 from miniqueue.core.lanes import lane, priority_of
 from miniqueue.core.lease import Lease
+from miniqueue.core.limit_policy import LimitPolicy
 from miniqueue.core.message import Record
 from miniqueue.core.topic_settings import TopicSettings
 from miniqueue.core.tracing import Kind
@@ -127,7 +128,8 @@ class DeadLetters:
             return False
         contents = [self._letter(topic, cursor, record, reason) for record in records]
         try:
-            dead = self._transfer.room(topic.settings.dead_letters_of(topic.name), contents)
+            name = topic.settings.dead_letters_of(topic.name)
+            dead = self._transfer.room(name, contents, policies=(LimitPolicy.DROP_OLDEST,))
         except (InvalidTopicError, LimitReachedError):
             return False
         leave()

@@ -14,7 +14,7 @@ What a topic holds is known as counts, so the check costs the same for one messa
 import sys
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
@@ -22,7 +22,7 @@ from operator import add
 from typing import NamedTuple
 
 from miniqueue.broker.topic import Topic
-from miniqueue.core.limit_policy import LimitPolicy
+from miniqueue.core.limit_policy import ALL_POLICIES, LimitPolicy
 from miniqueue.core.prefetch import MAX_PREFETCH, check_prefetch
 from miniqueue.errors import LimitReachedError, PayloadTooLargeError, TopicFullError
 
@@ -201,7 +201,7 @@ class Quota:
         size_bytes: int,
         attributes: Sequence[bytes] | None = None,
         *,
-        is_moved: bool = False,
+        policies: Container[LimitPolicy] = ALL_POLICIES,
     ) -> bool:
         """Say whether older messages must give way to these; raise TopicFullError if they cannot be taken.
 
@@ -210,7 +210,7 @@ class Quota:
           payloads: of the messages.
           size_bytes: of payloads and attributes, all together.
           attributes: of each, encoded, if there are any.
-          is_moved: whether they come from another topic: then nothing becomes a dead letter for them.
+          policies: those by which older messages may give way to these; under any other they are refused.
         """
         if not topic.is_limited:
             return False
@@ -220,7 +220,7 @@ class Quota:
         over = _over(topic, len(payloads), size_bytes)
         if not over.is_over:
             return False
-        if self._may_give_way(topic, over, is_moved=is_moved):
+        if self._may_give_way(topic, over, policies):
             waiting_count, waiting_bytes = (topic.last_group or topic.default).waiting()
             over = Room(over.messages - waiting_count, over.size_bytes - waiting_bytes)
             if not over.is_over:
@@ -231,10 +231,12 @@ class Quota:
         fitting_count = _fitting(sizes, len(payloads) - over.messages, size_bytes - over.size_bytes)
         raise self._full(topic, over, fitting_count)
 
-    def _may_give_way(self, topic: Topic, over: Room, *, is_moved: bool) -> bool:
+    def _may_give_way(self, topic: Topic, over: Room, policies: Container[LimitPolicy]) -> bool:
         policy = self.policy_of(topic)
+        if policy not in policies:
+            return False
         if policy is LimitPolicy.DEAD_LETTER:
-            return not is_moved and self.may_bury(topic, over)
+            return self.may_bury(topic, over)
         return policy is LimitPolicy.DROP_OLDEST
 
     def _full(self, topic: Topic, over: Room, fitting_count: int) -> TopicFullError:

@@ -67,6 +67,29 @@ class _Found(NamedTuple):
         return self._replace(content=self.content._replace(attributes=extra))
 
 
+class Redriven(NamedTuple):
+    """What a redrive has done.
+
+    Attributes:
+      moved: how many messages were moved, durably.
+      remaining: how many are ready in the topic now, and were not moved; None if the topic is gone, or if the store
+        failed, so that nobody knows.
+      error: what ended it before its end, if anything did.
+    """
+
+    moved: int
+    remaining: int | None
+    error: MiniqueueError | None = None
+
+    @property
+    def error_text(self) -> str:
+        """What ended it before its end, with the counts, for people; empty if nothing did."""
+        if self.error is None:
+            return ""
+        remaining = "how many remain is not known" if self.remaining is None else f"{self.remaining} remain"
+        return f"{self.error}; {self.moved} were moved, {remaining}"
+
+
 class Redriver:
     """Moves dead letters back.
 
@@ -100,7 +123,24 @@ class Redriver:
         target: bytes | None = None,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> int:
-        """Move the dead letters of a topic back that are ready now; return how many, when that is durable.
+        """Do the same as `report`; return how many were moved, or raise what ended it before its end."""
+        report = await self.report(name, limit, per_second, target, is_wanted)
+        if report.error is not None:
+            raise report.error
+        return report.moved
+
+    async def report(
+        self,
+        name: bytes,
+        limit: int | None = None,
+        per_second: float | None = None,
+        target: bytes | None = None,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> Redriven:
+        """Move the dead letters of a topic back that are ready now; return what was done, when that is durable.
+
+        It ends early, with an error, when a topic that they go to cannot be made, is full (nothing in it gives way to
+        them, whatever its limit policy) or is paused; when the topic itself is paused; when the store fails.
 
         Args:
           name: of the topic with the dead letters.
@@ -112,8 +152,6 @@ class Redriver:
         Raises:
           InvalidTopicError, UnknownTopicError: there is no such topic.
           RequestError: the target is the topic itself.
-          LimitReachedError: a topic they came from cannot be made, or is full; PausedError: it takes none now, or the
-            topic itself hands none out. What was moved before stays moved.
           UnavailableError, StorageError: nothing can be moved now.
         """
         if target is not None and check_topic(target) == name:
@@ -123,23 +161,31 @@ class Redriver:
         ready_count = figures_of(source).ready
         left = ready_count if limit is None else min(limit, ready_count)
         moved_count = 0
+        error: MiniqueueError | None = None
         while left > 0 and source.id is not None and self._topics.get(name) is topic:  # else it was deleted meanwhile
-            if topic.is_paused_out:
-                raise PausedError
             page_count = min(left, MAX_PAGE_MESSAGES, max(1, int(per_second or MAX_PAGE_MESSAGES)))
-            taken_count, page_moved_count = await self._page(source, page_count, target)
+            try:
+                if topic.is_paused_out:
+                    raise PausedError
+                taken_count, page_moved_count, error = await self._page(source, page_count, target)
+            except MiniqueueError as exc:
+                error = exc
+                break
             moved_count += page_moved_count
             left -= taken_count
-            if not taken_count:
+            if error is not None or not taken_count:
                 break
             if per_second and left > 0:
                 await self._sleep(taken_count / per_second)
                 if not is_wanted():
                     break
-        return moved_count
+        return Redriven(moved_count, None if source.id is None else figures_of(source).ready, error)
 
-    async def _page(self, group: Group, count: int, target: bytes | None) -> tuple[int, int]:
-        """Move up to `count` messages of a group; return how many were looked at, and how many moved."""
+    async def _page(self, group: Group, count: int, target: bytes | None) -> tuple[int, int, MiniqueueError | None]:
+        """Move up to `count` messages of a group; return how many were looked at and moved, and what ended it early.
+
+        Raises MiniqueueError when it is not known that any was moved.
+        """
         self._journal.admission.check()
         leases: list[Lease] = []
         faults: list[MiniqueueError] = []
@@ -152,17 +198,18 @@ class Redriver:
             if faults:
                 raise faults[0]
             if (topic.id, group.id) != ids:  # one was deleted, and what was taken is gone with it
-                return 0, 0
+                return 0, 0, None
             found = [message for lease in leases for message in _messages(group, lease)]
             if target is not None:
                 found = [message._replace(name=target, group=None) for message in found]
-            moved_count = self._move(topic, consumer, found)
+            moved_count, error = self._move(topic, consumer, found)
         finally:
             consumer.close("")  # nobody worked on what found no room
         await self._journal.committer.flush()
-        return len(found), moved_count
+        return len(found), moved_count, error
 
-    def _move(self, source: Topic, consumer: Consumer, found: list[_Found]) -> int:
+    def _move(self, source: Topic, consumer: Consumer, found: list[_Found]) -> tuple[int, MiniqueueError | None]:
+        """Move what was taken; return how many, and why no more, if so."""
         by_name: dict[bytes | None, list[_Found]] = {}
         for message in found:
             by_name.setdefault(message.name, []).append(message)
@@ -173,16 +220,19 @@ class Redriver:
             assert name is not None  # it was taken out above
             groups = self._groups(name, messages)
             left = self._at_home(consumer, messages, groups)
-            moved_count += len(left)
             while left:
-                topic, fitting = self._fitting(name, left, groups)
+                try:
+                    topic, fitting = self._fitting(name, left, groups)
+                except MiniqueueError as exc:  # what was moved before stays moved
+                    return moved_count, exc
+                moved_count += len(fitting)
                 consumer.move([message.receipt for message in fitting])
                 places = self._transfer.add(topic, [message.content for message in fitting])
                 if source.trace is not None:
                     for one, place in zip(fitting, places, strict=True):
                         source.trace.moved(Kind.REDRIVEN, one.partition, [one.seq], [place], name, one.group or b"")
                 left = left[len(fitting) :]
-        return moved_count
+        return moved_count, None
 
     def _at_home(self, consumer: Consumer, messages: list[_Found], groups: list[bytes]) -> list[_Found]:
         """Return messages as those groups of a topic get them that gave them up; pass over those of others."""
@@ -199,7 +249,10 @@ class Redriver:
         return [group.name for group in topic.existing_groups]
 
     def _fitting(self, name: bytes, messages: list[_Found], groups: list[bytes]) -> tuple[Topic, list[_Found]]:
-        """Return the topic of that name, and the first of `messages`, as many as it has room for; raises if none."""
+        """Return the topic of that name, and the first of `messages`, as many as it has room for; raises if none.
+
+        What is in the topic does not give way to them, whatever its limit policy.
+        """
         while True:
             try:
                 topic = self._transfer.room(name, [message.content for message in messages], groups)
@@ -207,7 +260,8 @@ class Redriver:
                 # Payloads alone may fit where they do not with their attributes.
                 count = exc.fitting_count if exc.fitting_count < len(messages) else len(messages) // 2
                 if not count:
-                    raise
+                    outcome = f"nothing more fits into {name.decode()}"
+                    raise TopicFullError(exc.what, exc.setting, outcome=outcome) from exc
                 messages = messages[:count]
             else:
                 if topic.is_paused_in:

@@ -6,7 +6,7 @@
 A disk that is full does not matter: what comes goes elsewhere.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Protocol
 
 from miniqueue.broker.journal import Journal
@@ -54,10 +54,17 @@ class Transfer:
         self._lanes = lanes
         self._create = create
 
-    def room(self, name: bytes, contents: Sequence[Content], groups: Sequence[bytes] = ()) -> Topic:
+    def room(
+        self,
+        name: bytes,
+        contents: Sequence[Content],
+        groups: Sequence[bytes] = (),
+        *,
+        policies: Container[LimitPolicy] = (),
+    ) -> Topic:
         """Return the topic, made if there is none, with `groups` or the default one, when it has room for these.
 
-        Raises InvalidTopicError or LimitReachedError.
+        Older messages give way to them under one of `policies` only. Raises InvalidTopicError or LimitReachedError.
         """
         topic = self._topics.get(name)
         if topic is None or topic.id is None:
@@ -65,7 +72,7 @@ class Transfer:
         payloads = [content.payload for content in contents]
         attributes = [content.attributes for content in contents]
         size_bytes = sum(content.size_bytes for content in contents)
-        if self._quota.admit(topic, payloads, size_bytes, attributes, is_moved=True):
+        if self._quota.admit(topic, payloads, size_bytes, attributes, policies=policies):
             self._trimmer.note(topic)
         return topic
 

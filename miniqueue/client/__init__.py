@@ -32,6 +32,7 @@ from miniqueue.client.log import Bounds, Page
 from miniqueue.client.message import Message, Origin
 from miniqueue.client.message_calls import Outgoing
 from miniqueue.client.published import PublishedId, PublishedIds
+from miniqueue.client.redriven import Redriven
 from miniqueue.client.refusals import RefusedError
 from miniqueue.client.schedule import Schedule
 from miniqueue.client.step import Step
@@ -63,6 +64,7 @@ __all__ = [
     "Page",
     "PublishedId",
     "PublishedIds",
+    "Redriven",
     "RefusedError",
     "Reject",
     "Schedule",

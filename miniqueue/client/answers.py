@@ -12,6 +12,7 @@ from typing import Final
 from miniqueue.client.call import Reply
 from miniqueue.client.message import Message, Origin
 from miniqueue.client.published import PublishedId, PublishedIds
+from miniqueue.client.redriven import Redriven
 from miniqueue.core.message import Counts
 
 _PLAIN: Final = frozenset({b"id", b"published_at_ms", b"deliveries"})
@@ -76,6 +77,12 @@ def texts_by_name(reply: Reply) -> dict[str, str]:
 def figures(reply: Reply) -> dict[str, object]:
     """Return a map of figures: numbers, texts, booleans, None where there is nothing to measure."""
     return {text(name): plain(value) for name, value in reply.items()}
+
+
+def redriven(reply: Reply) -> Redriven:
+    """Return what a redrive has done."""
+    remaining, error = reply[b"remaining"], reply[b"error"]
+    return Redriven(reply[b"moved"], remaining, "" if error is None else text(error))
 
 
 def settled(reply: Reply) -> list[bool]:

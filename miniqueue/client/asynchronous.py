@@ -117,6 +117,7 @@ class AsyncClient:
     find = awaitable(topic_calls.find)
     trace = awaitable(topic_calls.trace)
     redrive = awaitable(topic_calls.redrive)
+    redrive_report = awaitable(topic_calls.redrive_report)
     purge = awaitable(topic_calls.purge)
     pause = awaitable(topic_calls.pause)
     resume = awaitable(topic_calls.resume)

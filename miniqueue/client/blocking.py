@@ -130,6 +130,7 @@ class Client:
     find = blocking(topic_calls.find)
     trace = blocking(topic_calls.trace)
     redrive = blocking(topic_calls.redrive)
+    redrive_report = blocking(topic_calls.redrive_report)
     purge = blocking(topic_calls.purge)
     pause = blocking(topic_calls.pause)
     resume = blocking(topic_calls.resume)

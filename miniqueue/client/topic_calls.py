@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 from miniqueue.client import answers
 from miniqueue.client.call import Call, Word, options, seconds_word, side_words
 from miniqueue.client.message import Message
+from miniqueue.client.redriven import Redriven
 from miniqueue.client.step import Step, steps
 
 #: None puts a setting back to its default.
@@ -100,9 +101,24 @@ def redrive(
       per_second: how many at most; the call takes as long as that needs.
 
     Returns: how many were moved.
+
+    Refused with `LIMIT` or `PAUSED` if something stopped it; what was moved before stays moved, and the text says how
+    many that were.
     """
+    return Call(_redrive_words(topic, to, limit, per_second), answers.number, False, float("inf"))
+
+
+def redrive_report(
+    topic: str, *, to: str | None = None, limit: int | None = None, per_second: float | None = None
+) -> Call[Redriven]:
+    """Do the same as `redrive`, and tell how many remain, and what stopped it."""
+    words = *_redrive_words(topic, to, limit, per_second), "REPORT"
+    return Call(words, answers.redriven, False, float("inf"))
+
+
+def _redrive_words(topic: str, to: str | None, limit: int | None, per_second: float | None) -> tuple[Word, ...]:
     rate = None if per_second is None else seconds_word(per_second)
-    return Call(("REDRIVE", topic, *options(to=to, limit=limit, rate=rate)), answers.number, False, float("inf"))
+    return "REDRIVE", topic, *options(to=to, limit=limit, rate=rate)
 
 
 def purge(

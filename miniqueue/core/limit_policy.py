@@ -1,6 +1,7 @@
 """What becomes of a message for which its topic has no room, or of those that are there."""
 
 from enum import StrEnum
+from typing import Final
 
 
 class LimitPolicy(StrEnum):
@@ -9,3 +10,6 @@ class LimitPolicy(StrEnum):
     REFUSE = "refuse"
     DROP_OLDEST = "drop-oldest"
     DEAD_LETTER = "dead-letter"
+
+
+ALL_POLICIES: Final = frozenset(LimitPolicy)

@@ -4,26 +4,28 @@
     PATCH  /topics/{topic}    {"lease_seconds": null}   200: these too; null is the default
     GET    /topics/{topic}                              {"topic": name, …, "settings": {every one}}: see `http_looking`
     DELETE /topics/{topic}                              200, also for a topic that does not exist
-    POST   /topics/{topic}/redrive?limit=&rate=&to=     {"moved": 17}, dead letters that are back where they came from
+    POST   /topics/{topic}/redrive?limit=&rate=&to=     {"moved": 17, "remaining": 0}, dead letters that are back where
+                                                        they came from; both stand beside "error", too
 
 What each setting may be stands in `core.topic_settings`.
 """
 
 from collections.abc import Callable
 from functools import partial
+from http import HTTPStatus
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from miniqueue.broker import Broker, Commit
 from miniqueue.core.redrive_options import parse_limit, parse_rate
-from miniqueue.errors import InvalidLineError
+from miniqueue.errors import InvalidLineError, MiniqueueError
 from miniqueue.server.dead_letter_rights import check_dead_letters, check_target
-from miniqueue.server.http_json import JsonBodyEndpoint, JsonEndpoint
+from miniqueue.server.http_json import JsonBodyEndpoint
 from miniqueue.server.http_query import query_of
 from miniqueue.server.leaving import listening
 from miniqueue.server.paths import topic_of, topic_within
-from miniqueue.server.replies import CREATED, OK, Reply
+from miniqueue.server.replies import CREATED, OK, Reply, error_reply, json_reply
 
 MAX_BODY_BYTES: Final = 64 << 10
 
@@ -52,16 +54,22 @@ class RedriveEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         async with listening(receive) as is_there:
-            await JsonEndpoint(partial(_redrive, self._broker, is_there))(scope, receive, send)
+            try:
+                reply = await _redrive(self._broker, is_there, scope)
+            except MiniqueueError as error:
+                reply = error_reply(error)
+            await reply(scope, receive, send)
 
 
-async def _redrive(broker: Broker, is_there: Callable[[], bool], scope: Scope) -> object:
+async def _redrive(broker: Broker, is_there: Callable[[], bool], scope: Scope) -> Reply:
     options = query_of(scope, ("limit", "rate", "to"))
     limit = parse_limit(options["limit"].encode()) if "limit" in options else None
     per_second = parse_rate(options["rate"].encode()) if "rate" in options else None
     target = options["to"].encode() if "to" in options else None
     check_target(scope.get("user"), target)
-    return {"moved": await broker.redriver.redrive(topic_within(scope), limit, per_second, target, is_there)}
+    report = await broker.redriver.report(topic_within(scope), limit, per_second, target, is_there)
+    counts = {"moved": report.moved, "remaining": report.remaining}
+    return json_reply(HTTPStatus.OK, counts) if report.error is None else error_reply(report.error, counts)
 
 
 async def _changed(act: _Act, scope: Scope, content: object) -> Reply:

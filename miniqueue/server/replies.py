@@ -146,10 +146,10 @@ def json_reply(status: int, content: object, headers: Headers = ()) -> Reply:
     return Reply(status, orjson.dumps(content), JSON, headers)
 
 
-def error_reply(error: MiniqueueError) -> Reply:
-    """Return the reply that tells a client what went wrong: `{"error": text}`."""
+def error_reply(error: MiniqueueError, more: Mapping[str, object] = MappingProxyType({})) -> Reply:
+    """Return the reply that tells a client what went wrong: `{"error": text}`, with `more` members after it."""
     status = status_of(error)
-    return json_reply(status, {"error": str(error)}, _HEADERS.get(status, ()))
+    return json_reply(status, {"error": str(error), **more}, _HEADERS.get(status, ()))
 
 
 def status_of(error: MiniqueueError) -> HTTPStatus:

@@ -3,6 +3,7 @@
     TOPIC CREATE letters max_deliveries 5        TOPIC SET letters lease_seconds 60 retry_delays 1,5,30
     TOPIC GET letters ─▶ every setting, as SET takes it        TOPIC DELETE letters
     REDRIVE letters.dlq [TO other] LIMIT 100 RATE 10 ─▶ how many dead letters were moved back, or to the other topic
+    REDRIVE letters.dlq … REPORT ─▶ how many were moved, how many remain, and what stopped it, if anything did
 
 What each setting may be stands in `core.topic_settings`; the default of each is called `default`.
 """
@@ -13,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from miniqueue.broker import Commit
+from miniqueue.broker.redriving import Redriven
 from miniqueue.core import topic_settings
 from miniqueue.core.redrive_options import parse_limit, parse_rate
 from miniqueue.errors import MiniqueueError
@@ -69,14 +71,16 @@ def _delete(connection: "RespConnection", command: Command) -> bytes:
 
 def redrive(connection: "RespConnection", command: Command) -> bytes:
     """Carry out REDRIVE; commands behind it wait until the last message was moved."""
-    options = options_of(command, 2, (b"LIMIT", b"RATE", b"TO"))
+    is_report = len(command) > 2 and command[-1].upper() == b"REPORT" and len(command) % 2 == 1
+    options = options_of(command[: len(command) - is_report], 2, (b"LIMIT", b"RATE", b"TO"))
     limit = parse_limit(options[b"LIMIT"]) if b"LIMIT" in options else None
     per_second = parse_rate(options[b"RATE"]) if b"RATE" in options else None
     target = options.get(b"TO")
     check_target(None if connection.guard is None else connection.guard.user, target)
     still = _StillThere()
-    redriving = connection.broker.redriver.redrive(command[1], limit, per_second, target, lambda: still.is_there)
-    return answer_later(connection, _count_of(redriving), still if per_second else None)
+    redriving = connection.broker.redriver.report(command[1], limit, per_second, target, lambda: still.is_there)
+    reply = _report_of(redriving, connection.session.protocol) if is_report else _count_of(redriving)
+    return answer_later(connection, reply, still if per_second else None)
 
 
 class _StillThere:
@@ -90,8 +94,17 @@ class _StillThere:
         self.is_there = False
 
 
-async def _count_of(redriving: Awaitable[int]) -> bytes:
-    return replies.integer(await redriving)
+async def _count_of(redriving: Awaitable[Redriven]) -> bytes:
+    report = await redriving
+    return (
+        replies.integer(report.moved) if report.error is None else replies.error(report.error.code, report.error_text)
+    )
+
+
+async def _report_of(redriving: Awaitable[Redriven], protocol: int) -> bytes:
+    report = await redriving
+    error = None if report.error is None else f"{report.error.code} {report.error}"
+    return replies.encode({"moved": report.moved, "remaining": report.remaining, "error": error}, protocol)
 
 
 #: By name in capitals.

@@ -344,3 +344,30 @@ def test_a_target_must_be_another_topic(target):
         assert ready(world) == {DEAD: 1, b"t": 0}
 
     run(body)
+
+
+def test_a_topic_that_drops_what_is_oldest_gets_what_fits_and_keeps_what_it_has():
+    async def body(world):
+        await die(world, b"t", b"a", b"b", b"c")
+        await world.broker.configurator.change(b"t", {"max_messages": 3, "limit_policy": "drop-oldest"}).wait()
+        await world.publish(b"t", b"1", b"2")
+        report = await world.broker.redriver.report(DEAD)
+        assert (report.moved, report.remaining, type(report.error)) == (1, 2, TopicFullError)
+        await world.publish(b"u", b"with the next commit")
+        assert (world.broker.stats()[b"t"].dropped, ready(world)) == (0, {DEAD: 2, b"t": 3, b"u": 1})
+        assert await world.drain(b"t") == [b"1", b"2", b"a"]
+        assert await world.drain(DEAD) == [b"b", b"c"]
+
+    run(body)
+
+
+def test_a_redrive_says_what_was_moved_when_the_store_fails(monkeypatch):
+    monkeypatch.setattr(redriving, "MAX_PAGE_MESSAGES", 1)
+
+    async def body(world):
+        await die(world, b"t", b"a", b"b")
+        world.store.fail_writes = {world.store.write_count + 2}
+        report = await world.broker.redriver.report(DEAD)
+        assert (report.moved, report.remaining, type(report.error)) == (1, None, OutcomeUnknownError)
+
+    run(body)

@@ -84,6 +84,7 @@ def test_a_publish_says_the_options_that_it_has(given, words):
         (topic_calls.find("t", "0-7"), "PEEK t ID 0-7"),
         (topic_calls.trace("t", "0-7"), "TRACE t 0-7"),
         (topic_calls.redrive("t", to="u", limit=5, per_second=10), "REDRIVE t TO u LIMIT 5 RATE 10"),
+        (topic_calls.redrive_report("t", limit=5), "REDRIVE t LIMIT 5 REPORT"),
         (topic_calls.purge("t", state="ready", older_than_seconds=60), "PURGE t STATE ready OLDER 60"),
         (topic_calls.pause("t"), "PAUSE t BOTH"),
         (topic_calls.pause("t", "in", seconds=1), "PAUSE t IN 1"),

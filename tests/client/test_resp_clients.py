@@ -88,7 +88,8 @@ def test_messages_that_are_delayed_returned_extended_and_rejected(either, topic)
     assert either.find(topic, two.id).payload == b"two"
     [dead] = either.peek(f"{topic}.dlq")
     assert (dead.origin.topic, dead.origin.id, dead.origin.reason) == (topic, three.id, "no good")
-    assert either.redrive(f"{topic}.dlq") == 1
+    assert either.redrive_report(f"{topic}.dlq", limit=1) == (1, 0, "")
+    assert either.redrive(f"{topic}.dlq") == 0
     assert either.purge(topic, state="delayed") == 1
     assert sorted(message.payload for message in either.receive(topic, count=9, autoack=True)) == [b"three", b"two"]
 

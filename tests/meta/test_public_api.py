@@ -26,6 +26,7 @@ PUBLIC = {
         "Page",
         "PublishedId",
         "PublishedIds",
+        "Redriven",
         "RefusedError",
         "Reject",
         "Schedule",

@@ -1,6 +1,7 @@
 """Topics and their settings over HTTP; what is wrong is told with its name."""
 
 import asyncio
+import json
 
 import orjson
 import pytest
@@ -74,12 +75,26 @@ def test_dead_letters_are_moved_back_over_http(certificates):
             assert (await served.request("POST", "/topics/t.dlq/redrive?rate=0"))[0] == 400
             assert (await served.request("POST", "/topics/t.dlq/redrive?limit=x"))[0] == 400
             reply = await served.request("POST", "/topics/t.dlq/redrive?limit=5&rate=100")
-            assert reply == (200, b'{"moved":1}')
+            assert reply == (200, b'{"moved":1,"remaining":0}')
             assert served.broker.stats()[b"t"].ready == 1
             await served.request("POST", "/publish/t.dlq", b"b")
             reply = await served.request("POST", "/topics/t.dlq/redrive?to=%C3%A4")
-            assert reply == (200, b'{"moved":1}')
+            assert reply == (200, b'{"moved":1,"remaining":0}')
             assert served.broker.stats()["ä".encode()].ready == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_redrive_that_is_stopped_tells_over_http_what_was_moved_and_what_remains(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            await served.request("PUT", "/topics/t", b'{"max_messages":1}')
+            for payload in (b"a", b"b", b"c"):
+                await served.request("POST", "/publish/dead", payload)
+            status, body = await served.request("POST", "/topics/dead/redrive?to=t")
+            told = json.loads(body)
+            assert (status, told["moved"], told["remaining"]) == (507, 1, 2)
+            assert "nothing more fits into t" in told["error"]
 
     asyncio.run(scenario())
 

@@ -51,6 +51,35 @@ def test_dead_letters_are_moved_to_another_topic():
     serve(body)
 
 
+def test_a_redrive_that_is_stopped_tells_what_was_moved_and_what_remains():
+    async def body(world, server, client):
+        await client.say(b"TOPIC CREATE t max_messages 1")
+        for payload in (b"a", b"b", b"c"):
+            await world.publish(b"dead", payload)
+        refused = await client.say(b"REDRIVE dead TO t")
+        assert refused.startswith(b"-LIMIT the topic holds as many messages as it may (max_messages of the topic)")
+        assert refused.endswith(b"; nothing more fits into t; 1 were moved, 2 remain\r\n")
+        await client.say(b"HELLO 3")
+        report = await client.say(b"REDRIVE dead TO t LIMIT 1 REPORT")
+        assert report.startswith(b"%3\r\n$5\r\nmoved\r\n:0\r\n$9\r\nremaining\r\n:2\r\n$5\r\nerror\r\n$")
+        assert b"LIMIT the topic holds" in report
+        assert (await client.say(b"REDRIVE dead REPORT TO t")).startswith(b"-ERR syntax error")
+
+    serve(body)
+
+
+def test_a_redrive_reports_what_its_limit_left():
+    async def body(world, server, client):
+        for payload in (b"a", b"b", b"c"):
+            await world.publish(b"dead", payload)
+        await client.say(b"HELLO 3")
+        report = await client.say(b"REDRIVE dead TO t LIMIT 1 REPORT")
+        assert report == b"%3\r\n$5\r\nmoved\r\n:1\r\n$9\r\nremaining\r\n:2\r\n$5\r\nerror\r\n_\r\n"
+        assert await client.say(b"REDRIVE dead TO report") == b":2\r\n"
+
+    serve(body)
+
+
 async def slowly_redriven(world, client) -> asyncio.Event:
     """Begin to redrive three messages, one in each pause; return what ends a pause."""
     for _ in range(3):
