@@ -151,7 +151,14 @@ class Broker:
         )
         self.requests = Requests(self.publish_with, self.leasing, self._admission, self.max_message_bytes)
         self.scheduler = Scheduler(
-            journal, clock, self.crowd, self.publish_with, self.max_message_bytes, self._tasks, quota=self._quota
+            journal,
+            clock,
+            self.crowd,
+            self.publish_with,
+            self.max_message_bytes,
+            self._tasks,
+            quota=self._quota,
+            period_seconds=self._period_seconds,
         )
         places = journal, topics, registry.lanes
         self.configurator = Configurator(*places, create=registry.create, changed=self._reconfigured)

@@ -7,7 +7,8 @@
 
 So each tick has exactly one message, whatever happens in between. In memory there is only a name and a time for each
 schedule. What cannot be published now (the topic is full, or paused) is tried again as long as it takes. Ticks that
-could have had no message when it was their time are missed; what becomes of those the schedule says.
+could have had no message when it was their time are missed; what becomes of those the schedule says. That is so
+after a start, and where nobody looked for too long: the process was stopped, the store failed, the clock was set.
 """
 
 import heapq
@@ -39,6 +40,8 @@ MAX_TICKS = 1000
 MAX_BYTES_PER_COMMIT = 1 << 20
 MAX_TICKS_PER_COMMIT = 100
 PAGE_BYTES = 1 << 20
+#: With more time than so many periods between two looks, the ticks in between are missed.
+MAX_LOOK_PERIODS = 3
 #: What each message tells of its schedule: the name, and the time of its tick.
 SCHEDULE_HEADER = b"schedule"
 TICK_HEADER = b"schedule-at-ms"
@@ -69,6 +72,7 @@ class Scheduler:
       max_payload_bytes: the largest payload accepted.
       tasks: runs things in the background.
       quota: says how many there may be.
+      period_seconds: how often `tick` is called.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class Scheduler:
         tasks: Tasks,
         *,
         quota: Quota,
+        period_seconds: float,
     ) -> None:
         self._journal = journal
         self._clock = clock
@@ -89,9 +94,11 @@ class Scheduler:
         self._max_payload_bytes = max_payload_bytes
         self._tasks = tasks
         self._quota = quota
+        self._period_ms = round(1000 * period_seconds)
         self._next: dict[bytes, int] = {}  # the next tick of each schedule, by name
         self._heap: list[tuple[int, bytes]] = []  # the same, the first one first; also what is no more
         self._looked_until_ms: int | None = None  # ticks up to then are missed if they had no message
+        self._last_look_ms = 0  # when it was last known that ticks could have their messages
         self._is_running = False
         self._said: dict[bytes, str] = {}
 
@@ -105,7 +112,7 @@ class Scheduler:
         self._next = dict(ticks)
         self._rebuild()
         if self._looked_until_ms is None:
-            self._looked_until_ms = self._clock.now_ms()
+            self._looked_until_ms = self._last_look_ms = self._clock.now_ms()
 
     # --- what clients do --------------------------------------------------------------------------------------
 
@@ -179,9 +186,14 @@ class Scheduler:
 
     def tick(self) -> None:
         """Begin to publish what is due by now, if anything is."""
-        if self._is_running or not self._journal.admission.may_change:
+        if not self._journal.admission.may_change:
             return
         now_ms = self._clock.now_ms()
+        if now_ms - self._last_look_ms > MAX_LOOK_PERIODS * self._period_ms:
+            self._looked_until_ms = now_ms - self._period_ms  # what came due since then is not late
+        self._last_look_ms = now_ms
+        if self._is_running:
+            return
         if self._heap and self._heap[0][0] <= now_ms:
             self._is_running = True
             self._tasks.spawn(self._run(now_ms))
@@ -203,7 +215,7 @@ class Scheduler:
                     errors[name] = exc
                 else:
                     self._wait_for(name)
-            self._looked_until_ms = now_ms
+            self._looked_until_ms = max(now_ms, self._looked_until_ms or 0)
         except UnavailableError:
             pass  # the store is being reopened, and everything begins anew
         finally:

@@ -197,6 +197,66 @@ def test_what_was_missed_while_the_broker_was_down(missed, expected):
     run(body)
 
 
+EVERY_SECOND = Schedule(T, b"now", every_ms=1000)
+
+
+@pytest.mark.parametrize(
+    ("missed", "expected"), [("all", [*range(1, 34)]), ("one", [1, 2, 31, 32, 33]), ("none", [1, 2, 32, 33])]
+)
+def test_a_tick_that_came_due_while_nobody_looked_is_missed(missed, expected):
+    """As where the process was stopped for a while, or the clock was set forward."""
+
+    async def body(world):
+        await put(world, b"s", EVERY_SECOND._replace(missed=Missed(missed)))
+        await tick(world, 1)
+        await tick(world, 1)
+        await tick(world, 30)
+        await tick(world, 1)
+        assert seconds(await come(world)) == expected
+
+    run(body, period_seconds=1.0)
+
+
+@pytest.mark.parametrize("missed", ["all", "one", "none"])
+def test_a_tick_that_is_looked_for_a_little_late_is_not_missed(missed):
+    async def body(world):
+        await put(world, b"s", EVERY_SECOND._replace(missed=Missed(missed)))
+        await tick(world, 3)
+        assert seconds(await come(world)) == [1, 2, 3]
+
+    run(body, period_seconds=1.0)
+
+
+@pytest.mark.parametrize(("missed", "expected"), [("all", [1, 2, 3, 4, 5, 6]), ("one", [4, 5, 6]), ("none", [5, 6])])
+def test_a_tick_that_came_due_while_the_store_was_gone_is_missed(missed, expected):
+    async def body(world):
+        await put(world, b"s", EVERY_SECOND._replace(missed=Missed(missed)))
+        world.broker._admission.shut(OutcomeUnknownError())
+        for _ in range(5):
+            await tick(world, 1)
+        world.broker._admission.open()
+        await tick(world)
+        await tick(world, 1)
+        assert seconds(await come(world)) == expected
+
+    run(body, period_seconds=1.0)
+
+
+@pytest.mark.parametrize("missed", ["one", "none"])
+def test_ticks_that_come_due_while_others_are_published_are_not_missed(missed):
+    async def body(world):
+        await put(world, b"s", EVERY_SECOND._replace(missed=Missed(missed)))
+        world.store.may_write.clear()
+        for _ in range(6):
+            await tick(world, 1)
+        world.store.may_write.set()
+        await tick(world)
+        await tick(world)
+        assert seconds(await come(world)) == [1, 2, 3, 4, 5, 6]
+
+    run(body, period_seconds=1.0)
+
+
 def test_of_all_that_was_missed_the_latest_thousand_come():
     async def body(world):
         await put(world, b"s", Schedule(T, b"x", every_ms=1000))
