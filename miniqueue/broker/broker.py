@@ -151,15 +151,9 @@ class Broker:
         )
         self.requests = Requests(self.publish_with, self.leasing, self._admission, self.max_message_bytes)
         self.scheduler = Scheduler(
-            journal,
-            clock,
-            self.crowd,
-            self.publish_with,
-            self.max_message_bytes,
-            self._tasks,
-            quota=self._quota,
-            period_seconds=self._period_seconds,
+            journal, clock, self.crowd, self.publish_with, self.max_message_bytes, self._tasks, quota=self._quota
         )
+        self.scheduler.period_ms = round(1000 * self._period_seconds)
         places = journal, topics, registry.lanes
         self.configurator = Configurator(*places, create=registry.create, changed=self._reconfigured)
         self.pauser = Pauser(self.configurator, self._admission, clock, resumed=self._readable)

@@ -72,7 +72,9 @@ class Scheduler:
       max_payload_bytes: the largest payload accepted.
       tasks: runs things in the background.
       quota: says how many there may be.
-      period_seconds: how often `tick` is called.
+
+    Attributes:
+      period_ms: how often `tick` is called.
     """
 
     def __init__(
@@ -85,7 +87,6 @@ class Scheduler:
         tasks: Tasks,
         *,
         quota: Quota,
-        period_seconds: float,
     ) -> None:
         self._journal = journal
         self._clock = clock
@@ -94,7 +95,7 @@ class Scheduler:
         self._max_payload_bytes = max_payload_bytes
         self._tasks = tasks
         self._quota = quota
-        self._period_ms = round(1000 * period_seconds)
+        self.period_ms = 1000
         self._next: dict[bytes, int] = {}  # the next tick of each schedule, by name
         self._heap: list[tuple[int, bytes]] = []  # the same, the first one first; also what is no more
         self._looked_until_ms: int | None = None  # ticks up to then are missed if they had no message
@@ -189,8 +190,8 @@ class Scheduler:
         if not self._journal.admission.may_change:
             return
         now_ms = self._clock.now_ms()
-        if now_ms - self._last_look_ms > MAX_LOOK_PERIODS * self._period_ms:
-            self._looked_until_ms = now_ms - self._period_ms  # what came due since then is not late
+        if now_ms - self._last_look_ms > MAX_LOOK_PERIODS * self.period_ms:
+            self._looked_until_ms = now_ms - self.period_ms  # what came due since then is not late
         self._last_look_ms = now_ms
         if self._is_running:
             return
