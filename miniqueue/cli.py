@@ -39,6 +39,7 @@ from miniqueue.errors import (
 )
 from miniqueue.server import runtime
 from miniqueue.server.config import Config, Question, load
+from miniqueue.server.service_variables import service_variables
 from miniqueue.server.usage import usage
 from miniqueue.tools import TOOLS
 
@@ -76,7 +77,7 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = 
         if isinstance(config, Question):
             sys.stdout.write(_help() if config is Question.HELP else f"miniqueue {__version__}\n")
             return 0
-        _serve(config)
+        _serve(config, service_variables(environ))
     except MiniqueueError as exc:
         return _report(exc)
     except KeyboardInterrupt:  # of a tool, or before the broker listens to signals
@@ -100,11 +101,11 @@ def _run_tool(name: str, words: Sequence[str], environ: Mapping[str, str]) -> in
     return code
 
 
-def _serve(config: Config) -> None:
+def _serve(config: Config, ignored_variables: Sequence[str]) -> None:
     with runtime.uncollected():
         from miniqueue.server.run import run  # noqa: PLC0415 - help and configuration errors need not wait for it
 
-        run(config)
+        run(config, ignored_variables)
 
 
 def _report(error: MiniqueueError) -> int:

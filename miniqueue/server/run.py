@@ -12,6 +12,7 @@ import os
 import signal
 import ssl
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
@@ -64,8 +65,12 @@ PRIVATE_UMASK = 0o077
 STOP_SECONDS = 6.0
 
 
-def run(config: Config) -> None:
+def run(config: Config, ignored_variables: Sequence[str] = ()) -> None:
     """Serve until SIGTERM or SIGINT.
+
+    Args:
+      config: what the operator set.
+      ignored_variables: names of variables that look like settings and are none, for the log.
 
     Raises:
       ConfigError, ListenError, StorageError: it could not start.
@@ -75,6 +80,8 @@ def run(config: Config) -> None:
     runtime.prepare()
     logs.configure(config.level, config.human)
     os.umask(PRIVATE_UMASK)
+    if ignored_variables:
+        log.info("variables of a Kubernetes Service ignored", variables=", ".join(ignored_variables))
     for warning in filter(None, (check_exposure(config), check_directory(config))):
         log.warning("insecure", problem=warning)
     sign_in = None if config.users is None else SignIn(read_users(config.users))

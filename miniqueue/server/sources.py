@@ -19,6 +19,7 @@ from enum import Enum
 from pathlib import Path
 
 from miniqueue.server.escaping import escape, quote
+from miniqueue.server.service_variables import is_service_variable
 from miniqueue.server.setting import VARIABLE_PREFIX, Setting
 from miniqueue.server.settings import SETTINGS
 
@@ -82,10 +83,12 @@ def read_flags(argv: Sequence[str]) -> Reading:
 
 
 def read_variables(environ: Mapping[str, str]) -> Reading:
-    """Read the variables whose names start with `MINIQUEUE_`."""
+    """Read the variables whose names start with `MINIQUEUE_`, except those that Kubernetes sets for a Service."""
     reading = Reading()
     known = {setting.variable: setting for setting in SETTINGS}
     for name in sorted(name for name in environ if name.startswith(VARIABLE_PREFIX)):
+        if is_service_variable(name, environ[name]):
+            continue
         if name in known:
             reading.given.append(Given(f"variable {name}", known[name], environ[name]))
         else:

@@ -110,3 +110,13 @@ def test_all_bad_settings_are_reported_at_once_with_78(tmp_path):
 def test_a_settings_file_that_is_not_there_is_78(tmp_path):
     (line,) = refusal("-config", "missing.toml", cwd=tmp_path, code=78)
     assert "missing.toml" in line
+
+
+def test_variables_of_a_kubernetes_service_are_ignored_with_a_line_in_the_log(trust, tmp_path):
+    (tmp_path / "data").mkdir(0o700)
+    (tmp_path / "data" / "holiday.jpg").write_bytes(b"beach")
+    variables = {"MINIQUEUE_PORT": "tcp://10.96.0.12:8080", "MINIQUEUE_SERVICE_HOST": "10.96.0.12"}
+    done = run_to_end(*FREE_PORTS, *trust.flags, cwd=tmp_path, variables=variables)
+    assert done.returncode == 65, done.stderr  # got as far as the store
+    assert "variables of a Kubernetes Service ignored" in done.stderr
+    assert "MINIQUEUE_PORT, MINIQUEUE_SERVICE_HOST" in done.stderr
