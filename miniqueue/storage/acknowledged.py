@@ -19,6 +19,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from miniqueue.storage.directory_sync import sync_path
+from miniqueue.storage.own_files import open_file, read_file
 
 ACKNOWLEDGED_FILE_NAME = "miniqueue.acknowledged"
 
@@ -46,7 +47,7 @@ def read_acknowledged(directory: Path) -> Reading:
     """Return the last change that was acknowledged, as far as it is known."""
     path = directory / ACKNOWLEDGED_FILE_NAME
     try:
-        content = path.read_bytes()
+        content = read_file(path)
     except FileNotFoundError:
         return Reading(None, f"{path} is missing: whether the log has lost its end is not known")
     slots = [content[:_SLOT_BYTES], content[_SLOT_BYTES:]]
@@ -60,10 +61,10 @@ class AcknowledgedFile:
     """The file of a store that is open; written by one thread."""
 
     def __init__(self, directory: Path) -> None:
-        """Open it, or make it; raises OSError."""
+        """Open it, or make it; raises OSError, or NotAStoreError for a special file."""
         path = directory / ACKNOWLEDGED_FILE_NAME
         last = read_acknowledged(directory).last
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._descriptor = open_file(path, os.O_RDWR | os.O_CREAT)
         try:
             self._begin(path, last)
         except BaseException:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from miniqueue.storage.database import NO_SPACE
+from miniqueue.storage.own_files import open_file
 from miniqueue.storage.port import Room
 
 BALLAST_FILE_NAME = "miniqueue.ballast"
@@ -91,7 +92,7 @@ class Reserve:
     def _found(self) -> tuple[int, int]:
         """Return the size of the ballast and what it takes on the disk; 0 and 0 when there is none."""
         try:
-            found = self._ballast.stat()
+            found = self._ballast.lstat()
         except FileNotFoundError:
             return 0, 0
         return found.st_size, found.st_blocks * 512
@@ -112,7 +113,7 @@ class Reserve:
         if self._options.ballast_bytes == 0:
             self._ballast.unlink(missing_ok=True)
             return
-        descriptor = os.open(self._ballast, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = open_file(self._ballast, os.O_WRONLY | os.O_CREAT)
         try:
             os.ftruncate(descriptor, min(os.fstat(descriptor).st_size, self._options.ballast_bytes))
             os.posix_fallocate(descriptor, 0, self._options.ballast_bytes)

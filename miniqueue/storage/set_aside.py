@@ -31,6 +31,7 @@ from miniqueue.storage.directory_sync import log_number, sync_path
 from miniqueue.storage.log_changes import Changes, changes_of, last_change_of
 from miniqueue.storage.log_tail import Damage, find_manifest_damage, survey
 from miniqueue.storage.manifest import parse_manifest
+from miniqueue.storage.own_files import read_file
 from miniqueue.storage.table_check import check_tables, manifest_path
 
 
@@ -91,7 +92,7 @@ def check_logs(
       CorruptionError: a log is missing, damaged in front of whole batches, or ends in front of what was acknowledged;
         or the manifest is damaged otherwise than by a torn tail. What is damaged was not changed.
     """
-    manifest = parse_manifest(manifest_path(database).read_bytes())
+    manifest = parse_manifest(read_file(manifest_path(database)))
     if manifest.needed_log is None:
         _refuse_damaged_manifest(database)
         raise CorruptionError(f"{manifest_path(database)}: cut short at offset {manifest.end_offset}")
@@ -123,7 +124,7 @@ def _needed_logs(database: Path, needed: int) -> list[Path]:
 
 
 def _surveyed(path: Path, verify_checksums: bool) -> _Log:
-    log = path.read_bytes()
+    log = read_file(path)
     found = survey(log, verify_checksums=verify_checksums)
     return _Log(
         path,
@@ -181,14 +182,14 @@ def _tail(newest: _Log, lost: Path) -> list[SetAside]:
 def _refuse_damaged_manifest(database: Path) -> None:
     """Name damage of the manifest as the reason why a log is not there."""
     manifest = manifest_path(database)
-    damage = find_manifest_damage(manifest.read_bytes())
+    damage = find_manifest_damage(read_file(manifest))
     if damage is not None:
         raise CorruptionError(f"{manifest}: damaged at offset {damage.offset}")
 
 
 def _check_manifest(database: Path, lost: Path) -> list[SetAside]:
     manifest = manifest_path(database)
-    content = manifest.read_bytes()
+    content = read_file(manifest)
     damage = find_manifest_damage(content)
     if damage is None:
         return []

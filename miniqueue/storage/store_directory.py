@@ -22,6 +22,7 @@ from pathlib import Path
 
 from miniqueue.errors import CorruptionError, NotAStoreError
 from miniqueue.storage.directory_sync import sync_path
+from miniqueue.storage.own_files import refuse_special_files
 from miniqueue.storage.store_lock import LOCK_FILE_NAME, StoreLock
 from miniqueue.storage.store_marker import (
     MARKER_FILE_NAME,
@@ -41,7 +42,7 @@ def claim(directory: Path) -> StoreLock:
     """Lock a directory that is a store or may become one; make it if it is missing.
 
     Raises:
-      NotAStoreError: it is something else; nothing in it was touched.
+      NotAStoreError: it is something else, or has links or other special files in it; nothing in it was touched.
       StoreInUseError: somebody has it open.
     """
     _refuse_foreign(directory)
@@ -78,6 +79,7 @@ def _refuse_foreign(directory: Path) -> None:
     is_unfinished = LOCK_FILE_NAME in names and names <= _LEFT_BY_UNFINISHED_CREATION
     if names and MARKER_FILE_NAME not in names and not is_unfinished:
         raise NotAStoreError(f"{directory} is neither empty nor a miniqueue store (no {MARKER_FILE_NAME} in it)")
+    refuse_special_files(directory)
 
 
 def _make_directory(directory: Path) -> None:

@@ -14,6 +14,7 @@ import os
 from pathlib import Path
 
 from miniqueue.errors import StoreInUseError
+from miniqueue.storage.own_files import open_file
 
 LOCK_FILE_NAME = "miniqueue.lock"
 
@@ -30,11 +31,12 @@ class StoreLock:
 
         Raises:
           StoreInUseError: somebody else holds it.
+          NotAStoreError: the lock file is a symbolic link or another special file.
           OSError: the lock file cannot be made or written, or is not there.
         """
         path = directory / LOCK_FILE_NAME
         access = os.O_RDWR | os.O_CREAT if leaves_trace else os.O_RDONLY
-        self._descriptor = os.open(path, access | os.O_CLOEXEC, 0o600)
+        self._descriptor = open_file(path, access)
         self._directory = -1
         try:
             self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

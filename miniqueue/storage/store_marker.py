@@ -16,6 +16,7 @@ from pathlib import Path
 
 from miniqueue.errors import CorruptionError, FormatVersionError
 from miniqueue.storage.directory_sync import sync_path
+from miniqueue.storage.own_files import open_file, read_file
 
 MARKER_FILE_NAME = "miniqueue.format"
 UNFINISHED_MARKER_NAME = "miniqueue.format.unfinished"
@@ -45,7 +46,7 @@ def raise_marker(directory: Path) -> None:
 
 def _version(directory: Path) -> int:
     path = directory / MARKER_FILE_NAME
-    match = _MARKER.fullmatch(path.read_bytes())
+    match = _MARKER.fullmatch(read_file(path))
     if match is None:
         raise CorruptionError(f"{path}: not a miniqueue marker")
     return int(match[1])
@@ -54,7 +55,7 @@ def _version(directory: Path) -> int:
 def write_marker(directory: Path) -> None:
     """Write the marker whole or not at all: a new file, synced, then given its name."""
     unfinished = directory / UNFINISHED_MARKER_NAME
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    descriptor = open_file(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         os.write(descriptor, b"miniqueue store, format %d\n" % FORMAT_VERSION)
         os.fsync(descriptor)

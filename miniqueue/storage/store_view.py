@@ -26,6 +26,7 @@ from miniqueue.storage.acknowledged import read_acknowledged
 from miniqueue.storage.database import Database, DatabaseOptions, pairs_between, translated
 from miniqueue.storage.leveldb_start import open_checked
 from miniqueue.storage.manifest import parse_manifest
+from miniqueue.storage.own_files import read_file, refuse_special_files
 from miniqueue.storage.set_aside import SetAside
 from miniqueue.storage.store_directory import DATABASE_NAME, UNFINISHED_DATABASE_NAME
 from miniqueue.storage.store_lock import LOCK_FILE_NAME, StoreLock
@@ -107,6 +108,7 @@ def _refuse_foreign(directory: Path) -> None:
     }
     if MARKER_FILE_NAME not in names and not is_unfinished:
         raise NotAStoreError(f"{directory} is not a miniqueue store (no {MARKER_FILE_NAME} in it)")
+    refuse_special_files(directory)
 
 
 @contextmanager
@@ -142,10 +144,10 @@ def _fill(copy: Path, directory: Path) -> None:
     copy.mkdir()
     for file in (current, *database.glob("*.log")):
         shutil.copyfile(file, copy / file.name)
-    name = _MANIFEST.fullmatch(current.read_bytes())
+    name = _MANIFEST.fullmatch(read_file(current))
     if name is not None and (manifest := database / name[1].decode()).exists():
         shutil.copyfile(manifest, copy / manifest.name)
-        _link_tables(copy, database.resolve(), parse_manifest(manifest.read_bytes()).named)
+        _link_tables(copy, database.resolve(), parse_manifest(read_file(manifest)).named)
 
 
 def _link_tables(copy: Path, database: Path, numbers: set[int]) -> None:

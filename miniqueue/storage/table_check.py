@@ -16,6 +16,7 @@ from pathlib import Path
 from miniqueue.errors import CorruptionError
 from miniqueue.storage.keys import KeyRange
 from miniqueue.storage.manifest import Manifest, Table, parse_manifest
+from miniqueue.storage.own_files import read_file
 from miniqueue.storage.table import find_table_damage
 
 #: How far damage is looked for that a reader has met: a page is 1 MiB, or one value, but it may be in any table.
@@ -48,7 +49,7 @@ def name_table_damage(database: Path, key_range: KeyRange) -> str | None:
     """
     to_the_end = (key_range[0], _BEHIND_ALL_KEYS)
     with suppress(OSError, CorruptionError):
-        manifest = parse_manifest(manifest_path(database).read_bytes())
+        manifest = parse_manifest(read_file(manifest_path(database)))
         for table in islice(_read_for(manifest.tables.values(), to_the_end), _MAX_TABLES_TO_NAME):
             path = _path(database, table)
             with suppress(FileNotFoundError):  # LevelDB is at work in there
@@ -66,7 +67,7 @@ def manifest_path(database: Path) -> Path:
       OSError: it cannot be read.
     """
     current = database / "CURRENT"
-    match = _CURRENT.fullmatch(current.read_bytes())
+    match = _CURRENT.fullmatch(read_file(current))
     if match is None:
         raise CorruptionError(f"{current}: damaged at offset 0, names no manifest")
     manifest = database / match[1].decode()
