@@ -7,7 +7,8 @@ The start sequence, each step only after the one before:
     3  CURRENT must be there, or LevelDB would start afresh                 store_directory
     4  follow the chain of records of the logs; what was acknowledged
        must be there; set a torn tail aside                                 set_aside, log_tail, acknowledged
-       tables must be there, sound where a start reads them                 table_check
+       tables must be there, sound where a start reads them, and not end
+       the process by lengths that LevelDB believes, as far as that is known   table_check
     5  open LevelDB with paranoid checks: it verifies every log record
     6  if it refuses: verify the checksums ourselves, to set a torn tail
        aside or to name file and offset; if a tail was cut, step 5 again
@@ -33,6 +34,7 @@ from miniqueue.storage.set_aside import Checked, SetAside, check_logs
 from miniqueue.storage.store_directory import DATABASE_NAME, LOST_NAME, claim, prepare
 from miniqueue.storage.store_lock import StoreLock
 from miniqueue.storage.store_marker import MARKER_FILE_NAME, raise_marker
+from miniqueue.storage.table_check import BYTES_BEYOND_A_START
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +109,17 @@ def _open_directory(path: Path, options: DatabaseOptions) -> Opened:
     )
 
 
-def open_checked(path: Path, options: DatabaseOptions, acknowledged: Acknowledged | None) -> tuple[Database, Checked]:
-    """Carry out steps 4 to 6 on the directory `path`."""
+def open_checked(
+    path: Path,
+    options: DatabaseOptions,
+    acknowledged: Acknowledged | None,
+    max_table_bytes: int = BYTES_BEYOND_A_START,
+) -> tuple[Database, Checked]:
+    """Carry out steps 4 to 6 on the directory `path`; look into so much of its tables beyond what a start reads."""
     database, lost = path / DATABASE_NAME, path / LOST_NAME
-    checked = check_logs(database, lost, verify_checksums=False, acknowledged=acknowledged)
+    checked = check_logs(
+        database, lost, verify_checksums=False, acknowledged=acknowledged, max_table_bytes=max_table_bytes
+    )
     try:
         return _open_database(database, options), checked
     except Exception as refusal:

@@ -32,7 +32,7 @@ from miniqueue.storage.log_changes import Changes, changes_of, last_change_of
 from miniqueue.storage.log_tail import Damage, find_manifest_damage, survey
 from miniqueue.storage.manifest import parse_manifest
 from miniqueue.storage.own_files import read_file
-from miniqueue.storage.table_check import check_tables, manifest_path
+from miniqueue.storage.table_check import BYTES_BEYOND_A_START, check_tables, manifest_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,12 @@ class _Log:
 
 
 def check_logs(
-    database: Path, lost: Path, *, verify_checksums: bool, acknowledged: Acknowledged | None = None
+    database: Path,
+    lost: Path,
+    *,
+    verify_checksums: bool,
+    acknowledged: Acknowledged | None = None,
+    max_table_bytes: int = BYTES_BEYOND_A_START,
 ) -> Checked:
     """Set aside the torn tail of the newest log, if it has one, and that of the manifest.
 
@@ -87,6 +92,7 @@ def check_logs(
       lost: where copies go; made when needed.
       verify_checksums: see `log_tail.survey`; the manifest is looked at only then.
       acknowledged: the last change that is known to have been acknowledged.
+      max_table_bytes: into how much of the tables to look beyond what a start reads, see `check_tables`.
 
     Raises:
       CorruptionError: a log is missing, damaged in front of whole batches, or ends in front of what was acknowledged;
@@ -103,7 +109,7 @@ def check_logs(
         raise CorruptionError(_in_front_of_sound_data(newest, newest.damage.next_batch_offset))
     if acknowledged is not None and manifest.needed_log <= acknowledged.log:
         _refuse_loss(logs, acknowledged.change)
-    check_tables(database, manifest, keys.state())
+    check_tables(database, manifest, keys.state(), max_table_bytes)
     set_aside = _tail(newest, lost)
     if verify_checksums:
         set_aside += _check_manifest(database, lost)

@@ -10,7 +10,8 @@ does not need. So it is given another directory to do so, with the same content:
 Only the tables that the manifest names are linked. A crash may leave others, whose numbers LevelDB would use
 again, and then it would write through the link. Beside the links this takes as much space as the logs, twice.
 
-The steps are those of a start (`leveldb_start`), so a view is refused for the same reasons.
+The steps are those of a start (`leveldb_start`), so a view is refused for the same reasons. Since all is going to be
+read, it is also refused for lengths anywhere in the tables that would end the process (`table_check`).
 """
 
 import re
@@ -31,7 +32,7 @@ from miniqueue.storage.set_aside import SetAside
 from miniqueue.storage.store_directory import DATABASE_NAME, UNFINISHED_DATABASE_NAME
 from miniqueue.storage.store_lock import LOCK_FILE_NAME, StoreLock
 from miniqueue.storage.store_marker import MARKER_FILE_NAME, UNFINISHED_MARKER_NAME, check_marker
-from miniqueue.storage.table_check import name_table_damage
+from miniqueue.storage.table_check import EVERYTHING, name_table_damage
 
 _MANIFEST = re.compile(rb"(MANIFEST-[0-9]+)\n")
 _AFTER_ALL_KEYS = b"\xff" * 1024
@@ -129,7 +130,7 @@ def _open(directory: Path, view: Path) -> StoreView:
         check_marker(directory)
         _fill(view / DATABASE_NAME, directory)
         last, doubt = read_acknowledged(directory)
-        database, checked = open_checked(view, DatabaseOptions(), last)
+        database, checked = open_checked(view, DatabaseOptions(), last, EVERYTHING)
     torn = (replace(tail, file=directory / DATABASE_NAME / tail.file.name) for tail in checked.set_aside)
     return StoreView(directory, tuple(torn), view, database, doubt)
 

@@ -8,7 +8,9 @@
     entry    = shared:varint rest:varint size:varint key handle
     key      = key:rest changes:8                             no key of the block is larger; `shared` bytes as before
 
-LevelDB names neither file nor offset when a checksum does not match, and looks only when it reads.
+LevelDB names neither file nor offset when a checksum does not match, and looks only when it reads. What has the right
+checksum it believes: a handle that leads behind the file, or a length of 4 GB, makes it end the process. So these are
+checked here as well.
 
 Source: LevelDB `doc/table_format.md`, `table/format.h`.
 """
@@ -37,58 +39,113 @@ class _Handle(NamedTuple):
     size_bytes: int
 
 
-def find_table_damage(table: BinaryIO, start: bytes, stop: bytes, *, max_bytes: int) -> int | None:
+def find_table_damage(
+    table: BinaryIO, start: bytes, stop: bytes, *, max_bytes: int, verify_checksums: bool = True
+) -> int | None:
     """Return the offset of the first damage that a reader of the keys from `start` to before `stop` would meet.
+
+    The index is checked whole, whatever the range: LevelDB ends the process when a handle leads behind the file.
 
     Args:
       table: the file.
       start: first key.
       stop: behind the last key.
       max_bytes: look no further than at about so many bytes of data.
+      verify_checksums: also those of data blocks; without, only what LevelDB believes when a checksum is right.
 
     Raises OSError.
     """
-    footer_offset = max(0, table.seek(0, os.SEEK_END) - _FOOTER_BYTES)
+    file_bytes = table.seek(0, os.SEEK_END)
+    footer_offset = max(0, file_bytes - _FOOTER_BYTES)
     footer = _read(table, _Handle(footer_offset, _FOOTER_BYTES))
     if len(footer) < _FOOTER_BYTES or not footer.endswith(_MAGIC):
         return footer_offset
     try:
         index_handle = _second_handle(footer)
         index = _read_block(table, index_handle)
-        if not _are_sound([index])[0]:
-            return index_handle.offset
-        return _first_unsound(table, _handles_between(_content(index), start, stop), max_bytes)
     except IndexError:
         return footer_offset
+    if not _are_sound([index])[0]:
+        return index_handle.offset
+    try:
+        entries = _indexed(_content(index), footer_offset)
+    except IndexError:
+        return index_handle.offset
+    return _first_unsound(table, _handles_between(entries, start, stop), max_bytes, verify_checksums)
 
 
-def _first_unsound(table: BinaryIO, handles: Iterator[_Handle], max_bytes: int) -> int | None:
+def _first_unsound(table: BinaryIO, handles: Iterator[_Handle], max_bytes: int, verify_checksums: bool) -> int | None:
     looked_at_bytes = 0
     while looked_at_bytes < max_bytes and (some := list(islice(handles, _BLOCKS_AT_ONCE))):
         blocks = [_read_block(table, handle) for handle in some]
-        for handle, is_sound in zip(some, _are_sound(blocks), strict=True):
-            if not is_sound:
+        sound = _are_sound(blocks) if verify_checksums else [True] * len(blocks)
+        for handle, block, is_sound in zip(some, blocks, sound, strict=True):
+            if not is_sound or not _has_sound_entries(block):
                 return handle.offset
         looked_at_bytes += sum(map(len, blocks))
     return None
 
 
-def _handles_between(index: bytes, start: bytes, stop: bytes) -> Iterator[_Handle]:
-    """Yield the blocks in which a reader of a range looks, in key order, also to find the end of the range."""
-    restarts_bytes = 4 * int.from_bytes(index[-4:], "little") + 4
-    end, offset, key = len(index) - restarts_bytes, 0, b""
-    is_last = False
+def _indexed(index: bytes, end_offset: int) -> list[tuple[bytes, _Handle]]:
+    """Return the keys of an index with their handles; raises IndexError unless all lead to blocks before `end_offset`.
+
+    LevelDB searches by the restarts, which are at every entry of an index, so they must say the same.
+    """
+    found: list[tuple[bytes, _Handle]] = []
+    key = b""
+    for shared, place, size_bytes in _entries(index):
+        key = key[:shared] + index[place.offset : place.offset + place.size_bytes]
+        handle, _ = _handle(index, place.offset + place.size_bytes)
+        if shared or not size_bytes or handle.offset + handle.size_bytes + _TRAILER_BYTES > end_offset:
+            raise IndexError("an index that leads behind the blocks")
+        found.append((key, handle))
+    return found
+
+
+def _has_sound_entries(block: bytes) -> bool:
+    """Tell whether LevelDB can read a block: it believes lengths in it, and takes as much memory as they say."""
+    try:
+        for _ in _entries(_content(block)):
+            pass
+    except IndexError:
+        return False
+    return block[-_TRAILER_BYTES] <= _SNAPPY
+
+
+def _entries(content: bytes) -> Iterator[tuple[int, _Handle, int]]:
+    """Yield of each entry how much its key shares with the one before, where the rest of it is, and its value's size.
+
+    Raises IndexError when a length leads out of the entries, or a restart to anything but an entry with a whole key.
+    """
+    restart_count = int.from_bytes(content[-4:], "little")
+    end, offset, key_bytes = len(content) - 4 * restart_count - 4, 0, 0
+    if end < 0 or not restart_count:
+        raise IndexError("a block without restarts")
+    whole = {0}
     while offset < end:
-        shared, offset = varint(index, offset)
-        rest, offset = varint(index, offset)
-        size, offset = varint(index, offset)
-        key = key[:shared] + index[offset : offset + rest]
+        begin = offset
+        shared, offset = varint(content, offset)
+        rest, offset = varint(content, offset)
+        size_bytes, offset = varint(content, offset)
+        if shared > key_bytes or shared + rest < _TAG_BYTES or offset + rest + size_bytes > end:
+            raise IndexError("an entry that goes on behind its block")
+        if not shared:
+            whole.add(begin)
+        yield shared, _Handle(offset, rest), size_bytes
+        key_bytes, offset = shared + rest, offset + rest + size_bytes
+    if not whole.issuperset(struct.unpack_from(f"<{restart_count}I", content, end)):
+        raise IndexError("a restart in the middle of an entry")
+
+
+def _handles_between(entries: list[tuple[bytes, _Handle]], start: bytes, stop: bytes) -> Iterator[_Handle]:
+    """Yield the blocks in which a reader of a range looks, in key order, also to find the end of the range."""
+    is_last = False
+    for key, handle in entries:
         if key[:-_TAG_BYTES] >= start:
-            yield _handle(index, offset + rest)[0]
+            yield handle
         if is_last:
             return
         is_last = key[:-_TAG_BYTES] >= stop  # that key may be larger than all in its block: one more
-        offset += rest + size
 
 
 def _second_handle(footer: bytes) -> _Handle:

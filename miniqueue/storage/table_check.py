@@ -2,8 +2,12 @@
 
     every table that the manifest names      is there and as long as it was made           checked at a start
     blocks in which a range may be           have the right checksum                       of what a start reads: too
+    all other blocks, the newest first       have lengths that LevelDB can believe         up to so many bytes
 
-The work grows with the number of tables and with the state of topics, not with the messages.
+The work grows with the number of tables and with the state of topics, not with the messages. Only somebody who may
+write to the store can make a table with right checksums and wrong lengths, which ends the process when LevelDB reads
+it; to look for such lengths everywhere takes as long as reading everything. So a start looks into a few MiB, which is
+all of a small store, and whatever reads everything anyway looks everywhere first (`store_view`).
 """
 
 import re
@@ -22,13 +26,22 @@ from miniqueue.storage.table import find_table_damage
 #: How far damage is looked for that a reader has met: a page is 1 MiB, or one value, but it may be in any table.
 _MAX_BYTES_TO_NAME = 8 << 20
 _MAX_TABLES_TO_NAME = 16
-_EVERYTHING = 1 << 62
+EVERYTHING = 1 << 62
+#: How much a start looks into beyond what it reads: 0.05 s, 0.15 s with snappy.
+BYTES_BEYOND_A_START = 4 << 20
 _CURRENT = re.compile(rb"(MANIFEST-[0-9]+)\n")
 _BEHIND_ALL_KEYS = b"\xff" * 32
+_ALL_KEYS = (b"", b"\xff" * 1024)
 
 
-def check_tables(database: Path, manifest: Manifest, key_range: KeyRange) -> None:
-    """Refuse tables that are missing or too short, or damaged where keys of a range may be.
+def check_tables(database: Path, manifest: Manifest, key_range: KeyRange, max_bytes_beyond: int) -> None:
+    """Refuse tables that are missing or too short, damaged where keys of a range may be, or would end the process.
+
+    Args:
+      database: LevelDB's directory.
+      manifest: of the database.
+      key_range: which keys a start reads.
+      max_bytes_beyond: into how much of the tables, from the newest on, to look for what would end the process.
 
     Raises:
       CorruptionError: with file and offset.
@@ -36,10 +49,12 @@ def check_tables(database: Path, manifest: Manifest, key_range: KeyRange) -> Non
     for table in manifest.tables.values():
         _refuse_wrong_size(_path(database, table), table)
     for table in _read_for(manifest.tables.values(), key_range):
-        path = _path(database, table)
-        offset = _damage(path, key_range, _EVERYTHING)
-        if offset is not None:
-            raise CorruptionError(f"{path}: damaged at offset {offset}")
+        _refuse_damage(_path(database, table), key_range, EVERYTHING)
+    for table in sorted(manifest.tables.values(), key=attrgetter("number"), reverse=True):
+        if max_bytes_beyond <= 0:
+            break
+        _refuse_damage(_path(database, table), _ALL_KEYS, max_bytes_beyond, verify_checksums=False)
+        max_bytes_beyond -= table.size_bytes
 
 
 def name_table_damage(database: Path, key_range: KeyRange) -> str | None:
@@ -105,6 +120,12 @@ def _refuse_wrong_size(path: Path, table: Table) -> None:
         raise CorruptionError(f"{path}: ends at offset {size_bytes}, should be at {table.size_bytes}")
 
 
-def _damage(path: Path, key_range: KeyRange, max_bytes: int) -> int | None:
+def _refuse_damage(path: Path, key_range: KeyRange, max_bytes: int, *, verify_checksums: bool = True) -> None:
+    offset = _damage(path, key_range, max_bytes, verify_checksums=verify_checksums)
+    if offset is not None:
+        raise CorruptionError(f"{path}: damaged at offset {offset}")
+
+
+def _damage(path: Path, key_range: KeyRange, max_bytes: int, *, verify_checksums: bool = True) -> int | None:
     with path.open("rb") as opened:
-        return find_table_damage(opened, *key_range, max_bytes=max_bytes)
+        return find_table_damage(opened, *key_range, max_bytes=max_bytes, verify_checksums=verify_checksums)
