@@ -164,8 +164,13 @@ class Committer:
         self._timer: asyncio.TimerHandle | None = None
 
     def of(self, *, is_next: bool) -> Commit:
-        """Return the next commit, or else one after which all that was given to earlier ones is durable."""
-        if is_next:
+        """Return a commit after which all that was given to earlier ones is durable; with `is_next` the next one.
+
+        It is the next one, too, if that has anything to write, such as a settle, so that a confirmed duplicate
+        confirms what was settled before it, as any publish does.
+        """
+        if is_next or self._timer is not None or self._wanted.is_set():
+            self.request()
             return self.open
         last = self.begun[1]
         return _done() if last.is_done else last

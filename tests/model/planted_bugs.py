@@ -49,6 +49,31 @@ def bitmap_not_written(patch: Patch) -> None:
     patch.setattr(batching, "add_topic", without_bitmaps)
 
 
+def settles_left_out_beside_a_commit(patch: Patch) -> None:
+    """A commit that begins beside another one confirms publishes, but not what was settled before them."""
+    begin = Journal._begin
+
+    def without_cursors(self: Journal, commit: Commit) -> Ending:
+        with pytest.MonkeyPatch.context() as inner:
+            if not self.committer.begun[0].is_done:
+                inner.setattr(batching, "_add_cursor", lambda *_: None)
+            return begin(self, commit)
+
+    patch.setattr(Journal, "_begin", without_cursors)
+
+
+def settles_forgotten_by_a_reopening(patch: Patch) -> None:
+    """What was settled in a chunk of which something is left comes again when the store is read anew."""
+    reopen = Journal._reopen
+
+    async def without_bitmaps(self: Journal) -> None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(records, "decode_bitmap", lambda value: 0)
+            await reopen(self)
+
+    patch.setattr(Journal, "_reopen", without_bitmaps)
+
+
 def bitmap_not_read(patch: Patch) -> None:
     patch.setattr(records, "decode_bitmap", lambda value: 0)
 
@@ -248,6 +273,8 @@ def chunk_deleted_too_early(patch: Patch) -> None:
 IN_THE_CORE = (
     reply_before_commit,
     bitmap_not_written,
+    settles_left_out_beside_a_commit,
+    settles_forgotten_by_a_reopening,
     bitmap_not_read,
     record_not_written,
     next_number_not_written,

@@ -65,10 +65,14 @@ class Requests:
         self._open.pop(op, None)
         for follow in op.then:
             follow()
-        is_commit = outcome is Outcome.OK and (op.messages or op.is_durable_at_once)
-        if is_commit and op.epoch == self._epoch:
-            self._durable_index[op.epoch] = max(self._durable_index.get(op.epoch, -1), op.index)
+        if outcome is Outcome.OK and (op.messages or op.is_durable_at_once):
+            self.confirm(op)
         op.epoch = self._epoch  # what is answered now is in force now
+
+    def confirm(self, op: Op) -> None:
+        """What was answered before this was asked for is durable, unless the broker has lost its memory in between."""
+        if op.epoch == self._epoch:
+            self._durable_index[self._epoch] = max(self._durable_index.get(self._epoch, -1), op.index)
 
     def crash(self) -> None:
         """The process is gone, with all that was asked and not answered."""

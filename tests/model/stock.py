@@ -75,6 +75,7 @@ class Stock(Requests):
     def published(self, op: Op, ids: Sequence[bytes], *, is_duplicate: bool = False) -> None:
         """A publish was answered with ids."""
         if is_duplicate:
+            self.confirm(op)  # what was settled before it was asked for is durable, as with any publish
             self.refuse(op)
         else:
             self.accept(op)
