@@ -258,10 +258,11 @@ class Broker:
     # --- from the journal -------------------------------------------------------------------------------------
 
     def _reconfigured(self, topic: Topic) -> None:
-        self.pauser.apply([topic])
         for service in (self._expirer, self._quota, self._flows):
             service.apply_settings(topic)
-        self._regrouped(topic)
+        self._grown(topic)
+        self.pauser.apply([topic])  # last: it may hand messages out, as all the settings say
+        self._readable(topic)
 
     def _grown(self, topic: Topic) -> None:
         for service in (self._retainer, self._dead_letters, self._tracer):

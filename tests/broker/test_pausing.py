@@ -2,6 +2,7 @@
 
 import pytest
 
+from miniqueue.core.attributes import Attributes
 from miniqueue.core.pause import FOREVER_MS, Side
 from miniqueue.core.topic_errors import PausedError, UnknownTopicError
 from miniqueue.errors import InvalidDelayError
@@ -155,5 +156,20 @@ def test_what_cannot_be_paused():
             with pytest.raises(InvalidDelayError):
                 world.broker.pauser.pause(b"t", seconds=seconds)
         await world.publish(b"t", b"b")
+
+    run(body)
+
+
+@pytest.mark.parametrize("cap", [{"max_concurrency": 1}, {"max_rate": 1}, {"ordered": True, "key_max_concurrency": 1}])
+def test_a_cap_that_is_set_with_the_end_of_a_pause_holds_from_the_first_message_on(cap):
+    async def body(world):
+        given = Attributes(key=b"k").encode()
+        await world.broker.publish(b"t", [b"a", b"b", b"c", b"d", b"e"], [given] * 5).commit.wait()
+        await world.broker.pauser.pause(b"t", Side.OUT).wait()
+        leases = []
+        world.broker.consumer(b"t", leases.extend, leases.append, prefetch=5).request()
+        await world.broker.configurator.change(b"t", {"paused_out_until_ms": 0, **cap}).wait()
+        await settle_down()
+        assert sum(lease.count for lease in leases) == 1
 
     run(body)
