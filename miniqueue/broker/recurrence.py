@@ -3,7 +3,7 @@
     every    due, due + every, due + 2·every …     counted on from when the schedule was set, whatever the zone
     cron     as Debian's cron does, in the zone of the schedule: what falls into the hour that is left out in spring
              comes at its end, what falls into the hour that comes twice comes once; but a rule with a star for the
-             minute or the hour goes by the time that passes
+             minute or the hour goes by the time that passes; so it is with five fields, and with six
 
 Cron expressions are `cronsim`'s: five fields, or six with seconds in front; names of days and months, lists, ranges,
 steps, L, LW and #.
@@ -74,11 +74,21 @@ def zone_of(name: str) -> tzinfo:
 def _cron_behind(schedule: Schedule, after_ms: int) -> Iterator[int]:
     """Yield the ticks behind a time, in order: in an hour that comes twice the expression names both."""
     after = datetime.fromtimestamp(after_ms // 1000, zone_of(schedule.zone))
-    for tick in CronSim(schedule.cron, after):
+    for tick in _simulated(schedule, after):
         tick_ms = _ms(tick)
         if tick_ms > after_ms:
             yield tick_ms
             after_ms = tick_ms
+
+
+def _simulated(schedule: Schedule, start: datetime, *, is_reverse: bool = False) -> CronSim:
+    """Return the ticks from a time on, with Debian's rules, which `cronsim` has for five fields only."""
+    simulated = CronSim(schedule.cron, start, reverse=is_reverse)
+    _seconds, minutes, hours, *_ = simulated.parts
+    if simulated.dt.tzinfo not in (None, UTC) and not minutes.startswith("*") and not hours.startswith("*"):
+        simulated.fixup_tz = simulated.dt.tzinfo
+        simulated.dt = simulated.dt.replace(tzinfo=None)
+    return simulated
 
 
 def _start_ms(schedule: Schedule, due_at_ms: int, now_ms: int, max_count: int) -> int:
@@ -87,7 +97,7 @@ def _start_ms(schedule: Schedule, due_at_ms: int, now_ms: int, max_count: int) -
     Going back, `cronsim` does not always find the same ticks as going on: where clocks change it may be hours beside.
     """
     now = datetime.fromtimestamp(now_ms // 1000, zone_of(schedule.zone))
-    back = map(_ms, CronSim(schedule.cron, now, reverse=True))
+    back = map(_ms, _simulated(schedule, now, is_reverse=True))
     at_ms = next(islice(takewhile(due_at_ms.__lt__, back), max_count, None), due_at_ms)
     return max(due_at_ms, at_ms - MARGIN_MS)
 

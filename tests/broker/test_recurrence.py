@@ -75,6 +75,21 @@ def test_what_falls_into_the_hour_that_comes_twice_comes_once():
     assert shown(found) == ["25 02:30 +0200", "26 02:30 +0100", "27 02:30 +0100"]
 
 
+@pytest.mark.parametrize("expression", ["30 2 * * *", "0 30 2 * * *"])
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ((2026, 3, 28, 12), ["29 03:00 +0200", "30 02:30 +0200"]),
+        ((2026, 10, 24, 12), ["25 02:30 +0200", "26 02:30 +0100"]),
+    ],
+)
+def test_five_and_six_fields_go_through_a_change_of_clocks_alike(expression, start, expected):
+    schedule, start_ms = cron(expression, "Europe/Berlin"), at_ms(*start, zone=BERLIN)
+    found = ticks(schedule, start_ms, 3)
+    assert shown(found[:2]) == expected
+    assert due_ticks_ms(schedule, found[0], found[1], 10) == (found[:2], found[2])
+
+
 def test_in_the_hour_that_comes_twice_nothing_comes_twice():
     schedule = cron("50 2 * * *", "Europe/Berlin")
     first_ms = at_ms(2026, 10, 25, 0, 50)
