@@ -77,6 +77,16 @@ class Consumer:
         """Whether the next message of the topic may go to this consumer."""
         return self in self.group.waiters
 
+    @property
+    def is_holding(self) -> bool:
+        """Whether it was given a message that it has not settled, be it that the message is gone."""
+        return self._holding.count > 0
+
+    async def load_ended(self) -> None:
+        """Wait until what it has asked for, and must be read from the store, has been read."""
+        while self.is_waiting and self.group.is_loading:
+            await self.group.load_ended()
+
     def request(self) -> None:
         """Ask for the first messages.
 

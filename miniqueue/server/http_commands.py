@@ -59,7 +59,7 @@ def _init(consumer: Consumer) -> None:
 
 def _settle(consumer: Consumer, name: str, arguments: list[str], has_receipts: bool) -> None:
     if name == "ACK":
-        consumer.ack(_receipts(arguments, has_receipts))
+        _ack(consumer, arguments, has_receipts)
     elif name == "NACK":
         consumer.nack(_receipts(arguments, has_receipts))
     elif name == "BACK":
@@ -68,6 +68,15 @@ def _settle(consumer: Consumer, name: str, arguments: list[str], has_receipts: b
         _dack(consumer, arguments, has_receipts)
     else:
         raise UnknownCommandError("unrecognised command received")
+
+
+def _ack(consumer: Consumer, arguments: list[str], has_receipts: bool) -> None:
+    was_holding = consumer.is_holding
+    try:
+        consumer.ack(_receipts(arguments, has_receipts))
+    except NothingOutstandingError:
+        if not was_holding:
+            raise  # else the message ended with its topic: it is gone, which is what ACK is for
 
 
 def _reply(consumer: Consumer, requests: Requests, arguments: list[str], has_receipts: bool) -> None:

@@ -94,6 +94,8 @@ class Subscription:
                 message = await receive()
                 more_body = message.get("more_body", False)
                 self._execute(message.get("body", b""))
+            if not self._is_ended:
+                await self._consumer.load_ended()
         finally:
             self.end()
 

@@ -73,14 +73,14 @@ class RespConnection(Input):
         """Join the server."""
         self._transport = cast(asyncio.Transport, transport)
         self.session.peer = transport.get_extra_info("peername")
-        self.server.connections[self.session.id] = self
+        self.server.add(self)
         if self.guard is not None:
             self.guard.start(transport.get_extra_info("ssl_object"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave the server; what was leased goes to the front of its topic."""
         self._is_closing = True
-        del self.server.connections[self.session.id]
+        self.server.remove(self)
         self._outcomes.clear()
         self._backlog.forget()
         if self._farewell is not None:
@@ -95,6 +95,7 @@ class RespConnection(Input):
         """Carry out a command, or a run of PUBLISH."""
         if isinstance(command, Run):
             head, lasts = command
+            self.command_count += len(lasts) - 1
             if self.mode is None and (self.guard is None or self.guard.lets_publish(head[1])):
                 self.publish(head[1], lasts)
             else:
@@ -135,15 +136,26 @@ class RespConnection(Input):
 
     def _wait_for_room(self, publish: Callable[[], None]) -> None:
         self.hold()
-        self.broker.crowd.when_gone(partial(self._publish_late, publish))
+        self.broker.crowd.when_gone(partial(self._act_late, publish))
 
-    def _publish_late(self, publish: Callable[[], None]) -> None:
+    def after_writes(self, act: Callable[[], bytes]) -> bytes:
+        """Return the reply of `act`, or nothing if it comes after the commit of what this connection wrote."""
+        commit = self._awaited
+        if commit is None or commit.is_done:
+            return act()
+        self.hold()
+        loop = asyncio.get_running_loop()  # in a later turn: other listeners of the commit make it readable
+        commit.add_listener(partial(loop.call_soon, self._act_late, act))
+        return b""
+
+    def _act_late(self, act: Callable[[], bytes | None]) -> None:
         self._is_held = False
         if self._is_closing:
             return
         self.session.act()
         try:
-            publish()
+            if reply := act():
+                self.reply(reply)
         except MiniqueueError as exc:
             self.reply(self._refusal(exc))
         except Exception:

@@ -13,6 +13,7 @@ from miniqueue.server import (
     resp_connecting,
     resp_get,
     resp_groups,
+    resp_info,
     resp_looking,
     resp_pausing,
     resp_publish,
@@ -58,6 +59,15 @@ def execute(connection: "RespConnection", command: Command) -> bytes:
 
 
 # --- messages and topics -------------------------------------------------------------------------------------
+
+
+def _after_writes(run: "Callable[[RespConnection, Command], bytes]") -> "Callable[[RespConnection, Command], bytes]":
+    """Have a command that looks at what is committed see what its own connection has written before."""
+
+    def run_after_writes(connection: "RespConnection", command: Command) -> bytes:
+        return connection.after_writes(partial(run, connection, command))
+
+    return run_after_writes
 
 
 def _publish(connection: "RespConnection", command: Command) -> bytes:
@@ -148,36 +158,46 @@ COMMANDS: dict[bytes, Entry] = {
         -2, "Receive the messages of a topic, one after the other or PREFETCH n at a time.", _subscribe, plain_arity=2
     ),
     b"SUB": Entry(-2, "The same as SUBSCRIBE.", _subscribe, plain_arity=2),
-    b"GET": Entry(2, "Take the next message of a topic, for this connection; ACK topic settles it.", resp_get.get),
-    b"RECEIVE": Entry(-2, "Receive messages of a topic once, leased for a time.", resp_receive.receive),
+    b"GET": Entry(
+        2, "Take the next message of a topic, for this connection; ACK topic settles it.", _after_writes(resp_get.get)
+    ),
+    b"RECEIVE": Entry(-2, "Receive messages of a topic once, leased for a time.", _after_writes(resp_receive.receive)),
     b"ACK": Entry(-1, "Settle messages by receipt, or the one of the stream: they are done.", resp_receive.settle),
     b"NACK": Entry(-1, "Return messages to the front of their topic.", resp_receive.settle),
     b"BACK": Entry(-1, "Return messages to the back of their topic.", resp_receive.settle),
     b"DACK": Entry(-1, "Return messages to the front after a number of seconds.", resp_receive.settle),
     b"REJECT": Entry(-4, "Give messages up, for a reason.", resp_receive.settle),
     b"EXTEND": Entry(-4, "Have leases end a number of seconds from now.", resp_receive.settle),
-    b"GROUP": Entry(-3, "CREATE, LIST, SEEK and DELETE the groups that read a topic, list MEMBERS.", resp_groups.group),
-    b"TOPICS": Entry(1, "List the topics.", _topics),
-    b"REDRIVE": Entry(-2, "Move dead letters back to where they came from.", resp_topics.redrive),
+    b"GROUP": Entry(
+        -3,
+        "CREATE, LIST, SEEK and DELETE the groups that read a topic, list MEMBERS.",
+        _after_writes(resp_groups.group),
+    ),
+    b"TOPICS": Entry(1, "List the topics.", _after_writes(_topics)),
+    b"REDRIVE": Entry(-2, "Move dead letters back to where they came from.", _after_writes(resp_topics.redrive)),
     b"TOPIC": Entry(-2, "CREATE, SET, GET and DELETE topics and their settings.", resp_topics.topic),
-    b"LEN": Entry(-2, "Count the messages of a topic, or a group, that are not acknowledged.", resp_looking.length),
-    b"STATS": Entry(-1, "Tell the figures of a group, a topic, or all.", resp_looking.stats),
-    b"PEEK": Entry(-2, "Show messages of a topic without taking them.", resp_looking.peek),
-    b"TRACE": Entry(3, "Tell what happened to a message.", resp_looking.trace),
-    b"READ": Entry(-4, "Read messages of a partition from an offset or a time on.", resp_reading.read),
-    b"PARTITIONS": Entry(2, "List the partitions of a topic, and what can be read of each.", resp_reading.partitions),
-    b"CANCEL": Entry(3, "Remove a message that is not due yet.", resp_looking.cancel),
+    b"LEN": Entry(
+        -2, "Count the messages of a topic, or a group, that are not acknowledged.", _after_writes(resp_looking.length)
+    ),
+    b"STATS": Entry(-1, "Tell the figures of a group, a topic, or all.", _after_writes(resp_looking.stats)),
+    b"PEEK": Entry(-2, "Show messages of a topic without taking them.", _after_writes(resp_looking.peek)),
+    b"TRACE": Entry(3, "Tell what happened to a message.", _after_writes(resp_looking.trace)),
+    b"READ": Entry(-4, "Read messages of a partition from an offset or a time on.", _after_writes(resp_reading.read)),
+    b"PARTITIONS": Entry(
+        2, "List the partitions of a topic, and what can be read of each.", _after_writes(resp_reading.partitions)
+    ),
+    b"CANCEL": Entry(3, "Remove a message that is not due yet.", _after_writes(resp_looking.cancel)),
     b"SCHEDULE": Entry(-2, "SET, GET, LIST and DELETE schedules.", resp_schedules.schedule),
     b"PAUSE": Entry(-2, "Stop a topic, on the way IN, OUT or BOTH, for a time or until RESUME.", resp_pausing.pause),
     b"RESUME": Entry(-2, "Let a topic go on.", resp_pausing.resume),
-    b"PURGE": Entry(-2, "Remove the messages of a topic, by state and age.", resp_looking.purge),
+    b"PURGE": Entry(-2, "Remove the messages of a topic, by state and age.", _after_writes(resp_looking.purge)),
     b"MULTI": Entry(1, "Begin a transaction, all of which is refused.", _multi),
     b"EXEC": Entry(1, "End a transaction; nothing of it was carried out.", resp_transaction.outside),
     b"DISCARD": Entry(1, "End a transaction; nothing of it was carried out.", resp_transaction.outside),
     b"WATCH": Entry(-2, "Is refused, as transactions are.", resp_transaction.watch),
     b"UNWATCH": Entry(1, "Answer OK; nothing is watched.", resp_transaction.unwatch),
     b"PING": Entry(-1, "Answer PONG, or what was sent.", resp_connecting.ping),
-    b"INFO": Entry(-1, "Tell about this broker.", resp_connecting.info),
+    b"INFO": Entry(-1, "Tell about this broker.", _after_writes(resp_info.info)),
     b"HELLO": Entry(-1, "Choose the protocol version, 2 or 3.", resp_connecting.hello),
     b"AUTH": Entry(-2, "Say who you are.", resp_connecting.auth),
     b"CLIENT": Entry(-2, "Ask and tell about connections.", resp_connecting.client),

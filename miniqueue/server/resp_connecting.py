@@ -202,31 +202,6 @@ def _fits(name: str, pattern: str) -> bool:
     return True
 
 
-def info(connection: "RespConnection", command: Command) -> bytes:
-    """Answer how the broker is, in the form of Redis."""
-    broker, server = connection.broker, connection.server
-    stats = broker.stats().values()
-    lines = [
-        "# Server",
-        f"redis_version:miniqueue_v{__version__}",
-        "redis_mode:standalone",
-        f"tcp_port:{server.parameters.get('port', '')}",
-        "",
-        "# Clients",
-        f"connected_clients:{len(server.connections)}",
-        "",
-        "# Persistence",
-        "loading:0",
-        f"refusal:{broker.refusal.code if broker.refusal else ''}",
-        "",
-        "# Topics",
-        f"topics:{len(broker.topics())}",
-        f"messages:{sum(topic.ready + topic.leased + topic.delayed for topic in stats)}",
-        "",
-    ]
-    return replies.bulk("\r\n".join(lines).encode())
-
-
 def reset(connection: "RespConnection", command: Command) -> bytes:
     """Leave the stream, and forget what the client said about itself."""
     connection.leave()

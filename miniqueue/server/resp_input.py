@@ -66,7 +66,7 @@ class Input(Output):
         self.stream: Stream | None = None
         self.mode: Mode | None = None  # the stream, or what suspends it; None: the table of commands
         self.guard: Guard | None = None
-        self.command_count = 0  # a run of PUBLISH counts once, what is postponed again; it tells that something happens
+        self.command_count = 0  # of commands carried out
         self._reader: CommandReader | StrangerReader = StrangerReader()
         self._postponed: list[Command | Run] = []  # read, but to be carried out in another turn
         self._most_unsent_bytes = MAX_REPLIES_BYTES  # in this turn
@@ -176,13 +176,13 @@ class Input(Output):
         """Carry out commands, as many as there is time for and as the peer takes the replies of; postpone the rest."""
         if self.stream is None:  # who has one publishes nothing
             self.session.act()
-        self.command_count += len(commands)
         self._postponed = []
         position = 0
         while position < len(commands):
             position = self._carry_out_step(commands, position)
             if self._must_stop() or (position < len(commands) and self.server.turns.clock() >= until):
                 break
+        self.command_count += position
         self._postponed = commands[position:]
 
     def _carry_out_step(self, commands: list[Command | Run], start: int) -> int:

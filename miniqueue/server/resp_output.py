@@ -162,6 +162,11 @@ class Output(asyncio.Protocol):
         self._kept_bytes = 0
 
     @property
+    def is_blocked(self) -> bool:
+        """Whether a command waits for messages or for a reply."""
+        return self._waiting is not None
+
+    @property
     def is_closing(self) -> bool:
         """Whether nothing more is to be replied."""
         return self._is_closing

@@ -38,12 +38,30 @@ class RespServer:
         self.max_output_bytes = max_output_bytes
         self.connections: dict[int, RespConnection] = {}
         self.next_id = count(1)
+        self.started_at = time.monotonic()
+        self.connections_received = 0
+        self._commands_of_closed = 0
         self.turns = Turns(turn_seconds)
         self.refusals = RespRefusals(time.monotonic)
 
     def __call__(self) -> RespConnection:
         """Make the protocol object of a new connection."""
         return RespConnection(self)
+
+    @property
+    def commands_processed(self) -> int:
+        """Number of commands that were carried out since the start."""
+        return self._commands_of_closed + sum(one.command_count for one in self.connections.values())
+
+    def add(self, connection: RespConnection) -> None:
+        """Note a connection that begins."""
+        self.connections[connection.session.id] = connection
+        self.connections_received += 1
+
+    def remove(self, connection: RespConnection) -> None:
+        """Forget a connection that has ended."""
+        del self.connections[connection.session.id]
+        self._commands_of_closed += connection.command_count
 
     def all_connections(self) -> list[RespConnection]:
         """Return those that there are."""

@@ -10,7 +10,7 @@
 NACK, BACK and DACK [seconds] are used like ACK; with PREFETCH the receipts of the messages follow, and the array holds
 the receipt, the message, and how often it came back, by cause. An error leaves the messages where they are: they can
 still be settled. REPLY [receipt] payload settles a message as ACK does, and answers who waits for that. PING, QUIT and
-RESET work as always.
+RESET work as always. Without PREFETCH the topic may be named: ACK topic, DACK topic seconds.
 """
 
 from collections.abc import Callable, Sequence
@@ -82,12 +82,20 @@ class Stream:
         word = command[0].upper()
         settle = _SETTLES.get(word)
         if settle is not None:
-            return self._settle(settle, command[1:])
+            return self._settle(settle, self._without_topic(command))
         if word == b"REPLY":
             return self._settle(self._reply_with, command[1:])
         if word in self._otherwise:
             return self._otherwise[word](command)
         raise UnknownCommandError("invalid command" if len(command) > 1 else "invalid ack command")
+
+    def _without_topic(self, command: Command) -> list[bytes]:
+        """Return the arguments of a settle; clients of OPQ name the topic, though the stream has no other."""
+        if len(command) > 1 and not self._has_receipts and command[1] == self.topic:
+            own_count = 1 if command[0].upper() == b"DACK" else 0
+            if len(command) == 2 + own_count:
+                return command[2:]
+        return command[1:]
 
     def _settle(self, settle: "_Settle", arguments: list[bytes]) -> bytes:
         answer = replies.OK

@@ -44,6 +44,27 @@ def test_anything_else_in_a_stream_leaves_the_message_held(line, reply):
     serve(body)
 
 
+@pytest.mark.parametrize("line", [b"ACK t", b"NACK t", b"BACK t", b"DACK t 0"])
+def test_a_settle_may_name_the_topic_of_the_stream(line):
+    async def body(world, server, client):
+        await world.publish(b"t", b"a", b"b")
+        await client.say(b"SUB t")
+        assert (await client.say(line)).startswith(b"+OK\r\n$1\r\n")
+        assert await client.say(b"ACK other") == b"-ERR invalid command\r\n"
+        assert (await client.say(b"ack t")).startswith(b"+OK\r\n")
+
+    serve(body)
+
+
+def test_a_delay_that_reads_like_the_topic_is_a_delay():
+    async def body(world, server, client):
+        await world.publish(b"60", b"a")
+        await client.say(b"SUB 60")
+        assert await client.say(b"DACK 60") == b"+OK\r\n"
+
+    serve(body)
+
+
 def test_reset_ends_the_stream_and_returns_the_message():
     async def body(world, server, client):
         await world.publish(b"t", b"a")

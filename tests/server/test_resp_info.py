@@ -1,0 +1,61 @@
+"""INFO: the sections and fields that tools for Redis read."""
+
+from tests.fakes import settle_down
+from tests.server.resp_clients import Client, command, serve
+
+
+async def fields(client: Client, *sections: bytes) -> dict[str, str]:
+    client.send(b"INFO", *sections)
+    await settle_down()
+    text = client.transport.take().decode().split("\r\n", 1)[1]
+    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
+
+def test_the_section_that_is_named_is_answered_alone():
+    async def body(world, server, client):
+        assert (
+            await client.say(b"INFO REPLICATION")
+            == b"$48\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n\r\n"
+        )
+        assert (await fields(client, b"clients", b"Server")).keys() >= {"connected_clients", "redis_version"}
+        assert await fields(client, b"nosuch") == {}
+
+    serve(body)
+
+
+def test_all_sections_are_answered_unless_one_is_named():
+    async def body(world, server, client):
+        for sections in [(), (b"all",), (b"EVERYTHING",), (b"default",)]:
+            told = await fields(client, *sections)
+            assert told["role"] == "master"
+            assert int(told["used_memory"]) > 1 << 20
+            assert {"blocked_clients", "uptime_in_seconds", "loading", "topics", "messages", "db0"} <= told.keys()
+
+    serve(body)
+
+
+def test_commands_and_connections_are_counted_each_once():
+    async def body(world, server, client):
+        publish = command(b"PUBLISH", b"t", b"x")
+        client.connection.data_received(publish)
+        client.connection.data_received(publish * 1000)
+        await settle_down()
+        client.connection.data_received(command(b"PING") * 16)
+        await settle_down()
+        client.transport.take()
+        other = Client(server)
+        assert await other.say(b"PING") == b"+PONG\r\n"
+        other.connection.connection_lost(None)
+        told = await fields(client)
+        assert (told["total_commands_processed"], told["total_connections_received"]) == ("1019", "2")
+        assert told["db0"] == "keys=1001,expires=0,avg_ttl=0"
+
+    serve(body)
+
+
+def test_a_client_that_waits_for_messages_counts_as_blocked():
+    async def body(world, server, client):
+        Client(server).send(b"RECEIVE", b"t", b"WAIT", b"60")
+        assert (await fields(client))["blocked_clients"] == "1"
+
+    serve(body)
