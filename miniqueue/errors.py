@@ -1,7 +1,7 @@
 """Every error that miniqueue raises on purpose.
 
-A class says whose fault it is; `code` is the stable word that RESP clients see in front of the text; the
-docstring is the default text. HTTP status codes live with the server, which owns that protocol.
+A class says whose fault it is; `code` is the stable word that RESP clients see in front of the text, and HTTP clients
+beside it; the docstring is the default text. HTTP status codes live with the server, which owns that protocol.
 """
 
 import inspect
@@ -285,12 +285,14 @@ class DisconnectedError(ClientError):
 class ServerError(ClientError):
     """The server refused the request.
 
-    `status` is the HTTP status, or None when the server said so on a stream that goes on.
+    `status` is the HTTP status, or None when the server said so on a stream that goes on. `code` is the stable word of
+    the refusal, such as `NOTOPIC`; `ERR` if the server has sent none.
     """
 
-    def __init__(self, text: str, status: int | None = None) -> None:
+    def __init__(self, text: str, status: int | None = None, code: str = "ERR") -> None:
         super().__init__(text)
         self.status = status
+        self.code = code
 
 
 # --- ours ----------------------------------------------------------------------------------------------------

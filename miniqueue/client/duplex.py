@@ -13,7 +13,7 @@ import orjson
 
 from miniqueue.client.connection import Connection, Headers
 from miniqueue.client.stream import Stream
-from miniqueue.client.subscription import Subscription
+from miniqueue.client.subscription import Subscription, refusal_of
 from miniqueue.errors import ConnectError, DisconnectedError, ServerError
 
 LINES_PER_WRITE = 1024
@@ -113,7 +113,7 @@ class Http2Client:
             while chunk := await stream.read():
                 *lines, rest = (rest + chunk).split(b"\n")
                 for answer in map(orjson.loads, lines):
-                    yield answer["id"] if "id" in answer else ServerError(answer["error"])
+                    yield answer["id"] if "id" in answer else refusal_of(answer)
         finally:
             sending.cancel()
             stream.close()
@@ -157,14 +157,14 @@ async def _check(stream: Stream) -> None:
     if status >= 300:
         body = await stream.read_all()
         stream.close()
-        raise ServerError(_error_text(body), status)
+        raise _error_of(body, status)
 
 
-def _error_text(body: bytes) -> str:
+def _error_of(body: bytes, status: int) -> ServerError:
     try:
-        return str(orjson.loads(body)["error"])
+        return refusal_of(orjson.loads(body), status)
     except (ValueError, TypeError, KeyError):
-        return body.decode("utf-8", "replace").strip()
+        return ServerError(body.decode("utf-8", "replace").strip(), status)
 
 
 async def _send_lines(stream: Stream, payloads: Iterable[bytes]) -> None:

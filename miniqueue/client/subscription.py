@@ -2,9 +2,9 @@
 
 import binascii
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import orjson
 
@@ -89,5 +89,10 @@ class Subscription:
 def _decode(line: bytes) -> Delivery | ServerError:
     members = orjson.loads(line)
     if "error" in members:
-        return ServerError(members["error"])
+        return refusal_of(members)
     return Delivery(binascii.a2b_base64(members.get("msg", "")), members.get("dackCount", 0))
+
+
+def refusal_of(members: Mapping[str, Any], status: int | None = None) -> ServerError:
+    """Return the error that a reply or a line tells; older brokers send no code."""
+    return ServerError(str(members["error"]), status, str(members.get("code", ServerError.code)))

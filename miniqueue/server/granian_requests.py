@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from miniqueue.server.h2guard.deadlines import LOOK_SECONDS, BodyDeadline
 from miniqueue.server.problems import problem
 from miniqueue.server.refusals import Reason, Refusals
-from miniqueue.server.replies import start_message
+from miniqueue.server.replies import INTERNAL_ERROR, start_message
 
 #: For Granian's thread to write what was answered; it does not tell when it has.
 LAST_WORDS_SECONDS = 0.2
@@ -49,6 +49,10 @@ class Requests:
                 await _answer_late(send)
             elif not request.is_read:
                 await _discard(receive)
+        except Exception:
+            if not request.has_reply:
+                await INTERNAL_ERROR(scope, receive, send)
+            raise  # Granian logs it
         finally:
             del self._tasks[request]
 

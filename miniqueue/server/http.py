@@ -38,7 +38,7 @@ from miniqueue.server.http_subscribe import SubscribeEndpoint
 from miniqueue.server.http_topics import topic_endpoints
 from miniqueue.server.methods import Methods
 from miniqueue.server.paths import route_below_topic, topic_of
-from miniqueue.server.replies import NOT_FOUND, OK, error_reply
+from miniqueue.server.replies import NOT_FOUND, OK, error_reply, refuse_websocket
 from miniqueue.server.sign_in import SignIn
 from miniqueue.server.web_pages import NOT_FOR_PAGES, is_from_another_site
 
@@ -85,7 +85,7 @@ class HttpApp:
             else:
                 await (NOT_FOR_PAGES if is_foreign else NOT_FOUND)(scope, receive, send)
         elif scope["type"] == "websocket":
-            await send({"type": "websocket.close"})
+            await refuse_websocket(scope, send)
 
     def _methods(self, path: str) -> Methods | None:
         """Return what answers a path: most routes end with the name of a topic, so that is left out of the look-up."""

@@ -85,28 +85,28 @@ class PublishedLines:
             return
         if not isinstance(result, list):
             self._broker.limit_counts.note(result)
-            self._answers.put_nowait(encode_error(str(result)))
+            self._answers.put_nowait(encode_error(result))
             return
         try:
             self._answers.put_nowait((self._broker.publish(self._topic, result), len(result)))
         except TopicFullError as error:
             if count := error.fitting_count:
                 self._publish(result[:count])
-            self._answers.put_nowait(encode_error(str(error)) * (len(result) - count))
+            self._answers.put_nowait(encode_error(error) * (len(result) - count))
         except MiniqueueError as error:
-            self._answers.put_nowait(encode_error(str(error)) * len(result))
+            self._answers.put_nowait(encode_error(error) * len(result))
 
     def _publish_with(self, payload: bytes, options: PublishOptions) -> None:
         try:
             self._answers.put_nowait(self._broker.publish_with(self._topic, payload, options))
         except MiniqueueError as error:
-            self._answers.put_nowait(encode_error(str(error)))
+            self._answers.put_nowait(encode_error(error))
 
     async def _publish_unique(self, payload: bytes, options: PublishOptions) -> None:
         try:
             self._answers.put_nowait(await self._broker.publish_unique(self._topic, payload, options))
         except MiniqueueError as error:
-            self._answers.put_nowait(encode_error(str(error)))
+            self._answers.put_nowait(encode_error(error))
 
     async def _write(self, send: Send) -> None:
         await begin_json_lines(send)
@@ -123,7 +123,7 @@ async def _encode(answer: Answer) -> bytes:
     try:
         await published.commit.wait()
     except MiniqueueError as error:
-        return encode_error(str(error)) * count
+        return encode_error(error) * count
     if isinstance(published, Accepted):
         return encode_id(published.message_id, is_duplicate=published.is_duplicate)
     return encode_ids(published.partition, published.first_seq, count)

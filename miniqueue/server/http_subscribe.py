@@ -1,6 +1,6 @@
 """`POST /subscribe/{topic}`: a consumer on one stream, commands up, deliveries and errors down.
 
-    "INIT" "ACK" … "REPLY text" ──▶ reader ──▶ Consumer ──▶ lines ──▶ writer ──▶ {"msg":…} {"error":…}
+    "INIT" "ACK" … "REPLY text" ──▶ reader ──▶ Consumer ──▶ lines ──▶ writer ──▶ {"msg":…} {"error":…,"code":…}
 
 The reader acts on a command at once and never waits for the writer, so it notices at once that the client has gone,
 and the message goes back to the topic even while the writer waits for a client that does not read.
@@ -135,7 +135,7 @@ class Subscription:
             self._put(encode_delivery(leases[0].payloads[0], leases[0].counts.dacks))
 
     def _fail(self, error: MiniqueueError) -> None:
-        self._put(encode_error(str(error)))
+        self._put(encode_error(error))
 
     def _put(self, line: bytes) -> None:
         if len(self._unsent_lines) >= MAX_UNSENT_LINES or self._unsent_bytes > MAX_UNSENT_BYTES:

@@ -25,7 +25,7 @@ from miniqueue.server.loop_metrics import LoopCollector
 from miniqueue.server.metrics import BrokerCollector
 from miniqueue.server.refusal_metrics import RefusalCollector
 from miniqueue.server.refusals import Refusals
-from miniqueue.server.replies import NOT_FOUND, Reply, json_reply
+from miniqueue.server.replies import NOT_FOUND, Reply, json_reply, refuse_websocket
 from miniqueue.server.sign_in import SignIn
 from miniqueue.server.topic_metrics import TopicMetrics
 from miniqueue.server.web_pages import ForLoopback
@@ -78,7 +78,7 @@ class MonitorApp:
         if scope["type"] == "http":
             await self._router(scope, receive, send)
         elif scope["type"] == "websocket":
-            await send({"type": "websocket.close"})
+            await refuse_websocket(scope, send)
 
     async def health(self) -> Reply:
         """Return that the process answers."""

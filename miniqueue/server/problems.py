@@ -12,14 +12,15 @@ from types import MappingProxyType
 
 import orjson
 
+from miniqueue.server.early_errors import BadHttpError, LargeHeadersError, LateRequestError, UnknownTransferCodingError
+from miniqueue.server.replies import STATUS
+
 PROBLEM_JSON = b"application/problem+json"
 
 CODES: Mapping[int, str] = MappingProxyType(
     {
-        HTTPStatus.BAD_REQUEST: "BADREQUEST",
-        HTTPStatus.REQUEST_TIMEOUT: "TIMEOUT",
-        HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "BIGHEADERS",
-        HTTPStatus.NOT_IMPLEMENTED: "NOTIMPLEMENTED",
+        STATUS[error]: error.code
+        for error in (BadHttpError, LateRequestError, LargeHeadersError, UnknownTransferCodingError)
     }
 )
 

@@ -1,4 +1,4 @@
-"""Whole HTTP replies, prepared once, and the one table from errors to HTTP status.
+"""Whole HTTP replies, prepared once, and the one table from errors to HTTP status; the code is that of the error.
 
 A reply is an ASGI application of its own. Success replies are made at import, so that answering a request
 costs two calls and nothing else.
@@ -20,6 +20,7 @@ from miniqueue.core.schedule import UnknownScheduleError
 from miniqueue.core.topic_errors import TopicExistsError, UnknownTopicError
 from miniqueue.errors import (
     FullError,
+    InternalError,
     LimitReachedError,
     MiniqueueError,
     NotAuthenticatedError,
@@ -33,12 +34,22 @@ from miniqueue.errors import (
     UnsupportedEncodingError,
     WrongSecretError,
 )
+from miniqueue.server.early_errors import (
+    BadHttpError,
+    ForeignHostError,
+    ForeignOriginError,
+    LargeHeadersError,
+    LateRequestError,
+    MethodNotAllowedError,
+    NoWebSocketError,
+    UnknownPathError,
+    UnknownTransferCodingError,
+)
 
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 
 JSON = b"application/json"
 JSON_LINES = b"application/x-ndjson"
-PLAIN_TEXT = b"text/plain; charset=utf-8"
 
 #: An extension of ASGI, and the one message of a reply without a body where the server knows it; it is otherwise the
 #: one that begins a reply. What is in it goes out as it is: a status, names in lower case, values of ours.
@@ -68,6 +79,15 @@ STATUS: Mapping[type[BaseException], HTTPStatus] = MappingProxyType(
         GroupInUseError: HTTPStatus.CONFLICT,
         MembersOnlyError: HTTPStatus.CONFLICT,
         NoMembersError: HTTPStatus.CONFLICT,
+        BadHttpError: HTTPStatus.BAD_REQUEST,
+        UnknownPathError: HTTPStatus.NOT_FOUND,
+        MethodNotAllowedError: HTTPStatus.METHOD_NOT_ALLOWED,
+        LateRequestError: HTTPStatus.REQUEST_TIMEOUT,
+        LargeHeadersError: HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+        UnknownTransferCodingError: HTTPStatus.NOT_IMPLEMENTED,
+        NoWebSocketError: HTTPStatus.FORBIDDEN,
+        ForeignOriginError: HTTPStatus.FORBIDDEN,
+        ForeignHostError: HTTPStatus.FORBIDDEN,
         RequestError: HTTPStatus.BAD_REQUEST,
         FullError: HTTPStatus.INSUFFICIENT_STORAGE,
         LimitReachedError: HTTPStatus.INSUFFICIENT_STORAGE,
@@ -106,7 +126,7 @@ class Reply:
             await send(self._whole)
         else:
             await send(self._start)
-            await send(self._body)
+            await send(_NO_BODY if scope.get("method") == "HEAD" else self._body)  # Granian would send it
 
 
 def start_message(status: int, headers: list[tuple[bytes, bytes]]) -> Message:
@@ -129,16 +149,16 @@ def _content_type(content_type: bytes) -> Headers:
 
 
 _JSON_LINES_START = start_message(HTTPStatus.OK, [*_content_type(JSON_LINES)])
+_NO_BODY: Message = {"type": "http.response.body", "body": b""}
 _NOTHING_YET: Message = {"type": "http.response.body", "body": b"", "more_body": True}
 
 CREATED = Reply(HTTPStatus.CREATED)
 OK = Reply(HTTPStatus.OK)
-NOT_FOUND = Reply(HTTPStatus.NOT_FOUND, b"404 page not found\n", PLAIN_TEXT)
 
 
 def not_allowed(allowed_methods: str) -> Reply:
     """Return the reply to a request whose path is known and whose method is not; the methods stand between commas."""
-    return Reply(HTTPStatus.METHOD_NOT_ALLOWED, headers=[(b"allow", allowed_methods.encode())])
+    return error_reply(MethodNotAllowedError(), [(b"allow", allowed_methods.encode())])
 
 
 def json_reply(status: int, content: object, headers: Headers = ()) -> Reply:
@@ -146,12 +166,35 @@ def json_reply(status: int, content: object, headers: Headers = ()) -> Reply:
     return Reply(status, orjson.dumps(content), JSON, headers)
 
 
-def error_reply(error: MiniqueueError, more: Mapping[str, object] = MappingProxyType({})) -> Reply:
-    """Return the reply that tells a client what went wrong: `{"error": text}`, with `more` members after it."""
+def error_reply(
+    error: MiniqueueError, headers: Headers = (), more: Mapping[str, object] = MappingProxyType({})
+) -> Reply:
+    """Return the reply that tells a client what went wrong: `{"error": text, "code": word}`, then `more` members."""
     status = status_of(error)
-    return json_reply(status, {"error": str(error), **more}, _HEADERS.get(status, ()))
+    content = {"error": str(error), "code": error.code, **more}
+    return json_reply(status, content, [*_HEADERS.get(status, ()), *headers])
 
 
 def status_of(error: MiniqueueError) -> HTTPStatus:
     """Return the HTTP status that fits an error."""
     return next(STATUS[cls] for cls in type(error).__mro__ if cls in STATUS)
+
+
+async def refuse_websocket(scope: Scope, send: Send) -> None:
+    """Answer a request to change to WebSocket, as an error where the server can send one."""
+    if "websocket.http.response" not in (scope.get("extensions") or ()):
+        await send({"type": "websocket.close"})
+        return
+
+    async def send_as_http(message: Message) -> None:
+        await send({**message, "type": "websocket." + message["type"]})
+
+    await error_reply(NoWebSocketError())(scope, _no_body, send_as_http)
+
+
+async def _no_body() -> Message:
+    return {"type": "http.disconnect"}
+
+
+NOT_FOUND = error_reply(UnknownPathError())
+INTERNAL_ERROR = error_reply(InternalError())

@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from miniqueue.server.replies import json_reply
+from miniqueue.server.early_errors import ForeignHostError, ForeignOriginError
+from miniqueue.server.replies import error_reply
 
-NOT_FOR_PAGES = json_reply(403, {"error": "not for web pages of other sites"})
-NOT_FROM_ELSEWHERE = json_reply(403, {"error": "only for requests to 127.0.0.1 or localhost"})
+NOT_FOR_PAGES = error_reply(ForeignOriginError())
+NOT_FROM_ELSEWHERE = error_reply(ForeignHostError())
 
 _LOOPBACK_NAMES = {"127.0.0.1", "::1", "localhost"}
 

@@ -8,7 +8,7 @@ command does.
                     {"receipt":"17","msg":"<base64>"}\n    with a prefetch
     publish, in     "text"\n or {"msg":"<base64>"}\n       one message a line; blank lines are ignored
     publish, out    {"id":"<partition>-<seq>"}\n           one line for each line that came in
-    both, out       {"error":"text"}\n
+    both, out       {"error":"text","code":"WORD"}\n
 
 Publishing works on lists, since one object per line would cost more than the line: a decoder returns runs of
 payloads, and an error where a bad line interrupts them.
@@ -25,7 +25,7 @@ import orjson
 from miniqueue.core.message_id import id_prefix
 from miniqueue.core.numerals import spell
 from miniqueue.core.publish_options import PublishOptions, parse_members
-from miniqueue.errors import InvalidLineError, PayloadTooLargeError, RequestError
+from miniqueue.errors import InvalidLineError, MiniqueueError, PayloadTooLargeError, RequestError
 
 MAX_COMMAND_BYTES: Final = 16 << 10  # room for two thousand receipts
 
@@ -118,9 +118,9 @@ def _members(payload: bytes, dack_count: int) -> list[bytes]:
     return members
 
 
-def encode_error(text: str) -> bytes:
+def encode_error(error: MiniqueueError) -> bytes:
     """Encode an error as a line."""
-    return orjson.dumps({"error": text.encode("utf-8", "replace").decode()}) + b"\n"
+    return orjson.dumps({"error": str(error).encode("utf-8", "replace").decode(), "code": error.code}) + b"\n"
 
 
 def encode_id(message_id: bytes, *, is_duplicate: bool) -> bytes:

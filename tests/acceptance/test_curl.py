@@ -45,14 +45,15 @@ def test_delete_is_answered_with_200_also_for_an_unknown_topic(curl, topic):
 
 @pytest.mark.parametrize("path", ["/publish/a/b", "/publish/", "/nothing/here", "/"])
 def test_an_unknown_path_is_answered_with_404(curl, path):
-    assert curl(path, body=b"hello") == (404, "2", b"404 page not found\n")
+    assert curl(path, body=b"hello") == (404, "2", b'{"error":"404 page not found","code":"NOTFOUND"}')
 
 
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", "/publish/a"), ("PUT", "/publish/a"), ("GET", "/subscribe/a"), ("POST", "/a")]
 )
 def test_a_wrong_method_is_answered_with_405(curl, method, path):
-    assert curl(path, "-X", method) == (405, "2", b"")
+    answer = curl(path, "-X", method)
+    assert (answer.status, json.loads(answer.body)["code"]) == (405, "METHODNOTALLOWED")
 
 
 def test_a_message_over_the_limit_is_answered_with_413_and_not_published(curl, broker, topic):

@@ -85,8 +85,9 @@ def test_refused_command_is_raised_and_the_subscription_goes_on(certificates):
         async with client.subscribe("t") as subscription:
             await anext(subscription)
             subscription.dack(-1)
-            with pytest.raises(ServerError, match="invalid DACK duration"):
+            with pytest.raises(ServerError, match="invalid DACK duration") as caught:
                 await anext(subscription)
+            assert caught.value.code == "BADDELAY"
             subscription.ack()
             assert (await anext(subscription)).payload == b"b"
 
@@ -111,6 +112,7 @@ def test_lines_are_answered_one_by_one(certificates):
         ids = [answer for answer in answers if isinstance(answer, str)]
         assert [isinstance(answer, str) for answer in answers] == [True, True, False, True, True] * 1000
         assert all("over the limit of 10" in str(error) for error in errors)
+        assert {error.code for error in errors} == {"TOOBIG"}
         assert ids == [f"0-{number}" for number in range(4000)]
         expected = [payload for payload in payloads if len(payload) <= 10]
         assert FakeConsumer(served.broker, b"t").drain() == expected
@@ -155,9 +157,10 @@ def test_refusal_has_text_and_status(certificates):
     async def check(client, served):
         with pytest.raises(ServerError, match="over the limit of 10") as caught:
             await client.publish("t", b"x" * (4 << 20))
-        assert caught.value.status == 413
-        with pytest.raises(ServerError, match="404 page not found"):
+        assert (caught.value.status, caught.value.code) == (413, "TOOBIG")
+        with pytest.raises(ServerError, match="404 page not found") as caught:
             await client.publish("a/b", b"x")
+        assert (caught.value.status, caught.value.code) == (404, "NOTFOUND")
         await client.publish("t", b"x")
 
     with_client(certificates, check, max_message_bytes=10)

@@ -11,7 +11,7 @@ from zlib import crc32
 
 import orjson
 
-from miniqueue.errors import InvalidLineError, PayloadTooLargeError, ProtocolError
+from miniqueue.errors import InvalidLineError, MiniqueueError, PayloadTooLargeError, ProtocolError
 from miniqueue.wire import json_lines
 from miniqueue.wire.json_lines import CommandDecoder, PublishDecoder
 from miniqueue.wire.pair_stream import MAGIC, PairDecoder, encode_end, encode_pairs
@@ -128,9 +128,9 @@ def _check_round_trips(chance: Random, content: bytes) -> None:
     for receipt, (line, message) in enumerate(zip(delivered, messages, strict=True), 17):
         members = orjson.loads(line)
         assert (int(members["receipt"]), b64decode(members.get("msg", ""))) == (receipt, message)
-    error = json_lines.encode_error(content.decode("utf-8", "surrogateescape"))
+    error = json_lines.encode_error(MiniqueueError(content.decode("utf-8", "surrogateescape")))
     assert error.count(b"\n") == 1
-    assert orjson.loads(error).keys() == {"error"}
+    assert orjson.loads(error).keys() == {"error", "code"}
 
 
 TARGET = Target("json_streams", _make, _check, tokens=_TOKENS, mend=_mend, quick_inputs=2000)

@@ -76,7 +76,7 @@ def test_over_http_they_are_listed_found_cancelled_and_due_at_their_time(certifi
             path = "/topics/t/messages/0-1700000060000-1"
             assert orjson.loads((await served.request("GET", path))[1])["state"] == "delayed"
             assert await served.request("DELETE", path) == (200, b'{"cancelled":"0-1700000060000-1"}')
-            assert await served.request("DELETE", path) == (404, b'{"error":"%b"}' % NOT_THERE)
+            assert await served.request("DELETE", path) == (404, b'{"error":"%b","code":"NOMESSAGE"}' % NOT_THERE)
             assert (await served.request("GET", path))[0] == 404
             assert (await served.request("DELETE", "/topics/t/messages/0-0"))[0] == 400
             served.clock.advance(30)

@@ -196,7 +196,7 @@ def test_without_credentials_only_health_is_told(method, path):
         if ROUTES[method, path].right is Right.OPEN:
             assert status == 200
             return
-        assert (status, text) == (401, b'{"error":"Authentication required."}')
+        assert (status, text) == (401, b'{"error":"Authentication required.","code":"NOAUTH"}')
         challenges = [value for name, value in headers if name == b"www-authenticate"]
         assert challenges == [b'Basic realm="miniqueue", charset="UTF-8"', b'Bearer realm="miniqueue"']
 

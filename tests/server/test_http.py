@@ -5,8 +5,15 @@ import pytest
 from tests.fakes import FakeConsumer
 from tests.serving import NDJSON, eventually, serving
 
-TOPIC_RULE = b'{"error":"A topic name is 1 to 255 bytes of UTF-8 without control characters, white space or \'/\'"}'
-TOO_LARGE = b'{"error":"message of 11 bytes is over the limit of 10 (-max-message-size)"}'
+TOPIC_RULE = (
+    b'{"error":"A topic name is 1 to 255 bytes of UTF-8 without control characters, white space or \'/\'",'
+    b'"code":"BADTOPIC"}'
+)
+TOO_LARGE = b'{"error":"message of 11 bytes is over the limit of 10 (-max-message-size)","code":"TOOBIG"}'
+NO_PAGE = b'{"error":"404 page not found","code":"NOTFOUND"}'
+NO_METHOD = (
+    b'{"error":"The path has no such method; the header Allow names those that it has","code":"METHODNOTALLOWED"}'
+)
 
 REQUESTS = [
     ("POST", "/publish/t", b"hello", 201, b""),
@@ -25,14 +32,14 @@ REQUESTS = [
     ("DELETE", "/%ff", b"", 400, TOPIC_RULE),
     ("DELETE", "/t", b"", 200, b""),
     ("DELETE", "/unknown", b"", 200, b""),
-    ("POST", "/publish/a/b", b"", 404, b"404 page not found\n"),
-    ("POST", "/publish/a%2Fb", b"", 404, b"404 page not found\n"),
-    ("POST", "/publish/t/", b"", 404, b"404 page not found\n"),
-    ("GET", "/", b"", 404, b"404 page not found\n"),
-    ("GET", "/publish/t", b"", 405, b""),
-    ("PUT", "/subscribe/t", b"", 405, b""),
-    ("POST", "/t", b"", 405, b""),
-    ("DELETE", "/publish/t", b"", 405, b""),
+    ("POST", "/publish/a/b", b"", 404, NO_PAGE),
+    ("POST", "/publish/a%2Fb", b"", 404, NO_PAGE),
+    ("POST", "/publish/t/", b"", 404, NO_PAGE),
+    ("GET", "/", b"", 404, NO_PAGE),
+    ("GET", "/publish/t", b"", 405, NO_METHOD),
+    ("PUT", "/subscribe/t", b"", 405, NO_METHOD),
+    ("POST", "/t", b"", 405, NO_METHOD),
+    ("DELETE", "/publish/t", b"", 405, NO_METHOD),
 ]
 
 
@@ -96,7 +103,10 @@ def test_stopping_broker_is_503(certificates, path):
         async with serving(certificates) as served:
             await served.broker.stop()
             method = "POST" if path.startswith("/publish") else "DELETE"
-            assert await served.request(method, path) == (503, b'{"error":"The broker is shutting down"}')
+            assert await served.request(method, path) == (
+                503,
+                b'{"error":"The broker is shutting down","code":"DRAINING"}',
+            )
             if method == "POST":
                 assert (await served.request(method, path, b'"x"\n', NDJSON))[0] == 503
 

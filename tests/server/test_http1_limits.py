@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from miniqueue.server.problems import CODES
 from tests.server.apps import Endpoint, echo
 from tests.server.hostile import on_both, victim
 
@@ -88,6 +89,7 @@ def test_refused(certificates, is_tls, name):
     assert b"content-type: application/problem+json" in head.lower()
     assert b"content-length: %d" % len(body) in head.lower()
     assert b'"status":%d' % status in body
+    assert b'"code":"%b"' % CODES[status].encode() in body
     assert sum(refused.values()) == 1
 
 
@@ -99,6 +101,7 @@ def test_websocket_is_refused(certificates, is_tls):
         async with victim(certificates, is_tls=is_tls) as server:
             said = await asyncio.wait_for(server.say(request), 60)
             assert said.startswith(b"HTTP/1.1 403 ")
+            assert said.endswith(b'"code":"NOWEBSOCKET"}')
 
     asyncio.run(scenario())
 

@@ -9,8 +9,9 @@ from miniqueue.core.attributes import Attributes
 from tests.fakes import START_MS, FakeConsumer
 from tests.serving import serving
 
-NO_TOPIC = b'{"error":"There is no such topic"}'
-NO_MESSAGE = b'{"error":"There is no such message: it never was, or was acknowledged"}'
+NO_TOPIC = b'{"error":"There is no such topic","code":"NOTOPIC"}'
+BAD_COUNT = b'{"error":"a count is a whole number from 1 to 1000","code":"BADOPTION"}'
+NO_MESSAGE = b'{"error":"There is no such message: it never was, or was acknowledged","code":"NOMESSAGE"}'
 
 
 async def fill(served):
@@ -86,10 +87,15 @@ def test_figures_of_topics(certificates):
         (
             "/topics/t/messages/x",
             400,
-            b'{"error":"the id of a message is its partition and its number, as in 0-17 or 0.high-17"}',
+            b'{"error":"the id of a message is its partition and its number, as in 0-17 or 0.high-17",'
+            b'"code":"BADOPTION"}',
         ),
-        ("/topics/t/messages?count=0", 400, b'{"error":"a count is a whole number from 1 to 1000"}'),
-        ("/topics/t/messages?count=%ff", 400, b'{"error":"a count is a whole number from 1 to 1000"}'),
+        ("/topics/t/messages?count=0", 400, BAD_COUNT),
+        (
+            "/topics/t/messages?count=%ff",
+            400,
+            BAD_COUNT,
+        ),
         ("/topics/t/messages?state=", 400, None),
         ("/topics/t/messages?limit=1", 400, None),
         ("/topics/t/messages?count=1&count=2", 400, None),
@@ -123,8 +129,8 @@ def test_a_topic_may_be_called_topics(certificates):
         ("?state=ready", 200, b'{"removed":1}'),
         ("?state=delayed&older=0", 200, b'{"removed":1}'),
         ("?older=60", 200, b'{"removed":0}'),
-        ("?state=leased", 400, b'{"error":"leased messages cannot be purged"}'),
-        ("?older=x", 400, b'{"error":"A delay is a number of seconds, 0 or more"}'),
+        ("?state=leased", 400, b'{"error":"leased messages cannot be purged","code":"BADOPTION"}'),
+        ("?older=x", 400, b'{"error":"A delay is a number of seconds, 0 or more","code":"BADDELAY"}'),
     ],
 )
 def test_messages_are_cleared_away(certificates, query, status, body):

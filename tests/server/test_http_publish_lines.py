@@ -7,8 +7,8 @@ import pytest
 from tests.fakes import FakeConsumer
 from tests.serving import NDJSON, Lines, eventually, serving
 
-NOT_JSON = {"error": "the line is not JSON"}
-TOO_LARGE = {"error": "message of 11 bytes is over the limit of 10 (-max-message-size)"}
+NOT_JSON = {"error": "the line is not JSON", "code": "BADLINE"}
+TOO_LARGE = {"error": "message of 11 bytes is over the limit of 10 (-max-message-size)", "code": "TOOBIG"}
 BODY = b'"a"\nbad\n{"msg":"/w=="}\n\n"\xc3\xa4"\r\n"' + b"x" * 11 + b'"\n""\n7\n"last"'
 PAYLOADS = [b"a", b"\xff", "ä".encode(), b"", b"last"]
 
@@ -105,7 +105,7 @@ def test_lines_are_refused_one_by_one_once_the_broker_stops(certificates):
             assert await stream.response() == 200
             await served.broker.stop()
             stream.write(b'"a"\n"b"\n', is_last=True)
-            refusal = {"error": "The broker is shutting down"}
+            refusal = {"error": "The broker is shutting down", "code": "DRAINING"}
             assert await Lines(stream).hear_all() == [refusal, refusal]
 
     asyncio.run(scenario())

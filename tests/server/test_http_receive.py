@@ -129,7 +129,7 @@ def test_at_shutdown_who_waits_is_answered_and_others_are_refused(certificates, 
         served.app.drain()
         assert await asking == []
         status, text = await served.request("POST", "/topics/t/receive")
-        assert (status, orjson.loads(text)) == (503, {"error": "The broker is shutting down"})
+        assert (status, orjson.loads(text)) == (503, {"error": "The broker is shutting down", "code": "DRAINING"})
 
     run(certificates, serve, body)
 

@@ -14,14 +14,14 @@ from tests.fakes import FakeConsumer, ManualClock, broker_on
 from tests.loops import run_calmly
 from tests.serving import Lines, eventually, serving
 
-INIT_TWICE = {"error": "error getting next value for consumer"}
-UNKNOWN = {"error": "unrecognised command received"}
-UNDECODABLE = {"error": "error decoding command"}
-TOO_FEW = {"error": "too few arguments provided to DACK"}
-TOO_FEW_TO_REPLY = {"error": "too few arguments provided to REPLY"}
-NO_REQUEST = {"error": "The message asks for no reply; it is still leased"}
-BAD_DELAY = {"error": "invalid DACK duration argument at position [1]"}
-NOTHING = {"error": "no message is outstanding"}
+INIT_TWICE = {"error": "error getting next value for consumer", "code": "OUTSTANDING"}
+UNKNOWN = {"error": "unrecognised command received", "code": "ERR"}
+UNDECODABLE = {"error": "error decoding command", "code": "BADLINE"}
+TOO_FEW = {"error": "too few arguments provided to DACK", "code": "BADDELAY"}
+TOO_FEW_TO_REPLY = {"error": "too few arguments provided to REPLY", "code": "ERR"}
+NO_REQUEST = {"error": "The message asks for no reply; it is still leased", "code": "NOREQUEST"}
+BAD_DELAY = {"error": "invalid DACK duration argument at position [1]", "code": "BADDELAY"}
+NOTHING = {"error": "no message is outstanding", "code": "NOLEASE"}
 END = "end"
 
 
@@ -89,7 +89,7 @@ def test_a_stream_whose_requester_has_left_goes_on(certificates):
             assert (await asking)[0] == 504
             await publish(served, "b")
             lines.say("REPLY 5")
-            assert await lines.hear() == {"error": str(RequesterGoneError())}
+            assert await lines.hear() == {"error": str(RequesterGoneError()), "code": "GONE"}
             assert await lines.hear() == msg("b")
 
     asyncio.run(scenario())
@@ -344,8 +344,8 @@ def test_prefetch_names_messages_by_receipts(certificates):
             assert [await lines.hear() for _ in range(2)] == [{"receipt": "3"} | msg("c"), {"receipt": "4"} | msg("a")]
             stream.write(b'"ACK 9 3" "DACK 0.5 4" "ACK"')
             assert [await lines.hear() for _ in range(2)] == [
-                {"error": "1 of 2 receipts belong to no message outstanding here"},
-                {"error": "0 of 0 receipts belong to no message outstanding here"},
+                {"error": "1 of 2 receipts belong to no message outstanding here", "code": "NOLEASE"},
+                {"error": "0 of 0 receipts belong to no message outstanding here", "code": "NOLEASE"},
             ]
             assert served.broker.stats()[b"t"].delayed == 1
 

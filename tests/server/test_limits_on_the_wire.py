@@ -118,7 +118,7 @@ def test_http_gets_507_and_the_text(certificates):
             for expected in (201, 201, 507):
                 status, body = await served.request("POST", "/publish/t", b"x")
                 assert status == expected
-            assert orjson.loads(body) == {"error": FULL_TEXT}
+            assert orjson.loads(body) == {"error": FULL_TEXT, "code": "LIMIT"}
             assert (await served.request("POST", "/publish/u", b"x"))[0] == 201
 
     asyncio.run(scenario())
@@ -129,6 +129,7 @@ def test_json_lines_are_answered_each(certificates):
         async with serving(certificates, limits=TWO_MESSAGES) as served:
             status, body = await served.request("POST", "/publish/t", b'"a"\n"b"\n"c"\n"d"\n', NDJSON)
             lines = [orjson.loads(line) for line in body.splitlines()]
-            assert (status, lines) == (200, [{"id": "0-0"}, {"id": "0-1"}, {"error": FULL_TEXT}, {"error": FULL_TEXT}])
+            refusal = {"error": FULL_TEXT, "code": "LIMIT"}
+            assert (status, lines) == (200, [{"id": "0-0"}, {"id": "0-1"}, refusal, refusal])
 
     asyncio.run(scenario())

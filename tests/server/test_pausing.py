@@ -67,7 +67,10 @@ def test_http_pauses_and_says_when_to_try_again(certificates):
             refused = await served.begin("/publish/t")
             refused.write(b"x", is_last=True)
             assert await refused.response() == 503
-            assert orjson.loads(await refused.read_all()) == {"error": "The topic is paused: it takes no messages now"}
+            assert orjson.loads(await refused.read_all()) == {
+                "error": "The topic is paused: it takes no messages now",
+                "code": "PAUSED",
+            }
             assert orjson.loads((await served.request("GET", "/topics/t"))[1])["paused_in"] is True
             assert FakeConsumer(served.broker, b"t").drain() == [b"a"]
             assert await served.request("POST", "/topics/t/resume") == (200, b"")

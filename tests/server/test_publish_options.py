@@ -210,7 +210,7 @@ def test_lines_get_errors_of_their_own(certificates):
             lines = b'{"msg":"eA==","key":"k"}\n' * 3 + b'"more"\n'
             _status, body = await served.request("POST", "/publish/t", lines, NDJSON)
             answers = [orjson.loads(line) for line in body.splitlines()]
-            assert [sorted(answer) for answer in answers] == [["id"], ["id"], ["error"], ["error"]]
+            assert [sorted(answer) for answer in answers] == [["id"], ["id"], ["code", "error"], ["code", "error"]]
 
     asyncio.run(scenario())
 

@@ -102,7 +102,8 @@ def test_over_http_they_are_set_shown_listed_and_deleted(certificates):
                 ]
             }
             assert await served.request("DELETE", "/schedules/b") == (200, b'{"deleted":"b"}')
-            assert await served.request("DELETE", "/schedules/b") == (404, b'{"error":"There is no such schedule"}')
+            refusal = b'{"error":"There is no such schedule","code":"NOSCHEDULE"}'
+            assert await served.request("DELETE", "/schedules/b") == (404, refusal)
             assert (await served.request("GET", "/schedules/b"))[0] == 404
             assert (await served.request("POST", "/schedules/b"))[0] == 405
             await served.broker.publish(b"schedules", [b"x"]).commit.wait()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.publish_options import PublishOptions
-from miniqueue.errors import InvalidLineError, PayloadTooLargeError
+from miniqueue.errors import InvalidLineError, PayloadTooLargeError, UnavailableError
 from miniqueue.wire.json_lines import (
     MAX_COMMAND_BYTES,
     CommandDecoder,
@@ -95,9 +95,9 @@ def test_delivery_can_be_read_back(payload, dack_count):
 
 @pytest.mark.parametrize("text", ["broken", 'a "quote"\n\x00', "é", "\udcff"])
 def test_error_is_one_line(text):
-    line = encode_error(text)
+    line = encode_error(UnavailableError(text))
     assert line.count(b"\n") == 1
-    assert json.loads(line) == {"error": text.replace("\udcff", "?")}
+    assert json.loads(line) == {"error": text.replace("\udcff", "?"), "code": "UNAVAILABLE"}
 
 
 def test_ids_are_one_line_each():

@@ -26,7 +26,7 @@ from hypercorn.typing import (
 from miniqueue.server.h2guard.deadlines import BodyDeadline
 from miniqueue.server.h2guard.limits import limits_of
 from miniqueue.server.problems import problem
-from miniqueue.server.replies import EMPTY_REPLY
+from miniqueue.server.replies import EMPTY_REPLY, INTERNAL_ERROR
 
 #: So much of a body is read before the client may send as much again; a small one is settled when the request ends.
 REPORT_BYTES = 8192
@@ -100,6 +100,8 @@ class GuardedStream(HTTPStream):
         """Take in what the application says; None when it has ended."""
         if message is not None and message["type"] == EMPTY_REPLY:
             return self._send_empty(cast(HTTPResponseStartEvent, message))  # it has the same fields
+        if message is None and self.state is ASGIHTTPState.REQUEST and not self.closed:
+            return self._answer_failure()
         return super().app_send(message)
 
     async def _send_empty(self, message: HTTPResponseStartEvent) -> None:
@@ -107,6 +109,11 @@ class GuardedStream(HTTPStream):
             self.state = ASGIHTTPState.CLOSED
             await self.send(EmptyReply(self.stream_id, message["status"], message["headers"]))
             await self.send(StreamClosed(self.stream_id))
+
+    async def _answer_failure(self) -> None:
+        """Answer for an application that has ended without a reply; Hypercorn's own answer has no body."""
+        await INTERNAL_ERROR(cast(Any, self.scope), cast(Any, None), cast(Any, self.app_send))
+        await super().app_send(None)
 
     async def _report(self) -> None:
         size_bytes, self.unreported_bytes = self.unreported_bytes, 0
