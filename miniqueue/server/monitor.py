@@ -1,7 +1,7 @@
 """What operators and their tools ask, over plain HTTP on loopback.
 
     GET /healthz    200 while the process answers at all
-    GET /readyz     200 when it takes messages; 503 with the reasons otherwise
+    GET /readyz     200 until the broker stops, with what it refuses; 503 from then on
     GET /metrics    for Prometheus, in its text format
     GET /stats      the same counts as JSON
     GET /backup     all that is stored, for `miniqueue backup` (backup_reply)
@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from miniqueue import __version__
 from miniqueue.broker import Broker
+from miniqueue.errors import DrainingError
 from miniqueue.server.backup_reply import BackupReply
 from miniqueue.server.gate import routes
 from miniqueue.server.loop_metrics import LoopCollector
@@ -52,6 +53,7 @@ class MonitorApp:
         collectors: Iterable[Collector] = (),
     ) -> None:
         self._broker = broker
+        self._tells_reasons = sign_in is None
         self._started_at_seconds = time.monotonic()
         self._registry = CollectorRegistry()
         self._registry.register(BrokerCollector(broker))
@@ -85,12 +87,19 @@ class MonitorApp:
         return json_reply(200, {"status": "ok"})
 
     async def readiness(self) -> Reply:
-        """Return whether messages are taken and delivered, and if not, why."""
-        reasons = [str(self._broker.refusal())] if self._broker.refusal is not None else []
+        """Return whether the broker can be talked to, and what it refuses; reasons only where there are no users."""
+        refusal = self._broker.refusal
+        reasons = [] if refusal is None else [str(refusal())]
         reasons += [f"topic {name.decode()}: {fault}" for name, fault in self._broker.faults().items()]
-        if reasons:
-            return json_reply(503, {"status": "not ready", "reasons": reasons})
-        return json_reply(200, {"status": "ok"})
+        if not reasons:
+            return json_reply(200, {"status": "ok"})
+        is_stopping = refusal is DrainingError
+        body: dict[str, object] = {"status": "not ready" if is_stopping else "degraded"}
+        if refusal is not None:
+            body["refused"] = ["publish"]
+        if self._tells_reasons:
+            body["reasons"] = reasons
+        return json_reply(503 if is_stopping else 200, body)
 
     async def metrics(self) -> Reply:
         """Return the metrics in Prometheus' text format."""

@@ -168,7 +168,7 @@ class DiskBroker:
         """Return the reasons why it is not ready."""
         reasons: list[str] = []
         try:
-            self.running.monitor("/readyz")
+            reasons = json.loads(self.running.monitor("/readyz")).get("reasons", [])
         except HTTPError as refusal:
             with refusal:
                 reasons = json.loads(refusal.read())["reasons"]

@@ -81,7 +81,20 @@ def test_draining_broker_is_healthy_and_not_ready():
         assert (await ask(app, "/healthz"))[0] == 200
         status, _, body = await ask(app, "/readyz")
         assert status == 503
-        assert orjson.loads(body) == {"status": "not ready", "reasons": ["The broker is shutting down"]}
+        assert orjson.loads(body) == {
+            "status": "not ready",
+            "refused": ["publish"],
+            "reasons": ["The broker is shutting down"],
+        }
+
+    monitored(check)
+
+
+def test_a_full_disk_leaves_the_broker_ready_and_says_that_publishes_are_refused():
+    async def check(app, broker):
+        broker._admission.set_full(True, 0)
+        status, _, body = await ask(app, "/readyz")
+        assert (status, orjson.loads(body)["status"], orjson.loads(body)["refused"]) == (200, "degraded", ["publish"])
 
     monitored(check)
 
