@@ -23,6 +23,7 @@ from miniqueue.client.message import Message
 from miniqueue.client.refusals import is_passing
 from miniqueue.client.settling import TogetherInTasks
 from miniqueue.client.work import (
+    EXITS,
     PAUSE_SECONDS,
     Work,
     is_plain_ack,
@@ -59,13 +60,15 @@ class AsyncWorker:
         self._handle = handle
         self._work = Work(topic, group, concurrency, lease_seconds, poll_seconds, member)
         self._is_stopping = False
+        self._exit: BaseException | None = None
         self._together = TogetherInTasks(self._acknowledge)
         self._changed = asyncio.Condition()
 
     async def run(self) -> None:
         """Work until `stop`, or, in the main thread, SIGTERM or SIGINT; what is in hand is finished first.
 
-        A broker that is gone for a while is waited for. Raises RefusedError when it refuses for good.
+        A broker that is gone for a while is waited for. Raises RefusedError when it refuses for good, and the
+        SystemExit or KeyboardInterrupt that a function has raised.
         """
         async with AsyncClient.of(replace(self._client.address, retries=0)) as receiver:
             extending = asyncio.create_task(self._extend_for_ever())
@@ -75,6 +78,8 @@ class AsyncWorker:
             finally:
                 extending.cancel()
                 await asyncio.wait([extending])
+        if self._exit is not None:
+            raise self._exit
 
     def stop(self) -> None:
         """Have `run` return when what is in hand is done; in the thread of the event loop."""
@@ -121,14 +126,17 @@ class AsyncWorker:
 
     async def _work_on(self, message: Message) -> None:
         result: object = None
-        error: Exception | None = None
+        error: BaseException | None = None
         try:
             result = await self._handle(message)
-        except Exception as exc:  # whatever it is: the message comes back
+        except BaseException as exc:  # whatever it is: the message comes back
+            if _is_cancelled():
+                await self._end([message])
+                raise
             error = exc
-        except BaseException:
-            await self._end([message])
-            raise
+            if isinstance(exc, EXITS):
+                self._exit = exc
+                self.stop()
         tell_failure(message, error)
         if is_plain_ack(message, result, error):
             try:
@@ -166,6 +174,12 @@ class AsyncWorker:
             with suppress(ClientError):  # the next turn tries again; the settle tells if it was too late
                 if call is not None:
                     await self._client.execute(call)
+
+
+def _is_cancelled() -> bool:
+    """Tell whether it is the task that was cancelled, and not something that it has awaited."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 @contextmanager

@@ -26,6 +26,8 @@ EXTENSIONS_PER_LEASE: Final = 3
 #: A member that works on something says so this often, well within the broker's `session_seconds`, 10 by default.
 MEMBER_SECONDS: Final = 3.0
 MAX_REASON_BYTES: Final = 1024
+#: What a handler raises to end its program. `run` raises it when everything in hand is settled.
+EXITS: Final = (SystemExit, KeyboardInterrupt)
 _REPLIED: Final = MappingProxyType({"GONE": [True], "NOLEASE": [False]})
 
 

@@ -25,6 +25,7 @@ from miniqueue.client.message import Message
 from miniqueue.client.refusals import is_passing
 from miniqueue.client.settling import Together
 from miniqueue.client.work import (
+    EXITS,
     PAUSE_SECONDS,
     Work,
     is_plain_ack,
@@ -44,8 +45,9 @@ class Worker:
 
     When the function returns, its message is acknowledged; bytes or a str that it returns are the reply, where somebody
     has asked for one. An exception returns it to the front, or after the topic's
-    retry delays; `Delay` and `Reject` say otherwise. It may be called with the same message again: when the broker or
-    this process dies, or when a lease could not be extended in time.
+    retry delays; `Delay` and `Reject` say otherwise, and `sys.exit` also ends the worker. It may be
+    called with the same message again: when the broker or this process dies, or when a lease could not be extended in
+    time.
 
     Args:
       client: threads of the worker share it.
@@ -75,6 +77,7 @@ class Worker:
         self._work = Work(topic, group, concurrency, lease_seconds, poll_seconds, member)
         self._is_stopping = False
         self._is_over = False
+        self._exit: BaseException | None = None
         self._together = Together(self._acknowledge)
         # With a lock that its holder may take again: a signal's handler calls `stop` in whatever line it meets.
         self._changed = threading.Condition(threading.RLock())
@@ -82,7 +85,8 @@ class Worker:
     def run(self) -> None:
         """Work until `stop`, or, in the main thread, SIGTERM or SIGINT; what is in hand is finished first.
 
-        A broker that is gone for a while is waited for. Raises RefusedError when it refuses for good.
+        A broker that is gone for a while is waited for. Raises RefusedError when it refuses for good, and the
+        SystemExit or KeyboardInterrupt that a function has raised.
         """
         receiver = Client.of(replace(self._client.address, retries=0))  # a stop need not wait for the retries
         with (
@@ -94,6 +98,8 @@ class Worker:
             while self._has_hand_free():
                 for message in self._receive(receiver):
                     threads.submit(self._work_on, message)
+        if self._exit is not None:
+            raise self._exit
 
     def stop(self) -> None:
         """Have `run` return when what is in hand is done; from any thread, or a signal's handler."""
@@ -127,14 +133,14 @@ class Worker:
 
     def _work_on(self, message: Message) -> None:
         result: object = None
-        error: Exception | None = None
+        error: BaseException | None = None
         try:
             result = self._handle(message)
-        except Exception as exc:  # whatever it is: the message comes back
+        except BaseException as exc:  # whatever it is: the message comes back
             error = exc
-        except BaseException:
-            self._end([message])
-            raise
+            if isinstance(exc, EXITS):
+                self._exit = exc
+                self.stop()
         tell_failure(message, error)
         if is_plain_ack(message, result, error):
             self._together.acknowledge(message)

@@ -69,7 +69,7 @@ async def _redrive(broker: Broker, is_there: Callable[[], bool], scope: Scope) -
     check_target(scope.get("user"), target)
     report = await broker.redriver.report(topic_within(scope), limit, per_second, target, is_there)
     counts = {"moved": report.moved, "remaining": report.remaining}
-    return json_reply(HTTPStatus.OK, counts) if report.error is None else error_reply(report.error, counts)
+    return json_reply(HTTPStatus.OK, counts) if report.error is None else error_reply(report.error, more=counts)
 
 
 async def _changed(act: _Act, scope: Scope, content: object) -> Reply:

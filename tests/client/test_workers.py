@@ -68,6 +68,56 @@ def test_what_a_handler_does_settles_its_message(kind, resp_broker, client, topi
     assert dead.origin.reason == "it is bad"
 
 
+@pytest.mark.parametrize("ends_with", [SystemExit(3), KeyboardInterrupt()], ids=lambda error: type(error).__name__)
+def test_a_handler_that_exits_returns_its_message_and_ends_the_worker(kind, resp_broker, client, topic, ends_with):
+    client.publish_many(topic, ["one", "two"])
+    seen = []
+
+    def handle(message, _stop):
+        seen.append(message.text)
+        if message.text == "two":
+            raise ends_with
+
+    with pytest.raises(type(ends_with)) as raised:
+        run_worker(kind, resp_broker.url, topic, handle, lease_seconds=3600)
+    assert raised.value is ends_with
+    assert seen == ["one", "two"]
+    figures = client.stats(topic)
+    assert (figures["ready"], figures["leased"], figures["acknowledged"]) == (1, 0, 1)
+
+
+def test_a_handler_that_exits_lets_the_others_finish(resp_broker, client, topic):
+    client.publish_many(topic, ["exits", "goes on"])
+    both_began, has_left = threading.Barrier(2, timeout=60), threading.Event()
+
+    def handle(message):
+        both_began.wait()
+        if message.text == "exits":
+            has_left.set()
+            raise SystemExit(3)
+        has_left.wait(60)
+
+    with Client(resp_broker.url) as own, pytest.raises(SystemExit):
+        Worker(own, topic, handle, concurrency=2, lease_seconds=3600, poll_seconds=POLL_SECONDS).run()
+    figures = client.stats(topic)
+    assert (figures["leased"], figures["acknowledged"]) == (0, 1)
+
+
+def test_a_handler_that_awaits_what_was_cancelled_has_failed(kind, resp_broker, client, topic):
+    client.publish(topic, "x")
+    seen = []
+
+    def handle(message, stop):
+        seen.append(message.counts.nacks)
+        if message.counts.nacks:
+            stop()
+        else:
+            raise asyncio.CancelledError
+
+    run_worker(kind, resp_broker.url, topic, handle, lease_seconds=3600)
+    assert seen == [0, 1]
+
+
 def wait_for_extensions(client, message):
     """Return when the broker has extended the lease of a message several times."""
     while [step.event for step in client.trace(message.topic, message.id)].count("extended") < 3:
