@@ -144,9 +144,12 @@ class RespConnection(Input):
         if commit is None or commit.is_done:
             return act()
         self.hold()
-        loop = asyncio.get_running_loop()  # in a later turn: other listeners of the commit make it readable
-        commit.add_listener(partial(loop.call_soon, self._act_late, act))
+        commit.add_listener(partial(self._act_next_turn, act))
         return b""
+
+    def _act_next_turn(self, act: Callable[[], bytes]) -> None:
+        # Not in this turn: other listeners of the commit make what was written readable.
+        asyncio.get_running_loop().call_soon(self._act_late, act)
 
     def _act_late(self, act: Callable[[], bytes | None]) -> None:
         self._is_held = False

@@ -94,7 +94,7 @@ def test_json_lines_publish_many_messages_with_an_answer_to_each(curl, broker, t
     answer = curl(f"/publish/{topic}", "-H", "Content-Type: application/x-ndjson", body="\n".join(lines).encode())
     results = [json.loads(line) for line in answer.body.splitlines()]
     assert answer.status == 200
-    assert [list(result) for result in results] == [["id"], ["id"], ["error"], ["id"]]
+    assert [list(result) for result in results] == [["id"], ["id"], ["error", "code"], ["id"]]
     assert counts(broker, topic)["ready"] == 3
 
 
@@ -118,7 +118,7 @@ def test_an_error_on_a_stream_leaves_the_message_with_its_consumer(curl, topic):
         assert stream.receive_message() == b"mine"
         for command in ("INIT", "DACK", "DACK oops", "ack"):
             stream.send(command)
-            assert list(stream.receive()) == ["error"]
+            assert list(stream.receive()) == ["error", "code"]
         stream.send("NACK")
         assert stream.receive_message() == b"mine"
 
