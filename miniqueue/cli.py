@@ -9,7 +9,9 @@
     73  another process has the store open; a tool: what it is to make is there already
     77  the certificate or its key cannot be used
     78  the configuration is wrong
+    129 a tool was interrupted by SIGHUP
     130 a tool, or a start, was interrupted by Ctrl-C
+    143 a tool, or a start, was interrupted by SIGTERM
 
 The numbers are those of sysexits.h where one fits.
 """
@@ -37,6 +39,7 @@ from miniqueue.errors import (
     StoreFailedError,
     StoreInUseError,
 )
+from miniqueue.interrupts import Interrupts, admit_hangup, exit_code
 from miniqueue.server import runtime
 from miniqueue.server.config import Config, Question, load
 from miniqueue.server.service_variables import service_variables
@@ -71,6 +74,14 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = 
     argv = sys.argv[1:] if argv is None else argv
     environ = os.environ if environ is None else environ
     try:
+        with Interrupts():
+            return _run(argv, environ)
+    except KeyboardInterrupt as exc:  # of a tool, or before the broker listens to signals
+        return exit_code(exc)
+
+
+def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    try:
         if argv and argv[0] in TOOLS:
             return _run_tool(argv[0], argv[1:], environ)
         config = load(argv, environ)
@@ -80,8 +91,6 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = 
         _serve(config, service_variables(environ))
     except MiniqueueError as exc:
         return _report(exc)
-    except KeyboardInterrupt:  # of a tool, or before the broker listens to signals
-        return INTERRUPTED
     return 0
 
 
@@ -90,6 +99,7 @@ def _help() -> str:
 
 
 def _run_tool(name: str, words: Sequence[str], environ: Mapping[str, str]) -> int:
+    admit_hangup()
     try:
         code: int = importlib.import_module(TOOLS[name].module).run(words, environ)
         sys.stdout.flush()

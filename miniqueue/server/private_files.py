@@ -45,6 +45,16 @@ def write_files(files: Sequence[FileToWrite]) -> None:
 
 
 @contextmanager
+def private_umask() -> Iterator[None]:
+    """Have all files made with mode 0600 and all directories with 0700 meanwhile, also by LevelDB."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """Keep other processes that ask for the same lock out of `directory`."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)

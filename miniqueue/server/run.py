@@ -25,6 +25,7 @@ import uvloop
 from miniqueue import __version__
 from miniqueue.broker import Broker, SystemClock
 from miniqueue.errors import ConfigError, InternalError, MiniqueueError, StoreFailedError
+from miniqueue.interrupts import Interrupted, admit_hangup
 from miniqueue.server import descriptors, logs, runtime
 from miniqueue.server.accepting import AcceptingLoop
 from miniqueue.server.broker_limits import broker_limits
@@ -76,6 +77,7 @@ def run(config: Config, ignored_variables: Sequence[str] = ()) -> None:
       ConfigError, ListenError, StorageError: it could not start.
       StoreFailedError: the store failed and could not be reopened.
       InternalError: a listener ended although nobody had asked it to.
+      Interrupted: SIGTERM came before it was ready.
     """
     runtime.prepare()
     logs.configure(config.level, config.human)
@@ -90,7 +92,10 @@ def run(config: Config, ignored_variables: Sequence[str] = ()) -> None:
     )
     _report_certificates(certificates)
     descriptors.raise_limit()
-    uvloop.run(_serve(config, certificates, sign_in), loop_factory=AcceptingLoop)
+    try:
+        uvloop.run(_serve(config, certificates, sign_in), loop_factory=AcceptingLoop)
+    except asyncio.CancelledError:
+        raise Interrupted(signal.SIGTERM) from None
 
 
 def _report_certificates(certificates: Certificates) -> None:
@@ -101,6 +106,8 @@ def _report_certificates(certificates: Certificates) -> None:
 
 
 async def _serve(config: Config, certificates: Certificates, sign_in: SignIn | None = None) -> None:
+    starting = cast("asyncio.Task[None]", asyncio.current_task())
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, starting.cancel)  # until the listeners replace it
     with (
         listen(config.host, config.port) as https,
         listen(config.host, config.resp_port) as resp,
@@ -187,6 +194,7 @@ class _Listeners:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._ask_to_stop)
         loop.add_signal_handler(signal.SIGHUP, self._reload)  # also without users: left alone, it ends the process
+        admit_hangup()
         self._broker.failed.add_done_callback(lambda _: self._stopping.set())
         listener = await loop.create_server(
             self._resp, sock=resp, ssl=self._resp_tls(), ssl_handshake_timeout=self._config.handshake_seconds

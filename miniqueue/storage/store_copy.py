@@ -52,9 +52,9 @@ def _unfinished(directory: Path) -> Iterator[Path]:
     """Make a directory beside the one named; remove it if it is still there at the end."""
     absolute = directory.absolute()
     unfinished = absolute.with_name(f".{absolute.name}.unfinished-{secrets.token_hex(4)}")
-    with _translating(directory):
-        unfinished.mkdir(mode=0o700, parents=True)
-    try:
+    try:  # from before the directory is there: a signal may come at any moment
+        with _translating(directory):
+            unfinished.mkdir(mode=0o700, parents=True)
         yield unfinished
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)

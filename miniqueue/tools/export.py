@@ -71,14 +71,17 @@ def _whole_file(target: Path) -> Iterator[BinaryIO]:
     """
     unfinished = target.with_name(f".{target.name}.unfinished-{secrets.token_hex(8)}")
     try:
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
+        try:  # from before the file is there: a signal may come at any moment
+            descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(descriptor, "wb") as output:
                 yield output
                 output.flush()
                 os.fsync(descriptor)
             unfinished.rename(target)
-        finally:
+        except FileExistsError:
+            raise  # the file of that name is not ours
+        except BaseException:
             unfinished.unlink(missing_ok=True)
+            raise
     except OSError as exc:
         raise StorageError(f"{target}: {exc.strerror or exc}") from exc

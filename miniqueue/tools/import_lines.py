@@ -2,14 +2,15 @@
 
 import asyncio
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
 from miniqueue.broker import SystemClock
-from miniqueue.errors import ConfigError
+from miniqueue.errors import ConfigError, InvalidLineError
 from miniqueue.server.config import Question
+from miniqueue.server.private_files import private_umask
 from miniqueue.storage.leveldb import LevelDBStore
 from miniqueue.tools import arguments
 from miniqueue.tools.counted import counted
@@ -24,6 +25,8 @@ of their topics. The topics must be new. All are imported or, when a line is wro
 
   -db directory
         the store, which is made if it is missing (default ./data)
+  -max-message-size size
+        of the broker that the lines come from, if it was raised: a longer line is refused
   -config file
         TOML file with settings
 
@@ -32,17 +35,27 @@ damaged; 71 the store cannot be opened; 73 a broker has it open; 78 a flag is wr
 file cannot be read.
 """
 
+#: What a byte of a payload becomes in JSON at most: `\\u001f`.
+ESCAPED_BYTES = 6
+#: What a line has beside the payload: names, headers, keys, the groups of a topic.
+MAX_OTHER_BYTES = 16 << 20
+
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Import messages; return the exit code. Raises MiniqueueError."""
-    given = arguments.read(words, environ, settings=("db",))
+    given = arguments.read(words, environ, settings=("db", "max-message-size"))
     if isinstance(given, Question):
         sys.stdout.write(USAGE)
         return 0
     if len(given.words) > 1:
         raise ConfigError(["import takes one file; see -h"])
-    with _lines(given.words) as lines:
-        message_count, topic_count = asyncio.run(_import(given.config.db, lines))
+    max_line_bytes = ESCAPED_BYTES * given.config.max_message_bytes + MAX_OTHER_BYTES
+    with _lines(given.words) as file, private_umask():
+        try:
+            message_count, topic_count = asyncio.run(_import(given.config.db, _bounded(file, max_line_bytes)))
+        except KeyboardInterrupt:
+            print("miniqueue: import interrupted: all lines were imported, or none", file=sys.stderr)
+            raise
     print(f"{given.config.db}: {counted(message_count, 'message')} in {counted(topic_count, 'topic')}")
     return 0
 
@@ -54,6 +67,19 @@ def _lines(words: Sequence[str]) -> AbstractContextManager[BinaryIO]:
         return Path(words[0]).open("rb")
     except OSError as exc:
         raise ConfigError([f"{words[0]}: {exc.strerror}"]) from exc
+
+
+def _bounded(file: BinaryIO, max_line_bytes: int) -> Iterator[bytes]:
+    """Yield the lines of a file; raises InvalidLineError for one that is longer than any message can make it."""
+    number = 0
+    while line := file.readline(max_line_bytes + 1):
+        number += 1
+        if len(line) > max_line_bytes:
+            raise InvalidLineError(
+                f"line {number}: longer than {max_line_bytes} bytes; nothing was imported; "
+                "a broker with larger messages has another -max-message-size, which import needs as well"
+            )
+        yield line
 
 
 async def _import(directory: Path, lines: Iterable[bytes]) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from tests.meta.modules import Import, imports, module_name, module_paths, packa
 MAY_IMPORT = {
     "": set(),
     "errors": set(),
+    "interrupts": set(),
     "core": {"errors"},
     "access": {"core", "errors"},
     "storage": {"core", "errors"},
@@ -19,10 +20,10 @@ MAY_IMPORT = {
     "broker": {"storage", "wire", "core", "errors"},
     "client": {"wire", "core", "errors", ""},
     "spark": {"client", "errors"},
-    "server": {"broker", "access", "storage", "wire", "core", "errors", ""},
+    "server": {"broker", "access", "storage", "wire", "core", "errors", "interrupts", ""},
     "tools": {"spark", "server", "client", "broker", "access", "storage", "wire", "core", "errors", ""},
-    "cli": {"tools", "server", "errors", ""},
-    "__main__": {"cli"},
+    "cli": {"tools", "server", "errors", "interrupts", ""},
+    "__main__": {"cli", "interrupts"},
 }
 #: The encodings and the port; everything else in `storage` is an adapter or belongs to one.
 STORAGE_FOR_THE_BROKER = (
