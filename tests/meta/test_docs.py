@@ -5,12 +5,14 @@ import importlib.util
 import inspect
 import pkgutil
 import re
+import signal
 
 import pytest
 
 import miniqueue
 from miniqueue import cli
 from miniqueue.errors import MiniqueueError
+from miniqueue.interrupts import Interrupted, exit_code
 from miniqueue.server import http_commands, replies, resp_commands, resp_connecting, resp_stream
 from miniqueue.server.loop_metrics import LoopCollector
 from miniqueue.server.metrics import BrokerCollector
@@ -126,6 +128,7 @@ def test_the_exit_codes_are_those_of_the_protocol():
     table = PROTOCOL.partition("## Exit codes")[2].partition("\n## ")[0]
     assert set(map(int, re.findall(r"\n\| (\d+) \|", table))) == {
         *(0, cli.PROBLEMS, cli.INTERRUPTED),
+        *(exit_code(Interrupted(number)) for number in (signal.SIGHUP, signal.SIGTERM)),
         *(code for _, code in cli.EXIT_CODES),
     }
 
