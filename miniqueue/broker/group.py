@@ -181,6 +181,13 @@ class Group:
             total("tail_bytes", cursors) - total("gone_bytes", cursors) - total("leased_bytes", cursors),
         )
 
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the last `take` could not go on before something was read from the store."""
+        if self._turns is not None:
+            return self._turns.is_blocked
+        return any(cursor.blocked_on is not None for cursor in self.cursors)
+
     def take(self, max_count: int, horizon_ms: int) -> tuple[GroupCursor, Lease] | None:
         """Lease the next run of at most `max_count` messages; none while the topic is paused.
 

@@ -45,6 +45,11 @@ class Member:
         """Lease the next run of messages of these partitions, as `Group.take`."""
         return self.membership.group.take_from(self._turns, max_count, horizon_ms)
 
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the last `take` could not go on before something was read from the store."""
+        return self._turns.is_blocked
+
     def read(self, partitions: list[int], cursors: list[GroupCursor]) -> None:
         """Read these partitions from now on, of which these are the cursors."""
         self.partitions = partitions

@@ -36,6 +36,11 @@ class LaneTurns:
         self._lanes = lanes
         self._passed = [0] * len(lanes)
 
+    @property
+    def is_blocked(self) -> bool:
+        """Whether something must be loaded before some lane can go on."""
+        return any(lane.is_blocked for lane in self._lanes)
+
     def take(self, max_count: int, horizon_ms: int) -> tuple[GroupCursor, Lease] | None:
         """Lease the next run of at most `max_count` messages.
 
