@@ -174,7 +174,7 @@ async def half_received(world: World, **options: object) -> Asked:
     await fill(world, 2, 10)
     await world.restart()
     asked = Asked(world, wait_seconds=60.0, **options)
-    while not world.broker.stats()[T].leased:
+    while not world.broker.stats()[T].leased:  # noqa: ASYNC110 - the loader brings it about
         await asyncio.sleep(0)
     world.store.may_scan.clear()
     await settle_down()
