@@ -131,9 +131,16 @@ class Group:
 
     async def load_ended(self) -> None:
         """Wait until what is read from the store now is there, or the topic is gone."""
+        await asyncio.shield(self._end_of_load())
+
+    def when_load_ended(self, hear: Callable[[], None]) -> None:
+        """Call `hear` in the turn after what is read next from the store is there, or the topic is gone."""
+        self._end_of_load().add_done_callback(lambda _: hear())
+
+    def _end_of_load(self) -> "asyncio.Future[None]":
         if self._load_ended is None:
             self._load_ended = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._load_ended)
+        return self._load_ended
 
     def replace(self, cursors: Iterable[GroupCursor]) -> None:
         """Go on with other cursors.

@@ -61,6 +61,7 @@ class Receiving:
         "_answer",
         "_fail",
         "_is_collecting",
+        "_latest",
         "_leasing",
         "_taken",
         "_taken_bytes",
@@ -88,7 +89,7 @@ class Receiving:
         self._taken: list[Held] = []
         self._taken_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._wait_until = 0.0
+        self._wait_until = self._latest = 0.0
         self._is_collecting = False
         self._actor = ACTING.get()
         self.options = options
@@ -136,7 +137,16 @@ class Receiving:
             self._is_collecting = True
             self._stop_timer()
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(LOOK_SECONDS, self._look, loop.time() + MAX_LOADING_SECONDS)
+            self._latest = loop.time() + MAX_LOADING_SECONDS
+            self._timer = loop.call_later(LOOK_SECONDS, self._look, self._latest)
+            self.group.when_load_ended(self._load_ended)
+
+    def _load_ended(self) -> None:
+        """Be answered if that was all; the dispatcher has handed out what was read."""
+        if self._is_collecting and self.is_waiting:
+            self.group.when_load_ended(self._load_ended)
+            self._stop_timer()
+            self._look(self._latest)
 
     def _live(self) -> list[Held]:
         """Return what was taken and is still leased: the topic may have been deleted, or read anew, meanwhile."""
