@@ -16,6 +16,7 @@ from miniqueue.broker.crowd import Crowd
 from miniqueue.broker.dead_letters import DeadLetters
 from miniqueue.broker.delaying import Delayer
 from miniqueue.broker.dispatcher import Dispatcher
+from miniqueue.broker.due_counting import DueCounter
 from miniqueue.broker.duplicates import Duplicates
 from miniqueue.broker.expiring import Expirer
 from miniqueue.broker.flow import Flows
@@ -155,17 +156,22 @@ class Broker:
         )
         self.scheduler.period_ms = round(1000 * self._period_seconds)
         places = journal, topics, registry.lanes
+
+        def horizon_ms() -> int:
+            return self._dispatcher.horizon_ms
+
+        due_counter = DueCounter(journal, horizon_ms)
         self.configurator = Configurator(*places, create=registry.create, changed=self._reconfigured)
         self.pauser = Pauser(self.configurator, self._admission, clock, resumed=self._readable)
-        self.clearer = Clearer(topics, journal, clock, self.delayer, loaded=self._readable)
+        self.clearer = Clearer(topics, journal, clock, self.delayer, horizon_ms=horizon_ms, loaded=self._readable)
         self.resting = Resting(topics, self._admission, self.pauser)
-        self.looker = Looker(topics, journal, clock, self.requests.waiting_in)
-        self.peeker = Peeker(topics, journal, clock)
+        self.looker = Looker(topics, journal, clock, due_counter, self.requests.waiting_in)
+        self.peeker = Peeker(topics, journal, horizon_ms)
         self._tracer = Tracer(journal, clock, spawn=self._tasks.spawn)
         self.log_reader, self.traces = LogReader(topics, journal), TraceReader(topics, journal, self.peeker, clock)
         found_by = registry, journal, self.log_reader, clock, self._quota
         self.groups = Groups(*found_by, spawn=self._tasks.spawn, changed=self._regrouped)
-        self._dispatcher.begin_soon = self.groups.begin_soon
+        self._dispatcher.begin_soon, self.groups.due_counter = self.groups.begin_soon, due_counter
         self._retainer = Retainer(journal, clock, spawn=self._tasks.spawn, drop_unread=self.clearer.drop_unread)
 
     # --- life -------------------------------------------------------------------------------------------------
@@ -242,7 +248,10 @@ class Broker:
         return self._registry.existing()
 
     def stats(self) -> dict[bytes, TopicStats]:
-        """Return what each topic holds; also those that do not exist yet but are waited for."""
+        """Return what each topic holds; also those that do not exist yet but are waited for.
+
+        What is due counts as ready as far as somebody has looked for it: see `looker`.
+        """
         return {name: topic.stats() for name, topic in sorted(self._topics.items())}
 
     def faults(self) -> dict[bytes, MiniqueueError]:

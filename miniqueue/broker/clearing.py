@@ -41,6 +41,7 @@ class Clearer:
       topics: by name.
       journal: has the store, and commits what was removed.
       clock: tells how old messages are.
+      horizon_ms: returns the time up to which delayed messages are ready.
       delayer: has what was published with a delay.
       loaded: called for each topic of which something was loaded.
     """
@@ -52,11 +53,13 @@ class Clearer:
         clock: Clock,
         delayer: Delayer,
         *,
+        horizon_ms: Callable[[], int],
         loaded: Callable[[Topic], None],
     ) -> None:
         self._topics = topics
         self._journal = journal
         self._clock = clock
+        self._horizon_ms = horizon_ms
         self._delayer = delayer
         self._loaded = loaded
 
@@ -88,11 +91,11 @@ class Clearer:
             raise InvalidDelayError
         ends = ends_of(self._topics.get(name))
         topic = await committed_topic(self._topics, self._journal, name)
-        now_ms = self._clock.now_ms()
+        due_order = (self._horizon_ms() + 1) << 64
         groups = topic.existing_groups if group is None else [group_named(topic, group)]
-        latest_ms = inf if older_seconds is None else now_ms - older_seconds * 1000
+        latest_ms = inf if older_seconds is None else self._clock.now_ms() - older_seconds * 1000
         counts = [
-            sum([await self._purge_cursor(topic, cursor, state, latest_ms, now_ms, ends) for cursor in one.cursors])
+            sum([await self._purge_cursor(topic, cursor, state, latest_ms, due_order, ends) for cursor in one.cursors])
             for one in groups
         ]
         is_delayed_meant = state is not State.READY and group is None
@@ -100,12 +103,12 @@ class Clearer:
         return max(counts, default=0) + delayed_count
 
     async def _purge_cursor(
-        self, topic: Topic, cursor: GroupCursor, state: State | None, latest_ms: float, now_ms: int, ends: Ends
+        self, topic: Topic, cursor: GroupCursor, state: State | None, latest_ms: float, due_order: int, ends: Ends
     ) -> int:
         end = ends.get(topic.partitions.get(cursor.partition))
         if end is None:
             return 0
-        count, due_order = 0, (now_ms + 1) << 64
+        count = 0
 
         def is_old(found: Found) -> bool:
             return found.published_at_ms <= latest_ms and found.seq < end.seq

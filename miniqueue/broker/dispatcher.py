@@ -48,6 +48,11 @@ class Dispatcher:
         self.begin_soon: Callable[[Group], None]
         journal.settled = self._go_on
 
+    @property
+    def horizon_ms(self) -> int:
+        """The time up to which delayed messages are due: that of the last tick. They are ready then."""
+        return self._horizon_ms
+
     def tick(self) -> None:
         """Let the delayed messages through that are due by now."""
         self._horizon_ms = self.clock.now_ms()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from miniqueue.broker import batching
 from miniqueue.broker.clock import Clock
+from miniqueue.broker.due_counting import DueCounter
 from miniqueue.broker.group import Group
 from miniqueue.broker.group_figures import GroupFigures, figures_of
 from miniqueue.broker.group_places import Place, Places, holes_in, pinned
@@ -56,6 +57,9 @@ class Groups:
       quota: says how many there may be.
       spawn: runs something in the background.
       changed: called for each topic whose groups have changed.
+
+    Attributes:
+      due_counter: counts delayed messages that are due; set before anybody looks.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class Groups:
         self._spawn = spawn
         self._changed = changed
         self._remains = GroupRemains(journal, spawn=spawn)
+        self.due_counter: DueCounter
 
     # --- looking ----------------------------------------------------------------------------------------------
 
@@ -87,11 +92,13 @@ class Groups:
         Raises InvalidTopicError, UnknownTopicError or UnavailableError.
         """
         topic = await committed_topic(self._topics, self._journal, name)
+        await self.due_counter.count(topic)
         return [figures_of(group) for group in sorted(topic.existing_groups, key=lambda group: group.name)]
 
     async def figures_of(self, name: bytes, group_name: bytes) -> GroupFigures:
         """Return how far one group is; raises UnknownGroupError too."""
         topic = await committed_topic(self._topics, self._journal, name)
+        await self.due_counter.count(topic)
         return figures_of(_existing(topic, group_name))
 
     # --- changing ---------------------------------------------------------------------------------------------

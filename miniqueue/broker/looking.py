@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 
 from miniqueue.broker.clock import Clock
+from miniqueue.broker.due_counting import DueCounter
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.kept import kept_of
 from miniqueue.broker.named_groups import group_named
@@ -33,6 +34,7 @@ class Looker:
       topics: by name.
       journal: has the store.
       clock: tells how old messages are.
+      due_counter: counts delayed messages that are due.
       requests_in: returns how many requests wait for the reply to a message of a topic.
 
     Attributes:
@@ -40,9 +42,15 @@ class Looker:
     """
 
     def __init__(
-        self, topics: Mapping[bytes, Topic], journal: Journal, clock: Clock, requests_in: Callable[[bytes], int]
+        self,
+        topics: Mapping[bytes, Topic],
+        journal: Journal,
+        clock: Clock,
+        due_counter: DueCounter,
+        requests_in: Callable[[bytes], int],
     ) -> None:
         self.watch = Watch(journal, clock)
+        self._due_counter = due_counter
         self._requests_in = requests_in
         self._topics = topics
         self._journal = journal
@@ -70,6 +78,7 @@ class Looker:
 
     async def figures(self, topic: Topic) -> Figures:
         """Return the figures of a topic that exists, as of its last commit."""
+        await self._due_counter.count(topic)
         stats, missed_count = topic.stats(), sum(cursor.missed_count for cursor in topic.cursors)
         at_ms = await oldest_at_ms(self._journal.store, topic)
         kept = await kept_of(self._journal.store, topic)
@@ -109,6 +118,7 @@ class Looker:
         topics = [self._topics[name] for name in sorted(self._topics)]
         async with aclosing(in_turns(topics, TOPICS_IN_TURN)) as turns:
             async for topic in turns:
+                await self._due_counter.count(topic)
                 yield topic
 
     async def existing(self) -> AsyncGenerator[Topic, None]:

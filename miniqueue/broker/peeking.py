@@ -10,7 +10,7 @@ more in one turn of the loop than one page is worth, whatever the topic holds.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from enum import StrEnum
 from heapq import nsmallest
@@ -18,7 +18,6 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from miniqueue.broker.browsing import START, Browser, Found, Position, of_lease
-from miniqueue.broker.clock import Clock
 from miniqueue.broker.dead_looking import dead_letters
 from miniqueue.broker.delayed_reading import Shelf, merged, starts_behind
 from miniqueue.broker.journal import Journal
@@ -85,13 +84,13 @@ class Peeker:
     Args:
       topics: by name.
       journal: has the store.
-      clock: tells what is due.
+      horizon_ms: returns the time up to which delayed messages are ready.
     """
 
-    def __init__(self, topics: Mapping[bytes, Topic], journal: Journal, clock: Clock) -> None:
+    def __init__(self, topics: Mapping[bytes, Topic], journal: Journal, horizon_ms: Callable[[], int]) -> None:
         self._topics = topics
         self._journal = journal
-        self._clock = clock
+        self._horizon_ms = horizon_ms
         self._positions: OrderedDict[tuple[int | None, int, int, int], Position] = OrderedDict()
 
     async def peek(
@@ -170,7 +169,7 @@ class Peeker:
         if found is None:
             raise UnknownMessageError
         due_at_ms = _due_at_ms(found, State.DELAYED)
-        state = State.DELAYED if due_at_ms is not None and due_at_ms > self._clock.now_ms() else State.READY
+        state = State.DELAYED if due_at_ms is not None and due_at_ms > self._horizon_ms() else State.READY
         return Seen(partition, state, _due_at_ms(found, state), found)
 
     async def _find_delayed(self, topic: Topic, message_id: DelayedId) -> Seen:
@@ -184,17 +183,17 @@ class Peeker:
         self, topic: Topic, cursor: GroupCursor, state: State, after: tuple[int, int] | DelayedId | None
     ) -> AsyncGenerator[Found, None]:
         """Return what is ready or delayed in a lane, from behind `after` on."""
-        browser, now_ms = self._browser(topic, cursor), self._clock.now_ms()
+        browser, horizon_ms = self._browser(topic, cursor), self._horizon_ms()
         if isinstance(after, DelayedId) and state is State.READY:
             raise UnknownMessageError
         behind = after if isinstance(after, DelayedId) else START
         if after is not None and not isinstance(after, DelayedId):
             behind = await self._position(topic, cursor, after[1], state)
         if state is State.READY and isinstance(behind, Position):
-            return browser.ready(behind, now_ms)
+            return browser.ready(behind, horizon_ms)
         position, place = starts_behind(behind)
         place = max(place, topic.partitions[cursor.partition].delays.head)
-        return merged(browser.delayed(position, now_ms), self._shelf(topic, cursor.partition).waiting(place))
+        return merged(browser.delayed(position, horizon_ms), self._shelf(topic, cursor.partition).waiting(place))
 
     def _shelf(self, topic: Topic, partition: int) -> Shelf:
         return Shelf(self._journal.store, existing_id(topic), partition)

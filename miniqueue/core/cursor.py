@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from miniqueue.core.changes import Changes
 from miniqueue.core.cursor_state import CursorState
+from miniqueue.core.due_count import DueCount
 from miniqueue.core.gaps import Gaps
 from miniqueue.core.lease import BACK, DELAYED, FRONT, LOG, ChunkLease, ChunkProgress, Lease, Range, RecordLease
 from miniqueue.core.message import Chunk, Record
@@ -75,6 +76,7 @@ class GroupCursor:
         self.acked_count, self.dropped_count = state.acked_count, state.dropped_count
         self.moved_count, self.missed_count = state.moved_count, state.missed_count
         self.skipped_count, self.delayed_count = state.skipped_count, state.delayed_count
+        self.due = DueCount()  # of the delayed ones; it begins with none, whatever is stored
         self.leased_count = self.leased_bytes = 0
         self.blocked_on: Range | None = None
         self.changes = Changes()
@@ -104,8 +106,10 @@ class GroupCursor:
 
     @property
     def waiting_delayed_count(self) -> int:
-        """How many messages wait for their time."""
-        return self.delayed_count - len(self.returned[Range.DELAYED].taken)
+        """How many messages wait for their time; those that are due wait no more, as far as they are counted."""
+        due, taken = self.due, self.returned[DELAYED].taken
+        taken_count = sum(order >= due.limit for order in taken) if due.limit else len(taken)
+        return self.delayed_count - due.count - taken_count
 
     @property
     def size_bytes(self) -> int:
@@ -225,7 +229,9 @@ class GroupCursor:
             order = start - serial
         else:
             order = start | serial
-            self.delayed_count += place is DELAYED
+            if place is DELAYED:
+                self.delayed_count += 1
+                self.due.add(order)
         self.changes.records[place, order] = record
         self.returned[place].add(order, record)
 
@@ -271,3 +277,4 @@ class GroupCursor:
             self.changes.records[place, order] = None
         if place is DELAYED:
             self.delayed_count -= 1
+            self.due.remove(order)

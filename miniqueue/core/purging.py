@@ -121,4 +121,6 @@ def drop_records(cursor: GroupCursor, place: Range, stored: Iterable[tuple[int, 
     cursor.next_receipt += len(waiting)  # as if they had been taken for it
     if place is Range.DELAYED:
         cursor.delayed_count -= len(waiting)
+        for order in waiting:
+            cursor.due.remove(order)
     return len(waiting)

@@ -40,6 +40,7 @@ async def scatter(world):
     holders[0].consumer.dack(61)
     holders[6].consumer.nack()
     world.clock.advance(10)
+    world.broker.tick()
     return holders
 
 
