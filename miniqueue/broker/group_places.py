@@ -7,7 +7,7 @@
 The partition is pinned meanwhile, so that no chunk that was there when this began goes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from typing import NamedTuple
@@ -19,7 +19,9 @@ from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.group_start import Edge, FromMessage, FromMessages, FromTime, Start
 from miniqueue.core.holes import Runs, holes_of, without
+from miniqueue.core.look_errors import InvalidOptionError, UnknownPartitionError
 from miniqueue.core.message import Chunk
+from miniqueue.core.message_id import format_message_id
 from miniqueue.core.partition import Partition, Pin
 from miniqueue.core.read_options import ReadOptions
 from miniqueue.errors import CorruptionError
@@ -65,6 +67,27 @@ class Place(NamedTuple):
         )
 
 
+def check_start(start: Start, end_seqs: Mapping[int, int]) -> None:
+    """Check that a group can begin there: at messages that were published, or at the next one of a partition.
+
+    A message that is beyond has an id of another topic, perhaps of one of the same name that was deleted.
+
+    Args:
+      start: the place.
+      end_seqs: of each partition of the topic, the sequence number of its next message.
+
+    Raises UnknownPartitionError or InvalidOptionError.
+    """
+    seqs = {start.partition: start.seq} if isinstance(start, FromMessage) else {}
+    for number, seq in (start.seqs if isinstance(start, FromMessages) else seqs).items():
+        end_seq = end_seqs.get(number)
+        if end_seq is None:
+            raise UnknownPartitionError
+        if seq > end_seq:
+            message_id, end_id = (format_message_id(number, one).decode() for one in (seq, end_seq))
+            raise InvalidOptionError(f"no message {message_id} was published; the partition ends before {end_id}")
+
+
 @contextmanager
 def pinned(topic: Topic) -> Iterator[list[tuple[Partition, Pin]]]:
     """Have no chunk of the topic deleted in this block; what would have been is in the pins."""
@@ -102,6 +125,7 @@ class Places:
     async def find(self, topic: Topic, start: Start) -> dict[int, Place]:
         """Return the place in each partition of a topic that is pinned; raises as `LogReader.read`."""
         await self._journal.committer.flush()  # what was finished before the pins is deleted then
+        check_start(start, {number: partition.tail_seq for number, partition in topic.partitions.items()})
         if isinstance(start, FromMessage):
             return await self._from_message(topic, start)
         if isinstance(start, FromMessages):
@@ -120,21 +144,13 @@ class Places:
         return places
 
     async def _from_messages(self, topic: Topic, start: FromMessages) -> dict[int, Place]:
-        for number in start.seqs.keys() - topic.partitions.keys():
-            await self._time_of(topic, FromMessage(number, start.seqs[number]))  # which says what is wrong
         partitions = list(topic.partitions.values())
         return {one.number: await self._place(topic, one, start.seqs.get(one.number, 0)) for one in partitions}
 
     async def _time_of(self, topic: Topic, start: FromMessage) -> int | None:
         """Return when a message was committed, or the first behind it that is there; None when there is none."""
-        page = await self._log_reader.read(
-            topic.name, start.partition, ReadOptions(offset=self._within(topic, start), max_count=1)
-        )
+        page = await self._log_reader.read(topic.name, start.partition, ReadOptions(offset=start.seq, max_count=1))
         return page.runs[0].committed_at_ms if page.runs else None
-
-    def _within(self, topic: Topic, start: FromMessage) -> int:
-        partition = topic.partitions.get(start.partition)
-        return start.seq if partition is None else min(start.seq, partition.tail_seq)
 
     async def _seq(self, topic: Topic, partition: Partition, start: Edge | FromTime) -> int:
         if isinstance(start, FromTime):

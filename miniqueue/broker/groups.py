@@ -18,7 +18,7 @@ from miniqueue.broker.clock import Clock
 from miniqueue.broker.due_counting import DueCounter
 from miniqueue.broker.group import Group
 from miniqueue.broker.group_figures import GroupFigures, figures_of
-from miniqueue.broker.group_places import Place, Places, holes_in, pinned
+from miniqueue.broker.group_places import Place, Places, check_start, holes_in, pinned
 from miniqueue.broker.group_remains import PINNED, GroupRemains, finished_by
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.limits import Quota
@@ -108,13 +108,14 @@ class Groups:
 
         Raises:
           InvalidTopicError, InvalidGroupError, GroupExistsError, LimitReachedError: it was not made.
-          InvalidOptionError, UnknownPartitionError: `start` is no place in the topic.
+          InvalidOptionError, UnknownPartitionError: `start` is no place in the topic; a new one has only 0-0.
           UnavailableError, StorageError: it cannot be made now.
         """
         self._journal.admission.check()
         check_group(group_name)
         topic = self._topics.get(check_topic(name))
         if topic is None or topic.id is None:
+            check_start(start, {0: 0})
             self._registry.create(name, groups=[group_name])
         else:
             await self._create(topic, group_name, start)

@@ -6,13 +6,14 @@ import pytest
 
 from miniqueue.broker.peeking import State
 from miniqueue.core.group_errors import GroupExistsError, GroupInUseError, UnknownGroupError
-from miniqueue.core.group_start import Edge, FromMessage, FromTime
+from miniqueue.core.group_start import Edge, FromMessage, FromMessages, FromTime
+from miniqueue.core.look_errors import InvalidOptionError, UnknownPartitionError
 from miniqueue.core.publish_options import Priority, PublishOptions
 from miniqueue.core.receiving import ReceiveOptions
 from miniqueue.storage import keys
 from miniqueue.storage.keys import Space
 from tests.broker.support import World, run
-from tests.fakes import settle_down
+from tests.fakes import START_MS, settle_down
 
 
 async def receive(world: World, group: bytes, count: int = 100) -> list[tuple[bytes, bytes]]:
@@ -193,6 +194,38 @@ def test_a_seek_goes_back_and_forth_and_a_dry_run_only_counts():
         assert await world.broker.groups.seek(b"t", b"b", Edge.LATEST) == (4, 0)
         await settle_down()
         assert chunk_count(world) == 0
+
+    run(body)
+
+
+@pytest.mark.parametrize("start", [FromMessage(0, 3), FromMessages({0: 3}), FromMessage(0, 1 << 60)])
+def test_a_group_cannot_go_to_a_message_that_was_never_published(start):
+    async def body(world):
+        await world.publish_each(b"t", b"1", b"2")
+        for is_dry in (True, False):
+            with pytest.raises(InvalidOptionError, match="ends before 0-2"):
+                await world.broker.groups.seek(b"t", b"default", start, is_dry=is_dry)
+        with pytest.raises(InvalidOptionError):
+            await world.broker.groups.create(b"t", b"a", start)
+        with pytest.raises(InvalidOptionError):
+            await world.broker.groups.create(b"new", b"a", start)
+        assert world.broker.topics() == [b"t"]
+        assert [one.name for one in await world.broker.groups.figures(b"t")] == [b"default"]
+        assert await lag(world, b"default") == 2
+        with pytest.raises(UnknownPartitionError):
+            await world.broker.groups.seek(b"t", b"default", FromMessage(1, 0))
+
+    run(body)
+
+
+@pytest.mark.parametrize("start", [FromMessage(0, 2), FromMessages({0: 2}), FromTime(START_MS + 1)])
+def test_a_group_may_go_to_the_next_message(start):
+    async def body(world):
+        await world.publish_each(b"t", b"1", b"2")
+        assert await world.broker.groups.seek(b"t", b"default", start) == (2, 0)
+        await world.broker.groups.create(b"new", b"a", FromMessage(0, 0))
+        await world.publish(b"t", b"3")
+        assert await payloads(world, b"default") == [b"3"]
 
     run(body)
 

@@ -184,6 +184,8 @@ def test_groups_read_independently_and_go_back_and_forth(either, topic):
     assert either.seek_group(topic, "late", "latest", dry_run=True) == (2, 0)
     assert either.seek_group(topic, "late", "0-4") == (2, 1)
     assert [message.text for message in either.receive(topic, group="late", count=9)] == ["e"]
+    with pytest.raises(RefusedError, match="BADOPTION"):
+        either.seek_group(topic, "late", "0-6")
     either.delete_group(topic, "late")
     with pytest.raises(RefusedError, match="NOGROUP"):
         either.seek_group(topic, "late", "earliest")

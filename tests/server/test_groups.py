@@ -24,6 +24,8 @@ def test_resp_makes_lists_moves_and_deletes_groups():
         assert await client.say(b"GROUP DELETE t a") == b"+OK\r\n"
         assert (await client.say(b"GROUP DELETE t b")).startswith(b"-GROUPINUSE ")
         assert (await client.say(b"GROUP SEEK t a latest")).startswith(b"-NOGROUP ")
+        assert (await client.say(b"GROUP SEEK t b 0-3")).startswith(b"-BADOPTION no message 0-3 was published")
+        assert (await client.say(b"GROUP CREATE t c FROM 0-3")).startswith(b"-BADOPTION ")
         assert (await client.say(b"GROUP SEEK t b whenever")).startswith(b"-BADOPTION ")
         assert (await client.say(b"GROUP SEEK t b latest NOW")).startswith(b"-ERR ")
         assert (await client.say(b"GROUP CREATE t a/b")).startswith(b"-BADGROUP ")
@@ -95,6 +97,8 @@ def test_http_makes_shows_moves_and_deletes_groups(certificates):
             assert await status("DELETE", "/topics/t/groups/a") == 200
             assert await status("GET", "/topics/t/groups/a") == 404
             assert await status("POST", "/topics/t/groups/b/seek") == 400
+            assert await status("POST", "/topics/t/groups/b/seek?to=0-2") == 400
+            assert await status("PUT", "/topics/t/groups/c?from=0-2") == 400
 
     asyncio.run(scenario())
 
