@@ -3,7 +3,8 @@
     every    due, due + every, due + 2·every …     counted on from when the schedule was set, whatever the zone
     cron     as Debian's cron does, in the zone of the schedule: what falls into the hour that is left out in spring
              comes at its end, what falls into the hour that comes twice comes once; but a rule with a star for the
-             minute or the hour goes by the time that passes; so it is with five fields, and with six
+             minute or the hour goes by the time that passes; so it is with five fields, and with six: of the seconds
+             that are left out, all together come once
 
 Cron expressions are `cronsim`'s: five fields, or six with seconds in front; names of days and months, lists, ranges,
 steps, L, LW and #.
@@ -11,11 +12,12 @@ steps, L, LW and #.
 
 from collections import deque
 from collections.abc import Iterator
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
+from cronsim.cronsim import is_imaginary
 
 from miniqueue.core import schedule as schedules
 from miniqueue.core.look_errors import InvalidOptionError
@@ -81,9 +83,30 @@ def _cron_behind(schedule: Schedule, after_ms: int) -> Iterator[int]:
             after_ms = tick_ms
 
 
+class _Ticks(CronSim):
+    """Ticks that come exactly at the end of an hour that is left out: `cronsim` leaves them their seconds."""
+
+    def advance(self) -> None:
+        """Go to the next tick."""
+        super().advance()
+        self._leave_gap()
+
+    def reverse(self) -> None:
+        """Go to the tick before."""
+        super().reverse()
+        self._leave_gap()
+
+    def _leave_gap(self) -> None:
+        if self.fixup_tz is None or not is_imaginary(self.dt.replace(tzinfo=self.fixup_tz, fold=0)):
+            return
+        self.dt = self.dt.replace(second=0)
+        while is_imaginary(self.dt.replace(tzinfo=self.fixup_tz, fold=0)):
+            self.dt += timedelta(minutes=1)
+
+
 def _simulated(schedule: Schedule, start: datetime, *, is_reverse: bool = False) -> CronSim:
     """Return the ticks from a time on, with Debian's rules, which `cronsim` has for five fields only."""
-    simulated = CronSim(schedule.cron, start, reverse=is_reverse)
+    simulated = _Ticks(schedule.cron, start, reverse=is_reverse)
     _seconds, minutes, hours, *_ = simulated.parts
     if simulated.dt.tzinfo not in (None, UTC) and not minutes.startswith("*") and not hours.startswith("*"):
         simulated.fixup_tz = simulated.dt.tzinfo

@@ -90,6 +90,41 @@ def test_five_and_six_fields_go_through_a_change_of_clocks_alike(expression, sta
     assert due_ticks_ms(schedule, found[0], found[1], 10) == (found[:2], found[2])
 
 
+@pytest.mark.parametrize(
+    ("expression", "seconds"),
+    [
+        ("20 30 2 * * *", [0]),
+        ("0,20 30 2 * * *", [0]),
+        ("*/7 10-50 2 * * *", [0]),
+        ("20,40 0,30 2,3 * * *", [0, 20, 40, 1820, 1840]),
+        ("20 0 1,3 * * *", [20]),
+    ],
+)
+def test_all_seconds_that_are_left_out_come_once_at_the_end_of_that_hour(expression, seconds):
+    schedule = cron(expression, "Europe/Berlin")
+    end_ms = at_ms(2026, 3, 29, 3, zone=BERLIN)
+    expected = [end_ms + 1000 * second for second in seconds]
+    found = ticks(schedule, end_ms - 1, len(seconds))
+    assert found == expected
+    assert first_tick_ms(schedule, found[-1]) >= at_ms(2026, 3, 30, 1, zone=BERLIN)
+    whole, following = due_ticks_ms(schedule, found[0], end_ms + 3_600_000, 10)
+    assert (whole, following) == (expected, first_tick_ms(schedule, found[-1]))
+    for tick_ms, next_ms in zip(expected, [*expected[1:], following], strict=True):
+        assert due_ticks_ms(schedule, tick_ms, tick_ms, 10) == ([tick_ms], next_ms)
+
+
+@pytest.mark.parametrize("expression", ["20 30 2 * * *", "0,20 0,30 2,3 * * *"])
+def test_the_latest_ticks_are_found_from_behind_the_hour_that_is_left_out(expression):
+    schedule = cron(expression, "Europe/Berlin")
+    first_ms = first_tick_ms(schedule, at_ms(2026, 3, 20))
+    now_ms = at_ms(2026, 3, 31)
+    forward = [first_ms]
+    while (following := first_tick_ms(schedule, forward[-1])) <= now_ms:
+        forward.append(following)
+    for count in (1, 7, 30):
+        assert due_ticks_ms(schedule, first_ms, now_ms, count) == (forward[-count:], following)
+
+
 def test_in_the_hour_that_comes_twice_nothing_comes_twice():
     schedule = cron("50 2 * * *", "Europe/Berlin")
     first_ms = at_ms(2026, 10, 25, 0, 50)
