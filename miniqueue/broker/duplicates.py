@@ -50,6 +50,7 @@ class Duplicates:
 
         Raises:
           InvalidOptionError: the topic takes no dedup ids.
+          DedupMismatchError: other content was published under the dedup id.
           LimitReachedError: there are as many as there may be.
         """
         first = self.published(topic, options.dedup_id) if options.dedup_id else None

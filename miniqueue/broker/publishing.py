@@ -114,6 +114,7 @@ class Publisher:
           InvalidAttributesError: headers and key are too long together.
           InvalidOptionError: an option cannot be used.
           LimitReachedError: there are too many dedup ids. Nothing was added.
+          DedupMismatchError: other content was published under the dedup id. Nothing was added.
         """
         self._admission.check()
         now_ms = self._clock.next_ms()
@@ -136,7 +137,7 @@ class Publisher:
     ) -> Accepted:
         """Add messages to a topic under one dedup id, all or, when it is a duplicate, none; raises as `publish_with`.
 
-        A duplicate has the ids of the first batch, whatever it was made of. `each` has the options of each message, if
+        A duplicate has the ids of the first batch, whatever it was made of, unless digests show that it differs. `each` has the options of each message, if
         there are any: headers, key and time to live.
         """
         self._admission.check()

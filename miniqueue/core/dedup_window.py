@@ -6,18 +6,35 @@
 Each batch is one entry of the store, written with its messages in one commit, and deleted when its time is over. All
 that is in the window is in memory, so that a publish need not ask the store; ids whose time is over are found no more,
 whether they have been forgotten yet or not.
+
+    order-17                     a dedup id
+    order-17?digest=5f0c         the same dedup id, and a digest of what is published under it
+
+The publisher computes the digest, over whatever must be the same in a retry. The window compares digests only: a
+publish with a known id and another digest is a mistake, not a duplicate.
 """
 
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+from miniqueue.errors import RequestError
+
+#: Separates a dedup id from the digest of what is published under it.
+DIGEST_MARK: Final = b"?digest="
+
+
+class DedupMismatchError(RequestError):
+    """The dedup id was used for another content: the digests differ; publish other content under another id."""
+
+    code = "MISMATCH"
 
 
 class Remembered(NamedTuple):
     """What was published under an id, in one commit.
 
     Attributes:
-      dedup_id: the id.
+      dedup_id: the id, with its digest if it has one.
       message_id: of the first message; those of the others follow it, or are told with it (`message_id.joined_ids`).
       message_count: how many there are.
     """
@@ -49,7 +66,7 @@ class DedupWindow:
 
     def __init__(self, stored: Iterable[Batch] = ()) -> None:
         self._batches = deque(stored)
-        self._by_id = {entry.dedup_id: (batch, entry) for batch in self._batches for entry in batch.entries}
+        self._by_id = {_name(entry.dedup_id): (batch, entry) for batch in self._batches for entry in batch.entries}
         self._next_serial = max((batch.serial for batch in self._batches), default=0) + 1
         self._new = self._begin()
 
@@ -63,20 +80,27 @@ class DedupWindow:
         return bool(self._new.entries)
 
     def find(self, dedup_id: bytes, oldest_ms: float) -> Remembered | None:
-        """Return what was published under an id and committed after `oldest_ms`, or is not yet committed."""
-        batch, entry = self._by_id.get(dedup_id, (None, None))
-        if batch is None or batch.since_ms is None or batch.since_ms > oldest_ms:
-            return entry
-        return None
+        """Return what was published under an id and committed after `oldest_ms`, or is not yet committed.
+
+        Raises DedupMismatchError if both ids have a digest, and these differ.
+        """
+        name, _, digest = dedup_id.partition(DIGEST_MARK)
+        batch, entry = self._by_id.get(name, (None, None))
+        if entry is None or (batch is not None and batch.since_ms is not None and batch.since_ms <= oldest_ms):
+            return None
+        known_digest = entry.dedup_id.partition(DIGEST_MARK)[2]
+        if digest and known_digest and digest != known_digest:
+            raise DedupMismatchError
+        return entry
 
     def is_new(self, dedup_id: bytes) -> bool:
         """Whether the next commit will have what was published under an id that was found."""
-        return self._by_id[dedup_id][0] is self._new
+        return self._by_id[_name(dedup_id)][0] is self._new
 
     def add(self, entry: Remembered) -> None:
         """Remember what is published with the next commit."""
         self._new.entries.append(entry)
-        self._by_id[entry.dedup_id] = self._new, entry
+        self._by_id[_name(entry.dedup_id)] = self._new, entry
 
     def cut(self, now_ms: int) -> Batch:
         """Return what is new, as the batch of a commit."""
@@ -105,8 +129,9 @@ class DedupWindow:
         while max_count > 0 and self._batches and (self._batches[0].since_ms or 0) <= oldest_ms:
             batch = self._batches.popleft()
             for entry in batch.entries:
-                if self._by_id[entry.dedup_id][0] is batch:  # else it was published again since
-                    del self._by_id[entry.dedup_id]
+                name = _name(entry.dedup_id)
+                if self._by_id[name][0] is batch:  # else it was published again since
+                    del self._by_id[name]
             max_count -= len(batch.entries)
             forgotten.append(batch)
         return forgotten
@@ -115,3 +140,8 @@ class DedupWindow:
         batch = Batch(self._next_serial, None, [])
         self._next_serial += 1
         return batch
+
+
+def _name(dedup_id: bytes) -> bytes:
+    """Return an id without its digest."""
+    return dedup_id.partition(DIGEST_MARK)[0]

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import orjson
 from starlette.types import Message, Receive, Scope, Send
 
+from miniqueue.core.dedup_window import DedupMismatchError
 from miniqueue.core.group_errors import GroupExistsError, GroupInUseError, UnknownGroupError
 from miniqueue.core.look_errors import UnknownMessageError, UnknownPartitionError
 from miniqueue.core.members import MembersOnlyError, NoMembersError
@@ -88,6 +89,7 @@ STATUS: Mapping[type[BaseException], HTTPStatus] = MappingProxyType(
         NoWebSocketError: HTTPStatus.FORBIDDEN,
         ForeignOriginError: HTTPStatus.FORBIDDEN,
         ForeignHostError: HTTPStatus.FORBIDDEN,
+        DedupMismatchError: HTTPStatus.UNPROCESSABLE_ENTITY,
         RequestError: HTTPStatus.BAD_REQUEST,
         FullError: HTTPStatus.INSUFFICIENT_STORAGE,
         LimitReachedError: HTTPStatus.INSUFFICIENT_STORAGE,

@@ -6,6 +6,7 @@ import pytest
 
 from miniqueue.broker import duplicates
 from miniqueue.broker.limits import BrokerLimits, Limit
+from miniqueue.core.dedup_window import DedupMismatchError
 from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.publish_options import Priority, PublishOptions
 from miniqueue.errors import LimitReachedError, OutcomeUnknownError, PayloadTooLargeError
@@ -351,5 +352,28 @@ def test_a_clock_that_was_ahead_for_a_moment_does_not_keep_ids(is_restarted):
         await world.commit()
         assert stored_ids(world) == 0
         assert await published(world) == (b"0-2", False)
+
+    run(body)
+
+
+def test_an_id_with_another_digest_adds_nothing_and_is_refused_also_after_a_restart():
+    first, other = PublishOptions(dedup_id=b"one?digest=aa"), PublishOptions(dedup_id=b"one?digest=bb")
+
+    async def body(world):
+        accepted = publish(world, first)
+        with pytest.raises(DedupMismatchError):  # before the commit, too
+            publish(world, other)
+        await accepted.commit.wait()
+        for _ in range(2):
+            with pytest.raises(DedupMismatchError):
+                publish(world, other, payload=b"b")
+            with pytest.raises(DedupMismatchError):
+                world.broker.publish_batch(b"t", [b"b"], other.dedup_id)
+            assert await published(world, first) == (b"0-0", True)
+            assert await published(world, ONE) == (b"0-0", True)
+            await world.restart()
+        assert await world.drain(b"t") == [b"a"]
+        world.clock.advance(120)
+        assert await published(world, other) == (b"0-1", False)
 
     run(body)

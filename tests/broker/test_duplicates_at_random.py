@@ -1,8 +1,10 @@
 """Publishes with ids and keys, settles, faults and restarts in any order: what is a duplicate is never in doubt."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from miniqueue.core.dedup_window import DedupMismatchError
 from miniqueue.core.publish_options import PublishOptions
 from miniqueue.errors import LimitReachedError, OutcomeUnknownError, UnavailableError
 from miniqueue.storage import dedup_keys, keys
@@ -11,7 +13,7 @@ from tests.broker.support import World, run
 from tests.fakes import FakeConsumer, settle_down
 
 KEYS = st.sampled_from([b"", b"k1", b"k2"])
-IDS = st.sampled_from([b"", b"i1", b"i2"])
+IDS = st.sampled_from([b"", b"i1", b"i2", b"i1?digest=a", b"i1?digest=b"])
 DELAYS = st.sampled_from([None, None, 3.0])
 
 
@@ -32,7 +34,7 @@ class Run:
     def __init__(self, world: World) -> None:
         self.world = world
         self.owners: dict[bytes, bytes] = {}  # payloads of messages that wait, by unique key
-        self.ids: dict[bytes, tuple[bytes, int]] = {}  # ids of messages, and when they were committed, by dedup id
+        self.ids: dict[bytes, tuple[bytes, int, bytes]] = {}  # id of the message, when it was committed, digest
         self.holders: list[FakeConsumer] = []
         self.count = 0
 
@@ -68,10 +70,15 @@ class Run:
         self.count += 1
         payload = b"%d" % self.count
         now_ms = self.world.clock.now_ms()
-        known = self.ids.get(options.dedup_id)
+        dedup_id, _, digest = options.dedup_id.partition(b"?digest=")
+        known = self.ids.get(dedup_id)
         is_known = known is not None and now_ms - known[1] < 120_000
         is_taken = options.unique_key in self.owners
         publish = self.world.broker.publish_unique if options.unique_key else self.publish_plainly
+        if is_known and digest and known[2] and digest != known[2]:
+            with pytest.raises(DedupMismatchError):
+                await publish(b"t", payload, options)
+            return
         accepted = await publish(b"t", payload, options)
         await accepted.commit.wait()
         assert accepted.is_duplicate == (is_known or is_taken)
@@ -80,8 +87,8 @@ class Run:
         elif not is_taken:
             if options.unique_key:
                 self.owners[options.unique_key] = payload
-            if options.dedup_id:
-                self.ids[options.dedup_id] = accepted.message_id, now_ms
+            if dedup_id:
+                self.ids[dedup_id] = accepted.message_id, now_ms, digest
 
     async def publish_plainly(self, name: bytes, payload: bytes, options: PublishOptions):
         return self.world.broker.publish_with(name, payload, options)

@@ -1,6 +1,8 @@
 """Ids of publishes: found as long as their time is not over, forgotten in the order of their commits."""
 
-from miniqueue.core.dedup_window import Batch, DedupWindow, Remembered
+import pytest
+
+from miniqueue.core.dedup_window import Batch, DedupMismatchError, DedupWindow, Remembered
 
 FIRST, SECOND = Remembered(b"a", b"0-1"), Remembered(b"b", b"0-2", 3)
 
@@ -79,3 +81,25 @@ def test_what_was_committed_while_the_clock_was_ahead_has_its_window_from_when_i
     assert window.find(b"a", oldest_ms=1500) is None
     assert [batch.committed_at_ms for batch in window.forget(1500, max_count=10)] == [900_000, 900_001, 1000]
     assert len(window) == 0
+
+
+@pytest.mark.parametrize("asked", [b"a?digest=1", b"a", b"a?digest="])
+@pytest.mark.parametrize("stored", [b"a?digest=1", b"a"])
+def test_an_id_is_the_same_with_and_without_its_digest(stored, asked):
+    window = DedupWindow()
+    window.add(entry := Remembered(stored, b"0-1"))
+    assert window.find(asked, oldest_ms=0) == entry
+    assert window.is_new(asked)
+    window.cut(1000)
+    assert not window.is_new(asked)
+    assert len(window) == 1
+
+
+def test_an_id_with_another_digest_is_a_mistake_until_the_id_is_forgotten():
+    window = DedupWindow([Batch(1, 1000, [Remembered(b"a?digest=1", b"0-1")])])
+    with pytest.raises(DedupMismatchError, match="was used for another content"):
+        window.find(b"a?digest=2", oldest_ms=999)
+    assert window.find(b"a?digest=2", oldest_ms=1000) is None
+    window.add(Remembered(b"a?digest=2", b"0-2"))
+    window.forget(1000, max_count=1)  # the first publish of the id
+    assert window.find(b"a?digest=2", oldest_ms=1000) == Remembered(b"a?digest=2", b"0-2")

@@ -57,6 +57,7 @@ class Wishes:
     ttl_ms: int | None = None
     key: bytes = b""
     dedup: bytes = b""
+    digest: bytes = b""
     unique: bytes = b""
     is_batch: bool = False
     is_request: bool = False

@@ -15,7 +15,7 @@ from miniqueue.broker.pausing import Pauser
 from miniqueue.broker.retaining import Retainer
 from miniqueue.broker.scheduling import Scheduler
 from miniqueue.core.cursor import GroupCursor
-from miniqueue.core.dedup_window import DedupWindow
+from miniqueue.core.dedup_window import DIGEST_MARK, DedupWindow
 from miniqueue.core.delayed import Delays
 from miniqueue.core.holding import settle_each
 from miniqueue.core.lease_book import LeaseBook
@@ -52,6 +52,12 @@ def cancelled_messages_come(patch: Patch) -> None:
 
 def dedup_ids_are_not_remembered(patch: Patch) -> None:
     patch.setattr(DedupWindow, "find", lambda self, dedup_id, oldest_ms: None)
+
+
+def digests_are_not_compared(patch: Patch) -> None:
+    find = DedupWindow.find
+    plain = lambda self, dedup_id, oldest_ms: find(self, dedup_id.partition(DIGEST_MARK)[0], oldest_ms)  # noqa: E731
+    patch.setattr(DedupWindow, "find", plain)
 
 
 def dedup_ids_are_forgotten_by_a_restart(patch: Patch) -> None:
@@ -120,6 +126,7 @@ PLANTS: dict[Plant, str] = {
     due_messages_stay_delayed_too: "plain",
     cancelled_messages_come: "plain",
     dedup_ids_are_not_remembered: "plain",
+    digests_are_not_compared: "plain",
     dedup_ids_are_forgotten_by_a_restart: "plain",
     unique_keys_are_never_free: "short",
     leases_end_early: "plain",

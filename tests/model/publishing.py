@@ -1,7 +1,9 @@
 """PUB, MPUBLISH and PUBBATCH, at random."""
 
+import hiredis
+
 from tests.model.acting import Act, Acting
-from tests.model.facts import Op, Wishes
+from tests.model.facts import Op, Outcome, Wishes
 from tests.model.grounds import Ground
 
 SOME_IDS = (b"x", b"y", b"z")
@@ -39,18 +41,22 @@ class Publishing(Acting):
         words += [b"HEADER", b"h", b"v"] if "header" in options else []
         for name, value in ((b"KEY", key), (b"DEDUP", dedup), (b"UNIQUE", unique)):
             words += [name, value] if value else []
-        return Wishes(delay_ms, at_ms, ttl_ms, key, dedup, unique), words
+        return Wishes(delay_ms, at_ms, ttl_ms, key, dedup, unique=unique), words
 
     def publish_many(self, ground: Ground) -> Act:
-        """MPUBLISH, or PUBBATCH under a dedup id: all or none."""
+        """MPUBLISH, or PUBBATCH under a dedup id with a digest: all or none."""
         payloads = [self._next_payload() for _ in range(self.random.randint(1, 4))]
         id_ = self.random.choice((b"b1", b"b2")) if "dedup" in ground.options and self.random.random() < 0.5 else b""
-        op = self.ledger.publish(ground.name, payloads, Wishes(dedup=id_, is_batch=True))
-        command = [b"PUBBATCH", ground.name, id_] if id_ else [b"MPUBLISH", ground.name]
+        digest = b"odd" if len(payloads) % 2 else b"even"
+        op = self.ledger.publish(ground.name, payloads, Wishes(dedup=id_, digest=digest, is_batch=True))
+        command = [b"PUBBATCH", ground.name, b"%b?digest=%b" % (id_, digest)] if id_ else [b"MPUBLISH", ground.name]
         reply = yield [*command, *payloads]
         self._published(op, reply)
 
     def _published(self, op: Op, reply: object) -> None:
+        if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("MISMATCH") and op.outcome is Outcome.OPEN:
+            self.ledger.mismatched(op)
+            return
         if self.is_over(op, reply):
             return
         is_duplicate = False

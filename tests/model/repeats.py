@@ -49,9 +49,16 @@ class Repeats:
             others = [other for other in self._by_key.get((first.topic, first.wishes.unique), ()) if other is not op]
             self._judge_key(op, others, ids, is_duplicate=is_duplicate)
 
+    def mismatch(self, op: Op) -> None:
+        """A publish was refused since there was one with its id and another digest."""
+        first = op.messages[0]
+        others = self._by_id.get((first.topic, first.wishes.dedup), ())
+        known = [other for other in others if other.outcome is not Outcome.REFUSED and _differs(other, op)]
+        assert known, f"{first} has the same content as all that was published under its id"
+
     def _judge_id(self, op: Op, others: list[Op], ids: Sequence[bytes], *, is_duplicate: bool) -> None:
         if is_duplicate:
-            firsts = [other for other in others if _may_be(other, ids)]
+            firsts = [other for other in others if _may_be(other, ids) and not _differs(other, op)]
             assert firsts, f"{op.messages[0]} is a duplicate of nothing with {ids}"
             _show(firsts, ids)
             return
@@ -92,6 +99,12 @@ def _may_be(other: Op, ids: Sequence[bytes]) -> bool:
     if not known or _was_delayed(other):
         return True
     return [message.id for message in other.messages] == list(ids)
+
+
+def _differs(one: Op, other: Op) -> bool:
+    """Whether digests show that two publishes are not the same."""
+    digests = {op.messages[0].wishes.digest for op in (one, other)} - {b""}
+    return len(digests) > 1
 
 
 def _was_delayed(op: Op) -> bool:

@@ -85,6 +85,11 @@ class Stock(Requests):
                     self._name(message, message.topic, id_)
         self._repeats.judge(op, ids, is_duplicate=is_duplicate)
 
+    def mismatched(self, op: Op) -> None:
+        """A publish was refused because another content was published under its dedup id."""
+        self.refuse(op)
+        self._repeats.mismatch(op)
+
     def _name(self, message: Message, topic: bytes, id_: bytes) -> None:
         if message.op.index < self._deleted_index.get(topic, -1):
             return  # it may be of the topic that there was before

@@ -227,3 +227,48 @@ def test_a_batch_with_something_wrong_is_refused_as_a_whole(monkeypatch, query, 
         assert world.broker.topics() == []
 
     run(body)
+
+
+PACKED = (pack("<II", 1, 1), b"ab", pack("<II", 1, 0), b"k")
+#: Each way to publish under a dedup id, as words in front of the id and behind it.
+WAYS = {
+    "PUB": ((b"PUB", b"t", b"a", b"DEDUP"), ()),
+    "PUBBATCH": ((b"PUBBATCH", b"t"), (b"a", b"b")),
+    "PUBEACH": ((b"PUBEACH", b"t"), (b"a", b"2", b"KEY", b"k", b"b", b"0")),
+    "PUBPACKED": ((b"PUBPACKED", b"t"), PACKED),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_other_content_under_an_id_is_refused_if_a_digest_shows_it(way):
+    front, behind = WAYS[way]
+
+    async def body(world, server, client):
+        async def reply(dedup_id: bytes) -> bytes:
+            client.send(*front, dedup_id, *behind)
+            await settle_down()
+            return client.transport.take()
+
+        first = await reply(b"7f?digest=aa")
+        assert first.endswith(b":0\r\n")
+        assert (await reply(b"7f?digest=bb")).startswith(b"-MISMATCH ")
+        assert await reply(b"7f?digest=aa") == first[:-3] + b"1\r\n"
+        assert await reply(b"7f") == first[:-3] + b"1\r\n"
+        assert await world.drain(b"t") == [b"a", b"b"][: 1 if way == "PUB" else 2]
+
+    serve(body)
+
+
+def test_other_json_lines_under_an_id_are_refused_where_a_digest_shows_it():
+    lines = b'{"msg":"YQ==","headers":{"n":"v"}}\n'
+
+    async def body(world):
+        assert (await post(world, b"dedup=7f%3Fdigest%3Daa", lines, NDJSON))[0] == 201
+        status, _, [answer] = await post(world, b"dedup=7f?digest=bb", lines, NDJSON)
+        assert (status, answer["error"]) == (
+            422,
+            "The dedup id was used for another content: the digests differ; publish other content under another id",
+        )
+        assert (await post(world, b"dedup=7f?digest=aa", lines, NDJSON))[0] == 200
+
+    run(body)
