@@ -137,8 +137,8 @@ class Publisher:
     ) -> Accepted:
         """Add messages to a topic under one dedup id, all or, when it is a duplicate, none; raises as `publish_with`.
 
-        A duplicate has the ids of the first batch, whatever it was made of, unless digests show that it differs. `each` has the options of each message, if
-        there are any: headers, key and time to live.
+        A duplicate has the ids of the first batch, whatever it was made of, unless digests show that it differs. `each`
+        has the options of each message, if there are any: headers, key and time to live.
         """
         self._admission.check()
         attributes = each.attributes(self._clock.next_ms())

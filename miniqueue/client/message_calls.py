@@ -9,7 +9,6 @@ from datetime import datetime
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, TypeAlias
-from uuid import uuid4
 
 from miniqueue.client import answers
 from miniqueue.client.call import Call, Word, options, seconds_word
@@ -172,12 +171,16 @@ def publish_each(topic: str, messages: Sequence[Outgoing], *, dedup_id: str | No
       topic: made if there is none.
       messages: as many as a command of 10,002 words has room for: two for each, two more for a key, two for a time to
         live, three for a header.
-      dedup_id: of all of them together; one is made if it is not given, since the command takes one.
+      dedup_id: of all of them together; as with `publish`.
     """
     words = [word for message in messages for word in message.words()]
     if not 0 < len(words) <= MAX_AT_ONCE:
         raise RequestError(f"one request publishes messages of 1 to {MAX_AT_ONCE} words, not {len(words)}")
-    return Call(("PUBEACH", topic, dedup_id or uuid4().hex, *words), answers.batch_ids)
+
+    def once(dedup_id: str) -> Call[PublishedIds]:
+        return Call(("PUBEACH", topic, dedup_id, *words), answers.batch_ids)
+
+    return once("")._replace(is_repeatable=False, with_id=once) if dedup_id is None else once(dedup_id)
 
 
 def cancel(topic: str, message_id: str) -> Call[None]:

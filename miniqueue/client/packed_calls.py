@@ -7,7 +7,6 @@
 """
 
 from typing import NamedTuple
-from uuid import uuid4
 
 from miniqueue.client import answers
 from miniqueue.client.call import Call
@@ -40,12 +39,10 @@ def publish_packed(topic: str, packed: Packed, *, dedup_id: str | None = None) -
     Args:
       topic: made if there is none.
       packed: the messages, and perhaps their keys.
-      dedup_id: of all of them together; one is made if it is not given, since the command takes one.
+      dedup_id: of all of them together; as with `message_calls.publish`.
     """
 
     def once(dedup_id: str) -> Call[None]:
         return Call(("PUBPACKED", topic, dedup_id, *packed.words), answers.nothing)
 
-    if dedup_id is not None:
-        return once(dedup_id)
-    return once(uuid4().hex)._replace(is_repeatable=False, with_id=once)
+    return once("")._replace(is_repeatable=False, with_id=once) if dedup_id is None else once(dedup_id)

@@ -130,9 +130,9 @@ def _options(
     return PublishOptions(tuple((check_header_name(name), value) for name, value in headers), **found)
 
 
-def check_dedup_id(value: bytes) -> bytes:
-    """Return an id that is given without its name; raises InvalidOptionError."""
-    return _key("dedup", value)
+def check_batch_id(value: bytes) -> bytes:
+    """Return the dedup id of a batch, b"" for a batch without one; raises InvalidOptionError."""
+    return _key("dedup", value) if value else value
 
 
 # --- values --------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 
     C: PUB orders hello DEDUP 7f                                C: PUBBATCH orders 7f one two
     S: [0-20, 0], and once more: [0-20, 1]                      S: [[0-21, 0-22], 0], and once more: […, 1]
+                                                                With the id "" nothing is remembered: […, 0] each time.
 
     C: PUBEACH orders 7f one 2 KEY k two 0 three 4 KEY k TTL 60          each with as many words of options as it says
     S: [[0-23, 0-24, 0-25], 0]
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING
 from miniqueue.broker.unique_publishing import Asked
 from miniqueue.core.batch_options import NO_BATCH_OPTIONS, BatchOptions, parse_each, parse_packed
 from miniqueue.core.message_id import format_message_id, runs_of, seqs_from
-from miniqueue.core.publish_options import PublishOptions, check_dedup_id, parse_words
+from miniqueue.core.publish_options import PublishOptions, check_batch_id, parse_words
 from miniqueue.server import resp_together
 from miniqueue.server.resp_together import marked
 from miniqueue.wire import resp_replies as replies
@@ -60,14 +61,14 @@ def _mpublish(connection: "RespConnection", topic: bytes, payloads: list[bytes])
 
 def pubbatch(connection: "RespConnection", command: Command) -> bytes:
     """Carry out PUBBATCH; the reply comes with its commit."""
-    dedup_id = check_dedup_id(command[2])
+    dedup_id = check_batch_id(command[2])
     connection.when_room(partial(_publish_batch, connection, command[1], dedup_id, command[3:]))
     return b""
 
 
 def pubeach(connection: "RespConnection", command: Command) -> bytes:
     """Carry out PUBEACH; the reply comes with its commit."""
-    dedup_id = check_dedup_id(command[2])
+    dedup_id = check_batch_id(command[2])
     payloads, each = parse_each(command[3:])
     connection.when_room(partial(_publish_batch, connection, command[1], dedup_id, payloads, each))
     return b""
@@ -75,7 +76,7 @@ def pubeach(connection: "RespConnection", command: Command) -> bytes:
 
 def pubpacked(connection: "RespConnection", command: Command) -> bytes:
     """Carry out PUBPACKED; the reply comes with its commit."""
-    dedup_id = check_dedup_id(command[2])
+    dedup_id = check_batch_id(command[2])
     payloads, each = parse_packed(command[3:])
     connection.when_room(partial(_publish_batch, connection, command[1], dedup_id, payloads, each, tell=_runs))
     return b""

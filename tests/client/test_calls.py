@@ -2,6 +2,7 @@
 
 import pickle
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
@@ -229,6 +230,21 @@ def test_who_has_packed_messages_is_told_no_ids(dedup_id):
     call = packed_calls.publish_packed("t", PACKED, dedup_id=dedup_id).kept_from_doubling(is_wanted=True)
     assert call.words[3:] == (b"\1\0\0\0", b"x", b"\1\0\0\0", b"k")
     assert call.result_of([[b"0-0", 1], 0]) is None
+
+
+MANY = {
+    "packed": partial(packed_calls.publish_packed, "t", PACKED),
+    "each": partial(message_calls.publish_each, "t", [message_calls.Outgoing("x", key="k")]),
+}
+
+
+@pytest.mark.parametrize("make", MANY.values(), ids=MANY)
+def test_messages_without_an_id_get_one_only_if_the_client_deduplicates(make):
+    plain = make().kept_from_doubling(is_wanted=False)
+    assert (plain.words[2], plain.is_repeatable) == ("", False)
+    once = make().kept_from_doubling(is_wanted=True)
+    assert once.words == make(dedup_id=once.words[2]).words
+    assert (bool(once.words[2]), once.is_repeatable) == (True, True)
 
 
 def test_packed_messages_without_an_id_of_their_own_are_repeated_where_the_client_deduplicates():

@@ -9,6 +9,7 @@ import pytest
 
 from miniqueue.server import http_publish_batch
 from miniqueue.server.http import HttpApp
+from miniqueue.storage import keys
 from tests.broker.support import run
 from tests.fakes import settle_down
 from tests.server.resp_clients import Client, serve
@@ -255,6 +256,22 @@ def test_other_content_under_an_id_is_refused_if_a_digest_shows_it(way):
         assert await reply(b"7f?digest=aa") == first[:-3] + b"1\r\n"
         assert await reply(b"7f") == first[:-3] + b"1\r\n"
         assert await world.drain(b"t") == [b"a", b"b"][: 1 if way == "PUB" else 2]
+
+    serve(body)
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "PUB"])
+def test_a_batch_with_an_empty_id_is_published_each_time_and_leaves_no_id(way):
+    front, behind = WAYS[way]
+
+    async def body(world, server, client):
+        await client.say(b"TOPIC CREATE t dedup_window_seconds 0")
+        for _ in range(2):
+            client.send(*front, b"", *behind)
+            await settle_down()
+            assert client.transport.take().endswith(b":0\r\n")
+        assert await world.drain(b"t") == [b"a", b"b"] * 2
+        assert not any(key[0] == keys.Space.DEDUP for key in world.store.pairs())
 
     serve(body)
 
