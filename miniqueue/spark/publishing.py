@@ -1,10 +1,11 @@
 """Publishing the rows of a task: with ids, so that the same rows of a task that runs again are stored once.
 
-    rows with key, headers, ttl  parts of Arrow batches, one request    id   <run>/<task>/<first row>+<rows>-<checksum>
-    rows with other options      some requests in one go, one a row    id   <run>/<task>/<row>-<checksum>
+    rows with key, headers, ttl  parts of Arrow batches, one request    id   <run>/<task>/<first row>?digest=<digest>
+    rows with other options      some requests in one go, one a row    id   <run>/<task>/<row>?digest=<digest>
 
-The run of a stream is its query and the micro-batch. A checksum of the payloads is in the id for the case that a task
-that runs again has its rows in another order: then some are stored twice, but none is taken for another and lost.
+The run of a stream is its query and the micro-batch. The digest covers the whole command, so everything that is
+published. If a task runs again with other rows, or the same rows in another order, the broker knows the id of the
+first request that differs with another digest, and refuses it: the task fails, and no row is taken for another one.
 
 Knows no Spark. While the broker takes a request the next one is made, and is sent when that one is taken: one behind it
 might be stored where it is refused, and overtake it. A broker that is full, paused or restarting is waited for: the
@@ -15,15 +16,15 @@ room.
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial, reduce
+from functools import partial
+from hashlib import sha256
 from operator import itemgetter
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import pyarrow as pa
 
 from miniqueue.client import Client, Outgoing, RefusedError, message_calls, packed_calls
-from miniqueue.client.call import Call, may_follow
+from miniqueue.client.call import Call, Word, may_follow
 from miniqueue.client.refusals import UntrustedError, is_passing
 from miniqueue.errors import ClientError
 from miniqueue.spark.losses import NotWrittenError
@@ -38,6 +39,14 @@ _TOO_LONG = frozenset({"TOOBIG", "ERR"})
 PAUSE_SECONDS = 1.0
 #: Of one batch; one message may be larger.
 BATCH_BYTES = 1 << 20
+#: Length of a digest, in hexadecimal digits: 96 bits.
+DIGEST_DIGITS = 24
+#: What a broker says when the id of a request is known with another digest.
+_OTHER_ROWS = "MISMATCH"
+_SAME_ROWS = (
+    "with deduplicate each attempt must write the same rows in the same order: sort them with sortWithinPartitions, "
+    "or, to write all rows again, give another runId"
+)
 
 
 class Request(NamedTuple):
@@ -102,9 +111,7 @@ def _requests(topic: str, batches: Iterable[pa.RecordBatch], id_prefix: str, bat
 def _requests_of(topic: str, part: pa.RecordBatch, id_prefix: str, start: int) -> Iterator[Request]:
     if (found := packed(part)) is not None:
         rows = range(start, start + part.num_rows)
-        checksum = reduce(lambda sum_of_all, word: crc32(word, sum_of_all), found.words, 0)
-        dedup_id = f"{id_prefix}/{start}+{len(rows)}-{checksum:08x}" if id_prefix else None
-        call = packed_calls.publish_packed(topic, found, dedup_id=dedup_id)
+        call = _identified(packed_calls.publish_packed(topic, found), id_prefix, start)
         yield Request([call], rows, lambda: sizes_of(part).to_pylist())
         return
     for rest in _cut(rows_of(part)):
@@ -141,33 +148,29 @@ def _cut(rows: Iterator[Row]) -> Iterator[list[Row]]:
 
 def _together(topic: str, rows: Sequence[Row], id_prefix: str, start: int) -> list[Call[Any]]:
     messages = [Outgoing(row.payload, **row.given) for row in rows]
-    call = message_calls.publish_each(topic, messages, dedup_id=_batch_id(rows, id_prefix, start))
-    return [call if id_prefix else call._replace(is_repeatable=False)]
-
-
-def _batch_id(rows: Sequence[Row], id_prefix: str, start: int) -> str | None:
-    if not id_prefix:
-        return None
-    return f"{id_prefix}/{start}+{len(rows)}-{_checksum(row.payload for row in rows):08x}"
+    return [_identified(message_calls.publish_each(topic, messages), id_prefix, start)]
 
 
 def _row_by_row(topic: str, rows: Sequence[Row], id_prefix: str, start: int) -> list[Call[Any]]:
-    return [
-        message_calls.publish(
-            topic,
-            row.payload,
-            **row.given,
-            dedup_id=f"{id_prefix}/{number}-{_checksum([row.payload]):08x}" if id_prefix else None,
-        )
-        for number, row in enumerate(rows, start)
-    ]
+    calls = [message_calls.publish(topic, row.payload, **row.given) for row in rows]
+    return [_identified(call, id_prefix, number) for number, call in enumerate(calls, start)]
 
 
-def _checksum(payloads: Iterable[bytes]) -> int:
-    checksum = 0
-    for payload in payloads:
-        checksum = crc32(payload, crc32(b"%d:" % len(payload), checksum))
-    return checksum
+def _identified(call: Call[Any], id_prefix: str, row: int) -> Call[Any]:
+    """Return a publish with the id of its first row, and a digest of all its words; as it is without a prefix."""
+    if not id_prefix or call.with_id is None:
+        return call
+    return call.with_id(f"{id_prefix}/{row}?digest={_digest(call.words)}")
+
+
+def _digest(words: Iterable[Word]) -> str:
+    """Return a digest of all words of a command, each with its length."""
+    digest = sha256()
+    for word in words:
+        encoded = word if isinstance(word, bytes) else str(word).encode()
+        digest.update(b"%d:" % len(encoded))
+        digest.update(encoded)
+    return digest.hexdigest()[:DIGEST_DIGITS]
 
 
 def _send(client: Client, request: Request, waiting: Waiting, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -203,6 +206,8 @@ def _named(request: Request, call: Call[Any], error: RefusedError) -> str:
         at = request.calls.index(call)
         rows = rows[at : at + 1]
     which = f"row {rows[0]} of the task" if len(rows) == 1 else f"one of the rows {rows[0]} to {rows[-1]} of the task"
+    if error.code == _OTHER_ROWS:
+        return f"{which}: an earlier attempt has published other rows there; {_SAME_ROWS}"
     if error.code not in _TOO_LONG:
         return which
     sizes = zip(request.sizes(), request.rows, strict=True)
