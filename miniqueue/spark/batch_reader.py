@@ -2,12 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from miniqueue.client import Client
 from miniqueue.spark.filters import Narrowing
 from miniqueue.spark.log_source import check_topics, offsets_at, read_as_asked
 from miniqueue.spark.offsets import Range, divided, ranges_between
@@ -39,7 +37,7 @@ class BatchReader(DataSourceReader):
             check_topics(client, self._options)
             start = offsets_at(client, self._options, "starting", "earliest")
             end = offsets_at(client, self._options, "ending", "latest")
-            ranges = self._within_times(client, self._narrowing.narrowed(ranges_between(start, end)))
+        ranges = self._narrowing.narrowed(ranges_between(start, end))
         return [RangeOfLog(one) for one in divided(ranges, self._options["minPartitions"])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -47,14 +45,3 @@ class BatchReader(DataSourceReader):
         if not isinstance(partition, RangeOfLog):
             return  # Spark's own, where there is nothing to read
         yield from read_as_asked(self._options, partition.range)
-
-    def _within_times(self, client: Client, ranges: list[Range]) -> list[Range]:
-        since, until = self._narrowing.since, self._narrowing.until
-        if since is not None:
-            firsts = [client.read_from(one.topic, since, one.partition, count=0).next for one in ranges]
-            ranges = [one._replace(start=max(one.start, first)) for one, first in zip(ranges, firsts, strict=True)]
-        if until is not None:
-            behind = until + timedelta(milliseconds=1)  # what was committed within that millisecond may matter
-            ends = [client.read_from(one.topic, behind, one.partition, count=0).next for one in ranges]
-            ranges = [one._replace(end=min(one.end, end)) for one, end in zip(ranges, ends, strict=True)]
-        return [one for one in ranges if one.size > 0]

@@ -1,12 +1,12 @@
-"""Conditions of a query that make a read smaller: on topic, partition, offset and published_at.
+"""Conditions of a query that make a read smaller: on topic, partition and offset.
 
 They only say what need not be read. Spark still looks at every row itself, so what is read may be a little more: whole
-partitions of other priorities, or messages of about a time.
+partitions of other priorities. A condition on published_at makes no read smaller: offsets go up and times need not,
+since the broker's clock may be set back, so messages of any time may lie anywhere in a log.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
@@ -23,17 +23,13 @@ class Narrowing:
       partitions: these numbers alone; None for all.
       first_offset: nothing in front of it.
       end_offset: nothing from it on; None for no end.
-      since: nothing committed before.
-      until: nothing committed after.
     """
 
     topics: set[str] | None = None
     partitions: set[int] | None = None
     first_offset: int = 0
     end_offset: int | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    _names: frozenset[str] = field(default=frozenset({"topic", "partition", "offset", "published_at"}), repr=False)
+    _names: frozenset[str] = field(default=frozenset({"topic", "partition", "offset"}), repr=False)
 
     def add(self, filters: Iterable[Filter]) -> None:
         """Take in conditions that all must hold; those that say nothing here do not matter."""
@@ -55,10 +51,6 @@ class Narrowing:
             case ((LessThan() | LessThanOrEqual()), "offset"):
                 end = value + isinstance(one, LessThanOrEqual)
                 self.end_offset = end if self.end_offset is None else min(self.end_offset, end)
-            case ((GreaterThan() | GreaterThanOrEqual()), "published_at"):
-                self.since = value if self.since is None else max(self.since, value)
-            case ((LessThan() | LessThanOrEqual()), "published_at"):
-                self.until = value if self.until is None else min(self.until, value)
 
     def _keep(self, name: str, values: set[Any]) -> None:
         if name == "topic":
@@ -67,7 +59,7 @@ class Narrowing:
             self.partitions = values if self.partitions is None else self.partitions & values
 
     def narrowed(self, ranges: Iterable[Range]) -> list[Range]:
-        """Return what of the ranges can matter, as far as that is known without the times of messages."""
+        """Return what of the ranges can matter."""
         kept = [one for one in ranges if self._may_matter(one)]
         cut = [
             one._replace(

@@ -1,12 +1,17 @@
 """Conditions make a read smaller, and never leave out what they hold for."""
 
-from datetime import UTC, datetime
+from bisect import bisect_left
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, IsNotNull, LessThan, LessThanOrEqual
 
+from miniqueue.spark.batch_reader import BatchReader
 from miniqueue.spark.filters import Narrowing
 from miniqueue.spark.offsets import Range
+from miniqueue.spark.options import Options, Use
+from tests.spark.fake_client import FakeClient
 
 RANGES = [Range("a", "0", 0, 100), Range("a", "0.high", 0, 10), Range("b", "1", 50, 60)]
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -35,9 +40,29 @@ def test_conditions_narrow_what_is_read(filters, left):
     assert narrowing.narrowed(RANGES) == left
 
 
-def test_times_are_kept_for_the_broker():
-    narrowing = Narrowing()
-    narrowing.add([EqualTo(("published_at",), NOON)])
-    assert (narrowing.since, narrowing.until) == (NOON, NOON)
-    narrowing.add([GreaterThan(("published_at",), NOON.replace(hour=13)), LessThan(("published_at",), NOON)])
-    assert (narrowing.since, narrowing.until) == (NOON.replace(hour=13), NOON)
+class SetBackClient(FakeClient):
+    """Has a log that was written while the clock was set back; finds a time as a broker does, halving the log."""
+
+    times = (NOON, NOON + timedelta(hours=2), NOON - timedelta(hours=1), NOON, NOON + timedelta(hours=1))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def read_from(self, topic, at, partition, *, count):
+        return SimpleNamespace(next=bisect_left(self.times, at))
+
+
+class SetBackOptions(Options):
+    def client(self):
+        return SetBackClient({"t": (0, [b"x"] * len(SetBackClient.times))})
+
+
+@pytest.mark.parametrize("make", [EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual])
+@pytest.mark.parametrize("time", [*SetBackClient.times, NOON + timedelta(minutes=90)])
+def test_no_row_of_a_time_is_skipped_after_the_clock_was_set_back(make, time):
+    reader = BatchReader(SetBackOptions({"topic": "t"}, Use.BATCH_READ))
+    reader.pushFilters([make(("published_at",), time)])
+    assert [partition.range for partition in reader.partitions()] == [Range("t", "0", 0, 5)]
