@@ -5,7 +5,7 @@ option that is misspelled must not be one that is left out.
 """
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from difflib import get_close_matches
 from enum import Flag, auto
@@ -144,7 +144,9 @@ class Options:
 
     def __init__(self, given: Mapping[str, str], use: Use, time_zone: str = "") -> None:
         named = {_KNOWN.get(name.lower(), name): text for name, text in given.items() if name.lower() not in _OF_SPARK}
-        problems = [_unknown(name) for name in named if name not in OPTIONS]
+        problems = unknown_among(named)
+        if {"topic", "path"} <= {name.lower() for name in given}:
+            problems.append("the topic is given twice, as the option topic and as the path; give one of them")
         problems += [_unfit(name, use) for name in named if name in OPTIONS and not OPTIONS[name].use & use]
         self._values = {name: option.parse(option.default) for name, option in OPTIONS.items() if option.use & use}
         for name in [name for name in self._values if name in named]:
@@ -203,10 +205,15 @@ def _value(name: str, text: str, time_zone: str) -> Any:  # noqa: ANN401 - of wh
     return in_zone(value, time_zone) if isinstance(value, datetime) else value
 
 
-def _unknown(name: str) -> str:
+def unknown_among(names: Iterable[str], prefix: str = "") -> list[str]:
+    """Return what is wrong with names that no option has, each with the nearest name; `prefix` precedes them all."""
+    return [_unknown(name, prefix) for name in names if name.lower() not in _KNOWN]
+
+
+def _unknown(name: str, prefix: str) -> str:
     close = get_close_matches(name.lower(), _KNOWN, n=1)
-    hint = f"; did you mean {_KNOWN[close[0]]}?" if close else f"; there are {', '.join(OPTIONS)}"
-    return f"there is no option {name}{hint}"
+    hint = f"; did you mean {prefix}{_KNOWN[close[0]]}?" if close else f"; there are {', '.join(OPTIONS)}"
+    return f"there is no option {prefix}{name}{hint}"
 
 
 def _unfit(name: str, use: Use) -> str:

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from miniqueue.spark.offsets import Offsets, parse_offsets, parse_time
 
+#: `path`, which is what `load` and `save` are given, is another name for `topic`.
+_NAMES_OF_TOPIC: Final = ("topic", "path")
 _PAIRS: Final = (("startingOffsets", "startingTime"), ("endingOffsets", "endingTime"))
 
 
@@ -31,7 +33,7 @@ def parse_moment(text: str) -> datetime | None:
 
 def instead_of(name: str) -> str | None:
     """Return the option that says the same as this one, in lower case as this one."""
-    pairs = {one.lower(): other.lower() for one, other in _PAIRS}
+    pairs = {one.lower(): other.lower() for one, other in (*_PAIRS, _NAMES_OF_TOPIC)}
     return pairs.get(name) or {other: one for one, other in pairs.items()}.get(name)
 
 

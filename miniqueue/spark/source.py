@@ -28,7 +28,7 @@ from miniqueue.client.call import Call
 from miniqueue.client.refusals import UntrustedError, is_passing
 from miniqueue.errors import ClientError, ConfigError
 from miniqueue.spark.batch_reader import BatchReader
-from miniqueue.spark.options import OPTIONS, Options, Use
+from miniqueue.spark.options import OPTIONS, Options, Use, unknown_among
 from miniqueue.spark.places import instead_of
 from miniqueue.spark.rows import ORIGIN, SCHEMA, check_columns
 from miniqueue.spark.stream_reader import StreamReader
@@ -128,9 +128,15 @@ def register(spark: SparkSession) -> None:
 
 
 def configured(spark: SparkSession) -> dict[str, str]:
-    """Return the options that stand in a session's configuration, by names in lower case."""
+    """Return the options that stand in a session's configuration, by names in lower case.
+
+    Raises ConfigError for names that no option has: one that is misspelled would be one that is left out.
+    """
     found = {**dict(spark.sparkContext.getConf().getAll()), **spark.conf.getAll}
-    return {name.removeprefix(CONFIGURED).lower(): text for name, text in found.items() if name.startswith(CONFIGURED)}
+    given = {name.removeprefix(CONFIGURED): text for name, text in found.items() if name.startswith(CONFIGURED)}
+    if problems := unknown_among(given, CONFIGURED):
+        raise ConfigError(problems)
+    return {name.lower(): text for name, text in given.items()}
 
 
 def configured_client(spark: SparkSession) -> Client:

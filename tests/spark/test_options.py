@@ -44,6 +44,12 @@ def test_an_unknown_option_is_refused_with_the_one_that_was_probably_meant(name,
     assert problems({"topic": "t", name: "x"}, Use.BATCH_WRITE) == [f"there is no option {name}; did you mean {meant}?"]
 
 
+def test_a_topic_that_is_given_as_the_path_too_is_refused():
+    said = "the topic is given twice, as the option topic and as the path; give one of them"
+    for use in (Use.BATCH_READ, Use.STREAM_READ, Use.BATCH_WRITE, Use.STREAM_WRITE):
+        assert problems({"Topic": "t", "path": "u"}, use) == [said]
+
+
 def test_an_option_like_no_other_is_refused_with_all_there_are():
     [problem] = problems({"topic": "t", "xyz": "1"})
     assert all(name in problem for name in OPTIONS)

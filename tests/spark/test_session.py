@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from miniqueue.client import Client
+from miniqueue.errors import ConfigError
 from miniqueue.spark import register
 from tests.spark.needs import IN_A_SESSION
 
@@ -189,6 +190,42 @@ def test_mistakes_are_told_in_words(spark, options, said):
         spark.read.format("miniqueue").options(**options).load().collect()
     with pytest.raises(Exception, match=said):
         rows(spark, 1, 1).write.format("miniqueue").mode("append").options(**options).save()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "spark.miniqueue.tpoic",
+            r"there is no option spark\.miniqueue\.tpoic; did you mean spark\.miniqueue\.topic\?",
+        ),
+        ("spark.miniqueue.blockSecond", r"did you mean spark\.miniqueue\.blockSeconds\?"),
+        ("spark.miniqueue.colour", "there is no option spark.miniqueue.colour; there are url, user"),
+    ],
+)
+def test_a_misspelled_option_in_the_configuration_is_refused(spark, name, said):
+    """It was passed over, and the default held."""
+    spark.conf.set(name, "x")
+    try:
+        with pytest.raises(ConfigError, match=said):
+            register(spark)
+    finally:
+        spark.conf.unset(name)
+
+
+def test_a_topic_beside_the_path_is_refused_and_one_in_the_configuration_gives_way(spark, client):
+    client.publish("by-path", b"a")
+    with pytest.raises(Exception, match="the topic is given twice"):
+        spark.read.format("miniqueue").option("topic", "other").load("by-path").collect()
+    with pytest.raises(Exception, match="the topic is given twice"):
+        rows(spark, 1, 1).write.format("miniqueue").mode("append").option("topic", "other").save("by-path")
+    spark.conf.set("spark.miniqueue.topic", "other")
+    try:
+        register(spark)
+        assert spark.read.format("miniqueue").load("by-path").count() == 1
+    finally:
+        spark.conf.unset("spark.miniqueue.topic")
+        register(spark)
 
 
 def test_a_topic_is_not_overwritten_and_columns_without_use_are_refused(spark, tmp_path: Path):
