@@ -13,22 +13,25 @@ import os
 import sys
 from collections.abc import Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+if TYPE_CHECKING:  # imported where it is used, so that --help needs no Spark
+    from pyspark.sql import DataFrame, Row
 
 #: Of a command, which the broker takes up to 10,000 messages and 2 MiB of.
 BATCH_MESSAGES = 5000
 BATCH_BYTES = 1 << 20
 
 
-def publish(frame: DataFrame, host: str, port: int, topic: str) -> None:
+def publish(frame: "DataFrame", host: str, port: int, topic: str) -> None:
     """Publish every row; when this returns all of them are durable."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - everybody's name for it
+
     messages = frame.select(F.to_json(F.struct("*")).alias("message"))
     messages.foreachPartition(partial(publish_partition, host=host, port=port, topic=topic))
 
 
-def publish_partition(rows: Iterator[Row], host: str, port: int, topic: str) -> None:
+def publish_partition(rows: "Iterator[Row]", host: str, port: int, topic: str) -> None:
     """Runs on an executor: a connection for each partition, a round trip for each batch."""
     import redis  # noqa: PLC0415 - needed where the rows are, not where the job is planned
 
@@ -63,9 +66,14 @@ def parse_options() -> argparse.Namespace:
 
 def main() -> None:
     options = parse_options()
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - after the options are parsed
+    except ImportError:
+        sys.exit("pyspark is not installed; run make install EXTRAS=dev,client,spark")
+
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the executors need redis-py too
     spark = SparkSession.builder.master(options.master).appName("spark_publish").getOrCreate()
-    frame = spark.range(options.rows).select("id", (F.col("id") * F.col("id")).alias("square"))
+    frame = spark.range(options.rows).selectExpr("id", "id * id AS square")
     publish(frame, options.host, options.port, options.topic)
     print(f"published {frame.count()} rows to {options.topic}")
     spark.stop()
