@@ -183,7 +183,13 @@ class Options:
                 raise ConfigError(["caFile is for a broker with TLS, whose url is rediss://host:port"])
         given = {"username": self["user"], "password": self["secret"], "ssl_ca_certs": self["caFile"]}
         kept = {name: value for name, value in given.items() if value}
-        return Client(self["url"], timeout_seconds=self["timeoutSeconds"], retries=self["retries"], **kept)
+        return Client(
+            self["url"],
+            timeout_seconds=self["timeoutSeconds"],
+            retries=self["retries"],
+            deduplicates=self._values.get("deduplicate", True),
+            **kept,
+        )
 
 
 def topics_in(text: str) -> list[str]:

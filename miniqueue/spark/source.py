@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
@@ -28,6 +29,7 @@ from miniqueue.client.call import Call
 from miniqueue.client.refusals import UntrustedError, is_passing
 from miniqueue.errors import ClientError, ConfigError
 from miniqueue.spark.batch_reader import BatchReader
+from miniqueue.spark.dedup_check import DEFAULT_ATTEMPTS, attempts_of, warn_of_short_window
 from miniqueue.spark.options import OPTIONS, Options, Use, unknown_among
 from miniqueue.spark.places import instead_of
 from miniqueue.spark.rows import ORIGIN, SCHEMA, check_columns
@@ -53,10 +55,12 @@ class MiniqueueSource(DataSource):
     Attributes:
       defaults: options from Spark's configuration, for those that a job does not name.
       time_zone: of the session, for times without one; "" for that of the machine.
+      attempts: how many times a task is run before it fails the job.
     """
 
     defaults: dict[str, str] = {}  # noqa: RUF012 - replaced as a whole, in a class of each session
     time_zone: str = ""
+    attempts: int = DEFAULT_ATTEMPTS
 
     @classmethod
     def name(cls) -> str:
@@ -81,19 +85,24 @@ class MiniqueueSource(DataSource):
         """Return what writes a frame."""
         self._check_write(schema, overwrite)
         options = self._parsed(Use.BATCH_WRITE)
-        _tell_of_absence(options)
+        _check_start(options, self.attempts)
         return BatchWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """Return what writes a stream."""
         self._check_write(schema, overwrite)
-        return StreamWriter(self._parsed(Use.STREAM_WRITE))
+        options = self._parsed(Use.STREAM_WRITE)
+        _check_stream(tuple(self._meant(Use.STREAM_WRITE).items()), self.attempts)
+        return StreamWriter(options)
 
     def _parsed(self, use: Use) -> Options:
+        return Options(self._meant(use), use, self.time_zone)
+
+    def _meant(self, use: Use) -> dict[str, str]:
+        """Return what is given for a use: all that the job says, and of the configuration what has that use."""
         useful = {name.lower() for name, option in OPTIONS.items() if option.use & use}
         stated = {name.lower() for name in self.options}
-        given = {name: text for name, text in self._given().items() if name in useful | stated}
-        return Options(given, use, self.time_zone)
+        return {name: text for name, text in self._given().items() if name in useful | stated}
 
     def _given(self) -> dict[str, str]:
         """Return what the job says, and the configuration where it says nothing, by names in lower case."""
@@ -122,7 +131,11 @@ def register(spark: SparkSession) -> None:
     if "PYSPARK_PYTHON" not in os.environ:
         spark.sparkContext.pythonExec = sys.executable
     spark.conf.set(_PUSHDOWN, "true")
-    known = {"defaults": configured(spark), "time_zone": spark.conf.get(_TIME_ZONE)}
+    known = {
+        "defaults": configured(spark),
+        "time_zone": spark.conf.get(_TIME_ZONE),
+        "attempts": attempts_of(spark),
+    }
     # A class made here is carried to the tasks with its attributes, one that can be imported is not.
     spark.dataSource.register(type("ConfiguredSource", (MiniqueueSource,), known))
 
@@ -179,30 +192,43 @@ def wait_for_broker(spark: SparkSession, say: Callable[[str], None], is_given_up
             return
 
 
-def _tell_of_absence(options: Options) -> None:
-    """Have it in the driver's log that the broker does not answer; raises RefusedError where it does, and refuses.
+def _check_start(options: Options, attempts: int) -> None:
+    """Warn of what may go wrong with a write; raises RefusedError if the broker refuses its user.
 
-    Tasks tell of it themselves, but where they run on a cluster not to whoever looks at the driver. Nor are they kept
-    from waiting: a broker that restarts may have no address meanwhile, or one that only the executors know.
+    A broker that does not answer is a warning in the driver's log. Tasks tell of it themselves, but where they run on a
+    cluster not to whoever looks at the driver. Nor are they kept from waiting: a broker that restarts may have no
+    address meanwhile, or one that only the executors know.
     """
     try:
-        _ping(options.client().address, retries=0)
+        with Client.of(_hasty(options.client().address, retries=0)) as client:
+            client.execute(Call(("PING",), str))
+            warn_of_short_window(client, options, attempts)
     except ClientError as exc:
         if not is_passing(exc):
             raise
         log.warning("no broker for the driver; tasks that find none wait for %.0f s: %s", options["blockSeconds"], exc)
 
 
+@cache
+def _check_stream(given: tuple[tuple[str, str], ...], attempts: int) -> None:
+    """Check the start of a stream, once in each process: Spark plans the write again for every micro-batch.
+
+    Args:
+      given: the options of the write, as names and values.
+      attempts: how many times a task is run.
+    """
+    _check_start(Options(dict(given), Use.STREAM_WRITE), attempts)
+
+
 def _ask(spark: SparkSession, retries: int) -> None:
-    with configured_client(spark) as client:
-        _ping(client.address, retries)
+    with configured_client(spark) as client, Client.of(_hasty(client.address, retries)) as hasty:
+        hasty.execute(Call(("PING",), str))
 
 
-def _ping(address: Address, retries: int) -> None:
-    hasty = replace(
+def _hasty(address: Address, retries: int) -> Address:
+    """Return an address that is asked with less patience."""
+    return replace(
         address,
         retries=min(address.retries, retries),
         timeout_seconds=min(address.timeout_seconds, _FIRST_TIMEOUT_SECONDS),
     )
-    with Client.of(hasty) as client:
-        client.execute(Call(("PING",), str))

@@ -125,6 +125,13 @@ def test_a_client_is_made_of_the_options(tmp_path):
     assert address.options == {"username": "ada", "password": "s", "ssl_ca_certs": ca}
 
 
+@pytest.mark.parametrize("use", [Use.BATCH_WRITE, Use.STREAM_WRITE])
+def test_a_write_that_does_not_deduplicate_has_a_client_that_does_not(use):
+    """Its client made an id for each row that had other options than a key."""
+    assert not Options({"topic": "t", "deduplicate": "false"}, use).client().address.deduplicates
+    assert Options({"topic": "t"}, use).client().address.deduplicates
+
+
 def test_authorities_that_are_not_on_this_machine_are_named():
     with pytest.raises(ConfigError, match="caFile='/nowhere/ca': there is no such file on "):
         Options({"topic": "t", "caFile": "/nowhere/ca"}, Use.BATCH_READ).client()

@@ -88,6 +88,15 @@ def test_a_job_that_runs_again_with_its_rows_in_another_order_fails_and_drops_no
     assert keys >= {b"%d" % number for number in range(60)}
 
 
+@pytest.mark.parametrize("priority", ["normal", "high"])
+def test_a_write_without_deduplication_leaves_no_ids(spark, client, priority):
+    """Each request, or row, had an id of its own, which the broker had to remember."""
+    topic = f"without-ids-{priority}"
+    client.create_topic(topic, dedup_window_seconds=0)  # refuses ids
+    write(rows(spark, 20).withColumn("priority", F.lit(priority)), topic, deduplicate="false")
+    assert sorted(map(int, texts(client, topic))) == list(range(20))
+
+
 def test_a_stream_is_copied_once_although_it_stops_and_starts(spark, client, tmp_path):
     client.publish_many("from", [str(number) for number in range(100)])
     checkpoint = tmp_path / "checkpoint"

@@ -134,5 +134,15 @@ def test_a_frame_for_a_broker_that_refuses_its_user_ends_before_any_task(shared_
 
 
 def test_of_a_broker_that_answers_nothing_is_told(shared_broker, caplog):
-    source.MiniqueueSource({"topic": "t", "url": shared_broker.url}).writer(FRAME, overwrite=False)
+    given = {"topic": "t", "url": shared_broker.url, "deduplicate": "false"}
+    source.MiniqueueSource(given).writer(FRAME, overwrite=False)
     assert caplog.messages == []
+
+
+def test_a_write_to_a_topic_that_forgets_ids_too_soon_warns(shared_broker, caplog):
+    given = source.MiniqueueSource({"topic": "forgetful", "url": shared_broker.url})
+    given.writer(FRAME, overwrite=False)
+    for _ in range(3):
+        given.streamWriter(FRAME, overwrite=False)  # as Spark does for each micro-batch
+    assert len(caplog.messages) == 2
+    assert all(line.startswith("the dedup window of forgetful is 120 s, too short for") for line in caplog.messages)
