@@ -34,6 +34,7 @@ from starlette.types import ASGIApp
 from miniqueue.errors import CertificateError, InternalError
 from miniqueue.server import descriptors
 from miniqueue.server.closing import CLOSE_SECONDS
+from miniqueue.server.file_access import read_regular
 from miniqueue.server.granian_handover import NATIVE, Handover
 from miniqueue.server.granian_requests import LAST_WORDS_SECONDS, Requests
 from miniqueue.server.h2guard import HttpLimits
@@ -105,7 +106,7 @@ async def serve_https(
 def _check_kind(key: Path) -> None:
     """Raise CertificateError for a key that OpenSSL knows and Granian does not: it would abort the process."""
     try:
-        found = load_pem_private_key(key.read_bytes(), None)
+        found = load_pem_private_key(read_regular(key), None)
     except (OSError, ValueError, UnsupportedAlgorithm) as exc:
         raise CertificateError([f"key {key}: {exc}"]) from exc
     match found:

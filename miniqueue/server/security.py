@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from miniqueue.errors import CertificateError
 from miniqueue.server.escaping import escape
 from miniqueue.server.expiry import ends_at
+from miniqueue.server.file_access import read_regular
 from miniqueue.server.private_files import FileToWrite, locked, write_files
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _authority(cert: Path, now: datetime) -> "tuple[LocalAuthority, list[FileToW
         pair = made.to_pem()
         return made, [FileToWrite(ca_key, pair.key), FileToWrite(ca, pair.certificate, _PUBLIC)]
     try:
-        authority = LocalAuthority.load(PemPair(ca.read_bytes(), ca_key.read_bytes()))
+        authority = LocalAuthority.load(PemPair(read_regular(ca), read_regular(ca_key)))
     except CertificateError as error:
         raise CertificateError([f"{_shown(ca)}, {_shown(ca_key)}: {error}"]) from error
     if authority.ends_at - now < _RENEW_BEFORE:
@@ -163,7 +164,7 @@ def _renew(cert: Path, now: datetime) -> tuple[Path, ...]:
     try:
         with locked(cert.parent):
             authority, _ = _authority(cert, now)
-            renewed = authority.renew(cert.read_bytes(), now)
+            renewed = authority.renew(read_regular(cert), now)
             if renewed is None:
                 return ()
             write_files([FileToWrite(cert, renewed, _PUBLIC)])
@@ -188,7 +189,7 @@ def _warning(cert: Path, may_create: bool) -> str:
 
 def _ends_at(cert: Path) -> datetime:
     try:
-        return ends_at(cert.read_bytes())
+        return ends_at(read_regular(cert))
     except CertificateError as error:
         raise CertificateError([f"certificate {_shown(cert)}: {error}"]) from error
 
@@ -196,7 +197,7 @@ def _ends_at(cert: Path) -> datetime:
 def _require(path: Path, role: str, marker: bytes) -> None:
     """Refuse a file that cannot be read or does not look like what it should be."""
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except OSError as error:
         raise CertificateError([f"{role} {_shown(path)}: {error.strerror}"]) from error
     if marker not in content:

@@ -4,6 +4,7 @@ It must not be writable for others: who can write it can let themselves in. Writ
 (`private_files`): a broker that reads at that moment sees the old users or the new ones.
 """
 
+import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from miniqueue.access.users import Users
 from miniqueue.access.users_text import parse_users, render_users
 from miniqueue.errors import ConfigError
 from miniqueue.server.escaping import escape
+from miniqueue.server.file_access import open_regular
 from miniqueue.server.private_files import FileToWrite, locked, write_files
 
 _WRITABLE_FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -20,9 +22,10 @@ _WRITABLE_FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 def read_users(path: Path) -> Users:
     """Return the users in a file; raises ConfigError with every problem, each with the name of the file."""
     try:
-        if path.stat().st_mode & _WRITABLE_FOR_OTHERS:
-            raise ConfigError(["others may write it; chmod 600 helps"])
-        return parse_users(path.read_text("utf-8"))
+        with open(open_regular(path), encoding="utf-8") as opened:
+            if os.fstat(opened.fileno()).st_mode & _WRITABLE_FOR_OTHERS:
+                raise ConfigError(["others may write it; chmod 600 helps"])
+            return parse_users(opened.read())
     except FileNotFoundError as exc:
         raise ConfigError([f"users file {_shown(path)}: it is missing; `miniqueue user add` makes it"]) from exc
     except OSError as exc:
