@@ -13,12 +13,14 @@ The directory of the store likewise:
 Knows the configuration and no network: a name other than `localhost` may lead anywhere and counts as elsewhere.
 """
 
+import os
 import stat
 from ipaddress import ip_address
 
-from miniqueue.errors import ConfigError
+from miniqueue.errors import ConfigError, StorageError
 from miniqueue.server.config import Config
 from miniqueue.server.escaping import escape
+from miniqueue.server.file_access import OTHER_USER_OR_MODE
 
 _IN_THE_CLEAR = "secrets and messages cross the network in the clear on the RESP port; -resp-tls encrypts them"
 
@@ -40,6 +42,25 @@ def check_exposure(config: Config) -> str:
             "everybody could read, publish and delete; keep -host 127.0.0.1, or make users with "
             "`miniqueue user add` and name their file with -users, or accept it with -insecure"
         ]
+    )
+
+
+def check_writable(config: Config) -> None:
+    """Raise StorageError if this user can neither write to the directory of the store nor make it.
+
+    On an empty volume of another user everything fails. This check comes before the certificates, so that the error
+    is about the volume.
+    """
+    if config.storage == "memory":
+        return
+    path = config.db.absolute()
+    existing = next(directory for directory in (path, *path.parents) if os.path.exists(directory))
+    if os.access(existing, os.W_OK | os.X_OK) or os.statvfs(existing).f_flag & os.ST_RDONLY:
+        return  # opening the store has its own error for a file system that is read-only
+    found = existing.stat()
+    raise StorageError(
+        f"flag -db: {escape(str(config.db))} cannot be written by uid {os.geteuid()}: {escape(str(existing))} "
+        f"belongs to uid {found.st_uid} (mode {stat.S_IMODE(found.st_mode):o}); {OTHER_USER_OR_MODE}"
     )
 
 

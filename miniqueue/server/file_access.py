@@ -1,4 +1,4 @@
-"""Open the files that the operator names: certificates, keys and the users file.
+"""Open the files that the operator names: certificates, keys and the users file; explain why one cannot be used.
 
 They may be reached through symbolic links, as the files of a Kubernetes Secret are, but must be regular files. A FIFO
 would make a start, or a reload, wait until another process writes to it.
@@ -11,6 +11,9 @@ from pathlib import Path
 
 #: Without O_NONBLOCK, opening a FIFO waits until another process opens its other end.
 _SAFE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+#: What helps if a file or directory is not for the user that runs the broker.
+OTHER_USER_OR_MODE = "start as a user that may use it (in a container: --user), or change its owner or mode"
 
 
 def open_regular(path: Path) -> int:
@@ -34,6 +37,21 @@ def read_regular(path: Path) -> bytes:
     """Return the content of a regular file; raises OSError as `open_regular` does."""
     with open(open_regular(path), "rb") as opened:
         return opened.read()
+
+
+def explained(error: OSError, path: Path) -> str:
+    """Return why a file cannot be used; for lack of permission, with the user that tried and the remedy."""
+    if not isinstance(error, PermissionError):
+        return error.strerror or str(error)
+    return f"permission denied for uid {os.geteuid()}{_owner(path)}; {OTHER_USER_OR_MODE}"
+
+
+def _owner(path: Path) -> str:
+    try:
+        found = path.stat()
+    except OSError:
+        return ""  # in a directory that this user cannot enter
+    return f"; it belongs to uid {found.st_uid} (mode {stat.S_IMODE(found.st_mode):o})"
 
 
 def _not_regular(path: Path) -> OSError:

@@ -31,7 +31,7 @@ from miniqueue.server.accepting import AcceptingLoop
 from miniqueue.server.broker_limits import broker_limits
 from miniqueue.server.census import Census
 from miniqueue.server.config import Config
-from miniqueue.server.exposure import check_directory, check_exposure
+from miniqueue.server.exposure import check_directory, check_exposure, check_writable
 from miniqueue.server.h2guard import HttpLimits
 from miniqueue.server.h2guard.deadlines import KEEP_ALIVE_SECONDS
 from miniqueue.server.http import HttpApp
@@ -84,7 +84,9 @@ def run(config: Config, ignored_variables: Sequence[str] = ()) -> None:
     os.umask(PRIVATE_UMASK)
     if ignored_variables:
         log.info("variables of a Kubernetes Service ignored", variables=", ".join(ignored_variables))
-    for warning in filter(None, (check_exposure(config), check_directory(config))):
+    exposure = check_exposure(config)
+    check_writable(config)
+    for warning in filter(None, (exposure, check_directory(config))):
         log.warning("insecure", problem=warning)
     sign_in = None if config.users is None else SignIn(read_users(config.users))
     certificates = ensure_certificates(

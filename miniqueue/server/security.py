@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from miniqueue.errors import CertificateError
 from miniqueue.server.escaping import escape
 from miniqueue.server.expiry import ends_at
-from miniqueue.server.file_access import read_regular
+from miniqueue.server.file_access import explained, read_regular
 from miniqueue.server.private_files import FileToWrite, locked, write_files
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def ensure_certificates(cert: Path, key: Path, *, may_create: bool, now: datetim
             created = _renew(cert, now) if may_create else ()
             warning = "" if created else _warning(cert, may_create)
     except OSError as error:
-        raise CertificateError([f"certificate {_shown(cert)}: {error.strerror}"]) from error
+        raise CertificateError([f"certificate {_shown(cert)}: {explained(error, cert)}"]) from error
     return Certificates(cert, key, created, _hint(cert) if may_create else "", warning)
 
 
@@ -199,7 +199,7 @@ def _require(path: Path, role: str, marker: bytes) -> None:
     try:
         content = read_regular(path)
     except OSError as error:
-        raise CertificateError([f"{role} {_shown(path)}: {error.strerror}"]) from error
+        raise CertificateError([f"{role} {_shown(path)}: {explained(error, path)}"]) from error
     if marker not in content:
         raise CertificateError([f"{role} {_shown(path)}: no {role} in PEM form in this file"])
 

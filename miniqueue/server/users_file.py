@@ -13,7 +13,7 @@ from miniqueue.access.users import Users
 from miniqueue.access.users_text import parse_users, render_users
 from miniqueue.errors import ConfigError
 from miniqueue.server.escaping import escape
-from miniqueue.server.file_access import open_regular
+from miniqueue.server.file_access import explained, open_regular
 from miniqueue.server.private_files import FileToWrite, locked, write_files
 
 _WRITABLE_FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -29,7 +29,7 @@ def read_users(path: Path) -> Users:
     except FileNotFoundError as exc:
         raise ConfigError([f"users file {_shown(path)}: it is missing; `miniqueue user add` makes it"]) from exc
     except OSError as exc:
-        raise ConfigError([f"users file {_shown(path)}: {exc.strerror}"]) from exc
+        raise ConfigError([f"users file {_shown(path)}: {explained(exc, path)}"]) from exc
     except UnicodeDecodeError as exc:
         raise ConfigError([f"users file {_shown(path)}: no UTF-8"]) from exc
     except ConfigError as exc:
@@ -44,7 +44,7 @@ def change_users(path: Path, change: Callable[[Users], Users]) -> None:
             before = read_users(path) if path.exists() else Users()
             write_files([FileToWrite(path, render_users(change(before)).encode())])
     except OSError as exc:
-        raise ConfigError([f"users file {_shown(path)}: {exc.strerror}"]) from exc
+        raise ConfigError([f"users file {_shown(path)}: {explained(exc, path)}"]) from exc
 
 
 def _shown(path: Path) -> str:

@@ -1,0 +1,100 @@
+"""A broker with an unprivileged account, on volumes that belong to others: it starts, or the line says what helps."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.process import FREE_PORTS, START_SECONDS, environment
+from tests.acceptance.tools import needs
+
+UID = 10001
+FS_GROUP = 2000
+AS_UID = ["setpriv", f"--reuid={UID}", f"--regid={UID}", f"--groups={FS_GROUP}", sys.executable, "-m", "miniqueue"]
+
+pytestmark = [
+    pytest.mark.acceptance,
+    needs("setpriv"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a broker as another user"),
+]
+
+
+@pytest.fixture
+def volume() -> Iterator[Path]:
+    """An empty directory of root; not in `tmp_path`, which other users cannot enter."""
+    directory = Path(tempfile.mkdtemp(prefix="miniqueue-volume-"))
+    directory.chmod(0o755)
+    try:
+        version = subprocess.run([*AS_UID, "-version"], cwd=directory, capture_output=True, check=False)
+        if version.returncode:
+            pytest.skip("another user cannot read this Python or the sources")
+        yield directory
+    finally:
+        shutil.rmtree(directory)
+
+
+def mount_with_fs_group(volume: Path) -> None:
+    """Change groups and modes as the kubelet does at each mount of a volume with `fsGroup`."""
+    for path in [volume, *volume.rglob("*")]:
+        os.chown(path, -1, FS_GROUP)
+        path.chmod(path.stat().st_mode | (0o2070 if path.is_dir() else 0o060))
+
+
+def run_as_uid(*arguments: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*AS_UID, *arguments],
+        cwd=cwd,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+        check=False,
+    )
+
+
+def refusal(*arguments: str, cwd: Path, code: int) -> str:
+    done = run_as_uid(*FREE_PORTS, *arguments, cwd=cwd)
+    assert done.returncode == code, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("miniqueue: ")]
+    return line
+
+
+def test_an_empty_volume_of_another_user_is_named_and_not_the_certificate(volume):
+    line = refusal(cwd=volume, code=71)
+    assert f"flag -db: data cannot be written by uid {UID}" in line
+    assert f"{volume} belongs to uid 0" in line
+    assert "--user" in line
+    assert "certificate" not in line
+    assert list(volume.iterdir()) == []
+
+
+def test_a_key_that_cannot_be_read_is_named_with_the_uid_that_tried(volume, trust):
+    mount_with_fs_group(volume)
+    _, cert, _, key = trust.flags
+    shutil.copy(cert, volume / "cert.pem")
+    shutil.copy(key, volume / "key.pem")
+    (volume / "key.pem").chmod(0o600)
+    line = refusal("-cert=cert.pem", "-key=key.pem", cwd=volume, code=77)
+    assert f"key key.pem: permission denied for uid {UID}; it belongs to uid 0 (mode 600)" in line
+    assert "--user" in line
+
+
+def test_a_fifo_in_place_of_a_certificate_or_the_users_is_refused_at_once(volume, trust):
+    mount_with_fs_group(volume)
+    os.mkfifo(volume / "fifo")
+    (volume / "fifo").chmod(0o644)
+    _, cert, _, key = trust.flags
+    for name, path in (("cert.pem", cert), ("key.pem", key)):
+        shutil.copy(path, volume / name)
+        (volume / name).chmod(0o644)
+    for flags, code in (
+        (["-cert=fifo", "-key=key.pem"], 77),
+        (["-cert=cert.pem", "-key=fifo"], 77),
+        (["-users=fifo"], 78),
+    ):
+        assert "fifo: it is not a regular file" in refusal(*flags, cwd=volume, code=code)
