@@ -8,6 +8,7 @@
 The directory of the store likewise:
 
     others may write to it            refused (78), as they could put another store there; -insecure makes it a warning
+    a group of this process may       its mode is corrected; a warning if that cannot be done (`file_access`)
     others may enter it               fine, with a warning
 
 Knows the configuration and no network: a name other than `localhost` may lead anywhere and counts as elsewhere.
@@ -15,12 +16,15 @@ Knows the configuration and no network: a name other than `localhost` may lead a
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import suppress
 from ipaddress import ip_address
+from pathlib import Path
 
 from miniqueue.errors import ConfigError, StorageError
 from miniqueue.server.config import Config
 from miniqueue.server.escaping import escape
-from miniqueue.server.file_access import OTHER_USER_OR_MODE
+from miniqueue.server.file_access import OTHER_USER_OR_MODE, Account, acceptance, correction, make_private
 
 _IN_THE_CLEAR = "secrets and messages cross the network in the clear on the RESP port; -resp-tls encrypts them"
 
@@ -64,21 +68,67 @@ def check_writable(config: Config) -> None:
     )
 
 
-def check_directory(config: Config) -> str:
+def correct_modes(config: Config, *, is_store: bool, account: Account | None = None) -> str:
+    """Withdraw the write access that a mount has given to a group of this process; return a warning, or nothing.
+
+    Args:
+      config: nothing is changed with `-insecure`.
+      is_store: whether the directory is a store already; otherwise it is changed only if it is empty.
+      account: of this process, if None.
+    """
+    account = account or Account.current()
+    if config.insecure or config.storage == "memory":
+        return ""
+    directory = Path(os.path.realpath(config.db))
+    entries = list(_entries(directory))
+    if not is_store and len(entries) > 1:
+        return ""  # a mistake in -db: these are other programs' files
+    if not entries or account.is_open_to_others(entries[0][1]) or any(f.st_uid != account.uid for _, f in entries):
+        return ""
+    corrected = [_make_private(path, found, account) for path, found in entries]
+    return correction(config.db) if any(corrected) else ""
+
+
+def _entries(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield the directory and everything in it that can be seen, without following links; nothing if it is missing."""
+    names = ((parent, (*directories, *files)) for parent, directories, files in os.walk(directory))
+    paths = (Path(parent, name) for parent, found in names for name in found)
+    for path in (directory, *paths):
+        with suppress(OSError):  # a running broker has removed it
+            yield path, path.lstat()
+
+
+def _make_private(path: Path, found: os.stat_result, account: Account) -> bool:
+    if not account.is_open_to_own_group(found) or not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+        return False
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return make_private(descriptor, account)
+    finally:
+        os.close(descriptor)
+
+
+def check_directory(config: Config, account: Account | None = None) -> str:
     """Return what the operator is to be warned of if others may enter the directory of the store, or nothing.
 
     Raises ConfigError when they may also write to it, unless the operator insists.
     """
+    account = account or Account.current()
     try:
-        mode = config.db.stat().st_mode
+        found = config.db.stat()
     except OSError:
         return ""  # it is still to be made, for its owner only
-    if config.storage == "memory" or not mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if config.storage == "memory" or not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         return ""
-    may_write = mode & (stat.S_IWGRP | stat.S_IWOTH)
+    may_write = account.is_open_to_others(found)
+    if not may_write and account.is_open_to_own_group(found):
+        return acceptance(config.db, found)
     problem = (
         f"others may {'write to' if may_write else 'enter'} {escape(str(config.db))} "
-        f"(mode {stat.S_IMODE(mode):o}); chmod 700 keeps them out"
+        f"(mode {stat.S_IMODE(found.st_mode):o}); chmod 700 keeps them out"
     )
     if may_write and not config.insecure:
         raise ConfigError([f"flag -db: {problem}; -insecure accepts it"])

@@ -1,19 +1,81 @@
-"""Open the files that the operator names: certificates, keys and the users file; explain why one cannot be used.
+"""Open the files that the operator names: certificates, keys and the users file; check who may write to them.
 
 They may be reached through symbolic links, as the files of a Kubernetes Secret are, but must be regular files. A FIFO
 would make a start, or a reload, wait until another process writes to it.
+
+A volume with `fsGroup` gives a group of the process write access to all files at each mount. So access of a group
+to which the process belongs is withdrawn if the file belongs to the process, and accepted otherwise:
+
+    owner           may write, too            then
+    this user       a group of the process    the mode is corrected, with a warning
+    another user    a group of the process    accepted, with a warning
+    any             another group, or all     refused
 """
 
 import errno
 import os
 import stat
+from dataclasses import dataclass
 from pathlib import Path
+
+from miniqueue.server.escaping import escape
 
 #: Without O_NONBLOCK, opening a FIFO waits until another process opens its other end.
 _SAFE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_GROUP_AND_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 #: What helps if a file or directory is not for the user that runs the broker.
 OTHER_USER_OR_MODE = "start as a user that may use it (in a container: --user), or change its owner or mode"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The user and the groups of a process."""
+
+    uid: int
+    gids: frozenset[int]
+
+    @classmethod
+    def current(cls) -> "Account":
+        """Return those of this process."""
+        return cls(os.geteuid(), frozenset((os.getegid(), *os.getgroups())))
+
+    def is_open_to_others(self, found: os.stat_result) -> bool:
+        """Tell whether everybody, or a group to which the process does not belong, may write to a file."""
+        is_of_other_group = found.st_gid not in self.gids
+        return bool(found.st_mode & (stat.S_IWOTH | (stat.S_IWGRP if is_of_other_group else 0)))
+
+    def is_open_to_own_group(self, found: os.stat_result) -> bool:
+        """Tell whether a group to which the process belongs may write to a file."""
+        return bool(found.st_mode & stat.S_IWGRP) and found.st_gid in self.gids
+
+
+def make_private(descriptor: int, account: Account) -> bool:
+    """Withdraw the access that a mount has given to a group of the process; return whether there was any.
+
+    Nothing is changed if the file belongs to another user, is open to others as well, or cannot be changed.
+    """
+    found = os.fstat(descriptor)
+    if found.st_uid != account.uid or not account.is_open_to_own_group(found) or account.is_open_to_others(found):
+        return False
+    try:
+        os.fchmod(descriptor, stat.S_IMODE(found.st_mode) & ~_GROUP_AND_OTHERS)
+    except OSError:
+        return False
+    return not os.fstat(descriptor).st_mode & _GROUP_AND_OTHERS  # some file systems ignore the change
+
+
+def correction(path: Path) -> str:
+    """Return what the log says about a file whose mode was corrected."""
+    return f"{escape(str(path))}: its group could write to it; the mode was corrected, only its owner may use it now"
+
+
+def acceptance(path: Path, found: os.stat_result) -> str:
+    """Return what the log says about a file that belongs to another user and to a group of this process."""
+    return (
+        f"others in group {found.st_gid} may write to {escape(str(path))} (mode {stat.S_IMODE(found.st_mode):o}); "
+        "it is accepted because the broker is in this group, too"
+    )
 
 
 def open_regular(path: Path) -> int:

@@ -31,7 +31,8 @@ from miniqueue.server.accepting import AcceptingLoop
 from miniqueue.server.broker_limits import broker_limits
 from miniqueue.server.census import Census
 from miniqueue.server.config import Config
-from miniqueue.server.exposure import check_directory, check_exposure, check_writable
+from miniqueue.server.exposure import check_directory, check_exposure, check_writable, correct_modes
+from miniqueue.server.file_access import correction
 from miniqueue.server.h2guard import HttpLimits
 from miniqueue.server.h2guard.deadlines import KEEP_ALIVE_SECONDS
 from miniqueue.server.http import HttpApp
@@ -55,6 +56,7 @@ from miniqueue.storage.leveldb import LevelDBStore
 from miniqueue.storage.memory import MemoryStore
 from miniqueue.storage.port import Store
 from miniqueue.storage.reserve import ReserveOptions
+from miniqueue.storage.store_marker import MARKER_FILE_NAME
 from miniqueue.storage.sync_mode import SyncMode
 
 log = structlog.get_logger()
@@ -84,11 +86,8 @@ def run(config: Config, ignored_variables: Sequence[str] = ()) -> None:
     os.umask(PRIVATE_UMASK)
     if ignored_variables:
         log.info("variables of a Kubernetes Service ignored", variables=", ".join(ignored_variables))
-    exposure = check_exposure(config)
-    check_writable(config)
-    for warning in filter(None, (exposure, check_directory(config))):
-        log.warning("insecure", problem=warning)
-    sign_in = None if config.users is None else SignIn(read_users(config.users))
+    _check_exposure(config)
+    sign_in = None if config.users is None else SignIn(read_users(config.users, _report_access))
     certificates = ensure_certificates(
         config.cert, config.key, may_create=config.has_default_certificate, now=datetime.now(UTC)
     )
@@ -100,11 +99,27 @@ def run(config: Config, ignored_variables: Sequence[str] = ()) -> None:
         raise Interrupted(signal.SIGTERM) from None
 
 
+def _check_exposure(config: Config) -> None:
+    """Refuse a start that would let strangers in, or that cannot write to its directory; log what is a risk."""
+    exposure = check_exposure(config)
+    check_writable(config)
+    if corrected := correct_modes(config, is_store=os.path.exists(config.db / MARKER_FILE_NAME)):
+        _report_access(corrected)
+    for warning in filter(None, (exposure, check_directory(config))):
+        log.warning("insecure", problem=warning)
+
+
+def _report_access(problem: str) -> None:
+    log.warning("access of a group", problem=problem)
+
+
 def _report_certificates(certificates: Certificates) -> None:
     if certificates.created:
         log.info("certificates made", files=[str(path) for path in certificates.created], trust=certificates.hint)
     if certificates.warning:
         log.warning("certificate", problem=certificates.warning)
+    for key in certificates.corrected:
+        _report_access(correction(key))
 
 
 async def _serve(config: Config, certificates: Certificates, sign_in: SignIn | None = None) -> None:
@@ -257,7 +272,7 @@ class _Listeners:
             log.info("there are no users to be read again")
             return
         try:
-            users = read_users(self._config.users)
+            users = read_users(self._config.users, _report_access)
         except ConfigError as exc:
             log.error("the users stay as they were: their file cannot be used", problems=exc.problems)
             return

@@ -10,7 +10,8 @@ them does not.
 
 import os
 import ssl
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 from miniqueue.errors import CertificateError
 from miniqueue.server.escaping import escape
 from miniqueue.server.expiry import ends_at
-from miniqueue.server.file_access import explained, read_regular
+from miniqueue.server.file_access import Account, explained, make_private, open_regular, read_regular
 from miniqueue.server.private_files import FileToWrite, locked, write_files
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class Certificates:
     """How clients come to trust the certificate; empty when it is not from the local authority."""
     warning: str = ""
     """That it ends soon, or has ended, and could not be renewed; empty when all is well."""
+    corrected: tuple[Path, ...] = ()
+    """The private keys that a group of this process could write to until now."""
 
 
 def ensure_certificates(cert: Path, key: Path, *, may_create: bool, now: datetime) -> Certificates:
@@ -68,7 +71,8 @@ def ensure_certificates(cert: Path, key: Path, *, may_create: bool, now: datetim
             warning = "" if created else _warning(cert, may_create)
     except OSError as error:
         raise CertificateError([f"certificate {_shown(cert)}: {explained(error, cert)}"]) from error
-    return Certificates(cert, key, created, _hint(cert) if may_create else "", warning)
+    corrected = tuple(_made_private((key, _authority_paths(cert)[1]))) if may_create else ()
+    return Certificates(cert, key, created, _hint(cert) if may_create else "", warning, corrected)
 
 
 def server_tls_context(
@@ -171,6 +175,19 @@ def _renew(cert: Path, now: datetime) -> tuple[Path, ...]:
     except (CertificateError, OSError):  # the old one may do for some days: a reason to warn, not to stop
         return ()
     return (cert,)
+
+
+def _made_private(keys: Sequence[Path]) -> Iterator[Path]:
+    """Yield the keys that a group of this process could write to, and no longer can."""
+    account = Account.current()
+    for key in keys:
+        with suppress(OSError):  # the authority may be elsewhere
+            descriptor = open_regular(key)
+            try:
+                if make_private(descriptor, account):
+                    yield key
+            finally:
+                os.close(descriptor)
 
 
 def _authority_paths(cert: Path) -> tuple[Path, Path]:

@@ -1,11 +1,11 @@
 """The users file: read by the broker, written by `miniqueue user` alone.
 
-It must not be writable for others: who can write it can let themselves in. Written whole, with mode 0600
-(`private_files`): a broker that reads at that moment sees the old users or the new ones.
+It must not be writable for others: who can write it can let themselves in. `file_access` says which groups are
+none of these. Written whole, with mode 0600 (`private_files`): a broker that reads at that moment sees the old
+users or the new ones.
 """
 
 import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,18 +13,21 @@ from miniqueue.access.users import Users
 from miniqueue.access.users_text import parse_users, render_users
 from miniqueue.errors import ConfigError
 from miniqueue.server.escaping import escape
-from miniqueue.server.file_access import explained, open_regular
+from miniqueue.server.file_access import Account, acceptance, correction, explained, make_private, open_regular
 from miniqueue.server.private_files import FileToWrite, locked, write_files
 
-_WRITABLE_FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
+def read_users(path: Path, report: Callable[[str], None] = lambda _: None, account: Account | None = None) -> Users:
+    """Return the users in a file; raises ConfigError with every problem, each with the name of the file.
 
-def read_users(path: Path) -> Users:
-    """Return the users in a file; raises ConfigError with every problem, each with the name of the file."""
+    Args:
+      path: of the file.
+      report: is called with a warning if a group of this process could write to the file.
+      account: of this process, if None.
+    """
     try:
         with open(open_regular(path), encoding="utf-8") as opened:
-            if os.fstat(opened.fileno()).st_mode & _WRITABLE_FOR_OTHERS:
-                raise ConfigError(["others may write it; chmod 600 helps"])
+            _check_access(path, opened.fileno(), report, account or Account.current())
             return parse_users(opened.read())
     except FileNotFoundError as exc:
         raise ConfigError([f"users file {_shown(path)}: it is missing; `miniqueue user add` makes it"]) from exc
@@ -34,6 +37,16 @@ def read_users(path: Path) -> Users:
         raise ConfigError([f"users file {_shown(path)}: no UTF-8"]) from exc
     except ConfigError as exc:
         raise ConfigError([f"users file {_shown(path)}: {problem}" for problem in exc.problems]) from exc
+
+
+def _check_access(path: Path, descriptor: int, report: Callable[[str], None], account: Account) -> None:
+    if make_private(descriptor, account):
+        report(correction(path))
+    found = os.fstat(descriptor)
+    if account.is_open_to_others(found):
+        raise ConfigError(["others may write it; chmod 600 helps"])
+    if account.is_open_to_own_group(found):
+        report(acceptance(path, found))
 
 
 def change_users(path: Path, change: Callable[[Users], Users]) -> None:

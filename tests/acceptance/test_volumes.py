@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.process import FREE_PORTS, START_SECONDS, environment
+from tests.acceptance.process import FREE_PORTS, START_SECONDS, BrokerProcess, environment
 from tests.acceptance.tools import needs
 
 UID = 10001
@@ -62,6 +62,39 @@ def refusal(*arguments: str, cwd: Path, code: int) -> str:
     assert done.returncode == code, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("miniqueue: ")]
     return line
+
+
+def start_and_stop(*arguments: str, cwd: Path) -> str:
+    broker = BrokerProcess([*FREE_PORTS, *arguments], cwd=cwd, command=AS_UID)
+    try:
+        broker.wait_until_ready().stop()
+    finally:
+        broker.end()
+    return broker.output
+
+
+def test_a_volume_with_an_fs_group_is_accepted_at_each_mount(volume):
+    mount_with_fs_group(volume)
+    added = run_as_uid("user", "add", "-users=users.toml", "-admin=*", "-token-file=admin.token", "ada", cwd=volume)
+    assert added.returncode == 0, added.stderr
+    for _ in range(2):
+        start_and_stop("-users=users.toml", cwd=volume)
+        mount_with_fs_group(volume)
+    log = start_and_stop("-users=users.toml", cwd=volume)
+    for name in ("data", "users.toml", "certs/localhost-key.pem", "certs/ca-key.pem"):
+        assert (volume / name).stat().st_mode & 0o077 == 0
+        assert f"{name}: its group could write to it" in log
+    assert {path.stat().st_mode & 0o077 for path in (volume / "data").rglob("*")} == {0}
+
+
+def test_a_store_in_the_root_of_such_a_volume_is_accepted_with_a_warning(volume):
+    mount_with_fs_group(volume)
+    db, flags = volume / "store", ("-storage=memory",)
+    start_and_stop(*flags, cwd=volume)  # makes the certificates
+    db.mkdir()
+    for _ in range(2):
+        mount_with_fs_group(volume)
+        assert f"others in group {FS_GROUP} may write to" in start_and_stop(f"-db={db}", cwd=volume)
 
 
 def test_an_empty_volume_of_another_user_is_named_and_not_the_certificate(volume):

@@ -1,10 +1,18 @@
 """A start that would let strangers in is refused."""
 
+import os
+import stat
+
 import pytest
 
 from miniqueue.errors import ConfigError
 from miniqueue.server.config import load
-from miniqueue.server.exposure import check_directory, check_exposure, is_loopback
+from miniqueue.server.exposure import check_directory, check_exposure, correct_modes, is_loopback
+from miniqueue.server.file_access import Account
+
+CURRENT = Account.current()
+WITHOUT_GROUPS = Account(CURRENT.uid, frozenset())
+OTHER_UID = Account(CURRENT.uid + 1, CURRENT.gids)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
@@ -43,11 +51,77 @@ def test_a_store_that_others_may_enter_is_worth_a_warning(tmp_path, mode, is_ope
     assert bool(check_directory(load([f"-db={tmp_path}"], {}))) is is_open
 
 
-@pytest.mark.parametrize("mode", [0o770, 0o702, 0o777, 0o1777, 0o2775])
-def test_a_store_that_others_may_write_to_is_refused(tmp_path, mode):
+def config_of(directory, *flags):
+    return load([f"-db={directory}", *flags], {})
+
+
+def make_store(directory, mode):
+    """Make a directory and a file in it, of a user that a mount with `fsGroup` gives `mode`."""
+    (directory / "db").mkdir()
+    (directory / "db" / "000001.log").touch()
+    (directory / "db" / "000001.log").chmod(0o660)
+    for path in (directory / "db", directory):
+        path.chmod(mode)
+    return directory
+
+
+def modes(directory):
+    return [stat.S_IMODE(path.stat().st_mode) for path in (directory, *sorted(directory.rglob("*")))]
+
+
+def test_write_access_of_a_group_of_this_process_is_withdrawn_and_reported(tmp_path):
+    store = make_store(tmp_path, 0o2775)
+    assert f"{store}: its group could write to it" in correct_modes(config_of(store), is_store=True)
+    assert modes(store) == [0o2700, 0o2700, 0o600]
+    assert correct_modes(config_of(store), is_store=True) == ""
+    assert check_directory(config_of(store)) == ""
+
+
+def test_a_file_that_a_mount_has_changed_is_corrected_in_a_private_directory(tmp_path):
+    store = make_store(tmp_path, 0o700)
+    assert correct_modes(config_of(store), is_store=True)
+    assert modes(store) == [0o700, 0o700, 0o600]
+
+
+@pytest.mark.parametrize(
+    ("mode", "flags", "is_store", "account"),
+    [
+        pytest.param(0o2775, [], True, OTHER_UID, id="of another user"),
+        pytest.param(0o2775, [], True, WITHOUT_GROUPS, id="of another group"),
+        pytest.param(0o2777, [], True, CURRENT, id="open to all"),
+        pytest.param(0o2775, ["-insecure"], True, CURRENT, id="-insecure"),
+        pytest.param(0o2775, [], False, CURRENT, id="no store"),
+    ],
+)
+def test_other_modes_stay_as_they_are(tmp_path, mode, flags, is_store, account):
+    store = make_store(tmp_path, mode)
+    before = modes(store)
+    assert correct_modes(config_of(store, *flags), is_store=is_store, account=account) == ""
+    assert modes(store) == before
+
+
+def test_an_empty_directory_is_corrected_and_a_missing_one_is_not_made(tmp_path):
+    tmp_path.chmod(0o2770)
+    assert correct_modes(config_of(tmp_path), is_store=False)
+    assert modes(tmp_path) == [0o2700]
+    assert correct_modes(config_of(tmp_path / "data"), is_store=False) == ""
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_directory_of_another_user_and_a_group_of_this_process_is_worth_a_warning(tmp_path):
+    tmp_path.chmod(0o2775)
+    gid = tmp_path.stat().st_gid
+    assert check_directory(config_of(tmp_path), OTHER_UID).startswith(f"others in group {gid} may write to {tmp_path}")
+
+
+@pytest.mark.parametrize(
+    ("mode", "account"),
+    [(0o702, CURRENT), (0o777, CURRENT), (0o1777, CURRENT), (0o770, WITHOUT_GROUPS), (0o2775, WITHOUT_GROUPS)],
+)
+def test_a_store_that_others_may_write_to_is_refused(tmp_path, mode, account):
     tmp_path.chmod(mode)
     with pytest.raises(ConfigError) as caught:
-        check_directory(load([f"-db={tmp_path}"], {}))
+        check_directory(config_of(tmp_path), account)
     (line,) = caught.value.problems
     assert line.startswith(f"flag -db: others may write to {tmp_path} (mode {mode:o}); chmod 700")
 

@@ -77,6 +77,16 @@ def test_the_first_start_makes_an_authority_and_a_certificate(tmp_path):
     assert made.warning == ""
 
 
+def test_write_access_of_a_group_of_this_process_to_own_keys_is_withdrawn(certs):
+    keys = (certs / "localhost-key.pem", certs / "ca-key.pem")
+    for key in keys:
+        key.chmod(0o660)
+    assert ensure(certs, may_create=False).corrected == ()  # named by the operator
+    assert ensure(certs).corrected == keys
+    assert {stat.S_IMODE(key.stat().st_mode) for key in keys} == {0o600}
+    assert ensure(certs).corrected == ()
+
+
 def test_the_second_start_changes_nothing_and_gives_the_hint_again(certs):
     before = contents(certs)
     again = ensure(certs)

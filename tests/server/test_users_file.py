@@ -7,6 +7,7 @@ import pytest
 
 from miniqueue.access.users import User, Users
 from miniqueue.errors import ConfigError
+from miniqueue.server.file_access import Account
 from miniqueue.server.users_file import change_users, read_users
 
 
@@ -56,7 +57,35 @@ def test_a_missing_file_is_named_with_what_makes_it(tmp_path):
     assert line.endswith("no.toml: it is missing; `miniqueue user add` makes it")
 
 
-@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+@pytest.mark.parametrize("mode", [0o620, 0o664])
+def test_write_access_of_a_group_of_this_process_is_withdrawn_and_reported(tmp_path, mode):
+    path = private(tmp_path / "users.toml", b"[user.ada]\n")
+    path.chmod(mode)
+    reports = []
+    assert [user.name for user in read_users(path, reports.append)] == ["ada"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    (report,) = reports
+    assert report.startswith(f"{path}: its group could write to it")
+
+
+def test_a_file_of_another_user_and_a_group_of_this_process_is_accepted_and_reported(tmp_path):
+    path = private(tmp_path / "users.toml", b"[user.ada]\n")
+    path.chmod(0o660)
+    reports = []
+    read_users(path, reports.append, Account(os.geteuid() + 1, Account.current().gids))
+    (report,) = reports
+    assert report.startswith(f"others in group {path.stat().st_gid} may write to {path} (mode 660)")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o660
+
+
+def test_a_file_that_another_group_may_write_is_refused(tmp_path):
+    path = private(tmp_path / "users.toml", b"")
+    path.chmod(0o620)
+    with pytest.raises(ConfigError, match="others may write it; chmod 600 helps"):
+        read_users(path, account=Account(os.geteuid(), frozenset()))
+
+
+@pytest.mark.parametrize("mode", [0o602, 0o666])
 def test_a_file_that_others_may_write_is_refused(tmp_path, mode):
     path = private(tmp_path / "users.toml", b"")
     path.chmod(mode)
