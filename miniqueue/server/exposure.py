@@ -9,6 +9,7 @@ The directory of the store likewise:
 
     others may write to it            refused (78), as they could put another store there; -insecure makes it a warning
     a group of this process may       its mode is corrected; a warning if that cannot be done (`file_access`)
+    another user has files in it      refused (78) as well, for root too, unless a group of this process may write to it
     others may enter it               fine, with a warning
 
 Knows the configuration and no network: a name other than `localhost` may lead anywhere and counts as elsewhere.
@@ -16,9 +17,11 @@ Knows the configuration and no network: a name other than `localhost` may lead a
 
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from ipaddress import ip_address
+from itertools import islice
 from pathlib import Path
 
 from miniqueue.errors import ConfigError, StorageError
@@ -111,28 +114,62 @@ def _make_private(path: Path, found: os.stat_result, account: Account) -> bool:
         os.close(descriptor)
 
 
-def check_directory(config: Config, account: Account | None = None) -> str:
+def check_directory(config: Config, account: Account | None = None, *, is_store: bool = False) -> str:
     """Return what the operator is to be warned of if others may enter the directory of the store, or nothing.
 
-    Raises ConfigError when they may also write to it, unless the operator insists.
+    Args:
+      config: `-insecure` makes a refusal a warning.
+      account: of this process, if None.
+      is_store: whether the directory is a store already; then everything in it must belong to this user.
+
+    Raises ConfigError when they may also write to it, or own something in it, unless the operator insists.
     """
     account = account or Account.current()
     try:
         found = config.db.stat()
     except OSError:
         return ""  # it is still to be made, for its owner only
-    if config.storage == "memory" or not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if config.storage == "memory":
         return ""
-    may_write = account.is_open_to_others(found)
-    if not may_write and account.is_open_to_own_group(found):
+    place = f"{escape(str(config.db))} (mode {stat.S_IMODE(found.st_mode):o}); chmod 700 keeps them out"
+    if account.is_open_to_others(found):
+        return _insisted(config, f"others may write to {place}")
+    if account.is_open_to_own_group(found):
         return acceptance(config.db, found)
-    problem = (
-        f"others may {'write to' if may_write else 'enter'} {escape(str(config.db))} "
-        f"(mode {stat.S_IMODE(found.st_mode):o}); chmod 700 keeps them out"
-    )
-    if may_write and not config.insecure:
+    if problem := _foreign_owner(config.db, account, is_store=is_store):
+        return _insisted(config, problem)
+    return f"others may enter {place}" if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO) else ""
+
+
+def _insisted(config: Config, problem: str) -> str:
+    if not config.insecure:
         raise ConfigError([f"flag -db: {problem}; -insecure accepts it"])
     return problem
+
+
+def _foreign_owner(directory: Path, account: Account, *, is_store: bool) -> str:
+    """Return a problem if the directory, or something in a store, belongs to another user; or nothing."""
+    entries = islice(_entries(Path(os.path.realpath(directory))), None if is_store else 1)
+    foreign = [(path, found.st_uid) for path, found in entries if found.st_uid != account.uid]
+    if not foreign:
+        return ""
+    own_uid = _owner_of_new_files(directory)
+    problems = (
+        f"{escape(str(path))} belongs to uid {uid}, which may change it at any time, and the broker is uid "
+        f"{account.uid}; start as uid {uid} (in a container: --user), or give everything to uid {account.uid} (chown -R)"
+        for path, uid in foreign
+        if uid != own_uid
+    )
+    return next(problems, "")
+
+
+def _owner_of_new_files(directory: Path) -> int | None:
+    """Return which user this process is in a directory: network file systems may map all users to one."""
+    try:
+        with tempfile.TemporaryFile(dir=directory) as probe:
+            return os.fstat(probe.fileno()).st_uid
+    except OSError:
+        return None
 
 
 def is_loopback(host: str) -> bool:

@@ -103,9 +103,10 @@ def _check_exposure(config: Config) -> None:
     """Refuse a start that would let strangers in, or that cannot write to its directory; log what is a risk."""
     exposure = check_exposure(config)
     check_writable(config)
-    if corrected := correct_modes(config, is_store=os.path.exists(config.db / MARKER_FILE_NAME)):
+    is_store = os.path.exists(config.db / MARKER_FILE_NAME)
+    if corrected := correct_modes(config, is_store=is_store):
         _report_access(corrected)
-    for warning in filter(None, (exposure, check_directory(config))):
+    for warning in filter(None, (exposure, check_directory(config, is_store=is_store))):
         log.warning("insecure", problem=warning)
 
 

@@ -1,5 +1,6 @@
 """A start that cannot be: one clear line for each problem, the documented exit code, and nothing else."""
 
+import os
 import socket
 from pathlib import Path
 
@@ -44,6 +45,14 @@ def test_a_store_that_others_may_write_to_is_78_and_is_not_touched(tmp_path):
     (line,) = refusal(*FREE_PORTS, cwd=tmp_path, code=78)
     assert "others may write to data (mode 777)" in line
     assert [path.name for path in tmp_path.rglob("*")] == ["data"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_a_file_of_another_user_in_the_store_is_78_and_is_named(trust, start_broker, tmp_path):
+    start_broker("data").stop()
+    os.chown(tmp_path / "data" / "db" / "CURRENT", 10001, -1)
+    (line,) = refusal(*FREE_PORTS, *trust.flags, cwd=tmp_path, code=78)
+    assert f"{tmp_path}/data/db/CURRENT belongs to uid 10001" in line
 
 
 def test_a_store_in_use_is_73_and_its_owner_goes_on(trust, start_broker, tmp_path):

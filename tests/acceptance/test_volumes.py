@@ -15,7 +15,12 @@ from tests.acceptance.tools import needs
 
 UID = 10001
 FS_GROUP = 2000
-AS_UID = ["setpriv", f"--reuid={UID}", f"--regid={UID}", f"--groups={FS_GROUP}", sys.executable, "-m", "miniqueue"]
+
+
+def as_uid(uid: int) -> list[str]:
+    """Return the command of a broker that runs as this user, in the group of the volume as well."""
+    return ["setpriv", f"--reuid={uid}", f"--regid={uid}", f"--groups={FS_GROUP}", sys.executable, "-m", "miniqueue"]
+
 
 pytestmark = [
     pytest.mark.acceptance,
@@ -30,7 +35,7 @@ def volume() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="miniqueue-volume-"))
     directory.chmod(0o755)
     try:
-        version = subprocess.run([*AS_UID, "-version"], cwd=directory, capture_output=True, check=False)
+        version = subprocess.run([*as_uid(UID), "-version"], cwd=directory, capture_output=True, check=False)
         if version.returncode:
             pytest.skip("another user cannot read this Python or the sources")
         yield directory
@@ -47,7 +52,7 @@ def mount_with_fs_group(volume: Path) -> None:
 
 def run_as_uid(*arguments: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [*AS_UID, *arguments],
+        [*as_uid(UID), *arguments],
         cwd=cwd,
         env=environment(),
         capture_output=True,
@@ -64,8 +69,8 @@ def refusal(*arguments: str, cwd: Path, code: int) -> str:
     return line
 
 
-def start_and_stop(*arguments: str, cwd: Path) -> str:
-    broker = BrokerProcess([*FREE_PORTS, *arguments], cwd=cwd, command=AS_UID)
+def start_and_stop(*arguments: str, cwd: Path, uid: int = UID) -> str:
+    broker = BrokerProcess([*FREE_PORTS, *arguments], cwd=cwd, command=as_uid(uid))
     try:
         broker.wait_until_ready().stop()
     finally:
@@ -95,6 +100,14 @@ def test_a_store_in_the_root_of_such_a_volume_is_accepted_with_a_warning(volume)
     for _ in range(2):
         mount_with_fs_group(volume)
         assert f"others in group {FS_GROUP} may write to" in start_and_stop(f"-db={db}", cwd=volume)
+
+
+def test_another_user_in_the_group_of_the_volume_can_go_on_with_the_store(volume):
+    mount_with_fs_group(volume)
+    start_and_stop(cwd=volume)
+    for uid in (UID + 1, UID):
+        mount_with_fs_group(volume)
+        assert f"others in group {FS_GROUP} may write to data" in start_and_stop(cwd=volume, uid=uid)
 
 
 def test_an_empty_volume_of_another_user_is_named_and_not_the_certificate(volume):

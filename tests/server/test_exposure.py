@@ -138,3 +138,50 @@ def test_a_store_in_memory_is_in_no_directory(tmp_path):
 
 def test_a_store_that_is_still_to_be_made_is_not(tmp_path):
     assert check_directory(load([f"-db={tmp_path}/data"], {})) == ""
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+
+
+@needs_root
+@pytest.mark.parametrize("name", [".", "db", "db/000001.log"])
+def test_what_belongs_to_another_user_is_refused_by_name(tmp_path, name):
+    store = make_store(tmp_path, 0o700)
+    os.chown(store / name, 10001, -1)
+    with pytest.raises(ConfigError) as caught:
+        check_directory(config_of(store), is_store=True)
+    (line,) = caught.value.problems
+    assert line.startswith(f"flag -db: {store / name} belongs to uid 10001")
+    assert line.endswith("-insecure accepts it")
+    assert os.listdir(store) == ["db"]
+
+
+@needs_root
+def test_who_insists_may_have_files_of_another_user_and_is_warned(tmp_path):
+    store = make_store(tmp_path, 0o700)
+    os.chown(store / "db", 10001, -1)
+    assert "belongs to uid 10001" in check_directory(config_of(store, "-insecure"), is_store=True)
+
+
+@needs_root
+def test_files_of_another_user_are_accepted_if_the_directory_is_for_a_group_of_this_process(tmp_path):
+    store = make_store(tmp_path, 0o2770)
+    os.chown(store / "db", 10001, -1)
+    before = modes(store)
+    assert correct_modes(config_of(store), is_store=True) == ""  # the other user may need them
+    assert modes(store) == before
+    assert check_directory(config_of(store), is_store=True).startswith("others in group")
+    with pytest.raises(ConfigError):
+        check_directory(config_of(store), WITHOUT_GROUPS, is_store=True)
+
+
+@needs_root
+def test_owners_in_a_directory_that_is_no_store_are_not_looked_at(tmp_path):
+    store = make_store(tmp_path, 0o700)
+    os.chown(store / "db", 10001, -1)
+    assert check_directory(config_of(store)) == ""
+
+
+def test_a_file_system_that_gives_all_files_to_one_user_is_accepted(tmp_path):
+    """As NFS with all_squash: what the process creates belongs to the same user as what is there."""
+    assert check_directory(config_of(make_store(tmp_path, 0o700)), OTHER_UID, is_store=True) == ""
