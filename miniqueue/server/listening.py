@@ -79,15 +79,15 @@ async def serve_https(
     shutdown_trigger: Callable[[], Awaitable[object]],
     limits: HttpLimits | None = None,
     *,
-    client_ca: Path | None = None,
+    context: ssl.SSLContext | None = None,
 ) -> None:
     """Serve HTTP/2 and HTTP/1.1 over TLS until `shutdown_trigger` returns; takes the socket over.
 
-    Requests under way then have `GRACEFUL_SECONDS` to end. With `client_ca` every client needs a certificate.
+    Requests under way then have `GRACEFUL_SECONDS` to end. Without `context`, TLS has the certificate of the start.
 
     Raises CertificateError.
     """
-    config = _TlsConfig(server_tls_context(cert, key, client_ca=client_ca))
+    config = _TlsConfig(context or server_tls_context(cert, key))
     config.certfile, config.keyfile = str(cert), str(key)
     await _serve(app, listener, config, shutdown_trigger, limits)
 

@@ -3,7 +3,8 @@
 Those of topics are in `topic_metrics`. A topic that is deleted takes its counters along: to Prometheus, a reset.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import datetime
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -50,3 +51,24 @@ class BrokerCollector(Collector):
         for limit in Limit:
             reached.add_metric([limit.value], self._broker.limit_counts.counts.get(limit, 0))
         return reached
+
+
+class CertificateCollector(Collector):
+    """Yields when the certificate ends that new TLS connections get.
+
+    miniqueue_certificate_expiration_timestamp_seconds   in Unix time
+
+    Args:
+      expires_at: returns that moment.
+    """
+
+    def __init__(self, expires_at: Callable[[], datetime]) -> None:
+        self._expires_at = expires_at
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metric as it is now."""
+        yield GaugeMetricFamily(
+            "miniqueue_certificate_expiration_timestamp_seconds",
+            "When the certificate of new TLS connections ends, in Unix time.",
+            value=self._expires_at().timestamp(),
+        )

@@ -10,7 +10,6 @@ Sockets are bound before the store is opened, so a port in use is found out befo
 import asyncio
 import os
 import signal
-import ssl
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -42,14 +41,16 @@ from miniqueue.server.listening import (
     serve_https,
     serve_plain,
 )
+from miniqueue.server.metrics import CertificateCollector
 from miniqueue.server.monitor import MonitorApp
 from miniqueue.server.refusals import Refusals
 from miniqueue.server.resp_idle import IdleWatch
 from miniqueue.server.resp_metrics import RespRefusalCollector
 from miniqueue.server.resp_server import RespServer
 from miniqueue.server.resting import rest
-from miniqueue.server.security import Certificates, ensure_certificates, server_tls_context
+from miniqueue.server.security import HTTP_PROTOCOLS, Certificates, ensure_certificates
 from miniqueue.server.sign_in import SignIn
+from miniqueue.server.tls import ServerTls, watch_certificate
 from miniqueue.server.users_file import read_users
 from miniqueue.storage.database import DatabaseOptions
 from miniqueue.storage.leveldb import LevelDBStore
@@ -191,7 +192,13 @@ class _Listeners:
             handshake_seconds=config.handshake_seconds,
             max_header_bytes=config.max_header_bytes,
         )
-        self._serve_https = _http_server(config, self._limits)
+        self._tls = ServerTls(
+            certificates.cert,
+            certificates.key,
+            config.client_ca,
+            requires_restart=config.http_server == "granian",
+        )
+        self._serve_https = _http_server(config, self._limits, self._tls)
         self._granted = descriptors.granian_connections(descriptors.limit()) if config.http_server == "granian" else 0
         self._broker = broker
         self._http = HttpApp(broker, sign_in)
@@ -215,10 +222,16 @@ class _Listeners:
         admit_hangup()
         self._broker.failed.add_done_callback(lambda _: self._stopping.set())
         listener = await loop.create_server(
-            self._resp, sock=resp, ssl=self._resp_tls(), ssl_handshake_timeout=self._config.handshake_seconds
+            self._resp,
+            sock=resp,
+            ssl=self._tls.context(protocols=()) if self._config.resp_tls else None,
+            ssl_handshake_timeout=self._config.handshake_seconds,
         )
         monitor = MonitorApp(
-            self._broker, self._sign_in, self._limits.refusals, [RespRefusalCollector(self._resp.refusals)]
+            self._broker,
+            self._sign_in,
+            self._limits.refusals,
+            [RespRefusalCollector(self._resp.refusals), CertificateCollector(lambda: self._tls.expires_at)],
         )
         serving = [
             asyncio.create_task(
@@ -235,10 +248,10 @@ class _Listeners:
             resp=resp.getsockname()[1],
             monitor=plain.getsockname()[1],
         )
-        watching = self._watch_idle()
+        watching = self._watch()
         await asyncio.wait([asyncio.create_task(self._stopping.wait()), *serving], return_when="FIRST_COMPLETED")
-        if watching is not None:
-            watching.cancel()
+        for task in watching:
+            task.cancel()
         was_asked = self._stopping.is_set()
         listener.close()
         await self._drain(serving)
@@ -253,22 +266,21 @@ class _Listeners:
         else:
             self._resting.cancel()
 
-    def _watch_idle(self) -> "asyncio.Task[None] | None":
-        idle_seconds = self._config.idle_seconds
-        if not idle_seconds:
-            return None
-        watch = IdleWatch(self._resp.all_connections, idle_seconds, self._broker.limit_counts, time.monotonic)
-        return asyncio.create_task(watch.run())
-
-    def _resp_tls(self) -> ssl.SSLContext | None:
-        if not self._config.resp_tls:
-            return None
-        return server_tls_context(
-            self._certificates.cert, self._certificates.key, protocols=(), client_ca=self._config.client_ca
-        )
+    def _watch(self) -> list[asyncio.Task[None]]:
+        """Begin to look for idle connections and for a changed certificate."""
+        tasks = [asyncio.create_task(watch_certificate(self._tls))]
+        if idle_seconds := self._config.idle_seconds:
+            watch = IdleWatch(self._resp.all_connections, idle_seconds, self._broker.limit_counts, time.monotonic)
+            tasks.append(asyncio.create_task(watch.run()))
+        return tasks
 
     def _reload(self) -> None:
-        """Read the users again, and cut off those who are not what they were; on SIGHUP."""
+        """Load the certificate and read the users again; on SIGHUP."""
+        self._tls.reload()
+        self._reload_users()
+
+    def _reload_users(self) -> None:
+        """Read the users again, and cut off those who are not what they were."""
         if self._sign_in is None or self._config.users is None:
             log.info("there are no users to be read again")
             return
@@ -305,9 +317,9 @@ class _Listeners:
                 raise outcome
 
 
-def _http_server(config: Config, limits: HttpLimits) -> ServeHttps:
+def _http_server(config: Config, limits: HttpLimits, tls: ServerTls) -> ServeHttps:
     if config.http_server == "hypercorn":
-        return partial(serve_https, limits=limits, client_ca=config.client_ca)
+        return partial(serve_https, limits=limits, context=tls.context(HTTP_PROTOCOLS))
     from miniqueue.server import granian_server  # noqa: PLC0415 - an extra, which may be missing
 
     return partial(granian_server.serve_https, limits=limits)

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 _RENEW_BEFORE = timedelta(days=7)
 _PUBLIC = 0o644
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # for TLS 1.2: what RFC 9113, appendix A, leaves for HTTP/2
-_ALPN = ("h2", "http/1.1")
+#: For HTTP, the best first.
+HTTP_PROTOCOLS = ("h2", "http/1.1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ def ensure_certificates(cert: Path, key: Path, *, may_create: bool, now: datetim
 
 
 def server_tls_context(
-    cert: Path, key: Path, *, protocols: Sequence[str] = _ALPN, client_ca: Path | None = None
+    cert: Path, key: Path, *, protocols: Sequence[str] = HTTP_PROTOCOLS, client_ca: Path | None = None
 ) -> ssl.SSLContext:
     """Return the context of a TLS listener: TLS 1.2 or later.
 

@@ -15,7 +15,7 @@ from miniqueue.errors import MiniqueueError
 from miniqueue.interrupts import Interrupted, exit_code
 from miniqueue.server import http_commands, replies, resp_commands, resp_connecting, resp_stream
 from miniqueue.server.loop_metrics import LoopCollector
-from miniqueue.server.metrics import BrokerCollector
+from miniqueue.server.metrics import BrokerCollector, CertificateCollector
 from miniqueue.server.refusal_metrics import RefusalCollector
 from miniqueue.server.resp_metrics import RespRefusalCollector
 from miniqueue.server.settings import SETTINGS
@@ -135,7 +135,14 @@ def test_the_exit_codes_are_those_of_the_protocol():
 
 def test_every_metric_is_in_the_protocol():
     documented = re.findall(r"miniqueue_\w+", SPANS)
-    collectors = (BrokerCollector, TopicMetrics, LoopCollector, RefusalCollector, RespRefusalCollector)
+    collectors = (
+        BrokerCollector,
+        CertificateCollector,
+        TopicMetrics,
+        LoopCollector,
+        RefusalCollector,
+        RespRefusalCollector,
+    )
     collected = "".join(str(collector.__doc__) for collector in collectors)
     assert sorted(set(re.findall(r"miniqueue_\w+", collected))) == sorted(
         name for name in set(documented) if name != "miniqueue_v"
