@@ -28,6 +28,7 @@ from miniqueue.broker.limits import BrokerLimits, LimitCounts, Quota
 from miniqueue.broker.loader import Loader
 from miniqueue.broker.log_reading import LogReader
 from miniqueue.broker.looking import Looker
+from miniqueue.broker.member_consumer import MemberConsumer
 from miniqueue.broker.members import Members
 from miniqueue.broker.pausing import Pauser
 from miniqueue.broker.peeking import Peeker
@@ -53,6 +54,7 @@ from miniqueue.broker.unique_publishing import UniquePublisher
 from miniqueue.core.budget import Budget
 from miniqueue.core.group_start import DEFAULT_GROUP_NAME
 from miniqueue.core.lease import Lease
+from miniqueue.core.members import DEFAULT_SESSION_SECONDS
 from miniqueue.core.receiving import DEFAULT_LEASE_SECONDS
 from miniqueue.errors import MiniqueueError, UnavailableError
 from miniqueue.storage.port import Snapshot, Store
@@ -231,15 +233,21 @@ class Broker:
         prefetch: int = 1,
         group: bytes = DEFAULT_GROUP_NAME,
         member: bytes = b"",
+        *,
+        session_seconds: float = DEFAULT_SESSION_SECONDS,
     ) -> Consumer:
         """Make a consumer of a topic, which need not exist yet, that holds up to `prefetch` messages.
 
-        Nor need its group exist. Raises InvalidTopicError, InvalidGroupError or InvalidPrefetchError, and as
-        `Members.enter`.
+        Nor need its group exist. A member that holds messages and settles none for `session_seconds` is closed, and
+        `fail` is called with SessionOverError.
+
+        Raises InvalidTopicError, InvalidGroupError or InvalidPrefetchError, and as `Members.enter`.
         """
         self._quota.check_prefetch(prefetch)
         line, entered = self.members.enter(name, group, member)
-        return Consumer(self._dispatcher, line, deliver, fail, prefetch, entered)
+        if entered is None:
+            return Consumer(self._dispatcher, line, deliver, fail, prefetch)
+        return MemberConsumer(self._dispatcher, line, deliver, fail, prefetch, entered, session_seconds=session_seconds)
 
     # --- looking and removing ---------------------------------------------------------------------------------
 

@@ -32,8 +32,8 @@ class Consumer:
     With a prefetch of 1 the one message held is settled without naming it. With more, `receipts` name what is
     settled, and the consumer waits for more while it has `room`, for that many. `request` and `refill` may call
     `deliver` before they return. `fail` is called when the topic turns out to be unreadable; the consumer waits no
-    longer then. `close` returns what is held to the front of the topic. The messages are those of the `member` that it
-    is of, if it is of one.
+    longer then, and if it `is_closed`, its stream has to end. `close` returns what is held to the front of the topic.
+    The messages are those of the `member` that it is of, if it is of one.
     """
 
     __slots__ = (
@@ -76,6 +76,11 @@ class Consumer:
     def is_waiting(self) -> bool:
         """Whether the next message of the topic may go to this consumer."""
         return self in self.group.waiters
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it gets no more messages, ever."""
+        return self._is_closed
 
     @property
     def is_holding(self) -> bool:

@@ -2,12 +2,15 @@
 
     join ─▶ Membership of the group ─▶ partitions move ─▶ look, every few ms while some wait for leases
     leave, tick: somebody is gone ────────┘                  └ moved ─▶ who waits is served, in a later turn
+         └ or holds messages and settles none: its stream is ended
 
 A group has a membership from its first member to its last.
 """
 
 import asyncio
 from collections.abc import Callable
+
+import structlog
 
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.dispatcher import Dispatcher
@@ -18,6 +21,8 @@ from miniqueue.broker.topic import Topic
 from miniqueue.core.group_start import check_group
 from miniqueue.core.members import MembersOnlyError, NoMembersError, check_member
 from miniqueue.errors import LimitReachedError, MiniqueueError
+
+log = structlog.get_logger()
 
 #: Of one group: each that joins has the shares of all looked at.
 MAX_MEMBERS = 4096
@@ -92,6 +97,12 @@ class Members:
 
     def tick(self) -> None:
         """Have members leave whose sessions are over."""
+        late = [stream for membership in self._memberships for stream in membership.late_streams()]
+        if late:
+            with self._dispatcher.many_leave():
+                for stream in late:
+                    stream.end_session()
+            log.warning("streams of members were ended: they held messages and settled none in time", count=len(late))
         for membership in list(self._memberships):
             membership.end_sessions()
 

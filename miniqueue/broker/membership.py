@@ -9,6 +9,7 @@ anew.
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.group import Group
@@ -18,6 +19,18 @@ from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.lane_turns import turns_among
 from miniqueue.core.lanes import partition_of
 from miniqueue.core.lease import Lease
+
+
+class MemberStream(Protocol):
+    """A consumer of a member that stays, and has a session."""
+
+    def is_late(self, now: float) -> bool:
+        """Tell whether the session is over."""
+        ...
+
+    def end_session(self) -> None:
+        """Leave, and return what is held."""
+        ...
 
 
 class Member:
@@ -63,11 +76,15 @@ class Membership:
       group: of the members.
       clock: tells whose time is over.
       changed: called when partitions move, or have moved.
+
+    Attributes:
+      streams: the consumers of members that stay.
     """
 
     def __init__(self, group: Group, clock: Clock, changed: Callable[["Membership"], None]) -> None:
         self.group = group
         self.members: dict[bytes, Member] = {}
+        self.streams: dict[MemberStream, None] = {}
         self._clock = clock
         self._changed = changed
         self._wanted: dict[int, Member] = {}
@@ -123,6 +140,11 @@ class Membership:
             del self.members[member.name]
         if gone:
             self._rebalance()
+
+    def late_streams(self) -> list[MemberStream]:
+        """Return those whose sessions are over."""
+        now = self._clock.monotonic()
+        return [stream for stream in self.streams if stream.is_late(now)]
 
     def cursors_replaced(self) -> None:
         """Go on with the cursors that the group has now; leases of others have ended.

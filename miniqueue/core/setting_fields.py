@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from miniqueue.core.limit_policy import LimitPolicy
+from miniqueue.core.members import MAX_SESSION_SECONDS, MIN_SESSION_SECONDS
 from miniqueue.core.names import check_topic
 from miniqueue.core.partitioning import MAX_PARTITIONS
 from miniqueue.core.pause import FOREVER_MS
@@ -28,7 +29,6 @@ MAX_RETENTION_SECONDS: Final = 1e9
 CONSUMED: Final = "consumed"
 FOREVER: Final = "forever"
 MAX_DEDUP_SECONDS: Final = 7 * 86_400.0
-MAX_SESSION_SECONDS: Final = 86_400.0
 MAX_TRACE_SECONDS: Final = 366 * 86_400.0
 
 MIN_RATE: Final = 0.001
@@ -146,7 +146,7 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "key_max_rate": Field(_RATE, _parse_number, _rate),
         "key_max_concurrency": Field(_CONCURRENCY, _parse_count, _whole(MAX_CONCURRENCY)),
         "partitions": Field(f"a whole number from 1 to {MAX_PARTITIONS}", _parse_count, _whole(MAX_PARTITIONS, 1)),
-        "session_seconds": _seconds(0.1, MAX_SESSION_SECONDS, "from 0.1 to 86400"),
+        "session_seconds": _seconds(MIN_SESSION_SECONDS, MAX_SESSION_SECONDS, "from 0.1 to 86400"),
         "handover_seconds": _seconds(0, MAX_SESSION_SECONDS, "from 0 to 86400"),
         "paused_in_until_ms": Field(_TIME, _parse_count, _whole(FOREVER_MS)),
         "paused_out_until_ms": Field(_TIME, _parse_count, _whole(FOREVER_MS)),

@@ -60,10 +60,17 @@ class Subscription:
     """
 
     def __init__(self, broker: Broker, topic: bytes, options: StreamOptions) -> None:
-        prefetch, group, member = options
-        self._has_receipts = prefetch is not None
+        self._has_receipts = options.prefetch is not None
         self._requests = broker.requests
-        self._consumer = broker.consumer(topic, self._deliver, self._fail, prefetch or 1, group, member)
+        self._consumer = broker.consumer(
+            topic,
+            self._deliver,
+            self._fail,
+            options.prefetch or 1,
+            options.group,
+            options.member,
+            session_seconds=options.session_seconds,
+        )
         self._decoder = CommandDecoder()
         self._unsent_lines: list[bytes] = []
         self._unsent_bytes = 0
@@ -136,6 +143,8 @@ class Subscription:
 
     def _fail(self, error: MiniqueueError) -> None:
         self._put(encode_error(error))
+        if self._consumer.is_closed:
+            self.end()
 
     def _put(self, line: bytes) -> None:
         if len(self._unsent_lines) >= MAX_UNSENT_LINES or self._unsent_bytes > MAX_UNSENT_BYTES:
@@ -152,6 +161,6 @@ def _encode_with_receipts(lease: Lease) -> bytes:
 
 
 def _options_of(scope: Scope) -> StreamOptions:
-    """Return what the query says; raises RequestError, InvalidPrefetchError or InvalidMemberError."""
-    given = query_of(scope, ("prefetch", "group", "member"))
+    """Return what the query says; raises RequestError, as `parse_stream_options`."""
+    given = query_of(scope, ("prefetch", "group", "member", "session"))
     return parse_stream_options({name: text.encode() for name, text in given.items()})

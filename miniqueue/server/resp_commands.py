@@ -76,6 +76,10 @@ def _publish(connection: "RespConnection", command: Command) -> bytes:
 
 
 def _subscribe(connection: "RespConnection", command: Command) -> bytes:
+    def end() -> None:
+        connection.leave()
+        connection.close_soon()
+
     stream = Stream(
         connection.broker,
         command[1],
@@ -83,6 +87,7 @@ def _subscribe(connection: "RespConnection", command: Command) -> bytes:
         reply=connection.reply,
         send=connection.send,
         otherwise=_otherwise(connection, b"PING", b"QUIT", b"RESET", b"MULTI"),
+        end=end,
     )
     stream.start()
     connection.stream = connection.mode = stream
@@ -93,9 +98,12 @@ def _otherwise(connection: "RespConnection", *words: bytes) -> dict[bytes, Calla
     return {word: partial(execute, connection) for word in words}
 
 
+_STREAM_OPTIONS = frozenset({b"PREFETCH", b"GROUP", b"MEMBER", b"SESSION"})
+
+
 def _stream_options(command: Command) -> StreamOptions:
     options = dict(zip(map(bytes.upper, command[2::2]), command[3::2], strict=False))
-    if len(command) != 2 + 2 * len(options) or not options.keys() <= {b"PREFETCH", b"GROUP", b"MEMBER"}:
+    if len(command) != 2 + 2 * len(options) or not options.keys() <= _STREAM_OPTIONS:
         raise ArityError(2)
     return parse_stream_options({name.decode().lower(): value for name, value in options.items()})
 

@@ -42,6 +42,7 @@ class Stream:
       reply: queues bytes behind all replies before them.
       send: does the same, and writes them.
       otherwise: carries out the words that are not about messages.
+      end: ends the connection, once what was sent is sent.
     """
 
     def __init__(
@@ -53,17 +54,25 @@ class Stream:
         reply: Callable[[bytes], None],
         send: Callable[[bytes], None],
         otherwise: dict[bytes, Callable[[Command], bytes]],
+        end: Callable[[], None],
     ) -> None:
         self.topic = topic
         self._requests = broker.requests
         self._has_receipts = options.prefetch is not None
         self._consumer: Consumer = broker.consumer(
-            topic, self._deliver, self._fail, options.prefetch or 1, options.group, options.member
+            topic,
+            self._deliver,
+            self._fail,
+            options.prefetch or 1,
+            options.group,
+            options.member,
+            session_seconds=options.session_seconds,
         )
         self._answer = b""  # to the command that is being carried out
         self._reply = reply
         self._send = send
         self._otherwise = otherwise
+        self._end = end
 
     def start(self) -> None:
         """Ask for the first message; raises StorageError, and is closed then, when the topic cannot be read."""
@@ -131,6 +140,8 @@ class Stream:
 
     def _fail(self, error: MiniqueueError) -> None:
         self._send(replies.error(error.code, str(error)))
+        if self._consumer.is_closed:
+            self._end()
 
 
 def encode_lease(lease: Lease) -> bytes:

@@ -401,7 +401,7 @@ def test_what_would_be_passed_over_in_a_query_is_refused(certificates, query):
         async with serving(certificates) as served:
             status, told = await served.request("POST", f"/subscribe/t?{query}")
             assert status == 400
-            assert b"prefetch, group, member, each at most once" in told
+            assert b"prefetch, group, member, session, each at most once" in told
 
     asyncio.run(scenario())
 
