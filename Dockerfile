@@ -27,11 +27,13 @@ WORKDIR /var/lib/miniqueue
 VOLUME /var/lib/miniqueue
 ENV MINIQUEUE_HOST=0.0.0.0
 
-# HTTP/2 over TLS, RESP, and monitoring, which only listens inside: `docker exec` and the health check reach it.
+# HTTP/2 over TLS, RESP, and monitoring, which only listens inside unless MINIQUEUE_MONITOR_HOST is 0.0.0.0: `docker
+# exec` and the health check reach it.
 EXPOSE 8080 6379 8081
 
-# -monitor-port may be set as a variable; as a flag, it is the health check that has to be told.
-HEALTHCHECK --interval=10s --timeout=3s --start-period=30s CMD ["python", "-c", "import os, urllib.request as http; http.urlopen(f'http://127.0.0.1:{os.environ.get(\"MINIQUEUE_MONITOR_PORT\", 8081)}/readyz')"]
+# Host and port of monitoring may be set as variables; as flags, the health check has to be told too. It asks itself,
+# so that the certificate need not be for the name that it asks.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s CMD ["python", "-c", "import os, ssl, urllib.request as http; name = os.environ.get(\"MINIQUEUE_MONITOR_HOST\", \"127.0.0.1\"); plain = name in (\"127.0.0.1\", \"::1\", \"localhost\"); host = {\"0.0.0.0\": \"127.0.0.1\", \"::\": \"::1\"}.get(name, name); host = f\"[{host}]\" if \":\" in host else host; port = os.environ.get(\"MINIQUEUE_MONITOR_PORT\", 8081); tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT); tls.check_hostname = False; tls.verify_mode = ssl.CERT_NONE; http.urlopen(f\"http{'' if plain else 's'}://{host}:{port}/readyz\", context=tls)"]
 
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["miniqueue"]

@@ -167,6 +167,7 @@ ROUTES: Mapping[tuple[str, str], Needs] = MappingProxyType(
         ("DELETE", "/schedules/{name}"): Needs(Right.ADMIN),
         ("DELETE", "/schedules"): Needs(Right.ADMIN, 1),  # as /{topic}: a topic may have this name
         ("GET", "/healthz"): Needs(Right.OPEN),
+        ("GET", "/livez"): Needs(Right.OPEN),
         ("GET", "/readyz"): Needs(Right.OPEN),
         ("GET", "/metrics"): Needs(Right.MONITOR),
         ("GET", "/stats"): Needs(Right.MONITOR),

@@ -50,12 +50,17 @@ class AcceptingLoop(uvloop.Loop):
         self.census: Census | None = None
         self.granted = 0
         self.refused_count = 0
-        self._admitted_to_reserve: set[int] = set()
+        self._admitted_to_reserve: dict[int, Census | None] = {}
         self._log_limit = RepeatLimit(_LOG_INTERVAL_SECONDS, time.monotonic)
 
-    def admit_to_reserve(self, listener: socket.socket) -> None:
-        """Let the connections of `listener` take half of the reserve: the operator must get in."""
-        self._admitted_to_reserve.add(listener.fileno())
+    def admit_to_reserve(self, listener: socket.socket, census: Census | None = None) -> None:
+        """Let the connections of `listener` take half of the reserve: the operator must get in.
+
+        Args:
+          listener: of the operator.
+          census: counts its connections, which do not count as those of clients; None for no limit.
+        """
+        self._admitted_to_reserve[listener.fileno()] = census
 
     async def create_server(  # type: ignore[override] # for a socket, which is all that is asked for
         self,
@@ -79,17 +84,20 @@ class AcceptingLoop(uvloop.Loop):
         return connection.fileno() < total - reserved - self.granted
 
     def limit_for(self, address: str, listener: socket.socket) -> Limit | None:
-        """Return the limit that a connection from `address` would break; the operator's are not counted."""
-        if self.census is None or listener.fileno() in self._admitted_to_reserve:
-            return None
-        return self.census.limit_for(address)
+        """Return the limit that a connection from `address` would break."""
+        census = self._census_of(listener)
+        return None if census is None else census.limit_for(address)
 
     def count(self, connection: socket.socket, address: str, listener: socket.socket) -> socket.socket:
         """Return the connection as one that is counted for as long as it lives."""
-        if self.census is None or listener.fileno() in self._admitted_to_reserve:
+        census = self._census_of(listener)
+        if census is None:
             return connection
-        self.census.opened(address)
-        return _CountedSocket(connection, partial(self.census.closed, address))
+        census.opened(address)
+        return _CountedSocket(connection, partial(census.closed, address))
+
+    def _census_of(self, listener: socket.socket) -> Census | None:
+        return self._admitted_to_reserve.get(listener.fileno(), self.census)
 
     def refuse(self, connection: socket.socket, last_words: bytes) -> None:
         """Close a connection for which there is no descriptor."""

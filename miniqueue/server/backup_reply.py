@@ -5,7 +5,7 @@
 Commits go on meanwhile. When a page cannot be read, or the user is revoked, the stream stops without its end, which the
 client notices.
 
-Only requests under a name of this machine are answered: see `web_pages`.
+On loopback only requests under a name of this machine are answered: see `web_pages`.
 """
 
 import asyncio
@@ -39,15 +39,17 @@ class BackupReply:
     Args:
       broker: whose store.
       sign_in: tells whether the user still is one; None where there are no users.
+      is_exposed: whether other machines reach it, so that `Host` may be any name.
     """
 
-    def __init__(self, broker: Broker, sign_in: SignIn | None = None) -> None:
+    def __init__(self, broker: Broker, sign_in: SignIn | None = None, *, is_exposed: bool = False) -> None:
         self._broker = broker
         self._sign_in = sign_in
+        self._is_exposed = is_exposed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if not is_for_loopback(scope["headers"]):
+        if not self._is_exposed and not is_for_loopback(scope["headers"]):
             await NOT_FROM_ELSEWHERE(scope, receive, send)
             return
         try:

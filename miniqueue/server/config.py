@@ -40,6 +40,7 @@ class Config:
     port: int
     resp_port: int
     resp_tls: bool
+    monitor_host: str
     monitor_port: int
     sync: Literal["always", "interval", "never"]
     sync_interval_seconds: float

@@ -1,6 +1,6 @@
 """Whom the ports are open to: a start that would let strangers in is refused.
 
-    -host is loopback                 only this machine gets in: fine
+    -host, -monitor-host are loopback only this machine gets in: fine
     elsewhere, -users                 users get in: fine, with a warning unless RESP has TLS
     elsewhere                         refused (78), with the flags that help
     elsewhere, -insecure              fine, with a warning at every start
@@ -29,6 +29,8 @@ from miniqueue.server.config import Config
 from miniqueue.server.escaping import escape
 from miniqueue.server.file_access import OTHER_USER_OR_MODE, Account, acceptance, correction, make_private
 
+#: What everybody could do without users, by the flag that opens a port.
+_OPEN_TO_ALL = {"-host": "read, publish and delete everything", "-monitor-host": "read all messages and metrics"}
 _IN_THE_CLEAR = "secrets and messages cross the network in the clear on the RESP port; -resp-tls encrypts them"
 
 
@@ -37,18 +39,21 @@ def check_exposure(config: Config) -> str:
 
     Raises ConfigError when everybody on the network could use the broker and nobody has said that they may.
     """
-    if is_loopback(config.host):
-        return ""
+    hosts = {"-host": config.host, "-monitor-host": config.monitor_host}
+    exposed = {flag: host for flag, host in hosts.items() if not is_loopback(host)}
     if config.users is not None:
-        return "" if config.resp_tls else _IN_THE_CLEAR
-    if config.insecure:
-        return f"everybody who reaches {config.host} may read, publish and delete everything (-insecure)"
-    raise ConfigError(
-        [
-            f"flag -host: {config.host} can be reached from other machines, and there are no users: "
-            "everybody could read, publish and delete; keep -host 127.0.0.1, or make users with "
-            "`miniqueue user add` and name their file with -users, or accept it with -insecure"
-        ]
+        return _IN_THE_CLEAR if "-host" in exposed and not config.resp_tls else ""
+    if exposed and not config.insecure:
+        raise ConfigError(
+            [
+                f"flag {flag}: {host} can be reached from other machines, and there are no users: "
+                f"everybody could {_OPEN_TO_ALL[flag]}; keep {flag} 127.0.0.1, or make users with "
+                "`miniqueue user add` and name their file with -users, or accept it with -insecure"
+                for flag, host in exposed.items()
+            ]
+        )
+    return "; ".join(
+        f"everybody who reaches {host} may {_OPEN_TO_ALL[flag]} (-insecure)" for flag, host in exposed.items()
     )
 
 

@@ -102,6 +102,14 @@ class Gate:
         """Tell whether a user is still there, and still the same."""
         return self._sign_in.is_current(user)
 
+    async def may(self, scope: Scope, right: Right) -> bool:
+        """Tell whether a request is made by a user with a right for the whole broker."""
+        try:
+            user = await self.user_of(scope)
+        except MiniqueueError:
+            return False
+        return user.may(right, None)
+
     def _remember(self, digest: bytes, task: asyncio.Task[User]) -> None:
         del self._looking[digest]
         if task.cancelled() or task.exception() is not None:

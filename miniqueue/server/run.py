@@ -11,7 +11,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
@@ -30,7 +30,7 @@ from miniqueue.server.accepting import AcceptingLoop
 from miniqueue.server.broker_limits import broker_limits
 from miniqueue.server.census import Census
 from miniqueue.server.config import Config
-from miniqueue.server.exposure import check_directory, check_exposure, check_writable, correct_modes
+from miniqueue.server.exposure import check_directory, check_exposure, check_writable, correct_modes, is_loopback
 from miniqueue.server.file_access import correction
 from miniqueue.server.h2guard import HttpLimits
 from miniqueue.server.h2guard.deadlines import KEEP_ALIVE_SECONDS
@@ -62,7 +62,9 @@ from miniqueue.storage.sync_mode import SyncMode
 
 log = structlog.get_logger()
 
-LOOPBACK = "127.0.0.1"
+#: Connections to monitoring at a time, in all and from one address, if other machines reach it.
+MAX_MONITOR_CONNECTIONS = 100
+MAX_MONITOR_CONNECTIONS_PER_ADDRESS = 20
 #: Files are made with mode 0600 and directories with 0700, also those that LevelDB makes.
 PRIVATE_UMASK = 0o077
 #: How long a stop may take, after consumers have had time to settle, before whatever still hangs is cut off.
@@ -130,13 +132,13 @@ async def _serve(config: Config, certificates: Certificates, sign_in: SignIn | N
     with (
         listen(config.host, config.port) as https,
         listen(config.host, config.resp_port) as resp,
-        listen(LOOPBACK, config.monitor_port) as plain,
+        listen(config.monitor_host, config.monitor_port) as monitor,
     ):
         broker = _make_broker(config)
         await broker.start()
         runtime.spare_what_lives()
         try:
-            await _Listeners(config, certificates, broker, sign_in).run(https, resp, plain)
+            await _Listeners(config, certificates, broker, sign_in).run(https, resp, monitor)
         finally:
             await broker.stop()
             log.info("stopped")
@@ -208,10 +210,10 @@ class _Listeners:
         self._stopping = asyncio.Event()
         self._resting: asyncio.Task[None] | None = None
 
-    async def run(self, https: socket, resp: socket, plain: socket) -> None:
+    async def run(self, https: socket, resp: socket, monitor: socket) -> None:
         """Serve until a signal arrives or the store has failed for good; raises InternalError if a listener fails."""
         loop = cast(AcceptingLoop, asyncio.get_running_loop())
-        loop.admit_to_reserve(plain)
+        loop.admit_to_reserve(monitor, self._monitor_census())
         loop.granted = self._granted
         loop.census = Census(
             self._config.max_connections, self._config.max_connections_per_address, self._broker.limit_counts
@@ -227,26 +229,20 @@ class _Listeners:
             ssl=self._tls.context(protocols=()) if self._config.resp_tls else None,
             ssl_handshake_timeout=self._config.handshake_seconds,
         )
-        monitor = MonitorApp(
-            self._broker,
-            self._sign_in,
-            self._limits.refusals,
-            [RespRefusalCollector(self._resp.refusals), CertificateCollector(lambda: self._tls.expires_at)],
-        )
         serving = [
             asyncio.create_task(
                 self._serve_https(
                     self._http, https, self._certificates.cert, self._certificates.key, self._stopping.wait
                 )
             ),
-            asyncio.create_task(serve_plain(monitor, plain, self._stopping.wait, self._limits)),
+            asyncio.create_task(self._serve_monitor(monitor)),
         ]
         log.info(
             "ready",
             version=__version__,
             https=https.getsockname()[1],
             resp=resp.getsockname()[1],
-            monitor=plain.getsockname()[1],
+            monitor=monitor.getsockname()[1],
         )
         watching = self._watch()
         await asyncio.wait([asyncio.create_task(self._stopping.wait()), *serving], return_when="FIRST_COMPLETED")
@@ -257,6 +253,31 @@ class _Listeners:
         await self._drain(serving)
         if not was_asked:
             raise InternalError("a listener ended by itself; the log says why")
+
+    @property
+    def _is_monitor_exposed(self) -> bool:
+        return not is_loopback(self._config.monitor_host)
+
+    def _monitor_census(self) -> Census | None:
+        """Return what counts the connections to monitoring; on loopback nothing does, so that the operator gets in."""
+        if not self._is_monitor_exposed:
+            return None
+        return Census(MAX_MONITOR_CONNECTIONS, MAX_MONITOR_CONNECTIONS_PER_ADDRESS, self._broker.limit_counts)
+
+    def _serve_monitor(self, listener: socket) -> Coroutine[None, None, None]:
+        """Serve monitoring, over TLS if other machines reach it; a kubelet that probes has no client certificate."""
+        app = MonitorApp(
+            self._broker,
+            self._sign_in,
+            self._limits.refusals,
+            [RespRefusalCollector(self._resp.refusals), CertificateCollector(lambda: self._tls.expires_at)],
+            is_exposed=self._is_monitor_exposed,
+        )
+        if not self._is_monitor_exposed:
+            return serve_plain(app, listener, self._stopping.wait, self._limits)
+        context = self._tls.context(HTTP_PROTOCOLS, requires_client_certificate=False)
+        cert, key = self._certificates.cert, self._certificates.key
+        return serve_https(app, listener, cert, key, self._stopping.wait, self._limits, context=context)
 
     def _ask_to_stop(self) -> None:
         """Let consumers settle what they hold, then stop; stop now if asked twice."""

@@ -77,7 +77,12 @@ def ensure_certificates(cert: Path, key: Path, *, may_create: bool, now: datetim
 
 
 def server_tls_context(
-    cert: Path, key: Path, *, protocols: Sequence[str] = HTTP_PROTOCOLS, client_ca: Path | None = None
+    cert: Path,
+    key: Path,
+    *,
+    protocols: Sequence[str] = HTTP_PROTOCOLS,
+    client_ca: Path | None = None,
+    requires_client_certificate: bool = True,
 ) -> ssl.SSLContext:
     """Return the context of a TLS listener: TLS 1.2 or later.
 
@@ -86,6 +91,7 @@ def server_tls_context(
       key: PEM, not encrypted.
       protocols: what ALPN offers, the best first; HTTP/2 and then HTTP/1.1 unless said otherwise.
       client_ca: PEM, the authorities of which every client must have a certificate; None to ask for none.
+      requires_client_certificate: False if clients without a certificate are accepted too.
 
     Raises:
       CertificateError: one line that names the file and what is wrong with it.
@@ -101,17 +107,17 @@ def server_tls_context(
     except ssl.SSLError as error:
         raise CertificateError([_load_problem(cert, key, error)]) from error
     if client_ca is not None:
-        _require_client_certificate(context, client_ca)
+        _load_client_authorities(context, client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED if requires_client_certificate else ssl.CERT_OPTIONAL
     return context
 
 
-def _require_client_certificate(context: ssl.SSLContext, client_ca: Path) -> None:
+def _load_client_authorities(context: ssl.SSLContext, client_ca: Path) -> None:
     _require(client_ca, "client authority", b"-----BEGIN CERTIFICATE-----")
     try:
         context.load_verify_locations(client_ca)
     except ssl.SSLError as error:
         raise CertificateError([f"client authority {_shown(client_ca)}: it is damaged ({error.reason})"]) from error
-    context.verify_mode = ssl.CERT_REQUIRED
 
 
 def _are_both_there(cert: Path, key: Path) -> bool:

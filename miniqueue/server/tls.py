@@ -83,17 +83,24 @@ class ServerTls:
         """When the certificate of new connections ends; the first to end if listeners have different ones."""
         return min(self._first_end, self._last_end) if self._requires_restart else self._last_end
 
-    def context(self, protocols: Sequence[str]) -> ssl.SSLContext:
+    def context(self, protocols: Sequence[str], *, requires_client_certificate: bool = True) -> ssl.SSLContext:
         """Return the context of one more listener.
 
         Args:
           protocols: what ALPN offers, the best first.
+          requires_client_certificate: False if clients without a certificate are accepted, also with `client_ca`.
 
         Raises CertificateError.
         """
 
         def make() -> ssl.SSLContext:
-            return server_tls_context(self._cert, self._key, protocols=protocols, client_ca=self._client_ca)
+            return server_tls_context(
+                self._cert,
+                self._key,
+                protocols=protocols,
+                client_ca=self._client_ca,
+                requires_client_certificate=requires_client_certificate,
+            )
 
         context = ReloadableContext(ssl.PROTOCOL_TLS_SERVER, make())
         self._contexts.append((context, make))

@@ -21,8 +21,12 @@ the backup began is in it. With -db it is a store that no broker has open.
 
   -db directory
         a store that is not in use
+  -monitor-host address
+        of the running broker (default 127.0.0.1); over TLS if it is not loopback
   -monitor-port port
         of the running broker (default 8081)
+  -ca file
+        authorities to trust for TLS, PEM (default: those of the system)
   -token-file file
         of a user with the role admin for '*', when the running broker has users
   -config file
@@ -36,7 +40,7 @@ flag is wrong.
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Make a backup; return the exit code. Raises MiniqueueError."""
-    given = arguments.read(words, environ, settings=("db", "monitor-port"), own=("token-file",))
+    given = arguments.read(words, environ, settings=("db", "monitor-host", "monitor-port"), own=("ca", "token-file"))
     if isinstance(given, Question):
         sys.stdout.write(USAGE)
         return 0

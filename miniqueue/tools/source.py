@@ -1,23 +1,26 @@
 """Where a tool reads a store from: its directory, or the broker that has it open.
 
     -db directory   offline: the directory, which nobody may have open      storage.store_view
-    otherwise       online: the broker behind -monitor-port on loopback     GET /backup
+    otherwise       online: the broker on -monitor-host and -monitor-port   GET /backup
 
-Both give every pair in key order, as of one moment.
+Both give every pair in key order, as of one moment. The broker is asked over TLS if it is not on loopback.
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from http.client import HTTPConnection, HTTPException, HTTPResponse
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
+from ssl import SSLContext, create_default_context
 
 from miniqueue.errors import ConfigError, ConnectError, DisconnectedError, ProtocolError, ServerError
-from miniqueue.server.escaping import quote
+from miniqueue.server.escaping import escape, quote
+from miniqueue.server.exposure import is_loopback
 from miniqueue.storage.store_view import viewed
 from miniqueue.tools.arguments import Arguments
 from miniqueue.wire.pair_stream import Pair, PairDecoder
 
-LOOPBACK = "127.0.0.1"
+#: Where this machine reaches a listener on all its addresses.
+_OF_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 #: Longer than the broker's disk may be busy with something else between two slices.
 TIMEOUT_SECONDS = 600.0
 _READ_BYTES = 1 << 18
@@ -31,7 +34,8 @@ def pairs_of(given: Arguments) -> AbstractContextManager[Iterator[Pair]]:
     """
     if "db" in given.flags:
         return _offline(given)
-    return _online(given.config.monitor_port, _authorization(given.flags.get("token-file")))
+    headers = _authorization(given.flags.get("token-file"))
+    return _online(_connection(given.config.monitor_host, given.config.monitor_port, given.flags.get("ca")), headers)
 
 
 @contextmanager
@@ -50,21 +54,36 @@ def _authorization(token_file: str | None) -> dict[str, str]:
         raise ConfigError([f"flag -token-file: {quote(token_file)}: no token can be read there"]) from exc
 
 
-@contextmanager
-def _online(port: int, headers: Mapping[str, str]) -> Iterator[Iterator[Pair]]:
-    connection = HTTPConnection(LOOPBACK, port, timeout=TIMEOUT_SECONDS)
+def _connection(host: str, port: int, ca: str | None) -> HTTPConnection:
+    """Return a connection to the broker that is still to be opened: plain on loopback, unless authorities are named."""
+    address = _OF_ANY.get(host, host)
+    if is_loopback(host) and ca is None:
+        return HTTPConnection(address, port, timeout=TIMEOUT_SECONDS)
+    return HTTPSConnection(address, port, timeout=TIMEOUT_SECONDS, context=_client_context(ca))
+
+
+def _client_context(ca: str | None) -> SSLContext:
     try:
-        yield _received(_requested(connection, port, headers))
+        return create_default_context(cafile=ca)
+    except OSError as exc:
+        raise ConfigError([f"flag -ca: {quote(str(ca))}: no certificate can be read from this file"]) from exc
+
+
+@contextmanager
+def _online(connection: HTTPConnection, headers: Mapping[str, str]) -> Iterator[Iterator[Pair]]:
+    try:
+        yield _received(_requested(connection, headers))
     finally:
         connection.close()
 
 
-def _requested(connection: HTTPConnection, port: int, headers: Mapping[str, str]) -> HTTPResponse:
+def _requested(connection: HTTPConnection, headers: Mapping[str, str]) -> HTTPResponse:
     try:
         connection.request("GET", "/backup", headers=dict(headers))
         response = connection.getresponse()
     except (OSError, HTTPException) as exc:
-        raise ConnectError(f"no broker answers on {LOOPBACK}:{port} (-monitor-port): {exc}") from exc
+        place = f"{escape(connection.host)}:{connection.port}"
+        raise ConnectError(f"no broker answers on {place} (-monitor-port): {exc}") from exc
     if response.status != 200:
         text = response.read(1000).decode("utf-8", "replace")
         raise ServerError(f"the broker refused: {response.status} {text}", response.status)

@@ -137,11 +137,26 @@ def listens_everywhere(port: int) -> bool:
     return f"00000000:{port:04X}" in addresses
 
 
-def health(image: Path, port: int) -> int:
+def test_the_health_check_reaches_monitoring_that_is_open_to_others(image, trust, tmp_path):
+    (command,) = the("ENTRYPOINT").json()
+    host = {"MINIQUEUE_MONITOR_HOST": "0.0.0.0"}
+    env = environment(**variables(), **PORTS, **host)
+    flags = ["-insecure", "-storage", "memory", *trust.flags]
+    broker = BrokerProcess(flags, cwd=tmp_path, command=[f"{image}/venv/bin/{command}"], env=env)
+    try:
+        broker.wait_until_ready()
+        assert listens_everywhere(broker.monitor_port)
+        assert health(image, broker.monitor_port, **host) == 0
+        broker.stop()
+    finally:
+        broker.end()
+
+
+def health(image: Path, port: int, **variables: str) -> int:
     """Run the health check and return its exit code."""
     assert the("HEALTHCHECK").rest.startswith("--interval=10s --timeout=3s --start-period=30s CMD [")
     program, *arguments = the("HEALTHCHECK").json()
-    env = environment(MINIQUEUE_MONITOR_PORT=str(port))
+    env = environment(MINIQUEUE_MONITOR_PORT=str(port), **variables)
     return subprocess.run(
         [f"{image}/venv/bin/{program}", *arguments], env=env, capture_output=True, check=False
     ).returncode

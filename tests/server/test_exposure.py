@@ -33,6 +33,30 @@ def test_elsewhere_is_refused_and_the_line_says_what_helps(host):
     assert "-insecure" in line
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "myhost"])
+def test_monitoring_elsewhere_is_refused_without_users(host):
+    with pytest.raises(ConfigError) as caught:
+        check_exposure(load([f"-monitor-host={host}"], {}))
+    (line,) = caught.value.problems
+    assert line.startswith(f"flag -monitor-host: {host} ")
+    assert "everybody could read all messages and metrics; keep -monitor-host 127.0.0.1" in line
+
+
+def test_each_flag_that_opens_a_port_is_a_problem():
+    with pytest.raises(ConfigError) as caught:
+        check_exposure(load(["-host=0.0.0.0", "-monitor-host=::"], {}))
+    assert [line.split(":")[0] for line in caught.value.problems] == ["flag -host", "flag -monitor-host"]
+
+
+def test_monitoring_elsewhere_with_users_is_encrypted_and_not_worth_a_warning():
+    assert check_exposure(load(["-monitor-host=0.0.0.0", "-users=users.toml"], {})) == ""
+
+
+def test_insecure_monitoring_is_worth_a_warning():
+    warning = check_exposure(load(["-monitor-host=0.0.0.0", "-insecure"], {}))
+    assert warning == "everybody who reaches 0.0.0.0 may read all messages and metrics (-insecure)"
+
+
 def test_with_users_every_address_will_do():
     assert check_exposure(load(["-host=0.0.0.0", "-users=users.toml", "-resp-tls"], {})) == ""
 

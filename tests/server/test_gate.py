@@ -23,7 +23,7 @@ from tests.fakes import FakeConsumer, FaultyStore, ManualClock, broker_on
 from tests.server.access import EVERYBODY, Clock, Naps, sign_in_for, token_of, user
 from tests.serving import NDJSON, Lines, serving
 
-MONITOR_PATHS = {"/healthz", "/readyz", "/metrics", "/stats", "/backup"}
+MONITOR_PATHS = {"/healthz", "/livez", "/readyz", "/metrics", "/stats", "/backup"}
 QUEUE_ROUTES = {route for route in ROUTES if "{topic}" in route[1]}
 #: Who may do what, written down once more and by hand.
 ALLOWED = {

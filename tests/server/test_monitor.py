@@ -40,7 +40,7 @@ def monitored(check, store=None):
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
 def test_all_is_well(path):
     async def check(app, broker):
         assert await ask(app, path) == (
@@ -78,7 +78,7 @@ def test_other_requests_are_refused(method, path, status):
 def test_draining_broker_is_healthy_and_not_ready():
     async def check(app, broker):
         await broker.stop()
-        assert (await ask(app, "/healthz"))[0] == 200
+        assert [(await ask(app, path))[0] for path in ("/healthz", "/livez")] == [200, 200]
         status, _, body = await ask(app, "/readyz")
         assert status == 503
         assert orjson.loads(body) == {

@@ -14,7 +14,6 @@ from miniqueue.server.metrics import CertificateCollector
 from miniqueue.server.security import HTTP_PROTOCOLS, Certificates, ensure_certificates
 from miniqueue.server.tls import LOOK_SECONDS, ServerTls, watch_certificate
 from tests.server.apps import Endpoint, answer_early
-from tests.server.apps import Endpoint, answer_early
 from tests.server.test_security import shake_hands
 from tests.serving import make_certificates, serving
 
