@@ -161,7 +161,7 @@ def _foreign_owner(directory: Path, account: Account, *, is_store: bool) -> str:
     own_uid = _owner_of_new_files(directory)
     problems = (
         f"{escape(str(path))} belongs to uid {uid}, which may change it at any time, and the broker is uid "
-        f"{account.uid}; start as uid {uid} (in a container: --user), or give everything to uid {account.uid} (chown -R)"
+        f"{account.uid}; start as uid {uid} (in a container: --user), or chown -R everything to {account.uid}"
         for path, uid in foreign
         if uid != own_uid
     )
