@@ -278,6 +278,7 @@ class Broker:
         for service in (self._expirer, self._quota, self._flows):
             service.apply_settings(topic)
         self._grown(topic)
+        self.groups.begin_waiting(topic)
         self.pauser.apply([topic])  # last: it may hand messages out, as all the settings say
         self._readable(topic)
 

@@ -7,6 +7,7 @@ A topic whose settings are all at their default has none in the store, and share
 """
 
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from miniqueue.broker.commit import Commit
 from miniqueue.broker.journal import Journal
@@ -21,6 +22,14 @@ from miniqueue.storage import keys, records
 Changes = Mapping[str, object]
 
 
+class MakeTopic(Protocol):
+    """Makes a topic that does not exist and will have these settings."""
+
+    def __call__(self, name: bytes, *, settings: TopicSettings) -> Topic:
+        """Return it; raises InvalidTopicError or LimitReachedError."""
+        ...
+
+
 class Configurator:
     """Changes what topics there are, and how they work.
 
@@ -28,7 +37,7 @@ class Configurator:
       journal: commits it.
       topics: by name.
       lanes: makes the partitions that settings ask for.
-      create: makes a topic that does not exist; raises InvalidTopicError or LimitReachedError.
+      create: see `MakeTopic`.
       changed: called for each topic with new settings.
     """
 
@@ -38,7 +47,7 @@ class Configurator:
         topics: Mapping[bytes, Topic],
         lanes: Lanes,
         *,
-        create: Callable[[bytes], Topic],
+        create: MakeTopic,
         changed: Callable[[Topic], None],
     ) -> None:
         self._journal = journal
@@ -62,18 +71,21 @@ class Configurator:
     def replace(self, name: bytes, settings: Changes) -> tuple[Commit, bool]:
         """Give a topic these settings and no others, and make it if there is none; return whether that was so.
 
-        A topic that is there keeps its partitions, unless the settings say that there are more.
+        A topic that is there keeps its partitions, unless the settings say that there are more, and its
+        `default_group`.
 
         Raises as `create`, but for TopicExistsError.
         """
         self._journal.admission.check()
         topic = self._existing(check_topic(name))
         is_new = topic is None
-        if topic is not None and settings.get("partitions") is None:
-            settings = {**settings, "partitions": topic.partition_count}
+        if topic is not None:
+            kept = {"partitions": topic.partition_count, "default_group": topic.settings.default_group}
+            settings = {**settings, **{one: kept[one] for one in kept if settings.get(one) is None}}
         wanted = DEFAULT_SETTINGS.with_changes(settings, name)
         self._check_partitions(topic, wanted)
-        return self._set(self._make(name) if topic is None else topic, wanted), is_new
+        self._check_default_group(name, wanted)
+        return self._set(self._make(name, settings=wanted) if topic is None else topic, wanted), is_new
 
     def change(self, name: bytes, settings: Changes) -> Commit:
         """Change settings of a topic; return the commit with which that is durable.
@@ -87,6 +99,7 @@ class Configurator:
         topic = self._known(name)
         wanted = topic.settings.with_changes(settings, name)
         self._check_partitions(topic, wanted)
+        self._check_default_group(name, wanted)
         return self._set(topic, wanted)
 
     def settings_of(self, name: bytes) -> TopicSettings:
@@ -107,6 +120,16 @@ class Configurator:
         """Raise InvalidSettingError when there would be fewer: their messages would have nowhere to be."""
         if topic is not None and wanted.partitions < topic.partition_count:
             raise InvalidSettingError("partitions", f"at least the {topic.partition_count} that there are")
+
+    def _check_default_group(self, name: bytes, wanted: TopicSettings) -> None:
+        """Raise InvalidSettingError when the group default would end: a consumer of it may come, or be there."""
+        topic = self._topics.get(name)
+        if topic is None or wanted.default_group or not topic.settings.default_group:
+            return
+        if topic.id is not None:
+            raise InvalidSettingError("default_group", "true: the topic is there; only a new one can be without it")
+        if topic.default.consumer_count:
+            raise InvalidSettingError("default_group", "true while consumers wait in the group default of the topic")
 
     def _set(self, topic: Topic, settings: TopicSettings) -> Commit:
         assert topic.id is not None  # it exists

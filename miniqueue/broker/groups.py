@@ -28,8 +28,8 @@ from miniqueue.broker.registry import Registry
 from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
-from miniqueue.core.group_errors import GroupExistsError, GroupInUseError, UnknownGroupError
-from miniqueue.core.group_start import Edge, Start, check_group
+from miniqueue.core.group_errors import GroupExistsError, GroupInUseError, InvalidGroupError, UnknownGroupError
+from miniqueue.core.group_start import DEFAULT_GROUP_NAME, Edge, Start, check_group
 from miniqueue.core.holes import without
 from miniqueue.core.lease import ChunkProgress
 from miniqueue.core.names import check_topic
@@ -122,6 +122,10 @@ class Groups:
         await self._journal.committer.flush()
 
     async def _create(self, topic: Topic, group_name: bytes, start: Start) -> None:
+        if group_name == DEFAULT_GROUP_NAME and not topic.settings.default_group:
+            raise InvalidGroupError(
+                "group default: this topic was made without it (default_group); choose another name"
+            )
         if topic.group(group_name).id is not None:
             raise GroupExistsError
         try:
@@ -164,10 +168,25 @@ class Groups:
     # --- first use --------------------------------------------------------------------------------------------
 
     def begin_soon(self, group: Group) -> None:
-        """Make a group that somebody reads with for the first time; who waits there is served then."""
-        if group.topic.id is not None and not group.is_loading and group.topic.fault is None:
+        """Make a group that somebody reads with for the first time; who waits there is served then.
+
+        They are told if the settings of the topic do not let the group begin so.
+        """
+        if group.topic.id is None or group.is_loading or group.topic.fault is not None:
+            return
+        try:
+            group.topic.check_use(group.name)
+        except UnknownGroupError as exc:
+            group.fail(exc)
+        else:
             group.is_loading = True
             self._spawn(self._begin_for_waiters(group))
+
+    def begin_waiting(self, topic: Topic) -> None:
+        """Begin the groups that somebody waits in."""
+        for group in list(topic.groups.values()):
+            if group.id is None and group.waiters:
+                self.begin_soon(group)
 
     async def _begin_for_waiters(self, group: Group) -> None:
         fault: MiniqueueError | None = None
@@ -188,9 +207,7 @@ class Groups:
                 runs = {number: holes_in(partition) for number, partition in topic.partitions.items()}
                 self._remains.delete(topic, group_id, runs, frees_keys=True)
         for topic in topics:
-            for group in list(topic.groups.values()):
-                if group.id is None and group.waiters:
-                    self.begin_soon(group)
+            self.begin_waiting(topic)
 
     # --- the change itself ------------------------------------------------------------------------------------
 
@@ -215,7 +232,15 @@ class Groups:
                 for number, partition in topic.partitions.items()
             }
             self._replace(group, new_id, cursors)
+            self._drop_placeholder(topic)
         return places
+
+    def _drop_placeholder(self, topic: Topic) -> None:
+        """Delete the group default of a topic that was made without it: it kept the messages for the first other."""
+        default = topic.default
+        is_alone = len(topic.existing_groups) == 1
+        if default.id is not None and not (topic.settings.default_group or default.consumer_count or is_alone):
+            self._replace(default, None, {})
 
     async def _find(self, topic: Topic, start: Start) -> dict[int, Place]:
         """Return where a group begins in a topic that is pinned.

@@ -55,6 +55,7 @@ class Members:
 
         Raises:
           InvalidTopicError, InvalidGroupError: there can be none of that name.
+          UnknownGroupError: it does not exist, and the settings of the topic do not let it begin by being used.
           LimitReachedError: the topic has as many groups as it may have.
           InvalidMemberError: nobody can have this name.
           MembersOnlyError: the group has members.
@@ -65,6 +66,9 @@ class Members:
         group = topic.groups.get(group_name)
         try:
             if group is None:
+                check_group(group_name)
+            topic.check_use(group_name)
+            if group is None:
                 group = self._made(topic, group_name)
             elif group.id is None and not group.consumer_count:  # the default group, which others have done without
                 self._quota.admit_group(topic)
@@ -74,7 +78,6 @@ class Members:
             raise
 
     def _made(self, topic: Topic, name: bytes) -> Group:
-        check_group(name)
         self._quota.admit_group(topic)
         return topic.group(name)
 

@@ -10,6 +10,7 @@ from miniqueue.broker.limits import Quota
 from miniqueue.broker.opening import StoreContent
 from miniqueue.broker.topic import Topic
 from miniqueue.core.names import check_topic
+from miniqueue.core.topic_settings import DEFAULT_SETTINGS, TopicSettings
 from miniqueue.storage import keys
 
 
@@ -61,17 +62,20 @@ class Registry:
         size_bytes: int = 0,
         attributes: Sequence[bytes] | None = None,
         groups: Sequence[bytes] = (),
+        *,
+        settings: TopicSettings = DEFAULT_SETTINGS,
     ) -> Topic:
         """Make a topic that does not exist, when it has room for these messages, with these groups.
 
-        Raises InvalidTopicError or LimitReachedError.
+        The caller gives it its settings; here they say which groups it begins with. Raises InvalidTopicError or
+        LimitReachedError.
         """
         self._quota.admit_topic(Topic(check_topic(name)), self._count, payloads, size_bytes, attributes)
         self._count += 1
         topic = self.topic(name)
         self._quota.apply_settings(topic)
         self._made(topic)
-        topic.begin(self._next_id, groups)
+        topic.begin(self._next_id, groups, settings)
         self._next_id += 1
         self._journal.change(batching.new_topic(topic, self._clock.now_ms()))
         return topic

@@ -14,13 +14,14 @@ from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.dedup_window import DedupWindow
 from miniqueue.core.delayed import NO_DELAYS
+from miniqueue.core.group_errors import UnknownGroupError
 from miniqueue.core.group_start import DEFAULT_GROUP_NAME
 from miniqueue.core.growth import Growth
 from miniqueue.core.lanes import lane
 from miniqueue.core.partition import DEFAULT_GROUP, Partition
 from miniqueue.core.partitioning import MAX_PARTITIONS, partition_for
 from miniqueue.core.publish_options import Priority
-from miniqueue.core.topic_settings import DEFAULT_SETTINGS
+from miniqueue.core.topic_settings import DEFAULT_SETTINGS, TopicSettings
 from miniqueue.core.unique_keys import UniqueKeys
 from miniqueue.errors import MiniqueueError
 
@@ -109,14 +110,16 @@ class Topic:
         self.partition_count = 1
         self.sole: tuple[Partition, GroupCursor] | None = None
 
-    def begin(self, topic_id: int, names: Iterable[bytes] = ()) -> None:
-        """Come to exist, empty.
+    def begin(self, topic_id: int, names: Iterable[bytes] = (), settings: TopicSettings = DEFAULT_SETTINGS) -> None:
+        """Come to exist, empty; these are the settings that it will have.
 
-        It has the groups that are named, and those in which somebody waits; if there are none, the default group.
+        It has the groups that are named, and, if groups may begin by being used, those in which somebody waits; if
+        there are none, the default group.
         """
         self.id = topic_id
         begun = {name: self.group(name) for name in names}
-        begun |= {name: group for name, group in self.groups.items() if group.consumer_count}
+        if settings.auto_create_groups:
+            begun |= {name: group for name, group in self.groups.items() if group.consumer_count}
         for number, group in enumerate(begun.values() or [self.default], start=1):
             group.id = DEFAULT_GROUP if group is self.default else number
         self.add_partitions([0])
@@ -140,6 +143,20 @@ class Topic:
         if group is None:
             group = self.groups[name] = Group(self, name)
         return group
+
+    def check_use(self, name: bytes) -> None:
+        """Raise UnknownGroupError unless consumers may read with the group of this name, which need not exist."""
+        settings = self.settings
+        if self.id is None or (settings.auto_create_groups and settings.default_group):
+            return
+        if name == DEFAULT_GROUP_NAME and not settings.default_group:
+            raise UnknownGroupError("group default: this topic was made without it (default_group); name another group")
+        group = self.groups.get(name)
+        if not settings.auto_create_groups and (group is None or group.id is None):
+            raise UnknownGroupError(
+                f"group {name.decode()}: there is none, and in this topic using one does not make it "
+                "(auto_create_groups); create it first"
+            )
 
     @property
     def existing_groups(self) -> list[Group]:

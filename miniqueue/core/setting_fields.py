@@ -148,6 +148,8 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "partitions": Field(f"a whole number from 1 to {MAX_PARTITIONS}", _parse_count, _whole(MAX_PARTITIONS, 1)),
         "session_seconds": _seconds(MIN_SESSION_SECONDS, MAX_SESSION_SECONDS, "from 0.1 to 86400"),
         "handover_seconds": _seconds(0, MAX_SESSION_SECONDS, "from 0 to 86400"),
+        "auto_create_groups": Field("true or false", _parse_flag, _flag),
+        "default_group": Field("true or false", _parse_flag, _flag),
         "paused_in_until_ms": Field(_TIME, _parse_count, _whole(FOREVER_MS)),
         "paused_out_until_ms": Field(_TIME, _parse_count, _whole(FOREVER_MS)),
         "dedup_window_seconds": _seconds(0, MAX_DEDUP_SECONDS, "from 0, no ids are taken, to 604800"),

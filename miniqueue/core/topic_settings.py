@@ -30,6 +30,8 @@
     handover_seconds     5               5                0.75
     trace                true            true             false
     trace_seconds        3600            3600             86400
+    auto_create_groups   false           false            true
+    default_group        false           false            true; set to false only when a topic is made
     paused_in_until_ms   1700000000000   1700000000000    0: not paused
     paused_out_until_ms  1700000000000   1700000000000    0: not paused
 
@@ -80,6 +82,8 @@ class TopicSettings(NamedTuple):
       handover_seconds: how long a partition waits for leases of its last member before the next one reads it.
       trace: whether it is noted what happens to each message.
       trace_seconds: for how long that is known.
+      auto_create_groups: whether a group begins by being used; else it has to be created.
+      default_group: whether consumers may read with the group `default`.
       paused_in_until_ms: when messages are taken again, since 1970; a time that is past does not matter.
       paused_out_until_ms: when messages are handed out again.
       dedup_window_seconds: for how long a second publish with a dedup id is a duplicate; 0 for no such ids.
@@ -119,6 +123,8 @@ class TopicSettings(NamedTuple):
     handover_seconds: float = 0.75
     trace: bool = False
     trace_seconds: float = 86_400.0
+    auto_create_groups: bool = True
+    default_group: bool = True
 
     def with_changes(self, changes: Mapping[str, object], topic: bytes) -> "TopicSettings":
         """Return the settings of `topic` with other values, as JSON has them; None for the default.

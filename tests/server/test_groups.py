@@ -136,3 +136,29 @@ def test_there_are_metrics_of_groups_where_there_are_named_ones():
         assert 'group="default",topic="plain"' not in text
 
     serve(body)
+
+
+def test_groups_that_must_be_created_are_refused_to_consumers_over_resp():
+    async def body(world, server, client):
+        assert await client.say(b"TOPIC CREATE t auto_create_groups false") == b"+OK\r\n"
+        for line in (b"RECEIVE t GROUP typo", b"SUBSCRIBE t GROUP typo", b"SUBSCRIBE t GROUP typo MEMBER a"):
+            assert (await client.say(line)).startswith(b"-NOGROUP group typo: there is none, ")
+        assert await client.say(b"GROUP CREATE t g") == b"+OK\r\n"
+        assert await client.say(b"RECEIVE t GROUP g") == b"*0\r\n"
+        assert await client.say(b"TOPIC CREATE u default_group false") == b"+OK\r\n"
+        assert (await client.say(b"RECEIVE u")).startswith(b"-NOGROUP group default: this topic was made without it")
+        assert (await client.say(b"GET u")).startswith(b"-NOGROUP ")
+        assert (await client.say(b"TOPIC SET t default_group false")).startswith(b"-BADSETTING default_group must be")
+
+    serve(body)
+
+
+def test_groups_that_must_be_created_are_refused_to_consumers_over_http(certificates):
+    async def scenario():
+        async with serving(certificates) as served:
+            assert (await served.request("PUT", "/topics/t", b'{"auto_create_groups":false}'))[0] == 201
+            for path in ("/topics/t/receive?group=typo", "/subscribe/t?group=typo"):
+                status, body = await served.request("POST", path)
+                assert (status, b'"code":"NOGROUP"' in body) == (404, True)
+
+    asyncio.run(scenario())
