@@ -21,6 +21,7 @@ from miniqueue.broker.duplicates import Duplicates
 from miniqueue.broker.expiring import Expirer
 from miniqueue.broker.flow import Flows
 from miniqueue.broker.groups import Groups
+from miniqueue.broker.idle_groups import IdleGroups
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.lanes import Lanes
 from miniqueue.broker.leasing import Leasing
@@ -174,6 +175,8 @@ class Broker:
         found_by = registry, journal, self.log_reader, clock, self._quota
         self.groups = Groups(*found_by, spawn=self._tasks.spawn, changed=self._regrouped)
         self._dispatcher.begin_soon, self.groups.due_counter = self.groups.begin_soon, due_counter
+        delete, spawn = self.groups.delete_soon, self._tasks.spawn
+        self._idle_groups = IdleGroups(topics, clock, period_seconds=self._period_seconds, delete=delete, spawn=spawn)
         self._retainer = Retainer(journal, clock, spawn=self._tasks.spawn, drop_unread=self.clearer.drop_unread)
 
     # --- life -------------------------------------------------------------------------------------------------
@@ -204,7 +207,7 @@ class Broker:
     def tick(self) -> None:
         """Let the delayed messages through that are due by now, end leases that are over, and see to the disk."""
         first = self.leasing, self.members, self.pauser, self._dispatcher, self._sweeper, self.delayer, self.scheduler
-        for service in (*first, self._duplicates, self._retainer, self._tracer):
+        for service in (*first, self._duplicates, self._retainer, self._tracer, self._idle_groups):
             service.tick()
         self._purger.reclaim(self._topics.values(), is_full=self._admission.is_full)
 

@@ -114,6 +114,7 @@ class Dispatcher:
         if returning.nack_all(held, cause):
             self.settled(group, is_returned=True)
         topic = group.topic
+        group.was_read = True
         topic.drop_idle(group)
         if topic.is_idle and self._topics.get(topic.name) is topic:  # else another has its name by now
             del self._topics[topic.name]

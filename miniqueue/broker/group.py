@@ -75,6 +75,8 @@ class Group:
       old_first: what is held back since partitions were added, if anything is.
       flow: how messages are handed out by their keys and within caps; None for plainly.
       is_loading: whether something is read from the store for it; who has set it calls `end_loading`.
+      was_read: whether somebody has left since the last look at who reads; see `idle_groups`.
+      unread_seconds: for how long nobody has read with it, as of the last look.
       is_expiring: whether more than one turn of the loop is needed to give up what has expired in front.
     """
 
@@ -94,7 +96,9 @@ class Group:
         "name",
         "old_first",
         "topic",
+        "unread_seconds",
         "waiters",
+        "was_read",
     )
 
     def __init__(self, topic: "Topic", name: bytes) -> None:
@@ -120,6 +124,7 @@ class Group:
         self.id: int | None = None
         self.book: LeaseBook | None = None
         self.is_expiring = False
+        self.was_read, self.unread_seconds = True, 0.0
         self.end_loading()
 
     def end_loading(self) -> None:

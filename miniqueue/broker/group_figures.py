@@ -15,6 +15,7 @@ class GroupFigures(NamedTuple):
       lags: of each partition, what is not acknowledged there.
       members: the partitions that each member reads, by name; none where consumers compete for all.
       moving: the partitions that wait for leases of their last member, and who will read them.
+      unread_seconds: for how long nobody has read with it, to a minute; since the start of the broker at most.
       held_back: the partitions of which something waits for what is older in others, since some were added.
     """
 
@@ -34,6 +35,7 @@ class GroupFigures(NamedTuple):
     members: dict[bytes, list[int]]
     moving: dict[int, bytes]
     held_back: list[int]
+    unread_seconds: int
 
 
 def figures_of(group: Group) -> GroupFigures:
@@ -61,4 +63,5 @@ def figures_of(group: Group) -> GroupFigures:
         members={} if membership is None else {one.name: one.partitions for one in membership.members.values()},
         moving={} if membership is None else membership.moving,
         held_back=[] if group.old_first is None else sorted(group.old_first.held),
+        unread_seconds=round(group.unread_seconds),
     )

@@ -158,12 +158,21 @@ class Groups:
           UnavailableError: nothing can be changed now.
         """
         topic = await committed_topic(self._topics, self._journal, name)
-        group = _existing(topic, group_name)
+        self._delete(_existing(topic, group_name))
+        await self._journal.committer.flush()
+
+    def delete_soon(self, group: Group) -> None:
+        """Delete a group with the next commit; raises GroupInUseError or UnavailableError."""
+        self._journal.admission.check_change()
+        self._delete(group)
+        self._journal.committer.request()
+
+    def _delete(self, group: Group) -> None:
+        topic = group.topic
         if group.consumer_count or len(topic.existing_groups) == 1:
             raise GroupInUseError
         self._replace(group, None, {})
         topic.drop_idle(group)
-        await self._journal.committer.flush()
 
     # --- first use --------------------------------------------------------------------------------------------
 

@@ -85,6 +85,7 @@ class Looker:
         latencies = self.watch.latencies_seconds(topic) or (None, None)
         return {
             **_counts(stats),
+            "unread_seconds": 0 if topic.last_group is None else round(topic.last_group.unread_seconds),
             "requests": self._requests_in(topic.name),
             "paused_in": topic.is_paused_in,
             "paused_out": topic.is_paused_out,

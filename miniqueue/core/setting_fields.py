@@ -29,6 +29,8 @@ MAX_RETENTION_SECONDS: Final = 1e9
 CONSUMED: Final = "consumed"
 FOREVER: Final = "forever"
 MAX_DEDUP_SECONDS: Final = 7 * 86_400.0
+MIN_GROUP_IDLE_SECONDS: Final = 60.0
+MAX_GROUP_IDLE_SECONDS: Final = 1e9
 MAX_TRACE_SECONDS: Final = 366 * 86_400.0
 
 MIN_RATE: Final = 0.001
@@ -75,11 +77,17 @@ def _whole(maximum: int, minimum: int = 0) -> Callable[[Any], int]:
     return check
 
 
-def _rate(value: object) -> float:
-    per_second = _number(0, MAX_RATE)(value)
-    if 0 < per_second < MIN_RATE:
-        raise ValueError
-    return per_second
+def _zero_or(minimum: float, maximum: float) -> Callable[[Any], float]:
+    def check(value: object) -> float:
+        number = _number(0, maximum)(value)
+        if 0 < number < minimum:
+            raise ValueError
+        return number
+
+    return check
+
+
+_rate: Final = _zero_or(MIN_RATE, MAX_RATE)
 
 
 def _delays(value: object) -> tuple[float, ...]:
@@ -149,6 +157,11 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "session_seconds": _seconds(MIN_SESSION_SECONDS, MAX_SESSION_SECONDS, "from 0.1 to 86400"),
         "handover_seconds": _seconds(0, MAX_SESSION_SECONDS, "from 0 to 86400"),
         "auto_create_groups": Field("true or false", _parse_flag, _flag),
+        "group_idle_seconds": Field(
+            "0, never, or a number of seconds from 60 to 10^9",
+            _parse_number,
+            _zero_or(MIN_GROUP_IDLE_SECONDS, MAX_GROUP_IDLE_SECONDS),
+        ),
         "default_group": Field("true or false", _parse_flag, _flag),
         "paused_in_until_ms": Field(_TIME, _parse_count, _whole(FOREVER_MS)),
         "paused_out_until_ms": Field(_TIME, _parse_count, _whole(FOREVER_MS)),

@@ -31,6 +31,7 @@
     trace                true            true             false
     trace_seconds        3600            3600             86400
     auto_create_groups   false           false            true
+    group_idle_seconds   604800          604800           0: groups are not deleted
     default_group        false           false            true; set to false only when a topic is made
     paused_in_until_ms   1700000000000   1700000000000    0: not paused
     paused_out_until_ms  1700000000000   1700000000000    0: not paused
@@ -83,6 +84,7 @@ class TopicSettings(NamedTuple):
       trace: whether it is noted what happens to each message.
       trace_seconds: for how long that is known.
       auto_create_groups: whether a group begins by being used; else it has to be created.
+      group_idle_seconds: after so long without a reader a group is deleted, but not `default`; 0 for never.
       default_group: whether consumers may read with the group `default`.
       paused_in_until_ms: when messages are taken again, since 1970; a time that is past does not matter.
       paused_out_until_ms: when messages are handed out again.
@@ -125,6 +127,7 @@ class TopicSettings(NamedTuple):
     trace_seconds: float = 86_400.0
     auto_create_groups: bool = True
     default_group: bool = True
+    group_idle_seconds: float = 0.0
 
     def with_changes(self, changes: Mapping[str, object], topic: bytes) -> "TopicSettings":
         """Return the settings of `topic` with other values, as JSON has them; None for the default.

@@ -71,6 +71,7 @@ def test_the_figures_of_a_topic():
             "expired": 0,
             "duplicates": 0,
             "dedup_ids": 0,
+            "unread_seconds": 0,
             "requests": 0,
             "moved": 0,
             "consumers": 2,

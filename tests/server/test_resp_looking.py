@@ -92,7 +92,7 @@ def test_in_version_3_figures_and_attributes_are_maps():
             *(b"0-3", b"d", b"state", b"ready", *times(), b"deliveries", 0), is_map=True
         )
         figures = await client.say(b"STATS t")
-        assert figures.startswith(b"%37\r\n$5\r\ndepth\r\n:3\r\n$5\r\nready\r\n:1\r\n")
+        assert figures.startswith(b"%38\r\n$5\r\ndepth\r\n:3\r\n$5\r\nready\r\n:1\r\n")
         assert b"$14\r\noldest_seconds\r\n,0.0\r\n" in figures
 
     serve(body)
