@@ -5,10 +5,21 @@ from miniqueue.wire.resp_parser import Command
 
 
 class ArityError(RequestError):
-    """Invalid number of args."""
+    """Invalid number of args.
 
-    def __init__(self, arity: int) -> None:
-        super().__init__(f"invalid number of args, want: {arity if arity > 0 else f'at least {-arity}'}")
+    Args:
+      arity: how many words there must be; negative: at least.
+      syntax: of the command, if it is known here; see `showing`.
+    """
+
+    def __init__(self, arity: int, syntax: str = "") -> None:
+        wanted = f"invalid number of args, want: {arity if arity > 0 else f'at least {-arity}'}"
+        super().__init__(f"{wanted}; syntax: {syntax}" if syntax else wanted)
+        self._arity = arity
+
+    def showing(self, syntax: str) -> "ArityError":
+        """Return the same error with the syntax of the command."""
+        return ArityError(self._arity, syntax)
 
 
 class NoProtocolError(RequestError):

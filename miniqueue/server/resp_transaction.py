@@ -51,7 +51,7 @@ class RefusedTransaction:
         if word not in (b"EXEC", b"DISCARD"):
             raise RequestError("MULTI calls can not be nested" if word == b"MULTI" else _REFUSED)
         if len(command) > 1:
-            raise ArityError(1)
+            raise ArityError(1, word.decode())
         self._end()
         if word == b"EXEC":
             raise TransactionAbortedError

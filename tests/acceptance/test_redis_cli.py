@@ -1,5 +1,6 @@
 """redis-cli, redis-benchmark and netcat against the RESP port."""
 
+import re
 import subprocess
 from collections.abc import Callable
 
@@ -35,6 +36,13 @@ def test_single_commands(redis_cli, topic, version):
 def test_commands_come_from_standard_input(redis_cli, broker, topic):
     assert redis_cli(lines=f"PUBLISH {topic} 1\nPUBLISH {topic} 2\n") == "OK\nOK\n"
     assert counts(broker, topic)["ready"] == 2
+
+
+def test_help_shows_the_syntax_that_command_docs_tell(redis_cli):
+    told = re.sub(r"\x1b\[\d*m", "", redis_cli(lines="HELP RECEIVE\nHELP TOPIC CREATE\nPING\n"))
+    assert "RECEIVE topic [GROUP g] [MEMBER m] [COUNT n] [WAIT seconds] [LEASE seconds] [AUTOACK]" in told
+    assert "TOPIC CREATE topic [name value" in told
+    assert "PONG" in told
 
 
 def test_a_message_comes_from_standard_input(redis_cli, broker, topic):

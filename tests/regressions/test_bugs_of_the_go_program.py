@@ -213,7 +213,7 @@ def test_11_subscribe_without_a_topic_is_an_error():
 
     async def body(world):
         client = Client(server_of(world))
-        assert await client.say(b"SUBSCRIBE") == b"-ERR invalid number of args, want: 2\r\n"
+        assert (await client.say(b"SUBSCRIBE")).startswith(b"-ERR invalid number of args, want: 2; syntax: SUBSCRIBE ")
         assert await client.say(b"PING") == b"+PONG\r\n"
 
     run(body)

@@ -38,7 +38,7 @@ def test_over_resp_they_are_listed_found_cancelled_and_due_at_their_time():
     ("line", "reply"),
     [
         (b"CANCEL t 0-0", b"-BADOPTION the id of a delayed message is three numbers, as in 0-1700000000000-17\r\n"),
-        (b"CANCEL t", b"-ERR invalid number of args, want: 3\r\n"),
+        (b"CANCEL t", b"-ERR invalid number of args, want: 3; syntax: CANCEL topic id\r\n"),
         (b"CANCEL other 0-1-1", b"-NOTOPIC There is no such topic\r\n"),
         (b"CANCEL t 99999-1-1", b"-NOMESSAGE %b\r\n" % NOT_THERE),
         (b"PEEK t AFTER 0-1-1", b"-NOMESSAGE There is no such message: it never was, or was acknowledged\r\n"),

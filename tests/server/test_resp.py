@@ -13,14 +13,14 @@ PING_DESCRIBED = b"*10\r\n$4\r\nping\r\n:-1\r\n*1\r\n$4\r\nfast\r\n" + b":0\r\n"
     [
         (b"PING", b"+PONG\r\n"),
         (b"ping hello", b"$5\r\nhello\r\n"),
-        (b"PING a b", b"-ERR invalid number of args, want: 1\r\n"),
+        (b"PING a b", b"-ERR invalid number of args, want: 1; syntax: "),
         (b"ECHO x", b"$1\r\nx\r\n"),
-        (b"ECHO", b"-ERR invalid number of args, want: 2\r\n"),
+        (b"ECHO", b"-ERR invalid number of args, want: 2; syntax: "),
         (b"PUBLISH t x", b"+OK\r\n"),
         (b"Publish t x", b"+OK\r\n"),
-        (b"PUBLISH t", b"-ERR invalid number of args, want: 3\r\n"),
+        (b"PUBLISH t", b"-ERR invalid number of args, want: 3; syntax: "),
         (b"PUBLISH a/b x", b"-BADTOPIC "),
-        (b"SUBSCRIBE", b"-ERR invalid number of args, want: 2\r\n"),
+        (b"SUBSCRIBE", b"-ERR invalid number of args, want: 2; syntax: "),
         (b"SUBSCRIBE a/b", b"-BADTOPIC "),
         (b"ACK", b"-NOLEASE No message is outstanding\r\n"),
         (b"NACK", b"-NOLEASE "),
@@ -29,7 +29,7 @@ PING_DESCRIBED = b"*10\r\n$4\r\nping\r\n:-1\r\n*1\r\n$4\r\nfast\r\n" + b":0\r\n"
         (b"DACK 1", b"-NOLEASE "),
         (b"ACK x", b"-NOLEASE No message is outstanding\r\n"),
         (b"DACK x y", b"-NOLEASE No message is outstanding\r\n"),
-        (b"REJECT x y", b"-ERR invalid number of args, want: at least 4\r\n"),
+        (b"REJECT x y", b"-ERR invalid number of args, want: at least 4; syntax: "),
         (b"GET t", b"$-1\r\n"),
         (b"GET a/b", b"-BADTOPIC "),
         (b"ACK t 1-1", b"-NOLEASE the receipt belongs to no message that is leased now\r\n"),
@@ -48,10 +48,10 @@ PING_DESCRIBED = b"*10\r\n$4\r\nping\r\n:-1\r\n*1\r\n$4\r\nfast\r\n" + b":0\r\n"
         (b"RECEIVE t LEASE", b"-ERR syntax error in RECEIVE option 'LEASE'\r\n"),
         (b"RECEIVE t WHAT 1", b"-ERR syntax error in RECEIVE option 'WHAT'\r\n"),
         (b"TOPICS", b"*0\r\n"),
-        (b"TOPICS x", b"-ERR invalid number of args, want: 1\r\n"),
+        (b"TOPICS x", b"-ERR invalid number of args, want: 1; syntax: "),
         (b"TOPIC DELETE t", b"+OK\r\n"),
-        (b"TOPIC DELETE", b"-ERR invalid number of args, want: 3\r\n"),
-        (b"TOPIC", b"-ERR invalid number of args, want: at least 2\r\n"),
+        (b"TOPIC DELETE", b"-ERR invalid number of args, want: 3; syntax: "),
+        (b"TOPIC", b"-ERR invalid number of args, want: at least 2; syntax: "),
         (b"TOPIC DELETE a/b", b"-BADTOPIC "),
         (b"TOPIC CREATE t", b"+OK\r\n"),
         (b"TOPIC CREATE t lease_seconds 60 RETRY_DELAYS 1", b"-BADSETTING RETRY_DELAYS is no setting; there are "),
@@ -59,9 +59,9 @@ PING_DESCRIBED = b"*10\r\n$4\r\nping\r\n:-1\r\n*1\r\n$4\r\nfast\r\n" + b":0\r\n"
         (b"TOPIC CREATE t max_deliveries many", b"-BADSETTING max_deliveries must be a whole number from 0, no limit,"),
         (b"TOPIC CREATE a/b", b"-BADTOPIC "),
         (b"TOPIC SET t max_deliveries 5", b"-NOTOPIC There is no such topic\r\n"),
-        (b"TOPIC SET t", b"-ERR invalid number of args, want: at least 5\r\n"),
+        (b"TOPIC SET t", b"-ERR invalid number of args, want: at least 5; syntax: "),
         (b"TOPIC GET t", b"-NOTOPIC "),
-        (b"TOPIC GET t x", b"-ERR invalid number of args, want: 3\r\n"),
+        (b"TOPIC GET t x", b"-ERR invalid number of args, want: 3; syntax: "),
         (b"TOPIC WHAT t", b"-ERR unknown subcommand or wrong number of arguments for TOPIC 'WHAT'\r\n"),
         (b"INFO", b"$"),
         (b"INFO server", b"$"),
@@ -72,8 +72,8 @@ PING_DESCRIBED = b"*10\r\n$4\r\nping\r\n:-1\r\n*1\r\n$4\r\nfast\r\n" + b":0\r\n"
         (b"AUTH default x", b"+OK\r\n"),
         (b"AUTH someone x", b"-WRONGPASS "),
         (b"AUTH x", b"-ERR AUTH called without any password configured"),
-        (b"AUTH", b"-ERR invalid number of args, want: at least 2\r\n"),
-        (b"AUTH a b c", b"-ERR invalid number of args, want: 3\r\n"),
+        (b"AUTH", b"-ERR invalid number of args, want: at least 2; syntax: "),
+        (b"AUTH a b c", b"-ERR invalid number of args, want: 3; syntax: "),
         (b"SELECT 0", b"+OK\r\n"),
         (b"SELECT 1", b"-ERR DB index is out of range\r\n"),
         (b"CLIENT ID", b":1\r\n"),
@@ -95,7 +95,7 @@ PING_DESCRIBED = b"*10\r\n$4\r\nping\r\n:-1\r\n*1\r\n$4\r\nfast\r\n" + b":0\r\n"
         (b"CONFIG SET a b", b"-ERR unknown subcommand"),
         (b"COMMAND COUNT", b":%d\r\n" % len(COMMANDS)),
         (b"COMMAND INFO ping what", b"*2\r\n" + PING_DESCRIBED + b"$-1\r\n"),
-        (b"COMMAND DOCS ack what", b"*2\r\n$3\r\nack\r\n*4\r\n$7\r\nsummary\r\n"),
+        (b"COMMAND DOCS ack what", b"*2\r\n$3\r\nack\r\n*6\r\n$7\r\nsummary\r\n"),
         (b"COMMAND GETKEYS x", b"-ERR unknown subcommand"),
         (b"RESET", b"+RESET\r\n"),
         (b"WHAT x", b"-ERR unknown command 'WHAT'\r\n"),
@@ -126,8 +126,8 @@ def test_every_command_checks_its_number_of_words(name):
         counts = [arity - 1, arity + 1] if arity > 0 else range(1, -arity)
         for count in filter(None, counts):
             wanted = COMMANDS[name].plain_arity or (arity if arity > 0 else f"at least {-arity}")
-            expected = f"-ERR invalid number of args, want: {wanted}\r\n".encode()
-            assert await client.say(b" ".join([name, *[b"x"] * (count - 1)])) == expected
+            expected = f"-ERR invalid number of args, want: {wanted}; syntax: {name.decode()}".encode()
+            assert (await client.say(b" ".join([name, *[b"x"] * (count - 1)]))).startswith(expected)
 
     serve(body)
 
@@ -149,7 +149,7 @@ def test_version_3_has_maps_and_nulls_of_its_own():
         assert await client.say(b"CLIENT GETNAME") == b"$2\r\nme\r\n"
         assert await client.say(b"CONFIG GET port") == b"%1\r\n$4\r\nport\r\n$4\r\n6379\r\n"
         assert await client.say(b"COMMAND INFO what") == b"*1\r\n_\r\n"
-        assert (await client.say(b"COMMAND DOCS ack")).startswith(b"%1\r\n$3\r\nack\r\n%2\r\n")
+        assert (await client.say(b"COMMAND DOCS ack")).startswith(b"%1\r\n$3\r\nack\r\n%3\r\n")
         assert await client.say(b"RESET") == b"+RESET\r\n"
         assert await client.say(b"CLIENT GETNAME") == b"$-1\r\n"
 

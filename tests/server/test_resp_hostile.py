@@ -153,7 +153,7 @@ SERVED_UNKNOWN = {
         command(b"AUTH", token_of("publisher"))
         + command(b"PUBLISH", b"orders", bytes(20_000))
         + command(b"ECHO", *[b""] * 19),
-        OK + OK + b"-ERR invalid number of args, want: 2\r\n",
+        OK + OK + b"-ERR invalid number of args, want: 2; syntax: ECHO text\r\n",
     ),
 }
 

@@ -72,7 +72,7 @@ DELAYED = message(
         (b"PURGE t STATE leased", b"-BADOPTION leased messages cannot be purged\r\n"),
         (b"PURGE t OLDER x", b"-BADDELAY A delay is a number of seconds, 0 or more\r\n"),
         (b"PURGE other", b"-NOTOPIC There is no such topic\r\n"),
-        (b"STATS t t", b"-ERR invalid number of args, want: 2\r\n"),
+        (b"STATS t t", b"-ERR invalid number of args, want: 2; syntax: STATS [topic [GROUP g]]\r\n"),
     ],
 )
 def test_command_and_reply(line, reply):
