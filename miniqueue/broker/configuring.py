@@ -13,7 +13,7 @@ from miniqueue.broker.commit import Commit
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.lanes import Lanes
 from miniqueue.broker.topic import Topic
-from miniqueue.core.names import check_topic
+from miniqueue.core.names import check_new_topic, check_topic
 from miniqueue.core.topic_errors import InvalidSettingError, TopicExistsError, UnknownTopicError
 from miniqueue.core.topic_settings import DEFAULT_SETTINGS, TopicSettings
 from miniqueue.storage import keys, records
@@ -85,6 +85,7 @@ class Configurator:
         wanted = DEFAULT_SETTINGS.with_changes(settings, name)
         self._check_partitions(topic, wanted)
         self._check_default_group(name, wanted)
+        _check_dead_letter_topic(DEFAULT_SETTINGS if topic is None else topic.settings, wanted)
         return self._set(self._make(name, settings=wanted) if topic is None else topic, wanted), is_new
 
     def change(self, name: bytes, settings: Changes) -> Commit:
@@ -100,6 +101,7 @@ class Configurator:
         wanted = topic.settings.with_changes(settings, name)
         self._check_partitions(topic, wanted)
         self._check_default_group(name, wanted)
+        _check_dead_letter_topic(topic.settings, wanted)
         return self._set(topic, wanted)
 
     def settings_of(self, name: bytes) -> TopicSettings:
@@ -142,3 +144,10 @@ class Configurator:
             self._changed(topic)
         self._journal.committer.request()
         return self._journal.committer.open
+
+
+def _check_dead_letter_topic(current: TopicSettings, wanted: TopicSettings) -> None:
+    """Raise InvalidTopicError for a topic of dead letters that cannot be made, unless it was set before."""
+    name = wanted.dead_letter_topic
+    if name is not None and name != current.dead_letter_topic:
+        check_new_topic(name.encode())

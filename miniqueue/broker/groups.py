@@ -29,7 +29,7 @@ from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
 from miniqueue.core.cursor_state import CursorState
 from miniqueue.core.group_errors import GroupExistsError, GroupInUseError, InvalidGroupError, UnknownGroupError
-from miniqueue.core.group_start import DEFAULT_GROUP_NAME, Edge, Start, check_group
+from miniqueue.core.group_start import DEFAULT_GROUP_NAME, Edge, Start, check_group, check_new_group
 from miniqueue.core.holes import without
 from miniqueue.core.lease import ChunkProgress
 from miniqueue.core.names import check_topic
@@ -112,7 +112,7 @@ class Groups:
           UnavailableError, StorageError: it cannot be made now.
         """
         self._journal.admission.check()
-        check_group(group_name)
+        check_new_group(group_name)
         topic = self._topics.get(check_topic(name))
         if topic is None or topic.id is None:
             check_start(start, {0: 0})

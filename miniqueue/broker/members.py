@@ -18,7 +18,7 @@ from miniqueue.broker.group import Group
 from miniqueue.broker.limits import Quota
 from miniqueue.broker.membership import Member, Membership
 from miniqueue.broker.topic import Topic
-from miniqueue.core.group_start import check_group
+from miniqueue.core.group_start import check_new_group
 from miniqueue.core.members import MembersOnlyError, NoMembersError, check_member
 from miniqueue.errors import LimitReachedError, MiniqueueError
 
@@ -66,7 +66,7 @@ class Members:
         group = topic.groups.get(group_name)
         try:
             if group is None:
-                check_group(group_name)
+                check_new_group(group_name)
             topic.check_use(group_name)
             if group is None:
                 group = self._made(topic, group_name)

@@ -34,7 +34,7 @@ from miniqueue.core import attributes
 from miniqueue.core.attributes import Attributes
 from miniqueue.core.lanes import lane, priority_of
 from miniqueue.core.lease import Lease
-from miniqueue.core.names import check_topic
+from miniqueue.core.names import check_new_topic, check_topic
 from miniqueue.core.topic_errors import PausedError
 from miniqueue.core.tracing import Kind
 from miniqueue.errors import MiniqueueError, RequestError, TopicFullError
@@ -156,6 +156,8 @@ class Redriver:
         """
         if target is not None and check_topic(target) == name:
             raise RequestError("messages cannot be moved to the topic that they are in")
+        if target is not None and ((there := self._topics.get(target)) is None or there.id is None):
+            check_new_topic(target)
         topic = await committed_topic(self._topics, self._journal, name)  # also what was rejected a moment ago
         source = group_named(topic, None)
         ready_count = figures_of(source).ready

@@ -9,7 +9,7 @@ from miniqueue.broker.lanes import Lanes
 from miniqueue.broker.limits import Quota
 from miniqueue.broker.opening import StoreContent
 from miniqueue.broker.topic import Topic
-from miniqueue.core.names import check_topic
+from miniqueue.core.names import check_new_topic, check_topic
 from miniqueue.core.topic_settings import DEFAULT_SETTINGS, TopicSettings
 from miniqueue.storage import keys
 
@@ -70,7 +70,7 @@ class Registry:
         The caller gives it its settings; here they say which groups it begins with. Raises InvalidTopicError or
         LimitReachedError.
         """
-        self._quota.admit_topic(Topic(check_topic(name)), self._count, payloads, size_bytes, attributes)
+        self._quota.admit_topic(Topic(check_new_topic(name)), self._count, payloads, size_bytes, attributes)
         self._count += 1
         topic = self.topic(name)
         self._quota.apply_settings(topic)

@@ -26,9 +26,9 @@ from miniqueue.broker.journal import Journal
 from miniqueue.broker.limits import Quota
 from miniqueue.broker.recurrence import due_ticks_ms, first_tick_ms
 from miniqueue.broker.tasks import Tasks
-from miniqueue.core.names import check_topic
+from miniqueue.core.names import check_new_topic
 from miniqueue.core.publish_options import PublishOptions
-from miniqueue.core.schedule import Missed, Schedule, UnknownScheduleError, check_schedule_name
+from miniqueue.core.schedule import Missed, Schedule, UnknownScheduleError, check_new_schedule_name
 from miniqueue.errors import MiniqueueError, PayloadTooLargeError, UnavailableError
 from miniqueue.storage import records, schedule_keys, schedule_records
 
@@ -127,8 +127,8 @@ class Scheduler:
           FullError, ReadOnlyError, DrainingError: nothing can be stored now.
         """
         self._journal.admission.check()
-        check_schedule_name(name)
-        check_topic(schedule.topic)
+        check_new_schedule_name(name)
+        check_new_topic(schedule.topic)
         if len(schedule.payload) > self._max_payload_bytes:
             raise PayloadTooLargeError(len(schedule.payload), self._max_payload_bytes)
         tick_ms = first_tick_ms(schedule, self._clock.now_ms())

@@ -16,7 +16,7 @@ from miniqueue.core import names
 from miniqueue.core.group_errors import InvalidGroupError
 from miniqueue.core.look_errors import InvalidOptionError
 from miniqueue.core.message_id import parse_message_id
-from miniqueue.core.names import check_topic
+from miniqueue.core.names import DOT_SEGMENTS, check_topic, refusal_of_dots
 from miniqueue.errors import InvalidTopicError
 
 DEFAULT_GROUP_NAME: Final = names.DEFAULT_GROUP_NAME
@@ -76,3 +76,10 @@ def check_group(name: bytes) -> bytes:
         return check_topic(name)
     except InvalidTopicError as exc:
         raise InvalidGroupError from exc
+
+
+def check_new_group(name: bytes) -> bytes:
+    """Return `name` if a group can be made with it: what a new topic can have; raises InvalidGroupError."""
+    if name in DOT_SEGMENTS:
+        raise InvalidGroupError(refusal_of_dots("group", name))
+    return check_group(name)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from miniqueue.core.delay import parse_delay
 from miniqueue.core.look_errors import InvalidOptionError
-from miniqueue.core.names import check_topic
+from miniqueue.core.names import DOT_SEGMENTS, check_topic, refusal_of_dots
 from miniqueue.errors import InvalidDelayError, InvalidTopicError, RequestError
 
 #: The shortest and the longest time between two messages.
@@ -82,6 +82,13 @@ def check_schedule_name(name: bytes) -> bytes:
         raise InvalidOptionError(
             "the name of a schedule is 1 to 255 bytes of UTF-8 without control characters, white space or '/'"
         ) from exc
+
+
+def check_new_schedule_name(name: bytes) -> bytes:
+    """Return `name` if a schedule can be set under it: what a new topic can have; raises InvalidOptionError."""
+    if name in DOT_SEGMENTS:
+        raise InvalidOptionError(refusal_of_dots("schedule", name))
+    return check_schedule_name(name)
 
 
 def parse_every_ms(text: str) -> int:

@@ -215,7 +215,13 @@ COMMANDS: dict[bytes, Entry] = {
         _subscribe,
         plain_arity=2,
     ),
-    b"SUB": Entry(-2, "topic [PREFETCH n] [GROUP g] [MEMBER m [SESSION seconds]]", "The same as SUBSCRIBE.", _subscribe, plain_arity=2),
+    b"SUB": Entry(
+        -2,
+        "topic [PREFETCH n] [GROUP g] [MEMBER m [SESSION seconds]]",
+        "The same as SUBSCRIBE.",
+        _subscribe,
+        plain_arity=2,
+    ),
     b"GET": Entry(
         2,
         "topic",
@@ -224,7 +230,7 @@ COMMANDS: dict[bytes, Entry] = {
     ),
     b"RECEIVE": Entry(
         -2,
-        "topic [GROUP g] [MEMBER m [SESSION seconds]] [COUNT n] [WAIT seconds] [LEASE seconds] [AUTOACK]",
+        "topic [GROUP g] [MEMBER m] [COUNT n] [WAIT seconds] [LEASE seconds] [AUTOACK]",
         "Receive messages of a topic once, leased for a time.",
         _after_writes(resp_receive.receive),
     ),

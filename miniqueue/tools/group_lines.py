@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from miniqueue.core.group_errors import InvalidGroupError
-from miniqueue.core.group_start import check_group
+from miniqueue.core.group_start import check_new_group
 from miniqueue.errors import InvalidLineError
 from miniqueue.tools.line_members import check_members, object_of, topic_of, value_of
 
@@ -53,8 +53,10 @@ def names_of(texts: list[str]) -> tuple[bytes, ...]:
     if type(texts) is not list or not texts:
         raise InvalidLineError("groups are a list of names")
     try:
-        names = tuple(check_group(str.encode(text)) for text in texts)
-    except (TypeError, ValueError, InvalidGroupError) as exc:
+        names = tuple(check_new_group(str.encode(text)) for text in texts)
+    except InvalidGroupError as exc:
+        raise InvalidLineError(f"what names a group is wrong: {exc}") from exc
+    except (TypeError, ValueError) as exc:
         raise InvalidLineError("what names a group is wrong") from exc
     if len(set(names)) < len(names):
         raise InvalidLineError("a group is named twice")

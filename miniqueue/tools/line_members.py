@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from miniqueue.core.names import check_topic
+from miniqueue.core.names import check_new_topic
 from miniqueue.errors import InvalidLineError, InvalidTopicError
 
 MAX_64 = (1 << 63) - 1
@@ -41,7 +41,9 @@ def value_of(members: dict[str, Any], name: str, parse: Callable[[Any], Any], de
         return default
     try:
         return parse(members.pop(name))
-    except (TypeError, ValueError, KeyError, InvalidTopicError) as exc:
+    except InvalidTopicError as exc:
+        raise InvalidLineError(f"{name!r} is wrong: {exc}") from exc
+    except (TypeError, ValueError, KeyError) as exc:
         raise InvalidLineError(f"{name!r} is wrong") from exc
 
 
@@ -59,8 +61,8 @@ def _bytes(text: str) -> bytes:
 
 
 def topic_of(text: str) -> bytes:
-    """Parse the name of a topic; raises InvalidTopicError."""
-    return check_topic(str.encode(text))
+    """Parse the name of a topic to be made; raises InvalidTopicError."""
+    return check_new_topic(str.encode(text))
 
 
 def number_of(number: int, maximum: int = MAX_64) -> int:

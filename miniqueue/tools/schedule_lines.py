@@ -13,7 +13,8 @@ import orjson
 
 from miniqueue.core import schedule as schedules
 from miniqueue.core.look_errors import InvalidOptionError
-from miniqueue.core.schedule import Schedule, check_schedule_name
+from miniqueue.core.names import check_new_topic
+from miniqueue.core.schedule import Schedule, check_new_schedule_name
 from miniqueue.errors import InvalidLineError, InvalidTopicError
 from miniqueue.tools.line_members import check_members, number_of, object_of, payload_of, shown, value_of
 
@@ -48,13 +49,18 @@ def decode(line: bytes) -> StoredSchedule | None:
     next_at_ms: int = value_of(members, "next_at", number_of)
     payload = payload_of(members)
     try:
-        return StoredSchedule(name, schedules.of_members(members, payload), next_at_ms)
+        stored = StoredSchedule(name, schedules.of_members(members, payload), next_at_ms)
     except (KeyError, TypeError, ValueError, AttributeError, InvalidTopicError) as exc:
         raise InvalidLineError("the line is none of a schedule") from exc
+    try:
+        check_new_topic(stored.schedule.topic)
+    except InvalidTopicError as exc:
+        raise InvalidLineError(f"'topic' is wrong: {exc}") from exc
+    return stored
 
 
 def _name(text: str) -> bytes:
     try:
-        return check_schedule_name(str.encode(text))
+        return check_new_schedule_name(str.encode(text))
     except InvalidOptionError as exc:
-        raise ValueError from exc
+        raise InvalidLineError(f"'schedule' is wrong: {exc}") from exc

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from miniqueue.core import topic_settings
-from miniqueue.core.names import check_topic
+from miniqueue.core.names import check_new_topic
 from miniqueue.core.topic_errors import InvalidSettingError
 from miniqueue.core.topic_settings import TopicSettings
 from miniqueue.errors import InvalidLineError, InvalidTopicError
@@ -46,7 +46,7 @@ def decode(line: bytes) -> StoredSettings | None:
     if members.keys() != _MEMBERS or not isinstance(name, str) or not isinstance(given, dict):
         raise InvalidLineError("a line of settings has 'topic', a text, and 'settings', an object, and nothing else")
     try:
-        topic = check_topic(name.encode())
+        topic = check_new_topic(name.encode())
         return StoredSettings(topic, topic_settings.of_members(given, topic))
     except (InvalidTopicError, InvalidSettingError) as exc:
         raise InvalidLineError(str(exc)) from exc

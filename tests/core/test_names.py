@@ -2,7 +2,7 @@
 
 import pytest
 
-from miniqueue.core.names import check_topic
+from miniqueue.core.names import check_new_topic, check_topic
 from miniqueue.errors import InvalidTopicError
 
 
@@ -50,3 +50,15 @@ def test_name_is_taken_as_it_is(name):
 def test_name_is_refused_with_the_rule(name):
     with pytest.raises(InvalidTopicError, match="1 to 255 bytes of UTF-8"):
         check_topic(name)
+
+
+@pytest.mark.parametrize("name", [b".", b".."])
+def test_a_segment_that_http_resolves_names_nothing_new(name):
+    assert check_topic(name) == name
+    with pytest.raises(InvalidTopicError, match="no HTTP path can have"):
+        check_new_topic(name)
+
+
+@pytest.mark.parametrize("name", [b"...", b".a", b"a.", b"..dlq"])
+def test_other_names_with_dots_name_what_is_new(name):
+    assert check_new_topic(name) == name
