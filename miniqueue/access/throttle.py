@@ -2,13 +2,24 @@
 
     20 failures within a minute  ──▶  blocked for a minute  ──▶  as if nothing had been
 
-Keeps a bounded number of keys, of which the oldest go first. Tells no time: the clock comes in.
+A failure may be of an attempt, which is then counted once for as long as failures count: a program that repeats what
+was wrong guesses nothing. Keeps a bounded number of keys, of which the oldest go first, and no more attempts of each
+than block it. Tells no time: the clock comes in.
 """
 
 from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address
+from typing import NamedTuple
 
 MAX_KEYS = 10_000
+
+
+class _Failures(NamedTuple):
+    """Those of one key: how many, until when they count, and the attempts among them."""
+
+    failure_count: int = 0
+    ends_at: float = 0.0
+    attempts: frozenset[bytes] = frozenset()
 
 
 class Throttle:
@@ -28,27 +39,47 @@ class Throttle:
         self._seconds = seconds
         self._monotonic = monotonic
         self._max_keys = max_keys
-        self._failures: dict[str, tuple[int, float]] = {}  # how many, and until when they count
+        self._failures: dict[str, _Failures] = {}
 
     def is_blocked(self, key: str) -> bool:
         """Tell whether there have been too many failures."""
-        return self._count(key) >= self._max_failures
+        return self._current(key).failure_count >= self._max_failures
 
-    def failed(self, key: str) -> None:
-        """Count a failure."""
-        count = self._count(key) + 1
+    def has_failed(self, key: str, attempt: bytes) -> bool:
+        """Tell whether a failure of this attempt counts."""
+        return attempt in self._current(key).attempts
+
+    def failed(self, key: str, attempt: bytes = b"") -> None:
+        """Count a failure, unless one of the same attempt counts already; b"" is no attempt."""
+        failures = self._current(key)
+        if attempt in failures.attempts:
+            return
+        count = failures.failure_count + 1
         is_first_or_last = count in (1, self._max_failures)
-        ends_at = self._monotonic() + self._seconds if is_first_or_last else self._failures[key][1]
-        self._failures[key] = (count, ends_at)
+        ends_at = self._monotonic() + self._seconds if is_first_or_last else failures.ends_at
+        attempts = failures.attempts
+        if attempt and count <= self._max_failures:
+            attempts |= {attempt}
+        self._failures[key] = _Failures(count, ends_at, attempts)
         if len(self._failures) > self._max_keys:
             del self._failures[next(iter(self._failures))]
 
-    def _count(self, key: str) -> int:
-        count, ends_at = self._failures.get(key, (0, 0.0))
-        if count and ends_at <= self._monotonic():
+    def forget_attempts(self) -> None:
+        """Take every attempt for a new one, for what was wrong may be right now; what was counted stays."""
+        for key, failures in self._failures.items():
+            self._failures[key] = failures._replace(attempts=frozenset())
+
+    def _current(self, key: str) -> _Failures:
+        failures = self._failures.get(key)
+        if failures is None:
+            return _NONE
+        if failures.ends_at <= self._monotonic():
             del self._failures[key]
-            return 0
-        return count
+            return _NONE
+        return failures
+
+
+_NONE = _Failures()
 
 
 def network_of(address: str) -> str:

@@ -56,6 +56,36 @@ def test_the_table_does_not_grow():
     assert throttle.is_blocked("999")
 
 
+def test_an_attempt_counts_once_for_as_long_as_failures_count():
+    clock = Clock()
+    throttle = Throttle(2, 60, clock)
+    for _ in range(9):
+        throttle.failed("a", b"x")
+    assert throttle.has_failed("a", b"x")
+    assert not throttle.has_failed("b", b"x")
+    assert not throttle.is_blocked("a")
+    throttle.failed("a", b"y")
+    assert throttle.is_blocked("a")
+    clock.now_seconds += 60
+    assert not throttle.has_failed("a", b"x")
+
+
+def test_attempts_that_are_forgotten_count_again_beside_what_was_counted():
+    throttle = Throttle(2, 60, Clock())
+    throttle.failed("a", b"x")
+    throttle.forget_attempts()
+    assert not throttle.has_failed("a", b"x")
+    throttle.failed("a", b"x")
+    assert throttle.is_blocked("a")
+
+
+def test_no_more_attempts_are_remembered_than_block_a_key():
+    throttle = Throttle(3, 60, Clock())
+    for number in range(100):
+        throttle.failed("a", b"%d" % number)
+    assert [number for number in range(100) if throttle.has_failed("a", b"%d" % number)] == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("address", "network"),
     [

@@ -1,6 +1,7 @@
 """Who somebody is, and what guessing costs the guesser."""
 
 import asyncio
+import itertools
 
 import pytest
 import structlog.testing
@@ -23,6 +24,7 @@ class World:
 
     def __init__(self) -> None:
         self.clock, self.naps = Clock(), Naps()
+        self.numbers = itertools.count()
         self.sign_in = SignIn(Users([ADA, ROBOT, CERTIFIED, DEFAULT]), monotonic=self.clock, sleep=self.naps)
 
     async def is_wrong(self, name: str | None, secret: bytes, address: str = "10.0.0.1") -> bool:
@@ -34,7 +36,7 @@ class World:
 
     async def fail(self, times: int, address: str = "10.0.0.1") -> None:
         for _ in range(times):
-            assert await self.is_wrong("robot", b"wrong", address)
+            assert await self.is_wrong("robot", b"wrong %d" % next(self.numbers), address)
 
 
 def test_a_password_a_token_and_a_token_alone_are_known():
@@ -116,7 +118,7 @@ def test_guesses_made_at_once_are_not_all_looked_at():
     async def scenario():
         world = World()
         await world.fail(MAX_NETWORK_FAILURES - 1)
-        guesses = [world.sign_in.identify("ada", b"wrong", "10.0.0.1") for _ in range(4)]
+        guesses = [world.sign_in.identify("ada", b"wrong %d" % number, "10.0.0.1") for number in range(4)]
         outcomes = await asyncio.gather(*guesses, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [WrongSecretError] + [TooManyAttemptsError] * 3
 
@@ -166,5 +168,65 @@ def test_the_log_has_the_address_once_a_minute_and_neither_name_nor_secret():
         assert told == [("10.0.0.1", 0), ("10.0.0.1", 1)]
         assert "password" not in str(logged).replace("wrong user or secret", "")
         assert "hunter2" not in str(logged)
+
+    asyncio.run(scenario())
+
+
+def test_the_same_wrong_secret_counts_once_and_is_looked_at_once(monkeypatch):
+    looks = []
+    monkeypatch.setattr(sign_in, "matches", lambda stored, secret: looks.append(secret) or secret == b"correct horse")
+
+    async def scenario():
+        world = World()
+        for _ in range(11):
+            assert await world.is_wrong("ada", b"old password")
+        assert looks == [b"old password"]
+        assert world.naps.seconds == [FAILURE_SECONDS] * 11
+        await world.fail(MAX_NETWORK_FAILURES - 2)
+        assert await world.sign_in.identify("ada", b"correct horse", "10.0.0.1") is ADA
+        await world.fail(1)
+        with pytest.raises(TooManyAttemptsError):
+            await world.sign_in.identify("ada", b"old password", "10.0.0.1")
+
+    asyncio.run(scenario())
+
+
+def test_the_same_wrong_secret_sent_at_once_counts_once():
+    async def scenario():
+        world = World()
+        await world.fail(MAX_NETWORK_FAILURES - 2)
+        assert all(await asyncio.gather(*(world.is_wrong("ada", b"old password") for _ in range(11))))
+        assert await world.sign_in.identify("ada", b"correct horse", "10.0.0.1") is ADA
+
+    asyncio.run(scenario())
+
+
+def test_another_user_and_another_network_are_other_attempts(monkeypatch):
+    looks = []
+    monkeypatch.setattr(sign_in, "matches", lambda stored, secret: looks.append(secret))
+
+    async def scenario():
+        world = World()
+        for name, address in (("ada", "10.0.0.1"), ("default", "10.0.0.1"), ("ada", "10.0.0.2")):
+            assert await world.is_wrong(name, b"old password", address)
+
+    asyncio.run(scenario())
+    assert looks == [b"old password"] * 3
+
+
+@pytest.mark.parametrize("is_meanwhile", [False, True])
+def test_a_secret_that_was_wrong_is_right_as_soon_as_the_users_say_so(is_meanwhile):
+    ada = User("ada", hash_password(b"new password"))
+
+    async def scenario():
+        world = World()
+        entering = asyncio.create_task(world.is_wrong("ada", b"new password"))
+        if is_meanwhile:
+            await asyncio.sleep(0)
+        else:
+            await entering
+        world.sign_in.replace(Users([ada]))
+        assert await entering
+        assert await world.sign_in.identify("ada", b"new password", "10.0.0.1") is ada
 
     asyncio.run(scenario())
