@@ -186,6 +186,14 @@ class Receiving:
             self._leave(taken)
             self._answer(NOTHING_RECEIVED)
 
+    def wait_no_longer(self) -> None:
+        """Be answered with what is there; what is being read from the store is waited for."""
+        if self.is_waiting:
+            self._wait_until = 0.0
+            if not self._is_collecting:  # else it is answered when that has been read
+                self._stop_timer()
+                self._look(asyncio.get_running_loop().time() + MAX_LOADING_SECONDS)
+
     def take_back(self) -> None:
         """Return what was handed out, as when a stream ends: the client had left before it could be told."""
         self.give_up()

@@ -116,10 +116,12 @@ class Input(Output):
         if self._farewell is not None and self._farewell.is_under_way:
             return False
         self._has_ended = True
-        self.give_up_waiting()
         is_tls = self._transport.get_extra_info("ssl_object") is not None
         if is_tls:
+            self.give_up_waiting()
             self._carry_out_the_last()
+        else:
+            self.end_waiting()
         if is_tls or not (self._is_behind() or self._is_held):
             self._end()
         # The transport is ours to close: there may be replies that wait for a commit. TLS cannot be half closed.

@@ -28,14 +28,19 @@ MAX_KEPT_BYTES = 64 << 10
 
 
 class Waiting(Protocol):
-    """A command that may wait for long, and need not; it ends when the peer sends no more.
+    """A command that may wait for long, and need not; it waits no longer when the peer sends no more.
 
-    A socket that was closed looks like one of which a half was closed, so a peer that sends no more counts as gone:
-    messages must not be leased to it, and a consumer must not be told that its reply has arrived there.
+    A socket that was closed looks like one of which a half was closed, so a peer that sends no more may be gone: it
+    gets what was there when it asked, and no messages that come later; and a consumer must not be told that its reply
+    has arrived there.
     """
 
     def give_up(self) -> None:
         """Have it answered now."""
+        ...
+
+    def wait_no_longer(self) -> None:
+        """Have it answered now, or as soon as that is read which was there before."""
         ...
 
 
@@ -185,6 +190,11 @@ class Output(asyncio.Protocol):
         """Have the command answered that waits, if there is one."""
         if self._waiting is not None:
             self._waiting.give_up()
+
+    def end_waiting(self) -> None:
+        """Have the command that waits, if there is one, wait for nothing that is not there yet."""
+        if self._waiting is not None:
+            self._waiting.wait_no_longer()
 
     def _note_kept(self, size_bytes: int) -> None:
         """Count what came while the connection is held."""

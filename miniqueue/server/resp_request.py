@@ -72,6 +72,8 @@ class _WaitingRequest:
         if self._request is not None:
             self._connection.broker.requests.give_up(self._request)
 
+    wait_no_longer = give_up
+
     def _answer(self, payload: bytes) -> None:
         self._connection.release(replies.bulk(payload))
 

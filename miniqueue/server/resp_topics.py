@@ -93,6 +93,8 @@ class _StillThere:
         """It has left."""
         self.is_there = False
 
+    wait_no_longer = give_up
+
 
 async def _count_of(redriving: Awaitable[Redriven]) -> bytes:
     report = await redriving

@@ -43,6 +43,11 @@ class WaitingReceive:
         if self._receiving is not None:
             self._receiving.give_up()
 
+    def wait_no_longer(self) -> None:
+        """Have it answered with what is there, also what is being read from the store."""
+        if self._receiving is not None:
+            self._receiving.wait_no_longer()
+
     def take_back(self) -> None:
         """Return what was received, as when a stream ends, unless it was settled."""
         if self._receiving is not None:

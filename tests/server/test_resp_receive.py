@@ -5,9 +5,10 @@ import re
 import pytest
 
 from miniqueue.server.resp_output import MAX_KEPT_BYTES
+from miniqueue.server.resp_server import RespServer
 from miniqueue.wire import resp_replies as replies
 from tests.fakes import settle_down
-from tests.server.resp_clients import Client, command, serve
+from tests.server.resp_clients import PARAMETERS, Client, command, serve
 
 OK = b"+OK\r\n"
 NOTHING = b"*0\r\n"
@@ -176,6 +177,77 @@ def test_a_receive_that_begins_when_its_client_has_said_all_gets_what_there_is()
         while not client.transport.is_closed:
             await settle_down()
         assert b"$1\r\na\r\n" in client.transport.take()
+
+    serve(body)
+
+
+async def reading(world, *words: bytes) -> Client:
+    """Return a client whose command waits for messages to be read from the store."""
+    await world.broker.configurator.create(b"t", {"partitions": 2}).wait()
+    for number in range(4):
+        await world.broker.publish(b"t", [b"%d" % number], None, number % 2).commit.wait()
+    await world.restart()
+    world.store.may_scan.clear()
+    client = Client(RespServer(world.broker, PARAMETERS))
+    client.send(*words)
+    await settle_down()
+    return client
+
+
+@pytest.mark.parametrize("wait", [b"0", b"60"])
+def test_a_client_that_has_said_all_gets_what_is_being_read_for_it(wait):
+    async def body(world, _server, _client):
+        client = await reading(world, b"RECEIVE", b"t", b"COUNT", b"9", b"WAIT", wait)
+        client.send(b"PING")
+        assert client.connection.eof_received()
+        await settle_down()
+        assert (client.transport.take(), client.transport.is_closed) == (b"", False)
+        world.store.may_scan.set()
+        while not client.transport.is_closed:
+            await settle_down()
+        replied = client.transport.take()
+        assert sorted(re.findall(rb"\$1\r\n(\d)\r\n", replied)) == [b"0", b"1", b"2", b"3"]
+        assert replied.endswith(b"+PONG\r\n")
+        assert world.broker.stats()[b"t"].leased == 4
+
+    serve(body)
+
+
+def test_get_of_a_client_that_has_said_all_shows_the_message_and_returns_it():
+    async def body(world, _server, _client):
+        client = await reading(world, b"GET", b"t")
+        client.connection.eof_received()
+        world.store.may_scan.set()
+        while not client.transport.is_closed:
+            await settle_down()
+        assert client.transport.take() in (b"$1\r\n0\r\n", b"$1\r\n1\r\n")  # whichever partition is read first
+        assert world.broker.stats()[b"t"].leased == 0
+
+    serve(body)
+
+
+def test_a_client_that_is_gone_while_messages_are_read_for_it_swallows_nothing():
+    async def body(world, _server, _client):
+        client = await reading(world, b"RECEIVE", b"t", b"COUNT", b"9", b"WAIT", b"60")
+        client.connection.eof_received()
+        client.transport.lose()
+        world.store.may_scan.set()
+        await settle_down()
+        stats = world.broker.stats()[b"t"]
+        assert (stats.ready, stats.leased) == (4, 0)
+
+    serve(body)
+
+
+def test_over_tls_a_client_that_has_said_all_is_answered_at_once():
+    async def body(world, _server, _client):
+        client = await reading(world, b"RECEIVE", b"t", b"WAIT", b"60")
+        client.transport.extra["ssl_object"] = object()
+        assert not client.connection.eof_received()
+        await settle_down()
+        assert client.transport.take() == NOTHING
+        assert client.transport.is_closed
+        world.store.may_scan.set()
 
     serve(body)
 
