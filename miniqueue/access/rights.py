@@ -21,6 +21,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
 
+from miniqueue.core.redis_channels import is_redis_channel
+
 
 class Right(Enum):
     """What somebody may do."""
@@ -79,6 +81,9 @@ COMMANDS: Mapping[bytes, Needs] = MappingProxyType(
         b"REPLY": Needs(Right.CONSUME, 1),
         b"SUBSCRIBE": Needs(Right.CONSUME, 1),
         b"SUB": Needs(Right.CONSUME, 1),
+        b"PSUBSCRIBE": Needs(Right.KNOWN),  # channels of Redis, which carry nothing
+        b"UNSUBSCRIBE": Needs(Right.KNOWN),
+        b"PUNSUBSCRIBE": Needs(Right.KNOWN),
         b"GET": Needs(Right.CONSUME, 1),
         b"RECEIVE": Needs(Right.CONSUME, 1),
         b"ACK": Needs(Right.CONSUME, 1),
@@ -185,6 +190,8 @@ def command_needs(command: list[bytes]) -> Needs:
         needs = COMMANDS.get(b"%b %b" % (name, command[1].upper()[:_MAX_SUBCOMMAND_BYTES]))
         if needs is not None:
             return needs
+        if name == b"SUBSCRIBE" and is_redis_channel(command[1]):
+            return COMMANDS[b"PSUBSCRIBE"]
     return COMMANDS.get(name, _UNKNOWN)
 
 

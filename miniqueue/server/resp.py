@@ -18,6 +18,7 @@ import structlog
 from miniqueue.errors import MiniqueueError, PayloadTooLargeError, TopicFullError
 from miniqueue.server import resp_commands
 from miniqueue.server.resp_backlog import Backlog
+from miniqueue.server.resp_channels import Channels
 from miniqueue.server.resp_farewell import Farewell
 from miniqueue.server.resp_get import Gotten
 from miniqueue.server.resp_guard import Guard
@@ -113,7 +114,8 @@ class RespConnection(Input):
     def is_waiting(self) -> bool:
         """Whether the client waits for something: messages, or a reply, but not one that it does not take."""
         is_behind = self._is_behind() and not self._is_peer_slow
-        return self.stream is not None or self._is_held or bool(self._outcomes) or is_behind
+        is_subscribed = self.stream is not None or isinstance(self.mode, Channels)
+        return is_subscribed or self._is_held or bool(self._outcomes) or is_behind
 
     @property
     def has_ended(self) -> bool:

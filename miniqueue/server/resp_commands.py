@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from miniqueue.core.redis_channels import is_redis_channel
 from miniqueue.core.stream_options import StreamOptions, parse_stream_options
 from miniqueue.errors import UnknownCommandError
 from miniqueue.server import (
@@ -24,6 +25,7 @@ from miniqueue.server import (
     resp_topics,
     resp_transaction,
 )
+from miniqueue.server.resp_channels import Channels
 from miniqueue.server.resp_errors import ArityError, shown, unknown_subcommand
 from miniqueue.server.resp_stream import Stream
 from miniqueue.server.resp_syntax import Syntax, encode_docs, shown_syntax
@@ -88,6 +90,8 @@ def _publish(connection: "RespConnection", command: Command) -> bytes:
 
 
 def _subscribe(connection: "RespConnection", command: Command) -> bytes:
+    if command[0].upper() == b"SUBSCRIBE" and is_redis_channel(command[1]):
+        return _channels(connection, command)
     def end() -> None:
         connection.leave()
         connection.close_soon()
@@ -104,6 +108,19 @@ def _subscribe(connection: "RespConnection", command: Command) -> bytes:
     stream.start()
     connection.stream = connection.mode = stream
     return b""
+
+
+def _channels(connection: "RespConnection", command: Command) -> bytes:
+    """Carry out what subscribes to channels of Redis, and what ends that, where there is none yet."""
+
+    def end() -> None:
+        connection.mode = None
+
+    channels = Channels(connection.session, partial(execute, connection), end)
+    reply = channels.execute(command)
+    if channels.count:
+        connection.mode = channels
+    return reply
 
 
 def _otherwise(connection: "RespConnection", *words: bytes) -> dict[bytes, Callable[[Command], bytes]]:
@@ -222,6 +239,9 @@ COMMANDS: dict[bytes, Entry] = {
         _subscribe,
         plain_arity=2,
     ),
+    b"PSUBSCRIBE": Entry(-2, "pattern...", "Subscribe to channels of Redis, which carry no messages.", _channels),
+    b"UNSUBSCRIBE": Entry(-1, "[channel...]", "End subscriptions to channels of Redis.", _channels),
+    b"PUNSUBSCRIBE": Entry(-1, "[pattern...]", "End subscriptions to patterns of such channels.", _channels),
     b"GET": Entry(
         2,
         "topic",

@@ -126,7 +126,20 @@ ALLOWED = {
     b"CONFIG": {"monitor-of-all", "admin-of-all"},
     b"CLIENT LIST": {"monitor-of-all", "admin-of-all"},
 }
-FOR_EVERY_USER = {b"TOPICS", b"CLIENT", b"COMMAND", b"SELECT", b"ECHO", b"EXEC", b"DISCARD", b"WATCH", b"UNWATCH"}
+FOR_EVERY_USER = {
+    b"PSUBSCRIBE",
+    b"UNSUBSCRIBE",
+    b"PUNSUBSCRIBE",
+    b"TOPICS",
+    b"CLIENT",
+    b"COMMAND",
+    b"SELECT",
+    b"ECHO",
+    b"EXEC",
+    b"DISCARD",
+    b"WATCH",
+    b"UNWATCH",
+}
 
 
 def serve(body, *users):
