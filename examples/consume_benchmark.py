@@ -49,7 +49,8 @@ class Consumer(asyncio.Protocol):
 
 
 def publish(options: argparse.Namespace) -> None:
-    pipeline = redis.Redis(host=options.host, port=options.port).pipeline(transaction=False)
+    client = redis.Redis(host=options.host, port=options.port, socket_timeout=None)  # the default is 5 s
+    pipeline = client.pipeline(transaction=False)
     for number in range(options.messages):
         pipeline.execute_command("PUBLISH", options.topic, str(number).zfill(options.size))
         if number % 1000 == 999:

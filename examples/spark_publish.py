@@ -35,7 +35,7 @@ def publish_partition(rows: "Iterator[Row]", host: str, port: int, topic: str) -
     """Runs on an executor: a connection for each partition, a round trip for each batch."""
     import redis  # noqa: PLC0415 - needed where the rows are, not where the job is planned
 
-    with redis.Redis(host=host, port=port) as client:
+    with redis.Redis(host=host, port=port, socket_timeout=60) as client:  # the default is 5 s
         for batch in batches(message.encode() for (message,) in rows):
             client.execute_command("MPUBLISH", topic, *batch)  # raises if they were refused, so that Spark tries again
 

@@ -34,7 +34,10 @@ def handle(job: bytes, failure_rate: float) -> None:
 def work(options: argparse.Namespace) -> None:
     pause_seconds = 0.1
     while True:
-        connection = redis.Connection(host=options.host, port=options.port, socket_keepalive=True)
+        # No timeout for replies: a topic may be idle for hours, and redis-py 8 gives up after 5 s by default.
+        connection = redis.Connection(
+            host=options.host, port=options.port, socket_timeout=None, socket_connect_timeout=5, socket_keepalive=True
+        )
         try:
             for _ in jobs_done(connection, options):
                 pause_seconds = 0.1  # the broker is well again

@@ -1,5 +1,6 @@
 """An example under way: a program of its own, whose output is read line by line."""
 
+import os
 import re
 import signal
 import subprocess
@@ -9,6 +10,8 @@ from threading import Timer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RUN_SECONDS = 60
+#: The environment of a program that fails at once if it relies on the default timeout of redis-py.
+HASTY_REDIS_PY = os.environ | {"PYTHONPATH": str(Path(__file__).with_name("hasty_redis_py"))}
 #: What a shell says of a program that was ended with ctrl-C.
 INTERRUPTED = 130
 
@@ -23,6 +26,7 @@ class Example:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env=HASTY_REDIS_PY,
         )
         self._limit = Timer(RUN_SECONDS, self.process.kill)  # so that no read waits for ever
         self._limit.start()
