@@ -1,9 +1,9 @@
 """The README is run: what it says to paste is pasted, in order, and what it shows must come out.
 
 A ```sh block is run by bash, in a fresh directory and in the order of the page. The ```console block after one shows
-its output. Four things differ from a reader's terminal: the ports are free ones, not 8080, 6379 and 8081; redis-cli
-writes as if to a terminal; `timeout` ends it when it has shown a message, since a second may be too short; and lines
-that make or Docker would carry out are not run as they stand:
+its output. All are run twice: on a terminal, and with their output in a pipe, where some programs write otherwise.
+Nothing is changed but the ports, which are free ones instead of 8080, 6379 and 8081. Only lines that make or Docker
+would carry out are not run as they stand:
 
     make run        starts a broker on the directory, as the Makefile says; again after it was killed
     make …          `make -n`: the target exists
@@ -12,40 +12,31 @@ that make or Docker would carry out are not run as they stand:
 The part about Spark, which need not be installed, is run by tests/spark/test_readme.py.
 """
 
+import os
+import pty
 import re
+import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from threading import Timer
 from typing import NamedTuple
 
 import pytest
 
 from tests.acceptance.ports import hold_port, port_of
 from tests.acceptance.process import BrokerProcess
-from tests.acceptance.tools import needs
+from tests.acceptance.tools import needs, run
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN_SECONDS = 60
-#: What `timeout` returns when it had to end the program, as it is meant to do with a subscription that only looks.
-TIMED_OUT = 124
-#: In place of the program: ends a subscription when it has shown a message, in quotes, whenever that is.
-TIMEOUT = f"""
-timeout() {{
-  shift
-  exec 3< <("$@")
-  local subscription=$!
-  sed --unbuffered '/^"/q' <&3
-  kill $subscription
-  wait $subscription
-  return {TIMED_OUT}
-}}
-"""
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.slow, needs("curl", "redis-cli", "make", "bash")]
+pytestmark = [pytest.mark.acceptance, pytest.mark.slow, needs("curl", "redis-cli", "make", "bash", "git")]
 
 
 class Step(NamedTuple):
@@ -71,13 +62,50 @@ def steps(text: str) -> list[Step]:
     ]
 
 
-class Reader:
-    """Somebody who pastes the README into a terminal."""
+#: Runs a command in a directory for so many seconds at most; returns its exit code and what it has written.
+Run = Callable[[Sequence[str], Path, float], tuple[int, str]]
 
-    def __init__(self, directory: Path, started: ExitStack, run_seconds: int = RUN_SECONDS) -> None:
+
+def in_a_pipe(command: Sequence[str], directory: Path, seconds: float) -> tuple[int, str]:
+    """Run a command whose output goes to another program, without what it says on its standard error output."""
+    done = subprocess.run(
+        command, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
+    )
+    return done.returncode, done.stdout.decode()
+
+
+def on_a_terminal(command: Sequence[str], directory: Path, seconds: float) -> tuple[int, str]:
+    """Run a command of a terminal, and return all that a person sees there."""
+    ours, theirs = pty.openpty()
+    with (
+        os.fdopen(ours, "rb", buffering=0) as screen,
+        subprocess.Popen(
+            command, cwd=directory, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+        ) as process,
+    ):
+        os.close(theirs)
+        watchdog = Timer(seconds, os.killpg, [process.pid, signal.SIGKILL])
+        watchdog.start()
+        shown = b""
+        with suppress(OSError):  # EIO: nobody has it open any more
+            while part := screen.read(1 << 16):
+                shown += part
+        code = process.wait()
+        watchdog.cancel()
+    return code, shown.decode().replace("\r\n", "\n")
+
+
+READERS = pytest.mark.parametrize("run_block", [in_a_pipe, on_a_terminal], ids=lambda run_block: run_block.__name__)
+
+
+class Reader:
+    """Somebody who pastes the README into a shell."""
+
+    def __init__(self, directory: Path, started: ExitStack, run_block: Run, run_seconds: int = RUN_SECONDS) -> None:
         (directory / ".venv").symlink_to(sys.prefix)
         self._directory = directory
         self._started = started
+        self._run_block = run_block
         self._run_seconds = run_seconds
         # The broker must come back on the same ones.
         held = [started.enter_context(hold_port()) for _ in range(3)]
@@ -92,20 +120,12 @@ class Reader:
 
     def _with_own_ports(self, text: str) -> str:
         text = re.sub(r"\b(8080|6379|8081)\b", lambda match: self._ports[match[0]], text)
-        return text.replace("redis-cli ", f"redis-cli --no-raw -p {self._ports['6379']} ")
+        return text.replace("redis-cli ", f"redis-cli -p {self._ports['6379']} ")  # 6379 is its default
 
     def _run(self, text: str) -> str:
-        done = subprocess.run(
-            ["bash", "-uc", TIMEOUT + text],
-            cwd=self._directory,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=self._run_seconds,
-            check=False,
-        )
-        assert done.returncode in (0, TIMED_OUT), done.stdout + done.stderr
-        return done.stdout
+        code, output = self._run_block(["bash", "-c", text], self._directory, self._run_seconds)
+        assert code == 0, f"exit code {code}:\n{text}\n{output}"
+        return output
 
     def _make(self, text: str) -> str:
         for line in text.splitlines():
@@ -133,13 +153,34 @@ def check_docker(text: str) -> str:
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Reader]:
+def started() -> Iterator[ExitStack]:
+    """Whatever was started ends with the test."""
     with ExitStack() as started:
-        yield Reader(tmp_path, started)
+        yield started
 
 
-def test_a_reader_who_pastes_it_all_sees_what_the_readme_shows(reader):
-    paste_all(reader, parts()[0])
+@READERS
+def test_a_reader_who_pastes_it_all_sees_what_the_readme_shows(run_block, started, tmp_path):
+    paste_all(Reader(tmp_path, started, run_block), parts()[0])
+    assert {"data", "copy", "worker.token"} <= set(os.listdir(tmp_path))
+    assert new_to_git(tmp_path) == []
+
+
+def test_what_the_part_about_spark_leaves_is_ignored_by_git(tmp_path):
+    (tmp_path / "archive").mkdir()
+    names = ["rides.jsonl", "progress", "archive/part-0.parquet"]
+    for name in names:
+        (tmp_path / name).touch()
+    assert new_to_git(tmp_path) == []
+
+
+def new_to_git(directory: Path) -> list[str]:
+    """Return what git would tell of a directory of this project after the tour, .venv apart, which is a link here."""
+    (directory / ".venv").unlink(missing_ok=True)
+    shutil.copy(ROOT / ".gitignore", directory)
+    run(["git", "-C", str(directory), "init", "--quiet"])
+    run(["git", "-C", str(directory), "add", ".gitignore"])
+    return run(["git", "-C", str(directory), "status", "--porcelain"]).decode().splitlines()[1:]
 
 
 def paste_all(reader: Reader, text: str) -> None:
