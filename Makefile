@@ -14,7 +14,7 @@ BUILD_LOCK := .ci/locks/build.lock
 LOCKS := $(patsubst %,.ci/locks/%.lock,$(subst $(COMMA), ,$(EXTRAS)))
 TOOLS := $(VENV)/tools
 
-# How many tests run at a time. Those of one file stay together: they share what is slow to start.
+# How many tests run at a time (PROCESSES=4). Those of one file stay together: they share what is slow to start.
 PROCESSES ?= 2
 BY_FILE := --dist=loadfile --no-loadscope-reorder
 
@@ -48,9 +48,9 @@ $(TOOLS)/.installed: .ci/locks/tools.lock
 run: install ## start the broker (ARGS='-port 9000 …')
 	$(BIN)/miniqueue -human $(ARGS)
 
-test: install ## run all tests, two files at a time, and check what they cover (ARGS='-k resp …', PROCESSES=4)
-	$(BIN)/python -m pytest --cov --cov-report= --numprocesses=$(PROCESSES) $(BY_FILE) $(ARGS)
-	$(BIN)/coverage report --fail-under=95
+test: install ## run all tests, some 8 minutes on 2 cores, and check what they cover; or some (ARGS=tests/core)
+	$(BIN)/python -m pytest $(if $(ARGS),,--cov --cov-report=) --numprocesses=$(PROCESSES) $(BY_FILE) $(ARGS)
+	$(if $(ARGS),,$(BIN)/coverage report --fail-under=95)
 
 test-spark: ## run the tests of Spark; it takes Java 17, and says so (ARGS as for test)
 	$(MAKE) install EXTRAS=dev,client,granian,spark
