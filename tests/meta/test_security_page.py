@@ -3,14 +3,18 @@
 import configparser
 import re
 import shlex
+import ssl
 import subprocess
+from contextlib import suppress
 
 import pytest
 
 from miniqueue.server import problems, refusals, resp_refusals
 from miniqueue.server.config import Config, load
 from miniqueue.server.exposure import check_exposure
+from miniqueue.server.security import server_tls_context
 from miniqueue.tools import TOOLS, user
+from tests.acceptance.tools import needs
 from tests.meta.modules import ROOT
 from tests.meta.test_docs import PROTOCOL, code_spans, error_classes
 
@@ -65,6 +69,31 @@ def test_a_tool_does_as_it_is_told(words, tmp_path, monkeypatch):
     assert words[0] == "user"
     assert user.run(words[1:], {}) == 0
     assert (tmp_path / "users.toml").exists()
+
+
+@needs("openssl", "bash")
+def test_the_certificate_for_several_machines_is_trusted_by_each_of_its_names(tmp_path):
+    (script,) = (script for script in SCRIPTS if "openssl req -x509" in script)
+    subprocess.run(["bash", "-euc", script], cwd=tmp_path, capture_output=True, check=True)
+    assert {(tmp_path / name).stat().st_mode & 0o777 for name in ("ca-key.pem", "queue-key.pem")} == {0o600}
+    server = server_tls_context(tmp_path / "queue.pem", tmp_path / "queue-key.pem", protocols=(), client_ca=None)
+    client = ssl.create_default_context(cafile=tmp_path / "ca.pem")
+    client.verify_flags |= ssl.VERIFY_X509_STRICT  # as Python does by itself from 3.13 on
+    for name in ("queue.example.org", "localhost", "192.0.2.7"):
+        shake_hands(client, server, name)
+    with pytest.raises(ssl.SSLCertVerificationError, match=r"not valid for 'other\.example\.org'"):
+        shake_hands(client, server, "other.example.org")
+
+
+def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> None:
+    """Connect a client to a server of that name, in memory; raises SSLError when one refuses the other."""
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    caller = client.wrap_bio(to_client, to_server, server_hostname=name)
+    called = server.wrap_bio(to_server, to_client, server_side=True)
+    for end in (caller, called, caller, called):
+        with suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    assert caller.version() == called.version() == "TLSv1.3"
 
 
 def test_files_of_this_project_in_scripts_are_there():
