@@ -82,6 +82,8 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = 
 
 def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
+        if len(argv) == 2 and argv[0] == "help" and argv[1] in TOOLS:
+            return _run_tool(argv[1], ["-h"], environ)
         if argv and argv[0] in TOOLS:
             return _run_tool(argv[0], argv[1:], environ)
         config = load(argv, environ)

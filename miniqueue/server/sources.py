@@ -54,6 +54,8 @@ class Reading:
 
 
 _QUESTIONS = {"h": Question.HELP, "help": Question.HELP, "version": Question.VERSION}
+#: What the first word may ask without a dash.
+_QUESTION_WORDS = {"help": Question.HELP, "version": Question.VERSION}
 
 
 def split_flag(word: str) -> tuple[str | None, str | None]:
@@ -65,6 +67,8 @@ def split_flag(word: str) -> tuple[str | None, str | None]:
 def read_flags(argv: Sequence[str]) -> Reading:
     """Read the words of the command line, without the program's name."""
     reading = Reading()
+    if argv and argv[0] in _QUESTION_WORDS:
+        reading.question = _QUESTION_WORDS[argv[0]]
     known = {setting.name: setting for setting in SETTINGS}
     words = deque(argv)
     while words and reading.question is None:

@@ -20,9 +20,9 @@ Flags (one dash or two, -name value or -name=value):
 """
 _FOOT = """\
   -version
-        print the version and exit
+        print the version and exit; also `miniqueue version`
   -h, -help
-        print this text and exit
+        print this text and exit; also `miniqueue help`, and `miniqueue help command`
 
 Each setting can also be given as a variable (-resp-port: MINIQUEUE_RESP_PORT) and as a key of
 the TOML file that -config names (resp-port = 6379). A flag beats a variable, which beats the file.

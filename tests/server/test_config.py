@@ -132,6 +132,13 @@ def test_version_is_a_question(word):
     assert load([word], {}) is Question.VERSION
 
 
+def test_the_first_word_may_ask_without_a_dash():
+    assert load(["help", "-nonsense"], {}) is Question.HELP
+    assert load(["version"], {"MINIQUEUE_NONSENSE": "1"}) is Question.VERSION
+    assert load_config(["-db", "help"]).db == Path("help")
+    assert problems_of(["-human", "help"]) == ["argument 'help': neither a flag nor a command, see -h"]
+
+
 def test_a_word_that_is_the_value_of_a_flag_is_no_question():
     assert load_config(["-db", "-h"]).db == Path("-h")
 
