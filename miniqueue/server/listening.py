@@ -6,6 +6,7 @@ under way, and no read timeout, because it stops reading and leaves the handler 
 """
 
 import asyncio
+import errno
 import os
 import socket
 import ssl
@@ -49,19 +50,24 @@ CONNECTION_OPTIONS = (
 )
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, port_flag: str = "-port") -> socket.socket:
     """Return a socket that accepts connections to `host`, an address or a name; port 0 takes any free one.
 
-    Raises ListenError with the host, the port and the reason.
+    Raises ListenError with the host, the port, the reason and the flag to change: `port_flag`, or -host.
     """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as exc:
-        raise ListenError(host, port, _reason(exc)) from exc
+        flag = "-host" if _is_about_host(exc) else port_flag
+        raise ListenError(host, port, f"{_reason(exc)} ({flag})") from exc
     for option in CONNECTION_OPTIONS:
         listener.setsockopt(*option)
     return listener
+
+
+def _is_about_host(error: OSError) -> bool:
+    return isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
 
 
 def _reason(error: OSError) -> str:

@@ -131,7 +131,7 @@ async def _serve(config: Config, certificates: Certificates, sign_in: SignIn | N
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, starting.cancel)  # until the listeners replace it
     with (
         listen(config.host, config.port) as https,
-        listen(config.host, config.resp_port) as resp,
+        listen(config.host, config.resp_port, "-resp-port") as resp,
         listen(config.monitor_host, config.monitor_port) as monitor,
     ):
         broker = _make_broker(config)

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from ssl import SSLContext, create_default_context
+from types import MappingProxyType
 
 from miniqueue.errors import ConfigError, ConnectError, DisconnectedError, ProtocolError, ServerError
 from miniqueue.server.escaping import escape, quote
@@ -24,6 +25,14 @@ _OF_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 #: Longer than the broker's disk may be busy with something else between two slices.
 TIMEOUT_SECONDS = 600.0
 _READ_BYTES = 1 << 18
+#: What helps, by the status of the refusal and whether a token was passed.
+_HINTS = MappingProxyType(
+    {
+        (401, False): "; pass -token-file with the token of a user with the role admin for '*'",
+        (401, True): "; no user has the token of -token-file",
+        (403, True): "; the user of -token-file requires the role admin for '*'",
+    }
+)
 
 
 def pairs_of(given: Arguments) -> AbstractContextManager[Iterator[Pair]]:
@@ -86,7 +95,8 @@ def _requested(connection: HTTPConnection, headers: Mapping[str, str]) -> HTTPRe
         raise ConnectError(f"no broker answers on {place} (-monitor-port): {exc}") from exc
     if response.status != 200:
         text = response.read(1000).decode("utf-8", "replace")
-        raise ServerError(f"the broker refused: {response.status} {text}", response.status)
+        hint = _HINTS.get((response.status, "Authorization" in headers), "")
+        raise ServerError(f"the broker refused: {response.status} {text}{hint}", response.status)
     return response
 
 

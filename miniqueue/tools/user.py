@@ -16,6 +16,7 @@ from miniqueue.access.users import User, Users
 from miniqueue.access.users_text import check_name, check_pattern
 from miniqueue.errors import ConfigError
 from miniqueue.server.config import Question
+from miniqueue.server.escaping import quote
 from miniqueue.server.private_files import FileToWrite, write_files
 from miniqueue.server.users_file import change_users, read_users
 from miniqueue.tools import arguments
@@ -74,7 +75,7 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _add(path: Path, given: Arguments, name: str) -> None:
-    roles = {role: tuple(map(check_pattern, given.flags[role].split())) for role in ROLES if role in given.flags}
+    roles = {role: _patterns(role, given.flags[role]) for role in ROLES if role in given.flags}
     certificate = given.flags.get("certificate", "")
     check_name(name)
     if path.exists():
@@ -87,6 +88,13 @@ def _add(path: Path, given: Arguments, name: str) -> None:
 
     change_users(path, change)
     _tell(path, f"{name} added")
+
+
+def _patterns(role: str, text: str) -> tuple[str, ...]:
+    try:
+        return tuple(map(check_pattern, text.split()))
+    except ConfigError as exc:
+        raise ConfigError([f"flag -{role}: {problem}" for problem in exc.problems]) from exc
 
 
 def _passwd(path: Path, given: Arguments, name: str) -> None:
@@ -151,17 +159,24 @@ def _new_secret(given: Arguments) -> str:
     if file is None:
         return hash_password(_ask_for_password())
     token = new_token().encode()
-    write_files([FileToWrite(arguments.file_to_make("token-file", file), token + b"\n")])
+    path = arguments.file_to_make("token-file", file)
+    try:
+        write_files([FileToWrite(path, token + b"\n")])
+    except OSError as exc:
+        raise ConfigError([f"flag -token-file: {quote(file)}: {exc.strerror}"]) from exc
     return hash_token(token)
 
 
 def _ask_for_password() -> bytes:
-    if sys.stdin.isatty():
-        password = getpass.getpass("password: ").encode()
-        if getpass.getpass("once more: ").encode() != password:
-            raise ConfigError(["the passwords differ"])
-    else:
-        password = sys.stdin.buffer.readline().rstrip(b"\r\n")
+    if not sys.stdin.isatty():
+        return _checked(sys.stdin.buffer.readline().rstrip(b"\r\n"))
+    password = _checked(getpass.getpass("password: ").encode())
+    if getpass.getpass("once more: ").encode() != password:
+        raise ConfigError(["the passwords differ"])
+    return password
+
+
+def _checked(password: bytes) -> bytes:
     if not MIN_PASSWORD_BYTES <= len(password) <= MAX_SECRET_BYTES:
         raise ConfigError([f"a password has {MIN_PASSWORD_BYTES} to {MAX_SECRET_BYTES} bytes"])
     return password

@@ -23,7 +23,7 @@ def received_from():
     """Return what a tool receives from a server that answers like this."""
     servers: list[HTTPServer] = []
 
-    def received_from(answer: Answer) -> list[tuple[bytes, bytes]]:
+    def received_from(answer: Answer, *flags: str) -> list[tuple[bytes, bytes]]:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
@@ -37,7 +37,7 @@ def received_from():
         server = HTTPServer(("127.0.0.1", 0), Handler)
         servers.append(server)
         threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
-        return received_on(server.server_port)
+        return received_on(server.server_port, *flags)
 
     yield received_from
     for server in servers:
@@ -45,8 +45,9 @@ def received_from():
         server.server_close()
 
 
-def received_on(port: int) -> list[tuple[bytes, bytes]]:
-    given = arguments.read([f"-monitor-port={port}"], {}, settings=("db", "monitor-port"))
+def received_on(port: int, *flags: str) -> list[tuple[bytes, bytes]]:
+    words = [f"-monitor-port={port}", *flags]
+    given = arguments.read(words, {}, settings=("db", "monitor-port"), own=("token-file",))
     assert isinstance(given, arguments.Arguments)
     with pairs_of(given) as pairs:
         return list(pairs)
@@ -84,6 +85,21 @@ def test_something_else_on_that_port_is_noticed(received_from):
 def test_a_refusal_is_passed_on(received_from):
     with pytest.raises(ServerError, match=re.escape('the broker refused: 503 {"error":"shutting down"}')):
         received_from(answering(b'{"error":"shutting down"}', status=503))
+
+
+@pytest.mark.parametrize(
+    ("status", "has_token", "hint"),
+    [
+        (401, False, "pass -token-file with the token of a user with the role admin for '*'"),
+        (401, True, "no user has the token of -token-file"),
+        (403, True, "the user of -token-file requires the role admin for '*'"),
+    ],
+)
+def test_a_refusal_of_a_broker_with_users_says_what_to_pass(received_from, tmp_path, status, has_token, hint):
+    (tmp_path / "token").write_text("secret\n")
+    flags = [f"-token-file={tmp_path / 'token'}"] if has_token else []
+    with pytest.raises(ServerError, match=re.escape(f'the broker refused: {status} {{"error":"no"}}; {hint}')):
+        received_from(answering(b'{"error":"no"}', status=status), *flags)
 
 
 def test_nobody_there_is_told_with_the_port():

@@ -113,6 +113,15 @@ def test_a_terminal_is_asked_twice_and_shows_nothing(user, file, monkeypatch):
     assert read_users(file).named("bob") is None
 
 
+def test_a_terminal_is_asked_once_for_a_password_that_is_too_short(file, monkeypatch, capfd):
+    answers = ["short"]
+    monkeypatch.setattr("getpass.getpass", lambda prompt: answers.pop())
+    monkeypatch.setattr("sys.stdin", Terminal(io.BytesIO()))
+    assert main(["user", "add", "ada"], {"MINIQUEUE_USERS": str(file)}) == 78
+    assert capfd.readouterr().err == "miniqueue: a password has 8 to 1024 bytes\n"
+    assert answers == []
+
+
 @pytest.mark.parametrize(
     ("words", "given", "problem"),
     [
@@ -122,7 +131,8 @@ def test_a_terminal_is_asked_twice_and_shows_nothing(user, file, monkeypatch):
         (("list", "a"), "", "user: want add"),
         (("rename", "a"), "", "user: want add"),
         (("add", "a b"), PASSWORD, "user 'a b': a user's name is"),
-        (("add", "-publisher", "a*b", "x"), PASSWORD, "pattern 'a*b': a pattern is"),
+        (("add", "-publisher", "a*b", "x"), PASSWORD, "flag -publisher: pattern 'a*b': a pattern is"),
+        (("add", "-token-file", "/dev/null/token", "x"), "", "flag -token-file: '/dev/null/token': Not a directory"),
         (("add", "known"), PASSWORD, "user 'known': there is one already"),
         (("passwd", "x"), PASSWORD, "user 'x': there is none of that name"),
         (("remove", "x"), "", "user 'x': there is none of that name"),
