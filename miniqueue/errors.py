@@ -16,6 +16,11 @@ class MiniqueueError(Exception):
         super().__init__(text or (inspect.getdoc(type(self)) or "").rstrip("."))
 
 
+def described(error: BaseException) -> str:
+    """Return the kind and the text of an error that nobody expected, as the last line of a traceback has them."""
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
 # --- the peer's fault: the bytes make no sense, the connection ends -------------------------------------------
 
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import structlog
 
-from miniqueue.errors import InternalError, MiniqueueError
+from miniqueue.errors import InternalError, MiniqueueError, described
 
 log = structlog.get_logger()
 
@@ -212,7 +212,7 @@ class Committer:
             while True:
                 await self._commit_next()
         except Exception as exc:
-            self._broken(InternalError(repr(exc)))
+            self._broken(InternalError(described(exc)))
             raise
 
     async def _commit_next(self) -> None:
@@ -243,7 +243,7 @@ class Committer:
         try:
             end = self._begin(commit)
         except Exception as exc:
-            self._broken(InternalError(repr(exc)))  # at once: nothing may be written behind what is missing now
+            self._broken(InternalError(described(exc)))  # at once: nothing may be written behind what is missing now
             end = partial(_fail, exc)  # and here, for a callback of the loop would tell nobody
         self._endings.append(end)
 

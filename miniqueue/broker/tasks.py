@@ -6,7 +6,7 @@ from typing import Any
 
 import structlog
 
-from miniqueue.errors import InternalError, MiniqueueError
+from miniqueue.errors import InternalError, MiniqueueError, described
 
 log = structlog.get_logger()
 
@@ -44,8 +44,8 @@ class Tasks:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (fault := task.exception()) is not None:
-            log.error("a task of the broker has died", error=repr(fault))
-            self._fail(InternalError(repr(fault)))
+            log.error("a task of the broker has died", error=described(fault))
+            self._fail(InternalError(described(fault)))
 
 
 async def _every(seconds: float, act: Callable[[], None]) -> None:

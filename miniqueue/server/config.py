@@ -29,7 +29,7 @@ class Config:
     cert: Path
     key: Path
     db: Path
-    human: bool
+    human: bool | None
     level: Literal["debug", "info", "warning", "error", "disabled"]
     period_seconds: float
     lease_seconds: float

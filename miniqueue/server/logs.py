@@ -3,10 +3,10 @@
     {"time":"2025-01-31T12:00:00.000000Z","level":"info","event":"ready","https":8080}
 
 A call names the event in fixed words and puts everything variable into fields:
-`structlog.get_logger().error("topic cannot be read", topic=name)`. Before a line is written every value is made
-harmless: one line, printable, at most `MAX_SHOWN_CHARS` characters, so peers can neither steer a terminal nor
-forge a line nor fill the disk. Payloads are nobody's business: a call may log their size at any level, but
-their bytes at `debug` only, if at all.
+`structlog.get_logger().error("topic cannot be read", topic=name)`. Before a line is written every value is
+made harmless: one line, printable, at most `MAX_SHOWN_CHARS` characters, or an array of `MAX_SHOWN_ITEMS`
+such values, so peers can neither steer a terminal nor forge a line nor fill the disk. Payloads are nobody's
+business: a call may log their size at any level, but their bytes at `debug` only, if at all.
 
 What libraries say through the standard `logging` module comes out in the same form, from warnings upwards, and
 the same message at most once a minute: without that limit a process that is out of file descriptors
@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from typing import Any, TextIO
 
 import orjson
@@ -36,6 +37,7 @@ _LEVELS = {
     "error": logging.ERROR,
     "disabled": logging.CRITICAL + 1,
 }
+MAX_SHOWN_ITEMS = 10  # of a list
 _LIBRARY_INTERVAL_SECONDS = 60.0
 _MAX_TRACEBACK_LINES = 60
 _INTEGERS = range(-(2**63), 2**64)  # what JSON readers, and orjson, take
@@ -43,7 +45,7 @@ _INTEGERS = range(-(2**63), 2**64)  # what JSON readers, and orjson, take
 
 def configure(
     level: str,
-    human: bool,
+    human: bool | None,
     stream: TextIO | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> None:
@@ -51,15 +53,17 @@ def configure(
 
     Args:
       level: `debug`, `info`, `warning`, `error`, or `disabled`, which logs nothing at all.
-      human: columns instead of JSON, coloured when `stream` is a terminal.
+      human: columns instead of JSON, coloured when `stream` is a terminal; None for columns on a terminal only.
       stream: where lines go; standard error when None.
       monotonic: the clock of the limit for libraries, in seconds.
     """
     stream = stream or sys.stderr
+    is_terminal = stream.isatty()
+    is_human = is_terminal if human is None else human
     lowest = _LEVELS[level]
     is_disabled = level == "disabled"
     structlog.configure(
-        processors=[_drop] if is_disabled else _processors(human, stream.isatty()),
+        processors=[_drop] if is_disabled else _processors(is_human, is_terminal),
         wrapper_class=structlog.make_filtering_bound_logger(min(lowest, logging.CRITICAL)),
         logger_factory=lambda *_: _LineWriter(stream),
         cache_logger_on_first_use=True,
@@ -151,7 +155,21 @@ def _text(record: logging.LogRecord) -> str:
 
 
 def _harmless(value: object) -> object:
+    """Return a value for JSON; what is in a list or a dictionary is made harmless by itself."""
     match value:
+        case list() | tuple() | set() | frozenset():
+            shown = [_harmless_item(item) for item in islice(value, MAX_SHOWN_ITEMS)]
+            return shown if len(value) <= MAX_SHOWN_ITEMS else [*shown, "..."]
+        case dict():
+            return {_harmless_text(key): _harmless_item(value[key]) for key in islice(value, MAX_SHOWN_ITEMS)}
+        case _:
+            return _harmless_item(value)
+
+
+def _harmless_item(value: object) -> object:
+    match value:
+        case list() | tuple() | set() | frozenset() | dict():
+            return f"<{type(value).__name__}>"  # what is nested has no end
         case None | bool() | float():
             return value
         case int() if value in _INTEGERS:

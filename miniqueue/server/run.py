@@ -23,7 +23,7 @@ import uvloop
 
 from miniqueue import __version__
 from miniqueue.broker import Broker, SystemClock
-from miniqueue.errors import ConfigError, InternalError, MiniqueueError, StoreFailedError
+from miniqueue.errors import ConfigError, InternalError, MiniqueueError, StoreFailedError, described
 from miniqueue.interrupts import Interrupted, admit_hangup
 from miniqueue.server import descriptors, logs, runtime
 from miniqueue.server.accepting import AcceptingLoop
@@ -332,7 +332,7 @@ class _Listeners:
         outcomes = await asyncio.gather(*serving, return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, Exception):
-                log.error("a listener failed", error=repr(outcome))
+                log.error("a listener failed", error=described(outcome))
         for outcome in outcomes:
             if isinstance(outcome, MiniqueueError):
                 raise outcome

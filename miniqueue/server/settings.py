@@ -22,6 +22,7 @@ from miniqueue.server.values import (
     parse_lease,
     parse_level,
     parse_optional_path,
+    parse_optional_switch,
     parse_path,
     parse_port,
     parse_size,
@@ -33,7 +34,14 @@ SETTINGS = (
     Setting("cert", "cert", "./certs/localhost.pem", parse_path, "file", "TLS certificate of the HTTP port, PEM"),
     Setting("key", "key", "./certs/localhost-key.pem", parse_path, "file", "private key of the certificate, PEM"),
     Setting("db", "db", "./data", parse_path, "directory", "where the messages are kept"),
-    Setting("human", "human", "false", parse_switch, "", "log lines for people instead of JSON"),
+    Setting(
+        "human",
+        "human",
+        "",
+        parse_optional_switch,
+        "",
+        "log lines for people instead of JSON; if it is not set, on a terminal only",
+    ),
     Setting(
         "level",
         "level",

@@ -32,6 +32,11 @@ def parse_switch(text: str) -> bool:
     return _SWITCHES[text]
 
 
+def parse_optional_switch(text: str) -> bool | None:
+    """Return the value of a boolean, or None for the empty text."""
+    return parse_switch(text) if text else None
+
+
 def parse_path(text: str) -> Path:
     """Return the path of a file or directory."""
     if not text or "\0" in text:

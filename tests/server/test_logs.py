@@ -100,8 +100,9 @@ VALUES = [
     (bytearray(b"\x1b"), "\\x1b"),
     (memoryview(b"\x1b" * 10**6), "\\x1b" * 49 + "\\..."),
     ("x" * 1000, "x" * 197 + "..."),
-    ([b"\x1b", HOSTILE], None),
-    ({"a": HOSTILE}, None),
+    ([b"\x1b", HOSTILE, [HOSTILE]], ["\\x1b", HOSTILE_SHOWN, "<list>"]),
+    ({"a": HOSTILE, HOSTILE: 1}, {"a": HOSTILE_SHOWN, HOSTILE_SHOWN: 1}),
+    (tuple(range(11)), [*range(10), "..."]),
     (ValueError(HOSTILE), HOSTILE_SHOWN),
     (7, 7),
     (True, True),
@@ -140,7 +141,7 @@ def test_a_value_nested_without_end_is_no_trouble(stream):
         value = [value]
     logs.configure("debug", human=False, stream=stream)
     structlog.get_logger().info("seen", field=value)
-    assert events(stream)[0]["field"] == "<list>"
+    assert events(stream)[0]["field"] == ["<list>"]
 
 
 @given(st.text(max_size=50) | st.binary(max_size=50) | st.integers() | st.floats(), st.booleans())
@@ -165,6 +166,17 @@ def test_people_get_columns_with_colours_on_a_terminal_only(stream):
     assert "\x1b" not in stream.getvalue()
     assert "\x1b[2J" not in terminal.getvalue()
     assert "\x1b[" in terminal.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("human", "target", "is_json"),
+    [(None, io.StringIO, True), (None, Terminal, False), (False, Terminal, True), (True, io.StringIO, False)],
+)
+def test_people_get_columns_on_a_terminal_unless_it_is_set_otherwise(human, target, is_json):
+    stream = target()
+    logs.configure("debug", human, stream)
+    structlog.get_logger().info("listening", port=8080)
+    assert stream.getvalue().startswith("{") == is_json
 
 
 @pytest.mark.parametrize("human", [False, True])
