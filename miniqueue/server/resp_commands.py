@@ -92,6 +92,7 @@ def _publish(connection: "RespConnection", command: Command) -> bytes:
 def _subscribe(connection: "RespConnection", command: Command) -> bytes:
     if command[0].upper() == b"SUBSCRIBE" and is_redis_channel(command[1]):
         return _channels(connection, command)
+
     def end() -> None:
         connection.leave()
         connection.close_soon()

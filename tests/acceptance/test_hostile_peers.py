@@ -100,13 +100,13 @@ def test_an_oversized_message_is_refused_before_it_comes(broker, topic):
 def test_an_endless_command_on_a_stream_ends_the_stream(broker, trust: Trust, topic):
     with Curl(broker, trust).subscribe(topic) as stream:
         stream.send("x" * 40_000)  # as much as a pipe takes at once: curl may end before it has read all
-        assert stream.receive() == {"error": "error decoding command"}
+        assert stream.receive() == {"error": "error decoding command", "code": "BADLINE"}
 
 
 @needs("curl")
 def test_what_is_no_string_ends_the_stream_with_one_error(broker, trust: Trust, topic):
     answer = Curl(broker, trust)(f"/subscribe/{topic}", body=b'"INIT" 5 "ACK"')
-    assert answer.body == b'{"error":"error decoding command"}\n'
+    assert answer.body == b'{"error":"error decoding command","code":"BADLINE"}\n'
 
 
 def test_connections_that_come_and_go_leave_nothing_behind(broker):

@@ -119,7 +119,7 @@ class BrokerMachine(Comparison):
 
     def settle_some(self, worker, act, receipts, seconds):
         wanted = list(dict.fromkeys(receipts)) if worker.has_receipts else [None]
-        named, can_be_settled = dict(worker.held), self.live(worker)
+        named, can_be_settled, was_holding = dict(worker.held), self.live(worker), bool(worker.held)
         worker.held = [(receipt, entry) for receipt, entry in worker.held if receipt not in wanted]
         live = [named[receipt] for receipt in wanted if named.get(receipt) in can_be_settled]
         waits = bool(live and self.retry_seconds) if act == "nack" else act == "dack"
@@ -128,7 +128,10 @@ class BrokerMachine(Comparison):
         for entry in reversed(live) if act == "nack" and not waits else live:
             self.settle_one(self.model.topics[worker.topic], entry, act, seconds)
         asked_count = len(receipts) if worker.has_receipts else 1
-        worker.replies.append("OK" if len(live) == asked_count else "NOLEASE")
+        is_done = len(live) == asked_count
+        if act == "ack" and was_holding and not worker.has_receipts and not worker.peer.confirms:
+            is_done = True  # over HTTP, the ACK of a message that has ended with its topic is no error
+        worker.replies.append("OK" if is_done else "NOLEASE")
         if worker.has_room:
             self.waiting.setdefault(worker, self.step)
         self.driver.do(worker.peer.settle, act, receipts if worker.has_receipts else None, seconds)
