@@ -66,3 +66,30 @@ def run_calmly(scenario: Coroutine[object, object, T]) -> T:
     """Do what `asyncio.run` does, on a calm loop."""
     with asyncio.Runner(loop_factory=CalmLoop) as runner:
         return runner.run(scenario)
+
+
+class _LeapingSelector(selectors.DefaultSelector):
+    """Waits for no timer: time leaps to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if not timeout:
+            return super().select(timeout)
+        found = super().select(0)
+        if not found:
+            self.seconds += timeout
+        return found
+
+
+class LeapingLoop(asyncio.SelectorEventLoop):
+    """A loop on which time passes at once when nothing else is left to do; for tests without threads and sockets."""
+
+    def __init__(self) -> None:
+        self._leaping = _LeapingSelector()
+        super().__init__(self._leaping)
+
+    def time(self) -> float:
+        return self._leaping.seconds

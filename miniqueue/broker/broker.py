@@ -5,7 +5,8 @@ called on one event loop.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from miniqueue.broker import opening
 from miniqueue.broker.clearing import Clearer
@@ -113,8 +114,8 @@ class Broker:
         self.crowd = Crowd(self._committer, self.limits.max_uncommitted_bytes, self.limit_counts)
         self._cache = Budget(CACHE_BYTES)
         self._tasks = Tasks(self._journal.fail)
-        self._loader = Loader(self._journal, spawn=self._tasks.spawn, loaded=self._trimmer.loaded)
-        self._purger = Purger(self._journal, spawn=self._tasks.spawn)
+        self._loader = Loader(self._journal, spawn=self._spawn, loaded=self._trimmer.loaded)
+        self._purger = Purger(self._journal, spawn=self._spawn)
         self._space = SpaceWatch(self._journal)
         self._dispatcher = Dispatcher(topics, clock, self._journal, self._loader)
         self._flows = Flows(clock, self._dispatcher.dispatch)
@@ -122,7 +123,7 @@ class Broker:
         self._registry = Registry(
             topics, self._journal, self._quota, lanes, clock, made=lambda topic: self._watch([topic])
         )
-        self.delayer = Delayer(topics, self._journal, lanes, clock, spawn=self._tasks.spawn)
+        self.delayer = Delayer(topics, self._journal, lanes, clock, spawn=self._spawn)
         self._duplicates, journal = Duplicates(self._journal, clock, self._quota), self._journal
         parts = self._trimmer, self.delayer, self._duplicates, clock
         publisher = Publisher(self._registry, journal, *parts, max_bytes=max_message_bytes)
@@ -141,8 +142,13 @@ class Broker:
         self._quota.may_bury, self._trimmer.graveyard = self._dead_letters.may_bury, self._dead_letters
         self._expirer = Expirer(journal, clock, self._dead_letters, dispatch=self._dispatcher.dispatch)
         self._dispatcher.expirer = self._expirer
-        self._sweeper = Sweeper(topics, journal, clock, self._expirer, spawn=self._tasks.spawn, loaded=self._readable)
-        self.redriver = Redriver(topics, journal, self._dispatcher, transfer)
+        self._sweeper = Sweeper(topics, journal, clock, self._expirer, spawn=self._spawn, loaded=self._readable)
+
+        def horizon_ms() -> int:
+            return self._dispatcher.horizon_ms
+
+        due_counter = DueCounter(journal, horizon_ms)
+        self.redriver = Redriver(topics, journal, self._dispatcher, transfer, due_counter)
         self.members = Members(registry.topic, clock, self._dispatcher, self._quota)
         self.leasing = Leasing(
             topics,
@@ -155,29 +161,24 @@ class Broker:
         )
         self.requests = Requests(self.publish_with, self.leasing, self._admission, self.max_message_bytes)
         self.scheduler = Scheduler(
-            journal, clock, self.crowd, self.publish_with, self.max_message_bytes, self._tasks, quota=self._quota
+            journal, clock, self.crowd, self.publish_with, self.max_message_bytes, self._spawn, quota=self._quota
         )
         self.scheduler.period_ms = round(1000 * self._period_seconds)
         places = journal, topics, registry.lanes
-
-        def horizon_ms() -> int:
-            return self._dispatcher.horizon_ms
-
-        due_counter = DueCounter(journal, horizon_ms)
         self.configurator = Configurator(*places, create=registry.create, changed=self._reconfigured)
         self.pauser = Pauser(self.configurator, self._admission, clock, resumed=self._readable)
         self.clearer = Clearer(topics, journal, clock, self.delayer, horizon_ms=horizon_ms, loaded=self._readable)
         self.resting = Resting(topics, self._admission, self.pauser)
         self.looker = Looker(topics, journal, clock, due_counter, self.requests.waiting_in)
         self.peeker = Peeker(topics, journal, horizon_ms)
-        self._tracer = Tracer(journal, clock, spawn=self._tasks.spawn)
+        self._tracer = Tracer(journal, clock, spawn=self._spawn)
         self.log_reader, self.traces = LogReader(topics, journal), TraceReader(topics, journal, self.peeker, clock)
         found_by = registry, journal, self.log_reader, clock, self._quota
-        self.groups = Groups(*found_by, spawn=self._tasks.spawn, changed=self._regrouped)
+        self.groups = Groups(*found_by, spawn=self._spawn, changed=self._regrouped)
         self._dispatcher.begin_soon, self.groups.due_counter = self.groups.begin_soon, due_counter
-        delete, spawn = self.groups.delete_soon, self._tasks.spawn
+        delete, spawn = self.groups.delete_soon, self._spawn
         self._idle_groups = IdleGroups(topics, clock, period_seconds=self._period_seconds, delete=delete, spawn=spawn)
-        self._retainer = Retainer(journal, clock, spawn=self._tasks.spawn, drop_unread=self.clearer.drop_unread)
+        self._retainer = Retainer(journal, clock, spawn=self._spawn, drop_unread=self.clearer.drop_unread)
 
     # --- life -------------------------------------------------------------------------------------------------
 
@@ -209,6 +210,8 @@ class Broker:
         first = self.leasing, self.members, self.pauser, self._dispatcher, self._sweeper, self.delayer, self.scheduler
         for service in (*first, self._duplicates, self._retainer, self._tracer, self._idle_groups):
             service.tick()
+        for remover in (self._purger, self.groups):
+            remover.tick()
         self._purger.reclaim(self._topics.values(), is_full=self._admission.is_full)
 
     @property
@@ -225,6 +228,10 @@ class Broker:
     def free_bytes(self) -> int | None:
         """What was free on the disk at the last look, or None where there is no disk."""
         return self._space.free_bytes
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run work in the background that ends when memory is dropped, and is begun again when it is read anew."""
+        self._tasks.spawn(self._journal.epoch.background(work))
 
     # --- consuming --------------------------------------------------------------------------------------------
 

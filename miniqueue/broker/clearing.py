@@ -7,15 +7,19 @@ Each commit is whole: what it removed is gone and counted, the rest is there. So
 asked for again. Leased messages stay, and so does what is published meanwhile.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from contextlib import aclosing
+from functools import partial
 from math import inf
 
 from miniqueue.broker import reading
 from miniqueue.broker.browsing import Browser, Found
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.delaying import Delayer
+from miniqueue.broker.epoch import BrokenOffError
 from miniqueue.broker.extents import Ends, ends_of
+from miniqueue.broker.group import Group
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.looking import committed_topic
 from miniqueue.broker.named_groups import group_named
@@ -32,6 +36,27 @@ from miniqueue.errors import InvalidDelayError
 MAX_BYTES_PER_COMMIT = 8 << 20
 MAX_RUNS_PER_COMMIT = 256
 MAX_RECORDS_PER_COMMIT = 1024
+
+
+class Removed:
+    """Counts what a purge has removed durably, also when it is broken off."""
+
+    def __init__(self) -> None:
+        self._of_groups: Counter[bytes] = Counter()
+        self._delayed_count = 0
+
+    def of_group(self, group: bytes, count: int) -> None:
+        """Count messages that a group has lost."""
+        self._of_groups[group] += count
+
+    def delayed(self, count: int) -> None:
+        """Count messages that were published with a delay."""
+        self._delayed_count += count
+
+    @property
+    def count(self) -> int:
+        """How many the group lost that lost most, with those that no group had yet."""
+        return max(self._of_groups.values(), default=0) + self._delayed_count
 
 
 class Clearer:
@@ -83,44 +108,65 @@ class Clearer:
         Raises:
           InvalidTopicError, UnknownTopicError, UnknownGroupError: nothing was removed.
           InvalidOptionError, InvalidDelayError: nor was it.
-          UnavailableError, StorageError: it was broken off; what was removed by then is gone.
+          UnavailableError, StorageError: it was broken off; what was removed by then is gone. If the store failed,
+            BrokenOffError says how much that is.
         """
         if state in (State.LEASED, State.DEAD):
             raise InvalidOptionError(f"{state} messages cannot be purged")
         if older_seconds is not None and not 0 <= older_seconds < inf:
             raise InvalidDelayError
+        removed = Removed()
+        try:
+            await self._journal.epoch.once(self._purge(name, state, older_seconds, group, removed))
+        except BrokenOffError as exc:
+            outcome = f"at least {removed.count} messages were removed"
+            raise BrokenOffError(f"the store failed during the purge; {outcome}; purge again for the rest") from exc
+        return removed.count
+
+    async def _purge(
+        self, name: bytes, state: State | None, older_seconds: float | None, group: bytes | None, removed: Removed
+    ) -> None:
         ends = ends_of(self._topics.get(name))
         topic = await committed_topic(self._topics, self._journal, name)
         due_order = (self._horizon_ms() + 1) << 64
         groups = topic.existing_groups if group is None else [group_named(topic, group)]
         latest_ms = inf if older_seconds is None else self._clock.now_ms() - older_seconds * 1000
-        counts = [
-            sum([await self._purge_cursor(topic, cursor, state, latest_ms, due_order, ends) for cursor in one.cursors])
-            for one in groups
-        ]
-        is_delayed_meant = state is not State.READY and group is None
-        delayed_count = 0 if not is_delayed_meant else await self._delayer.purge(topic, latest_ms, ends)
-        return max(counts, default=0) + delayed_count
+        for one in groups:
+            group_now = partial(_group_now, topic, topic.id, one.name)
+            while (found := group_now()) is not None:  # a group that is moved, or made anew, has other cursors
+                cursors = list(found.cursors)
+                for cursor in cursors:
+                    await self._purge_cursor(topic, cursor, state, latest_ms, due_order, ends, removed)
+                if group_now() is found and found.cursors == cursors:
+                    break
+        if state is not State.READY and group is None:
+            await self._delayer.purge(topic, latest_ms, ends, removed.delayed)
 
-    async def _purge_cursor(
-        self, topic: Topic, cursor: GroupCursor, state: State | None, latest_ms: float, due_order: int, ends: Ends
-    ) -> int:
+    async def _purge_cursor(  # noqa: PLR0917 - what one purge is about
+        self,
+        topic: Topic,
+        cursor: GroupCursor,
+        state: State | None,
+        latest_ms: float,
+        due_order: int,
+        ends: Ends,
+        removed: Removed,
+    ) -> None:
         end = ends.get(topic.partitions.get(cursor.partition))
         if end is None:
-            return 0
-        count = 0
+            return
+        note = partial(removed.of_group, topic.group_of(cursor).name)
 
         def is_old(found: Found) -> bool:
             return found.published_at_ms <= latest_ms and found.seq < end.seq
 
         if state is not State.DELAYED:
-            count += await self._purge_log(topic, cursor, end.seq, latest_ms)
+            await self._purge_log(topic, cursor, end.seq, latest_ms, note)
             for place in (Range.BACK, Range.FRONT):
-                count += await self._purge_returned(topic, cursor, place, (0, None), is_old)
-            count += await self._purge_returned(topic, cursor, Range.DELAYED, (0, due_order), is_old)
+                await self._purge_returned(topic, cursor, place, (0, None), is_old, note)
+            await self._purge_returned(topic, cursor, Range.DELAYED, (0, due_order), is_old, note)
         if state is not State.READY:
-            count += await self._purge_returned(topic, cursor, Range.DELAYED, (due_order, None), is_old)
-        return count
+            await self._purge_returned(topic, cursor, Range.DELAYED, (due_order, None), is_old, note)
 
     # --- the log ----------------------------------------------------------------------------------------------
 
@@ -129,25 +175,33 @@ class Clearer:
 
         Raises as `purge`.
         """
-        return await self._purge_log(topic, cursor, stop_seq, inf, is_missed=True)
+        removed = Removed()
+        note = partial(removed.of_group, b"")
+        await self._purge_log(topic, cursor, stop_seq, inf, note, is_missed=True)
+        return removed.count
 
     async def _purge_log(
-        self, topic: Topic, cursor: GroupCursor, stop_seq: int, latest_ms: float, *, is_missed: bool = False
-    ) -> int:
-        total_count = 0
+        self,
+        topic: Topic,
+        cursor: GroupCursor,
+        stop_seq: int,
+        latest_ms: float,
+        note: Callable[[int], None],
+        *,
+        is_missed: bool = False,
+    ) -> None:
         while cursor in topic.cursors and cursor_view.ready_seq(cursor) < stop_seq:
             dropped_count, skipped_count = cursor.dropped_count, cursor.skipped_count
             self._drop_runs(topic, cursor, stop_seq, latest_ms, Kind.MISSED if is_missed else Kind.PURGED)
             if cursor.dropped_count > dropped_count:
                 count = cursor.dropped_count - dropped_count - (cursor.skipped_count - skipped_count)
-                total_count += count
                 cursor.missed_count += count if is_missed else 0
                 await self._commit(topic)
+                note(count)
             elif cursor.blocked_on is not None:
                 await self._load(topic, cursor)
             else:
                 break
-        return total_count
 
     def _drop_runs(self, topic: Topic, cursor: GroupCursor, stop_seq: int, latest_ms: float, kind: Kind) -> None:
         """Drop what one commit may."""
@@ -186,10 +240,10 @@ class Clearer:
         place: Range,
         orders: tuple[int, int | None],
         is_old: Callable[[Found], bool],
-    ) -> int:
+        note: Callable[[int], None],
+    ) -> None:
         if topic.id is None or cursor not in topic.cursors:
-            return 0
-        total_count = 0
+            return
         old: list[Found] = []
         browser = Browser(self._journal.store, topic.id, cursor, topic.group_of(cursor).name)
         with cursor.returned[place].watch() as gone:
@@ -199,9 +253,9 @@ class Clearer:
                     if is_old(found):
                         old.append(found)
                     if len(old) >= MAX_RECORDS_PER_COMMIT:
-                        total_count += await self._drop_records(topic, cursor, place, old, gone)
+                        note(await self._drop_records(topic, cursor, place, old, gone))
                         old = []
-            return total_count + await self._drop_records(topic, cursor, place, old, gone)
+            note(await self._drop_records(topic, cursor, place, old, gone))
 
     async def _drop_records(
         self, topic: Topic, cursor: GroupCursor, place: Range, old: list[Found], gone: Set[int]
@@ -223,3 +277,9 @@ class Clearer:
     async def _commit(self, topic: Topic) -> None:
         self._journal.touch(topic)
         await self._journal.committer.flush()
+
+
+def _group_now(topic: Topic, topic_id: int | None, name: bytes) -> Group | None:
+    """Return the group of a name, if there is one, unless the topic was deleted."""
+    group = topic.groups.get(name)
+    return None if topic.id != topic_id or group is None or group.id is None else group

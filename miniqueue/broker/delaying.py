@@ -10,6 +10,7 @@ when that says so. The commit makes it one of the log exactly once, whatever hap
 """
 
 from collections.abc import Callable, Collection, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 import structlog
@@ -91,6 +92,10 @@ class Delayer:
           InvalidTopicError, UnknownTopicError, UnavailableError, StorageError.
           UnknownMessageError: it is gone already, or has become due.
         """
+        await self._journal.epoch.repeat(partial(self._cancel, name, delayed_id))
+        await self._journal.committer.flush()
+
+    async def _cancel(self, name: bytes, delayed_id: DelayedId) -> None:
         topic = await committed_topic(self._topics, self._journal, name)
         partition = topic.partitions.get(delayed_id.partition)
         if partition is None:
@@ -107,18 +112,21 @@ class Delayer:
             if topic.trace is not None:
                 topic.trace.waits_no_longer(Kind.CANCELLED, partition.number, [(place, message)])
         self._journal.touch(topic)
-        await self._journal.committer.flush()
 
-    async def purge(self, topic: Topic, latest_ms: float, ends: Ends) -> int:
-        """Remove all that wait in a topic, up to `ends`, and were published by `latest_ms`; return how many.
+    async def purge(self, topic: Topic, latest_ms: float, ends: Ends, note: Callable[[int], None]) -> None:
+        """Remove all that wait in a topic, up to `ends`, and were published by `latest_ms`.
 
+        `note` is called with how many were removed, when that is durable. It is for acts that run within an epoch.
         Raises UnavailableError or StorageError when it is broken off; what was removed by then is gone.
         """
         there = [(partition, ends[partition].serial) for partition in topic.partitions.values() if partition in ends]
-        return sum([await self._purge(topic, partition, latest_ms, serial) for partition, serial in there])
+        for partition, serial in there:
+            await self._purge(topic, partition, latest_ms, serial, note)
 
-    async def _purge(self, topic: Topic, partition: Partition, latest_ms: float, last_serial: int) -> int:
-        delays, start, total_count = partition.delays, (0, 0), 0
+    async def _purge(
+        self, topic: Topic, partition: Partition, latest_ms: float, last_serial: int, note: Callable[[int], None]
+    ) -> None:
+        delays, start = partition.delays, (0, 0)
         while delays.state.message_count and _is_of(topic, partition, delays):
             shelf = self._shelf(topic, partition)
             with delays.look() as look:
@@ -133,10 +141,9 @@ class Delayer:
                 if topic.trace is not None:
                     topic.trace.waits_no_longer(Kind.PURGED, partition.number, old)
             start = page.next
-            total_count += len(old)
             self._journal.touch(topic)
-        await self._journal.committer.flush()
-        return total_count
+            await self._journal.committer.flush()
+            note(len(old))
 
     # --- what is due ------------------------------------------------------------------------------------------
 
@@ -174,11 +181,13 @@ class Delayer:
         try:
             while self._journal.admission.may_change and (due := self._due(failed)):
                 for topic, partition in due:
+                    topic_id = topic.id
                     try:
                         await self._release(topic, partition)
                     except StorageError as exc:
                         failed.add(topic)
-                        _fail(topic, exc)
+                        if topic.id == topic_id:  # else the topic was deleted meanwhile, and the damage went with it
+                            _fail(topic, exc)
         except UnavailableError:
             pass  # the store is being reopened; then all of this begins anew
         finally:

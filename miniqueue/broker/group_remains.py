@@ -4,11 +4,13 @@
                      ├─▶ chunks that only it needed ──────────────┼─▶ last of all, the entry that says so
                      └─▶ unique keys that it alone held ──────────┘
 
-It can be broken off anywhere: a start finds the entry, and begins again.
+It can be broken off anywhere: a start finds the entry, and begins again. What could not be read is tried again with the
+next tick.
 """
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
 
 import structlog
 
@@ -20,7 +22,7 @@ from miniqueue.broker.topic import Topic
 from miniqueue.core.holes import Runs
 from miniqueue.core.lease import ChunkProgress
 from miniqueue.core.partition import Partition
-from miniqueue.errors import MiniqueueError
+from miniqueue.errors import MiniqueueError, UnavailableError
 from miniqueue.storage import group_keys, keys
 
 log = structlog.get_logger()
@@ -28,6 +30,17 @@ log = structlog.get_logger()
 #: In place of the id of a deleted group: chunks that are finished may be there while a place is looked for. Ranges of
 #: keys end with the id behind it, which must be one, too.
 PINNED: Final = (1 << 32) - 2
+
+
+class _Remains(NamedTuple):
+    """What a group has left: under ids of topic and group, and chunks, by partition.
+
+    `freeing` is the topic whose unique keys are to be freed, if any are.
+    """
+
+    place: tuple[int, int]
+    runs: Mapping[int, Runs]
+    freeing: Topic | None
 
 
 class GroupRemains:
@@ -42,6 +55,8 @@ class GroupRemains:
         self._journal = journal
         self._spawn = spawn
         self._left: set[tuple[int, int]] = set()  # topic id and group id
+        self._failed: list[_Remains] = []  # of these, what could not be deleted yet
+        self._said = ""
 
     def next_id(self, topic: Topic) -> int:
         """Return an id under which a topic has nothing."""
@@ -57,20 +72,42 @@ class GroupRemains:
         assert topic.id is not None
         self._left.add((topic.id, group_id))
         committer = self._journal.committer
-        self._spawn(self._delete_behind(committer.open, (topic.id, group_id), runs, topic if frees_keys else None))
+        remains = _Remains((topic.id, group_id), runs, topic if frees_keys else None)
+        self._spawn(self._delete_after(committer.open, remains))
         committer.request()
 
-    async def _delete_behind(
-        self, commit: Commit, place: tuple[int, int], runs: Mapping[int, Runs], freeing: Topic | None
-    ) -> None:
-        try:
+    def forget(self) -> None:
+        """Forget what could not be deleted: the store was read anew, and says what is to be deleted."""
+        self._failed.clear()
+
+    def tick(self) -> None:
+        """Try again to delete what could not be deleted."""
+        if self._failed and self._journal.admission.may_change:
+            failed, self._failed = self._failed, []
+            for remains in failed:
+                self._spawn(self._try(remains))
+
+    async def _delete_after(self, commit: Commit, remains: "_Remains") -> None:
+        with suppress(UnavailableError):  # the group may still be there: the store says so when it is read anew
             await commit.wait()
-            if freeing is not None and freeing.id == place[0]:
-                await free_keys(self._journal, freeing)
-            await self._delete(*place, runs)
-            self._left.discard(place)
+            await self._try(remains)
+
+    async def _try(self, remains: "_Remains") -> None:
+        try:
+            if remains.freeing is not None and remains.freeing.id == remains.place[0]:
+                await free_keys(self._journal, remains.freeing)
+            await self._delete(*remains.place, remains.runs)
         except MiniqueueError as exc:
-            log.warning("what a deleted group has left was not all removed", topic_id=place[0], error=str(exc))
+            self._failed.append(remains)
+            self._say(str(exc))
+        else:
+            self._left.discard(remains.place)
+
+    def _say(self, error: str) -> None:
+        """Warn, once: the same goes on with every tick."""
+        if error != self._said:
+            log.warning("what a deleted group has left was not all removed; it is tried again", error=error)
+        self._said = error
 
     async def _delete(self, topic_id: int, group_id: int, runs: Mapping[int, Runs]) -> None:
         deletion = Deletion(self._journal)

@@ -11,6 +11,7 @@ entry in the store says so until they are gone.
 
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from miniqueue.broker import batching
@@ -23,7 +24,7 @@ from miniqueue.broker.group_remains import PINNED, GroupRemains, finished_by
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.limits import Quota
 from miniqueue.broker.log_reading import LogReader
-from miniqueue.broker.looking import committed_topic
+from miniqueue.broker.looking import committed_topic, existing_id
 from miniqueue.broker.registry import Registry
 from miniqueue.broker.topic import Topic
 from miniqueue.core.cursor import GroupCursor
@@ -91,15 +92,19 @@ class Groups:
 
         Raises InvalidTopicError, UnknownTopicError or UnavailableError.
         """
-        topic = await committed_topic(self._topics, self._journal, name)
-        await self.due_counter.count(topic)
+        topic = await self._journal.epoch.repeat(partial(self._counted, name))
         return [figures_of(group) for group in sorted(topic.existing_groups, key=lambda group: group.name)]
 
     async def figures_of(self, name: bytes, group_name: bytes) -> GroupFigures:
         """Return how far one group is; raises UnknownGroupError too."""
+        topic = await self._journal.epoch.repeat(partial(self._counted, name))
+        return figures_of(_existing(topic, group_name))
+
+    async def _counted(self, name: bytes) -> Topic:
         topic = await committed_topic(self._topics, self._journal, name)
         await self.due_counter.count(topic)
-        return figures_of(_existing(topic, group_name))
+        existing_id(topic)  # else it was deleted meanwhile
+        return topic
 
     # --- changing ---------------------------------------------------------------------------------------------
 
@@ -111,17 +116,17 @@ class Groups:
           InvalidOptionError, UnknownPartitionError: `start` is no place in the topic; a new one has only 0-0.
           UnavailableError, StorageError: it cannot be made now.
         """
+        await self._journal.epoch.repeat(partial(self._create, name, group_name, start))
+        await self._journal.committer.flush()
+
+    async def _create(self, name: bytes, group_name: bytes, start: Start) -> None:
         self._journal.admission.check()
         check_new_group(group_name)
         topic = self._topics.get(check_topic(name))
         if topic is None or topic.id is None:
             check_start(start, {0: 0})
             self._registry.create(name, groups=[group_name])
-        else:
-            await self._create(topic, group_name, start)
-        await self._journal.committer.flush()
-
-    async def _create(self, topic: Topic, group_name: bytes, start: Start) -> None:
+            return
         if group_name == DEFAULT_GROUP_NAME and not topic.settings.default_group:
             raise InvalidGroupError(
                 "group default: this topic was made without it (default_group); choose another name"
@@ -138,6 +143,12 @@ class Groups:
 
         A dry run changes nothing. Raises as `create`, and UnknownTopicError, UnknownGroupError.
         """
+        found = await self._journal.epoch.repeat(partial(self._seek, name, group_name, start, is_dry=is_dry))
+        if not is_dry:
+            await self._journal.committer.flush()
+        return found
+
+    async def _seek(self, name: bytes, group_name: bytes, start: Start, *, is_dry: bool) -> Seek:
         topic = await committed_topic(self._topics, self._journal, name)
         group = _existing(topic, group_name)
         before = group.depth
@@ -146,7 +157,6 @@ class Groups:
                 places = await self._find(topic, start)
         else:
             places = await self._begin(group, start)
-            await self._journal.committer.flush()
         return Seek(before, sum(place.depth for place in places.values()))
 
     async def delete(self, name: bytes, group_name: bytes) -> None:
@@ -211,6 +221,7 @@ class Groups:
 
     def installed(self, topics: list[Topic], unpurged: list[tuple[Topic, int]]) -> None:
         """Go on with what is in the store: delete what is left of groups, and begin those that somebody waits in."""
+        self._remains.forget()
         for topic, group_id in unpurged:
             if topic.id is not None:
                 runs = {number: holes_in(partition) for number, partition in topic.partitions.items()}
@@ -218,10 +229,17 @@ class Groups:
         for topic in topics:
             self.begin_waiting(topic)
 
+    def tick(self) -> None:
+        """Delete what groups have left and could not be deleted before."""
+        self._remains.tick()
+
     # --- the change itself ------------------------------------------------------------------------------------
 
     async def _begin(self, group: Group, start: Start) -> dict[int, Place]:
-        """Have a group begin at `start`, with the next commit."""
+        """Have a group begin at `start`, with the next commit; it is for acts that run within an epoch.
+
+        Its pins hold only the chunks of this epoch: what was found in another must never become a cursor.
+        """
         topic, topic_id, is_new = group.topic, group.topic.id, group.id is None
         with self._pinned(topic):
             places = await self._find(topic, start)

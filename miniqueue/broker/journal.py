@@ -22,6 +22,7 @@ from miniqueue.broker import batching, opening
 from miniqueue.broker.admission import Admission
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.commit import Commit, Committer, Ending
+from miniqueue.broker.epoch import Epoch
 from miniqueue.broker.topic import Topic
 from miniqueue.errors import (
     CorruptionError,
@@ -55,6 +56,7 @@ class Journal:
       reopen_delays_seconds: see `REOPEN_DELAYS_SECONDS`.
 
     Attributes:
+      epoch: ends when what is in memory is dropped after a fault; acts that wait run within it.
       touched: topics that were committed since somebody last looked, and set it anew.
       settled: called for each topic with partitions that were added, when something of it was committed.
     """
@@ -71,6 +73,7 @@ class Journal:
     ) -> None:
         self.store: Store
         self.admission = Admission()
+        self.epoch = Epoch()
         self.failed: asyncio.Future[MiniqueueError] = asyncio.get_running_loop().create_future()
         self.committer = Committer(self._begin, self._break_off)
         self._open_store = open_store
@@ -226,6 +229,7 @@ class Journal:
 
     def _forget(self) -> None:
         """Drop everything that memory says beyond the last commit: it may or may not be in the store."""
+        self.epoch.end()
         self._dirty.clear()
         self._own_changes.clear()
         for topic in self._topics.values():

@@ -14,6 +14,7 @@ them, since whoever reads on begins there.
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -78,6 +79,9 @@ class LogReader:
 
         Raises as `bounds`, or StorageError.
         """
+        return await self._journal.epoch.repeat(partial(self._partitions, name))
+
+    async def _partitions(self, name: bytes) -> list[tuple[LogBounds, int | None]]:
         logs = [self._log(name, bounds.partition) for bounds in self.bounds(name)]
         extents = [(bounds_of(log.partition), await log.first()) for log in logs]
         return [(bounds, None if first is None else first.committed_at_ms) for bounds, first in extents]
@@ -91,6 +95,9 @@ class LogReader:
           UnavailableError: the store is being reopened, and nobody knows what it holds.
           StorageError: the messages cannot be read.
         """
+        return await self._journal.epoch.repeat(partial(self._read, name, number, options))
+
+    async def _read(self, name: bytes, number: int, options: ReadOptions) -> LogPage:
         log = self._log(name, number)
         start_seq = bounds_of(log.partition).earliest_seq if options.offset is None else options.offset
         if options.time_ms is not None:
@@ -107,7 +114,7 @@ class LogReader:
         """Return the number of the first message that was committed at `time_ms` or later; the end if none was.
 
         Commit times are taken to go up only: where the clock was set back, it may be another one of about that time.
-        Raises as `read`.
+        It is for acts that run within an epoch. Raises as `read`.
         """
         return await self._seq_at(self._log(name, number), time_ms)
 

@@ -6,6 +6,7 @@ over all topics lets others go on in between.
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
+from functools import partial
 
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.due_counting import DueCounter
@@ -73,8 +74,10 @@ class Looker:
         Raises InvalidTopicError, UnknownTopicError, UnavailableError, or StorageError when its oldest message cannot be
         read.
         """
-        topic = await committed_topic(self._topics, self._journal, name)
-        return await self.figures(topic)
+        return await self._journal.epoch.repeat(partial(self._stats, name))
+
+    async def _stats(self, name: bytes) -> Figures:
+        return await self.figures(await committed_topic(self._topics, self._journal, name))
 
     async def figures(self, topic: Topic) -> Figures:
         """Return the figures of a topic that exists, as of its last commit."""

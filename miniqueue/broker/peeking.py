@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from enum import StrEnum
+from functools import partial
 from heapq import nsmallest
 from operator import attrgetter
 from typing import NamedTuple
@@ -39,6 +40,8 @@ MAX_BYTES = 4 << 20
 #: Messages up to which somebody has read a topic, and whose position is remembered.
 MAX_POSITIONS = 1024
 LEASES_IN_TURN = 2048
+#: How often a message is looked for that may be handed out, or come back, during the look.
+MAX_LOOKS = 4
 
 
 class State(StrEnum):
@@ -120,6 +123,19 @@ class Peeker:
         """
         if not 0 < count <= MAX_COUNT:
             raise InvalidOptionError(f"a count is a whole number from 1 to {MAX_COUNT}")
+        return await self._journal.epoch.repeat(partial(self._peek, name, state, count, after, group))
+
+    async def _peek(
+        self, name: bytes, state: State, count: int, after: tuple[int, int] | DelayedId | None, group: bytes | None
+    ) -> list[Seen]:
+        while (seen := await self._peek_once(name, state, count, after, group)) is None:
+            pass  # a group that was moved meanwhile is another one
+        return seen
+
+    async def _peek_once(
+        self, name: bytes, state: State, count: int, after: tuple[int, int] | DelayedId | None, group: bytes | None
+    ) -> list[Seen] | None:
+        """Return None if the group was moved before the end; of a topic that was deleted, what was seen by then."""
         topic = await committed_topic(self._topics, self._journal, name)
         if state in (State.DEAD, State.LEASED):
             if isinstance(after, DelayedId):
@@ -127,11 +143,12 @@ class Peeker:
             if state is State.DEAD:
                 return await self._dead(topic, count, after)
         seen: list[Seen] = []
+        topic_id = topic.id
         for cursor in lanes_from(group_named(topic, group).cursors, after):
-            if seen and cursor not in topic.cursors:  # it was deleted, or read anew, since the lane before
-                break
             lane_after = after if after is not None and after[0] == cursor.partition else None
             seen += await self._peek_lane(topic, cursor, state, count - len(seen), lane_after)
+            if cursor not in topic.cursors:
+                return seen if seen and topic.id != topic_id else None
             if len(seen) >= count or sum(map(_size_bytes, seen)) >= MAX_BYTES:
                 break
         return seen
@@ -154,23 +171,39 @@ class Peeker:
         Raises InvalidTopicError, UnknownTopicError, UnknownMessageError, UnavailableError, or StorageError when it
         cannot be read.
         """
+        return await self._journal.epoch.repeat(partial(self._find, name, message_id, group))
+
+    async def _find(self, name: bytes, message_id: tuple[int, int] | DelayedId, group: bytes | None) -> Seen:
+        for _ in range(MAX_LOOKS):
+            seen, was_moved = await self._find_once(name, message_id, group)
+            if seen is not None:
+                return seen
+            if not was_moved:
+                break
+        raise UnknownMessageError
+
+    async def _find_once(
+        self, name: bytes, message_id: tuple[int, int] | DelayedId, group: bytes | None
+    ) -> tuple[Seen | None, bool]:
+        """Return the message, or None and whether one may have gone meanwhile where this had looked already."""
         topic = await committed_topic(self._topics, self._journal, name)
         if isinstance(message_id, DelayedId):
-            return await self._find_delayed(topic, message_id)
+            return await self._find_delayed(topic, message_id), False
         partition, seq = message_id
         cursor = next((one for one in group_named(topic, group).cursors if one.partition == partition), None)
         if cursor is None:
             raise UnknownMessageError
+        next_receipt = cursor.next_receipt
         leased = await _leased(cursor, seq - 1, 1)
         if leased and leased[0].found.seq == seq:
-            return leased[0]
+            return leased[0], False
         browser = self._browser(topic, cursor)
         found = await browser.in_log(seq) or await browser.in_returned(seq)
         if found is None:
-            raise UnknownMessageError
+            return None, cursor.next_receipt != next_receipt or cursor not in topic.cursors
         due_at_ms = _due_at_ms(found, State.DELAYED)
         state = State.DELAYED if due_at_ms is not None and due_at_ms > self._horizon_ms() else State.READY
-        return Seen(partition, state, _due_at_ms(found, state), found)
+        return Seen(partition, state, _due_at_ms(found, state), found), False
 
     async def _find_delayed(self, topic: Topic, message_id: DelayedId) -> Seen:
         partition, *place = message_id
@@ -200,7 +233,7 @@ class Peeker:
 
     async def _dead(self, topic: Topic, count: int, after: tuple[int, int] | None) -> list[Seen]:
         async def page_of(name: bytes, after: tuple[int, int] | None) -> list[Seen]:
-            return await self.peek(name, State.READY, MAX_COUNT, after)
+            return await self._peek(name, State.READY, MAX_COUNT, after, None)
 
         letters = await dead_letters(page_of, topic, after, count=count, max_bytes=MAX_BYTES)
         return [letter._replace(state=State.DEAD) for letter in letters]

@@ -55,6 +55,7 @@ class Purger:
         self._spawn = spawn
         self._is_reclaiming = self._is_purging = False
         self._deleted: list[tuple[int, int]] = []  # a heap: topic id, and what else the topic holds on disk
+        self._said = ""
         self._unseen: list[Topic] = []  # those that have not had their turn to be looked at
 
     def purge(self, topic_id: int, consumed_bytes: int = 0) -> None:
@@ -67,19 +68,26 @@ class Purger:
           consumed_bytes: what else it still holds on disk, as far as that is known.
         """
         heapq.heappush(self._deleted, (topic_id, consumed_bytes))
+        self._begin()
+
+    def purge_after(self, commit: Commit, topic_id: int, consumed_bytes: int) -> None:
+        """Purge a topic when `commit` is done that deletes it, whoever waits for that; not if it fails."""
+
+        def committed() -> None:
+            if commit.error is None:
+                self.purge(topic_id, consumed_bytes)
+
+        commit.add_listener(committed)
+
+    def tick(self) -> None:
+        """Purge what could not be purged before."""
+        if self._deleted and self._journal.admission.may_change:
+            self._begin()
+
+    def _begin(self) -> None:
         if not self._is_purging:
             self._is_purging = True
             self._spawn(self._purge_all())
-
-    async def purge_behind(self, commit: Commit, topic_id: int | None, consumed_bytes: int) -> bool:
-        """Purge a topic, None for none, when `commit` is done that deletes it; tell whether there was one.
-
-        Raises the commit's error.
-        """
-        await commit.wait()
-        if topic_id is not None:
-            self.purge(topic_id, consumed_bytes)
-        return topic_id is not None
 
     def reclaim(self, topics: Collection[Topic], *, is_full: bool) -> None:
         """Give disk space back for a topic of which enough has been consumed, if there is one among the next few.
@@ -100,17 +108,29 @@ class Purger:
                 return
 
     async def _purge_all(self) -> None:
-        """Purge what was deleted, until nothing is left; what fails is begun again when the store has been reopened."""
-        while self._deleted:
-            try:
-                await self._purge_some()
-            except MiniqueueError as exc:
-                log.warning("a purge of deleted topics was broken off", error=str(exc))
-        self._is_purging = False
+        """Purge what was deleted, until nothing is left; what fails is tried again with the next tick."""
+        failed: list[tuple[int, int]] = []
+        try:
+            while self._deleted:
+                topic_ids, consumed_bytes = self._take_run()
+                try:
+                    await self._purge_run(topic_ids, consumed_bytes)
+                except MiniqueueError as exc:
+                    failed += [(topic_id, 0) for topic_id in topic_ids]
+                    self._say(str(exc))
+        finally:
+            self._is_purging = False
+            for one in failed:
+                heapq.heappush(self._deleted, one)
 
-    async def _purge_some(self) -> None:
-        """Purge the first topics whose ids follow each other."""
-        topic_ids, consumed_bytes = self._take_run()
+    def _say(self, error: str) -> None:
+        """Warn, once: the same goes on with every tick."""
+        if error != self._said:
+            log.warning("a purge of deleted topics was broken off; it is tried again", error=error)
+        self._said = error
+
+    async def _purge_run(self, topic_ids: list[int], consumed_bytes: int) -> None:
+        """Purge topics whose ids follow each other."""
         firsts, lasts = keys.of_topic(topic_ids[0]), keys.of_topic(topic_ids[-1])
         ranges = [(first[0], last[1]) for first, last in zip(firsts, lasts, strict=True)]
         deletion = Deletion(self._journal)

@@ -16,11 +16,12 @@ it is broken off, a message is in one of the topics: what was taken and not move
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from miniqueue.broker.consumer import Consumer
 from miniqueue.broker.dispatcher import Dispatcher
+from miniqueue.broker.due_counting import DueCounter
 from miniqueue.broker.group import Group
 from miniqueue.broker.group_figures import figures_of
 from miniqueue.broker.journal import Journal
@@ -35,14 +36,12 @@ from miniqueue.core.attributes import Attributes
 from miniqueue.core.lanes import lane, priority_of
 from miniqueue.core.lease import Lease
 from miniqueue.core.names import check_new_topic, check_topic
-from miniqueue.core.topic_errors import PausedError
+from miniqueue.core.topic_errors import PausedError, UnknownTopicError
 from miniqueue.core.tracing import Kind
 from miniqueue.errors import MiniqueueError, RequestError, TopicFullError
 
 #: Of a commit.
 MAX_PAGE_MESSAGES = 1000
-#: What is being read from the store is waited for so long.
-MAX_LOADING_SECONDS = 5.0
 
 
 class _Found(NamedTuple):
@@ -98,6 +97,7 @@ class Redriver:
       journal: commits each page.
       dispatcher: hands out the dead letters.
       transfer: puts the messages into their topics.
+      due_counter: counts delayed messages that are due.
       sleep: waits for a number of seconds.
     """
 
@@ -107,12 +107,15 @@ class Redriver:
         journal: Journal,
         dispatcher: Dispatcher,
         transfer: Transfer,
+        due_counter: DueCounter,
+        *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._topics = topics
         self._journal = journal
         self._dispatcher = dispatcher
         self._transfer = transfer
+        self._due_counter = due_counter
         self._sleep = sleep
 
     async def redrive(
@@ -158,21 +161,23 @@ class Redriver:
             raise RequestError("messages cannot be moved to the topic that they are in")
         if target is not None and ((there := self._topics.get(target)) is None or there.id is None):
             check_new_topic(target)
-        topic = await committed_topic(self._topics, self._journal, name)  # also what was rejected a moment ago
-        source = group_named(topic, None)
-        ready_count = figures_of(source).ready
+        topic, ready_count = await self._journal.epoch.repeat(partial(self._ready, name))
         left = ready_count if limit is None else min(limit, ready_count)
-        moved_count = 0
+        moved_count, topic_id = 0, topic.id
         error: MiniqueueError | None = None
-        while left > 0 and source.id is not None and self._topics.get(name) is topic:  # else it was deleted meanwhile
+        while left > 0 and not self._is_gone(topic, topic_id):
             page_count = min(left, MAX_PAGE_MESSAGES, max(1, int(per_second or MAX_PAGE_MESSAGES)))
             try:
                 if topic.is_paused_out:
                     raise PausedError
-                taken_count, page_moved_count, error = await self._page(source, page_count, target)
+                page = await self._journal.epoch.once(self._page(topic, page_count, target))
+                await self._journal.committer.flush()  # outside: the commit knows whether the page was moved
             except MiniqueueError as exc:
                 error = exc
                 break
+            if page is None:  # the group was moved meanwhile, and what was taken is ready again
+                continue
+            taken_count, page_moved_count, error = page
             moved_count += page_moved_count
             left -= taken_count
             if error is not None or not taken_count:
@@ -181,33 +186,51 @@ class Redriver:
                 await self._sleep(taken_count / per_second)
                 if not is_wanted():
                     break
-        return Redriven(moved_count, None if source.id is None else figures_of(source).ready, error)
+        return Redriven(moved_count, _remaining(topic, topic_id), error)
 
-    async def _page(self, group: Group, count: int, target: bytes | None) -> tuple[int, int, MiniqueueError | None]:
-        """Move up to `count` messages of a group; return how many were looked at and moved, and what ended it early.
+    async def _ready(self, name: bytes) -> tuple[Topic, int]:
+        """Return a topic, and how many of its messages can be handed out now; also what was rejected a moment ago."""
+        topic = await committed_topic(self._topics, self._journal, name)
+        topic_id = topic.id
+        await self._due_counter.count(topic)
+        if topic.id != topic_id:  # it was deleted meanwhile
+            raise UnknownTopicError
+        return topic, figures_of(group_named(topic, None)).ready
 
-        Raises MiniqueueError when it is not known that any was moved.
+    def _is_gone(self, topic: Topic, topic_id: int | None) -> bool:
+        """Whether a topic was deleted; not while the store is being reopened, when nobody knows."""
+        return self._journal.admission.is_open and (self._topics.get(topic.name) is not topic or topic.id != topic_id)
+
+    async def _page(
+        self, topic: Topic, count: int, target: bytes | None
+    ) -> tuple[int, int, MiniqueueError | None] | None:
+        """Move up to `count` messages of a topic with the next commit; it is for acts that run within an epoch.
+
+        Returns how many were looked at and moved, and what ended it early; None if the group they were taken from was
+        deleted or moved meanwhile. Raises MiniqueueError when none was moved.
         """
         self._journal.admission.check()
+        group = group_named(topic, None)
         leases: list[Lease] = []
         faults: list[MiniqueueError] = []
         consumer = Consumer(self._dispatcher, group, leases.extend, faults.append, count)
         consumer.receiver = Receiver(b"redrive", prefix=None)
-        topic, ids = group.topic, (group.topic.id, group.id)
+        ids = topic.id, group.id
         try:
             consumer.request()
             await _loaded(group, lambda: bool(leases or faults))
             if faults:
                 raise faults[0]
-            if (topic.id, group.id) != ids:  # one was deleted, and what was taken is gone with it
-                return 0, 0, None
+            if (topic.id, group.id) != ids:  # what was taken is gone with it
+                return None
+            if not leases and topic.is_paused_out:  # since this began
+                raise PausedError
             found = [message for lease in leases for message in _messages(group, lease)]
             if target is not None:
                 found = [message._replace(name=target, group=None) for message in found]
             moved_count, error = self._move(topic, consumer, found)
         finally:
             consumer.close("")  # nobody worked on what found no room
-        await self._journal.committer.flush()
         return len(found), moved_count, error
 
     def _move(self, source: Topic, consumer: Consumer, found: list[_Found]) -> tuple[int, MiniqueueError | None]:
@@ -271,12 +294,20 @@ class Redriver:
                 return topic, messages
 
 
+def _remaining(topic: Topic, topic_id: int | None) -> int | None:
+    """Return how many messages of a topic are ready; None if it is gone, or nobody knows."""
+    if topic_id is None or topic.id != topic_id:
+        return None
+    return figures_of(group_named(topic, None)).ready
+
+
 async def _loaded(group: Group, is_done: Callable[[], bool]) -> None:
-    """Wait while messages of a group are read from the store."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(MAX_LOADING_SECONDS):
-            while not is_done() and group.is_loading:
-                await group.load_ended()
+    """Wait while messages of a group are read from the store, or are given up since they have expired."""
+    while not is_done() and (group.is_loading or group.is_expiring):
+        if group.is_loading:
+            await group.load_ended()
+        else:
+            await asyncio.sleep(0)
 
 
 def _messages(group: Group, lease: Lease) -> list[_Found]:

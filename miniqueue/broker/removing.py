@@ -3,6 +3,7 @@
 from collections.abc import Coroutine
 from typing import Any
 
+from miniqueue.broker.commit import Commit
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.purger import Purger
 from miniqueue.broker.registry import Registry
@@ -43,5 +44,13 @@ class Remover:
             self._registry.remove(topic)
             self._cache.touch(topic)
         committer = self._journal.committer
+        commit = committer.open
         committer.request()
-        return self._purger.purge_behind(committer.open, topic_id, consumed_bytes)
+        if topic_id is not None:
+            self._purger.purge_after(commit, topic_id, consumed_bytes)
+        return _durable(commit, existed=topic_id is not None)
+
+
+async def _durable(commit: Commit, *, existed: bool) -> bool:
+    await commit.wait()
+    return existed

@@ -12,9 +12,9 @@ after a start, and where nobody looked for too long: the process was stopped, th
 """
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -25,7 +25,6 @@ from miniqueue.broker.crowd import Crowd
 from miniqueue.broker.journal import Journal
 from miniqueue.broker.limits import Quota
 from miniqueue.broker.recurrence import due_ticks_ms, first_tick_ms
-from miniqueue.broker.tasks import Tasks
 from miniqueue.core.names import check_new_topic
 from miniqueue.core.publish_options import PublishOptions
 from miniqueue.core.schedule import Missed, Schedule, UnknownScheduleError, check_new_schedule_name
@@ -70,7 +69,7 @@ class Scheduler:
       crowd: says when there is room for what is published.
       publish: adds one message.
       max_payload_bytes: the largest payload accepted.
-      tasks: runs things in the background.
+      spawn: runs something in the background.
       quota: says how many there may be.
 
     Attributes:
@@ -84,7 +83,7 @@ class Scheduler:
         crowd: Crowd,
         publish: Callable[[bytes, bytes, PublishOptions], Accepted],
         max_payload_bytes: int,
-        tasks: Tasks,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
         *,
         quota: Quota,
     ) -> None:
@@ -93,7 +92,7 @@ class Scheduler:
         self._crowd = crowd
         self._publish = publish
         self._max_payload_bytes = max_payload_bytes
-        self._tasks = tasks
+        self._spawn = spawn
         self._quota = quota
         self.period_ms = 1000
         self._next: dict[bytes, int] = {}  # the next tick of each schedule, by name
@@ -155,6 +154,9 @@ class Scheduler:
 
     async def get(self, name: bytes) -> Listed:
         """Return a schedule; raises UnknownScheduleError, UnavailableError or StorageError."""
+        return await self._journal.epoch.repeat(partial(self._get, name))
+
+    async def _get(self, name: bytes) -> Listed:
         self._journal.admission.check_change()
         await self._journal.committer.flush()
         value = await self._journal.store.get(schedule_keys.schedule(name))
@@ -168,6 +170,9 @@ class Scheduler:
 
         Raises UnavailableError or StorageError.
         """
+        return await self._journal.epoch.repeat(partial(self._page, after, max_count))
+
+    async def _page(self, after: bytes, max_count: int) -> list[Listed]:
         self._journal.admission.check_change()
         await self._journal.committer.flush()
         start, stop = schedule_keys.schedules(after)
@@ -197,7 +202,7 @@ class Scheduler:
             return
         if self._heap and self._heap[0][0] <= now_ms:
             self._is_running = True
-            self._tasks.spawn(self._run(now_ms))
+            self._spawn(self._run(now_ms))
         else:
             self._looked_until_ms = now_ms
 

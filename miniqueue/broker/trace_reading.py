@@ -7,6 +7,7 @@ What is read is one block of messages for each place the message has been at, ho
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 
 from miniqueue.broker.clock import Clock
 from miniqueue.broker.delayed_reading import Shelf
@@ -79,6 +80,11 @@ class TraceReader:
           UnknownMessageError: nothing is known.
           StorageError: it cannot be read.
         """
+        return await self._journal.epoch.repeat(partial(self._trace, name, message_id, sees))
+
+    async def _trace(
+        self, name: bytes, message_id: tuple[int, int] | DelayedId, sees: Callable[[bytes], bool] | None
+    ) -> list[Step]:
         self._hurry(name)
         await committed_topic(self._topics, self._journal, name)
         found = await self._follow(place_of(name, message_id), sees)

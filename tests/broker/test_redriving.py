@@ -8,8 +8,10 @@ from miniqueue.broker import redriving
 from miniqueue.broker.limits import BrokerLimits
 from miniqueue.core import attributes
 from miniqueue.core.attributes import Attributes
+from miniqueue.core.group_start import Edge
 from miniqueue.core.message import Counts
 from miniqueue.core.pause import Side
+from miniqueue.core.publish_options import PublishOptions
 from miniqueue.core.receiving import ReceiveOptions
 from miniqueue.core.topic_errors import PausedError, UnknownTopicError
 from miniqueue.errors import OutcomeUnknownError, RequestError, TopicFullError
@@ -369,5 +371,57 @@ def test_a_redrive_says_what_was_moved_when_the_store_fails(monkeypatch):
         world.store.fail_writes = {world.store.write_count + 2}
         report = await world.broker.redriver.report(DEAD)
         assert (report.moved, report.remaining, type(report.error)) == (1, None, OutcomeUnknownError)
+
+    run(body)
+
+
+def test_a_dead_letter_behind_many_that_have_expired_is_moved():
+    async def body(world):
+        settings = {"expired": "dead-letter", "dead_letter_topic": "gone"}
+        await world.broker.configurator.create(DEAD, settings).wait()
+        for number in range(600):
+            world.broker.publish_with(DEAD, b"%d" % number, PublishOptions(ttl_seconds=10))
+        await world.publish(DEAD, b"live")
+        world.clock.advance(20)
+        assert await world.broker.redriver.redrive(DEAD, target=b"t") == 1
+        assert await world.drain(b"t") == [b"live"]
+
+    run(body)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_came_back_with_a_delay_that_is_over_is_moved_and_the_rest_stays(is_restarted):
+    async def body(world):
+        await world.publish_each(b"t", b"a", b"b", b"c")
+        for delay_seconds in (5, 500, 5):
+            holder = await world.holding(b"t")
+            holder.consumer.dack(delay_seconds)
+            holder.consumer.close()
+        if is_restarted:
+            await world.restart()
+        world.clock.advance(60)
+        world.broker.tick()
+        assert await world.broker.redriver.redrive(b"t", limit=1, target=b"u") == 1
+        assert await world.broker.redriver.redrive(b"t", target=b"u") == 1
+        assert await world.drain(b"u") == [b"a", b"c"]
+        assert world.broker.stats()[b"t"].delayed == 1
+
+    run(body)
+
+
+def test_what_is_moved_is_moved_once_where_the_group_is_moved_meanwhile():
+    async def body(world):
+        await world.publish_each(b"t", b"a", b"b", b"c")
+        await world.restart()
+        world.store.may_scan.clear()
+        moving = asyncio.create_task(world.broker.redriver.redrive(b"t", target=b"u"))
+        await settle_down()
+        seeking = asyncio.create_task(world.broker.groups.seek(b"t", b"default", Edge.EARLIEST))
+        await settle_down()
+        world.store.may_scan.set()
+        assert await moving == 3
+        await seeking
+        assert await world.drain(b"u") == [b"a", b"b", b"c"]
+        assert await world.drain(b"t") == []
 
     run(body)
