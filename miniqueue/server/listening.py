@@ -50,16 +50,16 @@ CONNECTION_OPTIONS = (
 )
 
 
-def listen(host: str, port: int, port_flag: str = "-port") -> socket.socket:
+def listen(host: str, port: int, port_flag: str = "-port", host_flag: str = "-host") -> socket.socket:
     """Return a socket that accepts connections to `host`, an address or a name; port 0 takes any free one.
 
-    Raises ListenError with the host, the port, the reason and the flag to change: `port_flag`, or -host.
+    Raises ListenError with the host, the port, the reason and the flag to change.
     """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as exc:
-        flag = "-host" if _is_about_host(exc) else port_flag
+        flag = host_flag if _is_about_host(exc) else port_flag
         raise ListenError(host, port, f"{_reason(exc)} ({flag})") from exc
     for option in CONNECTION_OPTIONS:
         listener.setsockopt(*option)

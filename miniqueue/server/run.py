@@ -132,7 +132,7 @@ async def _serve(config: Config, certificates: Certificates, sign_in: SignIn | N
     with (
         listen(config.host, config.port) as https,
         listen(config.host, config.resp_port, "-resp-port") as resp,
-        listen(config.monitor_host, config.monitor_port) as monitor,
+        listen(config.monitor_host, config.monitor_port, "-monitor-port", "-monitor-host") as monitor,
     ):
         broker = _make_broker(config)
         await broker.start()

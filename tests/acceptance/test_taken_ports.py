@@ -1,4 +1,4 @@
-"""A start whose port is in use says which flag to change."""
+"""A start that cannot listen says which flag to change."""
 
 import socket
 
@@ -19,3 +19,11 @@ def test_a_port_in_use_is_told_with_its_flag(flag, trust, tmp_path):
         done = run_to_end(*words, *trust.flags, "-storage", "memory", cwd=tmp_path)
     assert done.returncode == 69
     assert f"Address already in use ({flag})" in done.stderr
+
+
+@pytest.mark.parametrize("flag", ["-host", "-monitor-host"])
+def test_an_address_of_another_machine_is_told_with_its_flag(flag, trust, tmp_path):
+    ports = [word for port_flag in PORT_FLAGS for word in (port_flag, "0")]
+    done = run_to_end(*ports, *trust.flags, "-storage", "memory", "-insecure", flag, "192.0.2.1", cwd=tmp_path)
+    assert done.returncode == 69
+    assert f"({flag})" in done.stderr
