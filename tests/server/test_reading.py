@@ -31,6 +31,7 @@ A = [b"0-0", b"a", ["published_at_ms", START_MS]]
 B = [b"0-1", b"b", ["published_at_ms", START_MS + 1000]]
 C = [b"0-2", b"c", ["published_at_ms", START_MS + 1000, "key", b"k"]]
 ARITY = b"-ERR invalid number of args, want: "
+SYNTAX = b"READ topic partition (offset | TIME ms) [COUNT n] [BYTES n]\r\n"
 
 
 @pytest.mark.parametrize(
@@ -54,9 +55,9 @@ ARITY = b"-ERR invalid number of args, want: "
         (b"READ t 0 0 BYTES 0", b"-BADOPTION a number of bytes is a whole number from 1 to 4194304\r\n"),
         (b"READ t 0 0 COUNT", b"-ERR syntax error at 'COUNT'\r\n"),
         (b"READ t 0 0 WHAT 1", b"-ERR syntax error at 'WHAT'\r\n"),
-        (b"READ t 0 TIME", ARITY + b"at least 5\r\n"),
+        (b"READ t 0 TIME", ARITY + b"at least 5; syntax: " + SYNTAX),
         (b"READ t 0 TIME x", b"-BADOPTION a time in ms since 1970 is a whole number from 0 to 4611686018427387904\r\n"),
-        (b"READ t 0", ARITY + b"at least 4\r\n"),
+        (b"READ t 0", ARITY + b"at least 4; syntax: " + SYNTAX),
         (b"PARTITIONS t", encode([["partition", "0", "earliest", 0, "end", 3, "earliest_at_ms", START_MS]], 2)),
         (b"PARTITIONS other", b"-NOTOPIC There is no such topic\r\n"),
     ],
