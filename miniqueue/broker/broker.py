@@ -231,7 +231,8 @@ class Broker:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run work in the background that ends when memory is dropped, and is begun again when it is read anew."""
-        self._tasks.spawn(self._journal.epoch.background(work))
+        task = self._tasks.spawn(self._journal.epoch.background(work))
+        task.add_done_callback(lambda _: work.close())  # which a task that is cancelled first has not begun
 
     # --- consuming --------------------------------------------------------------------------------------------
 
