@@ -143,7 +143,7 @@ def test_docs_have_subcommands_in_the_form_of_redis():
         (b"LEN", b"LEN topic [GROUP g]"),
         (b"topic set t", b"TOPIC SET topic (name value)..."),
         (b"TOPIC", b"TOPIC CREATE|SET|GET|DELETE ..."),
-        (b"SUBSCRIBE t PREFETCH", b"SUBSCRIBE topic [PREFETCH n] [GROUP g] [MEMBER m]"),
+        (b"SUBSCRIBE t PREFETCH", b"SUBSCRIBE topic [PREFETCH n] [GROUP g] [MEMBER m [SESSION seconds]]"),
         (b"PING a b", b"PING [text]"),
         (b"STATS a b c d e", b"STATS [topic [GROUP g]]"),
         (b"EXEC x", b"EXEC"),
