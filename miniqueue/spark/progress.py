@@ -3,11 +3,15 @@
     a stream begins, or goes on ─▶ the group is made there       a micro-batch is done ─▶ the group goes on behind it
 
 A group is moved to the next message of each partition at once, so it is neither behind nor in front. One that somebody
-deletes is made again where reading is: what went meanwhile, the reading finds missing.
+deletes is made again where reading is: what went meanwhile, the reading finds missing. A topic that was deleted, and
+perhaps made again, has no message where reading is: there is nothing that a group could hold back, and none is made.
 """
 
 from miniqueue.client import Client, RefusedError, group_calls
 from miniqueue.spark.offsets import Offsets
+
+#: The broker's word for a message that was never published.
+_PAST_THE_END = "BADOPTION"
 
 
 def make_groups(client: Client, group: str, start: Offsets) -> None:
@@ -17,7 +21,7 @@ def make_groups(client: Client, group: str, start: Offsets) -> None:
         try:
             client.execute(call._replace(is_repeatable=True))  # where it was done and nobody knows, it is there
         except RefusedError as exc:
-            if exc.code != "GROUPEXISTS":
+            if exc.code not in ("GROUPEXISTS", _PAST_THE_END):
                 raise
 
 
@@ -32,9 +36,10 @@ def _move_group(client: Client, group: str, topic: str, end: dict[str, int]) -> 
     try:
         client.seek_group(topic, group, _place(end))
     except RefusedError as exc:
-        if exc.code != "NOGROUP":
+        if exc.code == "NOGROUP":
+            make_groups(client, group, {topic: end})
+        elif exc.code != _PAST_THE_END:
             raise
-        make_groups(client, group, {topic: end})
 
 
 def _place(offsets: dict[str, int]) -> str:
