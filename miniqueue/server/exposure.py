@@ -97,11 +97,18 @@ def correct_modes(config: Config, *, is_store: bool, account: Account | None = N
     return correction(config.db) if any(corrected) else ""
 
 
+#: What mkfs makes at the root of an ext4 volume, for its own use; it belongs to root.
+_LOST_AND_FOUND = "lost+found"
+
+
 def _entries(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Yield the directory and everything in it that can be seen, without following links; nothing if it is missing."""
-    names = ((parent, (*directories, *files)) for parent, directories, files in os.walk(directory))
-    paths = (Path(parent, name) for parent, found in names for name in found)
-    for path in (directory, *paths):
+    paths = [directory]
+    for parent, directories, files in os.walk(directory):
+        if _LOST_AND_FOUND in directories:
+            directories.remove(_LOST_AND_FOUND)
+        paths += (Path(parent, name) for name in (*directories, *files))
+    for path in paths:
         with suppress(OSError):  # a running broker has removed it
             yield path, path.lstat()
 

@@ -43,6 +43,10 @@ def open_file(path: Path, flags: int) -> int:
     return descriptor
 
 
+#: What mkfs makes at the root of an ext4 volume, for its own use; only root may look into it.
+LOST_AND_FOUND = "lost+found"
+
+
 def read_file(path: Path) -> bytes:
     """Return the content of a regular file; raises as `open_file` does."""
     with open(open_file(path, os.O_RDONLY), "rb") as opened:
@@ -59,6 +63,8 @@ def refuse_special_files(directory: Path) -> None:
 def _entries(directory: Path) -> "Iterator[os.DirEntry[str]]":
     with os.scandir(directory) as entries:
         for entry in entries:
+            if entry.name == LOST_AND_FOUND:
+                continue
             yield entry
             if entry.is_dir(follow_symlinks=False):
                 yield from _entries(Path(entry.path))

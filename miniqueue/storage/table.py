@@ -51,7 +51,7 @@ def find_table_damage(
       start: first key.
       stop: behind the last key.
       max_bytes: look no further than at about so many bytes of data.
-      verify_checksums: also those of data blocks; without, only what LevelDB believes when a checksum is right.
+      verify_checksums: whether a wrong checksum is damage; if not, only what LevelDB believes when it is right.
 
     Raises OSError.
     """
@@ -78,9 +78,8 @@ def _first_unsound(table: BinaryIO, handles: Iterator[_Handle], max_bytes: int, 
     looked_at_bytes = 0
     while looked_at_bytes < max_bytes and (some := list(islice(handles, _BLOCKS_AT_ONCE))):
         blocks = [_read_block(table, handle) for handle in some]
-        sound = _are_sound(blocks) if verify_checksums else [True] * len(blocks)
-        for handle, block, is_sound in zip(some, blocks, sound, strict=True):
-            if not is_sound or not _has_sound_entries(block):
+        for handle, block, is_sound in zip(some, blocks, _are_sound(blocks), strict=True):
+            if (is_sound and not _has_sound_entries(block)) or (verify_checksums and not is_sound):
                 return handle.offset
         looked_at_bytes += sum(map(len, blocks))
     return None

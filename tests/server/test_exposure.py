@@ -181,6 +181,14 @@ def test_what_belongs_to_another_user_is_refused_by_name(tmp_path, name):
 
 
 @needs_root
+def test_what_mkfs_has_made_at_the_root_of_a_volume_is_nobodys_business(tmp_path):
+    store = make_store(tmp_path, 0o700)
+    (store / "lost+found").mkdir()
+    os.chown(store / "lost+found", 10001, -1)
+    assert check_directory(config_of(store), is_store=True) == ""
+
+
+@needs_root
 def test_who_insists_may_have_files_of_another_user_and_is_warned(tmp_path):
     store = make_store(tmp_path, 0o700)
     os.chown(store / "db", 10001, -1)

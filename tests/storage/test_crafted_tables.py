@@ -141,6 +141,17 @@ def test_what_reads_everything_looks_everywhere_first(sound, tmp_path, name):
         pass
 
 
+def test_a_rotten_block_that_a_start_does_not_read_does_not_keep_the_broker_from_starting(sound, tmp_path):
+    """LevelDB refuses a block with a wrong checksum by itself: the damage is one of its topic, not of the store."""
+    shutil.copytree(sound, tmp_path / "store")
+    (table,) = (tmp_path / "store" / "db").glob("*.ldb")
+    content = bytearray(table.read_bytes())
+    second = sum(first_block(bytes(content))) + 5  # a start looks into the first one, to see that it need not read it
+    content[second : second + 4] = b"\xff" * 4
+    table.write_bytes(content)
+    open_and_close(tmp_path / "store")
+
+
 def test_a_start_looks_no_further_than_it_was_told(sound, tmp_path):
     """The limit keeps the start short: a store of many GB is not read at a start."""
     craft(sound, tmp_path / "store", "an entry of 4 GiB")

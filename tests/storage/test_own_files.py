@@ -8,7 +8,7 @@ import pytest
 
 from miniqueue.errors import NotAStoreError
 from miniqueue.storage.acknowledged import AcknowledgedFile, read_acknowledged
-from miniqueue.storage.own_files import open_file, read_file
+from miniqueue.storage.own_files import open_file, read_file, refuse_special_files
 from miniqueue.storage.reserve import Reserve, ReserveOptions
 from miniqueue.storage.store_lock import StoreLock
 from miniqueue.storage.store_marker import check_marker, write_marker
@@ -136,3 +136,10 @@ def test_a_file_that_is_made_is_private_whatever_the_umask(tmp_path):
     finally:
         os.umask(before)
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_mkfs_has_made_at_the_root_of_a_volume_is_passed_over(tmp_path):
+    lost = tmp_path / "lost+found"
+    lost.mkdir()
+    make_fifo(lost / "piece")
+    refuse_special_files(tmp_path)
