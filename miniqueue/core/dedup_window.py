@@ -130,7 +130,8 @@ class DedupWindow:
             batch = self._batches.popleft()
             for entry in batch.entries:
                 name = _name(entry.dedup_id)
-                if self._by_id[name][0] is batch:  # else it was published again since
+                # Else it was published again since, or an older version stored ids that differ only in the digest.
+                if self._by_id.get(name, (None,))[0] is batch:
                     del self._by_id[name]
             max_count -= len(batch.entries)
             forgotten.append(batch)

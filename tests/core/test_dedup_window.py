@@ -95,6 +95,14 @@ def test_an_id_is_the_same_with_and_without_its_digest(stored, asked):
     assert len(window) == 1
 
 
+def test_ids_of_an_older_version_that_differ_in_the_digest_only_are_forgotten():
+    """They were different ids there; the broker ended with a KeyError when it forgot them."""
+    entries = [Remembered(b"u?digest=1", b"0-1"), Remembered(b"u?digest=2", b"0-2")]
+    window = DedupWindow([Batch(1, 1000, entries)])
+    assert [batch.serial for batch in window.forget(1000, max_count=10)] == [1]
+    assert window.find(b"u", oldest_ms=0) is None
+
+
 def test_an_id_with_another_digest_is_a_mistake_until_the_id_is_forgotten():
     window = DedupWindow([Batch(1, 1000, [Remembered(b"a?digest=1", b"0-1")])])
     with pytest.raises(DedupMismatchError, match="was used for another content"):
