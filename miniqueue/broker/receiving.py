@@ -144,9 +144,10 @@ class Receiving:
     def _load_ended(self) -> None:
         """Be answered if that was all; the dispatcher has handed out what was read."""
         if self._is_collecting and self.is_waiting:
-            self.group.when_load_ended(self._load_ended)
             self._stop_timer()
             self._look(self._latest)
+            if self._is_collecting and self.is_waiting:
+                self.group.when_load_ended(self._load_ended)
 
     def _live(self) -> list[Held]:
         """Return what was taken and is still leased: the topic may have been deleted, or read anew, meanwhile."""

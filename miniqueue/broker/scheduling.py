@@ -41,6 +41,8 @@ MAX_TICKS_PER_COMMIT = 100
 PAGE_BYTES = 1 << 20
 #: With more time than so many periods between two looks, the ticks in between are missed.
 MAX_LOOK_PERIODS = 3
+#: A shorter gap is none, however short the period: a busy machine must not cost messages.
+MIN_GAP_MS = 3000
 #: What each message tells of its schedule: the name, and the time of its tick.
 SCHEDULE_HEADER = b"schedule"
 TICK_HEADER = b"schedule-at-ms"
@@ -195,7 +197,9 @@ class Scheduler:
         if not self._journal.admission.may_change:
             return
         now_ms = self._clock.now_ms()
-        if now_ms - self._last_look_ms > MAX_LOOK_PERIODS * self.period_ms:
+        if now_ms < self._last_look_ms:  # the clock was set back
+            self._looked_until_ms = min(self._looked_until_ms or 0, now_ms)
+        if now_ms - self._last_look_ms > max(MAX_LOOK_PERIODS * self.period_ms, MIN_GAP_MS):
             self._looked_until_ms = now_ms - self.period_ms  # what came due since then is not late
         self._last_look_ms = now_ms
         if self._is_running:
@@ -221,7 +225,7 @@ class Scheduler:
                     errors[name] = exc
                 else:
                     self._wait_for(name)
-            self._looked_until_ms = max(now_ms, self._looked_until_ms or 0)
+            self._looked_until_ms = max(min(now_ms, self._last_look_ms), self._looked_until_ms or 0)
         except UnavailableError:
             pass  # the store is being reopened, and everything begins anew
         finally:

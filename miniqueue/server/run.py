@@ -296,9 +296,9 @@ class _Listeners:
         return tasks
 
     def _reload(self) -> None:
-        """Load the certificate and read the users again; on SIGHUP."""
+        """Read the users again, then load the certificate; on SIGHUP."""
+        self._reload_users()  # first: whatever is wrong with a certificate, a user who was removed must not stay
         self._tls.reload()
-        self._reload_users()
 
     def _reload_users(self) -> None:
         """Read the users again, and cut off those who are not what they were."""

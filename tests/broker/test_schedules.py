@@ -217,6 +217,16 @@ def test_a_tick_that_came_due_while_nobody_looked_is_missed(missed, expected):
     run(body, period_seconds=1.0)
 
 
+def test_a_short_stall_of_a_broker_with_a_short_period_misses_no_tick():
+    async def body(world):
+        await put(world, b"s", EVERY_SECOND._replace(missed=Missed.NONE))
+        await tick(world, 1)
+        await tick(world, 2)
+        assert seconds(await come(world)) == [1, 2, 3]
+
+    run(body, period_seconds=0.1)
+
+
 @pytest.mark.parametrize("missed", ["all", "one", "none"])
 def test_a_tick_that_is_looked_for_a_little_late_is_not_missed(missed):
     async def body(world):
