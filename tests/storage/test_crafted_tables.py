@@ -146,8 +146,8 @@ def test_a_rotten_block_that_a_start_does_not_read_does_not_keep_the_broker_from
     shutil.copytree(sound, tmp_path / "store")
     (table,) = (tmp_path / "store" / "db").glob("*.ldb")
     content = bytearray(table.read_bytes())
-    second = sum(first_block(bytes(content))) + 5  # a start looks into the first one, to see that it need not read it
-    content[second : second + 4] = b"\xff" * 4
+    third = 2 * (first_block(bytes(content))[1] + 5)  # a start looks into two, to see that it need not read them
+    content[third : third + 4] = b"\xff" * 4
     table.write_bytes(content)
     open_and_close(tmp_path / "store")
 
