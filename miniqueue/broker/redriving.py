@@ -126,7 +126,7 @@ class Redriver:
         target: bytes | None = None,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> int:
-        """Do the same as `report`; return how many were moved, or raise what ended it before its end."""
+        """Move dead letters back as `report` does; return how many were moved, or raise what ended it early."""
         report = await self.report(name, limit, per_second, target, is_wanted)
         if report.error is not None:
             raise report.error

@@ -111,7 +111,7 @@ def redrive(
 def redrive_report(
     topic: str, *, to: str | None = None, limit: int | None = None, per_second: float | None = None
 ) -> Call[Redriven]:
-    """Do the same as `redrive`, and tell how many remain, and what stopped it."""
+    """Move dead letters back as `redrive` does; return how many were moved, how many remain, and what stopped it."""
     words = *_redrive_words(topic, to, limit, per_second), "REPORT"
     return Call(words, answers.redriven, False, float("inf"))
 
