@@ -76,17 +76,20 @@ class Epoch:
         """Run an act; raise `ended` in it wherever it waits when it goes on in another epoch, once for each."""
         number = self._number
         fault: BaseException | None = None
-        while True:
-            try:
-                awaited = act.send(None) if fault is None else act.throw(fault)
-            except StopIteration as returned:
-                result: T = returned.value
-                return result
-            fault = None
-            try:
-                yield awaited
-            except BaseException as exc:  # handed on below
-                fault = exc
-            is_broken_off = isinstance(fault, asyncio.CancelledError | GeneratorExit | EpochEndedError)
-            if self._number != number and not is_broken_off:
-                number, fault = self._number, ended
+        try:
+            while True:
+                try:
+                    awaited = act.send(None) if fault is None else act.throw(fault)
+                except StopIteration as returned:
+                    result: T = returned.value
+                    return result
+                fault = None
+                try:
+                    yield awaited
+                except BaseException as exc:  # handed on below
+                    fault = exc
+                is_broken_off = isinstance(fault, asyncio.CancelledError | GeneratorExit | EpochEndedError)
+                if self._number != number and not is_broken_off:
+                    number, fault = self._number, ended
+        finally:
+            del fault  # its traceback has this frame: a cycle, which would keep what a cancelled act has read
