@@ -33,7 +33,7 @@ EXPOSE 8080 6379 8081
 
 # Host and port of monitoring may be set as variables; as flags, the health check has to be told too. It asks itself,
 # so that the certificate need not be for the name that it asks.
-HEALTHCHECK --interval=10s --timeout=3s --start-period=30s CMD ["python", "-c", "import os, ssl, urllib.request as http; name = os.environ.get(\"MINIQUEUE_MONITOR_HOST\", \"127.0.0.1\"); plain = name in (\"127.0.0.1\", \"::1\", \"localhost\"); host = {\"0.0.0.0\": \"127.0.0.1\", \"::\": \"::1\"}.get(name, name); host = f\"[{host}]\" if \":\" in host else host; port = os.environ.get(\"MINIQUEUE_MONITOR_PORT\", 8081); tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT); tls.check_hostname = False; tls.verify_mode = ssl.CERT_NONE; http.urlopen(f\"http{'' if plain else 's'}://{host}:{port}/readyz\", context=tls)"]
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s CMD ["python", "-c", "import os, ssl, urllib.request as http; from miniqueue.server.security.exposure import is_loopback; name = os.environ.get(\"MINIQUEUE_MONITOR_HOST\", \"127.0.0.1\"); host = {\"0.0.0.0\": \"127.0.0.1\", \"::\": \"::1\"}.get(name, name); host = f\"[{host}]\" if \":\" in host else host; port = os.environ.get(\"MINIQUEUE_MONITOR_PORT\", 8081); tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT); tls.check_hostname = False; tls.verify_mode = ssl.CERT_NONE; http.urlopen(f\"http{'' if is_loopback(name) else 's'}://{host}:{port}/readyz\", context=tls)"]
 
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["miniqueue"]

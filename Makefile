@@ -54,16 +54,16 @@ test: install ## run all tests, some 8 minutes on 2 cores, and check what they c
 
 test-spark: ## run the tests of Spark; it takes Java 17, and says so (ARGS as for test)
 	$(MAKE) install EXTRAS=dev,client,granian,spark
-	$(BIN)/python -m miniqueue.tools.spark_needs
+	$(BIN)/python -m miniqueue.tools.spark.needs
 	$(BIN)/python -m pytest tests/spark $(ARGS)
 
 soak: install ## crash it for hours, and count what is lost (ARGS='kill --count 50', ARGS='--help' tells more)
 	$(if $(ARGS),,$(BIN)/python -m tests.model.soak --runs $(MODEL_RUNS))
 	$(if $(ARGS),,$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=other --timeout=3600 --quiet)
-	$(if $(ARGS),,$(BIN)/python -m pytest tests/broker/soak_interrupted_acts.py --quiet)
+	$(if $(ARGS),,$(BIN)/python -m pytest tests/broker/runtime/soak_interrupted_acts.py --quiet)
 	$(if $(ARGS),,$(BIN)/python -m tests.fuzz.soak --seconds $(FUZZ_SECONDS))
-	$(if $(ARGS),,$(BIN)/python -m pytest tests/acceptance/test_resp_floods.py --quiet --capture no)
-	$(if $(ARGS),,$(if $(findstring spark,$(EXTRAS)),$(BIN)/python -m pytest tests/spark/soak_*.py --quiet))
+	$(if $(ARGS),,$(BIN)/python -m pytest tests/acceptance/faults/test_resp_floods.py --quiet --capture no)
+	$(if $(ARGS),,$(if $(findstring spark,$(EXTRAS)),$(BIN)/python -m pytest tests/spark/cluster/soak_*.py --quiet))
 	$(BIN)/python -m tests.durability.soak $(ARGS)
 
 lint: install ## check style and types

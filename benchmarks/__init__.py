@@ -8,4 +8,5 @@ servers      the processes under measurement
 loads        the processes that measure: redis-benchmark, h2load, curl, and clients/
 results      medians, ratios, goals
 report, plots, machine   docs/benchmarks.md
+call_paths   functions and changes of file along one message: `python -m benchmarks.call_paths --help`
 """

@@ -108,7 +108,7 @@ def _read() -> Results:
     try:
         return Results.from_json(json.loads(RAW.read_text()))
     except (OSError, TypeError) as error:
-        raise SystemExit(f"{RAW.name} is missing, or of another version; --write makes it anew. ({error})") from error
+        raise SystemExit(f"{RAW.name} is missing, or of another version; --write replaces it. ({error})") from error
 
 
 def _joined(earlier: Results, later: Results) -> Results:

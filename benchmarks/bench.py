@@ -16,12 +16,12 @@ MAX_RATE = 4_000_000.0
 ENOUGH = 0.6
 #: Longer than any load takes on a slow machine.
 LOAD_SECONDS = 600
-#: Of what a load is given on its standard input; more of the same letter is told by its number.
+#: Maximum length of a load's standard input in the report; of more of the same letter, the report has the number.
 SHOWN_CHARACTERS = 20
 
 
 class MeasurementError(Exception):
-    """A figure cannot be had here; the text says why. The run goes on without it."""
+    """A figure cannot be measured here; the text says why. The run continues without it."""
 
 
 @dataclass
@@ -30,10 +30,10 @@ class Bench:
 
     Attributes:
       folder: where stores are made.
-      seconds: for how long a rate is measured.
-      scale: factor of the counts that stand in the scenarios.
+      seconds: how long a rate is measured.
+      scale: factor for the counts of the scenarios.
       commands: the latest command of each load program, for the report; ports and folders are left out.
-      servers: the same of the servers.
+      servers: the latest command of each server, also without ports and folders.
     """
 
     folder: Path

@@ -19,7 +19,7 @@ from benchmarks.tool_output import h2load_rate, redis_benchmark_rate
 CPU = "server CPU µs/message"
 
 
-def resp(  # noqa: PLR0913  # as many as redis-benchmark takes
+def resp(  # noqa: PLR0913  # one argument for each option of redis-benchmark
     bench: Bench,
     server: Server,
     words: list[str],
@@ -30,7 +30,7 @@ def resp(  # noqa: PLR0913  # as many as redis-benchmark takes
     connections: int,
     spread: int = 10_000,
 ) -> float:
-    """Send one command over and over with redis-benchmark; the payload is its last word.
+    """Send one command repeatedly with redis-benchmark; the payload is its last word.
 
     In place of `__rand_int__` it puts one of `spread` numbers.
     """

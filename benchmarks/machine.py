@@ -37,19 +37,19 @@ def described(folder: Path) -> dict[str, str]:
 
 
 def _processor() -> str:
-    found = re.search(r"model name\s*: (.+)", _read("/proc/cpuinfo"))
-    return found[1] if found else platform.machine()
+    match = re.search(r"model name\s*: (.+)", _read("/proc/cpuinfo"))
+    return match[1] if match else platform.machine()
 
 
 def _scheduling() -> str:
-    """Tell how the contenders get their processor time; they inherit it."""
+    """Return the scheduling policy of this process, which the contenders inherit."""
     names = {os.SCHED_OTHER: "as usual", os.SCHED_FIFO: "real time, first in first out", os.SCHED_RR: "real time"}
     return names.get(os.sched_getscheduler(0), "unusual")
 
 
 def _distribution() -> str:
-    found = re.search(r'PRETTY_NAME="?([^"\n]+)', _read("/etc/os-release"))
-    return found[1] if found else "Linux"
+    match = re.search(r'PRETTY_NAME="?([^"\n]+)', _read("/etc/os-release"))
+    return match[1] if match else "Linux"
 
 
 def _file_system(folder: Path) -> str:
@@ -65,7 +65,7 @@ def _package(name: str) -> str:
 
 
 def _java() -> tuple[str, Sequence[str]]:
-    """Return the Java that Spark takes."""
+    """Return the Java that Spark uses."""
     home = os.environ.get("JAVA_HOME", "")
     return "Java", (str(Path(home, "bin", "java")) if home else "java", "-version")
 
@@ -73,8 +73,8 @@ def _java() -> tuple[str, Sequence[str]]:
 def _program(command: Sequence[str]) -> str:
     if shutil.which(command[0]) is None:
         return "not installed"
-    found = re.search(r"\d+(\.\d+)+", _output(command))
-    return found[0] if found else "?"
+    match = re.search(r"\d+(\.\d+)+", _output(command))
+    return match[0] if match else "?"
 
 
 def _read(path: str) -> str:

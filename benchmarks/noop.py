@@ -16,11 +16,13 @@ from pathlib import Path
 import uvloop
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from miniqueue.broker.commit import Commit, Committer, Ending
+from miniqueue.broker.commit.group_commit import Commit, Committer, Ending
 from miniqueue.errors import StorageError
-from miniqueue.server import granian_server, listening, runtime
-from miniqueue.server.replies import EMPTY_REPLY
-from miniqueue.storage.worker import Worker
+from miniqueue.server.asgi.replies import EMPTY_REPLY
+from miniqueue.server.granian import server
+from miniqueue.server.hypercorn import listening
+from miniqueue.server.process import runtime
+from miniqueue.storage.leveldb.store import Worker
 
 #: What is written for a request: a message of 10 bytes with its record takes a little more.
 WRITTEN_BYTES = 32
@@ -86,10 +88,10 @@ async def main() -> None:
     parser.add_argument("--granian", action="store_true")
     args = parser.parse_args()
     wait = Disk(args.folder / "synced").wait if args.sync else None
-    serve_https = granian_server.serve_https if args.granian else listening.serve_https
+    serve_https = server.serve_https if args.granian else listening.serve_https
     listener = listening.listen("127.0.0.1", args.port)
     certificate, key = args.folder / "localhost.pem", args.folder / "localhost-key.pem"
-    runtime.spare_what_lives()
+    runtime.freeze_live_objects()
     await serve_https(answering(wait), listener, certificate, key, asyncio.Event().wait)
 
 

@@ -78,7 +78,7 @@ def draw(results: Results, folder: Path) -> list[tuple[str, str]]:
     """Write the plots there is something for; return their titles and file names. Needs matplotlib."""
     drawn = []
     for plot in PLOTS:
-        lines = {name: found for name, points in plot.lines.items() if (found := _found(points, results))}
+        lines = {name: line for name, points in plot.lines.items() if (line := _measured(points, results))}
         if lines:
             folder.mkdir(parents=True, exist_ok=True)
             _draw(plot, lines, folder / f"{plot.name}.svg")
@@ -86,16 +86,16 @@ def draw(results: Results, folder: Path) -> list[tuple[str, str]]:
     return drawn
 
 
-def _found(points: list[Point], results: Results) -> list[tuple[str, float, float, float]]:
+def _measured(points: list[Point], results: Results) -> list[tuple[str, float, float, float]]:
     """Return label, median, least and most of the points that were measured."""
-    found = []
+    line = []
     for point in points:
         measured = results.scenarios.get(point.scenario)
         values = measured.values(point.contender, point.figure) if measured else []
         middle = measured.median(point.contender, point.figure) if measured else None
         if middle is not None:
-            found.append((point.label, middle, min(values), max(values)))
-    return found
+            line.append((point.label, middle, min(values), max(values)))
+    return line
 
 
 def ticks(least: float, most: float) -> list[float]:
@@ -116,15 +116,15 @@ def _draw(plot: Plot, lines: dict[str, list[tuple[str, float, float, float]]], p
 
     labels = list(dict.fromkeys(point.label for points in plot.lines.values() for point in points))
     figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
-    for name, found in lines.items():
-        at = [labels.index(label) for label, *_ in found]
-        middles = [middle for _, middle, _, _ in found]
-        errors = [[middle - least for _, middle, least, _ in found], [most - middle for _, middle, _, most in found]]
+    for name, line in lines.items():
+        at = [labels.index(label) for label, *_ in line]
+        middles = [middle for _, middle, _, _ in line]
+        errors = [[middle - least for _, middle, least, _ in line], [most - middle for _, middle, _, most in line]]
         style = {"linestyle": "-", "linewidth": 2} if name.startswith(MINIQUEUE.name) else {"linestyle": "--"}
         axes.errorbar(at, middles, yerr=errors, marker="o", markersize=4, capsize=3, label=name, **style)
     axes.set(title=plot.title, xlabel=plot.x_title, ylabel="messages/s", yscale="log")
     axes.set_xticks(range(len(labels)), labels)
-    values = [value for found in lines.values() for _, _, least, most in found for value in (least, most)]
+    values = [value for line in lines.values() for _, _, least, most in line for value in (least, most)]
     marks = ticks(min(values), max(values))
     axes.set_ylim(marks[0], marks[-1])
     axes.set_yticks(marks, [f"{mark:,.0f}" for mark in marks])

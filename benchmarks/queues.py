@@ -35,7 +35,7 @@ class Queue:
     """One contender with the settings that matter.
 
     Attributes:
-      name: as in the report.
+      name: the name in the report.
       program: what must be installed; empty for ourselves.
       start: runs it in a folder of its own.
       dialect: the name of its protocol in `clients.dialects`.

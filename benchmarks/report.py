@@ -68,28 +68,29 @@ def text(scenario: Scenario, measured: Measured) -> str:
 def rows(scenario: Scenario, measured: Measured) -> list[tuple[str, str, str, str, str]]:
     """Return for each contender and figure: both names, median, spread, and the first contender's ratio to it."""
     first = scenario.contenders[0].name
-    found = []
-    for contender in (one.name for one in scenario.contenders if one.name in measured.rounds):
+    cells = []
+    names = (contender.name for contender in scenario.contenders if contender.name in measured.rounds)
+    for contender in names:
         for figure, values in measured.rounds[contender].items():
             middle, ratio = measured.median(contender, figure), measured.compared(first, contender, figure)
             assert middle is not None
             spread = f"({number(min(values))} – {number(max(values))})"
             shown = "" if contender == first or ratio is None else f"× {ratio:.2f}"
-            found.append((contender, figure, number(middle), spread, shown))
-    return found
+            cells.append((contender, figure, number(middle), spread, shown))
+    return cells
 
 
 def goal_text(verdict: Verdict) -> str:
     """Return a goal and what became of it, in one line."""
     goal = verdict.goal
-    what = f"{goal.of}, {goal.figure}"
+    subject = f"{goal.of}, {goal.figure}"
     if goal.against:
-        what += f", {'against' if goal.by == 'ratio' else 'over'} {goal.against}"
-    bound, found = _bound_and_found(verdict)
-    return f"{what}: {found}, wanted {goal.wants} {bound}: {verdict.word}"
+        subject += f", {'against' if goal.by == 'ratio' else 'over'} {goal.against}"
+    bound, value = _bound_and_value(verdict)
+    return f"{subject}: {value}, wanted {goal.wants} {bound}: {verdict.word}"
 
 
-def _bound_and_found(verdict: Verdict) -> tuple[str, str]:
+def _bound_and_value(verdict: Verdict) -> tuple[str, str]:
     """Return both figures; with more digits than usual where they would look the same, and are not."""
     bound, value = verdict.goal.bound, verdict.value
     if value is None:
@@ -137,8 +138,8 @@ def _goals(scenarios: Sequence[Scenario], results: Results) -> str:
         for verdict in verdicts(scenario, results.scenarios[scenario.name]):
             goal = verdict.goal
             against = f"{'ratio to' if goal.by == 'ratio' else 'more than'} {goal.against}" if goal.against else ""
-            bound, found = _bound_and_found(verdict)
-            cells = [scenario.name, goal.of, goal.figure, against, f"{goal.wants} {bound}", found, verdict.word]
+            bound, value = _bound_and_value(verdict)
+            cells = [scenario.name, goal.of, goal.figure, against, f"{goal.wants} {bound}", value, verdict.word]
             lines.append(f"| {' | '.join(cells)} |")
     return _markdown("| scenario | contender | figure | against | wanted | found | |", lines)
 
@@ -156,7 +157,7 @@ def _table(scenarios: Sequence[Scenario], results: Results) -> str:
 def _notes(scenarios: Sequence[Scenario]) -> str:
     """Return the notes, each with the scenarios that share it."""
     notes = dict.fromkeys(scenario.note for scenario in scenarios if scenario.note)
-    named = {note: "; ".join(one.name for one in scenarios if one.note == note) for note in notes}
+    named = {note: "; ".join(scenario.name for scenario in scenarios if scenario.note == note) for note in notes}
     return "".join(f"{_wrapped(f'- *{names}*: {note}')}\n" for note, names in named.items())
 
 
@@ -175,11 +176,11 @@ def _absent(scenarios: Sequence[Scenario], results: Results) -> str:
 
 def _commands(scenarios: Sequence[Scenario], results: Results) -> str:
     measured = [results.scenarios[scenario.name] for scenario in scenarios]
-    servers = dict.fromkeys(line for one in measured for lines in one.servers.values() for line in lines)
+    servers = dict.fromkeys(line for part in measured for lines in part.servers.values() for line in lines)
     parts = ["Ports, folders, files and certificates are left out (…). The servers:\n", _shell(servers)]
     parts.append("The loads:\n")
-    for scenario, one in zip(scenarios, measured, strict=True):
-        lines = [f"{line}  # {contender}" for contender, found in one.commands.items() for line in found]
+    for scenario, part in zip(scenarios, measured, strict=True):
+        lines = [f"{line}  # {contender}" for contender, commands in part.commands.items() for line in commands]
         summary = f"<details><summary>{scenario.name}</summary>\n"
         parts.append(f"{summary}\n{_shell(lines)}\n</details>\n")
     return "\n".join(parts)

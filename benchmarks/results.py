@@ -13,7 +13,7 @@ class Measured:
     """The figures of one scenario.
 
     Attributes:
-      rounds: for each contender and figure, the values of all rounds.
+      rounds: the values of all rounds, by contender and figure.
       absent: contenders that could not be measured, and why.
       commands: the loads that were run for each contender.
       servers: the servers that were run for it.
@@ -35,7 +35,7 @@ class Measured:
         self.absent[contender] = reason
 
     def join(self, later: Self) -> None:
-        """Add the rounds of a later run; who is absent in one of them is left out."""
+        """Add the rounds of a later run; a contender that is absent in one of them is left out."""
         for contender, figures in later.rounds.items():
             for figure, values in figures.items():
                 self.rounds.setdefault(contender, {}).setdefault(figure, []).extend(values)
@@ -46,7 +46,7 @@ class Measured:
 
     @property
     def round_counts(self) -> set[int]:
-        """How many rounds there were; the same for all, as a rule."""
+        """The numbers of rounds; usually one number, the same for all."""
         return {len(values) for figures in self.rounds.values() for values in figures.values()}
 
     def values(self, contender: str, figure: str) -> list[float]:
@@ -62,8 +62,8 @@ class Measured:
         """Return the median of the ratios, or differences, of the rounds; both values of each are of one round."""
         pairs = list(zip(self.values(contender, figure), self.values(against, figure), strict=False))
         if by == "difference":
-            return median(one - other for one, other in pairs) if pairs else None
-        ratios = [one / other for one, other in pairs if other]
+            return median(value - other for value, other in pairs) if pairs else None
+        ratios = [value / other for value, other in pairs if other]
         return median(ratios) if ratios else None
 
 
@@ -77,7 +77,7 @@ class Results:
       load_seconds: about how long a rate was measured.
       seconds: how long all of it took.
       made_by: the command of each run, without folders.
-      scenarios: by name.
+      scenarios: the measured scenarios, by name.
     """
 
     machine: dict[str, str]

@@ -23,9 +23,9 @@ class Contender:
     """One of those compared.
 
     Attributes:
-      name: as in the report.
-      prepare: is entered once for a scenario, before the first round; gives what is called once in each round.
-      program: what must be installed, besides miniqueue.
+      name: the name in the report.
+      prepare: entered once for a scenario, before the first round; returns the function to call in each round.
+      program: the program that must be installed, in addition to miniqueue.
     """
 
     name: str
@@ -60,12 +60,12 @@ class Goal:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A part of the report; the first contender is the one whose ratio to each other is told.
+    """A part of the report, which has the ratios of its first contender to the others.
 
     Attributes:
-      group: under which heading it stands.
-      is_quick: whether a quick run has it.
-      note: in sentences, which peers take no part, and why.
+      group: the heading of its section.
+      is_quick: whether a quick run includes it.
+      note: sentences that say which peers take no part, and why.
     """
 
     group: str
@@ -77,7 +77,7 @@ class Scenario:
 
 
 def fresh(queue: Queue, load: Load, name: str = "") -> Contender:
-    """Return a contender that is started anew, on an empty store, in each round."""
+    """Return a contender that is started in each round on an empty store."""
 
     @contextmanager
     def prepare(bench: Bench) -> Iterator[Measure]:
@@ -91,9 +91,9 @@ def fresh(queue: Queue, load: Load, name: str = "") -> Contender:
 
 
 def stored(queue: Queue, fill: Callable[[Bench, Server], Load], name: str = "") -> Contender:
-    """Return a contender whose store is filled once; in each round it is started anew on it, for the load from `fill`.
+    """Return a contender whose store is filled once, and that is started on it in each round for the load from `fill`.
 
-    What a round publishes it has to consume, or the next one has more to do.
+    A round must consume what it publishes, otherwise the next round has more to do.
     """
 
     @contextmanager
@@ -115,7 +115,7 @@ def stored(queue: Queue, fill: Callable[[Bench, Server], Load], name: str = "") 
 def started(bench: Bench, queue: Queue, folder: Path | None = None) -> Iterator[Server]:
     """Run a queue in a folder, or on an empty store that is removed afterwards."""
     with TemporaryDirectory(dir=bench.folder, ignore_cleanup_errors=True) as temporary:
-        place = folder or Path(temporary)
-        with queue.start(place) as server:
-            bench.note_server(server.command, str(place), *map(str, server.ports.values()))
+        directory = folder or Path(temporary)
+        with queue.start(directory) as server:
+            bench.note_server(server.command, str(directory), *map(str, server.ports.values()))
             yield server

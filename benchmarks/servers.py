@@ -23,9 +23,9 @@ class Server:
     """A running server.
 
     Attributes:
-      process: it alone; servers that fork are not measured here.
-      command: what started it.
-      ports: by name of the protocol.
+      process: its only process; servers that fork are not measured here.
+      command: the command that started it.
+      ports: the ports, by name of the protocol.
       start_seconds: from its start until it took connections, or said that it was ready.
       ca: the authority to trust, of servers with TLS.
     """
@@ -92,9 +92,9 @@ def redis(folder: Path, *, appendfsync: str | None = "always") -> Iterator[Serve
     """
     port = free_port()
     aof = ["--appendonly", "yes", "--appendfsync", appendfsync] if appendfsync else ["--appendonly", "no"]
-    place = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
+    address = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
     options = ["--save", "", "--auto-aof-rewrite-percentage", "0", *aof]
-    with _listening(["redis-server", *place, *options], {"resp": port}, reply=(b"PING\r\n", b"+PONG")) as server:
+    with _listening(["redis-server", *address, *options], {"resp": port}, reply=(b"PING\r\n", b"+PONG")) as server:
         yield server
 
 

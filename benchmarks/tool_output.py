@@ -20,7 +20,7 @@ def h2load_rate(output: str, count: int) -> float:
     if f" {count} succeeded, 0 failed" not in output or f"status codes: {count} 2xx" not in output:
         lines = [line for line in output.splitlines() if line.startswith(("requests:", "status codes:"))]
         raise MeasurementError("h2load: " + ("; ".join(lines) or output[-200:]))
-    found = re.search(r"finished in .*?, ([\d.]+) req/s", output)
-    if found is None:
+    match = re.search(r"finished in .*?, ([\d.]+) req/s", output)
+    if match is None:
         raise MeasurementError(f"h2load printed {output[-200:]!r}")
-    return float(found[1])
+    return float(match[1])

@@ -1,19 +1,19 @@
-"""The `miniqueue` command: runs the broker or a tool, and turns failures into exit codes.
+"""The `miniqueue` command: runs the broker or a tool, and turns errors into exit codes.
 
-    0   stopped by a signal, or only asked for help or the version; a tool: done
+    0   stopped by a signal, or printed help or the version; a tool: done
     1   a tool: the store has problems
-    65  the store is damaged, or something else is in its directory; a tool: a line is wrong
+    65  the store is damaged, or its directory contains something else; a tool: a line is invalid
     69  a port is in use or cannot be listened on; a tool: the broker cannot be reached
     70  the store failed and turned out to be damaged, or miniqueue has a bug
-    71  the store cannot be opened for another reason, such as missing rights or a full disk
-    73  another process has the store open; a tool: what it is to make is there already
+    71  the store cannot be opened for another reason, such as missing permissions or a full disk
+    73  another process has the store open; a tool: its output already exists
     77  the certificate or its key cannot be used
-    78  the configuration is wrong
+    78  the configuration is invalid
     129 a tool was interrupted by SIGHUP
-    130 a tool, or a start, was interrupted by Ctrl-C
-    143 a tool, or a start, was interrupted by SIGTERM
+    130 a tool, or a startup, was interrupted by Ctrl-C
+    143 a tool, or a startup, was interrupted by SIGTERM
 
-The numbers are those of sysexits.h where one fits.
+The numbers are those of sysexits.h if one matches.
 """
 
 import importlib
@@ -40,13 +40,13 @@ from miniqueue.errors import (
     StoreInUseError,
 )
 from miniqueue.interrupts import Interrupts, admit_hangup, exit_code
-from miniqueue.server import runtime
-from miniqueue.server.config import Config, Question, load
-from miniqueue.server.service_variables import service_variables
-from miniqueue.server.usage import usage
+from miniqueue.server.config.config import Config, Question, load
+from miniqueue.server.config.service_variables import service_variables
+from miniqueue.server.config.usage import usage
+from miniqueue.server.process import runtime
 from miniqueue.tools import TOOLS
 
-#: The first class that fits gives the code.
+#: The exit code of an error is that of the first class in this list to which it belongs.
 EXIT_CODES: tuple[tuple[type[MiniqueueError], int], ...] = (
     (CertificateError, 77),
     (ConfigError, 78),
@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = 
     try:
         with Interrupts():
             return _run(argv, environ)
-    except KeyboardInterrupt as exc:  # of a tool, or before the broker listens to signals
+    except KeyboardInterrupt as exc:  # in a tool, or before the broker handles signals
         return exit_code(exc)
 
 
@@ -105,8 +105,9 @@ def _run_tool(name: str, words: Sequence[str], environ: Mapping[str, str]) -> in
     try:
         code: int = importlib.import_module(TOOLS[name].module).run(words, environ)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads the output, such as `head`, has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end of the process
+    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
+        # Otherwise the flush at the end of the process would fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as exc:
         raise StorageError(str(exc)) from exc
@@ -114,8 +115,8 @@ def _run_tool(name: str, words: Sequence[str], environ: Mapping[str, str]) -> in
 
 
 def _serve(config: Config, ignored_variables: Sequence[str]) -> None:
-    with runtime.uncollected():
-        from miniqueue.server.run import run  # noqa: PLC0415 - help and configuration errors need not wait for it
+    with runtime.without_garbage_collection():
+        from miniqueue.server.run import run  # noqa: PLC0415 - not loaded for help and configuration errors
 
         run(config, ignored_variables)
 

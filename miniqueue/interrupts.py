@@ -1,17 +1,17 @@
-"""Signals that end the command, from its first line on.
+"""Signals that end the command, handled from its first line on.
 
-    SIGTERM, SIGHUP ─▶ Interrupted ─▶ what is unfinished is removed on the way out ─▶ exit code 128 + number
+    SIGTERM, SIGHUP ─▶ Interrupted ─▶ unfinished files are removed while it propagates ─▶ exit code 128 + number
 
 The kernel gives process 1, as in a container, no default action: a signal without a handler is lost. So the handlers
-are there before everything else is imported, and this module imports next to nothing. SIGINT has Python's own handler.
-SIGHUP waits until `admit_hangup`: a broker reads its users again on it, as soon as it can.
+are installed before everything else is imported, and this module imports almost nothing. Python handles SIGINT itself.
+SIGHUP is blocked until `admit_hangup`: on SIGHUP, a broker reloads its users, which must be possible first.
 """
 
 import signal
 from types import FrameType, TracebackType
 
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-_OF_SHELLS = 128  # what shells add to the number of the signal
+_SHELL_OFFSET = 128  # shells add this to the number of the signal
 
 
 class Interrupted(KeyboardInterrupt):
@@ -23,10 +23,10 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interrupts:
-    """While entered, signals raise Interrupted, in the main thread; another thread cannot handle signals."""
+    """A context in which signals raise Interrupted; in the main thread only, since others cannot handle signals."""
 
     def __enter__(self) -> None:
-        """Install the handlers, except for signals that whoever started the process wants ignored."""
+        """Install the handlers, except for signals that the parent process has set to be ignored."""
         self._before: dict[signal.Signals, signal._HANDLER] = {}
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         for number in _SIGNALS:
@@ -41,23 +41,23 @@ class Interrupts:
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        """Have signals do what they did before."""
+        """Restore the previous handlers and the signal mask."""
         for number, before in self._before.items():
             signal.signal(number, before)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
 
 def admit_hangup() -> None:
-    """Let SIGHUP in, also one that has come since the start."""
+    """Unblock SIGHUP; one that has arrived since the start is delivered now."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
 
 def exit_code(interrupt: KeyboardInterrupt) -> int:
     """Return the exit code for a process that a signal ended."""
-    return _OF_SHELLS + (interrupt.number if isinstance(interrupt, Interrupted) else signal.SIGINT)
+    return _SHELL_OFFSET + (interrupt.number if isinstance(interrupt, Interrupted) else signal.SIGINT)
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> None:
-    for one in _SIGNALS:
-        signal.signal(one, signal.SIG_IGN)  # another one must not interrupt the removal of what is unfinished
+    for handled in _SIGNALS:
+        signal.signal(handled, signal.SIG_IGN)  # a second signal must not interrupt the removal of unfinished files
     raise Interrupted(number)

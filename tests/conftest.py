@@ -10,15 +10,17 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.broker.support import World, started_world
+
 #: The start of a test's id, and why it may be skipped even there.
 MAY_SKIP_IN_CI: dict[str, str] = {
-    "tests/durability/test_disk_full.py": "to mount a small disk takes root",
-    "tests/durability/test_disk_errors.py": "to trace a process takes strace, and the right to do so",
+    "tests/durability/disk/test_disk_full.py": "to mount a small disk takes root",
+    "tests/durability/disk/test_disk_errors.py": "to trace a process takes strace, and the right to do so",
 }
 
 
@@ -30,6 +32,10 @@ settings.load_profile("same")
 
 # A shell that starts the tests in the background has them ignore SIGINT, and whatever they start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# nohup has them ignore SIGHUP. They still do with a handler, but a process that they start has the default action.
+for _number in (signal.SIGHUP, signal.SIGTERM):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, lambda *_: None)
 
 
 #: What takes long, or starts processes, has this long before it counts as hanging: a busy machine takes its time.
@@ -39,6 +45,21 @@ LONG_SECONDS = 600
 #: The tests that have to cover what `make test` measures. To measure takes more than the tests themselves take, and a
 #: line that is met by chance only is not covered: those that are slow, or go on at random, do not count.
 COVERING = "tests/core/", "tests/wire/", "tests/storage/", "tests/broker/"
+
+
+@pytest.fixture
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, object]]:
+    """Return what async tests and their fixtures run on: asyncio, with a loop for each test; see `on_loop`."""
+    mark = request.node.get_closest_marker("on_loop")
+    return "asyncio", {"loop_factory": mark.kwargs["factory"]} if mark else {}
+
+
+@pytest.fixture
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """Yield a broker over a store, with the options of the mark `world_with`."""
+    mark = request.node.get_closest_marker("world_with")
+    async with started_world(**(mark.kwargs if mark else {})) as world:
+        yield world
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,8 +9,10 @@ So what a test says of seconds is about what waits on this loop, and not about t
 import asyncio
 import selectors
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TypeVar
+
+import pytest
 
 T = TypeVar("T")
 
@@ -18,6 +20,11 @@ T = TypeVar("T")
 MOST_SECONDS = 0.05
 #: By which a selector may round up.
 _ROUNDED_SECONDS = 0.001
+
+
+def on_loop(factory: Callable[[], asyncio.AbstractEventLoop]) -> pytest.MarkDecorator:
+    """Mark an async test that runs on a loop made by `factory`, with its fixtures."""
+    return pytest.mark.on_loop(factory=factory)
 
 
 class _Clock:

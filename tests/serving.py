@@ -13,11 +13,11 @@ from starlette.types import ASGIApp
 
 from miniqueue.broker import Broker
 from miniqueue.client import Http2Client, connect
-from miniqueue.client.stream import Stream
-from miniqueue.server.http import HttpApp
-from miniqueue.server.listening import ServeHttps, listen, serve_https
-from miniqueue.server.security import Certificates, ensure_certificates
-from miniqueue.server.sign_in import SignIn
+from miniqueue.client.http2.stream import Stream
+from miniqueue.server.http.app import HttpApp
+from miniqueue.server.hypercorn.listening import ServeHttps, listen, serve_https
+from miniqueue.server.security.certificates import Certificates, ensure_certificates
+from miniqueue.server.security.sign_in import Authenticator
 from tests.fakes import FaultyStore, ManualClock, broker_on
 
 NDJSON = (b"content-type", b"application/x-ndjson")
@@ -78,7 +78,7 @@ async def serving(
     app: ASGIApp | None = None,
     *,
     serve: ServeHttps = serve_https,
-    sign_in: SignIn | None = None,
+    sign_in: Authenticator | None = None,
     patience_seconds: float = PATIENCE_SECONDS,
     may_fail: bool = False,
     **broker_options: object,

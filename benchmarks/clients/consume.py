@@ -17,8 +17,8 @@ async def consume(
     countdown = Countdown(count)
     loop = asyncio.get_running_loop()
     for number in range(connections):
-        one = consumer(countdown, number, batch, word)
-        await loop.create_connection(lambda one=one: one, "127.0.0.1", port)  # type: ignore[misc]  # `one`
+        protocol = consumer(countdown, number, batch, word)
+        await loop.create_connection(lambda protocol=protocol: protocol, "127.0.0.1", port)  # type: ignore[misc]
     return await countdown.result()
 
 

@@ -12,7 +12,7 @@ import hiredis
 from benchmarks.clients.dialects import INBOX, NATS_HELLO, TOPIC, pack
 
 GROUP = b"group"
-#: Of miniqueue, for who reads in several.
+#: Groups of miniqueue, for consumers in several groups.
 GROUPS = (b"group0", b"group1", b"group2")
 
 #: A RESP reply: the stream clients know what they asked for, and so what is in it.
@@ -23,16 +23,16 @@ class Sink(Protocol):
     """Where payloads go."""
 
     def received(self, payloads: list[bytes]) -> bool:
-        """Take payloads; return whether the consumer shall go on."""
+        """Count payloads; return whether the consumer is to continue."""
         ...
 
     def fail(self, error: Exception) -> None:
-        """Take the reason why a consumer gives up."""
+        """Record why a consumer has failed."""
         ...
 
 
 class Consumer(asyncio.Protocol):
-    """What all have in common. `word` is how messages are settled, where there is a choice."""
+    """The base of all consumers; `word` settles messages, if there is a choice."""
 
     def __init__(self, sink: Sink, number: int, batch: int, word: bytes) -> None:
         self._sink = sink
@@ -46,7 +46,7 @@ class Consumer(asyncio.Protocol):
         self.begin()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell that the server has closed the connection."""
+        """Report that the server has closed the connection."""
         self._sink.fail(RuntimeError(f"the server closed the connection: {exc}"))
 
     def begin(self) -> None:
@@ -103,7 +103,7 @@ class Prefetcher(RespConsumer):
 
     @property
     def options(self) -> tuple[bytes, ...]:
-        """What SUBSCRIBE is told besides the prefetch."""
+        """The words of SUBSCRIBE after the prefetch."""
         return ()
 
     def begin(self) -> None:
@@ -141,7 +141,7 @@ class GroupPrefetcher(Prefetcher):
 
     @property
     def options(self) -> tuple[bytes, ...]:
-        """What SUBSCRIBE is told besides the prefetch."""
+        """The words of SUBSCRIBE after the prefetch."""
         return b"GROUP", self.groups[self._number % len(self.groups)]
 
 
@@ -298,7 +298,7 @@ CONSUMERS: dict[str, type[Consumer]] = {
     "prefetch": Prefetcher,
     "prefetch-eager": EagerPrefetcher,
     "prefetch-groups": GroupPrefetcher,
-    **{f"prefetch-{one.decode()}": type("OfOneGroup", (GroupPrefetcher,), {"groups": (one,)}) for one in GROUPS},
+    **{f"prefetch-{group.decode()}": type("OfOneGroup", (GroupPrefetcher,), {"groups": (group,)}) for group in GROUPS},
     "read": LogReader,
     "receive": Receiver,
     "redis": GroupReader,

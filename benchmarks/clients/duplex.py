@@ -41,7 +41,7 @@ class Duplex(asyncio.Protocol):
         self._say(b'"INIT"\n')
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell that the server has closed the connection."""
+        """Report that the server has closed the connection."""
         self._countdown.fail(RuntimeError(f"the server closed the connection: {exc}"))
 
     def _say(self, command: bytes) -> None:

@@ -82,8 +82,8 @@ async def measure(
 ) -> dict[str, float]:
     """Return the percentiles in milliseconds, and the messages delivered per second."""
     loop = asyncio.get_running_loop()
-    for one in (*readers, *writers):
-        await loop.create_connection(lambda one=one: one, "127.0.0.1", port)  # type: ignore[misc]  # `one`
+    for protocol in (*readers, *writers):
+        await loop.create_connection(lambda protocol=protocol: protocol, "127.0.0.1", port)  # type: ignore[misc]
     await asyncio.sleep(0.2)  # until all are waiting
     await publish_at(rate, seconds * WARM_UP, writers)
     await _arrived(latencies, int(rate * seconds * WARM_UP))

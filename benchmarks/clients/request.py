@@ -66,7 +66,7 @@ async def measure(port: int, *, requesters: int, workers: int, seconds: float) -
         askers = [tasks.create_task(ask(port, is_over, taken)) for _ in range(requesters)]
         await asyncio.sleep(seconds)
         is_over.set()
-        await asyncio.gather(*askers)  # the last ones, too, need somebody who replies
+        await asyncio.gather(*askers)  # before the workers end, since the last requests need replies
         are_answered.set()
     taken.sort()
     p50, p99 = (taken[int(len(taken) * part)] * 1000 for part in (0.5, 0.99))

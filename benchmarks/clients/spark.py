@@ -20,7 +20,7 @@ from uuid import uuid4
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from benchmarks.clients.spark_peers import STREAMS, NoSink, RedisStreams, stream_of, xadd
 from benchmarks.servers import TOPIC
@@ -28,8 +28,8 @@ from examples.spark_publish import publish_partition
 from miniqueue.errors import MiniqueueError
 from miniqueue.spark import register
 from miniqueue.spark.jobs.archive import Archive, archive_source
+from miniqueue.spark.jobs.files.mapping import ColumnMapping
 from miniqueue.spark.jobs.load import Load, load
-from miniqueue.spark.jobs.mapping import ColumnMapping
 
 #: With `{"text":""}` round it 100 bytes.
 TEXT_BYTES = 89
@@ -84,7 +84,7 @@ def _rows(spark: SparkSession, folder: Path, count: int) -> Path:
 
 
 def _install(spark: SparkSession, peer: str, port: int) -> None:
-    """Have the name `miniqueue` mean the peer."""
+    """Register the peer under the name `miniqueue`."""
     spark.conf.set("spark.miniqueue.url", f"redis://127.0.0.1:{port}")
     if peer == "miniqueue":
         register(spark)
@@ -101,7 +101,7 @@ def _run(spark: SparkSession, rows: Path, folder: Path, asked: Mapping[str, Any]
         case "map":
             _map(spark.read.parquet(str(rows)), asked["peer"], asked["port"])
         case "read":
-            source = spark.read.format("miniqueue").option("minPartitions", STREAMS)  # as there are streams of Redis
+            source = spark.read.format("miniqueue").option("minPartitions", STREAMS)  # the number of streams of Redis
             source.load(TOPIC).write.format("noop").mode("overwrite").save()
         case "archive":
             archive_source(spark, Archive(TOPIC, str(folder / "archive")), _say_nothing)

@@ -54,7 +54,7 @@ class RedisStreams(DataSource):
     """Streams of Redis as a sink and a source.
 
     Attributes:
-      port: of Redis, in a class that is made for it.
+      port: the port of Redis, set in a subclass.
     """
 
     port = 0
@@ -153,7 +153,9 @@ def _batch(stream: str, page: list[tuple[bytes, dict[bytes, bytes]]]) -> pa.Reco
         "value": pa.array([fields[b"value"] for _, fields in page], pa.binary()),
         "published_at": pa.array(times, pa.timestamp("us", tz="UTC")),
     }
-    arrays = [columns[one.name] if one.name in columns else pa.nulls(count, one.type) for one in ARROW_SCHEMA]
+    arrays = [
+        columns[column.name] if column.name in columns else pa.nulls(count, column.type) for column in ARROW_SCHEMA
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
 
 
@@ -173,7 +175,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {stream: end[0][0].decode() if end else start[stream] for stream, end in ends.items()}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        pass  # nobody writes meanwhile
+        pass  # the streams do not grow meanwhile
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
         return [_Part(stream, start[stream], last) for stream, last in end.items() if last != start[stream]]

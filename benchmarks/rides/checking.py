@@ -27,12 +27,12 @@ def check(client: Client, topic: str, rides: Path, archive: Path, notes: Sequenc
     archived, archived_totals = _archived(archive, count)
     done = [noted(file, count) for file in notes]
     times = sum(note["times"].astype(np.int64) for note in done)
-    dead = Counter(orjson.loads(one.payload)["ride_id"] for one in _dead_letters(client, f"{topic}.dlq"))
+    dead = Counter(orjson.loads(message.payload)["ride_id"] for message in _dead_letters(client, f"{topic}.dlq"))
     must_be_dead = {ride_id for ride_id in range(count) if fate_of(ride_id).is_dead}
     not_dead = np.ones(count, bool)
     not_dead[list(must_be_dead)] = False
     wrong = sum(int(((note["times"] > 0) & (note["checksum"] != archived["checksum"])).sum()) for note in done)
-    found = {
+    claims = {
         "totals of the archive are those of the files": archived_totals == totals,
         "every ride is in the archive once": bool((archived["times"] == 1).all()),
         "every ride that could be done was done": bool((times[not_dead] > 0).all()),
@@ -40,7 +40,7 @@ def check(client: Client, topic: str, rides: Path, archive: Path, notes: Sequenc
         "the checksums of workers and archive are equal": wrong == 0,
         "the dead letters are the rides that must be dead, once": dead == Counter(must_be_dead),
     }
-    if failed := [what for what, is_true in found.items() if not is_true]:
+    if failed := [claim for claim, is_true in claims.items() if not is_true]:
         raise SystemExit(f"NOT SO: {'; '.join(failed)}: files {totals}, archive {archived_totals}, {len(dead)} dead")
     again = int((times[not_dead] - 1).sum())
     lines = [f"{name}: {value:,}" for name, value in totals.items()]
@@ -48,36 +48,36 @@ def check(client: Client, topic: str, rides: Path, archive: Path, notes: Sequenc
         *lines,
         f"dead letters: {len(must_be_dead):,}",
         f"done again after a kill or a lease that was over: {again:,}",
-        *found,
+        *claims,
     ]
 
 
 def check_stats(directory: Path, count: int) -> list[str]:
     """Return what the stats say, in lines; raises SystemExit when they have not counted what there is."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for row in pq.read_table(directory, columns=["event", "reason", "messages"]).to_pylist():
-        found[row["reason"] if row["event"] == "dead" else row["event"]] += row["messages"]
+        counts[row["reason"] if row["event"] == "dead" else row["event"]] += row["messages"]
     dead = Counter(_REASONS[fate] for fate in map(fate_of, range(count)) if fate.is_dead)
-    if found != dead + Counter(published=count):
-        raise SystemExit(f"NOT SO: the stats count what there is: {dict(found)}")
-    return [f"in the stats: {number:,} {what}" for what, number in found.items()]
+    if counts != dead + Counter(published=count):
+        raise SystemExit(f"NOT SO: the stats count what there is: {dict(counts)}")
+    return [f"in the stats: {number:,} {event}" for event, number in counts.items()]
 
 
 def _archived(archive: Path, count: int) -> tuple[np.ndarray, dict[str, int]]:
     """Return what the archive has of each ride, as workers note it, and the totals of all."""
-    found = np.zeros(count, NOTED)
+    notes = np.zeros(count, NOTED)
     totals = dict.fromkeys(("rides", "total_cents", "unknown_passengers", "surcharge_cents", "note_chars"), 0)
     for value in _values(archive):
         ride = orjson.loads(value)
-        note = found[ride["ride_id"]]
+        note = notes[ride["ride_id"]]
         note["times"] += 1
         note["checksum"] = crc32(value)
         totals["rides"] += 1
         totals["total_cents"] += round(ride["total_amount"] * 100)
         totals["unknown_passengers"] += ride["passenger_count"] is None
-        totals["surcharge_cents"] += sum(one["cents"] for one in ride["surcharges"] or ())
+        totals["surcharge_cents"] += sum(surcharge["cents"] for surcharge in ride["surcharges"] or ())
         totals["note_chars"] += len(ride["note"] or "")
-    return found, totals
+    return notes, totals
 
 
 def _values(archive: Path) -> Iterator[bytes]:

@@ -11,25 +11,25 @@ from typing import Final
 from benchmarks.rides import processes
 from benchmarks.rides.working import LEASE_SECONDS
 
-#: How often something is done to one of them.
+#: Interval between two disturbances of a worker.
 _EVERY_SECONDS: Final = 15.0
 STOP_SECONDS: Final = LEASE_SECONDS + 2
 
 
 class Crew:
-    """Works for as long as its `with` block runs.
+    """The workers, which run and are disturbed while its `with` block runs.
 
     Args:
-      directory: of the run.
-      words: how a worker is started, but for its notes.
+      directory: the directory of the run.
+      words: returns the command of a worker with a file of notes.
       notes: a file for each worker.
-      seed: of what is done to them.
-      tell: is called with what was done.
+      seed: the seed of the disturbances.
+      tell: called with each disturbance.
 
     Attributes:
       members: the processes, by number, from 1 on.
-      kills: how many there were so far.
-      stops: likewise.
+      kills: number of workers killed so far.
+      stops: number of workers stopped so far.
     """
 
     def __init__(

@@ -21,15 +21,15 @@ _MEMORY: Final = {
 
 
 class Event(NamedTuple):
-    """Something that was done to a process, or the start of a part: when, and what."""
+    """A disturbance of a process, or the start of a part of the run: its time and its text."""
 
     seconds: float
-    what: str
+    text: str
 
 
 def draw(samples: Sequence[Sample], events: Sequence[Event], directory: Path) -> None:
     """Write `rates.png` and `memory.png`; needs matplotlib."""
-    import matplotlib  # noqa: PLC0415 - only who draws needs it
+    import matplotlib  # noqa: PLC0415 - only drawing needs it
 
     matplotlib.use("agg")
     from matplotlib import pyplot  # noqa: PLC0415
@@ -47,15 +47,16 @@ def _draw_rates(axes: Any, samples: Sequence[Sample], events: Sequence[Event]) -
     for name, label in (("published", "loaded"), ("acknowledged", "done by the workers")):
         rates.plot(*_rate(samples, name), label=label)
     rates.set(ylabel="rides/s")
-    lag.plot([one["seconds"] for one in samples], [one["depth"] for one in samples], color="tab:red", label="lag")
+    times, depths = [sample["seconds"] for sample in samples], [sample["depth"] for sample in samples]
+    lag.plot(times, depths, color="tab:red", label="lag")
     lag.set(xlabel="seconds", ylabel="rides that are not done")
-    for one in axes:
-        _finish(one, events)
+    for plot in axes:
+        _finish(plot, events)
 
 
 def _draw_memory(axes: Any, samples: Sequence[Sample], events: Sequence[Event]) -> None:  # noqa: ANN401 - matplotlib's
     for name, label in _MEMORY.items():
-        points = [(one["seconds"], one[name]) for one in samples if one.get(name)]
+        points = [(sample["seconds"], sample[name]) for sample in samples if sample.get(name)]
         if points:
             axes.plot(*zip(*points, strict=True), ".", markersize=2, label=label)
     axes.set(xlabel="seconds", ylabel="resident memory, MB")
@@ -64,12 +65,12 @@ def _draw_memory(axes: Any, samples: Sequence[Sample], events: Sequence[Event]) 
 
 def _finish(axes: Any, events: Sequence[Event]) -> None:  # noqa: ANN401 - matplotlib's
     for event in events:
-        is_part = event.what.startswith("start of")
+        is_part = event.text.startswith("start of")
         style = {"color": "black", "linewidth": 0.8} if is_part else {"color": "tab:gray", "linewidth": 0.4}
         axes.axvline(event.seconds, linestyle="-" if is_part else ":", **style)
         if is_part:
-            place = axes.get_xaxis_transform()
-            axes.text(event.seconds, 1.0, event.what[9:], transform=place, rotation=40, fontsize="small")
+            above = axes.get_xaxis_transform()
+            axes.text(event.seconds, 1.0, event.text[9:], transform=above, rotation=40, fontsize="small")
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.grid(visible=True, alpha=0.3)
@@ -78,5 +79,5 @@ def _finish(axes: Any, events: Sequence[Event]) -> None:  # noqa: ANN401 - matpl
 
 def _rate(samples: Sequence[Sample], name: str) -> tuple[list[float], list[float]]:
     pairs = list(zip(samples, samples[_SMOOTHED:], strict=False))
-    times = [(one["seconds"] + other["seconds"]) / 2 for one, other in pairs]
-    return times, [(other[name] - one[name]) / (other["seconds"] - one["seconds"]) for one, other in pairs]
+    times = [(first["seconds"] + last["seconds"]) / 2 for first, last in pairs]
+    return times, [(last[name] - first[name]) / (last["seconds"] - first["seconds"]) for first, last in pairs]

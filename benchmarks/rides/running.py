@@ -64,7 +64,7 @@ class Run:
     def _work(self, client: Client, sampler: Sampler) -> None:
         """Load while the workers work, until they have done everything."""
         with Crew(
-            self._directory, self._worker, self._notes, self._seed, lambda what: self._tell(sampler, what)
+            self._directory, self._worker, self._notes, self._seed, lambda text: self._tell(sampler, text)
         ) as crew:
             sampler.members = crew.members
             self._job(
@@ -79,7 +79,7 @@ class Run:
         return ["-m", "benchmarks.rides.working", self._url, TOPIC, str(notes), str(self._count)]
 
     def _job(self, sampler: Sampler, name: str, *words: str) -> None:
-        """Run a job; one that breaks off runs again, as its users do, and goes on where it was."""
+        """Run a job; if it fails, run it again, as users do, and it continues where it was."""
         began_at, attempts, code, said = time.monotonic(), 0, 1, ""
         while code and attempts < _ATTEMPTS:
             attempts += 1
@@ -110,9 +110,9 @@ class Run:
         act()
         self.summary.append(f"{name}: {time.monotonic() - began_at:.0f} s")
 
-    def _tell(self, sampler: Sampler, what: str) -> None:
-        self.events.append(Event(round(sampler.seconds, 1), what))
-        print(f"{sampler.seconds:7.1f} s  {what}", flush=True)
+    def _tell(self, sampler: Sampler, text: str) -> None:
+        self.events.append(Event(round(sampler.seconds, 1), text))
+        print(f"{sampler.seconds:7.1f} s  {text}", flush=True)
 
 
 def _wait_until_empty(client: Client) -> None:

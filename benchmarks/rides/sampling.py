@@ -28,9 +28,9 @@ class Sampler:
     """Takes samples in a thread of its own, from the start of a `with` block to its end.
 
     Attributes:
-      samples: taken so far.
-      broker_pid: of the broker.
-      job_pid: of the job that runs now, which leads a session of processes; 0 for none.
+      samples: the samples taken so far.
+      broker_pid: the process of the broker.
+      job_pid: the process of the running job, which leads a session of processes; 0: none.
       members: the workers, by number.
     """
 
@@ -69,9 +69,9 @@ class Sampler:
         return {name: float(stats[name]) for name in names}
 
     def _memory(self) -> Sample:
-        found = {"broker": resident_mb(self.broker_pid), "broker_anonymous": anonymous_mb(self.broker_pid)}
-        found |= {f"worker_{number}": resident_mb(one.pid) for number, one in list(self.members.items())}
-        return found | (spark_memory_mb(self.job_pid) if self.job_pid else {})
+        memory = {"broker": resident_mb(self.broker_pid), "broker_anonymous": anonymous_mb(self.broker_pid)}
+        memory |= {f"worker_{number}": resident_mb(worker.pid) for number, worker in list(self.members.items())}
+        return memory | (spark_memory_mb(self.job_pid) if self.job_pid else {})
 
 
 def spark_memory_mb(job_pid: int) -> Sample:

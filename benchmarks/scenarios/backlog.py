@@ -1,4 +1,4 @@
-"""What stored messages cost: the same work on an empty store, and on one with up to 10 million that nobody has read.
+"""What stored messages cost: the same work on an empty store, and on one with up to 10 million unread ones.
 
 Each store is filled once, and its server is started on it in each round. What is published there is consumed again,
 so that as many are unread when the round is over.

@@ -1,4 +1,4 @@
-"""Consuming what is there, over RESP and the native protocols of the peers: in batches, one by one, and over and over.
+"""Consuming what is there, over RESP and the native protocols of the peers: in batches, one by one, and repeatedly.
 
 Messages have 10 bytes and are published just before.
 """
@@ -21,7 +21,7 @@ def make_group(queue: Queue, server: Server) -> None:
 
 
 def consuming(queue: Queue, consumer: str, *, batch: int = 1, word: str = "ACK", name: str = "") -> Contender:
-    """Return a contender that is filled and then emptied, over and over until it is warm, in each round."""
+    """Return a contender that is filled and emptied in each round, repeatedly until it is warm."""
     amounts = {"batch": batch, "connections": CONNECTIONS}
 
     def load(bench: Bench, server: Server) -> Figures:

@@ -1,4 +1,4 @@
-"""A large topic that three groups read, each from its own place; and a replay of stored messages without a group.
+"""A large topic that three groups read, each from its own position; and a replay of stored messages without a group.
 
     |▶ group0, all before it           ▶ group1, half of it                           ▶ group2, what comes next|
 
@@ -29,15 +29,15 @@ SOUGHT = "sought"
 START, MEMORY, AFTER = "start-up s", "memory MB", "memory MB, after the load"
 #: From where each group reads, in names of figures.
 READS_FROM = {FIRST: "from the start", MIDDLE: "from the middle", LAST: "from the end"}
-PLACES = ("earliest", "middle", "latest")
+POSITIONS = ("earliest", "middle", "latest")
 FULL, EMPTY = f"miniqueue, {STORED:,} stored", "miniqueue, empty"
 REPLAY, CONSUME = f"READ, {PAGE:,} at a time", f"miniqueue, PREFETCH {PAGE:,}, acknowledged"
 REDIS_REPLAY = f"{REDIS.name}, XRANGE, {PAGE:,} at a time"
 
 
-def seek_figure(place: str, *, is_dry: bool) -> str:
+def seek_figure(position: str, *, is_dry: bool) -> str:
     """Return the name of the time that a seek takes."""
-    return f"SEEK {place}{', dry run' if is_dry else ''}, ms"
+    return f"SEEK {position}{', dry run' if is_dry else ''}, ms"
 
 
 def _large(name: str, size: int) -> Contender:
@@ -53,8 +53,8 @@ def _fill(bench: Bench, server: Server, count: int) -> int:
     _publish(bench, server, count // 2)
     middle_ms = round(time.time() * 1000)
     _publish(bench, server, count // 2)
-    for group, place in ((MIDDLE, str(middle_ms)), (LAST, "latest"), (SOUGHT, "latest")):
-        queues.command(server, "GROUP", "CREATE", TOPIC, group, "FROM", place)
+    for group, position in ((MIDDLE, str(middle_ms)), (LAST, "latest"), (SOUGHT, "latest")):
+        queues.command(server, "GROUP", "CREATE", TOPIC, group, "FROM", position)
     return middle_ms
 
 
@@ -65,18 +65,18 @@ def _publish(bench: Bench, server: Server, count: int) -> None:
 
 def _work(middle_ms: int, bench: Bench, server: Server) -> Figures:
     figures = {START: server.start_seconds, MEMORY: server.memory_mb()}
-    for place in PLACES:
-        words = ("GROUP", "SEEK", TOPIC, SOUGHT, str(middle_ms) if place == "middle" else place)
-        figures[seek_figure(place, is_dry=True)] = _took_ms(server, *words, "DRYRUN")
-        figures[seek_figure(place, is_dry=False)] = _took_ms(server, *words)
+    for position in POSITIONS:
+        words = ("GROUP", "SEEK", TOPIC, SOUGHT, str(middle_ms) if position == "middle" else position)
+        figures[seek_figure(position, is_dry=True)] = _took_ms(server, *words, "DRYRUN")
+        figures[seek_figure(position, is_dry=False)] = _took_ms(server, *words)
     queues.command(server, "GROUP", "SEEK", TOPIC, LAST, "latest")
     counts = bench.count(WARMED), bench.count(CONSUMED)
     _publish(bench, server, sum(counts) + CONNECTIONS * BATCH)
-    for group, place in READS_FROM.items():
+    for group, position in READS_FROM.items():
         for count in counts:
             amounts = {"count": count, "batch": BATCH, "connections": CONNECTIONS}
             consumed = loads.consume(bench, server, f"prefetch-{group}", **amounts)
-        figures |= {f"{place}, {name}": value for name, value in consumed.items()}
+        figures |= {f"{position}, {name}": value for name, value in consumed.items()}
     return {**figures, AFTER: server.memory_mb()}
 
 
@@ -101,8 +101,12 @@ SCENARIOS = (
         f"three groups at different places of a topic, {BATCH} at a time, {CONNECTIONS} connections",
         (_large(FULL, STORED), _large(EMPTY, 0)),
         (
-            *(Goal(f"{place}, {RATE}", FULL, "at least", 0.9, EMPTY) for place in READS_FROM.values()),
-            *(Goal(seek_figure(place, is_dry=dry), FULL, "at most", 100) for place in PLACES for dry in (True, False)),
+            *(Goal(f"{position}, {RATE}", FULL, "at least", 0.9, EMPTY) for position in READS_FROM.values()),
+            *(
+                Goal(seek_figure(position, is_dry=dry), FULL, "at most", 100)
+                for position in POSITIONS
+                for dry in (True, False)
+            ),
             Goal(START, FULL, "at most", 1),
             Goal(AFTER, FULL, "at most", 300),
         ),

@@ -1,6 +1,6 @@
 """Jobs of Spark that move rows in and out: the same ones, with miniqueue, with nothing, and with Redis in its place.
 
-Rows are messages of 100 bytes, from Parquet. Each has a warm session of its own, so that its workers have nobody else's
+Rows are messages of 100 bytes, from Parquet. Each has a warm session of its own, so that its workers share no
 memory, on the cores that the servers have too. Without pyspark or Java there are no figures.
 """
 
@@ -16,7 +16,7 @@ from benchmarks.bench import Bench, MeasurementError
 from benchmarks.queues import MINIQUEUE, REDIS, Queue
 from benchmarks.rides.sampling import spark_memory_mb
 from benchmarks.scenario import Contender, Figures, Goal, Measure, Scenario, started
-from miniqueue.tools import spark_needs
+from miniqueue.tools.spark import needs
 
 ROWS = 1_000_000
 RATE, MEMORY = "rows/s", "server memory MB"
@@ -63,8 +63,8 @@ class Session:
 
     def memory_mb(self) -> dict[str, float]:
         """Return the memory of the driver's program, of its JVM, and of the largest Python worker."""
-        found = spark_memory_mb(self._process.pid)
-        return {figure: found[name] for name, figure in SPARK_MEMORY.items() if name in found}
+        memory = spark_memory_mb(self._process.pid)
+        return {figure: memory[name] for name, figure in SPARK_MEMORY.items() if name in memory}
 
     def _line(self) -> str:
         assert self._process.stdout is not None
@@ -77,7 +77,7 @@ class Session:
 @contextmanager
 def started_session(bench: Bench) -> Iterator[Session]:
     """Run a session of Spark; raises MeasurementError where it lacks something."""
-    if problems := spark_needs.missing(os.environ):
+    if problems := needs.missing(os.environ):
         raise MeasurementError("; ".join(problems))
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with TemporaryDirectory(dir=bench.folder, ignore_cleanup_errors=True) as folder:

@@ -115,11 +115,11 @@ def topic(drawing: Drawing) -> None:
         drawing.arrow((500, y + 20), (556, y + 20))
         drawing.box(560, y, name, width=120)
     drawing.small(700, 204, "each gets every message", anchor="end")
-    drawing.small(40, 236, "A key is always in the same partition. In a partition the order is that of publishing.")
+    drawing.small(40, 236, "The messages of a key are in one partition, in publish order.")
 
 
 def groups(drawing: Drawing) -> None:
-    """Two groups at different places of one log."""
+    """Two groups at different positions of one log."""
     states = {"billing": "dddodorr", "search": "dorrrrrr"}
     kinds = {"d": ("", "done"), "o": ("", "out"), "r": ("", "ready")}
     drawing.text(40, 58, "the log")
@@ -128,8 +128,8 @@ def groups(drawing: Drawing) -> None:
     for y, (name, letters) in zip((96, 152), states.items(), strict=True):
         drawing.text(40, y + 24, name)
         drawing.cells(150, y, [kinds[letter] for letter in letters])
-    drawing.small(490, 120, "lag 4: two out, two ready")
-    drawing.small(490, 176, "lag 7: one out, six ready")
+    drawing.small(490, 120, "lag 4: two leased, two ready")
+    drawing.small(490, 176, "lag 7: one leased, six ready")
     for x, (kind, text) in zip(
         (150, 300, 430), (("done", "acknowledged"), ("out", "leased"), ("ready", "ready")), strict=True
     ):
@@ -159,26 +159,26 @@ def life(drawing: Drawing) -> None:
     drawing.arrow((350, 170), (350, 240), (60, 240), (60, 174))
     drawing.code(96, 232, "BACK")
     drawing.small(140, 232, "to the back")
-    drawing.small(96, 264, "to the front also when its time is over,")
+    drawing.small(96, 264, "to the front also when its lease expires,")
     drawing.small(96, 280, "or its stream ends")
     drawing.arrow((390, 170), (390, 270), (556, 270))
     drawing.code(440, 212, "REJECT reason,")
-    drawing.small(440, 230, "or one delivery too many")
+    drawing.small(440, 230, "or after max_deliveries")
     drawing.arrow((620, 290), (620, 314), (20, 314), (20, 150), (36, 150))
     drawing.code(300, 306, "REDRIVE")
 
 
 def order(drawing: Drawing) -> None:
-    """Where messages of a group wait, in the order in which they are handed out."""
+    """Where messages of a group wait, in the order of delivery."""
     rows = [
-        ("1", "front", ["a"], "", "NACK, a lease that is over: the newest first"),
+        ("1", "front", ["a"], "", "NACK or an expired lease: newest first"),
         ("2", "delayed, and due", ["d", "e"], "late", "DACK, or a retry with a delay: by due time"),
-        ("3", "back", ["b"], "", "BACK: behind all that was committed before it"),
-        ("4", "log", ["7", "8", "9"], "ready", "what was never handed out, as published"),
+        ("3", "back", ["b"], "", "BACK: after all that was committed before it"),
+        ("4", "log", ["7", "8", "9"], "ready", "never delivered, in publish order"),
     ]
-    for number, (place, name, labels, kind, text) in enumerate(rows):
+    for number, (rank, name, labels, kind, text) in enumerate(rows):
         y = 22 + number * 54
-        drawing.text(32, y + 25, place)
+        drawing.text(32, y + 25, rank)
         drawing.text(60, y + 25, name)
         drawing.cells(200, y, [(label, kind) for label in labels])
         drawing.small(344, y + 25, text)
@@ -186,15 +186,15 @@ def order(drawing: Drawing) -> None:
 
 def lanes(drawing: Drawing) -> None:
     """A partition has a lane for each priority."""
-    rows = [("high", "0.high-0", 2, "as long as there is any"), ("normal", "0-0", 4, "then this")]
-    rows.append(("low", "0.low-0", 3, "then this; but each has one delivery of 32 at least"))
+    rows = [("high", "0.high-0", 2, "first"), ("normal", "0-0", 4, "next")]
+    rows.append(("low", "0.low-0", 3, "last; each gets at least 1 of 32 deliveries"))
     for number, (name, first, count, text) in enumerate(rows):
         y = 22 + number * 56
         drawing.text(32, y + 25, name)
         drawing.cells(96, y, [("", "ready")] * count)
         drawing.code(276, y + 25, first + ", …")
         drawing.small(390, y + 25, text)
-    drawing.small(32, 196, "Only lanes that are used are there. Most topics have one.")
+    drawing.small(32, 196, "A lane is created by its first message. Most topics have one.")
 
 
 def delayed(drawing: Drawing) -> None:
@@ -202,37 +202,37 @@ def delayed(drawing: Drawing) -> None:
     drawing.code(32, 54, "PUB t hello DELAY 3600")
     drawing.arrow((215, 50), (256, 50))
     drawing.box(260, 30, "delayed", "late", width=130)
-    drawing.small(260, 88, "on the disk, at no cost of memory,")
-    drawing.small(260, 104, "with an id of its own:")
+    drawing.small(260, 88, "on disk, without memory,")
+    drawing.small(260, 104, "with its own id:")
     drawing.code(260, 122, "0-1700000060000-3")
     drawing.arrow((390, 50), (536, 50))
     drawing.small(402, 42, "when it is due")
     drawing.cells(540, 30, [("7", "ready"), ("8", "ready"), ("9", "late")])
-    drawing.small(540, 88, "a message like any other,")
+    drawing.small(540, 88, "an ordinary message,")
     drawing.small(540, 104, "the last of the log")
     drawing.code(32, 168, "CANCEL t 0-1700000060000-3")
-    drawing.small(260, 168, "until then it can be taken back")
+    drawing.small(260, 168, "removes it before it is due")
 
 
 def retention(drawing: Drawing) -> None:
     """What a log keeps, and how it is read again."""
     kinds = ["", "", "done", "done", "done", "done", "out", "done", "ready", "ready", "ready"]
-    drawing.small(60, 44, "given back")
+    drawing.small(60, 44, "reclaimed")
     drawing.small(150, 44, "acknowledged, retained")
-    drawing.small(306, 44, "billing is not done with 6, 8 and on")
+    drawing.small(306, 44, "billing is not done with 6, 8, and later")
     drawing.cells(140, 60, [(str(number), kind) for number, kind in enumerate(kinds) if number >= 2])
     drawing.text(84, 85, "…", anchor="middle")
     drawing.code(526, 84, "end: 11")
     drawing.code(120, 146, "earliest: 2")
     drawing.arrow((160, 130), (160, 106))
     drawing.code(300, 146, "GROUP SEEK t billing 0-5")
-    drawing.small(494, 146, "it gets 5 and on, again")
+    drawing.small(494, 146, "gets 5 and later again")
     drawing.arrow((292, 142), (280, 142), (280, 106))
     drawing.code(260, 186, "READ t 0 4")
-    drawing.small(352, 186, "shows 4 and on; no group notices")
+    drawing.small(352, 186, "returns 4 and later; groups are not affected")
     drawing.arrow((252, 182), (240, 182), (240, 106))
     drawing.code(60, 226, "READ t 0 TIME ms")
-    drawing.small(200, 226, "finds the place by the time of the commit, by halving")
+    drawing.small(200, 226, "finds the offset by commit time, by binary search")
 
 
 #: What is drawn, and how high it is.

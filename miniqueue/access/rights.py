@@ -1,7 +1,7 @@
-"""The one table of rights: every RESP command and every HTTP route, with what it takes.
+"""The one table of rights: every RESP command and every HTTP route, with the right that it requires.
 
-    PUBLISH orders.eu x  ──▶  Needs(Right.PUBLISH, topic_at=1)  ──▶  has the user a role with that right
-                                                                     whose patterns fit orders.eu?
+    PUBLISH orders.eu x  ──▶  RequiredRight(PUBLISH, topic_at=1)  ──▶  has the user a role with that right
+                                                                       whose patterns match orders.eu?
 
     right      publisher  subscriber  monitor  admin
     PUBLISH        x                             x
@@ -9,11 +9,11 @@
     MONITOR                              x       x
     ADMIN                                        x
 
-What has no topic concerns the broker as a whole and takes the right on `*`. `KNOWN` is for every user, `OPEN` for
-everybody. Words of a stream need no entry of their own: the right was checked when the stream began, and a stream
-whose user changes is ended.
+A command without a topic concerns the whole broker, and requires the right on `*`. `KNOWN` is for every user, `OPEN`
+also for clients that have not authenticated. The words of a stream have no entries: the right is checked when the
+stream begins, and a stream ends when its user changes.
 
-Knows names only; the protocols look up here what they carry out there, and tests compare the two.
+Tests compare the table with the commands and routes of the server.
 """
 
 from collections.abc import Mapping
@@ -21,11 +21,11 @@ from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from miniqueue.core.redis_channels import is_redis_channel
+from miniqueue.core.options.redis_channels import is_redis_channel
 
 
 class Right(Enum):
-    """What somebody may do."""
+    """The rights that commands and routes require."""
 
     OPEN = "open"
     KNOWN = "known"
@@ -35,20 +35,20 @@ class Right(Enum):
     ADMIN = "admin"
 
 
-class Needs(NamedTuple):
-    """What a command or a route takes.
+class RequiredRight(NamedTuple):
+    """The right that a command or a route requires.
 
     Attributes:
       right: the right.
-      topic_at: which word of the command names the topic, the command being word 0; of a route, any number: its path
-        ends with the topic, or begins `/topics/{topic}`. None when it concerns the broker as a whole.
+      topic_at: the index of the word with the topic in a command, which is word 0; of a route, any number: its path
+        ends with the topic, or begins with `/topics/{topic}`. None: it concerns the whole broker.
     """
 
     right: Right
     topic_at: int | None = None
 
 
-#: The rights of each role, on the topics that the role is given for.
+#: The rights of each role, on the topics of the role.
 ROLES: Mapping[str, frozenset[Right]] = MappingProxyType(
     {
         "publisher": frozenset({Right.PUBLISH}),
@@ -58,133 +58,140 @@ ROLES: Mapping[str, frozenset[Right]] = MappingProxyType(
     }
 )
 
-#: By name in capitals. A name of two words is that of a subcommand, and goes before that of its command.
-COMMANDS: Mapping[bytes, Needs] = MappingProxyType(
+#: The right of each command, by its name in capitals; the entry of a subcommand has precedence over its command.
+COMMANDS: Mapping[bytes, RequiredRight] = MappingProxyType(
     {
-        b"AUTH": Needs(Right.OPEN),
-        b"HELLO": Needs(Right.OPEN),
-        b"PING": Needs(Right.OPEN),
-        b"QUIT": Needs(Right.OPEN),
-        b"RESET": Needs(Right.OPEN),
-        b"MULTI": Needs(Right.OPEN),  # what is sent before AUTH is refused with the rest of its transaction, too
-        b"EXEC": Needs(Right.KNOWN),
-        b"DISCARD": Needs(Right.KNOWN),
-        b"WATCH": Needs(Right.KNOWN),
-        b"UNWATCH": Needs(Right.KNOWN),
-        b"PUBLISH": Needs(Right.PUBLISH, 1),
-        b"PUB": Needs(Right.PUBLISH, 1),
-        b"MPUBLISH": Needs(Right.PUBLISH, 1),
-        b"PUBBATCH": Needs(Right.PUBLISH, 1),
-        b"PUBEACH": Needs(Right.PUBLISH, 1),
-        b"PUBPACKED": Needs(Right.PUBLISH, 1),
-        b"REQUEST": Needs(Right.PUBLISH, 1),
-        b"REPLY": Needs(Right.CONSUME, 1),
-        b"SUBSCRIBE": Needs(Right.CONSUME, 1),
-        b"SUB": Needs(Right.CONSUME, 1),
-        b"PSUBSCRIBE": Needs(Right.KNOWN),  # channels of Redis, which carry nothing
-        b"UNSUBSCRIBE": Needs(Right.KNOWN),
-        b"PUNSUBSCRIBE": Needs(Right.KNOWN),
-        b"GET": Needs(Right.CONSUME, 1),
-        b"RECEIVE": Needs(Right.CONSUME, 1),
-        b"ACK": Needs(Right.CONSUME, 1),
-        b"NACK": Needs(Right.CONSUME, 1),
-        b"BACK": Needs(Right.CONSUME, 1),
-        b"DACK": Needs(Right.CONSUME, 1),
-        b"REJECT": Needs(Right.CONSUME, 1),
-        b"EXTEND": Needs(Right.CONSUME, 1),
-        b"TOPICS": Needs(Right.KNOWN),  # the names that the user has a role for
-        b"TOPIC": Needs(Right.ADMIN),
-        b"REDRIVE": Needs(Right.ADMIN, 1),
-        b"TOPIC CREATE": Needs(Right.ADMIN, 2),
-        b"TOPIC SET": Needs(Right.ADMIN, 2),
-        b"TOPIC GET": Needs(Right.MONITOR, 2),
-        b"TOPIC DELETE": Needs(Right.ADMIN, 2),
-        b"GROUP": Needs(Right.ADMIN),
-        b"GROUP CREATE": Needs(Right.ADMIN, 2),  # who may consume makes one by using it
-        b"GROUP LIST": Needs(Right.MONITOR, 2),
-        b"GROUP MEMBERS": Needs(Right.MONITOR, 2),
-        b"GROUP SEEK": Needs(Right.ADMIN, 2),
-        b"GROUP DELETE": Needs(Right.ADMIN, 2),
-        b"PAUSE": Needs(Right.ADMIN, 1),
-        b"RESUME": Needs(Right.ADMIN, 1),
-        b"PURGE": Needs(Right.ADMIN, 1),
-        b"CANCEL": Needs(Right.PUBLISH, 1),
-        b"SCHEDULE": Needs(Right.ADMIN),  # names of schedules are those of the whole broker
-        b"SCHEDULE SET": Needs(Right.ADMIN),
-        b"SCHEDULE GET": Needs(Right.MONITOR),
-        b"SCHEDULE LIST": Needs(Right.MONITOR),
-        b"SCHEDULE DELETE": Needs(Right.ADMIN),
-        b"LEN": Needs(Right.MONITOR, 1),
-        b"STATS": Needs(Right.MONITOR, 1),
-        b"PEEK": Needs(Right.MONITOR, 1),
-        b"TRACE": Needs(Right.MONITOR, 1),
-        b"READ": Needs(Right.CONSUME, 1),
-        b"PARTITIONS": Needs(Right.CONSUME, 1),
-        b"INFO": Needs(Right.MONITOR),
-        b"CONFIG": Needs(Right.MONITOR),
-        b"CLIENT": Needs(Right.KNOWN),
-        b"CLIENT LIST": Needs(Right.MONITOR),
-        b"COMMAND": Needs(Right.KNOWN),
-        b"SELECT": Needs(Right.KNOWN),
-        b"ECHO": Needs(Right.KNOWN),
+        b"AUTH": RequiredRight(Right.OPEN),
+        b"HELLO": RequiredRight(Right.OPEN),
+        b"PING": RequiredRight(Right.OPEN),
+        b"QUIT": RequiredRight(Right.OPEN),
+        b"RESET": RequiredRight(Right.OPEN),
+        # A command before AUTH within a transaction is refused, and the whole transaction with it.
+        b"MULTI": RequiredRight(Right.OPEN),
+        b"EXEC": RequiredRight(Right.KNOWN),
+        b"DISCARD": RequiredRight(Right.KNOWN),
+        b"WATCH": RequiredRight(Right.KNOWN),
+        b"UNWATCH": RequiredRight(Right.KNOWN),
+        b"PUBLISH": RequiredRight(Right.PUBLISH, 1),
+        b"PUB": RequiredRight(Right.PUBLISH, 1),
+        b"MPUBLISH": RequiredRight(Right.PUBLISH, 1),
+        b"PUBBATCH": RequiredRight(Right.PUBLISH, 1),
+        b"PUBEACH": RequiredRight(Right.PUBLISH, 1),
+        b"PUBPACKED": RequiredRight(Right.PUBLISH, 1),
+        b"REQUEST": RequiredRight(Right.PUBLISH, 1),
+        b"REPLY": RequiredRight(Right.CONSUME, 1),
+        b"SUBSCRIBE": RequiredRight(Right.CONSUME, 1),
+        b"SUB": RequiredRight(Right.CONSUME, 1),
+        b"PSUBSCRIBE": RequiredRight(Right.KNOWN),  # channels of Redis, which have no messages
+        b"UNSUBSCRIBE": RequiredRight(Right.KNOWN),
+        b"PUNSUBSCRIBE": RequiredRight(Right.KNOWN),
+        b"GET": RequiredRight(Right.CONSUME, 1),
+        b"RECEIVE": RequiredRight(Right.CONSUME, 1),
+        b"ACK": RequiredRight(Right.CONSUME, 1),
+        b"NACK": RequiredRight(Right.CONSUME, 1),
+        b"BACK": RequiredRight(Right.CONSUME, 1),
+        b"DACK": RequiredRight(Right.CONSUME, 1),
+        b"REJECT": RequiredRight(Right.CONSUME, 1),
+        b"EXTEND": RequiredRight(Right.CONSUME, 1),
+        b"LEASES": RequiredRight(Right.CONSUME, 1),  # without a topic: those that the user may consume
+        b"TOPICS": RequiredRight(Right.KNOWN),  # lists the topics for which the user has a role
+        b"TOPIC": RequiredRight(Right.ADMIN),
+        b"REDRIVE": RequiredRight(Right.ADMIN, 1),
+        b"TOPIC CREATE": RequiredRight(Right.ADMIN, 2),
+        b"TOPIC SET": RequiredRight(Right.ADMIN, 2),
+        b"TOPIC GET": RequiredRight(Right.MONITOR, 2),
+        b"TOPIC DELETE": RequiredRight(Right.ADMIN, 2),
+        b"TOPIC HELP": RequiredRight(Right.KNOWN),
+        b"GROUP": RequiredRight(Right.ADMIN),
+        b"GROUP CREATE": RequiredRight(Right.ADMIN, 2),  # consumers create groups by using them
+        b"GROUP LIST": RequiredRight(Right.MONITOR, 2),
+        b"GROUP MEMBERS": RequiredRight(Right.MONITOR, 2),
+        b"GROUP SEEK": RequiredRight(Right.ADMIN, 2),
+        b"GROUP DELETE": RequiredRight(Right.ADMIN, 2),
+        b"PAUSE": RequiredRight(Right.ADMIN, 1),
+        b"RESUME": RequiredRight(Right.ADMIN, 1),
+        b"PURGE": RequiredRight(Right.ADMIN, 1),
+        b"CANCEL": RequiredRight(Right.PUBLISH, 1),
+        b"SCHEDULE": RequiredRight(Right.ADMIN),  # names of schedules are unique in the broker
+        b"SCHEDULE SET": RequiredRight(Right.ADMIN),
+        b"SCHEDULE GET": RequiredRight(Right.MONITOR),
+        b"SCHEDULE LIST": RequiredRight(Right.MONITOR),
+        b"SCHEDULE DELETE": RequiredRight(Right.ADMIN),
+        b"LEN": RequiredRight(Right.MONITOR, 1),
+        b"STATS": RequiredRight(Right.MONITOR, 1),
+        b"PEEK": RequiredRight(Right.MONITOR, 1),
+        b"TRACE": RequiredRight(Right.MONITOR, 1),
+        b"READ": RequiredRight(Right.CONSUME, 1),
+        b"PARTITIONS": RequiredRight(Right.CONSUME, 1),
+        b"INFO": RequiredRight(Right.MONITOR),
+        b"CONFIG": RequiredRight(Right.MONITOR),
+        b"CLIENT": RequiredRight(Right.KNOWN),
+        b"CLIENT LIST": RequiredRight(Right.MONITOR),
+        b"COMMAND": RequiredRight(Right.KNOWN),
+        b"SELECT": RequiredRight(Right.KNOWN),
+        b"ECHO": RequiredRight(Right.KNOWN),
     }
 )
 
-#: By method and path; those of the monitoring port too.
-ROUTES: Mapping[tuple[str, str], Needs] = MappingProxyType(
+#: The right of each route, by method and path, including the routes of the monitoring port.
+ROUTES: Mapping[tuple[str, str], RequiredRight] = MappingProxyType(
     {
-        ("POST", "/publish/{topic}"): Needs(Right.PUBLISH, 1),
-        ("POST", "/request/{topic}"): Needs(Right.PUBLISH, 1),
-        ("POST", "/topics/{topic}/reply"): Needs(Right.CONSUME, 1),
-        ("POST", "/subscribe/{topic}"): Needs(Right.CONSUME, 1),
-        ("DELETE", "/{topic}"): Needs(Right.ADMIN, 1),
-        ("POST", "/topics/{topic}/redrive"): Needs(Right.ADMIN, 1),
-        ("PUT", "/topics/{topic}"): Needs(Right.ADMIN, 1),
-        ("PATCH", "/topics/{topic}"): Needs(Right.ADMIN, 1),
-        ("GET", "/topics/{topic}"): Needs(Right.MONITOR, 1),
-        ("DELETE", "/topics/{topic}"): Needs(Right.ADMIN, 1),
-        ("POST", "/topics/{topic}/receive"): Needs(Right.CONSUME, 1),
-        ("POST", "/topics/{topic}/ack"): Needs(Right.CONSUME, 1),
-        ("POST", "/topics/{topic}/nack"): Needs(Right.CONSUME, 1),
-        ("POST", "/topics/{topic}/back"): Needs(Right.CONSUME, 1),
-        ("POST", "/topics/{topic}/dack"): Needs(Right.CONSUME, 1),
-        ("POST", "/topics/{topic}/reject"): Needs(Right.CONSUME, 1),
-        ("POST", "/topics/{topic}/extend"): Needs(Right.CONSUME, 1),
-        ("DELETE", "/topics"): Needs(Right.ADMIN, 1),  # as /{topic}: a topic may have this name
-        ("GET", "/topics"): Needs(Right.KNOWN),  # those that the user may look into
-        ("GET", "/topics/{topic}/groups"): Needs(Right.MONITOR, 1),
-        ("GET", "/topics/{topic}/groups/{id}"): Needs(Right.MONITOR, 1),
-        ("PUT", "/topics/{topic}/groups/{id}"): Needs(Right.ADMIN, 1),
-        ("DELETE", "/topics/{topic}/groups/{id}"): Needs(Right.ADMIN, 1),
-        ("POST", "/topics/{topic}/groups/{id}/seek"): Needs(Right.ADMIN, 1),
-        ("POST", "/topics/{topic}/pause"): Needs(Right.ADMIN, 1),
-        ("POST", "/topics/{topic}/resume"): Needs(Right.ADMIN, 1),
-        ("POST", "/topics/{topic}/purge"): Needs(Right.ADMIN, 1),
-        ("GET", "/topics/{topic}/messages"): Needs(Right.MONITOR, 1),
-        ("GET", "/topics/{topic}/messages/{id}"): Needs(Right.MONITOR, 1),
-        ("GET", "/topics/{topic}/messages/{id}/trace"): Needs(Right.MONITOR, 1),
-        ("GET", "/topics/{topic}/partitions"): Needs(Right.CONSUME, 1),
-        ("GET", "/topics/{topic}/partitions/{id}"): Needs(Right.CONSUME, 1),
-        ("DELETE", "/topics/{topic}/messages/{id}"): Needs(Right.PUBLISH, 1),
-        ("PUT", "/schedules/{name}"): Needs(Right.ADMIN),
-        ("GET", "/schedules/{name}"): Needs(Right.MONITOR),
-        ("GET", "/schedules"): Needs(Right.MONITOR),
-        ("DELETE", "/schedules/{name}"): Needs(Right.ADMIN),
-        ("DELETE", "/schedules"): Needs(Right.ADMIN, 1),  # as /{topic}: a topic may have this name
-        ("GET", "/healthz"): Needs(Right.OPEN),
-        ("GET", "/livez"): Needs(Right.OPEN),
-        ("GET", "/readyz"): Needs(Right.OPEN),
-        ("GET", "/metrics"): Needs(Right.MONITOR),
-        ("GET", "/stats"): Needs(Right.MONITOR),
-        ("GET", "/backup"): Needs(Right.ADMIN),
+        ("POST", "/publish/{topic}"): RequiredRight(Right.PUBLISH, 1),
+        ("POST", "/request/{topic}"): RequiredRight(Right.PUBLISH, 1),
+        ("POST", "/topics/{topic}/reply"): RequiredRight(Right.CONSUME, 1),
+        ("POST", "/subscribe/{topic}"): RequiredRight(Right.CONSUME, 1),
+        ("DELETE", "/{topic}"): RequiredRight(Right.ADMIN, 1),
+        ("POST", "/topics/{topic}/redrive"): RequiredRight(Right.ADMIN, 1),
+        ("PUT", "/topics/{topic}"): RequiredRight(Right.ADMIN, 1),
+        ("PATCH", "/topics/{topic}"): RequiredRight(Right.ADMIN, 1),
+        ("GET", "/topics/{topic}"): RequiredRight(Right.MONITOR, 1),
+        ("DELETE", "/topics/{topic}"): RequiredRight(Right.ADMIN, 1),
+        ("POST", "/topics/{topic}/receive"): RequiredRight(Right.CONSUME, 1),
+        ("POST", "/topics/{topic}/ack"): RequiredRight(Right.CONSUME, 1),
+        ("POST", "/topics/{topic}/nack"): RequiredRight(Right.CONSUME, 1),
+        ("POST", "/topics/{topic}/back"): RequiredRight(Right.CONSUME, 1),
+        ("POST", "/topics/{topic}/dack"): RequiredRight(Right.CONSUME, 1),
+        ("POST", "/topics/{topic}/reject"): RequiredRight(Right.CONSUME, 1),
+        ("POST", "/topics/{topic}/extend"): RequiredRight(Right.CONSUME, 1),
+        ("DELETE", "/topics"): RequiredRight(Right.ADMIN, 1),  # is /{topic}: a topic may have this name
+        ("GET", "/topics"): RequiredRight(Right.KNOWN),  # lists the topics that the user may inspect
+        ("GET", "/topics/{topic}/groups"): RequiredRight(Right.MONITOR, 1),
+        ("GET", "/topics/{topic}/groups/{id}"): RequiredRight(Right.MONITOR, 1),
+        ("PUT", "/topics/{topic}/groups/{id}"): RequiredRight(Right.ADMIN, 1),
+        ("DELETE", "/topics/{topic}/groups/{id}"): RequiredRight(Right.ADMIN, 1),
+        ("POST", "/topics/{topic}/groups/{id}/seek"): RequiredRight(Right.ADMIN, 1),
+        ("POST", "/topics/{topic}/pause"): RequiredRight(Right.ADMIN, 1),
+        ("POST", "/topics/{topic}/resume"): RequiredRight(Right.ADMIN, 1),
+        ("POST", "/topics/{topic}/purge"): RequiredRight(Right.ADMIN, 1),
+        ("GET", "/topics/{topic}/messages"): RequiredRight(Right.MONITOR, 1),
+        ("GET", "/topics/{topic}/messages/{id}"): RequiredRight(Right.MONITOR, 1),
+        ("GET", "/topics/{topic}/messages/{id}/trace"): RequiredRight(Right.MONITOR, 1),
+        ("GET", "/topics/{topic}/partitions"): RequiredRight(Right.CONSUME, 1),
+        ("GET", "/topics/{topic}/partitions/{id}"): RequiredRight(Right.CONSUME, 1),
+        ("DELETE", "/topics/{topic}/messages/{id}"): RequiredRight(Right.PUBLISH, 1),
+        ("PUT", "/schedules/{name}"): RequiredRight(Right.ADMIN),
+        ("GET", "/schedules/{name}"): RequiredRight(Right.MONITOR),
+        ("GET", "/schedules"): RequiredRight(Right.MONITOR),
+        ("DELETE", "/schedules/{name}"): RequiredRight(Right.ADMIN),
+        ("DELETE", "/schedules"): RequiredRight(Right.ADMIN, 1),  # is /{topic}: a topic may have this name
+        ("GET", "/leases"): RequiredRight(Right.KNOWN),  # the route checks CONSUME: its topic is in the query
+        ("DELETE", "/leases"): RequiredRight(Right.ADMIN, 1),  # is /{topic}: a topic may have this name
+        ("GET", "/healthz"): RequiredRight(Right.OPEN),
+        ("GET", "/livez"): RequiredRight(Right.OPEN),
+        ("GET", "/readyz"): RequiredRight(Right.OPEN),
+        ("GET", "/metrics"): RequiredRight(Right.MONITOR),
+        ("GET", "/stats"): RequiredRight(Right.MONITOR),
+        ("GET", "/backup"): RequiredRight(Right.ADMIN),
     }
 )
 
-_UNKNOWN = Needs(Right.KNOWN)
+_UNKNOWN = RequiredRight(Right.KNOWN)
+#: Maximum length of a subcommand: the second word may be a long message, and only its beginning is compared.
+_MAX_SUBCOMMAND_BYTES = 32
 
 
-def command_needs(command: list[bytes]) -> Needs:
-    """Return what a command takes; one that does not exist is for users to be told so."""
+def command_needs(command: list[bytes]) -> RequiredRight:
+    """Return the right that a command requires; an unknown command requires a user, who gets an error."""
     name = command[0].upper()
     if len(command) > 1:
         needs = COMMANDS.get(b"%b %b" % (name, command[1].upper()[:_MAX_SUBCOMMAND_BYTES]))
@@ -193,6 +200,3 @@ def command_needs(command: list[bytes]) -> Needs:
         if name == b"SUBSCRIBE" and is_redis_channel(command[1]):
             return COMMANDS[b"PSUBSCRIBE"]
     return COMMANDS.get(name, _UNKNOWN)
-
-
-_MAX_SUBCOMMAND_BYTES = 32  # the word may be a message: only its beginning is looked at

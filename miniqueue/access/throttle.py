@@ -1,21 +1,22 @@
-"""How often somebody may be wrong before others are spared their guesses.
+"""A limit on failed attempts to authenticate, by key: an address or a user.
 
-    20 failures within a minute  ──▶  blocked for a minute  ──▶  as if nothing had been
+    20 failures within a minute  ──▶  blocked for a minute  ──▶  unblocked, without failures
 
-A failure may be of an attempt, which is then counted once for as long as failures count: a program that repeats what
-was wrong guesses nothing. Keeps a bounded number of keys, of which the oldest go first, and no more attempts of each
-than block it. Tells no time: the clock comes in.
+A failure can name its attempt, which then counts once while failures count: a program that repeats a wrong secret
+guesses nothing. The number of keys is bounded, the oldest are forgotten first, and so is the number of attempts of a
+key. The caller passes the clock.
 """
 
 from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address
 from typing import NamedTuple
 
+#: Maximum number of keys, so that many addresses do not exhaust memory.
 MAX_KEYS = 10_000
 
 
 class _Failures(NamedTuple):
-    """Those of one key: how many, until when they count, and the attempts among them."""
+    """The failures of one key: their number, the time until which they count, and their attempts."""
 
     failure_count: int = 0
     ends_at: float = 0.0
@@ -26,10 +27,10 @@ class Throttle:
     """Counts failures by key.
 
     Args:
-      max_failures: as many within `seconds` block a key.
+      max_failures: the number of failures within `seconds` that blocks a key.
       seconds: how long failures count, and how long a key is blocked.
       monotonic: the clock, in seconds.
-      max_keys: as many are remembered.
+      max_keys: maximum number of keys.
     """
 
     def __init__(
@@ -42,15 +43,15 @@ class Throttle:
         self._failures: dict[str, _Failures] = {}
 
     def is_blocked(self, key: str) -> bool:
-        """Tell whether there have been too many failures."""
+        """Return whether a key has too many failures."""
         return self._current(key).failure_count >= self._max_failures
 
     def has_failed(self, key: str, attempt: bytes) -> bool:
-        """Tell whether a failure of this attempt counts."""
+        """Return whether a failure of this attempt is counted."""
         return attempt in self._current(key).attempts
 
     def failed(self, key: str, attempt: bytes = b"") -> None:
-        """Count a failure, unless one of the same attempt counts already; b"" is no attempt."""
+        """Count a failure, unless one of the same attempt is counted; b"" names no attempt."""
         failures = self._current(key)
         if attempt in failures.attempts:
             return
@@ -65,7 +66,7 @@ class Throttle:
             del self._failures[next(iter(self._failures))]
 
     def forget_attempts(self) -> None:
-        """Take every attempt for a new one, for what was wrong may be right now; what was counted stays."""
+        """Forget all attempts, as a wrong secret may be valid now; the numbers of failures stay."""
         for key, failures in self._failures.items():
             self._failures[key] = failures._replace(attempts=frozenset())
 
@@ -83,7 +84,7 @@ _NONE = _Failures()
 
 
 def network_of(address: str) -> str:
-    """Return what attempts from an address are counted under: an IPv6 peer has 2**64 addresses, and is one peer."""
+    """Return the key of an address: an IPv6 client has 2**64 addresses, which count as one."""
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,27 +1,32 @@
-"""Users, their roles, and the topics that a role is for.
+"""Users, their roles, and the topics of each role.
 
-A pattern is the name of a topic, or its beginning with `*` behind it: `orders.*` fits `orders.eu` and not `orders`; `*`
-fits every topic, and alone also the broker as a whole. Holds no secret, only what tells whether one is right
-(`hashing`).
+A pattern is the name of a topic, or its beginning followed by `*`: `orders.*` matches `orders.eu` and not `orders`; `*`
+matches every topic, and the whole broker. A user contains the hash of the secret, not the secret (`hashing`).
+
+Setting the topic of dead letters, or the target of a redrive, requires the right to publish there; otherwise an admin
+of one topic could fill any other. A topic's own `.dlq` requires no further right, nor does moving dead letters back to
+the topic that they came from.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from miniqueue.access.rights import ROLES, Right
+from miniqueue.errors import NotPermittedError
 
+#: The pattern that matches every topic, and the whole broker.
 EVERYTHING = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who may use the broker.
+    """A user of the broker.
 
     Attributes:
-      name: as in the file.
-      secret: what tells whether a secret is right; empty when the user has none.
-      certificate: the subject of the client certificate that stands for the user; empty for none.
-      roles: the patterns of each role that the user has.
+      name: the name in the users file.
+      secret: the stored form of the secret; empty for none.
+      certificate: the subject of the client certificate that authenticates the user; empty for none.
+      roles: the patterns of each role of the user.
     """
 
     name: str
@@ -30,18 +35,18 @@ class User:
     roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
     def may(self, right: Right, topic: bytes | None = None) -> bool:
-        """Tell whether the user has a right, on a topic, or with None on the broker as a whole."""
+        """Return whether the user has a right on a topic, or, with None, on the whole broker."""
         if right in (Right.OPEN, Right.KNOWN):
             return True
         return any(right in ROLES[role] and _fits(patterns, topic) for role, patterns in self.roles.items())
 
     def sees(self, topic: bytes) -> bool:
-        """Tell whether the user has any role for a topic, and so may know of it."""
+        """Return whether the user has any role for a topic, and so may know that it exists."""
         return any(_fits(patterns, topic) for patterns in self.roles.values())
 
 
 class Users:
-    """All users of a broker, as of one moment, by all that they are known by."""
+    """All users of a broker at one time, by name, token, and certificate."""
 
     def __init__(self, users: Iterable[User] = ()) -> None:
         self._by_name = {user.name: user for user in users}
@@ -49,26 +54,26 @@ class Users:
         self._by_certificate = {user.certificate: user for user in self if user.certificate}
 
     def __iter__(self) -> Iterator[User]:
-        """Go through the users by name."""
+        """Iterate over the users in the order of their names."""
         return iter(sorted(self._by_name.values(), key=lambda user: user.name))
 
     def __len__(self) -> int:
         return len(self._by_name)
 
     def named(self, name: str) -> User | None:
-        """Return the user of that name."""
+        """Return the user with a name; None if there is none."""
         return self._by_name.get(name)
 
     def with_token(self, stored: str) -> User | None:
-        """Return the user whose secret is kept as `stored`; only of tokens is that the same every time."""
+        """Return the user with a stored secret; works only for tokens, which are stored without a salt."""
         return self._by_secret.get(stored)
 
     def with_certificate(self, subject: str) -> User | None:
-        """Return the user for whom a certificate stands."""
+        """Return the user whom a certificate authenticates; None if there is none."""
         return self._by_certificate.get(subject)
 
     def succeeding(self, before: "Users") -> "Users":
-        """Return the same users; who is as `before` is the same object, so that a change shows in the identity."""
+        """Return the same users, with the objects of `before` for unchanged ones, so that `is` shows a change."""
         return Users(old if (old := before.named(user.name)) == user else user for user in self)
 
 
@@ -79,3 +84,16 @@ def _fits(patterns: tuple[str, ...], topic: bytes | None) -> bool:
         topic.startswith(pattern[:-1].encode()) if pattern.endswith("*") else topic == pattern.encode()
         for pattern in patterns
     )
+
+
+def check_dead_letters(user: User | None, settings: Mapping[str, object]) -> None:
+    """Raise NotPermittedError if `settings` name a topic that the user may not publish to; None: no users exist."""
+    target = settings.get("dead_letter_topic")
+    if user is not None and isinstance(target, str) and not user.may(Right.PUBLISH, target.encode()):
+        raise NotPermittedError("PUBLISH on the dead_letter_topic")
+
+
+def check_target(user: User | None, target: bytes | None) -> None:
+    """Raise NotPermittedError if `target` is a topic that the user may not publish to."""
+    if user is not None and target is not None and not user.may(Right.PUBLISH, target):
+        raise NotPermittedError("PUBLISH on the topic to move to")

@@ -1,12 +1,12 @@
-"""The text of the file that holds the users: TOML.
+"""The text of the users file: TOML.
 
     [user.ada]
     secret = "$argon2id$v=19$m=19456,t=2,p=1$…$…"     or "sha256:<64 hex digits>", of a token
     certificate = "CN=ada,O=Example"                  the subject of a client certificate, RFC 4514
-    publisher = ["orders", "orders.*"]                what the user may publish to; so for every role
+    publisher = ["orders", "orders.*"]                patterns of topics, for each role
     subscriber = ["orders.*"]
 
-Every problem is found before any is told. Texts are shown in problems, secrets are not. Knows no files.
+An error lists all problems of the text. It quotes names and patterns, but no secrets.
 """
 
 import json
@@ -19,29 +19,29 @@ from typing import Any
 from miniqueue.access.hashing import is_stored_secret
 from miniqueue.access.rights import ROLES
 from miniqueue.access.users import EVERYTHING, User, Users
-from miniqueue.core.names import check_topic
+from miniqueue.core.message.names import check_topic
 from miniqueue.errors import ConfigError, InvalidTopicError
 
 NAME_RULE = "a user's name is 1 to 64 letters, digits, and . _ @ -"
-PATTERN_RULE = "a pattern is the name of a topic, or its beginning with * behind it"
+PATTERN_RULE = "must be the name of a topic, or its beginning followed by *"
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _HEAD = """\
-# The users of miniqueue. `miniqueue user` writes this file anew and keeps no comments but these.
-# A broker reads it at its start and on SIGHUP.
+# The users of miniqueue. `miniqueue user` rewrites this file and keeps no other comments.
+# A broker reads it at startup and on SIGHUP.
 """
 
 
 def parse_users(text: str) -> Users:
-    """Return the users in the text of a file; raises ConfigError with every problem in it."""
+    """Parse the text of a users file; raises ConfigError with all its problems."""
     try:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as exc:
         raise ConfigError([_toml_problem(exc)]) from exc
-    problems = [f"key {key!a}: want tables [user.name] only" for key in tables if key != "user"]
+    problems = [f"key {key!a}: unknown; must be tables [user.name]" for key in tables if key != "user"]
     entries = tables.get("user", {})
     if not isinstance(entries, dict):
-        raise ConfigError([*problems, "key user: want tables [user.name]"])
+        raise ConfigError([*problems, "key user: invalid; must be tables [user.name]"])
     users = [user for name, entry in entries.items() if (user := _user(name, entry, problems))]
     problems += _shared(users, "secret", lambda user: user.secret)
     problems += _shared(users, "certificate", lambda user: user.certificate)
@@ -51,63 +51,64 @@ def parse_users(text: str) -> Users:
 
 
 def render_users(users: Users) -> str:
-    """Return the text that `parse_users` makes `users` of."""
+    """Return the text of a users file, which `parse_users` parses."""
     return _HEAD + "".join(map(_render, users))
 
 
 def check_name(name: str) -> str:
-    """Return a name that a user may have; raises ConfigError."""
+    """Return `name` if it is valid for a user; raises ConfigError otherwise."""
     if not _NAME.fullmatch(name):
         raise ConfigError([f"user {name[:64]!a}: {NAME_RULE}"])
     return name
 
 
 def check_pattern(pattern: str) -> str:
-    """Return a pattern that can fit a topic; raises ConfigError."""
+    """Return `pattern` if it can match a topic; raises ConfigError otherwise."""
     beginning = pattern.removesuffix(EVERYTHING)
     try:
         if pattern != EVERYTHING:
             check_topic(beginning.encode())
     except (InvalidTopicError, UnicodeEncodeError) as exc:
-        raise ConfigError([f"pattern {pattern[:64]!a}: {PATTERN_RULE}"]) from exc
+        raise ConfigError([f"pattern {pattern[:64]!a}: invalid; {PATTERN_RULE}"]) from exc
     if EVERYTHING in beginning:
-        raise ConfigError([f"pattern {pattern[:64]!a}: {PATTERN_RULE}"])
+        raise ConfigError([f"pattern {pattern[:64]!a}: invalid; {PATTERN_RULE}"])
     return pattern
 
 
 def _toml_problem(error: Exception) -> str:
-    # Not the text of the error: it may quote what stands there, which may be a secret.
-    place = re.search(r"\(at .*\)", str(error))
-    return f"no TOML {place.group()}" if place else "no TOML"
+    # Without the text of the error, which may quote the line, and so a secret.
+    position = re.search(r"\(at .*\)", str(error))
+    return f"no TOML {position.group()}" if position else "no TOML"
 
 
 def _user(name: str, entry: object, problems: list[str]) -> User | None:
-    """Return the user of one table; None when there are problems, which are added."""
+    """Return the user of one table; if there are problems, add them, and return None."""
     count = len(problems)
     _try(problems, partial(check_name, name))
     if not isinstance(entry, dict):
-        problems.append(f"user {name[:64]!a}: want a table")
+        problems.append(f"user {name[:64]!a}: invalid; must be a table")
         return None
     known = {"secret", "certificate", *ROLES}
-    problems += [
-        f"user {name[:64]!a}: key {key!a}: want one of {', '.join(sorted(known))}" for key in entry.keys() - known
-    ]
+    allowed = ", ".join(sorted(known))
+    problems += [f"user {name[:64]!a}: key {key!a}: unknown; must be one of {allowed}" for key in entry.keys() - known]
     secret, certificate = entry.get("secret", ""), entry.get("certificate", "")
     if not isinstance(secret, str) or (secret and not is_stored_secret(secret)):
-        problems.append(f"user {name[:64]!a}: key secret: want what `miniqueue user passwd` writes")
+        problems.append(f"user {name[:64]!a}: key secret: invalid; must be written by `miniqueue user passwd`")
     if not isinstance(certificate, str):
-        problems.append(f"user {name[:64]!a}: key certificate: want the subject of a certificate, such as CN=ada")
+        problems.append(
+            f"user {name[:64]!a}: key certificate: invalid; must be the subject of a certificate, such as CN=ada"
+        )
     roles = {role: _patterns(name, role, entry[role], problems) for role in ROLES if role in entry}
     return User(name, secret, certificate, roles) if len(problems) == count else None
 
 
-def _patterns(name: str, role: str, given: Any, problems: list[str]) -> tuple[str, ...]:  # noqa: ANN401 - anything that TOML has
-    if not isinstance(given, list) or not all(isinstance(pattern, str) for pattern in given):
-        problems.append(f"user {name[:64]!a}: key {role}: want a list of patterns")
+def _patterns(name: str, role: str, value: Any, problems: list[str]) -> tuple[str, ...]:  # noqa: ANN401 - any type of TOML
+    if not isinstance(value, list) or not all(isinstance(pattern, str) for pattern in value):
+        problems.append(f"user {name[:64]!a}: key {role}: invalid; must be a list of patterns")
         return ()
-    for pattern in given:
+    for pattern in value:
         _try(problems, partial(check_pattern, pattern), f"user {name[:64]!a}: key {role}: ")
-    return tuple(given)
+    return tuple(value)
 
 
 def _try(problems: list[str], check: Callable[[], object], prefix: str = "") -> None:
@@ -117,11 +118,11 @@ def _try(problems: list[str], check: Callable[[], object], prefix: str = "") -> 
         problems += [prefix + problem for problem in exc.problems]
 
 
-def _shared(users: list[User], what: str, value_of: Callable[[User], str]) -> list[str]:
-    """Return a problem for each user who has the same as one before: it could not tell the two apart."""
+def _shared(users: list[User], key: str, value_of: Callable[[User], str]) -> list[str]:
+    """Return a problem for each user with the value of an earlier one, as it would not identify a user."""
     owners: dict[str, str] = {}
     return [
-        f"user {user.name!a}: key {what}: {owners[value_of(user)]!a} has the same"
+        f"user {user.name!a}: key {key}: same as that of user {owners[value_of(user)]!a}"
         for user in users
         if value_of(user) and owners.setdefault(value_of(user), user.name) != user.name
     ]
@@ -140,5 +141,5 @@ def _texts(user: User) -> list[tuple[str, str]]:
 
 
 def _string(text: str) -> str:
-    # TOML's basic strings are those of JSON, but for this character, which TOML wants escaped.
+    # The basic strings of TOML are those of JSON, except this character, which TOML requires to be escaped.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,7 +1,7 @@
-"""Clients of miniqueue.
+"""Python clients of miniqueue.
 
-The one for most programs speaks RESP, with the connections of redis-py: its pool, TLS, retries. It blocks, or is
-awaited; a worker calls a function for each message. It takes the extra `miniqueue[client]`.
+`Client` and `AsyncClient`, the clients for most programs, use RESP and redis-py: its connection pool, TLS and
+retries. `Worker` and `AsyncWorker` call a function for each message. They require the extra `miniqueue[client]`.
 
     from miniqueue.client import Client
 
@@ -10,7 +10,7 @@ awaited; a worker calls a function for each message. It takes the extra `minique
         for message in client.receive("orders", count=10, wait_seconds=20):
             client.ack("orders", message)
 
-The other one, for asyncio, speaks HTTP/2 and holds a stream of messages open, with what miniqueue itself needs.
+`Http2Client`, for asyncio, uses HTTP/2, keeps a stream of messages open, and requires no extra.
 
     from miniqueue.client import connect
 
@@ -20,30 +20,47 @@ The other one, for asyncio, speaks HTTP/2 and holds a stream of messages open, w
             async for delivery in subscription:
                 print(delivery.payload)
                 subscription.ack()
+
+This package may import `errors` and the value types of `core`, not the broker, the storage or the server. Read in
+this order:
+
+    calls/       commands as values: their words, and what their replies mean; both RESP clients use them
+    address      which broker to use, and how long to wait for it; what a pickled client contains
+    link, async_link        redis-py's connections, retries, and errors that say what is known
+    client, async_client    one method for each call
+    work, worker, async_worker    workers: receive, call a function, settle, extend leases
+    http2/       the client over HTTP/2
 """
 
 import importlib
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from miniqueue.client.duplex import Http2Client, connect
-from miniqueue.client.group import Group, Seek
-from miniqueue.client.log import Bounds, Page
-from miniqueue.client.message import Message, Origin
-from miniqueue.client.message_calls import Outgoing
-from miniqueue.client.published import PublishedId, PublishedIds
-from miniqueue.client.redriven import Redriven
-from miniqueue.client.refusals import RefusedError
-from miniqueue.client.schedule import Schedule
-from miniqueue.client.step import Step
-from miniqueue.client.subscription import Delivery, Subscription
+from miniqueue.client.calls import messages as message_calls  # noqa: F401 - docs/client.md imports it by this name
+from miniqueue.client.calls.errors import RefusedError
+from miniqueue.client.calls.messages import Outgoing
+from miniqueue.client.calls.trace_steps import Step
+from miniqueue.client.calls.values import (
+    Bounds,
+    Group,
+    Message,
+    Origin,
+    Page,
+    PublishedId,
+    PublishedIds,
+    Redriven,
+    Schedule,
+    Seek,
+)
+from miniqueue.client.http2.client import Http2Client, connect
+from miniqueue.client.http2.subscription import Delivery, Subscription
 from miniqueue.client.work import Delay, Reject
 from miniqueue.errors import ClientError, ConnectError, DisconnectedError, ServerError
 
 if TYPE_CHECKING:
+    from miniqueue.client.async_client import AsyncClient
     from miniqueue.client.async_worker import AsyncWorker
-    from miniqueue.client.asynchronous import AsyncClient
-    from miniqueue.client.blocking import Client
+    from miniqueue.client.client import Client
     from miniqueue.client.worker import Worker
 
 __all__ = [
@@ -76,19 +93,19 @@ __all__ = [
     "connect",
 ]
 
-#: Where the names are that need redis-py; who does not use them does without it, and does not wait for its import.
+#: The modules of the names that require redis-py. A program that does not use them need not install or import it.
 _WITH_REDIS: Final = MappingProxyType(
     {
-        "AsyncClient": "miniqueue.client.asynchronous",
+        "AsyncClient": "miniqueue.client.async_client",
         "AsyncWorker": "miniqueue.client.async_worker",
-        "Client": "miniqueue.client.blocking",
+        "Client": "miniqueue.client.client",
         "Worker": "miniqueue.client.worker",
     }
 )
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - of whatever type the name is
-    """Import what needs redis-py when it is first asked for; raises ImportError with what to install."""
+    """Import a name that requires redis-py when it is first used; raises ImportError that says what to install."""
     if name not in _WITH_REDIS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -1,6 +1,6 @@
-"""Where a broker is and how patiently it is asked: all that a client is made of, so that it can be made again.
+"""The address of a broker and the patience of its client: all that a client consists of, so that it can be rebuilt.
 
-Knows no connection. A client that is pickled, as for the executors of Spark, carries this and nothing else.
+Does not know connections. A pickled client, such as one sent to the executors of Spark, contains only its address.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from miniqueue.errors import ConfigError
 
 DEFAULT_URL: Final = "redis://localhost:6379"
 DEFAULT_TIMEOUT_SECONDS: Final = 10.0
-#: Tries after the first that fails, and the pause before the first and the longest of them: about 10 s in all.
+#: Number of retries, and the shortest and longest pause before one: about 10 s in all, as a restart may take.
 DEFAULT_RETRIES: Final = 10
 FIRST_PAUSE_SECONDS: Final = 0.05
 LONGEST_PAUSE_SECONDS: Final = 2.0
@@ -22,14 +22,14 @@ _SCHEMES: Final = ("redis://", "rediss://")
 
 @dataclass(frozen=True)
 class Address:
-    """Where a broker is, and how it is asked.
+    """Which broker a client uses, and how long it waits for it.
 
     Attributes:
       url: `redis://[user[:secret]@]host[:port]`, or `rediss://` for TLS.
-      timeout_seconds: how long a connection may take, and a reply beyond the time that the call itself may take.
-      retries: tries after the first; negative for no end.
+      timeout_seconds: maximum time for connecting, and for a reply in addition to the wait of the call itself.
+      retries: maximum number of retries; negative: unlimited.
       deduplicates: whether publishes get ids, so that a retry stores nothing twice.
-      options: for redis-py's connections, by its names: `username`, `password`, `ssl_ca_certs`, `client_name`, …
+      options: options of redis-py's connections: `username`, `password`, `ssl_ca_certs`, `client_name`, …
     """
 
     url: str = field(default=DEFAULT_URL, repr=False)
@@ -42,22 +42,23 @@ class Address:
         """Check the URL; raises ConfigError."""
         try:
             _ = urlsplit(self.url).port, (urlsplit(self.url).hostname or "").encode("idna")
-        except ValueError:  # its text may have a part of the secret
-            raise ConfigError(["the address of a broker has no port from 0 to 65535, or no host"]) from None
+        except ValueError:  # whose text can contain a part of the secret
+            raise ConfigError(["invalid broker URL; the port must be 0 to 65535, and the host a valid name"]) from None
         if not self.url.startswith(_SCHEMES):
-            raise ConfigError([f"the address of a broker is redis://host:port or rediss://host:port, not {self}"])
-        if any("@" in part for part in urlsplit(self.url)[2:]):  # behind the host: what is told of it may be secret
-            raise ConfigError(["the address of a broker has an @ behind it; in front of one / ? # are %2F, %3F, %23"])
+            raise ConfigError([f"invalid broker URL: {self}; must be redis://host:port or rediss://host:port"])
+        if any("@" in part for part in urlsplit(self.url)[2:]):
+            # An unescaped "/" or "#" in a secret ends the host early, so the text that follows can be secret.
+            raise ConfigError(["invalid broker URL: @ after the host; encode / ? # before it as %2F, %3F, %23"])
 
     def __str__(self) -> str:
-        """Return it as it can be shown: without user and secret."""
+        """Return the URL without user and secret, for logs and errors."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
     def pool_options(self) -> dict[str, Any]:
-        """Return what a pool of redis-py takes beside the URL.
+        """Return the options of a pool of redis-py, except the URL.
 
-        It tries nothing again by itself: what may be asked twice only the call knows.
+        The pool retries nothing by itself, because only the call knows whether it can be repeated.
         """
         return {
             "socket_timeout": self.timeout_seconds,

@@ -1,11 +1,11 @@
-"""Connections of the client for asyncio: as `link`, with redis-py's pool for asyncio.
+"""Connections of the client for asyncio: like `link`, with redis-py's pool for asyncio.
 
-That pool does not notice a fork. A client in a forked process makes a new one, and keeps the old one as it is: to
-close it, or to let it go, would speak to the event loop that the other process uses.
+That pool does not notice a fork. In a forked process a client makes a new pool and keeps the old one unused: closing
+or releasing it would use the event loop of the parent process.
 
-redis-py puts `asyncio.wait_for` around each write of a connection that has a socket timeout. On Python 3.11 that loses
-a cancellation which comes when the write is done: `task.cancel()` would not end a receive that waits for an hour. So
-connections have no socket timeout here; `asyncio.timeout`, which loses none, limits what is asked of them.
+redis-py wraps each write of a connection that has a socket timeout in `asyncio.wait_for`. On Python 3.11 that loses a
+cancellation that arrives when the write is done: `task.cancel()` would not end a receive that waits for an hour.
+Connections therefore have no socket timeout here; `asyncio.timeout`, which loses no cancellation, limits each step.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 
 from miniqueue.client.address import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Address
-from miniqueue.client.call import NO_WORD, Call, Reply, Word, may_follow, raise_what_passes
+from miniqueue.client.calls.call import NO_WORD, Call, Reply, Word, may_follow, raise_what_passes
+from miniqueue.client.calls.errors import RefusedError
 from miniqueue.client.link import pool_of, refusal_of, unconnected
-from miniqueue.client.refusals import RefusedError
 from miniqueue.errors import ClientError, DisconnectedError, RequestError
 
 T = TypeVar("T")
 
 
 class _Connection(Protocol):
-    """What is used of redis-py's connections, whose own types do not tell it."""
+    """The methods of redis-py's connections that are used here; redis-py's own types do not declare them."""
 
     def pack_commands(self, commands: Sequence[tuple[Word, ...]]) -> list[bytes]: ...
 
@@ -41,7 +41,7 @@ class _Connection(Protocol):
 
 
 class _Pool(Protocol):
-    """What is used of redis-py's pool."""
+    """The members of redis-py's pool that are used here."""
 
     connection_kwargs: dict[str, Any]
 
@@ -56,29 +56,29 @@ class AsyncLink:
     """A pool of connections to one broker; the tasks of one event loop may share it.
 
     Args:
-      address: of the broker.
-      tell: is told of each error after which another try may help.
+      address: the address of the broker.
+      tell: called with each error that permits a retry.
     """
 
     def __init__(self, address: Address, tell: Callable[[Exception], None]) -> None:
         self._address = address
         self._tell = tell
-        self._left_to_parent: list[_Pool] = []
+        self._pools_of_parents: list[_Pool] = []
         self._pid = os.getpid()
         self._pool = self._make_pool()
         self._retry = Retry(
             ExponentialWithJitterBackoff(base=FIRST_PAUSE_SECONDS, cap=LONGEST_PAUSE_SECONDS),
             address.retries,
-            (ClientError,),  # type: ignore[arg-type] # redis-py tries again after any error that it is told of
+            (ClientError,),  # type: ignore[arg-type] # redis-py accepts any exception class
         )
 
     async def execute(self, call: Call[T]) -> T:
-        """Carry out a call, again where that does no harm; raises ClientError."""
+        """Carry out a call, with retries if it can be repeated; raises ClientError."""
         [reply] = await self._ask([call])
         return call.result_of(reply)
 
     async def execute_all(self, calls: Sequence[Call[T]]) -> list[T | RefusedError]:
-        """Carry out calls in one go, as `execute`; a refusal is the result of its call."""
+        """Carry out calls as one pipeline, as `execute`; the result of a refused call is its RefusedError."""
         replies = await self._ask(calls) if calls else []
         return [call.outcome_of(reply) for call, reply in zip(calls, replies, strict=True)]
 
@@ -88,7 +88,7 @@ class AsyncLink:
             await self._pool.disconnect()
 
     async def _ask(self, calls: Sequence[Call[T]]) -> list[Reply]:
-        """Return the replies, with errors for refusals, after as many tries as it takes."""
+        """Return the replies, RefusedError for refused calls, after as many attempts as are necessary."""
         return await self._retry.call_with_retry(
             lambda: self._exchange(calls),
             self._failed,
@@ -105,12 +105,12 @@ class AsyncLink:
             async with asyncio.timeout(self._address.timeout_seconds):
                 await connection.send_packed_command(packed, check_health=False)
             replies = [await self._reply(connection, call.wait_seconds) for call in calls]
-        except redis.DataError as exc:  # a word that cannot be spelled, as None: nothing was sent
+        except redis.DataError as exc:  # a word such as None, which cannot be encoded; nothing was sent
             raise RequestError(NO_WORD) from exc
         except (redis.RedisError, TimeoutError) as exc:
             await connection.disconnect(nowait=True)
             raise DisconnectedError(f"{self._address}: {str(exc) or 'no reply in time'}") from exc
-        except BaseException:  # cancelled: nobody reads the replies that are left, so nobody else may
+        except BaseException:  # such as a cancellation; the next user of the connection would read these replies
             await connection.disconnect(nowait=True)
             raise
         finally:
@@ -131,7 +131,7 @@ class AsyncLink:
 
     async def _connection(self) -> "_Connection":
         if self._pid != os.getpid():
-            self._left_to_parent.append(self._pool)
+            self._pools_of_parents.append(self._pool)
             self._pid, self._pool = os.getpid(), self._make_pool()
         try:
             async with asyncio.timeout(self._connect_seconds):
@@ -142,6 +142,6 @@ class AsyncLink:
     def _make_pool(self) -> "_Pool":
         pool: _Pool = pool_of(ConnectionPool, Retry(NoBackoff(), 0), self._address)
         limits = pool.connection_kwargs["socket_connect_timeout"], pool.connection_kwargs["socket_timeout"]
-        self._connect_seconds = None if None in limits else sum(limits)  # to connect, and to be greeted
+        self._connect_seconds = None if None in limits else sum(limits)  # to connect, and for the handshake
         pool.connection_kwargs["socket_timeout"] = None
         return pool

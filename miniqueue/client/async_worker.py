@@ -1,12 +1,13 @@
-"""A worker with tasks: as `worker`, for functions that are coroutines.
+"""A worker with tasks: like `worker`, for functions that are coroutines.
 
     async def handle(message):
         await charge(message.payload)
 
     await AsyncWorker(client, "orders", handle, concurrency=100).run()        # until SIGTERM or SIGINT
 
-One task receives; one for each message calls the function and settles, what is done at the same time together; one
-more extends the leases.
+One task receives; one task for each message calls the function and settles; one more extends the leases. As in
+`worker`, messages that are done at the same time are acknowledged together: the task that sends first lets all tasks
+run that are ready, since they may be done in this iteration of the event loop too.
 """
 
 import asyncio
@@ -16,12 +17,11 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from miniqueue.client import message_calls
-from miniqueue.client.asynchronous import AsyncClient
-from miniqueue.client.call import Call
-from miniqueue.client.message import Message
-from miniqueue.client.refusals import is_passing
-from miniqueue.client.settling import TogetherInTasks
+from miniqueue.client.async_client import AsyncClient
+from miniqueue.client.calls import messages as message_calls
+from miniqueue.client.calls.call import Call
+from miniqueue.client.calls.errors import is_passing
+from miniqueue.client.calls.values import Message
 from miniqueue.client.work import (
     EXITS,
     PAUSE_SECONDS,
@@ -39,9 +39,9 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class AsyncWorker:
-    """Works through a topic; arguments and outcomes are those of `Worker`.
+    """Calls a coroutine function for each message of a topic; arguments and outcomes as for `Worker`.
 
-    When its task is cancelled, so are the functions; their messages come again when their leases are over.
+    If the task of `run` is cancelled, so are the functions; their messages are redelivered when their leases expire.
     """
 
     def __init__(  # noqa: PLR0913 - one keyword for each option of a worker
@@ -61,14 +61,14 @@ class AsyncWorker:
         self._work = Work(topic, group, concurrency, lease_seconds, poll_seconds, member)
         self._is_stopping = False
         self._exit: BaseException | None = None
-        self._together = TogetherInTasks(self._acknowledge)
+        self._acks = AsyncAckBatcher(self._acknowledge)
         self._changed = asyncio.Condition()
 
     async def run(self) -> None:
-        """Work until `stop`, or, in the main thread, SIGTERM or SIGINT; what is in hand is finished first.
+        """Work until `stop` or, in the main thread, SIGTERM or SIGINT; messages in hand are finished first.
 
-        A broker that is gone for a while is waited for. Raises RefusedError when it refuses for good, and the
-        SystemExit or KeyboardInterrupt that a function has raised.
+        If the broker is unavailable, the worker waits for it. Raises RefusedError if the broker refuses for good, and
+        the SystemExit or KeyboardInterrupt that the function raised.
         """
         async with AsyncClient.of(replace(self._client.address, retries=0)) as receiver:
             extending = asyncio.create_task(self._extend_for_ever())
@@ -82,17 +82,17 @@ class AsyncWorker:
             raise self._exit
 
     def stop(self) -> None:
-        """Have `run` return when what is in hand is done; in the thread of the event loop."""
+        """Make `run` return when all messages in hand are done; call it in the thread of the event loop."""
         self._is_stopping = True
         self._notifying = asyncio.ensure_future(self._notify())
 
     async def _receive_and_handle(self, receiver: AsyncClient) -> None:
         failure: ClientError | None = None
         async with asyncio.TaskGroup() as handlers:
-            while await self._has_hand_free():
+            while await self._can_take_more():
                 try:
                     messages = await self._receive(receiver)
-                except ClientError as exc:  # raised below: a group that is left with an error cancels its tasks
+                except ClientError as exc:  # raised below: inside the group it would cancel the tasks
                     failure = exc
                     break
                 for message in messages:
@@ -100,8 +100,8 @@ class AsyncWorker:
         if failure is not None:
             raise failure
 
-    async def _has_hand_free(self) -> bool:
-        """Wait for a hand to be free; return False when it is time to stop."""
+    async def _can_take_more(self) -> bool:
+        """Wait until another message can be taken in hand; return False if the worker is to stop."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._is_stopping or self._work.free_count)
             return not self._is_stopping
@@ -129,7 +129,7 @@ class AsyncWorker:
         error: BaseException | None = None
         try:
             result = await self._handle(message)
-        except BaseException as exc:  # whatever it is: the message comes back
+        except BaseException as exc:  # any exception: the message must be returned
             if _is_cancelled():
                 await self._end([message])
                 raise
@@ -140,9 +140,9 @@ class AsyncWorker:
         tell_failure(message, error)
         if is_plain_ack(message, result, error):
             try:
-                await self._together.acknowledge(message)
+                await self._acks.acknowledge(message)
             except asyncio.CancelledError:
-                await self._end(self._together.taken())  # which nobody sends now: they come again
+                await self._end(self._acks.taken())  # no task sends these now; they are redelivered
                 raise
         else:
             await self._settle([message], settlement(message, result, error))
@@ -171,20 +171,51 @@ class AsyncWorker:
         while True:
             await asyncio.sleep(self._work.extend_every_seconds)
             call = self._work.extension()
-            with suppress(ClientError):  # the next turn tries again; the settle tells if it was too late
+            with suppress(ClientError):  # the next turn retries; settling reports an expired lease
                 if call is not None:
                     await self._client.execute(call)
 
 
+class AsyncAckBatcher:
+    """Messages of the tasks of a worker that are done and not acknowledged yet.
+
+    Args:
+      send: acknowledges messages, and handles every error; never called by two tasks at the same time.
+    """
+
+    def __init__(self, send: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
+        self._send = send
+        self._done: list[Message] = []
+        self._is_sending = False
+
+    async def acknowledge(self, message: Message) -> None:
+        """Acknowledge a message; on return it is acknowledged, or another task is about to do it."""
+        self._done.append(message)
+        if self._is_sending:
+            return
+        self._is_sending = True
+        try:
+            await asyncio.sleep(0)
+            while messages := self.taken():
+                await self._send(messages)
+        finally:
+            self._is_sending = False
+
+    def taken(self) -> list[Message]:
+        """Return the messages that no task has sent yet, and remove them, so that no other task sends them."""
+        messages, self._done = self._done, []
+        return messages
+
+
 def _is_cancelled() -> bool:
-    """Tell whether it is the task that was cancelled, and not something that it has awaited."""
+    """Whether this task was cancelled, rather than something that it awaited."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 @contextmanager
 def _stopping_on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Have the first of the signals call `stop` while the block runs."""
+    """Make each of the signals call `stop` while the block runs."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,12 +1,13 @@
-"""Connections of the blocking client: redis-py's pool, with a reply for each call or an error that says what is known.
+"""Connections of the blocking client: redis-py's pool, one reply for each call, and errors that say what is known.
 
-Knows redis-py's connections, and of what is said only words and replies. The pool notices that its process is a fork
-of another, and leaves that one's sockets alone.
+Knows redis-py's connections; of the protocol it knows only words and replies. In a forked process the pool opens its
+own sockets and leaves the parent's alone.
 
-    get_connection fails           nothing was sent          ConnectError; UntrustedError for its certificate
-    sending or reading fails       nobody knows              DisconnectedError; the connection is closed
-    the reply is an error                                    RefusedError
-    a word is no bytes, str or number    nothing was sent    RequestError
+    what fails                             what is known            error
+    get_connection                         nothing was sent         ConnectError; UntrustedError for a certificate
+    sending or reading                     nothing                  DisconnectedError; the connection is closed
+    the reply is an error                  the broker refused it    RefusedError
+    a word is not bytes, str or a number   nothing was sent         RequestError
 """
 
 import math
@@ -20,15 +21,15 @@ from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
 from miniqueue.client.address import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Address
-from miniqueue.client.call import NO_WORD, Call, Reply, Word, may_follow, raise_what_passes
-from miniqueue.client.refusals import RefusedError, UntrustedError, refusal
+from miniqueue.client.calls.call import NO_WORD, Call, Reply, Word, may_follow, raise_what_passes
+from miniqueue.client.calls.errors import RefusedError, UntrustedError, refusal
 from miniqueue.errors import ClientError, ConfigError, ConnectError, DisconnectedError, RequestError
 
 T = TypeVar("T")
 
 
 class _Connection(Protocol):
-    """What is used of redis-py's connections, whose own types do not tell it."""
+    """The methods of redis-py's connections that are used here; redis-py's own types do not declare them."""
 
     def pack_commands(self, commands: Sequence[tuple[Word, ...]]) -> list[bytes]: ...
 
@@ -40,7 +41,7 @@ class _Connection(Protocol):
 
 
 class _Pool(Protocol):
-    """What is used of redis-py's pool."""
+    """The members of redis-py's pool that are used here."""
 
     def get_connection(self) -> _Connection: ...
 
@@ -53,8 +54,8 @@ class Link:
     """A pool of connections to one broker; threads may share it.
 
     Args:
-      address: of the broker.
-      tell: is told of each error after which another try may help.
+      address: the address of the broker.
+      tell: called with each error that permits a retry.
     """
 
     def __init__(self, address: Address, tell: Callable[[Exception], None]) -> None:
@@ -68,12 +69,12 @@ class Link:
         )
 
     def execute(self, call: Call[T]) -> T:
-        """Carry out a call, again where that does no harm; raises ClientError."""
+        """Carry out a call, with retries if it can be repeated; raises ClientError."""
         [reply] = self._ask([call])
         return call.result_of(reply)
 
     def execute_all(self, calls: Sequence[Call[T]]) -> list[T | RefusedError]:
-        """Carry out calls in one go, as `execute`; a refusal is the result of its call."""
+        """Carry out calls as one pipeline, as `execute`; the result of a refused call is its RefusedError."""
         replies = self._ask(calls) if calls else []
         return [call.outcome_of(reply) for call, reply in zip(calls, replies, strict=True)]
 
@@ -82,7 +83,7 @@ class Link:
         self._pool.disconnect()
 
     def _ask(self, calls: Sequence[Call[T]]) -> list[Reply]:
-        """Return the replies, with errors for refusals, after as many tries as it takes."""
+        """Return the replies, RefusedError for refused calls, after as many attempts as are necessary."""
         return self._retry.call_with_retry(
             lambda: self._exchange(calls),
             self._tell,
@@ -93,15 +94,15 @@ class Link:
         connection = self._connection()
         try:
             packed = connection.pack_commands([call.words for call in calls])
-            # In one piece: the broker reads what comes in several one by one.
+            # In one piece: the broker carries out commands that arrive in one read together.
             connection.send_packed_command([b"".join(packed)], check_health=False)
             replies = [self._reply(connection, call.wait_seconds) for call in calls]
-        except redis.DataError as exc:  # a word that cannot be spelled, as None: nothing was sent
+        except redis.DataError as exc:  # a word such as None, which cannot be encoded; nothing was sent
             raise RequestError(NO_WORD) from exc
         except redis.RedisError as exc:
             connection.disconnect()
             raise DisconnectedError(f"{self._address}: {exc}") from exc
-        except BaseException:  # an interrupt: nobody reads the replies that are left, so nobody else may
+        except BaseException:  # such as KeyboardInterrupt; the next user of the connection would read these replies
             connection.disconnect()
             raise
         finally:
@@ -111,8 +112,8 @@ class Link:
 
     def _reply(self, connection: "_Connection", wait_seconds: float) -> Reply:
         try:
-            patience = None if math.isinf(wait_seconds) else wait_seconds + self._address.timeout_seconds
-            return connection.read_response(timeout=patience)
+            timeout_seconds = None if math.isinf(wait_seconds) else wait_seconds + self._address.timeout_seconds
+            return connection.read_response(timeout=timeout_seconds)
         except redis.RedisError as exc:
             if (refused := refusal_of(exc)) is None:
                 raise
@@ -126,12 +127,12 @@ class Link:
 
 
 def pool_of(kind: Any, retry: Any, address: Address) -> Any:  # noqa: ANN401 - redis-py has two of each, without a base
-    """Return a pool of redis-py, which connects later; raises ConfigError for an option that it does not take.
+    """Return a pool of redis-py, which connects when it is used; raises ConfigError for an invalid option.
 
     Args:
-      kind: of the pool.
-      retry: how it tries again by itself.
-      address: what it is made of; options may stand in its URL, too, behind the `?`.
+      kind: the class of the pool.
+      retry: redis-py's retry policy for the pool.
+      address: the broker and the options; the URL can contain options too, after the `?`.
     """
     try:
         pool = kind.from_url(
@@ -140,20 +141,20 @@ def pool_of(kind: Any, retry: Any, address: Address) -> Any:  # noqa: ANN401 - r
             maint_notifications_config=MaintNotificationsConfig(enabled=False),
             **address.pool_options(),
         )
-        pool.connection_class(**pool.connection_kwargs)  # the pool takes them all, a connection does not
+        pool.connection_class(**pool.connection_kwargs)  # checks the options, which the pool does not
     except (TypeError, ValueError, redis.RedisError) as exc:
-        raise ConfigError([f"redis-py takes no such option for {address}: {exc}"]) from exc
+        raise ConfigError([f"invalid option of redis-py for {address}: {exc}"]) from exc
     return pool
 
 
 def unconnected(address: Address, exc: redis.RedisError | TimeoutError) -> ConnectError:
-    """Return what redis-py says when there is no connection; it has put the cause into words, but for a timeout."""
+    """Return the error for a failed connection, with redis-py's text; for a timeout, which has none, with ours."""
     kind = UntrustedError if isinstance(exc.__context__, ssl.SSLCertVerificationError) else ConnectError
     return kind(f"cannot connect to {address}: {str(exc) or 'no reply in time'}")
 
 
 def refusal_of(exc: Exception) -> RefusedError | None:
-    """Return what the broker said, or None when it said nothing."""
+    """Return the broker's refusal, or None if the error is not a reply of the broker."""
     if not isinstance(exc, redis.ResponseError | redis.AuthenticationError):
         return None
     return RefusedError(exc.status_code, str(exc)) if exc.status_code else refusal(str(exc))

@@ -1,4 +1,4 @@
-"""A worker with threads: receives, calls a function for each message, settles by what it did, until it is stopped.
+"""A worker with threads: receives messages, calls a function for each, and settles by the outcome, until it is stopped.
 
     def handle(message):
         if not charge(message.payload):
@@ -6,8 +6,13 @@
 
     Worker(client, "orders", handle, concurrency=4).run()        # until SIGTERM or SIGINT
 
-The thread that calls `run` receives; others call the function and settle, what they are done with at the same time
-together; one more extends the leases.
+The thread that calls `run` receives. Other threads call the function and settle; one more thread extends the leases.
+Messages that are done at about the same time are acknowledged by one request, without a thread for it:
+
+    a thread is done ─▶ the list ─▶ no thread sends: it sends the list, and what is added meanwhile, until it is empty
+                                    another sends: it continues with its next message
+
+The busier a worker is, the more messages one request acknowledges; a single message does not wait.
 """
 
 import signal
@@ -18,12 +23,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import FrameType
 
-from miniqueue.client import message_calls
-from miniqueue.client.blocking import Client
-from miniqueue.client.call import Call
-from miniqueue.client.message import Message
-from miniqueue.client.refusals import is_passing
-from miniqueue.client.settling import Together
+from miniqueue.client.calls import messages as message_calls
+from miniqueue.client.calls.call import Call
+from miniqueue.client.calls.errors import is_passing
+from miniqueue.client.calls.values import Message
+from miniqueue.client.client import Client
 from miniqueue.client.work import (
     EXITS,
     PAUSE_SECONDS,
@@ -41,23 +45,24 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Worker:
-    """Works through a topic.
+    """Calls a function for each message of a topic.
 
-    When the function returns, its message is acknowledged; bytes or a str that it returns are the reply, where somebody
-    has asked for one. An exception returns it to the front, or after the topic's
-    retry delays; `Delay` and `Reject` say otherwise, and `sys.exit` also ends the worker. It may be
-    called with the same message again: when the broker or this process dies, or when a lease could not be extended in
-    time.
+    When the function returns, its message is acknowledged; if the message is a request, bytes or a str that the
+    function returns are the reply. If the function raises an exception, the message returns to the front of the topic,
+    after the topic's retry delays if it has any; `Delay` and `Reject` decide otherwise, and `sys.exit` also ends the
+    worker. The function can be called again with the same message: if the broker or this process dies, or if a lease
+    could not be extended in time.
 
     Args:
-      client: threads of the worker share it.
-      topic: it need not exist yet.
-      handle: what is called with each message.
-      group: who reads; without it the default group.
-      member: of the group, with partitions of its own; one name for each worker. Without it workers compete for all.
-      concurrency: how many messages are worked on at a time, each in a thread.
-      lease_seconds: of each message; it is extended for as long as the function runs.
-      poll_seconds: how long a receive waits, and so how long a stop may take that finds nothing in hand.
+      client: the client, which all threads of the worker share.
+      topic: the topic; it need not exist yet.
+      handle: the function to call with each message.
+      group: the group to read as; None: the default group.
+      member: the name of this worker as a member of the group, which has partitions of its own; each worker needs its
+        own name. None: workers compete for all partitions.
+      concurrency: maximum number of messages in hand, each in a thread.
+      lease_seconds: how long each message is leased; the lease is extended while the function runs.
+      poll_seconds: how long a receive waits; a stop with nothing in hand can take this long.
     """
 
     def __init__(  # noqa: PLR0913 - one keyword for each option of a worker
@@ -78,37 +83,37 @@ class Worker:
         self._is_stopping = False
         self._is_over = False
         self._exit: BaseException | None = None
-        self._together = Together(self._acknowledge)
-        # With a lock that its holder may take again: a signal's handler calls `stop` in whatever line it meets.
+        self._acks = AckBatcher(self._acknowledge)
+        # A reentrant lock: a signal handler can call `stop` while this thread holds it.
         self._changed = threading.Condition(threading.RLock())
 
     def run(self) -> None:
-        """Work until `stop`, or, in the main thread, SIGTERM or SIGINT; what is in hand is finished first.
+        """Work until `stop` or, in the main thread, SIGTERM or SIGINT; messages in hand are finished first.
 
-        A broker that is gone for a while is waited for. Raises RefusedError when it refuses for good, and the
-        SystemExit or KeyboardInterrupt that a function has raised.
+        If the broker is unavailable, the worker waits for it. Raises RefusedError if the broker refuses for good, and
+        the SystemExit or KeyboardInterrupt that the function raised.
         """
-        receiver = Client.of(replace(self._client.address, retries=0))  # a stop need not wait for the retries
+        receiver = Client.of(replace(self._client.address, retries=0))  # so that a stop need not wait for retries
         with (
             receiver,
             _stopping_on_signals(self.stop),
             self._extending(),
             ThreadPoolExecutor(self._work.concurrency, "miniqueue-worker") as threads,
         ):
-            while self._has_hand_free():
+            while self._can_take_more():
                 for message in self._receive(receiver):
                     threads.submit(self._work_on, message)
         if self._exit is not None:
             raise self._exit
 
     def stop(self) -> None:
-        """Have `run` return when what is in hand is done; from any thread, or a signal's handler."""
+        """Make `run` return when all messages in hand are done; for any thread, and for signal handlers."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
 
-    def _has_hand_free(self) -> bool:
-        """Wait for a hand to be free; return False when it is time to stop."""
+    def _can_take_more(self) -> bool:
+        """Wait until another message can be taken in hand; return False if the worker is to stop."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_stopping or self._work.free_count)
             return not self._is_stopping
@@ -136,14 +141,14 @@ class Worker:
         error: BaseException | None = None
         try:
             result = self._handle(message)
-        except BaseException as exc:  # whatever it is: the message comes back
+        except BaseException as exc:  # any exception: the message must be returned
             error = exc
             if isinstance(exc, EXITS):
                 self._exit = exc
                 self.stop()
         tell_failure(message, error)
         if is_plain_ack(message, result, error):
-            self._together.acknowledge(message)
+            self._acks.acknowledge(message)
         else:
             self._settle([message], settlement(message, result, error))
 
@@ -184,14 +189,48 @@ class Worker:
                 if self._changed.wait_for(lambda: self._is_over, self._work.extend_every_seconds):
                     return
                 call = self._work.extension()
-            with suppress(ClientError):  # the next turn tries again; the settle tells if it was too late
+            with suppress(ClientError):  # the next turn retries; settling reports an expired lease
                 if call is not None:
                     self._client.execute(call)
 
 
+class AckBatcher:
+    """Messages of the threads of a worker that are done and not acknowledged yet.
+
+    Args:
+      send: acknowledges messages, and handles every error; never called by two threads at the same time.
+    """
+
+    def __init__(self, send: Callable[[Sequence[Message]], None]) -> None:
+        self._send = send
+        self._lock = threading.Lock()
+        self._done: list[Message] = []
+        self._is_sending = False
+
+    def acknowledge(self, message: Message) -> None:
+        """Acknowledge a message; on return it is acknowledged, or another thread is about to do it."""
+        with self._lock:
+            self._done.append(message)
+            if self._is_sending:
+                return
+            self._is_sending = True
+        try:
+            while messages := self._taken():
+                self._send(messages)
+        except BaseException:
+            self._is_sending = False  # so that the next thread sends
+            raise
+
+    def _taken(self) -> list[Message]:
+        with self._lock:
+            messages, self._done = self._done, []
+            self._is_sending = bool(messages)
+            return messages
+
+
 @contextmanager
 def _stopping_on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Have the first of the signals call `stop` while the block runs; the next one does what it did before."""
+    """Make the first signal call `stop` while the block runs; the next signal has its former handler."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

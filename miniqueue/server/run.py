@@ -1,17 +1,18 @@
 """Composition: one event loop, one store, one broker, three listeners; from the first bind to the last commit.
 
-    start   certificates ─ sockets ─ store ─ broker ─ listeners ─ "ready"
-    stop    who waits is answered, who holds messages settles them, for a while (`resting`)
-            ─ no new connections ─ streams end, leases return ─ last commit ─ store closed
+    startup   certificates ─ sockets ─ store ─ broker ─ listeners ─ "ready"
+    stop      waiting requests are answered, consumers can settle their leases for a while (`process.stopping`)
+              ─ no new connections ─ streams end, leases return ─ last commit ─ store closed
 
-Sockets are bound before the store is opened, so a port in use is found out before anything is touched.
+Sockets are bound before the store is opened, so that a port in use is detected before anything is changed.
 """
 
 import asyncio
 import os
 import signal
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
@@ -23,51 +24,61 @@ import uvloop
 
 from miniqueue import __version__
 from miniqueue.broker import Broker, SystemClock
-from miniqueue.errors import ConfigError, InternalError, MiniqueueError, StoreFailedError, described
-from miniqueue.interrupts import Interrupted, admit_hangup
-from miniqueue.server import descriptors, logs, runtime
-from miniqueue.server.accepting import AcceptingLoop
-from miniqueue.server.broker_limits import broker_limits
-from miniqueue.server.census import Census
-from miniqueue.server.config import Config
-from miniqueue.server.exposure import check_directory, check_exposure, check_writable, correct_modes, is_loopback
-from miniqueue.server.file_access import correction
-from miniqueue.server.h2guard import HttpLimits
-from miniqueue.server.h2guard.deadlines import KEEP_ALIVE_SECONDS
-from miniqueue.server.http import HttpApp
-from miniqueue.server.listening import (
-    ServeHttps,
-    listen,
-    serve_https,
-    serve_plain,
+from miniqueue.errors import (
+    ConfigError,
+    CorruptionError,
+    InternalError,
+    MiniqueueError,
+    NoSpaceError,
+    StorageError,
+    StoreFailedError,
+    described,
 )
-from miniqueue.server.metrics import CertificateCollector
-from miniqueue.server.monitor import MonitorApp
-from miniqueue.server.refusals import Refusals
-from miniqueue.server.resp_idle import IdleWatch
-from miniqueue.server.resp_metrics import RespRefusalCollector
-from miniqueue.server.resp_server import RespServer
-from miniqueue.server.resting import rest
-from miniqueue.server.security import HTTP_PROTOCOLS, Certificates, ensure_certificates
-from miniqueue.server.sign_in import SignIn
-from miniqueue.server.tls import ServerTls, watch_certificate
-from miniqueue.server.users_file import read_users
-from miniqueue.storage.database import DatabaseOptions
-from miniqueue.storage.leveldb import LevelDBStore
+from miniqueue.interrupts import Interrupted, admit_hangup
+from miniqueue.server.asgi.refusals import Refusals
+from miniqueue.server.config.config import Config, broker_limits
+from miniqueue.server.http.app import HttpApp
+from miniqueue.server.hypercorn import HttpLimits
+from miniqueue.server.hypercorn.limits import KEEP_ALIVE_SECONDS
+from miniqueue.server.hypercorn.listening import ServeHttps, listen, serve_https, serve_plain
+from miniqueue.server.monitor.app import MonitorApp
+from miniqueue.server.monitor.metrics import CERTIFICATE_ROWS
+from miniqueue.server.process import descriptors, logs, runtime
+from miniqueue.server.process.accepting import AcceptingLoop
+from miniqueue.server.process.connection_limits import ConnectionLimits
+from miniqueue.server.process.guests import Guests
+from miniqueue.server.process.metric_rows import RowCollector
+from miniqueue.server.process.stopping import settle_before_stop
+from miniqueue.server.resp.idle import IdleWatch
+from miniqueue.server.resp.refusals import REFUSAL_ROWS
+from miniqueue.server.resp.server import RespServer
+from miniqueue.server.security.certificates import HTTP_PROTOCOLS, Certificates, ensure_certificates
+from miniqueue.server.security.exposure import (
+    check_directory,
+    check_exposure,
+    check_writable,
+    correct_modes,
+    is_loopback,
+)
+from miniqueue.server.security.file_access import correction
+from miniqueue.server.security.sign_in import Authenticator
+from miniqueue.server.security.tls import ServerTls, watch_certificate
+from miniqueue.server.security.users_file import read_users
+from miniqueue.storage.leveldb.database import DatabaseOptions
+from miniqueue.storage.leveldb.marker import MARKER_FILE_NAME
+from miniqueue.storage.leveldb.reserve import ReserveOptions
+from miniqueue.storage.leveldb.store import LevelDBStore
 from miniqueue.storage.memory import MemoryStore
-from miniqueue.storage.port import Store
-from miniqueue.storage.reserve import ReserveOptions
-from miniqueue.storage.store_marker import MARKER_FILE_NAME
-from miniqueue.storage.sync_mode import SyncMode
+from miniqueue.storage.port import Store, SyncMode
 
 log = structlog.get_logger()
 
-#: Connections to monitoring at a time, in all and from one address, if other machines reach it.
+#: Maximum number of connections to monitoring, in total and from one address, if other machines can reach it.
 MAX_MONITOR_CONNECTIONS = 100
 MAX_MONITOR_CONNECTIONS_PER_ADDRESS = 20
-#: Files are made with mode 0600 and directories with 0700, also those that LevelDB makes.
+#: Files are created with mode 0600 and directories with 0700, even those that LevelDB creates.
 PRIVATE_UMASK = 0o077
-#: How long a stop may take, after consumers have had time to settle, before whatever still hangs is cut off.
+#: Maximum duration of a stop, after the time for consumers to settle; then connections that still hang are aborted.
 STOP_SECONDS = 6.0
 
 
@@ -75,14 +86,14 @@ def run(config: Config, ignored_variables: Sequence[str] = ()) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Args:
-      config: what the operator set.
-      ignored_variables: names of variables that look like settings and are none, for the log.
+      config: the settings.
+      ignored_variables: names of variables that look like settings but are not, for the log.
 
     Raises:
-      ConfigError, ListenError, StorageError: it could not start.
+      ConfigError, CertificateError, ListenError, StorageError: the broker could not start.
       StoreFailedError: the store failed and could not be reopened.
-      InternalError: a listener ended although nobody had asked it to.
-      Interrupted: SIGTERM came before it was ready.
+      InternalError: a listener ended without being asked to.
+      Interrupted: SIGTERM arrived before the broker was ready.
     """
     runtime.prepare()
     logs.configure(config.level, config.human)
@@ -90,7 +101,7 @@ def run(config: Config, ignored_variables: Sequence[str] = ()) -> None:
     if ignored_variables:
         log.info("variables of a Kubernetes Service ignored", variables=", ".join(ignored_variables))
     _check_exposure(config)
-    sign_in = None if config.users is None else SignIn(read_users(config.users, _report_access))
+    sign_in = None if config.users is None else Authenticator(read_users(config.users, _report_access))
     certificates = ensure_certificates(
         config.cert, config.key, may_create=config.has_default_certificate, now=datetime.now(UTC)
     )
@@ -103,7 +114,7 @@ def run(config: Config, ignored_variables: Sequence[str] = ()) -> None:
 
 
 def _check_exposure(config: Config) -> None:
-    """Refuse a start that would let strangers in, or that cannot write to its directory; log what is a risk."""
+    """Reject a startup that would let strangers in, or that cannot write to its directory; log risks."""
     exposure = check_exposure(config)
     check_writable(config)
     is_store = os.path.exists(config.db / MARKER_FILE_NAME)
@@ -126,17 +137,18 @@ def _report_certificates(certificates: Certificates) -> None:
         _report_access(correction(key))
 
 
-async def _serve(config: Config, certificates: Certificates, sign_in: SignIn | None = None) -> None:
+async def _serve(config: Config, certificates: Certificates, sign_in: Authenticator | None = None) -> None:
     starting = cast("asyncio.Task[None]", asyncio.current_task())
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, starting.cancel)  # until the listeners replace it
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, starting.cancel)  # `_Listeners` replaces it
     with (
         listen(config.host, config.port) as https,
         listen(config.host, config.resp_port, "-resp-port") as resp,
         listen(config.monitor_host, config.monitor_port, "-monitor-port", "-monitor-host") as monitor,
     ):
         broker = _make_broker(config)
-        await broker.start()
-        runtime.spare_what_lives()
+        with _naming_flag_of_store():
+            await broker.start()
+        runtime.freeze_live_objects()
         try:
             await _Listeners(config, certificates, broker, sign_in).run(https, resp, monitor)
         finally:
@@ -168,21 +180,37 @@ async def _open_store(config: Config) -> Store:
     return store
 
 
+@contextmanager
+def _naming_flag_of_store() -> Iterator[None]:
+    """Add the flag to errors about the directory; errors about damage or the disk name a path in it instead."""
+    try:
+        yield
+    except (CorruptionError, NoSpaceError):
+        raise
+    except StorageError as error:
+        error.args = (f"flag -db: {error}",)
+        raise
+
+
 def _report_opening(store: LevelDBStore) -> None:
     for torn in store.set_aside:
-        place = {"file": str(torn.file), "offset": torn.offset, "size_bytes": torn.size_bytes}
+        details = {"file": str(torn.file), "offset": torn.offset, "size_bytes": torn.size_bytes}
         if torn.copy is None:
-            log.warning("the end of a log was never finished nor acknowledged and has been dropped", **place)
+            log.warning("the end of a log was never finished nor acknowledged and has been dropped", **details)
             continue
-        log.warning("the unacknowledged end of a log was damaged and has been set aside", **place, copy=str(torn.copy))
+        log.warning(
+            "the unacknowledged end of a log was damaged and has been set aside", **details, copy=str(torn.copy)
+        )
     for doubt in store.doubts:
         log.warning("a part of the start's checks could not be made", problem=doubt)
 
 
 class _Listeners:
-    """The three listeners of one broker, from ready to drained."""
+    """The three listeners of one broker, from startup until all connections have ended."""
 
-    def __init__(self, config: Config, certificates: Certificates, broker: Broker, sign_in: SignIn | None) -> None:
+    def __init__(
+        self, config: Config, certificates: Certificates, broker: Broker, sign_in: Authenticator | None
+    ) -> None:
         self._config = config
         self._sign_in = sign_in
         self._certificates = certificates
@@ -207,20 +235,22 @@ class _Listeners:
         self._resp = RespServer(
             broker, _shown_parameters(config), sign_in, config.max_output_bytes, config.pipeline_seconds
         )
+        self._guests = Guests(lambda user: sign_in is not None and sign_in.is_current(user))
         self._stopping = asyncio.Event()
-        self._resting: asyncio.Task[None] | None = None
+        self._settling: asyncio.Task[None] | None = None
 
     async def run(self, https: socket, resp: socket, monitor: socket) -> None:
         """Serve until a signal arrives or the store has failed for good; raises InternalError if a listener fails."""
         loop = cast(AcceptingLoop, asyncio.get_running_loop())
-        loop.admit_to_reserve(monitor, self._monitor_census())
+        loop.admit_to_reserve(monitor, self._monitor_limits(), self._guests)
         loop.granted = self._granted
-        loop.census = Census(
+        loop.limits = ConnectionLimits(
             self._config.max_connections, self._config.max_connections_per_address, self._broker.limit_counts
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._ask_to_stop)
-        loop.add_signal_handler(signal.SIGHUP, self._reload)  # also without users: left alone, it ends the process
+        # Even without users: unhandled, SIGHUP would end the process.
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
         admit_hangup()
         self._broker.failed.add_done_callback(lambda _: self._stopping.set())
         listener = await loop.create_server(
@@ -258,37 +288,43 @@ class _Listeners:
     def _is_monitor_exposed(self) -> bool:
         return not is_loopback(self._config.monitor_host)
 
-    def _monitor_census(self) -> Census | None:
-        """Return what counts the connections to monitoring; on loopback nothing does, so that the operator gets in."""
+    def _monitor_limits(self) -> ConnectionLimits | None:
+        """Return the limits of connections to monitoring; on loopback none, so that operators can always connect."""
         if not self._is_monitor_exposed:
             return None
-        return Census(MAX_MONITOR_CONNECTIONS, MAX_MONITOR_CONNECTIONS_PER_ADDRESS, self._broker.limit_counts)
+        return ConnectionLimits(MAX_MONITOR_CONNECTIONS, MAX_MONITOR_CONNECTIONS_PER_ADDRESS, self._broker.limit_counts)
 
     def _serve_monitor(self, listener: socket) -> Coroutine[None, None, None]:
-        """Serve monitoring, over TLS if other machines reach it; a kubelet that probes has no client certificate."""
+        """Serve monitoring, over TLS if other machines can reach it; clients such as kubelet need no certificate."""
         app = MonitorApp(
             self._broker,
             self._sign_in,
             self._limits.refusals,
-            [RespRefusalCollector(self._resp.refusals), CertificateCollector(lambda: self._tls.expires_at)],
+            [
+                RowCollector(REFUSAL_ROWS, self._resp.refusals),
+                RowCollector(CERTIFICATE_ROWS, lambda: self._tls.expires_at),
+            ],
             is_exposed=self._is_monitor_exposed,
         )
         if not self._is_monitor_exposed:
             return serve_plain(app, listener, self._stopping.wait, self._limits)
         context = self._tls.context(HTTP_PROTOCOLS, requires_client_certificate=False)
         cert, key = self._certificates.cert, self._certificates.key
-        return serve_https(app, listener, cert, key, self._stopping.wait, self._limits, context=context)
+        recorded = self._guests.recorded(app)
+        return serve_https(recorded, listener, cert, key, self._stopping.wait, self._limits, context=context)
 
     def _ask_to_stop(self) -> None:
-        """Let consumers settle what they hold, then stop; stop now if asked twice."""
-        if self._resting is None:
-            self._resting = asyncio.create_task(rest(self._broker, self._config.settle_seconds, self._resp, self._http))
-            self._resting.add_done_callback(lambda _: self._stopping.set())
+        """Give consumers time to settle, then stop; on the second signal, stop at once."""
+        if self._settling is None:
+            self._settling = asyncio.create_task(
+                settle_before_stop(self._broker, self._config.settle_seconds, self._resp, self._http)
+            )
+            self._settling.add_done_callback(lambda _: self._stopping.set())
         else:
-            self._resting.cancel()
+            self._settling.cancel()
 
     def _watch(self) -> list[asyncio.Task[None]]:
-        """Begin to look for idle connections and for a changed certificate."""
+        """Start the tasks that close idle connections and reload a changed certificate."""
         tasks = [asyncio.create_task(watch_certificate(self._tls))]
         if idle_seconds := self._config.idle_seconds:
             watch = IdleWatch(self._resp.all_connections, idle_seconds, self._broker.limit_counts, time.monotonic)
@@ -296,12 +332,13 @@ class _Listeners:
         return tasks
 
     def _reload(self) -> None:
-        """Read the users again, then load the certificate; on SIGHUP."""
-        self._reload_users()  # first: whatever is wrong with a certificate, a user who was removed must not stay
+        """Reload users and certificate, on SIGHUP."""
+        # Users first: even if the certificate has a problem, a removed user must not stay.
+        self._reload_users()
         self._tls.reload()
 
     def _reload_users(self) -> None:
-        """Read the users again, and cut off those who are not what they were."""
+        """Reload the users, and disconnect those who were removed or changed."""
         if self._sign_in is None or self._config.users is None:
             log.info("there are no users to be read again")
             return
@@ -311,18 +348,18 @@ class _Listeners:
             log.error("the users stay as they were: their file cannot be used", problems=exc.problems)
             return
         self._sign_in.replace(users)
-        with self._broker.leasing.dispatcher.many_leave():
+        with self._broker.leases.dispatcher.many_leave():
             self._resp.cut_off()
             self._http.cut_off()
         log.info("users read again", users=len(users))
 
     async def _drain(self, serving: list[asyncio.Task[None]]) -> None:
-        """Let every stream end and its lease return, but not for ever; raises why a listener could not serve."""
+        """End every stream and return its leases, within `STOP_SECONDS`; raise the error of a listener, if any."""
         log.info("stopping")
         self._stopping.set()
-        if self._resting is not None:
-            self._resting.cancel()
-        with self._broker.leasing.dispatcher.many_leave():
+        if self._settling is not None:
+            self._settling.cancel()
+        with self._broker.leases.dispatcher.many_leave():
             self._resp.drain()
             self._http.drain()
         _done, hanging = await asyncio.wait(serving, timeout=STOP_SECONDS)
@@ -341,13 +378,13 @@ class _Listeners:
 def _http_server(config: Config, limits: HttpLimits, tls: ServerTls) -> ServeHttps:
     if config.http_server == "hypercorn":
         return partial(serve_https, limits=limits, context=tls.context(HTTP_PROTOCOLS))
-    from miniqueue.server import granian_server  # noqa: PLC0415 - an extra, which may be missing
+    from miniqueue.server.granian import server  # noqa: PLC0415 - an extra, which may be missing
 
-    return partial(granian_server.serve_https, limits=limits)
+    return partial(server.serve_https, limits=limits)
 
 
 def _shown_parameters(config: Config) -> dict[str, str]:
-    """Return what CONFIG GET shows, under the names that Redis tools ask for."""
+    """Return the parameters of CONFIG GET, with the names that Redis tools use."""
     return {
         "port": str(config.resp_port),
         "dir": str(config.db.absolute()),

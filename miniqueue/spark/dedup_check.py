@@ -1,10 +1,10 @@
-"""Warns at the start of a write that a retry could come after the topic has forgotten the ids of the first attempt.
+"""Warns at the start of a write if a retry could come after the topic has forgotten the ids of the first attempt.
 
     attempt 1 ── waits for its broker, up to blockSeconds ──✗   attempt 2 ── … ──✗   …  attempt n
     └──────────────────────── the window must be as long as all of this ──────────────────────┘
 
-This is the part of the retry time that is known beforehand. How long the task itself runs, and how long a stream is
-down before it is started again, nobody knows.
+This is the part of the retry time that is known in advance. How long the task itself runs, and how long a stream is
+down before it is restarted, is not known.
 """
 
 import logging
@@ -19,17 +19,17 @@ from miniqueue.spark.options import Options
 
 log = logging.getLogger("miniqueue.spark")
 
-#: Attempts of a task, unless Spark's configuration says otherwise.
+#: Maximum number of attempts of a task; Spark's default.
 DEFAULT_ATTEMPTS: Final = 4
-#: The setting `dedup_window_seconds` of a topic that does not exist yet, and the highest value it can have.
+#: The broker's default of the setting `dedup_window_seconds`, for topics that do not exist yet, and its maximum.
 DEFAULT_WINDOW_SECONDS: Final = 120.0
 MAX_WINDOW_SECONDS: Final = 604_800
-#: Masters in this process: `local`, `local[4]`, and with attempts `local[4,2]`.
+#: Masters in this process: `local`, `local[4]`, and with a number of attempts `local[4,2]`.
 _LOCAL: Final = re.compile(r"local(?:\[\s*[\d*]+\s*(?:,\s*(\d+)\s*)?\])?")
 
 
 def attempts_of(spark: SparkSession) -> int:
-    """Return how many times a session runs a task before it fails the job."""
+    """Return the maximum number of attempts of a task in a session, after which the job fails."""
     if (local := _LOCAL.fullmatch(spark.sparkContext.master or "")) is not None:
         return int(local[1] or 1)
     return int(spark.sparkContext.getConf().get("spark.task.maxFailures", str(DEFAULT_ATTEMPTS)) or DEFAULT_ATTEMPTS)
@@ -39,9 +39,9 @@ def warn_of_short_window(client: Client, options: Options, attempts: int) -> Non
     """Log a warning if the topic may forget the ids of a task before its last attempt; raises ClientError.
 
     Args:
-      client: of the broker.
-      options: of a write.
-      attempts: of a task.
+      client: a client of the broker.
+      options: the options of the write.
+      attempts: maximum number of attempts of a task.
     """
     if not options["deduplicate"]:
         return

@@ -1,7 +1,7 @@
-"""What both kinds of read do with a broker: find out what there is, and read ranges of it as Arrow.
+"""Reading from a broker: what topics contain, and ranges of them as Arrow record batches.
 
-Knows no Spark. A page is a record batch; a task reads on from page to page. The broker makes the next page while this
-one is used, so that memory holds two of them.
+Does not know Spark. Each page is one record batch, and a task reads page after page. The broker prepares the next page
+while one is processed, so memory contains two pages.
 """
 
 import gc
@@ -15,24 +15,26 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from miniqueue.client import Bounds, Client, RefusedError, log_calls
-from miniqueue.client.call import Call, Reply
+from miniqueue.client import Bounds, Client, RefusedError
+from miniqueue.client.calls import logs
+from miniqueue.client.calls.call import Call, Reply
 from miniqueue.errors import ConfigError
-from miniqueue.spark.losses import LostMessagesError
+from miniqueue.spark.errors import LostMessagesError
 from miniqueue.spark.offsets import Offsets, Range, check_offsets, ends_of, starts_of
 from miniqueue.spark.options import Options
-from miniqueue.spark.rows import Found, batch_of, offset_of
+from miniqueue.spark.rows import ReadMessage, batch_of, offset_of
 
 log = logging.getLogger("miniqueue.spark")
 
+#: The broker's limits for one page of READ; large pages cost the least for each message.
 PAGE_MESSAGES = 10_000
 PAGE_BYTES = 4 << 20
-#: What a broker says when there are no such offsets.
+#: Error codes for offsets that do not exist.
 _GONE = frozenset({"NOTOPIC", "NOPARTITION", "BADOPTION"})
 
 
 def bounds_of(client: Client, topics: list[str]) -> dict[str, list[Bounds]]:
-    """Return what can be read of topics; of one that does not exist nothing."""
+    """Return the partitions of topics, with their offsets; none for a topic that does not exist."""
     return {topic: _bounds_of(client, topic) for topic in topics}
 
 
@@ -46,99 +48,99 @@ def _bounds_of(client: Client, topic: str) -> list[Bounds]:
 
 
 def missing_topics(client: Client, topics: Sequence[str]) -> list[str]:
-    """Return what is wrong where a topic is not there: that, and the nearest name."""
-    missing = [topic for topic, found in bounds_of(client, list(topics)).items() if not found]
+    """Return an error for each topic that does not exist, with the nearest name."""
+    missing = [topic for topic, partitions in bounds_of(client, list(topics)).items() if not partitions]
     present = client.topics() if missing else []
     close = {topic: get_close_matches(topic, present, n=1) for topic in missing}
     return [
-        f"there is no topic {topic} on {client.address}{f'; did you mean {found[0]}?' if found else ''}"
-        for topic, found in close.items()
+        f"there is no topic {topic} on {client.address}{f'; did you mean {names[0]}?' if names else ''}"
+        for topic, names in close.items()
     ]
 
 
 def check_topics(client: Client, options: Options) -> None:
-    """Raise ConfigError where a topic is not there, unless messages may be missing: then these are."""
+    """Raise ConfigError if a topic does not exist, unless messages may be missing: then its messages are."""
     if options["failOnDataLoss"] and (problems := missing_topics(client, options.topics)):
         raise ConfigError(problems)
 
 
 def offsets_at(client: Client, options: Options, side: str, otherwise: str) -> Offsets:
-    """Return the offsets that the options `<side>Offsets` or `<side>Time` mean.
+    """Return the offsets of the option `<side>Offsets` or `<side>Time`.
 
     Args:
-      client: of the broker.
-      options: with these two.
+      client: a client of the broker.
+      options: the options of the read.
       side: `starting` or `ending`.
-      otherwise: `earliest` or `latest`, where neither is given.
+      otherwise: the default, `earliest` or `latest`.
 
-    Raises ConfigError for offsets that cannot be, unless messages may be missing: then these are.
+    Raises ConfigError for offsets that do not exist, unless messages may be missing: then those are.
     """
     bounds = bounds_of(client, options.topics)
     if (time := options[f"{side}Time"]) is not None:
         return _offsets_of_time(client, bounds, time)
-    given: str | Offsets = options[f"{side}Offsets"] or otherwise
-    if isinstance(given, str):
-        return starts_of(bounds) if given == "earliest" else ends_of(bounds)
-    if unknown := given.keys() - bounds.keys():
+    offsets: str | Offsets = options[f"{side}Offsets"] or otherwise
+    if isinstance(offsets, str):
+        return starts_of(bounds) if offsets == "earliest" else ends_of(bounds)
+    if unknown := offsets.keys() - bounds.keys():
         raise ConfigError([f"{side}Offsets has topics that are not read: {', '.join(sorted(unknown))}"])
     if options["failOnDataLoss"]:
-        _check(f"{side}Offsets", given, bounds)
+        _check(f"{side}Offsets", offsets, bounds)
     known = starts_of(bounds) if side == "starting" else ends_of(bounds)
-    return {topic: known[topic] | given.get(topic, {}) for topic in known}
+    return {topic: known[topic] | offsets.get(topic, {}) for topic in known}
 
 
-def _check(name: str, given: Offsets, bounds: dict[str, list[Bounds]]) -> None:
+def _check(name: str, offsets: Offsets, bounds: dict[str, list[Bounds]]) -> None:
     try:
-        check_offsets(given, bounds)
+        check_offsets(offsets, bounds)
     except ConfigError as exc:
         raise ConfigError([f"{name}: {exc}"]) from None
 
 
 def _offsets_of_time(client: Client, bounds: dict[str, list[Bounds]], at: datetime) -> Offsets:
     return {
-        topic: {one.partition: client.read_from(topic, at, one.partition, count=0).next for one in of}
+        topic: {part.partition: client.read_from(topic, at, part.partition, count=0).next for part in of}
         for topic, of in bounds.items()
     }
 
 
 def read_range(client: Client, wanted: Range, *, may_miss: bool, with_origin: bool = False) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of a range; raises LostMessagesError when some are gone, unless they `may_miss`."""
+    """Yield the messages of a range; raises LostMessagesError if some no longer exist, unless `may_miss`."""
     missed = 0
-    for left, page in _pages(client, wanted):
-        gone = left.size if page is None else min(page.missed, left.size)
-        if gone and not may_miss:
-            raise LostMessagesError(left.topic, left.partition, left.start, gone)
-        if page is not None and (batch := _batch_of(page, left, with_origin=with_origin)) is not None:
+    for rest, page in _pages(client, wanted):
+        lost_count = rest.size if page is None else min(page.missed, rest.size)
+        if lost_count and not may_miss:
+            raise LostMessagesError(rest.topic, rest.partition, rest.start, lost_count)
+        if page is not None and (batch := _batch_of(page, rest, with_origin=with_origin)) is not None:
             yield batch
-        missed += gone
+        missed += lost_count
     if missed:
         log.warning("%d messages of %s, partition %s, are left out: they are gone", missed, *wanted[:2])
 
 
 def _pages(client: Client, wanted: Range) -> Iterator[tuple[Range, "_Page | None"]]:
-    """Yield what is left of a range, and the page that it begins with; the page behind it is asked for meanwhile."""
-    left = wanted
+    """Yield the rest of a range with its first page, while the next page is already requested."""
+    rest = wanted
     with ThreadPoolExecutor(1) as reader:
-        under_way = reader.submit(_page, client, left) if left.size > 0 else None
-        while under_way is not None:
-            page = under_way.result()
-            behind = left._replace(start=left.end if page is None else page.next)
-            under_way = reader.submit(_page, client, behind) if behind.size > 0 else None
-            yield left, page
-            left = behind
+        in_progress = reader.submit(_page, client, rest) if rest.size > 0 else None
+        while in_progress is not None:
+            page = in_progress.result()
+            following = rest._replace(start=rest.end if page is None else page.next)
+            in_progress = reader.submit(_page, client, following) if following.size > 0 else None
+            yield rest, page
+            rest = following
 
 
-def _batch_of(page: "_Page", left: Range, *, with_origin: bool) -> pa.RecordBatch | None:
-    """Return the messages of a page that are in a range, if there are any."""
-    found = page.found
-    if page.next > left.end:  # something is missing in front of what was found
-        found = [one for one in found if offset_of(one) < left.end]
-    return batch_of(found, left.topic, left.partition, with_origin=with_origin) if found else None
+def _batch_of(page: "_Page", rest: Range, *, with_origin: bool) -> pa.RecordBatch | None:
+    """Return the messages of a page that are in a range; None if there are none."""
+    messages = page.messages
+    if page.next > rest.end:  # messages before the first are missing, so the page extends beyond the range
+        messages = [message for message in messages if offset_of(message) < rest.end]
+    return batch_of(messages, rest.topic, rest.partition, with_origin=with_origin) if messages else None
 
 
 @contextmanager
-def _without_search_for_cycles() -> Iterator[None]:
-    """Switch off the search for garbage with cycles: a page has none, and to look at all of it takes twice its time."""
+def _without_garbage_collector() -> Iterator[None]:
+    """Disable the cyclic garbage collector: pages contain no cycles, and scanning them doubles their time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -149,23 +151,23 @@ def _without_search_for_cycles() -> Iterator[None]:
 
 
 class _Page(NamedTuple):
-    """A page as it was replied; where the next one begins, and how many are missing in front of it."""
+    """A page of READ: its messages, the start of the next page, and how many messages are missing before it."""
 
-    found: list[Found]
+    messages: list[ReadMessage]
     next: int
     missed: int
 
 
 def read_as_asked(options: Options, wanted: Range) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of a range as a task does, with a client of its own."""
-    with options.client() as client, _without_search_for_cycles():
+    """Yield the messages of a task's range, with a client of its own."""
+    with options.client() as client, _without_garbage_collector():
         yield from read_range(client, wanted, may_miss=not options["failOnDataLoss"], with_origin=options["withOrigin"])
 
 
 def _page(client: Client, wanted: Range) -> _Page | None:
-    """Return the first page; None when there is nothing like it: the topic is gone, or is another one by now."""
+    """Return the first page of a range; None if the topic was deleted, or deleted and created again."""
     count = min(PAGE_MESSAGES, wanted.size)
-    call = log_calls.read(wanted.topic, wanted.partition, wanted.start, count=count, max_bytes=PAGE_BYTES)
+    call = logs.read(wanted.topic, wanted.partition, wanted.start, count=count, max_bytes=PAGE_BYTES)
     try:
         page = client.execute(Call(call.words, _parsed))
     except RefusedError as exc:

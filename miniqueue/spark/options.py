@@ -1,7 +1,8 @@
-"""What a user may say to Spark about a topic: one table of options, of which the documentation has the same.
+"""Options of reads and writes: one table, which docs/spark.md repeats, and how their values are parsed and checked.
 
-Names are compared without case, as Spark does. What is unknown is refused, with the name that was probably meant: an
-option that is misspelled must not be one that is left out.
+Names are compared without case, as in Spark. An unknown name is an error that suggests the nearest name: a misspelled
+option must not be ignored. The start and the end of a read are offsets or times; options that give both, or an end
+before a start, are errors. Whether the offsets exist, only the broker knows; see `offsets.check_offsets`.
 """
 
 import ssl
@@ -15,17 +16,70 @@ from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from miniqueue.client import Client
-from miniqueue.client.message_calls import MAX_AT_ONCE
+from miniqueue.client.calls.messages import MAX_AT_ONCE
 from miniqueue.errors import ConfigError
-from miniqueue.spark.places import ends_before_starts, named_twice, parse_end, parse_moment, parse_start
+from miniqueue.spark.offsets import Offsets, parse_offsets, parse_time
 from miniqueue.spark.zones import in_zone
 
-#: What Spark itself adds to the options of a source or a sink.
+#: `path`, the argument of Spark's `load` and `save`, is another name for `topic`.
+_NAMES_OF_TOPIC: Final = ("topic", "path")
+_PAIRS: Final = (("startingOffsets", "startingTime"), ("endingOffsets", "endingTime"))
+
+
+def parse_start(text: str) -> str | Offsets:
+    """Return `earliest`, `latest` or "" unchanged, or offsets; raises ConfigError."""
+    return text if text in ("", "earliest", "latest") else parse_offsets(text)
+
+
+def parse_end(text: str) -> str | Offsets:
+    """Return `latest` or "" unchanged, or offsets; raises ConfigError, and ValueError for `earliest`."""
+    if text == "earliest":
+        raise ValueError("there is nothing before the earliest message")
+    return parse_start(text)
+
+
+def parse_moment(text: str) -> datetime | None:
+    """Return the time, or None for ""; raises ConfigError."""
+    return parse_time(text) if text else None
+
+
+def instead_of(name: str) -> str | None:
+    """Return the option that replaces `name`, as a time replaces offsets; both in lower case."""
+    pairs = {first.lower(): second.lower() for first, second in (*_PAIRS, _NAMES_OF_TOPIC)}
+    return pairs.get(name) or {second: first for first, second in pairs.items()}.get(name)
+
+
+def named_twice(texts: Mapping[str, str]) -> list[str]:
+    """Return an error for each pair of options of which only one may be set; an empty text counts as not set."""
+    twice = [pair for pair in _PAIRS if all(texts.get(name) for name in pair)]
+    return [f"{first} and {second} are both set; set only one of them" for first, second in twice]
+
+
+def ends_before_starts(values: Mapping[str, Any]) -> list[str]:
+    """Return an error for each end that is before its start, by the values of the options.
+
+    Compares offsets with offsets and times with times: a read from an offset to a time may simply be empty.
+    """
+    since, until = values.get("startingTime"), values.get("endingTime")
+    if since is not None and until is not None and until < since:
+        return [f"endingTime, {until}, is before startingTime, {since}"]
+    start, end = values.get("startingOffsets"), values.get("endingOffsets")
+    if not isinstance(start, dict) or not isinstance(end, dict):
+        return []
+    return [
+        f"{topic}, partition {word}: endingOffsets, {last}, is before startingOffsets, {start[topic][word]}"
+        for topic, of in end.items()
+        for word, last in of.items()
+        if last < start.get(topic, {}).get(word, 0)
+    ]
+
+
+#: Options that Spark itself adds to those of a source or a sink.
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 
 
 class Use(Flag):
-    """What an option is for."""
+    """The reads and writes that an option applies to."""
 
     BATCH_READ = auto()
     STREAM_READ = auto()
@@ -40,10 +94,10 @@ class Option(NamedTuple):
     """One option.
 
     Attributes:
-      default: as a user would write it; "" for none.
+      default: the default value as text; "": none.
       meaning: one line for the documentation.
-      use: what it is for.
-      parse: makes its value of a text; raises ValueError.
+      use: the reads and writes that the option applies to.
+      parse: converts a text to the value; raises ValueError.
     """
 
     default: str
@@ -54,35 +108,35 @@ class Option(NamedTuple):
 
 def _count(text: str) -> int:
     if (number := int(text)) < 0:
-        raise ValueError("a number is 0 or more")
+        raise ValueError("must be 0 or more")
     return number
 
 
 def _positive(text: str) -> int:
     if (number := int(text)) < 1:
-        raise ValueError("it is 1 or more")
+        raise ValueError("must be 1 or more")
     return number
 
 
 def _batch_size(text: str) -> int:
     if (size := _positive(text)) > MAX_AT_ONCE:
-        raise ValueError(f"it is {MAX_AT_ONCE} at most")
+        raise ValueError(f"must be at most {MAX_AT_ONCE}")
     return size
 
 
 def _seconds(text: str) -> float:
     if not (seconds := float(text)) >= 0:
-        raise ValueError("seconds are 0 or more")
+        raise ValueError("must be 0 or more seconds")
     return seconds
 
 
 def _switch(text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise ValueError("it is true or false")
+        raise ValueError("must be true or false")
     return text.lower() == "true"
 
 
-#: By name. `path`, which is what `load` and `save` are given, is another name for `topic`.
+#: All options, by name.
 OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
     {
         "url": Option("redis://localhost:6379", "the broker; `rediss://` for TLS", Use.ALL),
@@ -121,7 +175,7 @@ OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
             "true", "whether rows have ids, so that a task that runs again adds nothing", Use.WRITE, _switch
         ),
         "runId": Option(
-            "", "what ids begin with: the same for a job that is run again; else made anew", Use.BATCH_WRITE
+            "", "the prefix of ids: the same for a job that is run again; by default a new one", Use.BATCH_WRITE
         ),
         "blockSeconds": Option(
             "300", "how long to wait for a broker that is full, paused or restarting", Use.WRITE, _seconds
@@ -132,21 +186,21 @@ _KNOWN: Final[Mapping[str, str]] = MappingProxyType({name.lower(): name for name
 
 
 class Options:
-    """The options of one read or write: as given, or their defaults.
+    """The options of one read or write: their values or their defaults.
 
     Args:
-      given: by name, in whatever case.
-      use: what they are for.
-      time_zone: of times without one, as `in_zone` takes it.
+      texts: the values as texts, by name in any case.
+      use: the kind of read or write.
+      time_zone: the time zone of times without one, see `in_zone`.
 
     Raises ConfigError with every mistake.
     """
 
-    def __init__(self, given: Mapping[str, str], use: Use, time_zone: str = "") -> None:
-        named = {_KNOWN.get(name.lower(), name): text for name, text in given.items() if name.lower() not in _OF_SPARK}
+    def __init__(self, texts: Mapping[str, str], use: Use, time_zone: str = "") -> None:
+        named = {_KNOWN.get(name.lower(), name): text for name, text in texts.items() if name.lower() not in _OF_SPARK}
         problems = unknown_among(named)
-        if {"topic", "path"} <= {name.lower() for name in given}:
-            problems.append("the topic is given twice, as the option topic and as the path; give one of them")
+        if {"topic", "path"} <= {name.lower() for name in texts}:
+            problems.append("the topic is set twice, as the option topic and as the path; set one of them")
         problems += [_unfit(name, use) for name in named if name in OPTIONS and not OPTIONS[name].use & use]
         self._values = {name: option.parse(option.default) for name, option in OPTIONS.items() if option.use & use}
         for name in [name for name in self._values if name in named]:
@@ -156,8 +210,8 @@ class Options:
                 problems.append(f"{name}={named[name]!r}: {exc}")
         if not self.topics:
             problems.append("the option topic is missing")
-        elif use in Use.WRITE and "," in self["topic"]:  # which a read would take for several
-            problems.append(f"a write goes to one topic, not to {self['topic']!r}")
+        elif use in Use.WRITE and "," in self["topic"]:  # a read would take it for several topics
+            problems.append(f"invalid topic: {self['topic']!r}; a write goes to exactly one topic")
         problems += named_twice(named) + ends_before_starts(self._values)
         if problems:
             raise ConfigError(problems)
@@ -167,22 +221,22 @@ class Options:
 
     @property
     def topics(self) -> list[str]:
-        """The topics that are named."""
+        """The topics to read, or the topic to write to."""
         return topics_in(self._values["topic"])
 
     @property
     def run_id(self) -> str:
-        """What the ids of the rows of a batch begin with."""
+        """The prefix of the ids of a batch's rows."""
         return self._values["runId"] or uuid4().hex
 
     def client(self) -> Client:
-        """Return a client of the broker; raises ConfigError where this machine has no such caFile, or cannot use it."""
+        """Return a client of the broker; raises ConfigError if the caFile is missing or invalid on this machine."""
         if self["caFile"]:
             _check_authorities(self["caFile"])
             if not self["url"].startswith("rediss:"):
-                raise ConfigError(["caFile is for a broker with TLS, whose url is rediss://host:port"])
-        given = {"username": self["user"], "password": self["secret"], "ssl_ca_certs": self["caFile"]}
-        kept = {name: value for name, value in given.items() if value}
+                raise ConfigError(["caFile requires TLS; set url to rediss://host:port"])
+        options = {"username": self["user"], "password": self["secret"], "ssl_ca_certs": self["caFile"]}
+        kept = {name: value for name, value in options.items() if value}
         return Client(
             self["url"],
             timeout_seconds=self["timeoutSeconds"],
@@ -193,7 +247,7 @@ class Options:
 
 
 def topics_in(text: str) -> list[str]:
-    """Return the topics that are named, with commas between them."""
+    """Return the topics of a comma-separated list."""
     return [topic for word in text.split(",") if (topic := word.strip())]
 
 
@@ -212,7 +266,7 @@ def _value(name: str, text: str, time_zone: str) -> Any:  # noqa: ANN401 - of wh
 
 
 def unknown_among(names: Iterable[str], prefix: str = "") -> list[str]:
-    """Return what is wrong with names that no option has, each with the nearest name; `prefix` precedes them all."""
+    """Return an error for each name that no option has, with the nearest name; `prefix` precedes every name."""
     return [_unknown(name, prefix) for name in names if name.lower() not in _KNOWN]
 
 

@@ -1,11 +1,11 @@
-"""Rows as a few words of a command: made by Arrow, without an object for each of them.
+"""Rows as a few words of a command: Arrow makes them, without an object for each row.
 
     value    key        sizes    5 0 0 0  3 0 0 0        sizes of keys    2 0 0 0  0 0 0 0
     hello    k7         values   helloone                keys             k7
     one      null
 
-These are the words of PUBPACKED in docs/protocol.md. Rows that have other options are for `rows`. Knows no Spark and no
-broker.
+These are the words of PUBPACKED in docs/protocol.md. Rows with other options are published by way of `rows`. Does not
+know Spark or the broker.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,15 +13,15 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pyarrow import compute
 
-from miniqueue.client.packed_calls import Packed
+from miniqueue.client.calls.messages import Packed
 from miniqueue.spark.rows import USUAL, WRITTEN
 
 
 def parts_of(batches: Iterable[pa.RecordBatch], max_count: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in parts of so many at most, and of so many bytes, but for rows that are longer alone.
+    """Yield the rows in parts of at most `max_count` rows and `max_bytes`; a longer row is a part of its own.
 
-    No part has rows of two batches: where Spark is killed the batches just end, as if there were no more, and what a
-    task had of them by then must be in the parts in which it is when the task runs again.
+    No part contains rows of two batches. If Spark is killed, its batches simply end; the rows of a task up to then must
+    be in the same parts when the task is run again.
     """
     for batch in batches:
         ends = compute.cumulative_sum(sizes_of(batch)).to_numpy()
@@ -29,14 +29,15 @@ def parts_of(batches: Iterable[pa.RecordBatch], max_count: int, max_bytes: int) 
         while first < batch.num_rows:
             fitting = int(ends.searchsorted(done_bytes + max_bytes, side="right")) - first
             taken = max(min(fitting, max_count), 1)
-            yield pa.concat_batches([batch.slice(first, taken)])  # a copy: a slice would be cast with all it is of
+            # A copy: a cast of a slice would convert the whole batch.
+            yield pa.concat_batches([batch.slice(first, taken)])
             first += taken
             done_bytes = int(ends[min(first, batch.num_rows) - 1])
 
 
 def packed(part: pa.RecordBatch) -> Packed | None:
-    """Return the messages of rows, and their keys if there are any; None for rows that have other options."""
-    if any(_is_given(part, name) for name in WRITTEN if name != "key"):
+    """Return the messages of rows, with their keys if there are any; None if a row has other options."""
+    if any(_is_used(part, name) for name in WRITTEN if name != "key"):
         return None
     values = _joined(part.column("value"))
     keys = _joined(part.column("key")) if "key" in part.schema.names else (b"", b"")
@@ -44,18 +45,19 @@ def packed(part: pa.RecordBatch) -> Packed | None:
 
 
 def sizes_of(batch: pa.RecordBatch) -> pa.Array:
-    """Return of each row the bytes of its value and its key."""
+    """Return the size of each row: bytes of its value and its key."""
     sizes = _sizes_of(batch.column("value"))
     return compute.add(sizes, _sizes_of(batch.column("key"))) if "key" in batch.schema.names else sizes
 
 
 def _sizes_of(column: pa.Array) -> pa.Array:
-    lengths = compute.binary_length(column.cast(pa.large_binary()))  # there may be more than 2 GiB before it is cut
+    # Large, since a batch can have more than 2 GiB before it is divided.
+    lengths = compute.binary_length(column.cast(pa.large_binary()))
     return compute.fill_null(lengths, 0)
 
 
-def _is_given(part: pa.RecordBatch, name: str) -> bool:
-    """Whether any row has an option, beside what reads tell of a message without it."""
+def _is_used(part: pa.RecordBatch, name: str) -> bool:
+    """Whether any row has an option, with another value than a read returns for a message without it."""
     if name not in part.schema.names:
         return False
     column = part.column(name)
@@ -68,7 +70,7 @@ def _is_given(part: pa.RecordBatch, name: str) -> bool:
 
 
 def _joined(column: pa.Array) -> tuple[bytes, bytes]:
-    """Return the sizes of all that is in a column, and that itself; null is as empty."""
+    """Return the sizes of the values of a column, and the values, concatenated; null counts as empty."""
     strings = compute.fill_null(column.cast(pa.binary()), b"")
     sizes = compute.binary_length(strings).to_numpy().astype("<u4").tobytes()
     [joined] = compute.binary_join(pa.ListArray.from_arrays([0, len(strings)], strings), b"")

@@ -1,32 +1,34 @@
-"""A group of the topic that goes along with a stream, so that the broker can delete what every group is done with.
+"""A group of the topic that follows a stream, so that the broker can delete messages that every group has processed.
 
-    a stream begins, or goes on ─▶ the group is made there       a micro-batch is done ─▶ the group goes on behind it
+    a stream starts, or continues ─▶ the group is created there       a micro-batch is done ─▶ the group moves after it
 
-A group is moved to the next message of each partition at once, so it is neither behind nor in front. One that somebody
-deletes is made again where reading is: what went meanwhile, the reading finds missing. A topic that was deleted, and
-perhaps made again, has no message where reading is: there is nothing that a group could hold back, and none is made.
+A group is moved to the next message of each partition at once, so it is never before or after the stream. If a user
+deletes it, it is created again where the stream is; messages deleted meanwhile are reported by the read. If a topic was
+deleted, and possibly created again, it has no message at the stream's offset. A group would hold back nothing there, so
+none is created.
 """
 
-from miniqueue.client import Client, RefusedError, group_calls
+from miniqueue.client import Client, RefusedError
+from miniqueue.client.calls import groups
 from miniqueue.spark.offsets import Offsets
 
-#: The broker's word for a message that was never published.
+#: The broker's error code for an offset that was never published.
 _PAST_THE_END = "BADOPTION"
 
 
 def make_groups(client: Client, group: str, start: Offsets) -> None:
-    """Make the group of each topic, where reading begins; one that is there is left where it is."""
+    """Create the group of each topic at its start; a group that exists is not moved."""
     for topic, of in start.items():
-        call = group_calls.create_group(topic, group, start=_place(of))
+        call = groups.create_group(topic, group, start=_position(of))
         try:
-            client.execute(call._replace(is_repeatable=True))  # where it was done and nobody knows, it is there
+            client.execute(call._replace(is_repeatable=True))  # a repeated creation finds the group and is harmless
         except RefusedError as exc:
             if exc.code not in ("GROUPEXISTS", _PAST_THE_END):
                 raise
 
 
 def move_groups(client: Client, group: str, end: Offsets) -> None:
-    """Have the group of each topic go on where reading does; one that is not there is made there."""
+    """Move the group of each topic to `end`; create it there if it does not exist."""
     for topic, of in end.items():
         if of:
             _move_group(client, group, topic, of)
@@ -34,7 +36,7 @@ def move_groups(client: Client, group: str, end: Offsets) -> None:
 
 def _move_group(client: Client, group: str, topic: str, end: dict[str, int]) -> None:
     try:
-        client.seek_group(topic, group, _place(end))
+        client.seek_group(topic, group, _position(end))
     except RefusedError as exc:
         if exc.code == "NOGROUP":
             make_groups(client, group, {topic: end})
@@ -42,5 +44,5 @@ def _move_group(client: Client, group: str, topic: str, end: dict[str, int]) -> 
             raise
 
 
-def _place(offsets: dict[str, int]) -> str:
+def _position(offsets: dict[str, int]) -> str:
     return ",".join(f"{partition}-{offset}" for partition, offset in offsets.items()) or "earliest"

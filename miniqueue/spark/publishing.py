@@ -1,16 +1,16 @@
-"""Publishing the rows of a task: with ids, so that the same rows of a task that runs again are stored once.
+"""Publishing the rows of a task: with ids, so that the rows of a task that is run again are stored once.
 
     rows with key, headers, ttl  parts of Arrow batches, one request    id   <run>/<task>/<first row>?digest=<digest>
-    rows with other options      some requests in one go, one a row    id   <run>/<task>/<row>?digest=<digest>
+    rows with other options      one request a row, pipelined           id   <run>/<task>/<row>?digest=<digest>
 
 The run of a stream is its query and the micro-batch. The digest covers the whole command, so everything that is
-published. If a task runs again with other rows, or the same rows in another order, the broker knows the id of the
-first request that differs with another digest, and refuses it: the task fails, and no row is taken for another one.
+published. If a task is run again with other rows, or with the same rows in another order, the broker knows the id of
+the first request that differs with another digest and refuses it: the task fails, and no row is mistaken for another.
 
-Knows no Spark. While the broker takes a request the next one is made, and is sent when that one is taken: one behind it
-might be stored where it is refused, and overtake it. A broker that is full, paused or restarting is waited for: the
-task stands still, and so does what feeds it. Rows keep their order, but for those with options that had to wait for
-room.
+Does not know Spark. While the broker processes a request the next one is prepared; it is sent when the first is stored.
+Sent earlier, it could be stored although the first is refused, and so overtake it. If the broker is full, paused or
+restarting, the task waits, and so does what feeds it. Rows keep their order, except rows with other options that had to
+wait for room.
 """
 
 import time
@@ -23,25 +23,27 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from miniqueue.client import Client, Outgoing, RefusedError, message_calls, packed_calls
-from miniqueue.client.call import Call, Word, may_follow
-from miniqueue.client.refusals import UntrustedError, is_passing
+from miniqueue.client import Client, Outgoing, RefusedError
+from miniqueue.client.calls import messages as message_calls
+from miniqueue.client.calls.call import Call, Word, may_follow
+from miniqueue.client.calls.errors import UntrustedError, is_passing
 from miniqueue.errors import ClientError
-from miniqueue.spark.losses import NotWrittenError
+from miniqueue.spark.errors import NotWrittenError
 from miniqueue.spark.packing import packed, parts_of, sizes_of
 from miniqueue.spark.rows import OF_BATCHES, Row, rows_of
 from miniqueue.spark.waiting import Waiting
 
-#: What a broker says that will take the message later.
+#: Error codes of a broker that may accept the message later.
 _LATER = frozenset({"LIMIT", "FULL", "PAUSED"})
-#: What it says of a message that is too long: as such, or as a word that is announced too long.
+#: Error codes for a message that is too long: as a message, or as a word of a command.
 _TOO_LONG = frozenset({"TOOBIG", "ERR"})
+#: Pause before a refused request is repeated: a broker that is full or paused rarely recovers faster.
 PAUSE_SECONDS = 1.0
-#: Of one batch; one message may be larger.
+#: Maximum size of one batch, which is well below the limits of the broker; a single message can be larger.
 BATCH_BYTES = 1 << 20
-#: Length of a digest, in hexadecimal digits: 96 bits.
+#: Length of a digest in hexadecimal digits: 96 bits, enough that two requests never share one by accident.
 DIGEST_DIGITS = 24
-#: What a broker says when the id of a request is known with another digest.
+#: Error code for an id that is known with another digest.
 _OTHER_ROWS = "MISMATCH"
 _SAME_ROWS = (
     "with deduplicate each attempt must write the same rows in the same order: sort them with sortWithinPartitions, "
@@ -50,12 +52,12 @@ _SAME_ROWS = (
 
 
 class Request(NamedTuple):
-    """What is sent in one go.
+    """Calls that are sent as one pipeline.
 
     Attributes:
-      calls: each refused or taken by itself.
-      rows: of all calls together, by their numbers in the task.
-      sizes: tells of each row how many bytes it has.
+      calls: the calls; the broker accepts or refuses each of them separately.
+      rows: the rows of all calls, by their numbers in the task.
+      sizes: returns the size of each row in bytes.
     """
 
     calls: list[Call[Any]]
@@ -72,32 +74,32 @@ def publish_rows(
     batch_messages: int,
     waiting: Waiting,
 ) -> int:
-    """Publish every row; return how many there were.
+    """Publish every row; return their number.
 
     Args:
-      client: of the broker.
-      topic: made if there is none.
-      batches: of the task, in the same order whenever it runs.
-      id_prefix: what the ids of the rows begin with; "" for rows without ids.
-      batch_messages: how many rows are sent in one go.
-      waiting: for a broker that takes none.
+      client: a client of the broker.
+      topic: the topic, which is created if necessary.
+      batches: the rows of the task, in the same order in each attempt.
+      id_prefix: the prefix of the ids of the rows; "" for rows without ids.
+      batch_messages: maximum number of rows of one request.
+      waiting: how long to wait for a broker that accepts no rows.
 
-    Raises NotWrittenError when it takes none for so long, or refuses a row for good; ClientError.
+    Raises NotWrittenError if the wait is over, or the broker refuses a row for good; ClientError.
     """
     count = 0
     with ThreadPoolExecutor(1) as sender:
-        under_way: Future[None] | None = None
+        in_progress: Future[None] | None = None
         for request in _requests(topic, batches, id_prefix, batch_messages):
-            _finish(under_way)
-            under_way = sender.submit(_send, client, request, waiting)
+            _finish(in_progress)
+            in_progress = sender.submit(_send, client, request, waiting)
             count += len(request.rows)
-        _finish(under_way)
+        _finish(in_progress)
     return count
 
 
-def _finish(under_way: Future[None] | None) -> None:
-    if under_way is not None:
-        under_way.result()
+def _finish(in_progress: Future[None] | None) -> None:
+    if in_progress is not None:
+        in_progress.result()
 
 
 def _requests(topic: str, batches: Iterable[pa.RecordBatch], id_prefix: str, batch_messages: int) -> Iterator[Request]:
@@ -109,9 +111,9 @@ def _requests(topic: str, batches: Iterable[pa.RecordBatch], id_prefix: str, bat
 
 
 def _requests_of(topic: str, part: pa.RecordBatch, id_prefix: str, start: int) -> Iterator[Request]:
-    if (found := packed(part)) is not None:
+    if (messages := packed(part)) is not None:
         rows = range(start, start + part.num_rows)
-        call = _identified(packed_calls.publish_packed(topic, found), id_prefix, start)
+        call = _identified(message_calls.publish_packed(topic, messages), id_prefix, start)
         yield Request([call], rows, lambda: sizes_of(part).to_pylist())
         return
     for rest in _cut(rows_of(part)):
@@ -125,13 +127,13 @@ def _sizes(rows: Sequence[Row]) -> list[int]:
 
 
 def _make(part: Sequence[Row]) -> Callable[[str, Sequence[Row], str, int], list[Call[Any]]]:
-    """Return what makes the calls for rows, by what they need."""
-    needed = set().union(*(row.given for row in part))
+    """Return the function that makes the calls for rows, by the options that they need."""
+    needed = set().union(*(row.options for row in part))
     return _together if needed <= OF_BATCHES else _row_by_row
 
 
 def _cut(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    """Yield rows in parts that one command can carry."""
+    """Yield rows in parts that fit into one command."""
     part: list[Row] = []
     size_bytes = word_count = 0
     for row in rows:
@@ -147,17 +149,17 @@ def _cut(rows: Iterator[Row]) -> Iterator[list[Row]]:
 
 
 def _together(topic: str, rows: Sequence[Row], id_prefix: str, start: int) -> list[Call[Any]]:
-    messages = [Outgoing(row.payload, **row.given) for row in rows]
+    messages = [Outgoing(row.payload, **row.options) for row in rows]
     return [_identified(message_calls.publish_each(topic, messages), id_prefix, start)]
 
 
 def _row_by_row(topic: str, rows: Sequence[Row], id_prefix: str, start: int) -> list[Call[Any]]:
-    calls = [message_calls.publish(topic, row.payload, **row.given) for row in rows]
+    calls = [message_calls.publish(topic, row.payload, **row.options) for row in rows]
     return [_identified(call, id_prefix, number) for number, call in enumerate(calls, start)]
 
 
 def _identified(call: Call[Any], id_prefix: str, row: int) -> Call[Any]:
-    """Return a publish with the id of its first row, and a digest of all its words; as it is without a prefix."""
+    """Return a publish with an id of its first row and a digest of its words; without a prefix, the call itself."""
     if not id_prefix or call.with_id is None:
         return call
     return call.with_id(f"{id_prefix}/{row}?digest={_digest(call.words)}")
@@ -174,25 +176,26 @@ def _digest(words: Iterable[Word]) -> str:
 
 
 def _send(client: Client, request: Request, waiting: Waiting, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Carry out the calls, those that were refused again, until all of them are taken."""
+    """Carry out the calls, and repeat refused ones, until the broker has accepted all of them."""
     waiting.begin()
-    left = _not_taken(client, request, request.calls, waiting)
-    while left:
+    refused = _refused_for_now(client, request, request.calls, waiting)
+    while refused:
         sleep(PAUSE_SECONDS)
-        left = _not_taken(client, request, left, waiting)
+        refused = _refused_for_now(client, request, refused, waiting)
 
 
-def _not_taken(client: Client, request: Request, calls: list[Call[Any]], waiting: Waiting) -> list[Call[Any]]:
-    """Carry out calls of a request; return those that the broker takes later."""
+def _refused_for_now(client: Client, request: Request, calls: list[Call[Any]], waiting: Waiting) -> list[Call[Any]]:
+    """Carry out calls of a request; return those that the broker may accept later."""
     try:
         results = client.execute_all(calls)
-    except ClientError as exc:  # the client has tried again and told of it, but a broker may be away for longer
+    except ClientError as exc:  # after the client's retries, which a broker's restart can outlast
         if not may_follow(calls, exc) or isinstance(exc, UntrustedError) or waiting.is_over:
             raise
         return calls
-    refused = [(call, one) for call, one in zip(calls, results, strict=True) if isinstance(one, RefusedError)]
+    outcomes = zip(calls, results, strict=True)
+    refused = [(call, error) for call, error in outcomes if isinstance(error, RefusedError)]
     for call, error in refused:
-        if not _is_taken_later(error) or waiting.is_over:
+        if not _is_accepted_later(error) or waiting.is_over:
             raise NotWrittenError(f"{_named(request, call, error)}: {error}") from error
     for _, error in refused[:1]:
         waiting.tell(error)
@@ -200,7 +203,7 @@ def _not_taken(client: Client, request: Request, calls: list[Call[Any]], waiting
 
 
 def _named(request: Request, call: Call[Any], error: RefusedError) -> str:
-    """Return which rows a call has, and of a row that is too long, which it is."""
+    """Return a text that names the rows of a call, and the longest of them if the error is its length."""
     rows = request.rows
     if len(request.calls) == len(rows):
         at = request.calls.index(call)
@@ -216,5 +219,5 @@ def _named(request: Request, call: Call[Any], error: RefusedError) -> str:
     return f"{which} ({length})" if len(rows) == 1 else f"{which} (the longest is row {longest}, {length})"
 
 
-def _is_taken_later(error: RefusedError) -> bool:
+def _is_accepted_later(error: RefusedError) -> bool:
     return error.code in _LATER or is_passing(error)

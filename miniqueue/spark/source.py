@@ -1,4 +1,4 @@
-"""The data source `miniqueue` of Spark: what there is to read and to write, and how it is registered.
+"""The data source `miniqueue` of Spark: its readers and writers, its registration, and checks of the broker.
 
 register(spark)
 spark.read.format("miniqueue").option("topic", "orders").load()
@@ -25,25 +25,23 @@ from pyspark.sql.types import StructType
 
 from miniqueue.client import Client
 from miniqueue.client.address import Address
-from miniqueue.client.call import Call
-from miniqueue.client.refusals import UntrustedError, is_passing
+from miniqueue.client.calls.call import Call
+from miniqueue.client.calls.errors import UntrustedError, is_passing
 from miniqueue.errors import ClientError, ConfigError
-from miniqueue.spark.batch_reader import BatchReader
 from miniqueue.spark.dedup_check import DEFAULT_ATTEMPTS, attempts_of, warn_of_short_window
-from miniqueue.spark.options import OPTIONS, Options, Use, unknown_among
-from miniqueue.spark.places import instead_of
+from miniqueue.spark.options import OPTIONS, Options, Use, instead_of, unknown_among
+from miniqueue.spark.readers import BatchReader, StreamReader
 from miniqueue.spark.rows import ORIGIN, SCHEMA, check_columns
-from miniqueue.spark.stream_reader import StreamReader
 from miniqueue.spark.writers import BatchWriter, StreamWriter
 
 log = logging.getLogger("miniqueue.spark")
 
 FORMAT = "miniqueue"
-#: Options may stand in Spark's configuration, so that jobs need not have addresses and secrets in them.
+#: Prefix of options in Spark's configuration, where they keep addresses and secrets out of the jobs.
 CONFIGURED = "spark.miniqueue."
-#: How patient a first connection is: about 1 s where nobody listens, 9 s where nothing comes back.
+#: Limits of a first connection: it fails after about 1 s if the port is closed, after 9 s if nothing replies.
 _FIRST_RETRIES, _FIRST_TIMEOUT_SECONDS = 2, 3.0
-#: Who waits for a broker asks again so long after each failure.
+#: Pause between attempts to reach a broker that is down.
 _AGAIN_SECONDS = 1.0
 _TIME_ZONE = "spark.sql.session.timeZone"
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -53,9 +51,9 @@ class MiniqueueSource(DataSource):
     """Topics of a broker as a source and a sink of Spark.
 
     Attributes:
-      defaults: options from Spark's configuration, for those that a job does not name.
-      time_zone: of the session, for times without one; "" for that of the machine.
-      attempts: how many times a task is run before it fails the job.
+      defaults: options from Spark's configuration, for options that a job does not set.
+      time_zone: the session's time zone, for times without one; "": the time zone of the machine.
+      attempts: maximum number of attempts of a task, after which the job fails.
     """
 
     defaults: dict[str, str] = {}  # noqa: RUF012 - replaced as a whole, in a class of each session
@@ -64,51 +62,51 @@ class MiniqueueSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what jobs call it."""
+        """Return the name of the format."""
         return FORMAT
 
     def schema(self) -> str:
-        """Return the columns of what is read."""
-        return SCHEMA + (ORIGIN if self._given().get("withorigin", "").lower() == "true" else "")
+        """Return the columns of a read."""
+        return SCHEMA + (ORIGIN if self._texts().get("withorigin", "").lower() == "true" else "")
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads topics once."""
+        """Return a reader that reads topics once."""
         self._check_schema(schema)
         return BatchReader(self._parsed(Use.BATCH_READ))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Return what reads topics as a stream."""
+        """Return a reader that reads topics as a stream."""
         self._check_schema(schema)
         return StreamReader(self._parsed(Use.STREAM_READ))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return what writes a frame."""
+        """Return a writer of a frame."""
         self._check_write(schema, overwrite)
         options = self._parsed(Use.BATCH_WRITE)
         _check_start(options, self.attempts)
         return BatchWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
-        """Return what writes a stream."""
+        """Return a writer of a stream."""
         self._check_write(schema, overwrite)
         options = self._parsed(Use.STREAM_WRITE)
-        _check_stream(tuple(self._meant(Use.STREAM_WRITE).items()), self.attempts)
+        _check_stream(tuple(self._texts_for(Use.STREAM_WRITE).items()), self.attempts)
         return StreamWriter(options)
 
     def _parsed(self, use: Use) -> Options:
-        return Options(self._meant(use), use, self.time_zone)
+        return Options(self._texts_for(use), use, self.time_zone)
 
-    def _meant(self, use: Use) -> dict[str, str]:
-        """Return what is given for a use: all that the job says, and of the configuration what has that use."""
+    def _texts_for(self, use: Use) -> dict[str, str]:
+        """Return the options for a use: all that the job sets, and those of the configuration that have this use."""
         useful = {name.lower() for name, option in OPTIONS.items() if option.use & use}
         stated = {name.lower() for name in self.options}
-        return {name: text for name, text in self._given().items() if name in useful | stated}
+        return {name: text for name, text in self._texts().items() if name in useful | stated}
 
-    def _given(self) -> dict[str, str]:
-        """Return what the job says, and the configuration where it says nothing, by names in lower case."""
+    def _texts(self) -> dict[str, str]:
+        """Return the options of the job, and of the configuration those that the job does not set; in lower case."""
         stated = {name.lower(): text for name, text in self.options.items()}
-        unsaid = {name: text for name, text in self.defaults.items() if instead_of(name) not in stated}
-        return {**unsaid, **stated}
+        defaults = {name: text for name, text in self.defaults.items() if instead_of(name) not in stated}
+        return {**defaults, **stated}
 
     @staticmethod
     def _check_write(schema: StructType, overwrite: bool) -> None:
@@ -118,15 +116,17 @@ class MiniqueueSource(DataSource):
 
     def _check_schema(self, schema: StructType) -> None:
         if schema.simpleString() != f"struct<{self.schema().replace(', ', ',').replace(' ', ':')}>":
-            raise ConfigError([f"a topic has the columns {self.schema()}; leave the schema out, and select"])
+            raise ConfigError(
+                [f"invalid schema; a topic has the columns {self.schema()}; omit the schema and use select"]
+            )
 
 
 def register(spark: SparkSession) -> None:
-    """Have a session know the format `miniqueue`.
+    """Add the format `miniqueue` to a session.
 
     Options in the session's configuration that begin with `spark.miniqueue.` are defaults for all jobs. Conditions are
-    pushed down. Times without a zone are in that of the session, as it is now. Where PYSPARK_PYTHON does not say
-    otherwise, tasks run in this interpreter, which has miniqueue.
+    pushed down. Times without a time zone are in the session's present time zone. Unless PYSPARK_PYTHON is set, tasks
+    run in this interpreter, which has miniqueue.
     """
     if "PYSPARK_PYTHON" not in os.environ:
         spark.sparkContext.pythonExec = sys.executable
@@ -136,68 +136,68 @@ def register(spark: SparkSession) -> None:
         "time_zone": spark.conf.get(_TIME_ZONE),
         "attempts": attempts_of(spark),
     }
-    # A class made here is carried to the tasks with its attributes, one that can be imported is not.
+    # Spark pickles a class defined here with its attributes; of an importable class it pickles only the name.
     spark.dataSource.register(type("ConfiguredSource", (MiniqueueSource,), known))
 
 
 def configured(spark: SparkSession) -> dict[str, str]:
-    """Return the options that stand in a session's configuration, by names in lower case.
+    """Return the options of a session's configuration, by names in lower case.
 
-    Raises ConfigError for names that no option has: one that is misspelled would be one that is left out.
+    Raises ConfigError for names that no option has: a misspelled option must not be ignored.
     """
-    found = {**dict(spark.sparkContext.getConf().getAll()), **spark.conf.getAll}
-    given = {name.removeprefix(CONFIGURED): text for name, text in found.items() if name.startswith(CONFIGURED)}
-    if problems := unknown_among(given, CONFIGURED):
+    settings = {**dict(spark.sparkContext.getConf().getAll()), **spark.conf.getAll}
+    texts = {name.removeprefix(CONFIGURED): text for name, text in settings.items() if name.startswith(CONFIGURED)}
+    if problems := unknown_among(texts, CONFIGURED):
         raise ConfigError(problems)
-    return {name.lower(): text for name, text in given.items()}
+    return {name.lower(): text for name, text in texts.items()}
 
 
 def configured_client(spark: SparkSession) -> Client:
-    """Return a client of the broker that a session's configuration names."""
-    of_all = {name.lower() for name, option in OPTIONS.items() if option.use is Use.ALL}
-    given = {name: text for name, text in configured(spark).items() if name in of_all}
-    return Options({"topic": "any", **given}, Use.BATCH_READ).client()
+    """Return a client of the broker of a session's configuration."""
+    common = {name.lower() for name, option in OPTIONS.items() if option.use is Use.ALL}
+    texts = {name: text for name, text in configured(spark).items() if name in common}
+    return Options({"topic": "any", **texts}, Use.BATCH_READ).client()
 
 
 def check_broker(spark: SparkSession) -> None:
-    """Ask the broker that a session's configuration names for a sign of life; raises ClientError after a few tries.
+    """Check that the broker of a session's configuration replies; raises ClientError after a few attempts.
 
-    Whoever begins is told soon of an address that is wrong; what is under way waits for a broker that restarts.
+    A job that starts with a wrong address fails soon; a job in progress waits for a broker that restarts.
     """
-    _ask(spark, _FIRST_RETRIES)
+    _ping(spark, _FIRST_RETRIES)
 
 
 def wait_for_broker(spark: SparkSession, say: Callable[[str], None], is_given_up: Callable[[], bool]) -> None:
-    """Return when the broker has given a sign of life, or nobody wants to wait for it any more.
+    """Wait until the broker replies, or until `is_given_up` returns true.
 
-    Raises ClientError where waiting does not help, as when it knows no such user or its certificate is not trusted.
+    Raises ClientError if waiting is useless: if the broker does not know the user, or its certificate is not trusted.
 
     Args:
-      spark: its configuration names the broker.
-      say: is told why it is waited for, and again when that changes.
-      is_given_up: asked before each try.
+      spark: the session, whose configuration names the broker.
+      say: called with the reason for the wait, and again when it changes.
+      is_given_up: called before each attempt.
     """
-    told = ""
+    reason = ""
     while not is_given_up():
         try:
-            _ask(spark, retries=0)
+            _ping(spark, retries=0)
         except ClientError as exc:
             if not is_passing(exc) or isinstance(exc, UntrustedError):
                 raise
-            if str(exc) != told:
-                told = str(exc)
-                say(f"{told}; it is waited for")
+            if str(exc) != reason:
+                reason = str(exc)
+                say(f"{reason}; it is waited for")
             time.sleep(_AGAIN_SECONDS)
         else:
             return
 
 
 def _check_start(options: Options, attempts: int) -> None:
-    """Warn of what may go wrong with a write; raises RefusedError if the broker refuses its user.
+    """Warn of problems of a write before it starts; raises RefusedError if the broker refuses its user.
 
-    A broker that does not answer is a warning in the driver's log. Tasks tell of it themselves, but where they run on a
-    cluster not to whoever looks at the driver. Nor are they kept from waiting: a broker that restarts may have no
-    address meanwhile, or one that only the executors know.
+    If the broker does not reply, the driver's log has a warning: tasks on a cluster log it too, but not on the driver.
+    It is not an error, so that tasks can wait: while a broker restarts it may have no address, or one that only the
+    executors know.
     """
     try:
         with Client.of(_hasty(options.client().address, retries=0)) as client:
@@ -210,23 +210,23 @@ def _check_start(options: Options, attempts: int) -> None:
 
 
 @cache
-def _check_stream(given: tuple[tuple[str, str], ...], attempts: int) -> None:
-    """Check the start of a stream, once in each process: Spark plans the write again for every micro-batch.
+def _check_stream(texts: tuple[tuple[str, str], ...], attempts: int) -> None:
+    """Check the start of a stream, once in each process: Spark plans the write again for each micro-batch.
 
     Args:
-      given: the options of the write, as names and values.
-      attempts: how many times a task is run.
+      texts: the options of the write, as names and values.
+      attempts: maximum number of attempts of a task.
     """
-    _check_start(Options(dict(given), Use.STREAM_WRITE), attempts)
+    _check_start(Options(dict(texts), Use.STREAM_WRITE), attempts)
 
 
-def _ask(spark: SparkSession, retries: int) -> None:
+def _ping(spark: SparkSession, retries: int) -> None:
     with configured_client(spark) as client, Client.of(_hasty(client.address, retries)) as hasty:
         hasty.execute(Call(("PING",), str))
 
 
 def _hasty(address: Address, retries: int) -> Address:
-    """Return an address that is asked with less patience."""
+    """Return an address with fewer retries and a shorter timeout."""
     return replace(
         address,
         retries=min(address.retries, retries),

@@ -1,9 +1,9 @@
-"""How long the rows of a task wait for their broker, and what is told of that: what stands still is to say why.
+"""How long the rows of a task wait for their broker, and when a warning says so: a task that waits must say why.
 
-    a broker that takes none ─ 2 s ─▶ told ─ 10 s ─▶ told ─ 20 s ─▶ told ─ 40 s ─▶ … ─ blockSeconds ─▶ the task fails
+    a broker that accepts no rows ─ 2 s ─▶ log ─ 10 s ─▶ log ─ 20 s ─▶ log ─ 40 s ─▶ … ─ blockSeconds ─▶ the task fails
 
-Times between are at least so long, over all requests of a task: a topic that is full again and again is told of less
-and less.
+The intervals are minimums and count over all requests of a task: the more often a topic is full, the rarer the
+warnings.
 """
 
 import logging
@@ -12,18 +12,19 @@ from collections.abc import Callable
 
 log = logging.getLogger("miniqueue.spark")
 
-#: So long a broker may restart, and a topic be full, before it is worth a line.
+#: Waits shorter than this are not logged: a restart, or a topic that is full for a moment.
 QUIET_SECONDS = 2.0
+#: Interval between the first two warnings; it doubles with each of them.
 FIRST_INTERVAL_SECONDS = 10.0
 
 
 class Waiting:
-    """What the requests of one task wait for, one after the other.
+    """The waits of the requests of one task, one after the other.
 
     Args:
-      broker: as it can be shown.
-      block_seconds: how long each request may wait.
-      clock: tells seconds.
+      broker: the broker's address for the log, without secrets.
+      block_seconds: maximum wait of each request.
+      clock: returns seconds that never decrease.
     """
 
     def __init__(self, broker: str, block_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -35,20 +36,20 @@ class Waiting:
         self.begin()
 
     def begin(self) -> None:
-        """Begin with the next request."""
+        """Start the wait of the next request."""
         self._began_at = self._clock()
 
     @property
     def is_over(self) -> bool:
-        """Whether the request has waited for too long."""
+        """Whether the request has waited for `block_seconds`."""
         return self._clock() > self._began_at + self._block_seconds
 
     def tell(self, error: Exception) -> None:
-        """Have it in the log that the request waits, and what for, unless that was told just now."""
+        """Log that the request waits, and why, unless the wait is short or was logged recently."""
         now = self._clock()
         if now < max(self._began_at + QUIET_SECONDS, self._tell_at):
             return
-        left = max(0.0, self._began_at + self._block_seconds - now)  # which may be inf
-        log.warning("rows wait for %s, up to %.0f s more: %s", self._broker, left, error)
+        remaining_seconds = max(0.0, self._began_at + self._block_seconds - now)  # can be infinity
+        log.warning("rows wait for %s, up to %.0f s more: %s", self._broker, remaining_seconds, error)
         self._tell_at = now + self._interval_seconds
         self._interval_seconds *= 2

@@ -1,7 +1,7 @@
-"""Writing frames and streams to a topic: what Spark calls, on the driver and on the executors.
+"""Writers that Spark calls: a batch and a stream, on the driver and on the executors.
 
-Spark runs a task again that failed or was slow, and after a restart the last micro-batch of a stream. The ids of rows
-make that harmless, as long as the task gives the same rows in the same order and the topic remembers the ids
+Spark runs a task again if it failed or was slow, and after a restart the last micro-batch of a stream. The ids of rows
+make that harmless, as long as the task yields the same rows in the same order and the topic remembers the ids
 (`dedup_window_seconds`).
 """
 
@@ -13,18 +13,18 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from miniqueue.client import Client
-from miniqueue.spark.losses import NotWrittenError
+from miniqueue.spark.errors import NotWrittenError
 from miniqueue.spark.options import Options
 from miniqueue.spark.publishing import publish_rows
 from miniqueue.spark.waiting import Waiting
 
-#: Where Spark tells a task which stream it belongs to, and which micro-batch.
+#: Local properties of a task of a stream: the id of the query, and the number of the micro-batch.
 _QUERY, _MICRO_BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task has done: how many rows it has written."""
+    """The result of a task: the number of rows written."""
 
     count: int
 
@@ -56,7 +56,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._run = options.run_id  # made on the driver, so that all tasks of the job have it, whichever attempt
+        self._run = options.run_id  # set on the driver, so that all tasks and attempts share it
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task, on an executor."""
@@ -71,5 +71,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task of a micro-batch, on an executor."""
-        told = _task().getLocalProperty
-        return _write(self._options, f"{told(_QUERY)}/{told(_MICRO_BATCH)}", iterator)
+        task = _task()
+        run = f"{task.getLocalProperty(_QUERY)}/{task.getLocalProperty(_MICRO_BATCH)}"
+        return _write(self._options, run, iterator)

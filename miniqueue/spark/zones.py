@@ -1,6 +1,6 @@
-"""Times that were given without a zone: they are those of a session of Spark, whose zones have names of Java's.
+"""Time zones of times without one: the zone of the Spark session, whose name is one of Java's.
 
-Such are `Europe/Berlin`, `UTC`, `Z`, `+01:00`, `-8:00`, `UTC+01:00` and `GMT+1`.
+Examples: `Europe/Berlin`, `UTC`, `Z`, `+01:00`, `-8:00`, `UTC+01:00` and `GMT+1`.
 """
 
 import re
@@ -14,13 +14,13 @@ _SHIFTED: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?([0-5]\d))?")
 
 
 def in_zone(at: datetime, zone: str) -> datetime:
-    """Return a time with its zone, which is `zone` where it has none of its own.
+    """Return a time with a time zone: its own, or `zone` if it has none.
 
     Args:
       at: the time.
-      zone: as `spark.sql.session.timeZone` has it; "" for that of this machine.
+      zone: the value of `spark.sql.session.timeZone`; "": the time zone of this machine.
 
-    Raises ConfigError for a zone that is not known here.
+    Raises ConfigError if the zone is unknown on this machine.
     """
     if at.tzinfo is not None:
         return at
@@ -36,5 +36,5 @@ def _zone(name: str) -> tzinfo:
         return ZoneInfo("UTC" if name == "Z" else name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as exc:
         raise ConfigError(
-            [f"a time without a zone is in spark.sql.session.timeZone, and {name!r} is unknown here; add its own, as Z"]
+            [f"unknown time zone {name!r} in spark.sql.session.timeZone; add a time zone to the time, such as Z"]
         ) from exc

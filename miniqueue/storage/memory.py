@@ -1,9 +1,10 @@
-"""A store in memory, for tests and for brokers that need not survive a restart.
+"""A store in memory, for tests and for brokers whose messages need not survive a restart.
 
-It keeps nothing on disk and has no thread; every call is done when it returns.
+It stores nothing on disk and has no thread; every call is complete when it returns.
 
-The keys are a sorted list beside a dict. A deleted key leaves the dict at once and the list later, when half
-of the list is stale: removing it from the list each time would make deleting n keys cost n².
+The keys are a sorted list alongside a dict. A deleted key is removed from the dict immediately, and from the list when
+half of the list is stale: removing each key from the list would make the deletion of n keys cost n². No library of the
+runtime dependencies has a sorted map.
 """
 
 from bisect import bisect_left
@@ -14,7 +15,7 @@ from miniqueue.storage.port import Batch, Room, Snapshot
 
 
 class MemoryStore:
-    """`Store` without durability: what is written is gone with the process.
+    """`Store` without durability: its content is lost with the process.
 
     Attributes:
       last_change: see `Store`.
@@ -22,12 +23,12 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._values: dict[bytes, bytes] = {}
-        self._sorted_keys: list[bytes] = []  # every key of `_values`, and some that were deleted
+        self._sorted_keys: list[bytes] = []  # every key of `_values`, and some deleted keys
         self._is_closed = False
         self.last_change = 0
 
     async def get(self, key: bytes) -> bytes | None:
-        """Return the value of `key`, or None when there is none."""
+        """Return the value of `key`, or None if there is none."""
         self._refuse_if_closed()
         return self._values.get(key)
 
@@ -44,7 +45,7 @@ class MemoryStore:
         return pairs
 
     async def last_of(self, ranges: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes] | None]:
-        """Return the last pair with `start <= key < stop` of each range in which `start` is, None for every other."""
+        """Return the last pair with `start <= key < stop` of each range whose key `start` exists, otherwise None."""
         self._refuse_if_closed()
         return [
             next(self._pairs_between(start, stop, step=-1), None) if start in self._values else None
@@ -52,7 +53,7 @@ class MemoryStore:
         ]
 
     async def write(self, batch: Batch) -> None:
-        """Apply all of `batch`; nothing can come between two of its changes."""
+        """Apply all of `batch`; no other call runs between its changes."""
         self._refuse_if_closed()
         for key, value in batch.items():
             if value is None:
@@ -67,23 +68,23 @@ class MemoryStore:
         self._refuse_if_closed()
 
     async def reclaim(self, start: bytes, stop: bytes) -> None:
-        """Do nothing: deleted values are free already."""
+        """Do nothing: the memory of deleted values is free already."""
         self._refuse_if_closed()
 
     async def room(self, *, is_full: bool) -> Room:
-        """Return that there is: there is no disk."""
+        """Return that there is room: there is no disk."""
         self._refuse_if_closed()
         return Room(is_enough=True)
 
     async def snapshot(self) -> Snapshot:
-        """Return a copy, which shares the values."""
+        """Return a copy that shares the values."""
         self._refuse_if_closed()
         copy = MemoryStore()
         copy._values, copy._sorted_keys = dict(self._values), sorted(self._values)
         return copy
 
     async def close(self) -> None:
-        """Forget everything; safe to call twice."""
+        """Drop all content; safe to call twice."""
         self._is_closed = True
         self._values.clear()
         self._sorted_keys.clear()

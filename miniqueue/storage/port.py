@@ -1,22 +1,23 @@
-"""The ordered key-value port that the broker stands on.
+"""The ordered key-value store that the broker requires, as a protocol, and the values of the `-sync` setting.
 
-Two adapters implement it, `memory` and `leveldb`; one contract suite (`tests/storage/contract.py`) runs on
-both. Reads and writes are awaitable so that a remote store can implement it as well.
+Two adapters implement it, `memory` and `leveldb`; one contract suite (`tests/storage/contract.py`) tests both. Reads
+and writes are awaitable, so that a remote store could implement the protocol as well.
 """
 
 from collections.abc import Awaitable, Mapping, Sequence
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-#: What one atomic write changes: a value to store, or None to delete the key.
+#: The changes of one atomic write: for each key, a value to store, or None to delete the key.
 Batch = Mapping[bytes, bytes | None]
 
 
 class Room(NamedTuple):
-    """What a look at the disk showed.
+    """The space on the disk.
 
     Attributes:
       is_enough: whether there is room for new messages.
-      free_bytes: what is free on the disk, or None where there is no disk.
+      free_bytes: free space on the disk; None if there is no disk.
     """
 
     is_enough: bool
@@ -24,14 +25,14 @@ class Room(NamedTuple):
 
 
 class Snapshot(Protocol):
-    """What was in a store at one moment; to be closed, because the store keeps it for as long."""
+    """The content of a store at one moment; close it, because the store keeps the content until then."""
 
     async def scan(self, start: bytes, stop: bytes, *, max_items: int, max_bytes: int) -> list[tuple[bytes, bytes]]:
-        """Return the first pairs with `start <= key < stop`, as `Store.scan`."""
+        """Return the first pairs with `start <= key < stop`, as `Store.scan` does."""
         ...
 
     async def close(self) -> None:
-        """Let go of it; safe to call twice, and after the store was closed."""
+        """Release the snapshot; safe to call twice, and after the store was closed."""
         ...
 
 
@@ -39,44 +40,45 @@ class Store(Protocol):
     """An ordered map from bytes to bytes with atomic, durable writes.
 
     Writes are carried out one after the other, in the order of the calls; reads and `reclaim` overlap with them and
-    with each other. A read begun after a write returned sees that write.
-    Every method raises `StoreClosedError` after `close`, `CorruptionError` when stored bytes are damaged,
-    `NoSpaceError` when the disk is full, and `StorageError` for every other fault. After a failed `write` the outcome
-    is unknown, also of those behind it, and the only calls left are `close` and opening anew: a store that has failed
-    once may lose what it accepts later.
+    with each other. A read that begins after a write has returned sees that write.
+    Every method raises `StoreClosedError` after `close`, `CorruptionError` if stored bytes are damaged, `NoSpaceError`
+    if the disk is full, and `StorageError` for every other fault. After a failed `write`, the outcome of that write and
+    of queued writes is unknown, and the caller must call `close` and open the store again: a store that has failed once
+    can lose writes that it accepts later.
     """
 
     @property
     def last_change(self) -> int:
-        """Number of the last change: every key that a write puts or deletes counts as one, also across restarts.
+        """Number of the last change; every key that a write puts or deletes is one change, across restarts, too.
 
-        When a store is opened anew and it is lower than it was, something has been lost.
+        If it is lower than before when a store is opened again, changes have been lost.
         """
         ...
 
     async def get(self, key: bytes) -> bytes | None:
-        """Return the value of `key`, or None when there is none."""
+        """Return the value of `key`, or None if there is none."""
         ...
 
     async def scan(self, start: bytes, stop: bytes, *, max_items: int, max_bytes: int) -> list[tuple[bytes, bytes]]:
         """Return the first pairs with `start <= key < stop`, in key order.
 
-        Stops after `max_items` pairs, or with the pair that brings the values to `max_bytes` or more; so a range
-        that is not empty yields at least one pair.
+        Stops after `max_items` pairs, or after the pair with which the values reach `max_bytes`; so the result has at
+        least one pair unless the range is empty.
         """
         ...
 
     async def last_of(self, ranges: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes] | None]:
-        """Return the last pair with `start <= key < stop` of each range in which `start` is, None for every other.
+        """Return the last pair with `start <= key < stop` of each range whose key `start` exists, otherwise None.
 
-        Only where there is a pair it is looked for from behind: that passes over everything deleted up to the next one.
+        Other ranges are not searched: a search from the end of an empty range passes all deleted keys up to the next
+        pair.
         """
         ...
 
     def write(self, batch: Batch) -> Awaitable[None]:
-        """Apply all of `batch` or nothing; when it has been waited for it is as durable as the sync mode says.
+        """Apply all of `batch` or nothing; once awaited, the write is as durable as the sync mode states.
 
-        It begins with the call, where the store can do two things at a time. Until it is over `batch` must not change.
+        The write begins with the call if the store can work concurrently. `batch` must not change until it returns.
         """
         ...
 
@@ -85,21 +87,29 @@ class Store(Protocol):
         ...
 
     async def reclaim(self, start: bytes, stop: bytes) -> None:
-        """Give back the disk space of keys deleted in `start <= key < stop`; changes no content."""
+        """Reclaim the disk space of keys deleted in `start <= key < stop`; no content changes."""
         ...
 
     async def room(self, *, is_full: bool) -> Room:
-        """Look whether there is room for new messages, and see to the store's own reserve of space.
+        """Return whether there is room for new messages; maintain the store's own reserve of space.
 
         Args:
-          is_full: whether there was not, the last time: it takes more to come back than to go on.
+          is_full: whether there was no room at the last call; accepting messages again requires more space.
         """
         ...
 
     async def snapshot(self) -> Snapshot:
-        """Return what every write that has returned has left; later ones do not show in it."""
+        """Return the content after all writes that have returned; later writes are not visible in it."""
         ...
 
     async def close(self) -> None:
         """Release everything; safe to call twice."""
         ...
+
+
+class SyncMode(StrEnum):
+    """How durable a write is when it returns."""
+
+    ALWAYS = "always"  # after a successful fdatasync: survives a power failure
+    INTERVAL = "interval"  # passed to the kernel: survives a crash of the process; a timer calls `sync`
+    NEVER = "never"  # passed to the kernel, which decides when to write to the disk

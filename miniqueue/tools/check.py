@@ -1,24 +1,22 @@
-"""`miniqueue check`: verifies every invariant of a store, and tells what it holds.
+"""`miniqueue check`: verifies every invariant of a store, and reports its content.
 
     report   a line for each topic ─ notes ─ a line for each problem ─ the counts
-    exit     0 sound · 1 problems · 65, 71, 73, 78 it could not be checked
+    exit     0 sound · 1 problems · 65, 71, 73, 78 the store could not be checked
 
-The store is read through a view (`storage.store_view`) and stays as it is, bit by bit.
+The store is read through a view (`storage.leveldb.view`), so no byte of it changes.
 """
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from miniqueue.errors import ConfigError, CorruptionError
-from miniqueue.server.config import Question
-from miniqueue.server.escaping import escape
-from miniqueue.storage.set_aside import SetAside
-from miniqueue.storage.store_view import viewed
+from miniqueue.server.process.escaping import escape
+from miniqueue.storage.leveldb.set_aside import SetAside
+from miniqueue.storage.leveldb.view import viewed
 from miniqueue.tools import arguments
-from miniqueue.tools.audit import Audit
-from miniqueue.tools.counted import counted
-from miniqueue.tools.topic_audit import TopicAudit
+from miniqueue.tools.arguments import counted
+from miniqueue.tools.audit.store import Audit
+from miniqueue.tools.audit.topic import TopicAudit
 
 USAGE = """\
 Usage: miniqueue check [-db directory]
@@ -32,8 +30,8 @@ their number.
   -config file
         TOML file with settings
 
-Exit codes: 0 the store is sound; 1 it has problems; 65 it is no store, or one of another
-format; 71 it cannot be read; 73 a broker has it open; 78 a flag is wrong.
+Exit codes: 0 the store is sound; 1 it has problems; 65 the directory is no store, or its
+format is unsupported; 71 it cannot be read; 73 a broker has it open; 78 a flag is invalid.
 """
 
 SOUND, UNSOUND = 0, 1
@@ -41,25 +39,24 @@ SOUND, UNSOUND = 0, 1
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Check the store that `-db` names; return the exit code. Raises MiniqueueError."""
-    given = arguments.read(words, environ, settings=("db",))
-    if given is Question.HELP:
-        sys.stdout.write(USAGE)
+    options = arguments.read(words, environ, USAGE, settings=("db",))
+    if options is None:
         return 0
-    assert isinstance(given, arguments.Arguments)
-    if given.words:
-        raise ConfigError([f"check takes no {given.words[0]!r}; the store is what -db names"])
-    audit, torn, doubt = audited(given.config.db)
+    if options.words:
+        raise ConfigError([f"unexpected argument: {options.words[0]!r}; the store is the directory of -db"])
+    with arguments.naming_flag_of_store():
+        audit, torn, doubt = audited(options.config.db)
     for line in report(audit, torn, doubt):
         print(line)
     return UNSOUND if audit.problems.count else SOUND
 
 
 def audited(directory: Path) -> tuple[Audit, tuple[SetAside, ...], str | None]:
-    """Walk through a store; return what was found, the tail that a start would drop, and what it could not check.
+    """Check a store; return the audit, the torn tails that a startup would drop, and a doubt about completeness.
 
     Raises:
-      StoreInUseError, NotAStoreError, FormatVersionError, StorageError: it could not be walked through; damage is
-        a problem of the audit instead.
+      StoreInUseError, NotAStoreError, FormatVersionError, StorageError: the store cannot be read; damage is a problem
+        in the audit instead.
     """
     audit = Audit()
     torn: tuple[SetAside, ...] = ()
@@ -70,7 +67,7 @@ def audited(directory: Path) -> tuple[Audit, tuple[SetAside, ...], str | None]:
             for key, value in view.pairs():
                 audit.take(key, value)
     except CorruptionError as exc:
-        audit.problems.add(f"{exc}; what comes behind it was not checked")
+        audit.problems.add(f"{exc}; the rest of the store was not checked")
     else:
         audit.finish()
     return audit, torn, doubt
@@ -83,7 +80,7 @@ def report(audit: Audit, torn: Sequence[SetAside], doubt: str | None = None) -> 
     for tail in torn:
         yield (
             f"note: {tail.file}: the last {tail.size_bytes} bytes, from offset {tail.offset} on, were torn in a "
-            "crash; they were never acknowledged, and a start drops them"
+            "crash; they were never acknowledged, and a startup drops them"
         )
     if doubt is not None:
         yield f"note: {doubt}"

@@ -1,4 +1,4 @@
-"""`miniqueue export`: every message that is not consumed, as JSON lines with all that is known of it."""
+"""`miniqueue export`: writes every unconsumed message as a JSON line with all its attributes."""
 
 import os
 import secrets
@@ -9,38 +9,25 @@ from pathlib import Path
 from typing import BinaryIO
 
 from miniqueue.errors import StorageError
-from miniqueue.server.config import Question
 from miniqueue.tools import arguments
-from miniqueue.tools.exporter import Exporter
-from miniqueue.tools.source import pairs_of
+from miniqueue.tools.exporting.exporter import Exporter
+from miniqueue.tools.source import FLAGS_USAGE, pairs_of, read_arguments
 
-USAGE = """\
+USAGE = f"""\
 Usage: miniqueue export [-monitor-port port] [-o file] [topic ...]
        miniqueue export -db store [-o file] [topic ...]
 
-Writes a JSON line for each message that is not consumed, of the topics named or of all:
-first the logs, in order, then what came back, then what is not due. A topic with settings or
-groups has a line for them, in front of all. Without -db it is the store of the running
-broker, as of one moment. With -db it is a store that no broker has open.
+Writes a JSON line for each unconsumed message of the named topics, or of all topics: first
+the logs, in order, then returned messages, then delayed messages. If a topic has settings or
+groups, a line for them comes before its messages. Without -db, exports the store of the
+running broker, as of one moment. With -db, exports a store that no broker has open.
 
   -o file
-        where the lines go, when all are there (default: the standard output)
-  -db directory
-        a store that is not in use
-  -monitor-host address
-        of the running broker (default 127.0.0.1); over TLS if it is not loopback
-  -monitor-port port
-        of the running broker (default 8081)
-  -ca file
-        authorities to trust for TLS, PEM (default: those of the system)
-  -token-file file
-        of a user with the role admin for '*', when the running broker has users
-  -config file
-        TOML file with settings
-
-Exit codes: 0 done; 1 something could not be read and was left out; 65 the store is damaged;
-69 no broker answers, or it broke off; 71 the file cannot be written; 73 a broker has the
-store of -db open; 78 a flag is wrong, or there is no such topic.
+        file for the lines; it gets its name when it is complete (default: standard output)
+{FLAGS_USAGE}
+Exit codes: 0 done; 1 part of the store could not be read and was skipped; 65 the store is
+damaged; 69 no broker answers, or the transfer was aborted; 71 the file cannot be written; 73
+a broker has the store of -db open; 78 a flag is invalid, or a topic does not exist.
 """
 
 DONE, INCOMPLETE = 0, 1
@@ -48,15 +35,12 @@ DONE, INCOMPLETE = 0, 1
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Export messages; return the exit code. Raises MiniqueueError."""
-    given = arguments.read(
-        words, environ, settings=("db", "monitor-host", "monitor-port"), own=("ca", "o", "token-file")
-    )
-    if isinstance(given, Question):
-        sys.stdout.write(USAGE)
+    options = read_arguments(words, environ, USAGE, own=("o",))
+    if options is None:
         return 0
-    exporter = Exporter({word.encode("utf-8", "surrogateescape") for word in given.words})
-    target = given.flags.get("o")
-    with pairs_of(given) as pairs, _output(target) as output:
+    exporter = Exporter({word.encode("utf-8", "surrogateescape") for word in options.words})
+    target = options.flags.get("o")
+    with pairs_of(options) as pairs, _output(target) as output:
         for line in exporter.lines(pairs):
             output.write(line)
         output.flush()
@@ -71,13 +55,14 @@ def _output(target: str | None) -> AbstractContextManager[BinaryIO]:
 
 @contextmanager
 def _whole_file(target: Path) -> Iterator[BinaryIO]:
-    """Write a file that only its owner may read, and give it its name when it is whole.
+    """Write a file that only its owner can read, and give it its name when it is complete.
 
-    Until then it has one that nobody can have made before, such as a link to elsewhere in a directory of many.
+    Until then it has a random name, so that no other user can have created it before, for example as a link to
+    another file in a shared directory. `tempfile` makes such names, but neither syncs nor renames its files.
     """
     unfinished = target.with_name(f".{target.name}.unfinished-{secrets.token_hex(8)}")
     try:
-        try:  # from before the file is there: a signal may come at any moment
+        try:  # before the file exists, since a signal can arrive at any moment
             descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(descriptor, "wb") as output:
                 yield output
@@ -85,7 +70,7 @@ def _whole_file(target: Path) -> Iterator[BinaryIO]:
                 os.fsync(descriptor)
             unfinished.rename(target)
         except FileExistsError:
-            raise  # the file of that name is not ours
+            raise  # this process did not create the file of that name
         except BaseException:
             unfinished.unlink(missing_ok=True)
             raise

@@ -1,31 +1,46 @@
-"""Where a tool reads a store from: its directory, or the broker that has it open.
+"""The content of a store, as backup and export read it: from its directory, or from the broker that has it open.
 
-    -db directory   offline: the directory, which nobody may have open      storage.store_view
-    otherwise       online: the broker on -monitor-host and -monitor-port   GET /backup
+    -db directory   offline: the directory, which no process may have open      storage.leveldb.view
+    otherwise       online: the broker on -monitor-host and -monitor-port       GET /backup
 
-Both give every pair in key order, as of one moment. The broker is asked over TLS if it is not on loopback.
+Both return every pair in key order, as of one moment. The broker is asked over TLS unless its address is loopback.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from pathlib import Path
 from ssl import SSLContext, create_default_context
 from types import MappingProxyType
 
 from miniqueue.errors import ConfigError, ConnectError, DisconnectedError, ProtocolError, ServerError
-from miniqueue.server.escaping import escape, quote
-from miniqueue.server.exposure import is_loopback
-from miniqueue.storage.store_view import viewed
-from miniqueue.tools.arguments import Arguments
+from miniqueue.server.process.escaping import escape, quote
+from miniqueue.server.security.exposure import is_loopback
+from miniqueue.storage.leveldb.view import StoreView, viewed
+from miniqueue.tools.arguments import Arguments, naming_flag_of_store, read, read_token
 from miniqueue.wire.pair_stream import Pair, PairDecoder
 
-#: Where this machine reaches a listener on all its addresses.
-_OF_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-#: Longer than the broker's disk may be busy with something else between two slices.
+FLAGS_USAGE = """\
+  -db directory
+        a store that is not in use
+  -monitor-host address
+        address of the running broker (default 127.0.0.1); TLS is used unless it is loopback
+  -monitor-port port
+        port of the running broker (default 8081)
+  -ca file
+        authorities to trust for TLS, PEM (default: those of the system)
+  -token-file file
+        token of a user with the role admin for '*'; required if the running broker has users
+  -config file
+        TOML file with settings
+"""
+_SETTINGS = ("db", "monitor-host", "monitor-port")
+_OWN_FLAGS = ("ca", "token-file")
+#: The address at which this machine reaches a listener on all addresses.
+_LOCAL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+#: Longer than the broker's disk can be busy with other work between two slices of the content.
 TIMEOUT_SECONDS = 600.0
 _READ_BYTES = 1 << 18
-#: What helps, by the status of the refusal and whether a token was passed.
+#: The remedy, by the status of the response and by whether a token was sent.
 _HINTS = MappingProxyType(
     {
         (401, False): "; pass -token-file with the token of a user with the role admin for '*'",
@@ -35,37 +50,49 @@ _HINTS = MappingProxyType(
 )
 
 
-def pairs_of(given: Arguments) -> AbstractContextManager[Iterator[Pair]]:
-    """Return the content of the store that the command line means, for as long as the context is open.
+def read_arguments(
+    argv: Sequence[str], environ: Mapping[str, str], usage: str, own: Sequence[str] = ()
+) -> Arguments | None:
+    """Parse the command line of a tool that reads a store; see `arguments.read`."""
+    return read(argv, environ, usage, settings=_SETTINGS, own=(*_OWN_FLAGS, *own))
 
-    Raises StorageError, or ClientError when the broker cannot be reached or the stream breaks off, or ConfigError when
-    the file of the token cannot be read.
+
+def pairs_of(options: Arguments) -> AbstractContextManager[Iterator[Pair]]:
+    """Return the content of the store that the command line names, while the context is open.
+
+    Raises:
+      StorageError: the store of -db cannot be read.
+      ClientError: the broker cannot be reached, or the stream ends early.
+      ConfigError: the file of the token or of the authorities cannot be read.
     """
-    if "db" in given.flags:
-        return _offline(given)
-    headers = _authorization(given.flags.get("token-file"))
-    return _online(_connection(given.config.monitor_host, given.config.monitor_port, given.flags.get("ca")), headers)
+    if "db" in options.flags:
+        return _offline(options)
+    headers = _authorization(options.flags.get("token-file"))
+    return _online(
+        _connection(options.config.monitor_host, options.config.monitor_port, options.flags.get("ca")), headers
+    )
 
 
 @contextmanager
-def _offline(given: Arguments) -> Iterator[Iterator[Pair]]:
-    with viewed(given.config.db) as view:
-        yield view.pairs()
+def _offline(options: Arguments) -> Iterator[Iterator[Pair]]:
+    with ExitStack() as stack:
+        with naming_flag_of_store():  # not the block of the caller, whose errors are about other files
+            view = stack.enter_context(viewed(options.config.db))
+        yield _read(view)
+
+
+def _read(view: StoreView) -> Iterator[Pair]:
+    with naming_flag_of_store():
+        yield from view.pairs()
 
 
 def _authorization(token_file: str | None) -> dict[str, str]:
-    """Return the header that shows a token, as a file of `miniqueue user` holds it; nothing without one."""
-    if token_file is None:
-        return {}
-    try:
-        return {"Authorization": "Bearer " + Path(token_file).read_text("ascii").strip()}
-    except (OSError, UnicodeDecodeError) as exc:
-        raise ConfigError([f"flag -token-file: {quote(token_file)}: no token can be read there"]) from exc
+    return {} if token_file is None else {"Authorization": "Bearer " + read_token(token_file)}
 
 
 def _connection(host: str, port: int, ca: str | None) -> HTTPConnection:
-    """Return a connection to the broker that is still to be opened: plain on loopback, unless authorities are named."""
-    address = _OF_ANY.get(host, host)
+    """Return an unopened connection to the broker: plain on loopback unless authorities are named, else TLS."""
+    address = _LOCAL_ADDRESSES.get(host, host)
     if is_loopback(host) and ca is None:
         return HTTPConnection(address, port, timeout=TIMEOUT_SECONDS)
     return HTTPSConnection(address, port, timeout=TIMEOUT_SECONDS, context=_client_context(ca))
@@ -75,7 +102,7 @@ def _client_context(ca: str | None) -> SSLContext:
     try:
         return create_default_context(cafile=ca)
     except OSError as exc:
-        raise ConfigError([f"flag -ca: {quote(str(ca))}: no certificate can be read from this file"]) from exc
+        raise ConfigError([f"flag -ca: no certificate can be read from {quote(str(ca))}"]) from exc
 
 
 @contextmanager
@@ -91,8 +118,8 @@ def _requested(connection: HTTPConnection, headers: Mapping[str, str]) -> HTTPRe
         connection.request("GET", "/backup", headers=dict(headers))
         response = connection.getresponse()
     except (OSError, HTTPException) as exc:
-        place = f"{escape(connection.host)}:{connection.port}"
-        raise ConnectError(f"no broker answers on {place} (-monitor-port): {exc}") from exc
+        address = f"{escape(connection.host)}:{connection.port}"
+        raise ConnectError(f"no broker answers on {address} (-monitor-port): {exc}") from exc
     if response.status != 200:
         text = response.read(1000).decode("utf-8", "replace")
         hint = _HINTS.get((response.status, "Authorization" in headers), "")
@@ -106,6 +133,6 @@ def _received(response: HTTPResponse) -> Iterator[Pair]:
         while chunk := response.read1(_READ_BYTES):
             yield from decoder.feed(chunk)
     except (OSError, HTTPException, ProtocolError) as exc:
-        raise DisconnectedError(f"the content of the store has not come whole: {exc}") from exc
+        raise DisconnectedError(f"the content of the store is incomplete: {exc}") from exc
     if not decoder.is_complete:
-        raise DisconnectedError("the content of the store has not come whole: the broker broke it off")
+        raise DisconnectedError("the content of the store is incomplete: the broker aborted the backup")

@@ -1,17 +1,16 @@
-r"""JSON lines, as HTTP carries them: the commands and deliveries of SUBSCRIBE, and publishing many messages.
+r"""JSON lines over HTTP: the commands and deliveries of a subscription, and batches of messages.
 
-Knows how values are written and read in a byte stream that is split anywhere. Does not know HTTP, nor what a
-command does.
+Streams may be split anywhere.
 
-    subscribe, in   "INIT" "ACK"\n"DACK 5"      JSON strings, blanks between them as anyone likes, or none
-    subscribe, out  {"msg":"<base64>","dackCount":n}\n     a member that is empty or 0 is left out: {}\n
+    subscribe, in   "INIT" "ACK"\n"DACK 5"                 JSON strings, with or without blanks between them
+    subscribe, out  {"msg":"<base64>","dackCount":n}\n     an empty member, or a count of 0, is omitted: {}\n
                     {"receipt":"17","msg":"<base64>"}\n    with a prefetch
     publish, in     "text"\n or {"msg":"<base64>"}\n       one message a line; blank lines are ignored
-    publish, out    {"id":"<partition>-<seq>"}\n           one line for each line that came in
+    publish, out    {"id":"<partition>-<seq>"}\n           one line for each input line
     both, out       {"error":"text","code":"WORD"}\n
 
-Publishing works on lists, since one object per line would cost more than the line: a decoder returns runs of
-payloads, and an error where a bad line interrupts them.
+Publishing works on lists, because an object per line would cost more than the line: a decoder returns runs of payloads,
+interrupted by an error for each invalid line.
 """
 
 import binascii
@@ -22,22 +21,23 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
-from miniqueue.core.message_id import id_prefix
-from miniqueue.core.numerals import spell
-from miniqueue.core.publish_options import PublishOptions, parse_members
+from miniqueue.core.message.ids import id_prefix
+from miniqueue.core.message.numerals import numeral_runs
+from miniqueue.core.options.publish import PublishOptions, parse_members
 from miniqueue.errors import InvalidLineError, MiniqueueError, PayloadTooLargeError, RequestError
 
-MAX_COMMAND_BYTES: Final = 16 << 10  # room for two thousand receipts
+#: Maximum size of a command of a subscription: room for two thousand receipts.
+MAX_COMMAND_BYTES: Final = 16 << 10
 
 
 class LineWithOptions(NamedTuple):
-    """A line that says more of its message than the payload."""
+    """A line with options in addition to the payload."""
 
     payload: bytes
     options: PublishOptions
 
 
-# In the order of the lines: payloads of plain lines in a row, one that has options, or what was wrong with one line.
+#: A run of payloads of plain lines, a line with options, or the error of an invalid line.
 PublishResult: TypeAlias = list[bytes] | LineWithOptions | RequestError
 
 _BASE64: Final = partial(binascii.b2a_base64, newline=False)
@@ -50,7 +50,7 @@ class CommandDecoder:
     """Finds the JSON strings in a stream, as Go's `json.Decoder` does.
 
     Attributes:
-      error: set once, at the first value that is no JSON string or is over 16 KiB; nothing after it is read.
+      error: the error of the first value that is no JSON string or is over 16 KiB; nothing after it is read.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class CommandDecoder:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[str]:
-        """Return the strings that `chunk` completes; those in front of an `error` are among them."""
+        """Return the strings that `chunk` completes, including those before an `error`."""
         commands: list[str] = []
         if self.error is not None:
             return commands
@@ -84,14 +84,14 @@ def _decode_command(string: bytes) -> str:
 
 
 def _check_unfinished(rest: bytes) -> bytes:
-    # A string of exactly the limit is complete, so one of that size without its closing quote is over it.
+    # A string of exactly the maximum size has its closing quote, so an unfinished one of that size is over the limit.
     if (rest and not rest.startswith(b'"')) or len(rest) >= MAX_COMMAND_BYTES:
         raise InvalidLineError("error decoding command")
     return rest
 
 
 def encode_delivery(payload: bytes, dack_count: int) -> bytes:
-    """Encode one delivery as a line; `dack_count` is how often the message was delayed by DACK."""
+    """Encode one delivery as a line; `dack_count` is the number of returns of the message by DACK."""
     return b"{%b}\n" % b",".join(_members(payload, dack_count))
 
 
@@ -100,7 +100,7 @@ def encode_deliveries(payloads: list[bytes], dack_count: int, first_receipt: int
     receipts = range(first_receipt, first_receipt + len(payloads))
     if dack_count or not all(payloads):
         return b"".join(map(_encode_with_receipt, receipts, payloads, repeat(dack_count)))
-    # The usual case, without a step of Python for each message.
+    # Fast path: runs no Python code for each message.
     fill_in = b'{"receipt":"%d","msg":"%b"}\n'.__mod__
     return b"".join(map(fill_in, zip(receipts, map(_BASE64, payloads), strict=True)))
 
@@ -124,14 +124,14 @@ def encode_error(error: MiniqueueError) -> bytes:
 
 
 def encode_id(message_id: bytes, *, is_duplicate: bool) -> bytes:
-    """Encode the id of one message as a line; `is_duplicate` says that it is that of an earlier one."""
+    """Encode the id of one message as a line; `is_duplicate` means that it is the id of an earlier message."""
     return b'{"id":"%b"%b}\n' % (message_id, b',"duplicate":true' if is_duplicate else b"")
 
 
 def encode_ids(partition: int, first_seq: int, count: int) -> bytes:
     """Encode the ids of `count` messages with consecutive sequence numbers, one line each."""
     lines: list[bytes] = []
-    for beginning, endings in spell(first_seq, first_seq + count):
+    for beginning, endings in numeral_runs(first_seq, first_seq + count):
         start = b'{"id":"%b%b' % (id_prefix(partition), beginning)
         lines += start, (b'"}\n' + start).join(endings), b'"}\n'
     return b"".join(lines)
@@ -140,20 +140,20 @@ def encode_ids(partition: int, first_seq: int, count: int) -> bytes:
 class PublishDecoder:
     """Turns the lines of a publish request, however split, into payloads.
 
-    A line much longer than a payload can be is not kept: it is skipped, and an error stands in its place.
+    A line that is too long for any payload is not stored: it is skipped, and replaced by an error.
 
     Args:
-      max_payload_bytes: a longer payload is an error of its line.
+      max_payload_bytes: maximum size of a payload; a larger one is an error of its line.
     """
 
     def __init__(self, max_payload_bytes: int) -> None:
         self._max_payload_bytes = max_payload_bytes
         self._max_line_bytes = 2 * max_payload_bytes + 1024
         self._partial_line = bytearray()
-        self._skipped_bytes = 0  # of a line too long to keep; 0: the line under way is kept
+        self._skipped_bytes = 0  # the size so far of a line that is too long to store; 0: the line is stored
 
     def feed(self, chunk: bytes) -> list[PublishResult]:
-        """Return what the lines that `chunk` ends hold, in order: runs of payloads, and errors."""
+        """Return the results of the lines that `chunk` completes, in order."""
         end = chunk.rfind(b"\n")
         if end < 0:
             self._keep(chunk)
@@ -166,7 +166,7 @@ class PublishDecoder:
         return _join_runs(results)
 
     def finish(self) -> list[PublishResult]:
-        """Return what the last line holds, if it came without its newline; the request is over."""
+        """Return the result of the last line, if it has no newline; call it at the end of the request."""
         return self._end_line()
 
     def _keep(self, part: bytes) -> None:
@@ -187,7 +187,7 @@ class PublishDecoder:
 
     def _decode_lines(self, lines: list[bytes]) -> list[PublishResult]:
         try:
-            payloads = list(map(str.encode, map(orjson.loads, lines)))  # a TypeError unless all are strings
+            payloads = list(map(str.encode, map(orjson.loads, lines)))  # raises TypeError unless all are strings
         except (orjson.JSONDecodeError, TypeError):
             return self._decode_one_by_one(lines)
         longest_payload, longest_line = max(map(len, payloads), default=0), max(map(len, lines), default=0)
@@ -211,7 +211,7 @@ class PublishDecoder:
 
 
 def _content_of(line: bytes) -> tuple[bytes, dict[str, object]]:
-    """Return the payload, and all that is said beside it."""
+    """Return the payload and the other members of a line."""
     try:
         value: Any = orjson.loads(line)
     except orjson.JSONDecodeError as exc:
@@ -227,7 +227,7 @@ def _content_of(line: bytes) -> tuple[bytes, dict[str, object]]:
 
 
 def _join_runs(results: list[PublishResult]) -> list[PublishResult]:
-    """Make one run of the runs that follow each other."""
+    """Join adjacent runs."""
     joined: list[PublishResult] = []
     for result in results:
         if isinstance(result, list) and joined and isinstance(joined[-1], list):

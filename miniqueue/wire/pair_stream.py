@@ -1,11 +1,11 @@
-r"""The content of a store as a stream of bytes, which tells whether all of it has come.
+r"""The content of a store as a stream of bytes, whose end shows whether it is complete.
 
     stream  = "miniqueue pairs 1\n" frame* end              integers are little-endian
     frame   = size:4 crc:4 body                             crc: CRC-32 of the body
     body    = (key_length:4 value_length:4 key value)+
-    end     = 0:4 crc:4 count:8                             count: of all pairs; crc: of its bytes
+    end     = 0:4 crc:4 count:8                             count: number of all pairs; crc: CRC-32 of the count
 
-A broken connection may look like an end, so without the last line a stream is not complete. Knows no key.
+The end of a broken connection may look like the end of the data, so a stream without `end` is incomplete.
 """
 
 import struct
@@ -42,7 +42,7 @@ class PairDecoder:
     """Turns a stream, however split, back into pairs.
 
     Attributes:
-      is_complete: whether the end has come, and with it every pair.
+      is_complete: whether the end was read, and with it every pair.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class PairDecoder:
         self._has_begun = False
 
     def feed(self, chunk: bytes) -> list[Pair]:
-        """Return the pairs that `chunk` completes; raises ProtocolError when it is no such stream."""
+        """Return the pairs that `chunk` completes; raises ProtocolError if the stream is invalid."""
         self._rest += chunk
         if not self._has_begun:
             self._begin()
@@ -72,7 +72,7 @@ class PairDecoder:
             self._has_begun = True
 
     def _next_body(self) -> bytes | None:
-        """Take the next frame's body off the rest; None when there is no whole one, or at the end."""
+        """Remove the next complete frame, and return its body; None if there is none, or at the end."""
         if not self._has_begun or self.is_complete or len(self._rest) < _frame.size:
             return None
         size, checksum = _frame.unpack_from(self._rest)

@@ -1,16 +1,13 @@
-r"""Inline commands: the lines that people type, `PING "are you there"`.
-
-Knows how one line becomes words. Does not know where a line ends in a stream (`resp_parser` does) nor what
-the words mean.
+r"""Inline commands: lines that a person types, such as `PING "are you there"`. Splits one line into words.
 
     line   = word *( blanks word )
     word   = [ plain ] [ '"' *( char / escape ) '"' / "'" *( char / "\'" ) "'" ]   a closing quote ends it
     escape = "\x" HEX HEX / "\n" / "\r" / "\t" / "\b" / "\a" / "\" any
 
-A web page can make a browser send HTTP to a port on the reader's own machine, and other programs can be made to send
-lines; each that reads like a command would be run. So a line that looks like HTTP ends the connection, as a rule at its
-first bytes, and few commands can be inline. GET is a word of both: with a path behind it, it is HTTP. Where a browser
-lets a page have a method of its own sent, to where the page came from, the line ends with the version of HTTP.
+A web page can make a browser send HTTP to a port of the user's machine, and other programs can be made to send lines;
+each line that looks like a command would be executed. So a line of HTTP ends the connection, normally at its first
+bytes, and few commands can be inline. GET is a command of both protocols: followed by a path, it is HTTP. A page can
+let the browser send a method of its own to the page's origin; such a line ends with the version of HTTP.
 
 Sources: `sdssplitargs` in Redis's sds.c; CVE-2016-10517 for the cross-protocol request.
 """
@@ -36,11 +33,11 @@ _REQUEST_LINE: Final = re.compile(rb"\sHTTP/\d[.\d]*\s*\Z", re.IGNORECASE)
 
 
 def is_foreign(data: bytes, position: int, allowed: frozenset[bytes]) -> bool:
-    """Tell whether the line that begins at `position` is one of HTTP, by its first bytes.
+    """Return whether the line at `position` begins like HTTP.
 
     Args:
-      data: has the line, or its beginning.
-      position: of the line.
+      data: bytes that contain the line, or its beginning.
+      position: the start of the line.
       allowed: the first words, in capitals, that a line may have; GET may be among them.
     """
     if _FOREIGN.match(data, position):
@@ -50,7 +47,7 @@ def is_foreign(data: bytes, position: int, allowed: frozenset[bytes]) -> bool:
 
 
 def is_request_line(line: bytes) -> bool:
-    """Tell whether a whole line ends as those do with which a request of HTTP begins."""
+    """Return whether a whole line ends like a request line of HTTP."""
     return _REQUEST_LINE.search(line) is not None
 
 
@@ -58,14 +55,14 @@ def split_line(line: bytes, allowed: frozenset[bytes]) -> list[bytes]:
     """Split one line, without its end, into words.
 
     Args:
-      line: what was typed.
+      line: the line.
       allowed: the first words, in capitals, that a line may have.
 
     Returns:
-      The words, unquoted; an empty list when there is none.
+      The words, unquoted; an empty list if there are none.
 
     Raises:
-      ProtocolError: the first word is another, or a quote is not closed or is followed by text.
+      ProtocolError: the first word is not allowed, or a quote is not closed or is followed by text.
     """
     first = line.split(None, 1)[:1]
     if first and first[0].upper() not in allowed:

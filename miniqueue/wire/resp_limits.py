@@ -1,43 +1,49 @@
-"""How much a client may announce in one RESP command, and which words it may type without framing.
+"""The limits of one RESP command, and the commands that may be sent inline.
 
-Knows figures only. Every one is checked on the line that announces a size, before anything is kept.
+Each limit is checked on the line that announces a size, before anything is stored.
 
-Sources: the figures for strangers are those of Redis 7 (networking.c, CVE-2021-32675).
+Sources: the limits before authentication are those of Redis 7 (networking.c, CVE-2021-32675).
 """
 
 from dataclasses import dataclass, field
 from typing import Final
 
+#: Maximum number of words of most commands: room for a publish with many headers.
 MAX_WORDS: Final = 1024
-#: The command, a delay, and a receipt for each message of the largest prefetch.
+#: Maximum number of words of `MANY_WORDS`: the command, a delay, and a receipt per message of the largest prefetch.
 MAX_WORDS_OF_MANY: Final = 10_002
+#: Maximum size of a word, by default; the broker sets it to its maximum message size.
 MAX_BULK_BYTES: Final = 1 << 20
+#: Maximum size of all words of a command, by default: two words of the maximum size.
 MAX_COMMAND_BYTES: Final = 2 << 20
+#: Maximum length of an inline command, which a person types.
 MAX_INLINE_BYTES: Final = 1 << 10
-#: What a stranger may type: who it is. Then what one tries a queue with by telnet; ACK and its like also in a stream.
+#: The inline commands before authentication.
 SIGN_IN_WORDS: Final = frozenset({b"AUTH", b"HELLO", b"PING", b"QUIT"})
+#: The other inline commands, for trying the queue with telnet; ACK, NACK, BACK, and DACK also within a stream.
 INLINE_WORDS: Final = SIGN_IN_WORDS | {b"PUB", b"SUB", b"GET", b"ACK", b"NACK", b"BACK", b"DACK"}
+#: The commands with many messages or receipts.
 MANY_WORDS: Final = frozenset(
     {b"MPUBLISH", b"PUBBATCH", b"PUBEACH", b"ACK", b"NACK", b"BACK", b"DACK", b"REJECT", b"EXTEND"}
 )
-#: One word of these has many messages.
+#: The commands of which one word contains many messages.
 PACKED_WORDS: Final = frozenset({b"PUBPACKED"})
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one command may be; more is a protocol error.
+    """The limits of one command; a command over one of them is a protocol error.
 
     Attributes:
-      max_words: words of an array.
-      max_words_of_many: words of an array that begins with one of `many_words`.
-      max_bulk_bytes: one word, but for those of `packed_words`.
-      max_command_bytes: all words of a command together.
-      max_inline_bytes: an inline command without its LF.
+      max_words: maximum number of words of an array.
+      max_words_of_many: maximum number of words of an array that begins with one of `many_words`.
+      max_bulk_bytes: maximum size of a word, except those of `packed_words`.
+      max_command_bytes: maximum size of all words of a command.
+      max_inline_bytes: maximum length of an inline command without its LF.
       inline_words: the commands, in capitals, that may be inline.
-      many_words: the commands, in capitals, that are made for many words.
-      packed_words: the commands, in capitals, of which a word may be as long as a command.
-      bad_count: what the error says about too many words.
+      many_words: the commands, in capitals, with many words.
+      packed_words: the commands, in capitals, of which one word may have the size of a command.
+      bad_count: the error text for too many words.
     """
 
     max_words: int = MAX_WORDS
@@ -51,9 +57,9 @@ class Limits:
     bad_count: str = "invalid multibulk length"
 
 
-#: For who knows a secret, with messages of the usual size.
+#: The limits of an authenticated client, with messages of the default maximum size.
 USUAL: Final = Limits()
-#: For who has not said yet who it is: enough to say it.
+#: The limits before authentication: enough for AUTH and HELLO.
 STRANGER: Final = Limits(
     max_words=10,
     max_words_of_many=10,
@@ -66,5 +72,5 @@ STRANGER: Final = Limits(
 
 
 def limits_for(max_word_bytes: int) -> Limits:
-    """Return the usual limits with words of another size; a command has room for two of them at least."""
+    """Return the usual limits with another maximum size of a word; a command has room for at least two of them."""
     return Limits(max_bulk_bytes=max_word_bytes, max_command_bytes=max(MAX_COMMAND_BYTES, 2 * max_word_bytes))

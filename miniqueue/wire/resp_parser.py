@@ -1,24 +1,32 @@
-r"""The strict RESP command parser: the definition of what a client's bytes mean.
-
-Knows the framing of commands and its limits. Does not know any command, any socket, or hiredis:
-`resp_reader` is the fast way to the same result.
+r"""The strict RESP command parser: it defines what the bytes of a client mean; `resp_reader` is faster.
 
     command = "*" count CRLF count*( "$" size CRLF size*OCTET CRLF )         array of bulk strings
             / LETTER *OCTET [ CR ] LF                                        inline: see `resp_inline`
-            / "*0" CRLF / "*-1" CRLF / [ CR ] LF                             nothing, ignored
+            / "*0" CRLF / "*-1" CRLF / [ CR ] LF                             ignored
     count, size = decimal digits without a sign or leading zeros
 
     between commands --"*" count--> in a command --"$" size--> in a bulk --its bytes, CRLF--> in a command
                      --a line----------------------------------(after the last one)---------> between commands
 
-Every limit is checked on the line that announces the size, before anything is kept. Redis and hiredis skip the
-two bytes after a bulk without a look at them; here a size that was miscounted is told from the next command.
+Each limit is checked on the line that announces the size, before anything is stored. Redis and hiredis skip the two
+bytes after a bulk string unread; this parser checks them, so that a wrong size does not swallow the next command.
 
 Sources: https://redis.io/docs/latest/develop/reference/protocol-spec/, networking.c of Redis 7 (error texts).
+
+`SwiftParser` reads the words of long commands in C, because a command of 2,000 words may have megabytes:
+
+    $5\r\nhello\r\n $5\r\nworld\r\n … $5\r\nhel      complete words, and the rest, for the strict parser
+
+hiredis reads the words one by one, each as a reply of its own, by the rules of `resp_reader`: it keeps nothing, reads
+nothing that could be the header of a long aggregate, and its result, encoded again, must equal the bytes. Otherwise, or
+if a limit is exceeded, the strict parser reads the words and reports the error. It takes five times as long.
 """
 
 import re
+from itertools import islice
 from typing import Final, TypeAlias
+
+import hiredis
 
 from miniqueue.errors import ForeignProtocolError, ProtocolError
 from miniqueue.wire.resp_inline import is_foreign, is_request_line, split_line
@@ -26,66 +34,67 @@ from miniqueue.wire.resp_limits import USUAL, Limits
 
 Command: TypeAlias = list[bytes]
 
-# No valid length line is longer ("$", at most 19 digits, CRLF), so a longer one need not be waited for.
+#: Maximum length of a length line: "$", at most 19 digits, CRLF. The parser does not wait for the end of a longer one.
 _MAX_LENGTH_LINE_BYTES: Final = 32
-_EMPTY_LINES: Final = re.compile(rb"(?:\r?+\n){1,256}+")  # together, for they are quick to read, but not all at once
+# Empty lines are read together, because that is fast, but at most 256, so that other clients do not wait.
+_EMPTY_LINES: Final = re.compile(rb"(?:\r?+\n){1,256}+")
 _LETTERS: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _BAD_COUNT: Final = "Protocol error: invalid multibulk length"
 _BAD_SIZE: Final = "Protocol error: invalid bulk length"
 
 
 class StrictParser:
-    """Turns bytes, however split, into commands; keeps no more than the limits allow.
+    """Turns bytes, however split, into commands; stores no more than the limits allow.
 
     Args:
-      limits: what a command may be; more is a protocol error.
+      limits: the limits of a command; a command over them is a protocol error.
 
     Attributes:
-      error: set once, when the bytes make no sense; nothing after them is read.
+      error: the first error; nothing after it is read.
     """
 
     def __init__(self, limits: Limits = USUAL) -> None:
         self.error: ProtocolError | None = None
         self._limits = limits
-        # What has been fed and not yet read. Between two feeds it holds part of a line at most, unless reading
-        # stopped before its end; the bytes of a bulk move to `_bulk`. So joining it with the next feed costs little.
+        # The bytes that were fed and not read. Between two feeds it contains at most part of a line, unless the caller
+        # stopped reading before its end; the bytes of a bulk move to `_bulk`. So joining it and the next feed is cheap.
         self._buffer = b""
         self._position = 0
-        self._arguments: Command | None = None  # the command under way
+        self._arguments: Command | None = None  # the unfinished command
         self._arguments_missing = 0
         self._command_bytes = 0
-        self._bulk = bytearray()  # the argument under way, as far as earlier feeds brought it
-        self._bulk_bytes_missing = 0  # with the CRLF after it; 0: no argument is under way
+        self._bulk = bytearray()  # the part of the unfinished argument that earlier feeds contained
+        self._bulk_bytes_missing = 0  # includes the CRLF after the argument; 0: no argument is unfinished
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything fed has been read, no command is under way and there was no error."""
+        """Whether all bytes have been read, no command is unfinished, and there was no error."""
         return self._arguments is None and self._position == len(self._buffer) and self.error is None
 
     def feed(self, data: bytes) -> None:
-        """Add bytes from the peer. Read the commands (`next_command`) before feeding more."""
+        """Add bytes of the client; the caller must read the commands (`next_command`) before it feeds more."""
         if self.error is None:
             self._buffer = self.take_rest() + data
 
     def take_rest(self) -> bytes:
-        """Return, and forget, what was fed and not yet read. To be called between two commands."""
+        """Return and forget the unread bytes; call it only between two commands."""
         rest = self._buffer[self._position :]
         self._buffer, self._position = b"", 0
         return rest
 
     def next_command(self) -> Command | None:
-        """Return the next complete command (one word or more), or None: feed more, unless `error` is set."""
+        """Return the next complete command, of one word or more; None: feed more bytes, unless `error` is set."""
         while (command := self.step()) is not None:
             if command:
                 return command
         return None
 
     def all_commands(self) -> list[Command]:
-        """Return all complete commands; those in front of an error are among them."""
+        """Return all complete commands, including those before an error."""
         return list(iter(self.next_command, None))
 
     def step(self) -> Command | None:
-        """Return what comes next, an empty list for what asks for nothing, such as an empty line; else None."""
+        """Return the next command, which is empty for an ignored line; None if there is no complete one."""
         if self.error is not None:
             return None
         try:
@@ -104,7 +113,7 @@ class StrictParser:
         command, self._arguments = self._arguments, None
         return command
 
-    # Each _read method moves on and returns True, or returns False when it needs more bytes.
+    # Each _read method advances and returns True, or returns False if it needs more bytes.
 
     def _read_start(self) -> bool:
         if self._position == len(self._buffer):
@@ -162,7 +171,7 @@ class StrictParser:
         start = self._position
         self._position = min(start + self._bulk_bytes_missing, len(self._buffer))
         self._bulk_bytes_missing -= self._position - start
-        if not self._bulk_bytes_missing and not self._bulk:  # all of it came in one piece, the usual case
+        if not self._bulk_bytes_missing and not self._bulk:  # fast path: the whole argument came in one piece
             end = self._position - 2
             self._end_argument(self._buffer[start:end], self._buffer[end : end + 2])
             return True
@@ -184,7 +193,7 @@ class StrictParser:
             self._check_name(argument)
 
     def _check_name(self, name: bytes) -> None:
-        """Refuse so many words to a command that is not made for them, as soon as it is known."""
+        """Raise an error for too many words, as soon as the name of the command is known."""
         if name.upper() not in self._limits.many_words:
             raise self._bad_count()
 
@@ -208,12 +217,12 @@ class StrictParser:
         return True
 
     def _is_packed(self) -> bool:
-        """Whether the command may have words of whatever size."""
+        """Whether the command may have words of the size of a command."""
         name = self._arguments[0] if self._arguments else b""
         return name.upper() in self._limits.packed_words
 
     def _read_number(self, text_if_bad: str, *, may_be_null: bool = False) -> int | None:
-        """Read a length line, type byte first; None when its end has not come. "-1" (null) counts as 0."""
+        """Read a length line from its type byte on; return None if its end is missing, and 0 for "-1" (null)."""
         limit = self._position + _MAX_LENGTH_LINE_BYTES
         end = self._buffer.find(b"\r\n", self._position, limit)
         if end < 0 and len(self._buffer) < limit:
@@ -227,5 +236,85 @@ class StrictParser:
         raise ProtocolError(text_if_bad)
 
 
-def _unexpected(expected: str, found: int) -> ProtocolError:
-    return ProtocolError(f"Protocol error: expected '{expected}', got {chr(found)!a}")
+def _unexpected(expected: str, byte: int) -> ProtocolError:
+    return ProtocolError(f"Protocol error: expected '{expected}', got {chr(byte)!a}")
+
+
+#: Means "not enough data": hiredis can produce None and False as values.
+NOTHING: Final = object()
+#: The errors of hiredis: its own; a list as the key of a map, or a word that is not bytes; too large; too deep.
+FAILURES: Final = (hiredis.HiredisError, TypeError, MemoryError, RecursionError)
+#: With fewer missing words, or fewer bytes, hiredis takes longer than it saves.
+_MANY: Final = 16
+_MIN_BYTES: Final = 128
+# With lengths of three digits, 1,024 nested arrays, the maximum of hiredis, need 8 MB while one read is parsed.
+_LONG_ARRAY: Final = re.compile(rb"\*\d{4}")  # one literal first byte, so the search is as fast as memchr
+_LONG_AGGREGATE: Final = re.compile(rb"[%~>|]\d{4}")
+
+
+class SwiftParser(StrictParser):
+    """Reads the same commands as `StrictParser`, with the same errors, in less time."""
+
+    def _read_arguments(self) -> bool:
+        if self._arguments_missing > _MANY and len(self._buffer) - self._position > _MIN_BYTES:
+            is_within = self._bulk_bytes_missing or not self._arguments  # the strict parser checks the name
+            if is_within and not self._read_argument():
+                return False
+            self._read_complete_arguments()
+        return super()._read_arguments()
+
+    def _read_complete_arguments(self) -> None:
+        data = self._buffer[self._position :]
+        words = [] if may_allocate(data) else _complete_words(data, self._arguments_missing)
+        if not words:
+            return
+        sizes = list(map(len, words))
+        size_bytes = sum(sizes)
+        if max(sizes) > self._limits.max_bulk_bytes:
+            return
+        if self._command_bytes + size_bytes > self._limits.max_command_bytes:
+            return
+        encoded = encode_words(words)
+        if data.startswith(encoded):
+            assert self._arguments is not None  # words are read only within a command
+            self._arguments += words
+            self._arguments_missing -= len(words)
+            self._command_bytes += size_bytes
+            self._position += len(encoded)
+
+
+def new_reader() -> hiredis.Reader:
+    """Return a reader of hiredis that returns `NOTHING` if it needs more bytes."""
+    return hiredis.Reader(notEnoughData=NOTHING)
+
+
+def may_allocate(data: bytes) -> bool:
+    """Return whether hiredis could find the header of a long aggregate, and allocate memory for its elements."""
+    if _LONG_ARRAY.search(data):
+        return True
+    has_other = b"%" in data or b"~" in data or b">" in data or b"|" in data
+    return has_other and _LONG_AGGREGATE.search(data) is not None
+
+
+def encode_words(words: Command) -> bytes:
+    """Encode words as bulk strings, without an array; raises one of `FAILURES` if a word is not bytes."""
+    sizes = set(map(len, words))
+    if len(sizes) == 1:  # fast path, for receipts: takes a third of the time
+        opening = b"\r\n$%d\r\n" % sizes.pop()
+        return b"%b%b\r\n" % (opening[2:], opening.join(words))
+    headers = {size: b"\r\n$%d\r\n" % size for size in sizes}
+    pieces = [b"\r\n"] * (2 * len(words) + 1)
+    pieces[:-1:2] = map(headers.__getitem__, map(len, words))
+    pieces[1::2] = words
+    return b"".join(pieces)[2:]
+
+
+def _complete_words(data: bytes, max_count: int) -> Command:
+    """Return the complete words at the beginning of `data`; none if the bytes are invalid."""
+    reader = new_reader()
+    try:
+        reader.feed(data)
+        words = list(islice(iter(reader.gets, NOTHING), max_count))
+    except FAILURES:
+        return []
+    return words if set(map(type, words)) == {bytes} else []

@@ -1,13 +1,11 @@
-r"""RESP replies as bytes, in version 2 and, after `HELLO 3`, version 3 of the protocol.
-
-Knows how values are spelled on the wire. Does not know which command asks for them, or any connection.
+r"""Encodes RESP replies, in version 2 and, after `HELLO 3`, version 3 of the protocol.
 
     simple  "+" text CRLF          error  "-" CODE " " text CRLF      integer ":" n CRLF
     bulk    "$" size CRLF bytes CRLF                                  array   "*" count CRLF replies
     version 3 only: null "_" CRLF, map "%" count CRLF replies, push ">" count CRLF replies, "#t", "," number
 
-What version 2 lacks is spelled as Redis spells it there: null "$-1", map as a flat array, push as an array,
-booleans as 1 and 0, other numbers as bulk strings.
+Version 2 has substitutes, as in Redis: null is "$-1", a map a flat array, a push an array, booleans are 1 and 0, and
+other numbers bulk strings.
 
 Source: https://redis.io/docs/latest/develop/reference/protocol-spec/.
 """
@@ -16,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from miniqueue.core.numerals import spell
+from miniqueue.core.message.numerals import numeral_runs
 
 RESP2: Final = 2
 RESP3: Final = 3
@@ -26,7 +24,7 @@ Value: TypeAlias = "str | bytes | int | float | bool | Sequence[Value] | Mapping
 OK: Final = b"+OK\r\n"
 PONG: Final = b"+PONG\r\n"
 
-# A line must stay one line, and a terminal that shows it must not obey it.
+# Replaced by spaces, so that a line stays one line, and a terminal that shows it does not interpret it.
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -36,7 +34,7 @@ def simple(text: str) -> bytes:
 
 
 def error(code: str, text: str) -> bytes:
-    """Encode an error: one word for machines, then text for people; control characters become spaces."""
+    """Encode an error: its code, then the text; control characters become spaces."""
     return b"-" + _line(f"{code} {text}")
 
 
@@ -46,26 +44,26 @@ def integer(number: int) -> bytes:
 
 
 def bulk(content: bytes) -> bytes:
-    """Encode any bytes."""
+    """Encode bytes as a bulk string."""
     return b"$%d\r\n%b\r\n" % (len(content), content)
 
 
 def size_lines(contents: Sequence[bytes]) -> list[bytes]:
-    """Return the size line of each of `contents` as a bulk string, with the end of the line before in front of it."""
+    """Return the size line of each of `contents` as a bulk string, after the CRLF of the line before it."""
     sizes = set(map(len, contents))
-    if len(sizes) == 1:  # as nearly always
+    if len(sizes) == 1:  # fast path: messages usually have the same size
         return [b"\r\n$%d\r\n" % sizes.pop()] * len(contents)
     lines = {size: b"\r\n$%d\r\n" % size for size in sizes}
     return list(map(lines.__getitem__, map(len, contents)))
 
 
 def numbered_bulks(prefix: bytes, numbers: range) -> bytes:
-    """Encode `prefix` with each of `numbers` behind it, one bulk string for each.
+    """Encode `prefix` followed by each of `numbers`, as bulk strings.
 
-    The numbers go up by 1, from 0 or more on.
+    The numbers must be consecutive and not negative.
     """
     encoded: list[bytes] = []
-    for beginning, endings in spell(numbers.start, numbers.stop):
+    for beginning, endings in numeral_runs(numbers.start, numbers.stop):
         start = prefix + beginning
         header = b"$%d\r\n%b" % (len(start) + len(endings[0]), start)
         encoded += header, (b"\r\n" + header).join(endings), b"\r\n"
@@ -73,22 +71,22 @@ def numbered_bulks(prefix: bytes, numbers: range) -> bytes:
 
 
 def array(items: Sequence[bytes]) -> bytes:
-    """Encode an array of replies that are encoded already."""
+    """Encode an array of encoded replies."""
     return joined_array(len(items), b"".join(items))
 
 
 def joined_array(count: int, items: bytes) -> bytes:
-    """Encode an array of `count` replies that are encoded already, one behind the other."""
+    """Encode an array of `count` encoded replies, which are joined."""
     return b"*%d\r\n%b" % (count, items)
 
 
 def null(protocol: int) -> bytes:
-    """Encode the absence of a value."""
+    """Encode null."""
     return b"_\r\n" if protocol == RESP3 else b"$-1\r\n"
 
 
 def map_of(pairs: Iterable[tuple[bytes, bytes]], protocol: int) -> bytes:
-    """Encode pairs of replies that are encoded already."""
+    """Encode pairs of encoded replies as a map."""
     flat = [item for pair in pairs for item in pair]
     if protocol != RESP3:
         return array(flat)
@@ -96,14 +94,14 @@ def map_of(pairs: Iterable[tuple[bytes, bytes]], protocol: int) -> bytes:
 
 
 def push(items: Sequence[bytes], protocol: int) -> bytes:
-    """Encode what the server says unasked, of replies that are encoded already."""
+    """Encode a push, which the server sends without a command, of encoded replies."""
     if protocol != RESP3:
         return array(items)
     return b">%d\r\n%b" % (len(items), b"".join(items))
 
 
 def encode(value: Value, protocol: int) -> bytes:
-    """Encode a value: text and bytes as bulk strings, lists and dicts with all that is in them."""
+    """Encode a value: text and bytes as bulk strings, lists and mappings recursively."""
     match value:
         case None:
             return null(protocol)

@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 from threading import Timer
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+from tests.acceptance.process import ROOT, python_path
+
+EXAMPLES = ROOT / "examples"
 RUN_SECONDS = 60
 #: The environment of a program that fails at once if it relies on the default timeout of redis-py.
-HASTY_REDIS_PY = os.environ | {"PYTHONPATH": str(Path(__file__).with_name("hasty_redis_py"))}
+HASTY_REDIS_PY = os.environ | {"PYTHONPATH": python_path(Path(__file__).with_name("hasty_redis_py"))}
 #: What a shell says of a program that was ended with ctrl-C.
 INTERRUPTED = 130
 

@@ -20,7 +20,7 @@ from hyperframe.frame import (
     SettingsFrame,
 )
 
-from tests.server.raw_http2 import RawConnection, RawHttp2, connect_raw
+from tests.server.hypercorn.raw_http2 import RawConnection, RawHttp2, connect_raw
 
 #: Begins as TLS does, and never goes on: a handshake record of 512 bytes of which these come.
 HALF_A_HANDSHAKE = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"

@@ -17,6 +17,7 @@ START_SECONDS = 60
 #: The broker cuts off what hangs after 8 s; the rest is for a machine that has other things to do.
 STOP_SECONDS = 30
 HTTP_SERVERS = ("hypercorn", "granian")
+ROOT = Path(__file__).parents[2]
 FREE_PORTS = ("-port", "0", "-resp-port", "0", "-monitor-port", "0")
 
 
@@ -27,6 +28,11 @@ def environment(**variables: str) -> dict[str, str]:
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MINIQUEUE_")}
     return inherited | {"MINIQUEUE_BALLAST": "1MiB"} | variables
+
+
+def python_path(directory: Path) -> str:
+    """Return a PYTHONPATH that begins with a directory and leads to this source tree, whichever one is installed."""
+    return os.pathsep.join([str(directory), str(ROOT)])
 
 
 def run_to_end(

@@ -9,6 +9,7 @@ from miniqueue.access.users_text import check_pattern, parse_users, render_users
 from miniqueue.errors import ConfigError
 
 SECRET = hash_token(b"s")
+INVALID_SECRET = "key secret: invalid; must be written by `miniqueue user passwd`"
 ADA = User("ada", SECRET, "CN=ada,O=Example", {"publisher": ("orders", "orders.*"), "subscriber": ("*",)})
 
 
@@ -85,26 +86,32 @@ def test_no_users_are_users_too():
 @pytest.mark.parametrize(
     ("text", "problems"),
     [
-        ("x = 1", ["key 'x': want tables [user.name] only"]),
-        ("user = 1", ["key user: want tables [user.name]"]),
-        ("user.ada = 1", ["user 'ada': want a table"]),
+        ("x = 1", ["key 'x': unknown; must be tables [user.name]"]),
+        ("user = 1", ["key user: invalid; must be tables [user.name]"]),
+        ("user.ada = 1", ["user 'ada': invalid; must be a table"]),
         ('[user."a b"]', ["user 'a b': a user's name is 1 to 64 letters, digits, and . _ @ -"]),
-        ("[user.ada]\nsecret = 'hunter2'", ["user 'ada': key secret: want what `miniqueue user passwd` writes"]),
-        ("[user.ada]\nsecret = 1", ["user 'ada': key secret: want what `miniqueue user passwd` writes"]),
-        ("[user.ada]\nadmin = '*'", ["user 'ada': key admin: want a list of patterns"]),
+        (
+            "[user.ada]\nsecret = 'hunter2'",
+            ["user 'ada': key secret: invalid; must be written by `miniqueue user passwd`"],
+        ),
+        ("[user.ada]\nsecret = 1", ["user 'ada': key secret: invalid; must be written by `miniqueue user passwd`"]),
+        ("[user.ada]\nadmin = '*'", ["user 'ada': key admin: invalid; must be a list of patterns"]),
         (
             "[user.ada]\nadmin = ['a*b']\npublisher = ['a b']",
             [
-                "user 'ada': key publisher: pattern 'a b': "
-                "a pattern is the name of a topic, or its beginning with * behind it",
-                "user 'ada': key admin: pattern 'a*b': "
-                "a pattern is the name of a topic, or its beginning with * behind it",
+                "user 'ada': key publisher: pattern 'a b': invalid; "
+                "must be the name of a topic, or its beginning followed by *",
+                "user 'ada': key admin: pattern 'a*b': invalid; "
+                "must be the name of a topic, or its beginning followed by *",
             ],
         ),
-        (f"[user.a]\nsecret = '{SECRET}'\n[user.b]\nsecret = '{SECRET}'", ["user 'b': key secret: 'a' has the same"]),
+        (
+            f"[user.a]\nsecret = '{SECRET}'\n[user.b]\nsecret = '{SECRET}'",
+            ["user 'b': key secret: same as that of user 'a'"],
+        ),
         (
             "[user.a]\ncertificate = 'CN=x'\n[user.b]\ncertificate = 'CN=x'",
-            ["user 'b': key certificate: 'a' has the same"],
+            ["user 'b': key certificate: same as that of user 'a'"],
         ),
     ],
 )
@@ -115,7 +122,7 @@ def test_every_problem_is_told_with_its_place(text, problems):
 
 
 def test_an_unknown_key_is_a_problem():
-    with pytest.raises(ConfigError, match="key 'passwort': want one of admin, certificate"):
+    with pytest.raises(ConfigError, match="key 'passwort': unknown; must be one of admin, certificate"):
         parse_users("[user.ada]\npasswort = 'x'")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import noop, servers
 from miniqueue.errors import StorageError
-from miniqueue.server.security import ensure_certificates
+from miniqueue.server.security.certificates import ensure_certificates
 from tests.acceptance.tools import needs, run
 
 
@@ -27,30 +27,24 @@ def test_every_request_is_answered(tmp_path: Path, flags: tuple[str, ...]):
     assert (tmp_path / "synced").exists() == ("--sync" in flags)
 
 
-def test_those_who_wait_together_share_a_sync(tmp_path: Path, monkeypatch):
+async def test_those_who_wait_together_share_a_sync(tmp_path: Path, monkeypatch):
     synced = []
     monkeypatch.setattr(os, "fdatasync", synced.append)
 
-    async def wait() -> None:
-        disk = noop.Disk(tmp_path / "synced")
-        await asyncio.gather(*(disk.wait() for _ in range(12)))
-        assert len(synced) == 1
-        await disk.wait()
-        assert len(synced) == 2
-
-    asyncio.run(wait())
+    disk = noop.Disk(tmp_path / "synced")
+    await asyncio.gather(*(disk.wait() for _ in range(12)))
+    assert len(synced) == 1
+    await disk.wait()
+    assert len(synced) == 2
 
 
-def test_a_disk_that_failed_is_no_answer(tmp_path: Path, monkeypatch):
+async def test_a_disk_that_failed_is_no_answer(tmp_path: Path, monkeypatch):
     def fail(fd: int) -> None:
         raise OSError("no disk")
 
     monkeypatch.setattr(os, "fdatasync", fail)
 
-    async def wait() -> None:
-        disk = noop.Disk(tmp_path / "synced")
-        for _ in range(2):
-            with pytest.raises(StorageError, match="no disk"):
-                await disk.wait()
-
-    asyncio.run(wait())
+    disk = noop.Disk(tmp_path / "synced")
+    for _ in range(2):
+        with pytest.raises(StorageError, match="no disk"):
+            await disk.wait()

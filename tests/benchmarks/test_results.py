@@ -104,7 +104,7 @@ def test_only_like_is_added_to_like():
 def test_figures_of_another_version_are_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(__main__, "RAW", tmp_path / "results.json")
     (tmp_path / "results.json").write_text('{"machine": {}, "is_quick": false, "seconds": 1, "scenarios": {}}')
-    with pytest.raises(SystemExit, match="--write makes it anew"):
+    with pytest.raises(SystemExit, match="--write replaces it"):
         _read()
 
 

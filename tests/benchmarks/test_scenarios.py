@@ -33,7 +33,7 @@ def test_groups_stand_together():
 
 
 def test_without_spark_its_scenarios_say_what_is_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr(spark.spark_needs, "missing", lambda environ: ["Java is missing"])
+    monkeypatch.setattr(spark.needs, "missing", lambda environ: ["Java is missing"])
     measured = running.run(spark.SCENARIOS[0], Bench(tmp_path), 1, lambda text: None)
     assert measured.absent["miniqueue"] == measured.absent[spark.NO_SINK] == "Java is missing"
     assert list(tmp_path.iterdir()) == []

@@ -1,7 +1,10 @@
-"""Runs a test's coroutine on a broker over a store that outlives it."""
+"""A broker over a store that outlives it, for tests."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
 
 from miniqueue.broker import Broker
 from tests.fakes import FakeConsumer, FaultyStore, ManualClock, broker_on, settle_down
@@ -38,7 +41,7 @@ class World:
 
     async def commit(self) -> None:
         """Make durable what was settled."""
-        await self.broker._committer.flush()
+        await self.broker._engine.journal.committer.flush()
 
     def consumer(self, topic: bytes) -> FakeConsumer:
         return FakeConsumer(self.broker, topic)
@@ -59,6 +62,21 @@ class World:
         return payloads
 
 
+#: Mark a test with the options of its fixture `world`, which are those of `World`.
+world_with = pytest.mark.world_with
+
+
+@asynccontextmanager
+async def started_world(**options: object) -> AsyncIterator[World]:
+    """Yield a fresh world; stop its broker at the end of the block."""
+    world = World(**options)
+    await world.start()
+    try:
+        yield world
+    finally:
+        await world.broker.stop()
+
+
 def run(
     body: Callable[[World], Awaitable[None]],
     *,
@@ -68,12 +86,8 @@ def run(
     """Run `body` in a fresh world, on a loop of its own."""
 
     async def main() -> World:
-        world = World(**options)
-        await world.start()
-        try:
+        async with started_world(**options) as world:
             await body(world)
-        finally:
-            await world.broker.stop()
         return world
 
     with asyncio.Runner(loop_factory=loop) as runner:

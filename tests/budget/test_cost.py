@@ -14,12 +14,13 @@ from struct import pack
 
 import pytest
 
-from miniqueue.broker import commit, space, watch
-from miniqueue.broker.limits import BrokerLimits
-from miniqueue.core.publish_options import PublishOptions
-from miniqueue.server.http import HttpApp
-from miniqueue.server.resp_server import RespServer
-from miniqueue.server.sign_in import SignIn
+from miniqueue.broker.commit import disk_watch, group_commit
+from miniqueue.broker.inspect import rates
+from miniqueue.broker.model.limits import BrokerLimits
+from miniqueue.core.options.publish import PublishOptions
+from miniqueue.server.http.app import HttpApp
+from miniqueue.server.resp.server import RespServer
+from miniqueue.server.security.sign_in import Authenticator
 from miniqueue.wire.json_lines import PublishDecoder, encode_ids
 from tests.broker.steady_loop import SteadyLoop
 from tests.broker.support import World, run
@@ -80,7 +81,7 @@ def command(*words: bytes) -> bytes:
 class Connection:
     """A RESP connection to a broker in memory."""
 
-    def __init__(self, world, sign_in: SignIn | None = None) -> None:
+    def __init__(self, world, sign_in: Authenticator | None = None) -> None:
         self._protocol = RespServer(world.broker, {}, sign_in)()
         self.transport = FakeTransport(self._protocol)
         self._protocol.connection_made(self.transport)
@@ -102,7 +103,7 @@ def measured(
 
     async def keep(world: World) -> None:
         if is_traced:
-            await world.broker.configurator.create(b"t", {"trace": True}).wait()
+            await world.broker.admin.create(b"t", {"trace": True}).wait()
         costs.append(await body(world))
 
     run(keep, limits=limits, loop=SteadyLoop)
@@ -152,7 +153,7 @@ def cost_of_batches(word: bytes, *each: Sequence[bytes], rounds: int = 5, partit
     messages = 1000
 
     async def body(world):
-        await world.broker.configurator.create(b"t", {"partitions": partitions}).wait()
+        await world.broker.admin.create(b"t", {"partitions": partitions}).wait()
         connection = Connection(world)
         words = [
             option.replace(b"*", b"%d" % number)
@@ -204,7 +205,7 @@ def cost_of_settling_together(
     async def body(world):
         connection = Connection(world)
         await world.publish(b"t", *[b"x" * 10] * (prefetch * (rounds + 1)))
-        await world.broker.configurator.change(b"t", {"retry_delays": retry_delays}).wait()
+        await world.broker.admin.change(b"t", {"retry_delays": retry_delays}).wait()
         await connection.send(command(b"SUBSCRIBE", b"t", b"PREFETCH", b"%d" % prefetch))
         with counting() as counter:
             for number in range(rounds):
@@ -232,7 +233,7 @@ def cost_of_receiving_by_key(count: int = 20, rounds: int = 50) -> float:
     random = Random(1)
 
     async def body(world):
-        await world.broker.configurator.create(b"t", {"ordered": True}).wait()
+        await world.broker.admin.create(b"t", {"ordered": True}).wait()
         for _ in range(2 * count * rounds):
             world.broker.publish_with(b"t", b"x" * 10, PublishOptions(key=b"%d" % random.randrange(count * rounds)))
         await world.commit()
@@ -326,13 +327,13 @@ PATHS = {
 @pytest.fixture(autouse=True)
 def no_commit_by_the_clock(monkeypatch):
     """Settles are committed within some milliseconds: when that falls would depend on the machine."""
-    monkeypatch.setattr(commit, "SETTLE_DELAY_SECONDS", 3600)
+    monkeypatch.setattr(group_commit, "SETTLE_DELAY_SECONDS", 3600)
 
 
 @pytest.fixture(autouse=True)
 def no_hand_out_timed(monkeypatch):
     """Some hand-outs a second are timed, however many there are: too few to count."""
-    monkeypatch.setattr(watch, "SAMPLES", 0)
+    monkeypatch.setattr(rates, "SAMPLES", 0)
 
 
 @pytest.fixture(autouse=True)
@@ -342,8 +343,8 @@ def no_looks_by_the_clock(monkeypatch):
     async def never(_watch):
         pass
 
-    monkeypatch.setattr(space, "LOOK_SECONDS", 3600)
-    monkeypatch.setattr(watch.Watch, "run", never)
+    monkeypatch.setattr(disk_watch, "LOOK_SECONDS", 3600)
+    monkeypatch.setattr(rates.RateMeter, "run", never)
 
 
 @pytest.mark.slow

@@ -10,10 +10,10 @@ import time
 
 import pytest
 
-from miniqueue.server.granian_handover import Handover
-from miniqueue.server.granian_requests import Requests
-from miniqueue.server.http import HttpApp
-from miniqueue.server.refusals import Refusals
+from miniqueue.server.asgi.refusals import Refusals
+from miniqueue.server.granian.handover import Handover
+from miniqueue.server.granian.requests import Requests
+from miniqueue.server.http.app import HttpApp
 from tests.budget.counting import counting
 from tests.budget.test_cost import MAY_BE_BELOW, SLACK, measured
 

@@ -20,12 +20,13 @@ from hypercorn.events import Closed, RawData
 from hypercorn.typing import ConnectionState
 from hyperframe.frame import DataFrame, HeadersFrame, SettingsFrame
 
-from miniqueue.server import h2guard, listening
-from miniqueue.server.refusals import Refusals
-from miniqueue.server.replies import CREATED
+from miniqueue.server import hypercorn
+from miniqueue.server.asgi.refusals import Refusals
+from miniqueue.server.asgi.replies import CREATED
+from miniqueue.server.hypercorn import listening
 from tests.budget.counting import counting
 from tests.budget.test_cost import MAY_BE_BELOW, SLACK
-from tests.server.raw_http2 import PREFACE
+from tests.server.hypercorn.raw_http2 import PREFACE
 
 #: Instructions for each request, by how many come in one read; CPython 3.11: other versions compile to others.
 BUDGETS = {1: 1660, 32: 1400}
@@ -78,9 +79,9 @@ class Client:
 
 async def cost(requests_in_a_read: int, *folders: str, rounds: int = 20, app=answer) -> float:
     """Return the instructions for each request, in memory and without TLS."""
-    h2guard.install()
+    hypercorn.install()
     config = listening._QueueConfig()
-    config.limits = h2guard.HttpLimits(Refusals(time.monotonic))
+    config.limits = hypercorn.HttpLimits(Refusals(time.monotonic))
     client = Client()
 
     async def ignore(event):

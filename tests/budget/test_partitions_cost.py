@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from miniqueue.core.publish_options import PublishOptions
+from miniqueue.core.options.publish import PublishOptions
 from tests.broker.steady_loop import SteadyLoop
 from tests.broker.support import World, run
 from tests.budget.counting import counting
@@ -25,7 +25,7 @@ def cost_of_publishing(partitions: int, **settings: object) -> float:
             await world.commit()
 
     async def body(world: World) -> None:
-        await world.broker.configurator.create(b"t", {"partitions": partitions, **settings}).wait()
+        await world.broker.admin.create(b"t", {"partitions": partitions, **settings}).wait()
         await publish(world)
         with counting() as counter:
             await publish(world)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from miniqueue.client import Client
-from miniqueue.server.security import Certificates
+from miniqueue.server.security.certificates import Certificates
 from tests.client.broker import RespBroker
 from tests.serving import make_certificates
 

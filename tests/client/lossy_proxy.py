@@ -1,5 +1,4 @@
-"""A proxy in front of a broker that loses replies: it passes on what clients ask, and cuts the connection instead of
-answering, as often as it is told to."""
+"""A proxy for a broker that loses replies: it forwards commands, and disconnects the client instead of replying."""
 
 import contextlib
 import socket

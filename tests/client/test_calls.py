@@ -1,34 +1,28 @@
 """What the clients say and understand, without a connection."""
 
+import importlib
 import pickle
+import re
 from datetime import UTC, datetime
 from functools import partial
 
 import pytest
 
-from miniqueue.client import (
-    Message,
-    Outgoing,
-    RefusedError,
-    group_calls,
-    log_calls,
-    message_calls,
-    packed_calls,
-    schedule_calls,
-    topic_calls,
-)
-from miniqueue.client.call import may_follow, raise_what_passes, seconds_word
-from miniqueue.client.message import Origin
-from miniqueue.client.refusals import refusal
-from miniqueue.core.message import Counts
+from miniqueue.client import Message, Outgoing, RefusedError
+from miniqueue.client.calls import groups, logs, messages, schedules, topics
+from miniqueue.client.calls.call import may_follow, raise_what_passes, seconds_word
+from miniqueue.client.calls.errors import refusal
+from miniqueue.client.calls.values import Origin
+from miniqueue.core.message.message import Counts
 from miniqueue.errors import ConnectError, DisconnectedError, RequestError
+from tests.meta.modules import ROOT
 
 LOST_REPLY = DisconnectedError("the connection ended")
 NO_CONNECTION = ConnectError("refused")
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("options", "words"),
     [
         ({}, ()),
         ({"key": "k"}, ("KEY", "k")),
@@ -40,62 +34,62 @@ NO_CONNECTION = ConnectError("refused")
         ({"headers": [("a", "1"), ("a", "2")]}, ("HEADER", "a", "1", "HEADER", "a", "2")),
     ],
 )
-def test_a_publish_says_the_options_that_it_has(given, words):
-    assert message_calls.publish("t", b"x", **given).words == ("PUB", "t", b"x", *words)
+def test_a_publish_says_the_options_that_it_has(options, words):
+    assert messages.publish("t", b"x", **options).words == ("PUB", "t", b"x", *words)
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (message_calls.publish_many("t", ["a", b"b"]), "MPUBLISH t a b"),
-        (message_calls.publish_many("t", ["a", b"b"], dedup_id="1"), "PUBBATCH t 1 a b"),
+        (messages.publish_many("t", ["a", b"b"]), "MPUBLISH t a b"),
+        (messages.publish_many("t", ["a", b"b"], dedup_id="1"), "PUBBATCH t 1 a b"),
         (
-            message_calls.publish_each(
+            messages.publish_each(
                 "t", [Outgoing("a", key="k"), Outgoing(b"b"), Outgoing("c", {"h": "v"}, ttl_seconds=60)], dedup_id="1"
             ),
             "PUBEACH t 1 a 2 KEY k b 0 c 5 TTL 60 HEADER h v",
         ),
-        (message_calls.cancel("t", "0-1700000060000-3"), "CANCEL t 0-1700000060000-3"),
-        (message_calls.receive("t"), "RECEIVE t COUNT 1"),
+        (messages.cancel("t", "0-1700000060000-3"), "CANCEL t 0-1700000060000-3"),
+        (messages.receive("t"), "RECEIVE t COUNT 1"),
         (
-            message_calls.receive("t", group="g", count=9, wait_seconds=2.5, lease_seconds=60, autoack=True),
+            messages.receive("t", group="g", count=9, wait_seconds=2.5, lease_seconds=60, autoack=True),
             "RECEIVE t GROUP g COUNT 9 WAIT 2.5 LEASE 60 AUTOACK",
         ),
-        (message_calls.receive("t", group="g", member="m"), "RECEIVE t GROUP g MEMBER m COUNT 1"),
-        (group_calls.members("t"), "GROUP MEMBERS t default"),
-        (message_calls.ack("t", "r-1", Message("t", "0-1", b"", receipt="r-2")), "ACK t r-1 r-2"),
-        (message_calls.dack("t", "r-1", seconds=0.5), "DACK t r-1 0.5"),
-        (message_calls.reject("t", "r-1", reason="bad"), "REJECT t r-1 bad"),
-        (message_calls.extend("t", "r-1", seconds=60), "EXTEND t r-1 60"),
+        (messages.receive("t", group="g", member="m"), "RECEIVE t GROUP g MEMBER m COUNT 1"),
+        (groups.members("t"), "GROUP MEMBERS t default"),
+        (messages.ack("t", "r-1", Message("t", "0-1", b"", receipt="r-2")), "ACK t r-1 r-2"),
+        (messages.dack("t", "r-1", seconds=0.5), "DACK t r-1 0.5"),
+        (messages.reject("t", "r-1", reason="bad"), "REJECT t r-1 bad"),
+        (messages.extend("t", "r-1", seconds=60), "EXTEND t r-1 60"),
         (
-            schedule_calls.set_schedule("s", "t", "x", cron="0 9 * * *", zone="Europe/Berlin", missed="one"),
+            schedules.set_schedule("s", "t", "x", cron="0 9 * * *", zone="Europe/Berlin", missed="one"),
             "SCHEDULE SET s CRON 0 9 * * * TZ Europe/Berlin MISSED one t x",
         ),
-        (schedule_calls.set_schedule("s", "t", "x", every_seconds=0.5), "SCHEDULE SET s EVERY 0.5 t x"),
-        (schedule_calls.schedules(after="s", count=5), "SCHEDULE LIST AFTER s COUNT 5"),
-        (group_calls.create_group("t", "g"), "GROUP CREATE t g FROM earliest"),
+        (schedules.set_schedule("s", "t", "x", every_seconds=0.5), "SCHEDULE SET s EVERY 0.5 t x"),
+        (schedules.schedules(after="s", count=5), "SCHEDULE LIST AFTER s COUNT 5"),
+        (groups.create_group("t", "g"), "GROUP CREATE t g FROM earliest"),
         (
-            group_calls.seek_group("t", "g", datetime(2026, 1, 1, tzinfo=UTC), dry_run=True),
+            groups.seek_group("t", "g", datetime(2026, 1, 1, tzinfo=UTC), dry_run=True),
             "GROUP SEEK t g 1767225600000 DRYRUN",
         ),
-        (topic_calls.stats(), "STATS"),
-        (topic_calls.stats("t"), "STATS t"),
-        (topic_calls.peek("t"), "PEEK t"),
-        (topic_calls.peek("t", state="delayed", count=5, after="0-7"), "PEEK t STATE delayed COUNT 5 AFTER 0-7"),
-        (topic_calls.find("t", "0-7"), "PEEK t ID 0-7"),
-        (topic_calls.trace("t", "0-7"), "TRACE t 0-7"),
-        (topic_calls.redrive("t", to="u", limit=5, per_second=10), "REDRIVE t TO u LIMIT 5 RATE 10"),
-        (topic_calls.redrive_report("t", limit=5), "REDRIVE t LIMIT 5 REPORT"),
-        (topic_calls.purge("t", state="ready", older_than_seconds=60), "PURGE t STATE ready OLDER 60"),
-        (topic_calls.pause("t"), "PAUSE t BOTH"),
-        (topic_calls.pause("t", "in", seconds=1), "PAUSE t IN 1"),
-        (topic_calls.resume("t", "out"), "RESUME t OUT"),
+        (topics.stats(), "STATS"),
+        (topics.stats("t"), "STATS t"),
+        (topics.peek("t"), "PEEK t"),
+        (topics.peek("t", state="delayed", count=5, after="0-7"), "PEEK t STATE delayed COUNT 5 AFTER 0-7"),
+        (topics.find("t", "0-7"), "PEEK t ID 0-7"),
+        (topics.trace("t", "0-7"), "TRACE t 0-7"),
+        (topics.redrive("t", to="u", limit=5, per_second=10), "REDRIVE t TO u LIMIT 5 RATE 10"),
+        (topics.redrive_report("t", limit=5), "REDRIVE t LIMIT 5 REPORT"),
+        (topics.purge("t", state="ready", older_than_seconds=60), "PURGE t STATE ready OLDER 60"),
+        (topics.pause("t"), "PAUSE t BOTH"),
+        (topics.pause("t", "in", seconds=1), "PAUSE t IN 1"),
+        (topics.resume("t", "out"), "RESUME t OUT"),
         (
-            topic_calls.set_topic("t", max_deliveries=5, retry_delays=[1, 2.5], lease_seconds=None, ordered=True),
+            topics.set_topic("t", max_deliveries=5, retry_delays=[1, 2.5], lease_seconds=None, ordered=True),
             "TOPIC SET t max_deliveries 5 retry_delays 1,2.5 lease_seconds default ordered true",
         ),
-        (log_calls.read("t", 0, 17, count=5, max_bytes=9), "READ t 0 17 COUNT 5 BYTES 9"),
-        (log_calls.read_from("t", datetime(2026, 1, 1, tzinfo=UTC)), "READ t 0 TIME 1767225600000"),
+        (logs.read("t", 0, 17, count=5, max_bytes=9), "READ t 0 17 COUNT 5 BYTES 9"),
+        (logs.read_from("t", datetime(2026, 1, 1, tzinfo=UTC)), "READ t 0 TIME 1767225600000"),
     ],
 )
 def test_calls_say_what_the_protocol_has(call, words):
@@ -110,7 +104,7 @@ def test_seconds_are_decimal_and_never_have_an_exponent(seconds, word):
     assert seconds_word(seconds) == word
 
 
-@pytest.mark.parametrize("make", [message_calls.ack, message_calls.nack, message_calls.back])
+@pytest.mark.parametrize("make", [messages.ack, messages.nack, messages.back])
 def test_a_settle_needs_a_receipt(make):
     with pytest.raises(RequestError):
         make("t")
@@ -119,13 +113,13 @@ def test_a_settle_needs_a_receipt(make):
 @pytest.mark.parametrize("count", [0, 10_000])
 def test_a_request_publishes_no_more_than_a_broker_takes(count):
     with pytest.raises(RequestError):
-        message_calls.publish_many("t", [b""] * count)
+        messages.publish_many("t", [b""] * count)
 
 
 @pytest.mark.parametrize("rule", [{}, {"cron": "* * * * *", "every_seconds": 5}])
 def test_a_schedule_has_one_rule(rule):
     with pytest.raises(RequestError):
-        schedule_calls.set_schedule("s", "t", "x", **rule)
+        schedules.set_schedule("s", "t", "x", **rule)
 
 
 def test_a_message_that_was_received_has_all_that_was_told():
@@ -141,7 +135,7 @@ def test_a_message_that_was_received_has_all_that_was_told():
         b"origin": {b"topic": b"o", b"id": b"0-1", b"died_at_ms": 5, b"reason": b"bad", b"nacks": 3},
         b"colour": b"red",
     }
-    [message] = message_calls.receive("t").parse([[b"r-1", b"payload", attributes]])
+    [message] = messages.receive("t").parse([[b"r-1", b"payload", attributes]])
     assert message == Message(
         "t",
         "0-4",
@@ -161,7 +155,7 @@ def test_a_message_that_was_received_has_all_that_was_told():
 
 
 def test_each_receipt_has_its_result():
-    call = message_calls.ack("t", "r-1", "r-2")
+    call = messages.ack("t", "r-1", "r-2")
     assert call.parse([b"OK", b"NOLEASE the receipt belongs to no message"]) == [True, False]
     assert call.parse(b"OK") == [True]
     assert call.result_of(refusal("NOLEASE the receipt belongs to no message")) == [False]
@@ -169,7 +163,7 @@ def test_each_receipt_has_its_result():
 
 def test_another_refusal_of_a_settle_is_an_error():
     with pytest.raises(RefusedError) as caught:
-        message_calls.ack("t", "r-1").result_of(refusal("NOPERM no permissions"))
+        messages.ack("t", "r-1").result_of(refusal("NOPERM no permissions"))
     assert caught.value.code == "NOPERM"
 
 
@@ -187,54 +181,54 @@ def test_a_refusal_can_be_carried_to_another_process():
 
 @pytest.mark.parametrize("error", [NO_CONNECTION, refusal("READONLY x"), refusal("DRAINING x")])
 def test_what_was_not_done_is_tried_again(error):
-    assert message_calls.publish("t", b"x").may_follow(error)
+    assert messages.publish("t", b"x").may_follow(error)
 
 
 @pytest.mark.parametrize("error", [LOST_REPLY, refusal("UNKNOWN x")])
 def test_what_may_have_been_done_is_tried_again_only_where_that_does_no_harm(error):
-    assert not message_calls.publish("t", b"x").may_follow(error)
-    assert not message_calls.publish_many("t", [b"x"]).may_follow(error)
-    assert not message_calls.receive("t", autoack=True).may_follow(error)
-    assert message_calls.publish("t", b"x", dedup_id="1").may_follow(error)
-    assert message_calls.publish("t", b"x").kept_from_doubling(True).may_follow(error)
-    assert message_calls.receive("t").may_follow(error)
-    assert message_calls.ack("t", "r-1").may_follow(error)
+    assert not messages.publish("t", b"x").may_follow(error)
+    assert not messages.publish_many("t", [b"x"]).may_follow(error)
+    assert not messages.receive("t", autoack=True).may_follow(error)
+    assert messages.publish("t", b"x", dedup_id="1").may_follow(error)
+    assert messages.publish("t", b"x").kept_from_doubling(True).may_follow(error)
+    assert messages.receive("t").may_follow(error)
+    assert messages.ack("t", "r-1").may_follow(error)
 
 
 @pytest.mark.parametrize("word", ["LIMIT", "FULL", "NOTOPIC", "NOPERM", "WRONGPASS", "PAUSED"])
 def test_what_would_be_refused_again_is_not_tried_again(word):
-    assert not message_calls.receive("t").may_follow(refusal(f"{word} x"))
+    assert not messages.receive("t").may_follow(refusal(f"{word} x"))
 
 
 def test_an_id_against_duplicates_is_added_once_and_is_new_each_time():
-    call = message_calls.publish("t", b"x", key="k")
+    call = messages.publish("t", b"x", key="k")
     assert call.kept_from_doubling(False) is call
     again = call.kept_from_doubling(True)
     assert again.words[:-1] == (*call.words, "DEDUP")
     assert again.words != call.kept_from_doubling(True).words
     assert again.kept_from_doubling(True) is again
-    own = message_calls.publish("t", b"x", dedup_id="2")
+    own = messages.publish("t", b"x", dedup_id="2")
     assert own.kept_from_doubling(True) is own
-    many = message_calls.publish_many("t", ["a", "b"])
+    many = messages.publish_many("t", ["a", "b"])
     assert many.kept_from_doubling(False) is many
     assert many.kept_from_doubling(True).words[0] == "PUBBATCH"
     assert many.kept_from_doubling(True).parse([[b"0-4", b"0-5"], 1]) == ["0-4", "0-5"]
-    assert message_calls.receive("t").kept_from_doubling(True).words[0] == "RECEIVE"
+    assert messages.receive("t").kept_from_doubling(True).words[0] == "RECEIVE"
 
 
-PACKED = packed_calls.Packed(b"\1\0\0\0", b"x", (b"\1\0\0\0", b"k"))
+PACKED = messages.Packed(b"\1\0\0\0", b"x", (b"\1\0\0\0", b"k"))
 
 
 @pytest.mark.parametrize("dedup_id", ["1", None])
 def test_who_has_packed_messages_is_told_no_ids(dedup_id):
-    call = packed_calls.publish_packed("t", PACKED, dedup_id=dedup_id).kept_from_doubling(is_wanted=True)
+    call = messages.publish_packed("t", PACKED, dedup_id=dedup_id).kept_from_doubling(is_wanted=True)
     assert call.words[3:] == (b"\1\0\0\0", b"x", b"\1\0\0\0", b"k")
     assert call.result_of([[b"0-0", 1], 0]) is None
 
 
 MANY = {
-    "packed": partial(packed_calls.publish_packed, "t", PACKED),
-    "each": partial(message_calls.publish_each, "t", [message_calls.Outgoing("x", key="k")]),
+    "packed": partial(messages.publish_packed, "t", PACKED),
+    "each": partial(messages.publish_each, "t", [messages.Outgoing("x", key="k")]),
 }
 
 
@@ -248,22 +242,22 @@ def test_messages_without_an_id_get_one_only_if_the_client_deduplicates(make):
 
 
 def test_packed_messages_without_an_id_of_their_own_are_repeated_where_the_client_deduplicates():
-    call = packed_calls.publish_packed("t", PACKED)
+    call = messages.publish_packed("t", PACKED)
     assert not call.kept_from_doubling(is_wanted=False).is_repeatable
     assert call.kept_from_doubling(is_wanted=True).is_repeatable
-    assert packed_calls.publish_packed("t", PACKED, dedup_id="1").is_repeatable
+    assert messages.publish_packed("t", PACKED, dedup_id="1").is_repeatable
 
 
 def test_ids_are_words_that_say_whether_they_are_of_duplicates():
-    ids = message_calls.publish("t", b"x").parse(b"0-4"), message_calls.publish("t", b"x").parse([b"0-4", 1])
+    ids = messages.publish("t", b"x").parse(b"0-4"), messages.publish("t", b"x").parse([b"0-4", 1])
     assert ids == ("0-4", "0-4")
     assert [message_id.is_duplicate for message_id in pickle.loads(pickle.dumps(ids))] == [False, True]
-    several = message_calls.publish_many("t", [b"x"], dedup_id="1").parse([[b"0-4"], 1])
+    several = messages.publish_many("t", [b"x"], dedup_id="1").parse([[b"0-4"], 1])
     assert (several, several.is_duplicate) == (["0-4"], True)
-    assert not message_calls.publish_many("t", [b"x"]).parse([b"0-4"]).is_duplicate
+    assert not messages.publish_many("t", [b"x"]).parse([b"0-4"]).is_duplicate
 
 
-PUBLISH, ACK = message_calls.publish("t", b"x"), message_calls.ack("t", "r-1")
+PUBLISH, ACK = messages.publish("t", b"x"), messages.ack("t", "r-1")
 
 
 @pytest.mark.parametrize(
@@ -288,3 +282,12 @@ def test_a_refusal_that_passes_is_raised_only_when_all_may_be_tried_again():
         raise_what_passes([ACK, ACK], [b"OK", passing])
     raise_what_passes([PUBLISH, ACK], [b"0-1", passing])
     raise_what_passes([ACK, ACK], [b"OK", refusal("NOPERM x")])
+
+
+def test_what_the_page_on_the_client_imports_is_there():
+    page = (ROOT / "docs" / "client.md").read_text()
+    imported = re.findall(r"^from (miniqueue[\w.]*) import (.+)$", page, re.MULTILINE)
+    assert ("miniqueue.client", "message_calls") in imported
+    for module, names in imported:
+        for name in names.split(", "):
+            assert getattr(importlib.import_module(module), name), f"{module}.{name}"

@@ -64,23 +64,17 @@ def test_a_task_that_is_cancelled_in_any_turn_of_a_receive_ends(turn):
     assert asyncio.run(scenario()) == (True, "PONG")
 
 
-def test_a_task_that_is_cancelled_while_it_signs_in_ends():
-    async def scenario():
-        broker = Mute(greets=False)
-        async with broker as url, AsyncClient(url, retries=0, timeout_seconds=WAIT_SECONDS) as client:
-            asking = asyncio.create_task(client.ping())
-            await broker.greeted.wait()
-            asking.cancel()
-            await turns(TURNS)
-            assert asking.cancelled()
-
-    asyncio.run(scenario())
+async def test_a_task_that_is_cancelled_while_it_signs_in_ends():
+    broker = Mute(greets=False)
+    async with broker as url, AsyncClient(url, retries=0, timeout_seconds=WAIT_SECONDS) as client:
+        asking = asyncio.create_task(client.ping())
+        await broker.greeted.wait()
+        asking.cancel()
+        await turns(TURNS)
+        assert asking.cancelled()
 
 
-def test_a_broker_that_does_not_greet_is_given_up():
-    async def scenario():
-        async with Mute(greets=False) as url, AsyncClient(url, retries=0, timeout_seconds=0.05) as client:
-            with pytest.raises(ConnectError, match="cannot connect to redis://127"):
-                await client.ping()
-
-    asyncio.run(scenario())
+async def test_a_broker_that_does_not_greet_is_given_up():
+    async with Mute(greets=False) as url, AsyncClient(url, retries=0, timeout_seconds=0.05) as client:
+        with pytest.raises(ConnectError, match="cannot connect to redis://127"):
+            await client.ping()

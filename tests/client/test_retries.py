@@ -63,7 +63,7 @@ def test_a_publish_without_an_id_is_not_asked_again(kind, proxy, client, topic):
     proxy.losses = 1
     with pytest.raises(DisconnectedError):
         ask(kind, proxy, lambda behind: behind.publish(topic, "x"), deduplicates=False)
-    assert client.length(topic) == 1  # it was stored: nobody can know, and a second one would double it
+    assert client.length(topic) == 1  # it was stored; the client cannot know, and a retry would store it twice
 
 
 def test_a_settle_whose_reply_is_lost_has_settled(kind, proxy, client, topic):
@@ -105,22 +105,22 @@ def test_a_client_goes_on_after_a_kill_in_the_middle_and_nothing_is_lost_or_doub
     assert received == [str(number) for number in range(300)]
 
 
-def test_who_asked_for_it_is_told_of_each_error_that_another_try_may_mend():
-    told = []
+def test_each_error_that_permits_a_retry_is_reported():
+    errors = []
     address = Client("redis://127.0.0.1:1", retries=2).address
-    with Client.of(address, told.append) as client, pytest.raises(ConnectError) as raised:
+    with Client.of(address, errors.append) as client, pytest.raises(ConnectError) as raised:
         client.ping()
-    assert [str(one) for one in told] == [str(raised.value)] * 3
+    assert [str(error) for error in errors] == [str(raised.value)] * 3
 
 
-def test_who_asked_for_it_is_told_by_the_awaited_client_too():
-    told = []
+def test_the_awaited_client_reports_errors_too():
+    errors = []
 
     async def scenario():
         address = AsyncClient("redis://127.0.0.1:1", retries=2).address
-        async with AsyncClient.of(address, told.append) as client:
+        async with AsyncClient.of(address, errors.append) as client:
             await client.ping()
 
     with pytest.raises(ConnectError) as raised:
         asyncio.run(scenario())
-    assert [str(one) for one in told] == [str(raised.value)] * 3
+    assert [str(error) for error in errors] == [str(raised.value)] * 3

@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from miniqueue.client import AsyncClient, AsyncWorker, Message
-from miniqueue.client.settling import Together, TogetherInTasks
+from miniqueue.client.async_worker import AsyncAckBatcher
+from miniqueue.client.worker import AckBatcher
 
 
 def named(name):
@@ -15,7 +16,7 @@ def named(name):
 
 def test_a_message_alone_is_acknowledged_at_once():
     sent = []
-    together = Together(sent.append)
+    together = AckBatcher(sent.append)
     together.acknowledge(named("one"))
     together.acknowledge(named("two"))
     assert sent == [[named("one")], [named("two")]]
@@ -29,7 +30,7 @@ def test_what_comes_while_another_is_sent_goes_with_the_next_request():
         is_sending.set()
         may_go_on.wait(60)
 
-    together = Together(send)
+    together = AckBatcher(send)
     first = threading.Thread(target=together.acknowledge, args=[named("one")])
     first.start()
     is_sending.wait(60)
@@ -48,7 +49,7 @@ def test_after_an_error_that_nobody_expected_the_next_one_sends_again():
         if len(sent) == 1:
             raise MemoryError
 
-    together = Together(send)
+    together = AckBatcher(send)
     with pytest.raises(MemoryError):
         together.acknowledge(named("one"))
     together.acknowledge(named("two"))
@@ -66,7 +67,7 @@ def test_what_tasks_have_done_in_one_turn_is_one_request_and_what_comes_meanwhil
             is_sending.set()
             await may_go_on.wait()
 
-        together = TogetherInTasks(send)
+        together = AsyncAckBatcher(send)
         async with asyncio.TaskGroup() as tasks:
             for name in "abc":
                 tasks.create_task(together.acknowledge(named(name)))
@@ -92,7 +93,7 @@ def test_a_task_alone_lets_others_run_once_and_then_sends():
             await asyncio.sleep(0)
             turns.append("turn")
 
-        await asyncio.gather(TogetherInTasks(send).acknowledge(named("a")), count())
+        await asyncio.gather(AsyncAckBatcher(send).acknowledge(named("a")), count())
 
     asyncio.run(scenario())
     assert turns.index("sent") <= 2
@@ -107,7 +108,7 @@ def test_after_a_task_that_was_cancelled_the_next_one_sends_again():
             if len(sent) == 1:
                 raise asyncio.CancelledError
 
-        together = TogetherInTasks(send)
+        together = AsyncAckBatcher(send)
         with pytest.raises(asyncio.CancelledError):
             await together.acknowledge(named("a"))
         await together.acknowledge(named("b"))
@@ -116,21 +117,18 @@ def test_after_a_task_that_was_cancelled_the_next_one_sends_again():
     assert sent == [["a"], ["b"]]
 
 
-def test_a_worker_whose_task_is_cancelled_before_it_acknowledges_has_its_hand_free():
-    async def scenario():
-        handled = asyncio.Event()
+async def test_a_worker_whose_task_is_cancelled_before_it_acknowledges_has_its_hand_free():
+    handled = asyncio.Event()
 
-        async def handle(_message):
-            handled.set()
+    async def handle(_message):
+        handled.set()
 
-        async with AsyncClient("redis://127.0.0.1:1") as client:
-            worker = AsyncWorker(client, "t", handle)
-            worker._work.begin(named("a"))
-            working = asyncio.create_task(worker._work_on(named("a")))
-            await handled.wait()
-            working.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await working
-            assert worker._work.free_count == 1  # or nothing would be received any more
-
-    asyncio.run(scenario())
+    async with AsyncClient("redis://127.0.0.1:1") as client:
+        worker = AsyncWorker(client, "t", handle)
+        worker._work.begin(named("a"))
+        working = asyncio.create_task(worker._work_on(named("a")))
+        await handled.wait()
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+        assert worker._work.free_count == 1  # or nothing would be received any more

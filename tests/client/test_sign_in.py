@@ -1,4 +1,4 @@
-"""Clients say who they are, over TLS: both of them, and what they are told when that is wrong."""
+"""Both clients authenticate over TLS, and report why a broker refuses them."""
 
 import asyncio
 import pickle
@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from miniqueue.client import AsyncClient, Client, ConnectError, RefusedError
-from miniqueue.client.refusals import UntrustedError
+from miniqueue.client.calls.errors import UntrustedError
 from tests.acceptance.users import PASSWORD, UsersFile
 from tests.client.broker import RespBroker
 
@@ -51,13 +51,10 @@ def test_each_does_what_its_role_lets_it(url, trust, tokens):
         assert pickle.loads(pickle.dumps(worker)).receive("orders") == []
 
 
-def test_the_user_may_stand_in_the_address(url, trust, tokens):
-    async def scenario():
-        address = url.replace("rediss://", f"rediss://worker:{tokens['worker']}@")
-        async with AsyncClient(address, **trust) as client:
-            assert await client.receive("orders") == []
-
-    asyncio.run(scenario())
+async def test_the_user_may_stand_in_the_address(url, trust, tokens):
+    address = url.replace("rediss://", f"rediss://worker:{tokens['worker']}@")
+    async with AsyncClient(address, **trust) as client:
+        assert await client.receive("orders") == []
 
 
 def test_a_wrong_secret_is_refused_at_once_and_not_tried_again(url, trust):

@@ -1,6 +1,4 @@
-import asyncio
-
-from miniqueue.client.stream import Stream
+from miniqueue.client.http2.stream import Stream
 
 
 class FakeOwner:
@@ -16,18 +14,15 @@ class FakeOwner:
         self.given_back_bytes += size_bytes
 
     def abandon(self, stream: Stream) -> None:
-        """Tell nobody."""
+        """Ignore it."""
 
 
-def test_an_empty_part_is_not_the_end():
-    async def scenario():
-        owner = FakeOwner()
-        stream = Stream(owner, 1)
-        stream.receive(b"", 10)  # all padding
-        stream.receive(b"x", 1)
-        assert await stream.read() == b"x"
-        assert owner.given_back_bytes == 11
-        stream.end_response()
-        assert await stream.read() == b""
-
-    asyncio.run(scenario())
+async def test_an_empty_part_is_not_the_end():
+    owner = FakeOwner()
+    stream = Stream(owner, 1)
+    stream.receive(b"", 10)  # all padding
+    stream.receive(b"x", 1)
+    assert await stream.read() == b"x"
+    assert owner.given_back_bytes == 11
+    stream.end_response()
+    assert await stream.read() == b""

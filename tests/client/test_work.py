@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from miniqueue.client import Delay, Message, Reject
-from miniqueue.client.refusals import refusal
+from miniqueue.client.calls.errors import refusal
 from miniqueue.client.work import MAX_REASON_BYTES, Work, settlement, tell_failure, tell_settled
 from miniqueue.errors import RequestError
 

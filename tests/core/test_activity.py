@@ -1,6 +1,6 @@
 import pytest
 
-from miniqueue.core.activity import TICKS, Activity
+from miniqueue.core.statistics import TICKS, Activity
 
 
 def test_sums_are_of_the_last_ticks_alone():

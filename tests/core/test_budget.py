@@ -1,6 +1,6 @@
 """The budget: who was used longest ago gives way first."""
 
-from miniqueue.core.budget import Budget
+from miniqueue.broker.runtime.cache_budget import Budget
 
 
 class Cache:

@@ -1,6 +1,6 @@
 import pytest
 
-from miniqueue.core.latency import BOUNDS_MS, SLOT_TICKS, SLOTS, Latencies
+from miniqueue.core.statistics import BOUNDS_MS, SLOT_TICKS, SLOTS, Latencies
 
 
 def test_without_messages_there_is_no_latency():

@@ -17,16 +17,16 @@ from random import Random
 from typing import NamedTuple
 
 from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust
-from tests.durability.crash_loop import CrashLoop, Cutting, find
-from tests.durability.crash_result import Result
-from tests.durability.damage_outcome import Tally
-from tests.durability.damage_plan import soak as damage_soak
-from tests.durability.disk_sweep import SWEPT, Sweeper
-from tests.durability.load_soak import soak
-from tests.durability.pause import stop_and_go_on
-from tests.durability.powercut import build_library
-from tests.durability.sweep import record_run, sweep
-from tests.durability.unsynced import Mode
+from tests.durability.crash.loop import CrashLoop, Cutting, find
+from tests.durability.crash.powercut import build_library
+from tests.durability.crash.result import Result
+from tests.durability.crash.sweep import record_run, sweep
+from tests.durability.crash.unsynced import Mode
+from tests.durability.damage.outcome import Tally
+from tests.durability.damage.plan import soak as damage_soak
+from tests.durability.disk.disk_sweep import SWEPT, Sweeper
+from tests.durability.load.long_run import soak
+from tests.durability.time.pause import stop_and_go_on
 
 CRASHES = 1000
 #: With so many cuts the control must have lost something; it is found with the first or the second.

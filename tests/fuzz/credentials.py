@@ -15,8 +15,8 @@ from miniqueue.access.rights import ROLES
 from miniqueue.access.users import User, Users
 from miniqueue.access.users_text import parse_users, render_users
 from miniqueue.errors import ConfigError, NotAuthenticatedError, WrongSecretError
-from miniqueue.server.gate import Gate
-from miniqueue.server.resp_server import RespServer
+from miniqueue.server.asgi.gate import AuthMiddleware
+from miniqueue.server.resp.server import RespServer
 from miniqueue.storage.memory import MemoryStore
 from miniqueue.wire.resp_limits import STRANGER
 from tests.fakes import FakeTransport, ManualClock, broker_on, settle_down
@@ -96,7 +96,7 @@ def _check_stored_secret(text: str) -> None:
 
 async def _check_requests(content: bytes) -> None:
     asked = _Asked()
-    gate = Gate(asked)
+    gate = AuthMiddleware(asked)
     await _ask(gate, content)
     asked.questions.clear()
     header = content.strip()
@@ -112,7 +112,7 @@ async def _check_requests(content: bytes) -> None:
         await _sign_in(asked, content)
 
 
-async def _ask(gate: Gate, header: bytes) -> None:
+async def _ask(gate: AuthMiddleware, header: bytes) -> None:
     scope = {"headers": [(b"authorization", header)], "client": ("127.0.0.1", 1)}
     try:
         await gate.user_of(scope)

@@ -14,7 +14,7 @@ import orjson
 from structlog.testing import capture_logs
 
 from miniqueue.broker import Broker
-from miniqueue.server.http import HttpApp
+from miniqueue.server.http.app import HttpApp
 from miniqueue.storage.memory import MemoryStore
 from tests.fakes import ManualClock, broker_on, settle_down
 from tests.fuzz.engine import Target, chance_of

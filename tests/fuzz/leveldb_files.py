@@ -12,8 +12,9 @@ from random import Random
 
 import plyvel
 
-from miniqueue.storage.crc32c import crc32c, crc32c_of_each, masked_crc32c
-from miniqueue.storage.log_tail import (
+from miniqueue.storage.leveldb.files.blocks import decompress, varint
+from miniqueue.storage.leveldb.files.crc32c import crc32c, crc32c_of_each, masked_crc32c
+from miniqueue.storage.leveldb.files.log import (
     BLOCK_BYTES,
     HEADER,
     begins_soundly,
@@ -21,13 +22,11 @@ from miniqueue.storage.log_tail import (
     find_manifest_damage,
     survey,
 )
-from miniqueue.storage.manifest import parse_manifest
-from miniqueue.storage.snappy import decompress
-from miniqueue.storage.table import find_table_damage
-from miniqueue.storage.varint import varint
+from miniqueue.storage.leveldb.files.manifest import parse_manifest
+from miniqueue.storage.leveldb.files.table import find_table_damage
 from tests.fuzz.engine import Target, attempt, chance_of
 from tests.fuzz.pieces import payload
-from tests.storage.leveldb_log import batch, log_of
+from tests.storage.leveldb.files.leveldb_log import batch, log_of
 
 _FOOTER_BYTES, _TRAILER_BYTES, _MAX_VARINT_BYTES = 48, 5, 10
 _MAGIC = 0xDB4775248B80FB57.to_bytes(8, "little")

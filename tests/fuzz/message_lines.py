@@ -10,16 +10,16 @@ from zlib import crc32
 
 import orjson
 
-from miniqueue.core.attributes import Attributes, Origin
-from miniqueue.core.cursor import FRONT_START
-from miniqueue.core.lease import Range
-from miniqueue.core.message import NEVER_RETURNED, Counts, Record
-from miniqueue.core.partitioning import MAX_PARTITIONS
+from miniqueue.core.cursor.cursor import FRONT_START
+from miniqueue.core.cursor.lease import Range
+from miniqueue.core.message.attributes import Attributes, Origin
+from miniqueue.core.message.message import NEVER_RETURNED, Counts, Record
+from miniqueue.core.message.partitioning import MAX_PARTITIONS
 from miniqueue.errors import InvalidLineError
 from miniqueue.storage.memory import MemoryStore
-from miniqueue.tools.exporter import Exporter
-from miniqueue.tools.importer import Importer
-from miniqueue.tools.message_lines import StoredMessage, decode, encode
+from miniqueue.tools.exporting.exporter import Exporter
+from miniqueue.tools.importing.importer import Importer
+from miniqueue.tools.lines.messages import StoredMessage, decode, encode
 from tests.fakes import START_MS, ManualClock, broker_on
 from tests.fuzz.engine import Target, attempt, chance_of
 from tests.fuzz.pieces import number, payload, some, text
@@ -49,14 +49,14 @@ def _line(chance: Random, index: int) -> bytes:
 
 
 def _message(chance: Random, index: int) -> StoredMessage:
-    place = chance.choice(list(Range))
+    range_ = chance.choice(list(Range))
     order = number(chance, 63) << 64 | index + 1
-    if place is Range.FRONT:
+    if range_ is Range.FRONT:
         order = FRONT_START - 1 - index
-    is_waiting = place is Range.LOG
+    is_waiting = range_ is Range.LOG
     return StoredMessage(
         topic=chance.choice(_TOPICS),
-        place=place,
+        range_=range_,
         order=0 if is_waiting else order,
         seq=chance.choice((index, index, 100 * index, number(chance, 63))),
         published_at_ms=number(chance, 63),
@@ -78,7 +78,7 @@ def _attributes(chance: Random) -> bytes:
 
 def _encoded(message: StoredMessage) -> bytes:
     record = Record(message.seq, message.published_at_ms, message.counts, message.payload, message.attributes)
-    return encode(message.topic, message.place, message.order, record, message.partition, message.groups)
+    return encode(message.topic, message.range_, message.order, record, message.partition, message.groups)
 
 
 def _check(content: bytes) -> None:

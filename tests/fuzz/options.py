@@ -9,10 +9,11 @@ from pathlib import Path
 from random import Random
 
 from miniqueue.errors import ConfigError
-from miniqueue.server import durations, values
-from miniqueue.server.config import Config, Question, load
-from miniqueue.server.setting import Setting
-from miniqueue.server.settings import SETTINGS
+from miniqueue.server.config import durations
+from miniqueue.server.config import setting as values
+from miniqueue.server.config.config import Config, Question, load
+from miniqueue.server.config.setting import Setting
+from miniqueue.server.config.settings_table import SETTINGS
 from miniqueue.tools import arguments
 from tests.fuzz.engine import Target, attempt, chance_of
 from tests.fuzz.pieces import some, text
@@ -66,7 +67,7 @@ def _check(content: bytes) -> None:
         file.flush()
         _check_config(lambda: load(["-config", file.name], {}))
         _check_sources(chance_of(content), words[0], Path(file.name))
-    _refuse_or_return(lambda: arguments.read(words, {}, settings=("db", "port"), own=("o",)))
+    _refuse_or_return(lambda: arguments.read(words, {}, "", settings=("db", "port"), own=("o",)))
     for parse in _PARSERS:
         _refuse_or_return(lambda parse=parse: parse(words[0]))
 

@@ -9,7 +9,7 @@ from random import Random
 import hiredis
 from structlog.testing import capture_logs
 
-from miniqueue.server.resp_server import RespServer
+from miniqueue.server.resp.server import RespServer
 from miniqueue.storage.memory import MemoryStore
 from tests.fakes import FakeTransport, ManualClock, broker_on, settle_down
 from tests.fuzz.engine import Target, chance_of

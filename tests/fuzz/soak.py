@@ -19,6 +19,7 @@ from tests.fuzz.engine import FoundError, fuzz
 from tests.fuzz.targets import TARGETS
 
 _ROOT = Path(__file__).parents[2]
+_MODULE = "tests.fuzz.soak"  # `__name__` is `__main__` when it is run as the command
 #: Beside the time asked for: a start, the input under way, and the last look at memory.
 _GRACE_SECONDS = 60.0
 
@@ -36,7 +37,7 @@ def running(names: Sequence[str], seconds: float, seed: int) -> Iterator[Runs]:
 
 
 def _run_alone(name: str, seconds: float, seed: int) -> tuple[bool, str]:
-    command = [sys.executable, "-X", "faulthandler", "-m", __name__, name, f"--seconds={seconds}", f"--seed={seed}"]
+    command = [sys.executable, "-X", "faulthandler", "-m", _MODULE, name, f"--seconds={seconds}", f"--seed={seed}"]
     try:
         done = subprocess.run(
             command,

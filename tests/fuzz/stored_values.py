@@ -10,27 +10,17 @@ from random import Random
 from typing import NamedTuple
 from zlib import crc32
 
-from miniqueue.core import attributes
-from miniqueue.core.attributes import Attributes, Origin
-from miniqueue.core.cursor import CursorState
-from miniqueue.core.delayed import Delayed, DelaysState
-from miniqueue.core.lease import Range
-from miniqueue.core.message import Chunk, Counts, Record
-from miniqueue.core.schedule import Missed, Schedule
-from miniqueue.core.topic_settings import TopicSettings
+from miniqueue.core.cursor.cursor import CursorState
+from miniqueue.core.cursor.lease import Range
+from miniqueue.core.log.delayed import Delayed, DelaysState
+from miniqueue.core.message import attributes
+from miniqueue.core.message.attributes import Attributes, Origin
+from miniqueue.core.message.message import Chunk, Counts, Record
+from miniqueue.core.settings.schedule import Missed, Schedule
+from miniqueue.core.settings.settings import TopicSettings
 from miniqueue.errors import CorruptionError, FormatVersionError
-from miniqueue.storage import (
-    delay_keys,
-    delay_records,
-    growth_keys,
-    growth_records,
-    keys,
-    records,
-    retention_keys,
-    retention_records,
-    schedule_records,
-)
-from miniqueue.storage.keys import Parts, Space
+from miniqueue.storage.format import delays, keys, log_ends, schedules, values
+from miniqueue.storage.format.keys import Parts, Space
 from tests.fuzz.engine import Target, attempt, chance_of
 from tests.fuzz.pieces import number, payload, some
 
@@ -72,25 +62,25 @@ def _schedule(chance: Random) -> Schedule:
 
 
 _KINDS = (
-    _Kind(records.encode_number, records.decode_number, lambda chance: number(chance, 64)),
+    _Kind(values.encode_number, values.decode_number, lambda chance: number(chance, 64)),
     _Kind(
-        lambda entry: records.encode_topic(*entry),
-        records.decode_topic,
+        lambda entry: values.encode_topic(*entry),
+        values.decode_topic,
         lambda chance: (number(chance, 64), number(chance, 64)),
     ),
     _Kind(
-        records.encode_cursor,
-        records.decode_cursor,
+        values.encode_cursor,
+        values.decode_cursor,
         lambda chance: CursorState(*(number(chance, 64) for _ in CursorState._fields)),
     ),
     _Kind(
-        records.encode_bitmap,
-        records.decode_bitmap,
+        values.encode_bitmap,
+        values.decode_bitmap,
         lambda chance: number(chance, 128) << chance.choice((0, 0, 700)),
     ),
     _Kind(
-        records.encode_settings,
-        records.decode_settings,
+        values.encode_settings,
+        values.decode_settings,
         lambda chance: TopicSettings(
             lease_seconds=chance.choice((None, 1.0, 0.25)),
             max_deliveries=chance.randint(0, 1000),
@@ -98,35 +88,35 @@ _KINDS = (
             retry_delays=tuple(some(chance, (0.0, 1.5), 3)),
         ),
     ),
-    _Kind(records.encode_chunk, partial(records.decode_chunk, _FIRST_SEQ), _chunk),
-    _Kind(records.encode_record, records.decode_record, _record),
+    _Kind(values.encode_chunk, partial(values.decode_chunk, _FIRST_SEQ), _chunk),
+    _Kind(values.encode_record, values.decode_record, _record),
     _Kind(Attributes.encode, attributes.decode, _attributes),
     _Kind(
-        delay_records.encode_delays,
-        delay_records.decode_delays,
+        delays.encode_delays,
+        delays.decode_delays,
         lambda chance: DelaysState(*(number(chance, 64) for _ in DelaysState._fields)),
     ),
     _Kind(
-        delay_records.encode_delayed,
-        delay_records.decode_delayed,
+        delays.encode_delayed,
+        delays.decode_delayed,
         lambda chance: Delayed(number(chance, 64), chance.randint(0, 2), payload(chance), payload(chance)),
     ),
     _Kind(
-        lambda start: retention_records.encode_start(*start),
-        retention_records.decode_start,
+        lambda start: log_ends.encode_start(*start),
+        log_ends.decode_start,
         lambda chance: (number(chance, 64), chance.choice((None, number(chance, 63)))),
     ),
     _Kind(
-        growth_records.encode_growth,
-        growth_records.decode_growth,
+        log_ends.encode_growth,
+        log_ends.decode_growth,
         lambda chance: {n: number(chance, 64) for n in range(chance.randint(1, 4))},
     ),
-    _Kind(schedule_records.encode_schedule, schedule_records.decode_schedule, _schedule),
+    _Kind(schedules.encode_schedule, schedules.decode_schedule, _schedule),
 )
 #: All there are, also those of which no kind is made.
 _DECODERS = tuple(
-    partial(decode, _FIRST_SEQ) if decode in (records.decode_chunk, records.decode_extent) else decode
-    for module in (records, delay_records, growth_records, retention_records, schedule_records)
+    partial(decode, _FIRST_SEQ) if decode in (values.decode_chunk, values.decode_extent) else decode
+    for module in (values, delays, log_ends, log_ends, schedules)
     for name, decode in vars(module).items()
     if name.startswith("decode_")
 )
@@ -137,15 +127,15 @@ _KEYS: dict[Space, Callable[[Parts], bytes]] = {
     Space.BITMAP: lambda parts: keys.bitmap(parts.topic_id, parts.partition, parts.group, parts.order),
     Space.GAP: lambda parts: keys.gap(parts.topic_id, parts.partition, parts.group, parts.order),
     Space.SETTINGS: lambda parts: keys.settings(parts.topic_id),
-    Space.DELAYS: lambda parts: delay_keys.delays(parts.topic_id, parts.partition),
-    Space.START: lambda parts: retention_keys.start(parts.topic_id, parts.partition),
-    Space.GROWTH: lambda parts: growth_keys.growth(parts.topic_id, parts.partition),
+    Space.DELAYS: lambda parts: delays.delays(parts.topic_id, parts.partition),
+    Space.START: lambda parts: log_ends.start(parts.topic_id, parts.partition),
+    Space.GROWTH: lambda parts: log_ends.growth(parts.topic_id, parts.partition),
     Space.CHUNK: lambda parts: keys.chunk(parts.topic_id, parts.partition, parts.order),
-    Space.DELAYED: lambda parts: delay_keys.delayed(
+    Space.DELAYED: lambda parts: delays.delayed(
         parts.topic_id, parts.partition, parts.order >> 64, parts.order & (1 << 64) - 1
     ),
     Space.RECORD: lambda parts: keys.record(
-        parts.topic_id, parts.partition, parts.group, Range(parts.lane), parts.order
+        parts.topic_id, parts.partition, parts.group, Range(parts.range_), parts.order
     ),
 }
 
@@ -163,7 +153,7 @@ def _key(chance: Random) -> bytes:
         return bytes([space]) + chance.choice((b"", payload(chance)))
     bits = 128 if space in (Space.RECORD, Space.DELAYED) else 64
     parts = Parts(space, number(chance, 64), number(chance, 32), number(chance, 32), 0, number(chance, bits))
-    return _KEYS[space](parts._replace(lane=chance.choice(list(Range))))
+    return _KEYS[space](parts._replace(range_=chance.choice(list(Range))))
 
 
 def _mend(value: bytes) -> bytes:
@@ -187,14 +177,14 @@ def _check(content: bytes) -> None:
 
 
 def _check_key(key: bytes, parts: Parts) -> None:
-    """What was parsed makes the same key, unless it has a lane that nobody writes."""
+    """What was parsed makes the same key, unless its reserved byte or its range is never written."""
     if parts.space is Space.TOPIC:
         assert keys.topic(keys.topic_name(key)) == key
-    elif parts.space is Space.RECORD and parts.lane not in list(Range):
+    elif parts.space is Space.RECORD and parts.range_ not in list(Range):
         return
-    elif parts.space in _KEYS and parts.lane in (0, keys.LANE_NORMAL, *Range):
+    elif parts.space in _KEYS:
         same = _KEYS[parts.space](parts)
-        assert same == key or keys.parse(same).lane != parts.lane
+        assert same == key or keys.parse(same).reserved != parts.reserved
 
 
 def _check_round_trip(kind: _Kind, value: object) -> None:

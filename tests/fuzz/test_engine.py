@@ -13,11 +13,14 @@ import orjson
 import pytest
 
 from miniqueue.access import users_text
-from miniqueue.core import names
-from miniqueue.core.partitioning import MAX_PARTITIONS
-from miniqueue.server import http_commands, resp_commands, sources
-from miniqueue.storage import records, table
-from miniqueue.tools import message_lines
+from miniqueue.core.message import names
+from miniqueue.core.message.partitioning import MAX_PARTITIONS
+from miniqueue.server.config import sources
+from miniqueue.server.http import subscribe
+from miniqueue.server.resp.commands import table as resp_commands
+from miniqueue.storage.format import values
+from miniqueue.storage.leveldb.files import table
+from miniqueue.tools.lines import messages
 from miniqueue.wire import json_lines, resp_replies
 from tests.fuzz import engine, soak
 from tests.fuzz.engine import FoundError, Target, attempt, fuzz, inputs, literal, shrunk
@@ -180,19 +183,19 @@ def _read_behind_the_end(file, handle):
     return table._read(file, handle._replace(size_bytes=handle.size_bytes + 5))
 
 
-_SEAL = records.seal
+_SEAL = values.seal
 #: The target that must find it, and what of miniqueue is replaced by what.
 PLANTED = {
     "an error of two lines": ("resp_reading", resp_replies, "_line", lambda text: text.encode() + b"\r\n"),
     "commands that must be UTF-8": ("resp_connections", resp_commands, "shown", bytes.decode),
-    "delays that Python takes": ("http_requests", http_commands, "parse_delay", float),
+    "delays that Python takes": ("http_requests", subscribe, "parse_delay", float),
     "an error of orjson's": ("json_streams", json_lines, "_decode_command", orjson.loads),
     "names that are too long": ("words", names, "MAX_TOPIC_BYTES", 1 << 20),
-    "payloads that get lost": ("stored_values", records, "seal", _seal_without_payload),
+    "payloads that get lost": ("stored_values", values, "seal", _seal_without_payload),
     "blocks behind the end": ("leveldb_files", table, "_read_block", _read_behind_the_end),
     "raw text for a terminal": ("options", sources, "escape", str),
     "strings that are not escaped": ("credentials", users_text, "_string", '"{}"'.format),
-    "numbers that are none": ("message_lines", message_lines, "number_of", lambda found, maximum=0: found),
+    "numbers that are none": ("message_lines", messages, "number_of", lambda found, maximum=0: found),
 }
 
 

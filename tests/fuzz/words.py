@@ -9,10 +9,10 @@ from random import Random
 from urllib.parse import quote_from_bytes
 
 from miniqueue.access.users_text import check_name, check_pattern
-from miniqueue.core.delay import parse_delay
-from miniqueue.core.names import MAX_TOPIC_BYTES, check_topic
-from miniqueue.core.prefetch import MAX_PREFETCH, parse_prefetch
-from miniqueue.core.receipts import parse_receipts, runs
+from miniqueue.core.cursor.receipts import parse_receipts, runs
+from miniqueue.core.message.names import MAX_TOPIC_BYTES, check_topic
+from miniqueue.core.options.amounts import parse_delay
+from miniqueue.core.options.consume import MAX_PREFETCH, parse_prefetch
 from miniqueue.errors import (
     ConfigError,
     InvalidDelayError,
@@ -20,10 +20,10 @@ from miniqueue.errors import (
     InvalidTopicError,
     UnknownReceiptError,
 )
-from miniqueue.server.escaping import MAX_SHOWN_CHARS, escape, quote
-from miniqueue.server.paths import topic_of
-from miniqueue.server.resp_errors import shown
-from miniqueue.storage import keys
+from miniqueue.server.asgi.routing import topic_of
+from miniqueue.server.process.escaping import MAX_SHOWN_CHARS, escape, quote
+from miniqueue.server.resp.commands.arguments import shown
+from miniqueue.storage.format import keys
 from tests.fuzz.engine import Target, attempt
 from tests.fuzz.pieces import some, text
 

@@ -23,12 +23,12 @@ def module_paths() -> list[Path]:
 
 
 def module_name(path: Path) -> str:
-    """Return the dotted name of the module in a file: `miniqueue.core`, `miniqueue.core.lease`."""
+    """Return the dotted name of the module in a file: `miniqueue.core`, `miniqueue.core.cursor.lease`."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
 def package_of(module: str) -> str:
-    """Return the layer of a module: `core` for `miniqueue.core.lease`, `` for `miniqueue` itself."""
+    """Return the layer of a module: `core` for `miniqueue.core.cursor.lease`, `` for `miniqueue` itself."""
     return module.split(".")[1] if "." in module else ""
 
 
@@ -57,3 +57,13 @@ def _imported_names(node: ast.AST, path: Path) -> list[str]:
         assert node.level == 0, f"{path}:{node.lineno}: relative imports hide the layer"
         return [f"{node.module}.{alias.name}" for alias in node.names]
     return []
+
+
+@cache
+def _all_modules() -> frozenset[str]:
+    return frozenset(map(module_name, module_paths()))
+
+
+def imported_module(imported: Import) -> str:
+    """Return the module that an import names; the name in it is left out."""
+    return imported.imported if imported.imported in _all_modules() else imported.imported.rpartition(".")[0]

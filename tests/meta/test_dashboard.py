@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from miniqueue.server.topic_metrics import FAMILIES
+from miniqueue.server.monitor.topic_metrics import FAMILIES
 from tests.meta.modules import ROOT
 
 DASHBOARD = json.loads((ROOT / "docs/grafana-dashboard.json").read_text())

@@ -13,17 +13,16 @@ import miniqueue
 from miniqueue import cli
 from miniqueue.errors import MiniqueueError
 from miniqueue.interrupts import Interrupted, exit_code
-from miniqueue.server import http_commands, replies, resp_commands, resp_connecting, resp_stream
-from miniqueue.server.loop_metrics import LoopCollector
-from miniqueue.server.metrics import BrokerCollector, CertificateCollector
-from miniqueue.server.refusal_metrics import RefusalCollector
-from miniqueue.server.resp_metrics import RespRefusalCollector
-from miniqueue.server.settings import SETTINGS
-from miniqueue.server.topic_metrics import TopicMetrics
-from miniqueue.server.usage import option_table
-from miniqueue.storage import keys, records
+from miniqueue.server.asgi import replies
+from miniqueue.server.config.settings_table import SETTINGS
+from miniqueue.server.config.usage import option_table
+from miniqueue.server.http import subscribe as http_subscribe
+from miniqueue.server.resp.commands import connection, subscribe
+from miniqueue.server.resp.commands import table as resp_commands
+from miniqueue.storage.format import keys, values
 from miniqueue.tools import TOOLS
 from tests.meta.modules import PACKAGE, ROOT
+from tests.meta.tables import TABLES, replaced
 
 README = (ROOT / "README.md").read_text()
 PROTOCOL = (ROOT / "docs/protocol.md").read_text()
@@ -54,26 +53,26 @@ def test_every_resp_command_is_in_the_protocol(name):
     assert re.search(rf" {name.decode()}[ ,]", SPANS)
 
 
-@pytest.mark.parametrize("words", sorted({words for words, _ in resp_connecting._CLIENT_SUBCOMMANDS}))
+@pytest.mark.parametrize("words", sorted({words for words, _ in connection._CLIENT_SUBCOMMANDS}))
 def test_every_client_subcommand_is_in_the_protocol(words):
     assert f" CLIENT {words.decode()} " in SPANS
 
 
-@pytest.mark.parametrize("word", sorted(resp_stream._SETTLES))
+@pytest.mark.parametrize("word", sorted(subscribe._SETTLES))
 def test_every_word_of_the_resp_stream_is_in_the_protocol(word):
-    stream = PROTOCOL.partition("### The stream")[2].partition("\n### ")[0]
+    stream = PROTOCOL.partition("### Streams")[2].partition("\n### ")[0]
     assert f" {word.decode()} " in code_spans(stream)
 
 
 @pytest.mark.parametrize("word", ["INIT", "ACK", "NACK", "BACK", "DACK", "REPLY"])
 def test_every_word_of_the_http_stream_is_in_the_protocol(word):
-    assert f'"{word}"' in inspect.getsource(http_commands)
+    assert f'"{word}"' in inspect.getsource(http_subscribe)
     assert re.search(rf'`"{word}( seconds| text)?"`', PROTOCOL)
 
 
 def routes() -> list[str]:
     """Return the paths that the applications in `server` serve."""
-    source = "\n".join(path.read_text() for path in sorted((PACKAGE / "server").glob("*.py")))
+    source = "\n".join(path.read_text() for path in sorted((PACKAGE / "server").rglob("*.py")))
     strings = [
         node.value
         for node in ast.walk(ast.parse(source))
@@ -133,20 +132,10 @@ def test_the_exit_codes_are_those_of_the_protocol():
     }
 
 
-def test_every_metric_is_in_the_protocol():
-    documented = re.findall(r"miniqueue_\w+", SPANS)
-    collectors = (
-        BrokerCollector,
-        CertificateCollector,
-        TopicMetrics,
-        LoopCollector,
-        RefusalCollector,
-        RespRefusalCollector,
-    )
-    collected = "".join(str(collector.__doc__) for collector in collectors)
-    assert sorted(set(re.findall(r"miniqueue_\w+", collected))) == sorted(
-        name for name in set(documented) if name != "miniqueue_v"
-    )
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_tables_are_made_from_the_rows_of_the_code(name):
+    document, table = (ROOT / TABLES[name].path).read_text(), TABLES[name].make()
+    assert replaced(document, table) == document, "python -m tests.meta.tables writes it"
 
 
 def test_the_readme_has_the_table_of_settings():
@@ -164,7 +153,7 @@ def test_each_of_the_known_bugs_is_among_the_differences(number):
     assert f"\n| {number} | " in DIFFERENCES
 
 
-@pytest.mark.parametrize("module", [keys, records], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [keys, values], ids=lambda module: module.__name__)
 def test_the_grammar_of_the_store_is_that_of_the_code(module):
     grammar = re.findall(r"^ +(\w+ += .*)$", module.__doc__, re.MULTILINE)
     assert len(grammar) >= 7

@@ -9,10 +9,11 @@ from contextlib import suppress
 
 import pytest
 
-from miniqueue.server import problems, refusals, resp_refusals
-from miniqueue.server.config import Config, load
-from miniqueue.server.exposure import check_exposure
-from miniqueue.server.security import server_tls_context
+from miniqueue.server.asgi import refusals, replies
+from miniqueue.server.config.config import Config, load
+from miniqueue.server.resp import refusals as resp_refusals
+from miniqueue.server.security.certificates import server_tls_context
+from miniqueue.server.security.exposure import check_exposure
 from miniqueue.tools import TOOLS, user
 from tests.acceptance.tools import needs
 from tests.meta.modules import ROOT
@@ -145,7 +146,7 @@ def rows(heading: str) -> list[list[str]]:
 @pytest.mark.parametrize("heading", ["Over HTTP", "Over RESP"])
 def test_answers_to_bad_input_are_those_of_the_protocol(heading):
     known = set(re.findall(r"[A-Z_]{3,}", code_spans(PROTOCOL))) | {cls.code for cls in error_classes()}
-    known |= set(problems.CODES.values()) | {"STREAM_CLOSED", "FLOW_CONTROL_ERROR"}  # the last two: RFC 9113
+    known |= set(replies.CODES.values()) | {"STREAM_CLOSED", "FLOW_CONTROL_ERROR"}  # the last two: RFC 9113
     assert len(rows(heading)) > 15
     for _, answer, *_ in rows(heading):
         named = re.findall(r"`([A-Z_]{3,})[` ]", answer)

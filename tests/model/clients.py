@@ -5,9 +5,9 @@ from collections import deque
 from itertools import count
 
 from tests.fakes import FakeTransport
-from tests.model.acting import Act
+from tests.model.acts.acting import Act
+from tests.model.acts.stream_acts import LEAVE, POKE
 from tests.model.protocols import RespWire
-from tests.model.stream_acts import LEAVE, POKE
 
 
 class StampedTransport(FakeTransport):

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from hypothesis.stateful import RuleBasedStateMachine
 
-from miniqueue.core.partition import DEFAULT_GROUP
-from miniqueue.storage import keys, records
+from miniqueue.core.log.partition import DEFAULT_GROUP
+from miniqueue.storage.format import keys, values
 from tests.model.drivers import Answers, CoreDriver, Delivery, Driver, Peer
 from tests.model.model import Entry, Model, Request, Topic
 from tests.model.stores import Disk, MemoryDisk
@@ -195,7 +195,7 @@ class Comparison(RuleBasedStateMachine):
         """What is stored beside the registry, and a head, a cursor and the settings of each topic that exists."""
         limits = {"max_items": 10_000, "max_bytes": 1 << 30}
         topics = await self.driver.store.scan(*keys.topics(), **limits)
-        ids = [records.decode_topic(value)[0] for _, value in topics]
+        ids = [values.decode_topic(value)[0] for _, value in topics]
         needed = {
             key for id_ in ids for key in (keys.head(id_, 0), keys.cursor(id_, 0, DEFAULT_GROUP), keys.settings(id_))
         }

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from miniqueue.broker import Broker
-from miniqueue.core.lease import Lease
+from miniqueue.core.cursor.lease import Lease
 from miniqueue.errors import MiniqueueError
 from tests.fakes import ManualClock
 from tests.model.stores import Disk, FragileStore
@@ -79,7 +79,7 @@ class Driver:
 
     async def _start(self) -> None:
         self.broker = Broker(self.store.open, clock=self.clock, period_seconds=1e9)
-        self.broker._committer.large_bytes = self.large_bytes
+        self.broker._engine.journal.committer.large_bytes = self.large_bytes
         await self.broker.start()
 
     def stop(self) -> None:
@@ -103,7 +103,7 @@ class Driver:
         return self.loop.run(call())
 
     def evict(self) -> None:
-        for topic in self.broker._topics.values():
+        for topic in self.broker._engine.topics.by_name.values():
             topic.evict()
 
     def connect(self, kind: str, topic: bytes, prefetch: int | None) -> Peer:
@@ -171,7 +171,7 @@ class CoreDriver(Driver):
     def publish(self, way: str, topic: bytes, payloads: list[bytes]) -> Answers:
         async def publish() -> list[str]:
             if self.SETTINGS and topic not in self.broker.topics():
-                self.broker.configurator.create(topic, self.SETTINGS)
+                self.broker.admin.create(topic, self.SETTINGS)
             published = self.broker.publish(topic, payloads)
             await published.commit.wait()
             return [f"{published.partition}-{published.first_seq + n}" for n in range(len(payloads))]

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.model.facts import DEFAULT
-from tests.model.rules import Rules
+from tests.model.rules.facts import DEFAULT
+from tests.model.rules.rules import Rules
 
 
 @dataclass

@@ -7,7 +7,7 @@ crashes; a commit of which nobody knows the outcome is kept or dropped, as Hypot
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from miniqueue.broker import journal
+from miniqueue.broker.commit import journal
 from tests.model.comparing import NAMES, Comparison, Worker
 from tests.model.drivers import CoreDriver, WaitingDriver
 from tests.model.model import Topic, as_stored

@@ -9,8 +9,8 @@ import hiredis
 import orjson
 
 from miniqueue.errors import DrainingError, OutcomeUnknownError, ReadOnlyError
-from miniqueue.server.http import HttpApp
-from miniqueue.server.resp_server import RespServer
+from miniqueue.server.http.app import HttpApp
+from miniqueue.server.resp.server import RespServer
 from tests.fakes import FakeTransport
 from tests.model.drivers import Answers, Delivery, Driver, Peer
 

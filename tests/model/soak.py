@@ -13,8 +13,8 @@ from typing import NamedTuple
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.model.limits import small_limits
 from tests.model.machine import BrokerMachine, LevelDBMachine, ProtocolMachine, WaitingMachine
+from tests.model.rules.limits import small_limits
 from tests.model.walk import STEPS as WALK_STEPS
 from tests.model.walk import walks
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
 from miniqueue.errors import StorageError
-from miniqueue.storage.leveldb import LevelDBStore
+from miniqueue.storage.leveldb.store import LevelDBStore
 from miniqueue.storage.memory import MemoryStore
-from miniqueue.storage.port import Batch, Store
-from miniqueue.storage.sync_mode import SyncMode
+from miniqueue.storage.port import Batch, Store, SyncMode
 
 Result = TypeVar("Result")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from miniqueue.broker.commit import LARGE_BYTES
-from miniqueue.core.publish_options import PublishOptions
+from miniqueue.broker.commit.group_commit import LARGE_BYTES
+from miniqueue.core.options.publish import PublishOptions
 from tests.model.drivers import CoreDriver
 from tests.model.machine import LONG_SECONDS
 from tests.model.stores import LevelDBDisk, MemoryDisk

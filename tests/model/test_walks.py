@@ -3,8 +3,8 @@
 import pytest
 
 from tests.model.grounds import GROUNDS
-from tests.model.planted_in_logs import IN_LOGS
-from tests.model.planted_in_walks import PLANTS
+from tests.model.planted.in_logs import IN_LOGS
+from tests.model.planted.in_walks import PLANTS
 from tests.model.walk import walks
 
 WALKS = 150

@@ -13,18 +13,18 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from miniqueue.broker.commit import LARGE_BYTES
-from miniqueue.server.resp_server import RespServer
-from miniqueue.tools.audit import Audit
-from tests.model.acting import Act
-from tests.model.acts import Acts
+from miniqueue.broker.commit.group_commit import LARGE_BYTES
+from miniqueue.server.resp.server import RespServer
+from miniqueue.tools.audit.store import Audit
+from tests.model.acts.acting import Act
+from tests.model.acts.acts import Acts
+from tests.model.acts.consuming import SCHEDULED
 from tests.model.clients import Client, StampedWire
-from tests.model.consuming import SCHEDULED
 from tests.model.drivers import Driver
 from tests.model.grounds import GROUNDS, Ground
-from tests.model.ledger import Ledger
-from tests.model.limits import small_limits
 from tests.model.machine import LONG_SECONDS
+from tests.model.rules.ledger import Ledger
+from tests.model.rules.limits import small_limits
 from tests.model.stores import MemoryDisk
 
 CLIENT_COUNT = 4
@@ -270,7 +270,7 @@ class Walk:
         self.driver.store.fails_next = None
         self._release()
         self._hear()
-        self.driver.do(self.driver.broker.resting.begin)  # as the server does
+        self.driver.do(self.driver.broker.admin.rest)  # as the server does
         self.driver.do(self.driver.resp.answer_waiting)
         self._hear()
         self.driver.stop()

@@ -3,7 +3,7 @@
 from miniqueue.access.hashing import hash_token
 from miniqueue.access.rights import ROLES
 from miniqueue.access.users import User, Users
-from miniqueue.server.sign_in import SignIn
+from miniqueue.server.security.sign_in import Authenticator
 
 TOPIC = b"orders"
 
@@ -44,5 +44,5 @@ class Clock:
         return self.now_seconds
 
 
-def sign_in_for(*users: User) -> SignIn:
-    return SignIn(Users(users or EVERYBODY), monotonic=Clock(), sleep=Naps())
+def sign_in_for(*users: User) -> Authenticator:
+    return Authenticator(Users(users or EVERYBODY), monotonic=Clock(), sleep=Naps())

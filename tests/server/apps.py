@@ -2,7 +2,7 @@
 
 import asyncio
 
-from miniqueue.server.replies import OK, Reply, start_message
+from miniqueue.server.asgi.replies import OK, Reply, start_message
 
 
 class Endpoint:

@@ -6,8 +6,8 @@ import pytest
 
 from miniqueue.errors import InternalError
 from miniqueue.server import run
-from miniqueue.server.accepting import AcceptingLoop
-from miniqueue.server.config import load
+from miniqueue.server.config.config import load
+from miniqueue.server.process.accepting import AcceptingLoop
 
 
 def test_a_listener_that_ends_by_itself_is_a_failure_and_not_a_stop(certificates, monkeypatch):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 if importlib.util.find_spec("pyspark") is None:
-    collect_ignore_glob = ["test_*.py", "soak_*.py"]
+    collect_ignore_glob = ["test_*.py", "*/test_*.py", "*/soak_*.py"]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from miniqueue.tools.spark_needs import missing
+from miniqueue.tools.spark.needs import missing
 
 _MISSING = missing(os.environ)
 #: Skips a test, and says what is missing.

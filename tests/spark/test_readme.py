@@ -2,7 +2,7 @@
 
 from contextlib import ExitStack
 
-from tests.acceptance.test_readme import READERS, Reader, Step, parts, paste_all
+from tests.acceptance.documents.test_readme import READERS, Reader, Step, parts, paste_all
 from tests.acceptance.tools import needs
 from tests.spark.needs import IN_A_SESSION
 

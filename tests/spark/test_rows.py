@@ -51,7 +51,7 @@ def test_what_was_read_can_be_written():
     check_columns(dict.fromkeys(ARROW_SCHEMA.names, "void"))
     [row] = rows_of(batch_of([FOUND], "t", "0.high"))
     assert (row.payload, row.size_bytes) == (b"\xff", 6)
-    assert row.given == {"key": b"k", "headers": [("a", b"1"), ("a", b"\xfe")], "priority": "high"}
+    assert row.options == {"key": b"k", "headers": [("a", b"1"), ("a", b"\xfe")], "priority": "high"}
     [plain] = rows_of(batch_of([[b"0-1", b"x", {b"published_at_ms": 0}]], "t", "0"))
     assert plain == (b"x", {}, 1, 2)
 
@@ -71,13 +71,13 @@ def test_a_frame_of_values_alone_has_no_options():
 @pytest.mark.parametrize(
     ("types", "said"),
     [
-        ({"key": "string"}, "no column value"),
+        ({"key": "string"}, "the column value is missing"),
         ({"value": "string", "colour": "string"}, "colour"),
-        ({"value": "bigint"}, "the column value is bigint, and must be string"),
-        ({"value": "binary", "headers": "map<string,string>"}, "headers is map"),
-        ({"value": "string", "delay_seconds": "string"}, "delay_seconds is string, and must be double"),
-        ({"value": "string", "at": "timestamp_ntz"}, "at is timestamp_ntz, and must be timestamp"),
-        ({"value": "string", "at": "date"}, "at is date, and must be timestamp"),
+        ({"value": "bigint"}, "invalid type of the column value: bigint; must be string"),
+        ({"value": "binary", "headers": "map<string,string>"}, "headers: map"),
+        ({"value": "string", "delay_seconds": "string"}, "delay_seconds: string; must be double"),
+        ({"value": "string", "at": "timestamp_ntz"}, "at: timestamp_ntz; must be timestamp"),
+        ({"value": "string", "at": "date"}, "at: date; must be timestamp"),
     ],
 )
 def test_columns_that_have_no_use_are_refused(types, said):
@@ -96,7 +96,7 @@ def test_headers_without_a_value_are_empty():
     kind = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
     batch = pa.RecordBatch.from_pydict({"value": ["x"], "headers": pa.array(headers, kind)})
     [row] = rows_of(batch)
-    assert row.given == {"headers": [("a", b""), ("b", b"1")]}
+    assert row.options == {"headers": [("a", b""), ("b", b"1")]}
 
 
 @pytest.mark.parametrize("nulls", [1, 2])
@@ -104,4 +104,4 @@ def test_headers_that_are_all_null_are_none(nulls):
     kind = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
     batch = pa.RecordBatch.from_pydict({"value": ["x"], "headers": pa.array([[None] * nulls], kind)})
     [row] = rows_of(batch)
-    assert Outgoing(row.payload, **row.given).words() == [b"x", 0]
+    assert Outgoing(row.payload, **row.options).words() == [b"x", 0]

@@ -143,7 +143,7 @@ def test_messages_that_are_gone_are_an_error_or_left_out(spark, client):
     client.receive("gone", count=2, autoack=True)
     client.publish_many("gone", ["c"])
     asked = spark.read.format("miniqueue").option("startingOffsets", '{"gone":{"0":0}}')
-    with pytest.raises(Exception, match="2 messages of gone, partition 0, from offset 0 on are gone"):
+    with pytest.raises(Exception, match="2 messages of gone, partition 0, from offset 0 on no longer exist"):
         asked.load("gone").collect()
     assert [bytes(row.value) for row in asked.option("failOnDataLoss", "false").load("gone").collect()] == [b"c"]
 
@@ -224,9 +224,9 @@ def test_a_misspelled_option_in_the_configuration_is_refused(spark, name, said):
 
 def test_a_topic_beside_the_path_is_refused_and_one_in_the_configuration_gives_way(spark, client):
     client.publish("by-path", b"a")
-    with pytest.raises(Exception, match="the topic is given twice"):
+    with pytest.raises(Exception, match="the topic is set twice"):
         spark.read.format("miniqueue").option("topic", "other").load("by-path").collect()
-    with pytest.raises(Exception, match="the topic is given twice"):
+    with pytest.raises(Exception, match="the topic is set twice"):
         rows(spark, 1, 1).write.format("miniqueue").mode("append").option("topic", "other").save("by-path")
     spark.conf.set("spark.miniqueue.topic", "other")
     try:
@@ -238,7 +238,7 @@ def test_a_topic_beside_the_path_is_refused_and_one_in_the_configuration_gives_w
 
 
 def test_a_topic_is_not_overwritten_and_columns_without_use_are_refused(spark, tmp_path: Path):
-    with pytest.raises(Exception, match="no use for the columns colour"):
+    with pytest.raises(Exception, match="unknown columns: colour"):
         write(rows(spark, 1, 1).withColumn("colour", F.lit("red")), "t")
     with pytest.raises(Exception, match=r"cannot be overwritten|append"):
         rows(spark, 1, 1).write.format("miniqueue").mode("overwrite").option("topic", "t").save()

@@ -1,7 +1,5 @@
 """The store in memory: the contract, and that its housekeeping stays in bounds."""
 
-import asyncio
-
 from miniqueue.storage.memory import MemoryStore
 from tests.storage.contract import StoreContract, everything
 
@@ -11,13 +9,10 @@ class TestMemoryStore(StoreContract):
         return MemoryStore()
 
 
-def test_keys_of_deleted_values_are_dropped_in_time():
-    async def body():
-        store = MemoryStore()
-        for number in range(1000):
-            await store.write({b"%d" % number: b"v"})
-            await store.write({b"%d" % number: None})
-        assert len(store._sorted_keys) <= 65
-        assert await everything(store) == []
-
-    asyncio.run(body())
+async def test_keys_of_deleted_values_are_dropped_in_time():
+    store = MemoryStore()
+    for number in range(1000):
+        await store.write({b"%d" % number: b"v"})
+        await store.write({b"%d" % number: None})
+    assert len(store._sorted_keys) <= 65
+    assert await everything(store) == []

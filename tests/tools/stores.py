@@ -9,7 +9,7 @@ from typing import Any
 import plyvel
 
 from miniqueue.broker import Broker
-from miniqueue.storage.leveldb import LevelDBStore
+from miniqueue.storage.leveldb.store import LevelDBStore
 from tests.fakes import FakeConsumer, ManualClock
 from tests.serving import eventually
 
@@ -63,7 +63,7 @@ async def fill(broker: Broker, clock: ManualClock) -> None:
     held[6].consumer.dack(3600)
     await publish(broker, b"empty", b"x")
     (await holding(broker, b"empty")).consumer.ack()
-    await broker._committer.flush()
+    await broker._engine.journal.committer.flush()
 
 
 def make(directory: Path) -> Path:

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis.stateful import invariant
 
-from miniqueue.tools.audit import Audit
+from miniqueue.tools.audit.store import Audit
 from tests.model.machine import BrokerMachine
 from tests.model.soak import check
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from miniqueue.core.tracing import Kind
-from miniqueue.storage import trace_keys, trace_records
-from miniqueue.storage.keys import Space
-from miniqueue.storage.trace_records import TraceState
-from miniqueue.tools import problems
+from miniqueue.core.cursor.recording import Kind
+from miniqueue.storage.format import trace_keys, traces
+from miniqueue.storage.format.keys import Space
+from miniqueue.storage.format.traces import TraceState
+from miniqueue.tools.audit import problems
 from tests.broker.support import run
 from tests.tools.test_audit_of_retention import problems_of
 
@@ -17,7 +17,7 @@ def traced_store() -> dict[bytes, bytes]:
     """Return a store with a topic that is traced, and traces of each sort."""
 
     async def body(world):
-        await world.broker.configurator.create(b"t", {"trace": True}).wait()
+        await world.broker.admin.create(b"t", {"trace": True}).wait()
         await world.publish(b"t", b"a")
         await world.broker.groups.create(b"t", b"g")
         await world.broker.groups.delete(b"t", b"g")
@@ -26,7 +26,7 @@ def traced_store() -> dict[bytes, bytes]:
 
 
 def value(seq: int = 0) -> bytes:
-    ((_, encoded),) = trace_records.encode_rows([(Kind.PURGED, seq, 1, 0, b"", b"", 0)], 0)
+    ((_, encoded),) = traces.encode_rows([(Kind.PURGED, seq, 1, 0, b"", b"", 0)], 0)
     return encoded
 
 
@@ -51,7 +51,7 @@ def test_what_is_wrong_with_a_trace_is_told_in_words(key, bad, said):
 def test_how_much_is_stored_may_be_told_of_no_traces():
     assert not problems_of(
         {key: one for key, one in traced_store().items() if key[0] != Space.TRACE}
-        | {trace_keys.traces(TOPIC_ID): trace_records.encode_traces(TraceState(5, 6))}
+        | {trace_keys.traces(TOPIC_ID): traces.encode_traces(TraceState(5, 6))}
     )
 
 

@@ -1,13 +1,19 @@
-"""Backup and restore of a store that no broker has open; of a running one: tests/acceptance/test_backup.py."""
+"""Backup and restore of a store that no broker has open.
+
+Those of a running broker: tests/acceptance/lifecycle/test_backup.py.
+"""
 
 import shutil
 
 import pytest
 
 from miniqueue import cli
-from miniqueue.storage import keys
-from miniqueue.storage.store_lock import StoreLock
-from tests.storage.test_store_view import every_byte
+from miniqueue.errors import StorageError
+from miniqueue.storage.format import keys
+from miniqueue.storage.leveldb.lock import StoreLock
+from miniqueue.storage.leveldb.view import StoreView
+from miniqueue.tools import restore
+from tests.storage.leveldb.test_view import every_byte
 from tests.tools import stores
 
 
@@ -34,11 +40,14 @@ def test_a_backup_and_a_store_restored_from_it_hold_the_same(store, tmp_path, ca
     ]
 
 
-@pytest.mark.parametrize("words", [["backup", "-db", "STORE", "TARGET"], ["restore", "-db", "TARGET", "STORE"]])
-def test_a_directory_with_something_in_it_is_refused(words, store, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [(["backup", "-db", "STORE", "TARGET"], ""), (["restore", "-db", "TARGET", "STORE"], "flag -db: ")],
+)
+def test_a_directory_with_something_in_it_is_refused(words, flag, store, tmp_path, capsys):
     (tmp_path / "letter").touch()
     assert run(*({"STORE": store, "TARGET": tmp_path}.get(word, word) for word in words)) == 73
-    assert f"{tmp_path} is not an empty directory" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"miniqueue: {flag}{tmp_path} is not an empty directory\n"
     assert [path.name for path in tmp_path.iterdir()] == ["letter"]
 
 
@@ -48,6 +57,38 @@ def test_a_source_that_is_in_use_is_refused(words, store, tmp_path):
     assert run(*({"STORE": store, "TARGET": tmp_path / "new"}.get(word, word) for word in words)) == 73
     lock.release()
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("words", [["backup", "TARGET"], ["export"], ["import", "LINES"]])
+def test_an_error_about_the_directory_of_db_names_the_flag(words, store, tmp_path, capsys):
+    (tmp_path / "lines").touch()
+    lock = StoreLock(store)
+    paths = {"TARGET": tmp_path / "new", "LINES": tmp_path / "lines"}
+    assert run(words[0], "-db", store, *(paths[word] for word in words[1:])) == 73
+    lock.release()
+    assert capsys.readouterr().err.startswith(f"miniqueue: flag -db: {store} is in use by process")
+
+
+def test_an_error_about_the_backup_does_not_name_the_flag_of_the_store(store, tmp_path, capsys):
+    assert run("restore", "-db", tmp_path / "new", tmp_path / "missing") == 65
+    assert capsys.readouterr().err == f"miniqueue: {tmp_path}/missing: there is no such directory\n"
+
+
+def test_an_unreadable_backup_is_reported_without_the_flag_of_the_store(store, tmp_path, monkeypatch):
+    def pairs(_view):
+        yield b"\x02", b""
+        raise StorageError("backup: Input/output error")
+
+    monkeypatch.setattr(StoreView, "pairs", pairs)
+    with pytest.raises(StorageError, match=r"^backup: Input/output error"):
+        restore.run(["-db", str(tmp_path / "new"), str(store)], {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_cannot_be_written_is_reported_with_the_flag(store, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert run("restore", "-db", tmp_path / "file" / "new", store) == 71
+    assert capsys.readouterr().err.splitlines()[-1].startswith(f"miniqueue: flag -db: {tmp_path}/file/new: ")
 
 
 def test_an_unsound_backup_is_reported_and_not_restored(store, tmp_path, capsys):

@@ -6,12 +6,13 @@ import shutil
 import pytest
 
 from miniqueue import cli
-from miniqueue.broker.peeking import State
-from miniqueue.core.delayed import Delayed, DelaysState
-from miniqueue.core.delayed_id import parse_delayed_id
-from miniqueue.core.publish_options import Priority, PublishOptions
-from miniqueue.storage import delay_keys, delay_records
-from miniqueue.tools.audit import Audit
+from miniqueue.broker.inspect.peeked import State
+from miniqueue.core.log.delayed import Delayed, DelaysState
+from miniqueue.core.message.ids import parse_delayed_id
+from miniqueue.core.message.lanes import Priority
+from miniqueue.core.options.publish import PublishOptions
+from miniqueue.storage.format import delays
+from miniqueue.tools.audit.store import Audit
 from tests.broker.support import run
 from tests.fakes import START_MS, settle_down
 from tests.tools import stores
@@ -32,24 +33,21 @@ async def live(world):
         accepted = world.broker.publish_with(b"t", payload, PublishOptions(delay_seconds=seconds))
         await accepted.commit.wait()
         ids.append(parse_delayed_id(accepted.message_id))
-    await world.broker.delayer.cancel(b"t", ids[0])
+    await world.broker.delayed.cancel(b"t", ids[0])
     world.clock.advance(1)
     world.broker.tick()
     await settle_down()
     await world.restart()
     assert await world.drain(b"t") == [b"b", b"c"]
     await world.commit()
-    assert await world.broker.clearer.purge(b"t", State.DELAYED) == 2
+    assert await world.broker.purge(b"t", State.DELAYED) == 2
 
 
-def test_a_store_is_sound_after_every_commit():
-    async def body(world):
-        await live(world)
-        for count in range(1, len(world.store.batches) + 1):
-            store = await world.store.as_of(count)
-            assert problems_of(store.pairs()) == []
-
-    run(body)
+async def test_a_store_is_sound_after_every_commit(world):
+    await live(world)
+    for count in range(1, len(world.store.batches) + 1):
+        store = await world.store.as_of(count)
+        assert problems_of(store.pairs()) == []
 
 
 TOPIC = 1
@@ -71,9 +69,9 @@ def damaged(change):
     return found
 
 
-COUNTS = delay_keys.delays(TOPIC, 0)
-FIRST = delay_keys.delayed(TOPIC, 0, START_MS + 1000, 1)
-MESSAGE = delay_records.encode_delayed(Delayed(START_MS, 0, b"x"))
+COUNTS = delays.delays(TOPIC, 0)
+FIRST = delays.delayed(TOPIC, 0, START_MS + 1000, 1)
+MESSAGE = delays.encode_delayed(Delayed(START_MS, 0, b"x"))
 
 
 def put(key, value):
@@ -83,16 +81,16 @@ def put(key, value):
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda pairs: pairs.pop(FIRST), ["counts 2 messages that wait, there are 1", "counts 2 bytes"]),
+        (lambda pairs: pairs.pop(FIRST), ["counts 2 delayed messages, but there are 1", "counts 2 bytes"]),
         (lambda pairs: pairs.pop(COUNTS), ["has the serial 1, but the last was 0", "is due before"]),
-        (put(COUNTS, delay_records.encode_delays(DelaysState(2, 3, 2, START_MS))), ["counts 3 bytes"]),
-        (put(COUNTS, delay_records.encode_delays(DelaysState(2, 2, 1, START_MS))), ["has the serial 2, but"]),
-        (put(COUNTS, delay_records.encode_delays(DelaysState(2, 2, 2, START_MS + 1001))), ["is due before"]),
+        (put(COUNTS, delays.encode_delays(DelaysState(2, 3, 2, START_MS))), ["counts 3 bytes"]),
+        (put(COUNTS, delays.encode_delays(DelaysState(2, 2, 1, START_MS))), ["has the serial 2, but"]),
+        (put(COUNTS, delays.encode_delays(DelaysState(2, 2, 2, START_MS + 1001))), ["is due before"]),
         (put(COUNTS, b"x"), ["checksum"]),
         (put(FIRST, b"x"), ["checksum"]),
-        (put(delay_keys.delayed(TOPIC, 0, START_MS + 9, 0), MESSAGE), ["has no serial"]),
-        (put(delay_keys.delayed(TOPIC, 0, START_MS + 9000, 2), MESSAGE), ["another message has the serial 2"]),
-        (put(delay_keys.delayed(TOPIC, 0, 1 << 63, 2), MESSAGE), ["is due when no message can be"]),
+        (put(delays.delayed(TOPIC, 0, START_MS + 9, 0), MESSAGE), ["has no serial"]),
+        (put(delays.delayed(TOPIC, 0, START_MS + 9000, 2), MESSAGE), ["another message has the serial 2"]),
+        (put(delays.delayed(TOPIC, 0, 1 << 63, 2), MESSAGE), ["the due time is too late for any message"]),
     ],
 )
 def test_what_is_wrong_is_told(change, expected):
@@ -158,7 +156,7 @@ def test_they_leave_a_store_as_lines_and_come_back_the_same(store, tmp_path, cap
         clock.advance(2)
         broker.tick()
         while broker.stats()[b"t"].delayed > 1:
-            await broker._committer.flush()
+            await broker._engine.journal.committer.flush()
         assert (broker.stats()[b"t"].ready, broker.stats()[b"t"].delayed) == (2, 1)
 
     stores.run_on(tmp_path / "new", use)
@@ -167,14 +165,14 @@ def test_they_leave_a_store_as_lines_and_come_back_the_same(store, tmp_path, cap
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"id": "0-17"}, "'id' is wrong"),
-        ({"id": "1-5-1"}, "'id' is wrong"),
-        ({"id": "0-5-0"}, "'id' is wrong"),
-        ({"id": f"0-{START_MS}-1"}, "'due_at' is not the time in 'id'"),
-        ({"priority": "urgent"}, "'priority' is wrong"),
-        ({"returns": {}}, "there is no member 'returns'"),
-        ({"text": None}, "'text' is wrong"),
-        ({"published_at": "now"}, "'published_at' is wrong"),
+        ({"id": "0-17"}, "invalid 'id'"),
+        ({"id": "1-5-1"}, "invalid 'id'"),
+        ({"id": "0-5-0"}, "invalid 'id'"),
+        ({"id": f"0-{START_MS}-1"}, "'due_at' differs from the time in 'id'"),
+        ({"priority": "urgent"}, "invalid 'priority'"),
+        ({"returns": {}}, "unknown member 'returns'"),
+        ({"text": None}, "invalid 'text'"),
+        ({"published_at": "now"}, "invalid 'published_at'"),
     ],
 )
 def test_a_line_that_is_wrong_is_refused(change, expected, tmp_path, capfdbinary):

@@ -5,15 +5,15 @@ import random
 import orjson
 import pytest
 
-from miniqueue.core.group_start import Edge, FromMessage
-from miniqueue.core.publish_options import Priority, PublishOptions
-from miniqueue.core.receiving import ReceiveOptions
+from miniqueue.core.message.lanes import Priority
+from miniqueue.core.options.consume import ReceiveOptions
+from miniqueue.core.options.publish import PublishOptions
+from miniqueue.core.options.start import Edge, FromMessage
 from miniqueue.errors import RequestError
 from miniqueue.storage.memory import MemoryStore
-from miniqueue.tools.audit import Audit
-from miniqueue.tools.exporter import Exporter
-from miniqueue.tools.importer import Importer
-from tests.broker.support import run
+from miniqueue.tools.audit.store import Audit
+from miniqueue.tools.exporting.exporter import Exporter
+from miniqueue.tools.importing.importer import Importer
 from tests.fakes import START_MS, settle_down
 
 GROUPS = (b"default", b"a", b"b")
@@ -52,14 +52,14 @@ class Walk:
     async def receive(self) -> None:
         answers = []
         options = ReceiveOptions(self.chance.randint(1, 3), group=self.chance.choice(GROUPS))
-        receiving = self.world.broker.leasing.receive(b"t", options, answers.append, answers.append)
+        receiving = self.world.broker.leases.receive(b"t", options, answers.append, answers.append)
         await settle_down()
         receiving.give_up()
         for _, lease in answers[0].leases:
             self.receipts += [b"%b%d" % (answers[0].prefix, lease.receipt + n) for n in range(lease.count)]
 
     async def settle(self) -> None:
-        leasing = self.world.broker.leasing
+        leasing = self.world.broker.leases
         self.chance.shuffle(self.receipts)
         some, self.receipts = self.receipts[:2], self.receipts[2:]
         act = self.chance.choice(["ack", "ack", "nack", "back", "dack"])
@@ -82,72 +82,60 @@ class Walk:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
-def test_nothing_is_wrong_after_any_commit(seed):
-    async def body(world):
-        walk = Walk(world, seed)
-        for _ in range(60):
-            await walk.step()
-        for count in range(1, len(world.store.batches) + 1):
-            assert problems_in((await world.store.as_of(count)).pairs()) == [], count
-
-    run(body)
+async def test_nothing_is_wrong_after_any_commit(seed, world):
+    walk = Walk(world, seed)
+    for _ in range(60):
+        await walk.step()
+    for count in range(1, len(world.store.batches) + 1):
+        assert problems_in((await world.store.as_of(count)).pairs()) == [], count
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
-def test_every_group_gets_what_it_lacks_after_a_restart_anywhere(seed):
-    async def body(world):
-        walk = Walk(world, seed)
-        for _ in range(40):
-            await walk.step()
-            if walk.chance.random() < 0.2:
-                await world.restart()
-                walk.receipts.clear()
-        await world.restart()
-        world.clock.advance(1)
-        world.broker.tick()
-        figures = await world.broker.groups.figures(b"t") if b"t" in world.broker.topics() else []
-        for group in figures:
+async def test_every_group_gets_what_it_lacks_after_a_restart_anywhere(seed, world):
+    walk = Walk(world, seed)
+    for _ in range(40):
+        await walk.step()
+        if walk.chance.random() < 0.2:
+            await world.restart()
             walk.receipts.clear()
-            answers = []
-            for _ in range(group.lag):
-                options = ReceiveOptions(100, group=group.name, wait_seconds=1)
-                receiving = world.broker.leasing.receive(b"t", options, answers.append, answers.append)
-                for _ in range(5):
-                    await settle_down()
-                receiving.give_up()
-            assert sum(lease.count for received in answers for _, lease in received.leases) == group.lag
-        assert all(topic.fault is None for topic in world.broker._topics.values())
-
-    run(body)
-
-
-def test_lanes_leave_and_come_back():
-    async def body(world):
-        for priority in Priority:
-            for n in range(2):
-                world.broker.publish_with(b"t", b"%b %d" % (priority.encode(), n), PublishOptions(priority=priority))
-        await world.commit()
-        lines = lines_of(world.store.pairs())
-        assert {orjson.loads(line)["id"] for line in lines} >= {"0-0", "0.high-1", "0.low-0"}
-        store = MemoryStore()
-        importer = await Importer.begin(store, START_MS)
-        assert await importer.take_all(lines) == (6, 1)
-        pairs = dict(await store.scan(b"", b"\xff", max_items=1000, max_bytes=1 << 20))
-        assert problems_in(pairs) == []
-        assert lines_of(pairs) == lines
-
-    run(body)
+    await world.restart()
+    world.clock.advance(1)
+    world.broker.tick()
+    figures = await world.broker.groups.figures(b"t") if b"t" in world.broker.topics() else []
+    for group in figures:
+        walk.receipts.clear()
+        answers = []
+        for _ in range(group.lag):
+            options = ReceiveOptions(100, group=group.name, wait_seconds=1)
+            receiving = world.broker.leases.receive(b"t", options, answers.append, answers.append)
+            for _ in range(5):
+                await settle_down()
+            receiving.give_up()
+        assert sum(lease.count for received in answers for _, lease in received.leases) == group.lag
+    assert all(topic.fault is None for topic in world.broker._engine.topics.by_name.values())
 
 
-def test_what_a_group_lacks_is_exported_wherever_it_was_moved():
-    async def body(world):
-        await world.publish_each(b"t", b"1", b"2", b"3")
-        await world.broker.groups.create(b"t", b"a", Edge.LATEST)
-        await world.broker.groups.seek(b"t", b"default", FromMessage(0, 1))
-        await settle_down()
-        groups, *lines = map(orjson.loads, lines_of(world.store.pairs()))
-        assert groups == {"topic": "t", "groups": ["default", "a"]}
-        assert [(line["text"], line["for"]) for line in lines] == [("2", ["default"]), ("3", ["default"])]
+async def test_lanes_leave_and_come_back(world):
+    for priority in Priority:
+        for n in range(2):
+            world.broker.publish_with(b"t", b"%b %d" % (priority.encode(), n), PublishOptions(priority=priority))
+    await world.commit()
+    lines = lines_of(world.store.pairs())
+    assert {orjson.loads(line)["id"] for line in lines} >= {"0-0", "0.high-1", "0.low-0"}
+    store = MemoryStore()
+    importer = await Importer.begin(store, START_MS)
+    assert await importer.take_all(lines) == (6, 1)
+    pairs = dict(await store.scan(b"", b"\xff", max_items=1000, max_bytes=1 << 20))
+    assert problems_in(pairs) == []
+    assert lines_of(pairs) == lines
 
-    run(body)
+
+async def test_what_a_group_lacks_is_exported_wherever_it_was_moved(world):
+    await world.publish_each(b"t", b"1", b"2", b"3")
+    await world.broker.groups.create(b"t", b"a", Edge.LATEST)
+    await world.broker.groups.seek(b"t", b"default", FromMessage(0, 1))
+    await settle_down()
+    groups, *lines = map(orjson.loads, lines_of(world.store.pairs()))
+    assert groups == {"topic": "t", "groups": ["default", "a"]}
+    assert [(line["text"], line["for"]) for line in lines] == [("2", ["default"]), ("3", ["default"])]

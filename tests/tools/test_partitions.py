@@ -5,14 +5,15 @@ import random
 import orjson
 import pytest
 
-from miniqueue.core.publish_options import Priority, PublishOptions
+from miniqueue.core.message.lanes import Priority
+from miniqueue.core.options.publish import PublishOptions
 from miniqueue.errors import CorruptionError, InvalidLineError
-from miniqueue.storage import growth_keys, keys
-from miniqueue.storage.growth_records import encode_growth
+from miniqueue.storage.format import keys, log_ends
+from miniqueue.storage.format.log_ends import encode_growth
 from miniqueue.storage.memory import MemoryStore
-from miniqueue.tools.importer import Importer
-from tests.broker.support import World, run
-from tests.broker.test_partitions import KEYS, create, partitions_of, publish
+from miniqueue.tools.importing.importer import Importer
+from tests.broker.consume.test_partitions import KEYS, create, partitions_of, publish
+from tests.broker.support import World
 from tests.fakes import START_MS
 from tests.tools.test_lanes_and_groups import lines_of, problems_in
 
@@ -27,8 +28,8 @@ async def walk(world: World, seed: int) -> None:
             options = PublishOptions(key=chance.choice([b"", *KEYS]), priority=chance.choice(list(Priority)))
             world.broker.publish_with(b"t", b"%d" % chance.randrange(1000), options)
         elif act == 3:
-            count = world.broker.configurator.settings_of(b"t").partitions + chance.randrange(2)
-            world.broker.configurator.change(b"t", {"partitions": count})
+            count = world.broker.admin.settings_of(b"t").partitions + chance.randrange(2)
+            world.broker.admin.change(b"t", {"partitions": count})
         elif act == 4:
             consumer = world.consumer(b"t")
             consumer.consumer.request()
@@ -41,85 +42,67 @@ async def walk(world: World, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_nothing_is_wrong_after_any_commit(seed):
-    async def body(world):
-        await walk(world, seed)
-        for count in range(1, len(world.store.batches) + 1):
-            assert problems_in((await world.store.as_of(count)).pairs()) == [], count
-
-    run(body)
+async def test_nothing_is_wrong_after_any_commit(seed, world):
+    await walk(world, seed)
+    for count in range(1, len(world.store.batches) + 1):
+        assert problems_in((await world.store.as_of(count)).pairs()) == [], count
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_what_is_exported_is_imported_again(seed):
-    async def body(world):
-        await walk(world, seed)
-        lines = lines_of(world.store.pairs())
-        fresh = World()
-        importer = await Importer.begin(fresh.store, START_MS)
-        await importer.take_all(lines)
-        assert problems_in(fresh.store.pairs()) == []
-        await fresh.start()
-        assert lines_of(fresh.store.pairs()) == lines
-        assert [number for number in partitions_of(fresh) if number < 1024] == [
-            number for number in partitions_of(world) if number < 1024
-        ]
-        assert sorted(await fresh.drain(b"t")) == sorted(await world.drain(b"t"))
-        await fresh.broker.stop()
-
-    run(body)
+async def test_what_is_exported_is_imported_again(seed, world):
+    await walk(world, seed)
+    lines = lines_of(world.store.pairs())
+    fresh = World()
+    importer = await Importer.begin(fresh.store, START_MS)
+    await importer.take_all(lines)
+    assert problems_in(fresh.store.pairs()) == []
+    await fresh.start()
+    assert lines_of(fresh.store.pairs()) == lines
+    assert [number for number in partitions_of(fresh) if number < 1024] == [
+        number for number in partitions_of(world) if number < 1024
+    ]
+    assert sorted(await fresh.drain(b"t")) == sorted(await world.drain(b"t"))
+    await fresh.broker.stop()
 
 
-def test_messages_that_say_their_partition_make_those_in_front_of_it():
-    async def body(world):
-        await world.broker.stop()
-        line = orjson.dumps({"topic": "t", "id": "3-7", "state": "waiting", "published_at": START_MS, "text": "x"})
-        importer = await Importer.begin(world.store, START_MS)
+async def test_messages_that_say_their_partition_make_those_in_front_of_it(world):
+    await world.broker.stop()
+    line = orjson.dumps({"topic": "t", "id": "3-7", "state": "waiting", "published_at": START_MS, "text": "x"})
+    importer = await Importer.begin(world.store, START_MS)
+    await importer.take_all([line])
+    assert problems_in(world.store.pairs()) == []
+    await world.start()
+    assert partitions_of(world) == [0, 1, 2, 3]
+    assert world.broker.admin.settings_of(b"t").partitions == 4
+    assert await world.drain(b"t") == [b"x"]
+
+
+async def test_there_are_no_more_partitions_than_a_topic_may_have(world):
+    line = orjson.dumps({"topic": "t", "id": "1024-7", "state": "waiting", "published_at": START_MS, "text": "x"})
+    importer = await Importer.begin(MemoryStore(), START_MS)
+    with pytest.raises(InvalidLineError, match="1024 partitions"):
         await importer.take_all([line])
-        assert problems_in(world.store.pairs()) == []
+
+
+async def test_a_partition_that_is_missing_is_found(world):
+    await create(world, 3)
+    await publish(world, b"", b"x")
+    await world.store.write({keys.cursor(1, 1, 0): None})
+    assert problems_in(world.store.pairs())[0].endswith("of 3 partitions there are [0, 2]")
+    await world.broker.stop()
+    with pytest.raises(CorruptionError, match=r"of 3 partitions there are \[0, 2\]"):
         await world.start()
-        assert partitions_of(world) == [0, 1, 2, 3]
-        assert world.broker.configurator.settings_of(b"t").partitions == 4
-        assert await world.drain(b"t") == [b"x"]
-
-    run(body)
+    await world.store.write({keys.cursor(1, 1, 0): world.store.pairs()[keys.cursor(1, 2, 0)]})
+    await world.start()
 
 
-def test_there_are_no_more_partitions_than_a_topic_may_have():
-    async def body(world):
-        line = orjson.dumps({"topic": "t", "id": "1024-7", "state": "waiting", "published_at": START_MS, "text": "x"})
-        importer = await Importer.begin(MemoryStore(), START_MS)
-        with pytest.raises(InvalidLineError, match="1024 partitions at most"):
-            await importer.take_all([line])
-
-    run(body)
-
-
-def test_a_partition_that_is_missing_is_found():
-    async def body(world):
-        await create(world, 3)
-        await publish(world, b"", b"x")
-        await world.store.write({keys.cursor(1, 1, 0): None})
-        assert problems_in(world.store.pairs())[0].endswith("of 3 partitions there are [0, 2]")
-        await world.broker.stop()
-        with pytest.raises(CorruptionError, match=r"of 3 partitions there are \[0, 2\]"):
-            await world.start()
-        await world.store.write({keys.cursor(1, 1, 0): world.store.pairs()[keys.cursor(1, 2, 0)]})
-        await world.start()
-
-    run(body)
-
-
-def test_a_growth_that_cannot_have_been_is_a_problem():
-    async def body(world):
-        await create(world, 2)
-        await publish(world, KEYS[0], b"x")
-        await world.broker.configurator.change(b"t", {"partitions": 3}).wait()
-        pairs = world.store.pairs()
-        assert problems_in(pairs) == []
-        assert growth_keys.growth(1, 2) in pairs
-        for count, ends, cause in ((3, {0: 1}, "cannot have grown to 3"), (2, {2: 1}, "not that many")):
-            (problem,) = problems_in(pairs | {growth_keys.growth(1, count): encode_growth(ends)})
-            assert cause in problem
-
-    run(body)
+async def test_a_growth_that_cannot_have_been_is_a_problem(world):
+    await create(world, 2)
+    await publish(world, KEYS[0], b"x")
+    await world.broker.admin.change(b"t", {"partitions": 3}).wait()
+    pairs = world.store.pairs()
+    assert problems_in(pairs) == []
+    assert log_ends.growth(1, 2) in pairs
+    for count, ends, cause in ((3, {0: 1}, "cannot have grown from 3"), (2, {2: 1}, "does not belong to 2 partitions")):
+        (problem,) = problems_in(pairs | {log_ends.growth(1, count): encode_growth(ends)})
+        assert cause in problem

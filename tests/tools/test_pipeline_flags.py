@@ -3,7 +3,7 @@
 import pytest
 
 from miniqueue.cli import main
-from miniqueue.tools import pipeline, spark_needs, spark_session
+from miniqueue.tools.spark import needs, pipeline, session
 
 
 @pytest.mark.parametrize("words", [["-h"], ["load", "-h"], ["archive", "-help"]])
@@ -15,11 +15,11 @@ def test_it_tells_how_it_is_used(words, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "a job is one of load, archive, stats, replay"),
-        (["unload"], "a job is one of load, archive, stats, replay"),
+        ([], "unknown job: ''; must be load, archive, stats, replay"),
+        (["unload"], "unknown job: 'unload'; must be load, archive, stats, replay"),
         (["load", "x.csv"], "flag -topic is missing"),
-        (["archive", "-topic", "t", "a", "b"], "there must be one directory"),
-        (["archive", "-topic", "t"], "there must be a path behind the flags"),
+        (["archive", "-topic", "t", "a", "b"], "too many paths; must be one directory"),
+        (["archive", "-topic", "t"], "no path after the flags"),
         (["archive", "-topic", "t", "-key", "k", "a"], "no such flag"),
     ],
 )
@@ -32,20 +32,20 @@ def test_mistakes_are_told_in_words(words, said, capsys):
 @pytest.mark.parametrize("topic", [",", " , "])
 def test_topics_that_are_none_are_a_wrong_flag(job, topic, capsys):
     assert main(["pipeline", job, "-topic", topic, "x.csv"], {}) == 78
-    assert f"flag -topic: there is no topic in {topic!r}\n" in capsys.readouterr().err
+    assert f"flag -topic: no topic in {topic!r}\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("job", ["load", "archive", "stats", "replay"])
 def test_a_path_that_is_empty_is_told_before_spark_starts(job, capsys):
     assert main(["pipeline", job, "-topic", "t", ""], {}) == 78
-    assert "a path behind the flags is empty\n" in capsys.readouterr().err
+    assert "a path after the flags is empty\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("module", "command", "said"), [("pyspark", "", "Spark is missing"), ("", "java", "Java is")])
 def test_what_is_not_installed_is_named(module, command, said, monkeypatch, capsys):
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr(spark_needs, "find_spec", lambda name: None if name == module else object())
-    monkeypatch.setattr(spark_needs.shutil, "which", lambda name, path: None if name == command else "/bin/true")
+    monkeypatch.setattr(needs, "find_spec", lambda name: None if name == module else object())
+    monkeypatch.setattr(needs.shutil, "which", lambda name, path: None if name == command else "/bin/true")
     assert main(["pipeline", "load", "-topic", "t", "x.csv"], {}) == 78
     assert said in capsys.readouterr().err
 
@@ -53,18 +53,18 @@ def test_what_is_not_installed_is_named(module, command, said, monkeypatch, caps
 def test_a_secret_is_read_from_its_file_and_a_file_that_is_not_there_is_named(tmp_path):
     (tmp_path / "secret").write_text("word\n")
     flags = {"url": "redis://q:1", "secret-file": str(tmp_path / "secret")}
-    assert spark_session.options(flags) == {"url": "redis://q:1", "secret": "word"}
+    assert session.options(flags) == {"url": "redis://q:1", "secret": "word"}
     with pytest.raises(pipeline.ConfigError, match="flag -secret-file"):
-        spark_session.options({"secret-file": str(tmp_path / "other")})
+        session.options({"secret-file": str(tmp_path / "other")})
 
 
 def test_a_number_of_digits_that_are_no_decimals_is_refused():
-    with pytest.raises(pipeline.ConfigError, match="a whole number is needed"):
+    with pytest.raises(pipeline.ConfigError, match="must be a whole number"):
         pipeline._number({"window": "²"}, "window", 60)
 
 
 def test_a_number_that_is_too_small_is_refused_and_its_flag_is_named():
-    with pytest.raises(pipeline.ConfigError, match="flag -window: it is 1 or more, not 0"):
+    with pytest.raises(pipeline.ConfigError, match="flag -window: invalid number: 0; must be at least 1"):
         pipeline._number({"window": "0"}, "window", 60, least=1)
     assert pipeline._number({"every": "0"}, "every", 0) == 0
 
@@ -83,5 +83,5 @@ def test_a_run_id_is_kept_as_it_is_given_and_made_where_it_is_not():
 @pytest.mark.parametrize("job", [["load", "x.csv"], ["replay", "archive"]])
 def test_bug_messages_were_published_to_a_topic_whose_name_no_job_can_read(job, capsys):
     assert main(["pipeline", job[0], "-topic", "a,b", job[1]], {}) == 78
-    said = f"flag -topic: {job[0]} publishes to one topic, and 'a,b' means several, as commas do\n"
+    said = f"flag -topic: {job[0]} publishes to one topic; commas in 'a,b' separate several\n"
     assert said in capsys.readouterr().err

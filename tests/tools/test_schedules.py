@@ -5,9 +5,8 @@ import json
 import pytest
 
 from miniqueue import cli
-from miniqueue.core.schedule import Missed, Schedule
-from miniqueue.storage import records, schedule_keys, schedule_records
-from tests.broker.support import run
+from miniqueue.core.settings.schedule import Missed, Schedule
+from miniqueue.storage.format import schedules, values
 from tests.fakes import START_MS, settle_down
 from tests.tools import stores
 from tests.tools.test_delayed_messages import problems_of
@@ -16,29 +15,26 @@ NINE = Schedule(b"t", b"\xff", cron="0 9 * * *", zone="Europe/Berlin", missed=Mi
 BEAT = Schedule(b"u", b"x", every_ms=1500)
 
 
-def test_a_store_is_sound_after_every_commit():
-    async def body(world):
-        world.broker.scheduler.set(b"nine", NINE)
-        await world.broker.scheduler.set(b"beat", BEAT)[0].wait()
-        for _ in range(3):
-            world.clock.advance(2)
-            world.broker.tick()
-            await settle_down()
-        await world.broker.scheduler.delete(b"nine").wait()
-        for count in range(1, len(world.store.batches) + 1):
-            assert problems_of((await world.store.as_of(count)).pairs()) == []
-
-    run(body)
+async def test_a_store_is_sound_after_every_commit(world):
+    world.broker.scheduler.set(b"nine", NINE)
+    await world.broker.scheduler.set(b"beat", BEAT)[0].wait()
+    for _ in range(3):
+        world.clock.advance(2)
+        world.broker.tick()
+        await settle_down()
+    await world.broker.scheduler.delete(b"nine").wait()
+    for count in range(1, len(world.store.batches) + 1):
+        assert problems_of((await world.store.as_of(count)).pairs()) == []
 
 
 @pytest.mark.parametrize(
     ("pairs", "expected"),
     [
-        ({schedule_keys.tick(b"a"): records.encode_number(1)}, "there is no such schedule"),
-        ({schedule_keys.schedule(b"a"): schedule_records.encode_schedule(BEAT)}, "the schedule has no next tick"),
-        ({schedule_keys.tick(b"a"): b"x"}, "checksum"),
-        ({schedule_keys.schedule(b"a"): b"x"}, "checksum"),
-        ({schedule_keys.tick(b"a b"): records.encode_number(1)}, "no schedule can have this name"),
+        ({schedules.tick(b"a"): values.encode_number(1)}, "there is no such schedule"),
+        ({schedules.schedule(b"a"): schedules.encode_schedule(BEAT)}, "the schedule has no next tick"),
+        ({schedules.tick(b"a"): b"x"}, "checksum"),
+        ({schedules.schedule(b"a"): b"x"}, "checksum"),
+        ({schedules.tick(b"a b"): values.encode_number(1)}, "no schedule can have this name"),
     ],
 )
 def test_what_is_wrong_is_told(pairs, expected):
@@ -80,7 +76,7 @@ def test_they_leave_a_store_as_lines_and_come_back_the_same(tmp_path, capfdbinar
     capfdbinary.readouterr()
     (tmp_path / "again").write_text(json.dumps(LINES[0]))
     assert run_tool("import", "-db", tmp_path / "new", tmp_path / "again") == 65
-    assert b"schedule beat is in the store already" in capfdbinary.readouterr().err
+    assert b"schedule beat exists already in the store" in capfdbinary.readouterr().err
     assert run_tool("export", "-db", tmp_path / "new", "t") == 0
     assert [json.loads(line).get("schedule") for line in capfdbinary.readouterr().out.splitlines()] == [None, "nine"]
 

@@ -47,7 +47,7 @@ def received_from():
 
 def received_on(port: int, *flags: str) -> list[tuple[bytes, bytes]]:
     words = [f"-monitor-port={port}", *flags]
-    given = arguments.read(words, {}, settings=("db", "monitor-port"), own=("token-file",))
+    given = arguments.read(words, {}, "", settings=("db", "monitor-port"), own=("token-file",))
     assert isinstance(given, arguments.Arguments)
     with pairs_of(given) as pairs:
         return list(pairs)
@@ -69,9 +69,9 @@ def test_a_whole_stream_is_received(received_from):
 
 @pytest.mark.parametrize("length", [0, 5, len(MAGIC), len(WHOLE) - 1])
 def test_a_stream_that_ends_too_soon_is_noticed_however_it_ends(received_from, length):
-    with pytest.raises(DisconnectedError, match="has not come whole: the broker broke it off"):
+    with pytest.raises(DisconnectedError, match="is incomplete: the broker aborted the backup"):
         received_from(answering(WHOLE[:length]))
-    with pytest.raises(DisconnectedError, match="has not come whole"):
+    with pytest.raises(DisconnectedError, match="is incomplete"):
         received_from(answering(WHOLE[:length], promised_bytes=len(WHOLE)))
 
 

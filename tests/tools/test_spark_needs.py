@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from miniqueue.tools import spark_needs
-from miniqueue.tools.spark_needs import missing
+from miniqueue.tools.spark import needs
+from miniqueue.tools.spark.needs import missing
 
 
 @pytest.fixture(autouse=True)
 def packages(monkeypatch):
     """Have all packages be there, installed or not; return those that are."""
     found = {"pyspark", "pyarrow", "pandas"}
-    monkeypatch.setattr(spark_needs, "find_spec", lambda name: name if name in found else None)
+    monkeypatch.setattr(needs, "find_spec", lambda name: name if name in found else None)
     return found
 
 
@@ -45,12 +45,12 @@ def test_java_home_without_java_is_named_although_there_is_one_on_the_path(tmp_p
 @pytest.mark.parametrize(("version", "number"), [("1.8.0_402", 8), ("11.0.2", 11), ("16", 16)])
 def test_java_that_is_too_old_is_named(tmp_path, version, number):
     path = java(tmp_path, f'java version "{version}"')
-    assert missing({"PATH": str(path)}) == [f"{path}/java is Java {number}, and Spark takes Java 17 or newer"]
+    assert missing({"PATH": str(path)}) == [f"{path}/java is Java {number}; Spark requires Java 17 or newer"]
 
 
 def test_java_that_says_nothing_is_named(tmp_path):
     path = java(tmp_path, "Segmentation fault")
-    assert "does not tell its version" in missing({"PATH": str(path)})[0]
+    assert "does not report its version" in missing({"PATH": str(path)})[0]
 
 
 def test_packages_that_are_missing_are_named(tmp_path, packages, monkeypatch, capsys):
@@ -58,5 +58,5 @@ def test_packages_that_are_missing_are_named(tmp_path, packages, monkeypatch, ca
     path = java(tmp_path, 'openjdk version "17"')
     monkeypatch.setenv("PATH", str(path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    assert spark_needs.main() == 78
+    assert needs.main() == 78
     assert capsys.readouterr().err == "Spark is missing (pyspark): pip install 'miniqueue[spark]'\n"

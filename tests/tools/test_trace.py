@@ -8,12 +8,12 @@ from contextlib import contextmanager
 import pytest
 
 from miniqueue.errors import ConfigError, ConnectError, DisconnectedError, ServerError
-from miniqueue.server.resp_server import RespServer
+from miniqueue.server.resp.server import RespServer
 from miniqueue.tools import trace
-from miniqueue.tools.asking import ask
-from tests.broker.support import run
+from miniqueue.tools.ask import ask
+from tests.broker.support import started_world
 from tests.server.access import sign_in_for, token_of, user
-from tests.server.resp_clients import PARAMETERS
+from tests.server.resp.clients import PARAMETERS
 
 
 def asked(world, sign_in, *words: str):
@@ -34,7 +34,7 @@ def asked(world, sign_in, *words: str):
 
 
 async def having_a_rejected_message(world) -> None:
-    await world.broker.configurator.create(b"t", {"trace": True, "max_deliveries": 1}).wait()
+    await world.broker.admin.create(b"t", {"trace": True, "max_deliveries": 1}).wait()
     await world.publish(b"t", b"a")
     holder = await world.holding(b"t")
     world.clock.advance(1.5)
@@ -42,12 +42,10 @@ async def having_a_rejected_message(world) -> None:
     await world.commit()
 
 
-def test_a_timeline_is_printed(capsys):
-    async def body(world):
+async def test_a_timeline_is_printed(capsys):
+    async with started_world() as world:
         await having_a_rejected_message(world)
         assert await asked(world, None, "t", "0-0") == 0
-
-    run(body)
     assert capsys.readouterr().out.splitlines() == [
         "2023-11-14 22:13:20.000Z  published",
         "2023-11-14 22:13:20.000Z  committed",
@@ -59,28 +57,23 @@ def test_a_timeline_is_printed(capsys):
     ]
 
 
-def test_a_user_shows_a_token(tmp_path, capsys):
+async def test_a_user_shows_a_token(tmp_path, capsys):
     token = tmp_path / "token"
     token.write_bytes(token_of("bob") + b"\n")
 
-    async def body(world):
+    async with started_world() as world:
         await having_a_rejected_message(world)
         sign_in = sign_in_for(user("bob", monitor=("t",)))
         assert await asked(world, sign_in, "-token-file", str(token), "t", "0-0") == 0
         with pytest.raises(ServerError, match="NOAUTH"):
             await asked(world, sign_in, "t", "0-0")
-
-    run(body)
     assert "nacked" in capsys.readouterr().out
 
 
-def test_what_is_not_known_is_said():
-    async def body(world):
-        await world.publish(b"t", b"a")
-        with pytest.raises(ServerError, match="the broker refused: NOMESSAGE nothing is known"):
-            await asked(world, None, "t", "0-0")
-
-    run(body)
+async def test_what_is_not_known_is_said(world):
+    await world.publish(b"t", b"a")
+    with pytest.raises(ServerError, match="the broker refused: NOMESSAGE nothing is known"):
+        await asked(world, None, "t", "0-0")
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,8 @@ import json
 import pytest
 
 from miniqueue import cli
-from miniqueue.core.publish_options import PublishOptions
-from miniqueue.storage import dedup_keys, dedup_records, keys
-from tests.broker.support import run
+from miniqueue.core.options.publish import PublishOptions
+from miniqueue.storage.format import dedup, keys
 from tests.fakes import settle_down
 from tests.tools import stores
 from tests.tools.test_delayed_messages import problems_of
@@ -35,54 +34,48 @@ async def live(world) -> None:
     world.clock.advance(200)
     world.broker.tick()
     await settle_down()
-    await world.broker.clearer.purge(b"t")
+    await world.broker.purge(b"t")
 
 
-def test_a_store_is_sound_after_every_commit():
-    async def body(world):
-        await live(world)
-        spaces = {key[0] for batch in world.store.batches for key in batch}
-        assert {keys.Space.UNIQUE, keys.Space.DEDUP} <= spaces
-        for count in range(1, len(world.store.batches) + 1):
-            store = await world.store.as_of(count)
-            assert problems_of(store.pairs()) == []
-
-    run(body)
+async def test_a_store_is_sound_after_every_commit(world):
+    await live(world)
+    spaces = {key[0] for batch in world.store.batches for key in batch}
+    assert {keys.Space.UNIQUE, keys.Space.DEDUP} <= spaces
+    for count in range(1, len(world.store.batches) + 1):
+        store = await world.store.as_of(count)
+        assert problems_of(store.pairs()) == []
 
 
-KEY = dedup_keys.unique(1, b"eu", b"0-0")
-OWNED = "the unique key belongs to {}, but of the messages that wait {} have it"
+KEY = dedup.unique(1, b"eu", b"0-0")
+OWNED = "the unique key belongs to {}, but the waiting messages that have it are: {}"
 
 
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda pairs: pairs.pop(KEY), OWNED.format("nobody", "0-0")),
+        (lambda pairs: pairs.pop(KEY), OWNED.format("no message", "0-0")),
         (
-            lambda pairs: pairs.update({dedup_keys.unique(1, b"eu", b"0-7"): pairs.pop(KEY)}),
+            lambda pairs: pairs.update({dedup.unique(1, b"eu", b"0-7"): pairs.pop(KEY)}),
             OWNED.format("0-7", "0-0"),
         ),
         (
-            lambda pairs: pairs.update({dedup_keys.unique(1, b"eu", b"0-7"): pairs[KEY]}),
+            lambda pairs: pairs.update({dedup.unique(1, b"eu", b"0-7"): pairs[KEY]}),
             OWNED.format("0-0, 0-7", "0-0"),
         ),
         (
-            lambda pairs: pairs.update({dedup_keys.unique(1, b"us", b"0-0"): dedup_records.encode_unique(0)}),
+            lambda pairs: pairs.update({dedup.unique(1, b"us", b"0-0"): dedup.encode_unique(0)}),
             OWNED.format("0-0", "none"),
         ),
         (lambda pairs: pairs.update({KEY: b"x"}), "unique key: checksum does not match"),
-        (lambda pairs: pairs.update({dedup_keys.dedup(1, 1, 1): b"x"}), "dedup ids: checksum does not match"),
-        (lambda pairs: pairs.update({dedup_keys.unique(7, b"us", b"0-0"): b"x"}), "there is no such topic"),
+        (lambda pairs: pairs.update({dedup.dedup(1, 1, 1): b"x"}), "dedup ids: checksum does not match"),
+        (lambda pairs: pairs.update({dedup.unique(7, b"us", b"0-0"): b"x"}), "there is no such topic"),
     ],
 )
-def test_what_is_wrong_with_them_is_found(change, problem):
-    async def body(world):
-        await publish(world.broker, b"x", EU._replace(dedup_id=b"1"))
-        pairs = world.store.pairs()
-        change(pairs)
-        assert any(problem in text for text in problems_of(pairs))
-
-    run(body)
+async def test_what_is_wrong_with_them_is_found(change, problem, world):
+    await publish(world.broker, b"x", EU._replace(dedup_id=b"1"))
+    pairs = world.store.pairs()
+    change(pairs)
+    assert any(problem in text for text in problems_of(pairs))
 
 
 def exported(capfdbinary, store) -> list[dict]:

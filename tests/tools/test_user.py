@@ -7,7 +7,7 @@ import pytest
 
 from miniqueue.access.hashing import matches
 from miniqueue.cli import main
-from miniqueue.server.users_file import read_users
+from miniqueue.server.security.users_file import read_users
 
 PASSWORD = "correct horse"
 
@@ -65,7 +65,7 @@ def test_a_token_goes_into_a_file_of_its_own(user, file, tmp_path):
 
 def test_a_file_of_a_token_has_a_name(user, file):
     code, printed = user("add", "-token-file", "/", "robot")
-    assert (code, "want a file" in printed) == (78, True)
+    assert (code, "must end with a file name" in printed) == (78, True)
     assert not file.exists()
 
 
@@ -118,26 +118,26 @@ def test_a_terminal_is_asked_once_for_a_password_that_is_too_short(file, monkeyp
     monkeypatch.setattr("getpass.getpass", lambda prompt: answers.pop())
     monkeypatch.setattr("sys.stdin", Terminal(io.BytesIO()))
     assert main(["user", "add", "ada"], {"MINIQUEUE_USERS": str(file)}) == 78
-    assert capfd.readouterr().err == "miniqueue: a password has 8 to 1024 bytes\n"
+    assert capfd.readouterr().err == "miniqueue: invalid password; must have 8 to 1024 bytes\n"
     assert answers == []
 
 
 @pytest.mark.parametrize(
     ("words", "given", "problem"),
     [
-        ((), "", "user: want add, passwd or remove and a name, or list"),
-        (("add",), "", "user: want add"),
-        (("add", "a", "b"), "", "user: want add"),
-        (("list", "a"), "", "user: want add"),
-        (("rename", "a"), "", "user: want add"),
+        ((), "", "user: invalid arguments; must be add, passwd, or remove and a name, or list"),
+        (("add",), "", "user: invalid arguments"),
+        (("add", "a", "b"), "", "user: invalid arguments"),
+        (("list", "a"), "", "user: invalid arguments"),
+        (("rename", "a"), "", "user: invalid arguments"),
         (("add", "a b"), PASSWORD, "user 'a b': a user's name is"),
-        (("add", "-publisher", "a*b", "x"), PASSWORD, "flag -publisher: pattern 'a*b': a pattern is"),
+        (("add", "-publisher", "a*b", "x"), PASSWORD, "flag -publisher: pattern 'a*b': invalid; must be"),
         (("add", "-token-file", "/dev/null/token", "x"), "", "flag -token-file: '/dev/null/token': Not a directory"),
-        (("add", "known"), PASSWORD, "user 'known': there is one already"),
-        (("passwd", "x"), PASSWORD, "user 'x': there is none of that name"),
-        (("remove", "x"), "", "user 'x': there is none of that name"),
-        (("add", "x"), "short\n", "a password has 8 to 1024 bytes"),
-        (("add", "x"), "", "a password has 8 to 1024 bytes"),
+        (("add", "known"), PASSWORD, "user 'known': exists already"),
+        (("passwd", "x"), PASSWORD, "user 'x': does not exist"),
+        (("remove", "x"), "", "user 'x': does not exist"),
+        (("add", "x"), "short\n", "invalid password; must have 8 to 1024 bytes"),
+        (("add", "x"), "", "invalid password; must have 8 to 1024 bytes"),
         (("add", "-password", PASSWORD, "x"), "", "flag '-password': this command has no such flag"),
     ],
 )
@@ -152,7 +152,7 @@ def test_what_cannot_be_done_is_78_and_changes_nothing(user, file, words, given,
 
 def test_the_file_must_be_named(capfd):
     assert main(["user", "list"], {}) == 78
-    assert "want -users file" in capfd.readouterr().err
+    assert "-users is missing" in capfd.readouterr().err
 
 
 def test_help_is_the_usage(capfd):

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from miniqueue.core.look_errors import InvalidOptionError
-from miniqueue.core.publish_options import PublishOptions
+from miniqueue.core.options.publish import PublishOptions
 from miniqueue.errors import InvalidLineError, PayloadTooLargeError, UnavailableError
+from miniqueue.errors.requests import InvalidOptionError
 from miniqueue.wire.json_lines import (
     MAX_COMMAND_BYTES,
     CommandDecoder,

@@ -4,8 +4,7 @@ import pytest
 
 from miniqueue.wire.resp_limits import STRANGER, USUAL, Limits
 from miniqueue.wire.resp_parser import StrictParser
-from miniqueue.wire.resp_reader import CommandReader
-from miniqueue.wire.resp_runs import Run
+from miniqueue.wire.resp_reader import CommandReader, Run
 
 LIMITS = {
     "max_words": 1000,
@@ -22,7 +21,7 @@ BAD_SIZE = "Protocol error: invalid bulk length"
 UNBALANCED = "Protocol error: unbalanced quotes in request"
 NO_CRLF = "Protocol error: expected CRLF after a bulk string"
 NOT_INLINE = f"Protocol error: only P, PING, {'P' * 60}, PUB can be sent inline, other commands as arrays"
-FOREIGN = "Another protocol than that of this port"
+FOREIGN = "The bytes belong to another protocol than that of this port"
 
 
 def bulks(*arguments):

@@ -2,8 +2,7 @@
 
 import pytest
 
-from miniqueue.wire.resp_reader import CommandReader
-from miniqueue.wire.resp_runs import Run, gather_runs, split_run
+from miniqueue.wire.resp_reader import CommandReader, Run, gather_runs, split_run
 from tests.wire.test_resp_commands import bulks
 
 WORDS = frozenset({b"PUBLISH"})

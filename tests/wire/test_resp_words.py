@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from miniqueue.wire import resp_words
+from miniqueue.wire import resp_parser
 from miniqueue.wire.resp_limits import USUAL, Limits
-from miniqueue.wire.resp_parser import StrictParser
+from miniqueue.wire.resp_parser import StrictParser, SwiftParser
 from miniqueue.wire.resp_reader import CommandReader
-from miniqueue.wire.resp_words import SwiftParser
 from tests.wire.test_resp_commands import BAD_SIZE, NO_CRLF, bulks, reader_in_pieces, run
 from tests.wire.test_resp_fuzz import HOSTILE, payloads, split
 
@@ -75,7 +74,7 @@ class Fed:
         self.seen = []
 
     def __call__(self):
-        self.reader = hiredis.Reader(notEnoughData=resp_words.NOTHING)
+        self.reader = hiredis.Reader(notEnoughData=resp_parser.NOTHING)
         return self
 
     def feed(self, data):
@@ -88,7 +87,7 @@ class Fed:
 
 def test_most_of_them_are_read_in_c(monkeypatch):
     fed = Fed()
-    monkeypatch.setattr(resp_words, "new_reader", fed)
+    monkeypatch.setattr(resp_parser, "new_reader", fed)
     monkeypatch.setattr(StrictParser, "_read_size", counted := Counted(StrictParser._read_size))
     assert run(SwiftParser(), [bulks(*LONG)]) == ([LONG], None)
     assert (len(fed.seen), counted.count) == (1, 1)  # the name
@@ -109,7 +108,7 @@ class Counted:
 @pytest.mark.parametrize("behind", [1, 700, 1400])
 def test_hiredis_never_sees_a_long_aggregate_among_words(monkeypatch, kind, behind):
     fed = Fed()
-    monkeypatch.setattr(resp_words, "new_reader", fed)
+    monkeypatch.setattr(resp_parser, "new_reader", fed)
     stream = bulks(*LONG)
     at = stream.index(b"$%d\r\n%d\r\n" % (len(str(behind)), behind))
     _, error = run(SwiftParser(), [stream[:at] + kind + b"2147483647\r\n" + stream[at:]])

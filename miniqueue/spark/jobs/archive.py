@@ -1,21 +1,20 @@
-"""A topic to Parquet, in a directory for each day: what there is now, or on and on.
+"""Archives a topic as Parquet, in a directory for each day: what exists now, or continuously.
 
     <directory>/date=2026-01-31/part-….parquet      the columns of a read; the date is that of published_at in UTC
 
-Both ways are a stream with a checkpoint. So each run goes on where the last one ended, also after a crash, and a
-message is in the archive once.
+Both are a stream with a checkpoint. Each run therefore continues where the last one ended, even after a crash, and
+each message is in the archive once.
 """
 
 import json
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.streaming.query import StreamingQuery
 
 from miniqueue.spark.jobs.directories import check_checkpoint, last_step, log_of
-from miniqueue.spark.jobs.running import Followed, Say, followed, told_in_words
-from miniqueue.spark.jobs.topics import WAITED_FOR, bring_group, check_topics
+from miniqueue.spark.jobs.running import WAITED_FOR, Followed, Say, bring_group, check_topics, followed, told_in_words
 from miniqueue.spark.log_source import bounds_of
 from miniqueue.spark.offsets import Offsets, starts_of
 from miniqueue.spark.options import topics_in
@@ -25,17 +24,18 @@ _DAY = "date_from_unix_date(cast(floor(unix_micros(published_at) / 86400000000) 
 
 
 class Archive(NamedTuple):
-    """What to archive.
+    """An archive job.
 
     Attributes:
-      topic: which is read from its earliest message on, in the first run; several with commas between them.
-      directory: of the archive.
-      checkpoint: where the stream keeps its place; "" for `_checkpoint` in the directory.
-      group: of the topic, is where the archive is, a step behind while it runs, so that what is archived can go; ""
-        for none.
-      every_seconds: how often there is a file of what is new; 0 for what there is now, and an end.
-      max_messages: of one file and step at most.
-      fail_on_data_loss: whether messages that are gone before they were archived are an error; else they are counted.
+      topic: the topic, or several, separated by commas; the first run starts at the earliest message.
+      directory: the directory of the archive.
+      checkpoint: the directory of the stream's checkpoint; "": `_checkpoint` in the archive.
+      group: a group of the topic that follows the archive, one step late while it runs, so that the broker can delete
+        archived messages; "": none.
+      every_seconds: how often to write a file of new messages; 0: archive what exists now, then end.
+      max_messages: maximum number of messages of one step, and so of one file.
+      fail_on_data_loss: whether messages that were deleted before they were archived are an error; otherwise they are
+        counted.
     """
 
     topic: str
@@ -47,22 +47,22 @@ class Archive(NamedTuple):
     fail_on_data_loss: bool = True
 
     @property
-    def place(self) -> str:
-        """Where the checkpoint is."""
+    def checkpoint_directory(self) -> str:
+        """The directory of the checkpoint."""
         return self.checkpoint or f"{self.directory.rstrip('/')}/_checkpoint"
 
 
 def archive(spark: SparkSession, job: Archive, say: Say) -> Followed:
-    """Archive a topic; raises ConfigError, or JobFailedError, after which the same job goes on where it was."""
+    """Archive a topic; raises ConfigError, or JobFailedError, after which the same job continues where it was."""
     with told_in_words():
         check_topics(spark, topics_in(job.topic), say, otherwise=_otherwise(job))
     return archive_source(spark, job, say)
 
 
 def archive_source(spark: SparkSession, job: Archive, say: Say) -> Followed:
-    """Do the same with whatever is registered as `miniqueue`: no broker is asked for its topics."""
+    """Archive from any source that is registered as `miniqueue`, without asking a broker for its topics."""
     with told_in_words():
-        check_checkpoint(spark, job.directory, last_step(spark, log_of(job.directory)), job.place)
+        check_checkpoint(spark, job.directory, last_step(spark, log_of(job.directory)), job.checkpoint_directory)
         begins = None if job.fail_on_data_loss else _earliest(spark, topics_in(job.topic))
         query = _start(_messages(spark, job, begins), job)
         try:
@@ -75,14 +75,14 @@ def archive_source(spark: SparkSession, job: Archive, say: Say) -> Followed:
 
 
 def _otherwise(job: Archive) -> str:
-    """Return what becomes of a topic that is not there; "" for an error."""
+    """Return what to report of a topic that does not exist; "" if it is an error."""
     if job.every_seconds:
         return WAITED_FOR
     return "" if job.fail_on_data_loss else "the others are archived"
 
 
 def _earliest(spark: SparkSession, topics: list[str]) -> Offsets:
-    """Return where an archive begins that has no checkpoint; asked here, since what goes from then on is counted."""
+    """Return the start of an archive without a checkpoint; messages deleted after this request count as lost."""
     with configured_client(spark) as client:
         return starts_of(bounds_of(client, topics))
 
@@ -100,7 +100,7 @@ def _messages(spark: SparkSession, job: Archive, begins: Offsets | None) -> Data
 
 def _start(messages: DataFrame, job: Archive) -> StreamingQuery:
     writer = messages.writeStream.format("parquet").partitionBy("date").option("path", job.directory)
-    writer = writer.option("checkpointLocation", job.place)
+    writer = writer.option("checkpointLocation", job.checkpoint_directory)
     if job.every_seconds:
         return writer.trigger(processingTime=f"{round(job.every_seconds * 1000)} milliseconds").start()
     return writer.trigger(availableNow=True).start()

@@ -1,31 +1,31 @@
-"""Parquet as `archive` has made it back to a topic, in the order in which it was published, in each partition."""
+"""Replays an archive to a topic: each partition in the order in which it was published."""
 
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from miniqueue.errors import ConfigError
 from miniqueue.spark.jobs.directories import last_step, log_of, names_of
-from miniqueue.spark.jobs.inputs import columns_in
+from miniqueue.spark.jobs.files.inputs import columns_in
 from miniqueue.spark.jobs.running import Say, observed, progress, told_in_words
 
-#: What a replay needs; one of a single day has no date, which is the name of its directory.
+#: Columns that a replay requires. `date` is not among them: the directory of a single day has it only in its name.
 _COLUMNS: Final = ("topic", "partition", "offset", "key", "value", "headers", "priority")
-#: What the directory of a day is called, in front of the date.
+#: Prefix of the directory of a day, before the date.
 _DAY: Final = "date="
 
 
 class Replay(NamedTuple):
-    """What to replay.
+    """A replay job.
 
     Attributes:
-      topic: where the messages go, with keys, headers and priorities.
-      directory: of the archive.
-      run_id: a replay that runs again with the same one adds nothing that is there.
-      since: nothing that was published before; None for all.
-      until: nothing that was published then or later; None for all.
+      topic: the topic to publish to, with keys, headers and priorities.
+      directory: the directory of the archive, or of one of its days.
+      run_id: identifies the replay: if it is run again with the same id, it publishes no message twice.
+      since: the earliest publish time to replay; None: no limit.
+      until: the publish time at which to stop, exclusive; None: no limit.
     """
 
     topic: str
@@ -36,12 +36,12 @@ class Replay(NamedTuple):
 
 
 def replay(spark: SparkSession, job: Replay, say: Say) -> int:
-    """Publish what is archived; return how many. Raises ConfigError, or JobFailedError."""
+    """Publish archived messages; return their number. Raises ConfigError, or JobFailedError."""
     with told_in_words(), progress(spark, f"replay {job.topic}", say):
         counts = Observation()
         wanted = _within(_archived(spark, job.directory), job)
         counted = wanted.observe(counts, F.count(F.lit(1)).alias("rows"))
-        # The number of tasks is fixed: else Spark might divide the rows in another way when the job runs again.
+        # With a fixed number of tasks, Spark divides the rows in the same way when the job is run again.
         parts = counted.repartition(spark.sparkContext.defaultParallelism, "topic", "partition", "priority")
         ordered = parts.sortWithinPartitions("topic", "partition", "priority", "offset")
         rows = ordered.select("value", "key", "headers", "priority")
@@ -50,17 +50,17 @@ def replay(spark: SparkSession, job: Replay, say: Say) -> int:
 
 
 def _archived(spark: SparkSession, directory: str) -> DataFrame:
-    """Return what is in an archive; raises ConfigError where it is none."""
+    """Return the rows of an archive; raises ConfigError if the directory is not an archive."""
     present = columns_in(spark, directory)
     if not present:
-        raise ConfigError([f"{directory}: nothing is archived there"])
+        raise ConfigError([f"{directory}: the archive is empty or does not exist"])
     if missing := [name for name in _COLUMNS if name not in present]:
-        raise ConfigError([f"{directory}: that is no archive, it has no column {missing[0]}"])
+        raise ConfigError([f"{directory}: not an archive; the column {missing[0]} is missing"])
     return _read(spark, directory)
 
 
 def _read(spark: SparkSession, directory: str) -> DataFrame:
-    """Return the rows of a directory; days are read as a part of their archive, which alone knows what files count."""
+    """Return the rows of a directory; a day is read by way of its archive, which records the files that count."""
     archive, _, _ = directory.rstrip("/").rpartition("/")
     days = [name.removeprefix(_DAY) for name in names_of(spark, directory) if name.startswith(_DAY)]
     if not days or last_step(spark, log_of(archive or ".")) < 0:
@@ -69,7 +69,7 @@ def _read(spark: SparkSession, directory: str) -> DataFrame:
 
 
 def _within(archived: DataFrame, job: Replay) -> DataFrame:
-    """Return what was published in time; where there are dates, other days are not even opened."""
+    """Return the rows that were published in the time range; if there are dates, other days are not opened."""
     has_dates = "date" in archived.columns
     if job.since is not None:
         archived = archived.where(F.col("published_at") >= job.since)

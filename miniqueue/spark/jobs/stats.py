@@ -1,47 +1,47 @@
-"""What happened in topics, by windows of time: how much was published, how long it waited, and what died and why.
+"""Counts what happened in topics, by windows of time: messages published, their waits, and dead letters by reason.
 
     window start, end  topic  event      reason   messages  bytes  per second   waited p50, p99  of
     08:00:00  :01:00   rides  published  –        120,000   12 MB  2,000        35 ms   210 ms   32
     08:00:00  :01:00   rides  dead       limit    3         99     0.05         9 s     12 s     3
 
-Read is the log of the topics and of their dead letters, so what is there no more is not counted: a topic keeps its
-messages with the setting `retention`. How long a message waited is the time from its publish until it was acknowledged,
-which the broker knows where the setting `trace` is on: of some messages of each window, chosen at random, it is asked
-(`consumed`). Of dead letters it is the time until they died, which is known of all.
+The job reads the logs of the topics and of their dead letters, so deleted messages are not counted; a topic keeps its
+messages with the setting `retention`. A message waits from its publish until it is acknowledged. The broker knows that
+time if the setting `trace` is on; the job asks for a random sample of the messages of each window (`waits`). A dead
+letter waits until it is dead-lettered, which is known of all of them.
 
-All at once, what there is; or as a stream, a window when it is over, once, also after a crash: the stream has a
-checkpoint, and what a step writes again replaces what it wrote before.
+A batch counts what exists now. A stream counts each window once, when it is over, even after a crash: it has a
+checkpoint, and a step that is repeated replaces what it wrote before.
 """
 
 from typing import Any, Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from miniqueue.spark.jobs.consumed import Waits
 from miniqueue.spark.jobs.figures import DEAD, PUBLISHED, Rows, Show, check_figures, check_steps_of_figures
-from miniqueue.spark.jobs.running import Say, followed, having_set, progress, told_in_words
-from miniqueue.spark.jobs.topics import WAITED_FOR, check_topics
+from miniqueue.spark.jobs.running import WAITED_FOR, Say, check_topics, followed, having_set, progress, told_in_words
+from miniqueue.spark.jobs.waits import Waits
 from miniqueue.spark.options import topics_in
 from miniqueue.spark.source import configured_client
 
+#: Number of messages of a window whose waits are requested: enough for a p99, few enough for large windows.
 SAMPLE: Final = 32
-#: Reasons are what consumers say; this much of them is told apart.
+#: Consumers choose the texts of reasons. Only this much of them is compared, which limits the number of rows.
 _REASON_CHARS: Final = 120
 _TASKS: Final = "spark.sql.shuffle.partitions"
 
 
 class Stats(NamedTuple):
-    """What to count.
+    """A stats job.
 
     Attributes:
-      topics: with commas between them.
-      directory: where Parquet goes; "" for none.
-      window_seconds: how long a window is.
-      every_seconds: how often the stream looks for windows that are over; 0 for all there is now, and an end.
-      late_seconds: how long after its end a window of the stream may still get messages: those of dead letters.
-      checkpoint: where the stream keeps its place; "" for `_checkpoint` in the directory, or none that is kept.
-      dead_letters: the topics of dead letters; "" for those with `.dlq` behind their names.
+      topics: the topics, separated by commas.
+      directory: the directory for Parquet; "": none.
+      window_seconds: the length of a window.
+      every_seconds: how often the stream checks for windows that are over; 0: count what exists now, then end.
+      late_seconds: how long after its end a window of the stream can still get messages, such as dead letters.
+      checkpoint: the directory of the stream's checkpoint; "": `_checkpoint` in the directory, or a temporary one.
+      dead_letters: the topics of dead letters; "": the names of the topics with `.dlq` appended.
     """
 
     topics: str
@@ -59,19 +59,19 @@ class Stats(NamedTuple):
         return ",".join(dict.fromkeys([*names, *(self.dead_letters or ",".join(f"{n}.dlq" for n in names)).split(",")]))
 
     @property
-    def place(self) -> str:
-        """Where the checkpoint is; "" for none that is kept."""
+    def checkpoint_directory(self) -> str:
+        """The directory of the checkpoint; "" if it is temporary."""
         return self.checkpoint or (f"{self.directory.rstrip('/')}/_checkpoint" if self.directory else "")
 
 
 def stats(spark: SparkSession, job: Stats, show: Show, say: Say) -> int:
-    """Count; return how many rows there are. Raises ConfigError, or JobFailedError.
+    """Count messages by windows; return the number of rows. Raises ConfigError, or JobFailedError.
 
     Args:
       spark: a session.
-      job: what to count.
-      show: gets each row.
-      say: gets how far it is.
+      job: the job.
+      show: called with each row.
+      say: called with each report of the progress.
     """
     with told_in_words(), configured_client(spark) as client:
         check_topics(spark, topics_in(job.topics), say, otherwise=WAITED_FOR if job.every_seconds else "")
@@ -87,14 +87,14 @@ def stats(spark: SparkSession, job: Stats, show: Show, say: Say) -> int:
 
 def _check_directory(spark: SparkSession, job: Stats) -> None:
     if job.directory and job.every_seconds:
-        check_steps_of_figures(spark, job.directory, job.place)
+        check_steps_of_figures(spark, job.directory, job.checkpoint_directory)
     elif job.directory:
         check_figures(spark, job.directory)
 
 
 def _read(spark: SparkSession, reader: Any, job: Stats) -> DataFrame:  # noqa: ANN401 - of a batch or of a stream
     source = reader.format("miniqueue").option("startingOffsets", "earliest").option("withOrigin", "true")
-    source = source.option("minPartitions", spark.sparkContext.defaultParallelism)  # else a task for each partition
+    source = source.option("minPartitions", spark.sparkContext.defaultParallelism)  # not one task for each partition
     frame: DataFrame = source.option("failOnDataLoss", "false").load(job.read)
     return frame
 
@@ -103,10 +103,10 @@ def _stream(spark: SparkSession, job: Stats, rows: Rows, say: Say) -> None:
     messages = _read(spark, spark.readStream, job).withWatermark("published_at", f"{job.late_seconds} seconds")
     writer = counted(messages, job).writeStream.queryName(f"stats {job.topics}").outputMode("append")
     writer = writer.foreachBatch(rows.write_step)
-    if job.place:
-        writer = writer.option("checkpointLocation", job.place)
+    if job.checkpoint_directory:
+        writer = writer.option("checkpointLocation", job.checkpoint_directory)
     writer = writer.trigger(processingTime=f"{round(job.every_seconds * 1000)} milliseconds")
-    # A task for each core: there is little to keep, and a step waits for all.
+    # One task for each core: the state is small, and a step waits for all tasks.
     with having_set(spark, {_TASKS: str(spark.sparkContext.defaultParallelism)}):
         query = writer.start()
     try:
@@ -116,7 +116,7 @@ def _stream(spark: SparkSession, job: Stats, rows: Rows, say: Say) -> None:
 
 
 def counted(messages: DataFrame, job: Stats) -> DataFrame:
-    """Return a row for each window, topic, event and reason, with some ids of its messages."""
+    """Return a row for each window, topic, event and reason, with a sample of its messages."""
     is_dead = F.col("origin").isNotNull()
     waited = F.when(is_dead, F.unix_millis("origin.died_at") - F.unix_millis("origin.published_at"))
     named = messages.select(
@@ -139,5 +139,5 @@ def counted(messages: DataFrame, job: Stats) -> DataFrame:
 
 
 def _any_message(number: int) -> Column:
-    """Return one message of a group, chosen by a hash: another one for each number, with room for one in memory."""
+    """Return one message of a group, chosen by a hash that depends on `number`; needs memory for one message."""
     return F.min_by("message", F.xxhash64(F.lit(number), "message.topic", "message.id"))

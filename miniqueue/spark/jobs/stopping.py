@@ -1,11 +1,11 @@
-"""Ends a job on SIGINT or SIGTERM, while its thread speaks to Spark.
+"""Ends a job on SIGINT or SIGTERM, while its thread talks to Spark.
 
-    a signal  ─▶ a note ─▶ a thread stops the streams and cancels the tasks, again and again until the job is over
-    one more  ─▶ the process ends at once
+    a signal        ─▶ a flag ─▶ a thread stops the streams and cancels the tasks, repeatedly until the job is over
+    another signal  ─▶ the process ends at once
 
-Spark's own handler of SIGINT speaks to Spark in the middle of what the main thread is saying to it, after which neither
-is understood. Files stay whole, since tasks that are cancelled have committed none; a stream goes on from its
-checkpoint, and what was published is known again by its ids.
+Spark's own handler of SIGINT sends commands to Spark in the middle of a command of the main thread, which garbles both.
+Files remain complete, since canceled tasks have committed none; a stream continues from its checkpoint, and messages
+that were published are recognized by their ids.
 """
 
 import signal
@@ -20,13 +20,14 @@ from pyspark.sql import SparkSession
 from miniqueue.spark.jobs.running import Py4JError
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+#: Interval between two checks of the flag, and between two attempts to end the job.
 _AGAIN_SECONDS: Final = 0.2
 
 
 class Stopping:
-    """Notes signals while it is entered, and ends what a session does.
+    """Handles signals while the context is entered, and ends the work of a session.
 
-    Outside of the main thread, which alone may handle signals, it notes none.
+    Only the main thread can handle signals; in another thread this handles none.
     """
 
     def __init__(self) -> None:
@@ -37,30 +38,30 @@ class Stopping:
 
     @property
     def is_asked(self) -> bool:
-        """Whether there was a signal."""
+        """Whether a signal has been received."""
         return self._asked.is_set()
 
     def __enter__(self) -> Self:
-        """Note signals from now on."""
+        """Handle signals from now on."""
         self.listen()
         return self
 
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        """Have signals do again what they did before."""
+        """Restore the former handlers of the signals."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()
         self._handle(self._before)
 
     def attend(self, spark: SparkSession) -> None:
-        """End what a session does when there was or will be a signal."""
+        """End the work of a session when a signal arrives, or if one has arrived already."""
         self._thread = threading.Thread(target=self._end_when_asked, args=(spark,), daemon=True)
         self._thread.start()
 
     def listen(self) -> None:
-        """Note signals also after somebody else has set a handler."""
+        """Handle signals again after other code has set its own handlers."""
         self._handle(dict.fromkeys(STOP_SIGNALS, signal.SIG_DFL if self.is_asked else self._on_signal))
 
     @staticmethod
@@ -70,7 +71,7 @@ class Stopping:
                 signal.signal(number, handler)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        self._handle(dict.fromkeys(STOP_SIGNALS, signal.SIG_DFL))  # first: one more in `set` would wait for itself
+        self._handle(dict.fromkeys(STOP_SIGNALS, signal.SIG_DFL))  # first: a second signal during `set` would deadlock
         self._asked.set()
 
     def _end_when_asked(self, spark: SparkSession) -> None:

@@ -1,0 +1,279 @@
+"""A consumer in a group of a topic, for any protocol; that of a member must settle the messages it holds in time.
+
+    MemberConsumer
+
+    holds nothing ─ hold ─▶ the session runs ─ settle ─▶ it begins again ─ … ─ holds nothing again ─▶ it stops
+                                 └ `session_seconds` have elapsed ─▶ closed: messages return as timeouts, partitions
+                                                                     move
+Otherwise other members get its partitions: a stopped process keeps its TCP connection open, so the broker cannot rely
+on the end of the connection. Delivered messages count as held, whether the client has read them or not. An idle member
+holds nothing and stays forever.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from miniqueue.broker.consume import membership
+from miniqueue.broker.consume.dispatcher import Dispatcher
+from miniqueue.broker.model.parts import Member
+from miniqueue.broker.model.recording import Receiver
+from miniqueue.broker.model.topic import Group, Take
+from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
+from miniqueue.core.cursor import returning
+from miniqueue.core.cursor.cursor import GroupCursor
+from miniqueue.core.cursor.holding import CursorLease, Holding, settle_each
+from miniqueue.core.cursor.lease import Lease
+from miniqueue.errors import MessageOutstandingError, MiniqueueError, NothingOutstandingError, UnknownReceiptError
+from miniqueue.errors.requests import SessionOverError
+
+#: A consumer that holds this many bytes gets no more messages: those that its client has not read yet use memory of
+#: the broker.
+MAX_HELD_BYTES = 4 << 20
+
+
+class Consumer:
+    """Requests messages and settles them.
+
+                  request()                       deliver(leases)
+        IDLE ─────────────────▶ WAITING ─────────────────────────▶ HOLDING one, or up to `prefetch`
+          ▲                        ▲ refill()                          │
+          └────────────────────────┴── ack() nack() back() dack() ─────┘
+
+    With a prefetch of 1, the client settles the only message held without a receipt. With a larger prefetch,
+    `receipts` name the messages to settle, and the consumer waits for `room` more messages while `room` is not 0.
+    `request` and `refill` may call `deliver` before they return. `fail` is called if the topic turns out to be
+    unreadable; then the consumer stops waiting, and if it `is_closed`, its stream must end. `close` returns the
+    messages held to the front of the topic. If the consumer belongs to a `member`, it gets only the messages of the
+    partitions of this member.
+    """
+
+    __slots__ = (
+        "_dispatcher",
+        "_holding",
+        "_is_closed",
+        "_prefetch",
+        "deliver",
+        "fail",
+        "group",
+        "member",
+        "receiver",
+        "room",
+        "take",
+    )
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        group: Group,
+        deliver: Callable[[list[Lease]], None],
+        fail: Callable[[MiniqueueError], None],
+        prefetch: int,
+        member: Member | None = None,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._holding = Holding()
+        self._prefetch = prefetch
+        self._is_closed = False
+        self.room = prefetch
+        self.group = group
+        self.member = member
+        self.take: Take = group.take if member is None else member.take
+        self.deliver = deliver
+        self.fail = fail
+        self.receiver = Receiver(CURRENT_ACTOR.get(), b"" if member is None else member.name)
+        group.consumer_count += 1
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the next message of the topic may go to this consumer."""
+        return self in self.group.waiters
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the consumer was closed; it gets no more messages then."""
+        return self._is_closed
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether the consumer has a message that it has not settled, even if the message was deleted."""
+        return self._holding.count > 0
+
+    async def load_ended(self) -> None:
+        """Wait until the requested messages have been loaded, if they must be loaded from the store."""
+        while self.is_waiting and self.group.is_loading:
+            await self.group.load_ended()
+
+    def request(self) -> None:
+        """Request the first messages.
+
+        Raises:
+          MessageOutstandingError: messages are held, or have been requested already.
+          StorageError: the topic cannot be read.
+        """
+        if self._holding.count or self.is_waiting:
+            raise MessageOutstandingError
+        self._dispatcher.serve(self)
+
+    def refill(self) -> None:
+        """Request as many messages as there is room for, after some were settled; raises StorageError."""
+        if self.room and self not in self.group.waiters:
+            self._dispatcher.serve(self)
+
+    def ack(self, receipts: Sequence[int] | None = None) -> None:
+        """Acknowledge messages.
+
+        Args (of all methods that settle):
+          receipts: the receipts of the messages; None means the only message held.
+
+        Raises (all methods that settle):
+          NothingOutstandingError: no message is held, or its topic was deleted.
+          UnknownReceiptError: some receipts name no message that is held; the other messages are settled.
+        """
+        self._settle(GroupCursor.ack, receipts, is_returned=False)
+
+    def move(self, receipts: Sequence[int]) -> None:
+        """Remove messages that the same commit adds to another topic."""
+        self._settle(_move, receipts, is_returned=False)
+
+    def nack(self, receipts: Sequence[int] | None = None) -> None:
+        """Return messages to the front of the topic, in the order of `receipts`."""
+        self._settle(returning.nack, receipts, returning.nack_all)
+
+    def back(self, receipts: Sequence[int] | None = None) -> None:
+        """Return messages to the back of the topic."""
+        self._settle(returning.back, receipts)
+
+    def pass_over(self, receipts: Sequence[int]) -> None:
+        """Return messages that were not processed to the back; the topic's settings do not make them dead letters."""
+        self._settle(_pass_over, receipts)
+
+    def dack(self, delay_seconds: float, receipts: Sequence[int] | None = None) -> None:
+        """Return messages to the front on the first tick after `delay_seconds`.
+
+        Raises:
+          InvalidDelayError: the delay is negative, NaN, or too long; the messages are still held.
+        """
+        due_at_ms = self._dispatcher.due_at_ms(delay_seconds)
+        self._settle(partial(returning.dack, due_at_ms=due_at_ms), receipts)
+
+    def attributes_of(self, receipt: int | None) -> bytes:
+        """Return the encoded attributes of a message that is held; None means the only one; raises as `ack` does."""
+        encoded = self._holding.attributes_of(receipt)
+        if encoded is not None:
+            return encoded
+        raise NothingOutstandingError if receipt is None else UnknownReceiptError(1, 1)
+
+    def held(self) -> list[CursorLease]:
+        """Return the leases that the consumer holds, in the order of their receipts."""
+        return self._holding.leases()
+
+    def close(self, cause: str = "disconnects") -> None:
+        """Stop waiting, and return the messages held to the front, counted as `cause`; can be called repeatedly."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self.group.waiters.pop(self, None)
+        self.group.consumer_count -= 1
+        self._prefetch = self.room = 0  # the caller may be processing a command that requests more afterwards
+        self._dispatcher.left(self.group, self._holding.take_all(), cause)
+        if self.member is not None:
+            self.member.leave()
+
+    def hold(self, cursor: GroupCursor, lease: Lease) -> None:
+        """Take over a lease; the dispatcher calls this, then `deliver`."""
+        if cursor.trace is not None:
+            cursor.trace.delivered(lease, self.receiver)
+        holding = self._holding
+        holding.add(cursor, lease)
+        self.room = self._prefetch - holding.count if holding.size_bytes < MAX_HELD_BYTES else 0
+
+    def _measure_room(self) -> None:
+        holding = self._holding
+        self.room = self._prefetch - holding.count if holding.size_bytes < MAX_HELD_BYTES else 0
+
+    def _begin_session(self) -> None:
+        """Begin the session again, because the client settles; does nothing here, as only members have sessions."""
+
+    def _settle(
+        self,
+        act: Callable[[GroupCursor, Lease], None],
+        receipts: Sequence[int] | None,
+        act_on_all: Callable[[Sequence[CursorLease]], int] | None = None,
+        *,
+        is_returned: bool = True,
+    ) -> None:
+        if self.member is not None:
+            self._begin_session()
+        if receipts is None:  # the usual case, so it is inlined
+            holding = self._holding
+            cursor, lease = holding.take_only()
+            self.room = self._prefetch - holding.count if holding.size_bytes < MAX_HELD_BYTES else 0
+            act(cursor, lease)
+            self._dispatcher.settled(self.group, is_returned=is_returned)
+            return
+        held = list(self._holding.take(receipts))
+        self._measure_room()
+        settled_count = settle_each(act, held) if act_on_all is None else act_on_all(held)
+        if settled_count:
+            self._dispatcher.settled(self.group, is_returned=is_returned)
+        if settled_count < len(receipts):
+            raise UnknownReceiptError(len(receipts) - settled_count, len(receipts))
+
+
+def _move(cursor: GroupCursor, lease: Lease) -> None:
+    cursor.drop(lease, None, moved_count=lease.count)
+
+
+def _pass_over(cursor: GroupCursor, lease: Lease) -> None:
+    policy, cursor.policy = cursor.policy, None
+    try:
+        returning.back(cursor, lease)
+    finally:
+        cursor.policy = policy
+
+
+class MemberConsumer(Consumer):
+    """A consumer whose session ends when it holds messages and settles none for `session_seconds`."""
+
+    __slots__ = ("_clock", "_member", "_session_began_at", "_session_seconds")
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        group: Group,
+        deliver: Callable[[list[Lease]], None],
+        fail: Callable[[MiniqueueError], None],
+        prefetch: int,
+        member: membership.Member,
+        *,
+        session_seconds: float,
+    ) -> None:
+        super().__init__(dispatcher, group, deliver, fail, prefetch, member)
+        self._clock = member.membership.clock
+        self._member = member
+        self._session_seconds = session_seconds
+        self._session_began_at = 0.0
+        member.membership.streams[self] = None
+
+    def hold(self, cursor: GroupCursor, lease: Lease) -> None:
+        """Take over a lease; the session begins with the first one."""
+        if not self._holding.count:
+            self._begin_session()
+        super().hold(cursor, lease)
+
+    def _begin_session(self) -> None:
+        self._session_began_at = self._clock.now()
+
+    def close(self, cause: str = "disconnects") -> None:
+        """Stop waiting, and return the messages held to the front, counted as `cause`."""
+        self._member.membership.streams.pop(self, None)
+        super().close(cause)
+
+    def is_late(self, now: float) -> bool:
+        """Return whether the session has expired."""
+        return self.is_holding and now >= self._session_began_at + self._session_seconds
+
+    def end_session(self) -> None:
+        """Return the messages held, counted as timeouts, and report the reason to the client."""
+        self.close("timeouts")
+        self.fail(SessionOverError(self._member.name, self._session_seconds))

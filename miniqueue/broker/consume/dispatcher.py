@@ -1,0 +1,178 @@
+"""Delivers messages to waiting consumers, and commits what they settle and return."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from miniqueue.broker.cleanup.expiry import sift
+from miniqueue.broker.engine.engine import Engine
+from miniqueue.broker.engine.load import load_ahead
+from miniqueue.broker.model.flow import apply_to
+from miniqueue.broker.model.topic import Group, Topic, Waiter
+from miniqueue.core.cursor import returning
+from miniqueue.core.cursor.holding import CursorLease
+from miniqueue.core.cursor.lease import Lease
+
+
+class Dispatcher:
+    """Serves consumers, first come, first served.
+
+    Args:
+      engine: provides the topics; the dispatcher drops topics that are no longer needed.
+      begin: creates a group that is read for the first time.
+
+    Attributes:
+      clock: the clock of the engine; it also measures leases and the message rates of groups.
+      due_at_ms: converts a delay to a due time; see `Horizon.due_at_ms`.
+    """
+
+    def __init__(self, engine: Engine, *, begin: Callable[[Group], None]) -> None:
+        self._engine = engine
+        self._topics = engine.topics.by_name
+        self.clock = engine.clock
+        self._horizon = engine.horizon
+        self.due_at_ms = engine.horizon.due_at_ms
+        self._journal = engine.journal
+        self._cache = engine.cache
+        self._load_ahead = partial(load_ahead, engine)
+        self._begin = begin
+        self._lines: dict[Group, None] = {}  # groups with waiting consumers, or that had some until the last tick
+        self._postponed: dict[Group, None] | None = None  # groups to dispatch when `many_leave` ends; else None
+
+    def tick(self) -> None:
+        """Deliver the delayed messages that are due now."""
+        self._horizon.advance()
+        for group in list(self._lines):
+            if group.waiters:
+                self.dispatch(group)
+            else:
+                del self._lines[group]
+
+    def serve(self, consumer: Waiter) -> None:
+        """Deliver the messages that `consumer` has room for, now or when there are some."""
+        group = consumer.group
+        if (fault := group.topic.fault) is not None:
+            raise fault
+        leases = [] if group.waiters and consumer.member is None else self._fill(consumer)
+        if consumer.room:
+            group.waiters[consumer] = None
+            self._lines[group] = None
+            if group.id is None:
+                self._begin(group)
+        if leases:
+            consumer.deliver(leases)
+        self._load_ahead(group)
+
+    def _fill(self, consumer: Waiter) -> list[Lease]:
+        """Pass ready messages to `consumer`, as many as it has room for; return their leases."""
+        leases: list[Lease] = []
+        group = consumer.group
+        while (room := consumer.room) and (taken := consumer.take(room, self._horizon.at_ms)) is not None:
+            cursor, lease = taken
+            if lease.attributes is None and not group.topic.ttl_ms:  # the messages cannot have expired
+                consumer.hold(cursor, lease)
+                leases.append(lease)
+            elif live := sift(self._engine, group, taken, partial(consumer.take, room, self._horizon.at_ms)):
+                for held in live:
+                    consumer.hold(*held)
+                leases += [lease for _, lease in live]
+            else:
+                if live is None:
+                    self._dispatch_later(group)
+                break
+        return leases
+
+    def _dispatch_later(self, group: Group) -> None:
+        """Serve a group in a later event-loop iteration: more messages have expired than one iteration may remove."""
+        if not group.is_expiring:
+            group.is_expiring = True
+            asyncio.get_running_loop().call_soon(self._dispatch_again, group)
+
+    def _dispatch_again(self, group: Group) -> None:
+        group.is_expiring = False
+        self.dispatch(group)
+
+    def settled(self, group: Group, *, is_returned: bool) -> None:
+        """Request a commit of settled messages, and deliver those that were returned to other consumers."""
+        self._journal.touch(group.topic)
+        self._journal.committer.request_soon()
+        if is_returned:
+            if group.waiters or self._postponed is not None:
+                self.dispatch(group)
+        elif group.flow is not None:
+            group.flow.settled()
+
+    def left(self, group: Group, held: Sequence[CursorLease] = (), cause: str = "disconnects") -> None:
+        """Return the messages that a leaving consumer held to the front, in their order, counted as `cause`."""
+        if returning.nack_all(held, cause):
+            self.settled(group, is_returned=True)
+        topic = group.topic
+        group.was_read = True
+        topic.drop_idle(group)
+        if topic.is_idle and self._topics.get(topic.name) is topic:  # another topic may have its name by now
+            del self._topics[topic.name]
+
+    @contextmanager
+    def many_leave(self) -> Iterator[None]:
+        """Defer deliveries until the block exits, so that consumers about to leave do not get returned messages."""
+        self._postponed = {}
+        try:
+            yield
+        finally:
+            postponed, self._postponed = self._postponed, None
+            for group in postponed:
+                self.dispatch(group)
+
+    def changed(self, topic: Topic) -> None:
+        """Apply the settings of a topic that order and limit deliveries, by key, rate and leases, to its groups."""
+        for group in topic.groups.values():
+            self.apply_flow(group)
+
+    def apply_flow(self, group: Group) -> None:
+        """Apply these settings of its topic to a group, and the rules of order for groups with members."""
+        apply_to(group, self.clock, self.dispatch)
+
+    def readable(self, topic: Topic) -> None:
+        """Deliver messages to waiting consumers in all groups of a topic, including messages no longer held back.
+
+        If consumers wait in a group that does not exist yet, the group is created.
+        """
+        for group in tuple(topic.groups.values()):
+            if group.id is None and group.waiters:
+                self._begin(group)
+            if group.old_first is not None:
+                group.old_first.look()
+            self.dispatch(group)
+        self._cache.touch(topic)
+
+    def dispatch(self, group: Group) -> None:
+        """Deliver messages to the waiting consumers of a group, first come, first served.
+
+        A consumer that still has room after a delivery becomes the last of the waiting consumers.
+        """
+        if self._postponed is not None:
+            self._postponed[group] = None
+            return
+        while group.waiters:
+            consumer = next(iter(group.waiters))
+            leases = self._fill(consumer)
+            if not leases:
+                break
+            if consumer.room:
+                group.waiters.move_to_end(consumer)
+            else:
+                del group.waiters[consumer]
+            consumer.deliver(leases)
+        if group.waiters:
+            if group.membership is not None:
+                self._dispatch_to_members(group)
+            self._load_ahead(group)
+
+    def _dispatch_to_members(self, group: Group) -> None:
+        """Deliver messages to all waiting members: if one member's partitions are empty, another's may not be."""
+        for consumer in list(group.waiters):
+            if consumer in group.waiters and (leases := self._fill(consumer)):
+                if not consumer.room:
+                    del group.waiters[consumer]
+                consumer.deliver(leases)

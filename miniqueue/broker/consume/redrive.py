@@ -1,0 +1,326 @@
+"""Redrive: moves dead letters back to the topics they came from, page by page.
+
+    redrive ─▶ take a page, as a consumer ─▶ by origin: add to that topic, without the origin ─▶ commit ─▶ next page
+                                                └ no origin: return to the back    pause, if there is a rate ┘
+
+One commit removes a page from the dead-letter topic and adds it to the other topics. So if a redrive is interrupted,
+each message is in exactly one topic: messages that were taken and not moved return to the front.
+
+A redriven message is for the group that dead-lettered it. If other groups read the topic as well, the message is marked
+as for that group only. If the group no longer exists, the message is returned to the back of the dead-letter topic.
+With a target, all messages go to the target, for all its groups, wherever they came from; so do messages without an
+origin.
+
+A redrive takes messages as a consumer of the default group or, if this group does not exist, of the first group. It
+does not create a group of its own, because no consumer would read the dead letters that this group gets later.
+
+A redrive ends when it has examined as many messages as were ready at its start. So messages that become dead letters
+again meanwhile are not moved twice.
+"""
+
+import asyncio
+from asyncio import sleep
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from miniqueue.broker.consume.consumer import Consumer
+from miniqueue.broker.consume.dispatcher import Dispatcher
+from miniqueue.broker.dead_letters import move
+from miniqueue.broker.engine.engine import Engine
+from miniqueue.broker.engine.lanes import NewMessage
+from miniqueue.broker.inspect.due_counting import count_due
+from miniqueue.broker.model.recording import Receiver, Source, place_of
+from miniqueue.broker.model.topic import Group, Topic
+from miniqueue.broker.model.views import figures_of, group_named
+from miniqueue.core.cursor.lease import Lease
+from miniqueue.core.cursor.recording import Kind
+from miniqueue.core.message import attributes
+from miniqueue.core.message.attributes import Attributes
+from miniqueue.core.message.lanes import lane, priority_of
+from miniqueue.core.message.names import check_new_topic, check_topic
+from miniqueue.errors import MiniqueueError, RequestError, TopicFullError
+from miniqueue.errors.requests import PausedError, UnknownTopicError
+
+#: Maximum number of messages that one commit moves.
+MAX_PAGE_MESSAGES = 1000
+
+
+class _DeadLetter(NamedTuple):
+    """A message that was taken from the dead-letter topic.
+
+    Attributes:
+      receipt: its receipt in the consumer that took it.
+      partition: its partition in the dead-letter topic.
+      seq: its sequence number in that partition.
+      name: the name of the topic to move it to; None if it has no origin, so is not a dead letter.
+      group: the group that dead-lettered it; None if it is to be for all groups.
+      attributes: its attributes after the move.
+      content: the message to be added.
+    """
+
+    receipt: int
+    partition: int
+    seq: int
+    name: bytes | None
+    group: bytes | None
+    attributes: Attributes
+    content: NewMessage
+
+    def only_for_its_group(self) -> "_DeadLetter":
+        """Return this message marked as for its group only."""
+        if self.group is None:
+            return self
+        extra = self.attributes._replace(only_for=self.group).encode()
+        return self._replace(content=self.content._replace(attributes=extra))
+
+
+class Redriven(NamedTuple):
+    """The result of a redrive.
+
+    Attributes:
+      moved: number of messages that were durably moved.
+      remaining: number of messages that are ready in the topic now, and were not moved; None if the topic was deleted,
+        or the number is unknown because the store failed.
+      error: the error that ended the redrive early, if any.
+    """
+
+    moved: int
+    remaining: int | None
+    error: MiniqueueError | None = None
+
+    @property
+    def error_text(self) -> str:
+        """The error that ended the redrive early, with the counts, as text for users; empty if there was none."""
+        if self.error is None:
+            return ""
+        remaining = "how many remain is not known" if self.remaining is None else f"{self.remaining} remain"
+        return f"{self.error}; {self.moved} were moved, {remaining}"
+
+
+async def redrive(
+    engine: Engine,
+    dispatcher: Dispatcher,
+    name: bytes,
+    *,
+    limit: int | None,
+    per_second: float | None,
+    target: bytes | None,
+    is_wanted: Callable[[], bool],
+) -> Redriven:
+    """Move the dead letters of a topic back that are ready now; return the result when it is durable.
+
+    A redrive ends early, with an error in the result, if a destination topic cannot be created, is full, or is paused;
+    if the dead-letter topic is paused; or if the store fails. Redriven messages never evict messages of a destination
+    topic, whatever its limit policy.
+
+    Args:
+      engine: provides the topics, and commits each page.
+      dispatcher: delivers the dead letters.
+      name: the name of the topic with the dead letters.
+      limit: maximum number of messages to move; None means all.
+      per_second: maximum number of messages per second; None means unlimited.
+      target: the topic to move all messages to, created if necessary; None means the origin of each message.
+      is_wanted: called after each pause that `per_second` causes; if it returns False, the redrive ends.
+
+    Raises:
+      InvalidTopicError, UnknownTopicError: there is no such topic.
+      RequestError: the target is the dead-letter topic itself.
+      UnavailableError, StorageError: no message can be moved now.
+    """
+    if target is not None:
+        _check_target(engine, name, target)
+    topic, ready_count = await engine.journal.epoch.repeat(partial(_ready, engine, name))
+    remaining = ready_count if limit is None else min(limit, ready_count)
+    moved_count, topic_id = 0, topic.id
+    error: MiniqueueError | None = None
+    while remaining > 0 and not _is_deleted(engine, topic, topic_id):
+        page_count = min(remaining, MAX_PAGE_MESSAGES, max(1, int(per_second or MAX_PAGE_MESSAGES)))
+        try:
+            if topic.is_paused_out:
+                raise PausedError
+            page = await engine.journal.epoch.once(_page(engine, dispatcher, topic, page_count, target))
+            # Outside the epoch, because the commit itself reports whether it moved the page.
+            await engine.journal.committer.flush()
+        except MiniqueueError as exc:
+            error = exc
+            break
+        if page is None:  # the group was moved meanwhile, and the messages taken are ready again
+            continue
+        taken_count, page_moved_count, error = page
+        moved_count += page_moved_count
+        remaining -= taken_count
+        if error is not None or not taken_count:
+            break
+        if per_second and remaining > 0:
+            await sleep(taken_count / per_second)
+            if not is_wanted():
+                break
+    return Redriven(moved_count, _remaining(topic, topic_id), error)
+
+
+def _check_target(engine: Engine, name: bytes, target: bytes) -> None:
+    """Raise RequestError or InvalidTopicError unless messages of a topic can be moved to `target`."""
+    if check_topic(target) == name:
+        raise RequestError("messages cannot be moved to the topic that they are in")
+    existing = engine.topics.by_name.get(target)
+    if existing is None or existing.id is None:
+        check_new_topic(target)
+
+
+async def _ready(engine: Engine, name: bytes) -> tuple[Topic, int]:
+    """Return a topic, and how many of its messages are ready, including those rejected a moment ago."""
+    topic = await engine.journal.committed_topic(name)
+    topic_id = topic.id
+    await count_due(engine, topic)
+    if topic.id != topic_id:  # the topic was deleted meanwhile
+        raise UnknownTopicError
+    return topic, figures_of(group_named(topic, None)).ready
+
+
+def _is_deleted(engine: Engine, topic: Topic, topic_id: int | None) -> bool:
+    """Whether a topic was deleted; False while the store is being reopened, because that is unknown then."""
+    return engine.journal.admission.is_open and (
+        engine.topics.by_name.get(topic.name) is not topic or topic.id != topic_id
+    )
+
+
+async def _page(
+    engine: Engine, dispatcher: Dispatcher, topic: Topic, count: int, target: bytes | None
+) -> tuple[int, int, MiniqueueError | None] | None:
+    """Move up to `count` messages of a topic with the next commit; call it only within an epoch.
+
+    Returns how many messages were examined, how many of them were moved, and the error that ended the page early, if
+    any. Returns None if the group was deleted or moved meanwhile. Raises MiniqueueError if no message was moved.
+    """
+    engine.journal.admission.check()
+    group = group_named(topic, None)
+    leases: list[Lease] = []
+    faults: list[MiniqueueError] = []
+    consumer = Consumer(dispatcher, group, leases.extend, faults.append, count)
+    consumer.receiver = Receiver(b"redrive", prefix=None)
+    ids = topic.id, group.id
+    try:
+        consumer.request()
+        await _loaded(group, lambda: bool(leases or faults))
+        if faults:
+            raise faults[0]
+        if (topic.id, group.id) != ids:  # the leases have ended with the topic or group
+            return None
+        if not leases and topic.is_paused_out:  # it was paused meanwhile
+            raise PausedError
+        taken = [message for lease in leases for message in _messages(group, lease)]
+        if target is not None:
+            taken = [message._replace(name=target, group=None) for message in taken]
+        moved_count, error = _move(engine, topic, consumer, taken)
+    finally:
+        consumer.close("")  # no cause to count: the messages returned were not processed
+    return len(taken), moved_count, error
+
+
+def _move(
+    engine: Engine, source: Topic, consumer: Consumer, taken: list[_DeadLetter]
+) -> tuple[int, MiniqueueError | None]:
+    """Move messages that were taken; return how many were moved, and the error that ended it early, if any."""
+    by_name: dict[bytes | None, list[_DeadLetter]] = {}
+    for message in taken:
+        by_name.setdefault(message.name, []).append(message)
+    moved_count = 0
+    if without_origin := by_name.pop(None, []):
+        consumer.pass_over([message.receipt for message in without_origin])
+    for name, messages in by_name.items():
+        assert name is not None  # None was removed above
+        groups = _groups(engine, name, messages)
+        remaining = _for_existing_groups(consumer, messages, groups)
+        while remaining:
+            try:
+                topic, fitting = _fitting(engine, name, remaining, groups)
+            except MiniqueueError as exc:  # messages moved before stay moved
+                return moved_count, exc
+            moved_count += len(fitting)
+            consumer.move([message.receipt for message in fitting])
+            positions = move.add(engine, topic, [message.content for message in fitting])
+            if source.trace is not None:
+                for message, position in zip(fitting, positions, strict=True):
+                    group = message.group or b""
+                    source.trace.moved(Kind.REDRIVEN, message.partition, [message.seq], [position], name, group)
+            remaining = remaining[len(fitting) :]
+    return moved_count, None
+
+
+def _for_existing_groups(consumer: Consumer, messages: list[_DeadLetter], groups: list[bytes]) -> list[_DeadLetter]:
+    """Return the messages whose group is in `groups`, marked as for it only if necessary; pass over the others."""
+    if groupless := [m.receipt for m in messages if m.group is not None and m.group not in groups]:
+        consumer.pass_over(groupless)
+    movable = [message for message in messages if message.group is None or message.group in groups]
+    return movable if len(groups) <= 1 else [message.only_for_its_group() for message in movable]
+
+
+def _groups(engine: Engine, name: bytes, messages: list[_DeadLetter]) -> list[bytes]:
+    """Return the names of the groups of a topic or, if it does not exist, of the groups to create it with."""
+    topic = engine.topics.by_name.get(name)
+    if topic is None or topic.id is None:
+        return sorted({message.group for message in messages if message.group is not None})
+    return [group.name for group in topic.existing_groups]
+
+
+def _fitting(
+    engine: Engine, name: bytes, messages: list[_DeadLetter], groups: list[bytes]
+) -> tuple[Topic, list[_DeadLetter]]:
+    """Return the topic of a name, created if necessary, and the first of `messages` that it has room for.
+
+    Messages of the topic are not evicted for them, whatever its limit policy. Raises MiniqueueError if none fits.
+    """
+    while True:
+        try:
+            topic = move.room(engine, name, [message.content for message in messages], groups)
+        except TopicFullError as exc:
+            # All payloads may fit while they do not fit with their attributes; then half of the messages is tried.
+            count = exc.fitting_count if exc.fitting_count < len(messages) else len(messages) // 2
+            if not count:
+                outcome = f"nothing more fits into {name.decode()}"
+                raise TopicFullError(exc.unit, exc.setting, outcome=outcome) from exc
+            messages = messages[:count]
+        else:
+            if topic.is_paused_in:
+                raise PausedError
+            return topic, messages
+
+
+def _remaining(topic: Topic, topic_id: int | None) -> int | None:
+    """Return how many messages of a topic are ready; None if it was deleted or the number is unknown."""
+    if topic_id is None or topic.id != topic_id:
+        return None
+    return figures_of(group_named(topic, None)).ready
+
+
+async def _loaded(group: Group, is_done: Callable[[], bool]) -> None:
+    """Wait while messages of a group are loaded from the store, or are removed because they have expired."""
+    while not is_done() and (group.is_loading or group.is_expiring):
+        if group.is_loading:
+            await group.load_ended()
+        else:
+            await asyncio.sleep(0)
+
+
+def _messages(group: Group, lease: Lease) -> list[_DeadLetter]:
+    extras = lease.attributes or [b""] * lease.count
+    partition, ahead = group.partition_of(lease.receipt), lease.first_seq - lease.receipt
+    source_name = place_of(group.topic.name, partition)
+    return [
+        _dead_letter((receipt, partition, receipt + ahead), payload, extra, source_name)
+        for receipt, (payload, extra) in enumerate(zip(lease.payloads, extras, strict=True), lease.receipt)
+    ]
+
+
+def _dead_letter(position: tuple[int, int, int], payload: bytes, extra: bytes, source_name: bytes) -> _DeadLetter:
+    """Return the message with a receipt, partition and sequence number, as it is to be added to its origin."""
+    source = Source(Kind.ARRIVED, source_name, position[2] + 1)
+    described = attributes.decode(extra)
+    origin = described.origin
+    # Without its unique key, because another message may have that key in the destination topic.
+    kept = described._replace(origin=None, unique_key=b"", only_for=b"")
+    if origin is None:
+        return _DeadLetter(*position, None, None, kept, NewMessage(payload, kept.encode(), source=source))
+    content = NewMessage(payload, kept.encode(), lane(0, priority_of(origin.partition)), source)
+    return _DeadLetter(*position, origin.topic, origin.group, kept, content)

@@ -1,0 +1,192 @@
+"""Dead letters: messages that were returned too often, rejected, or expired move to a separate topic.
+
+    returned ─▶ deliveries < max_deliveries ─▶ to its position, or after the delay of the retry policy
+                    └ otherwise ─▶ dead-letter topic, with its origin, in the same commit
+    rejected ────────────────────┘     └ no room there: it is returned as if there were no limit
+    expired ─────▶ dead-letter topic, if the settings say so; dropped if there is no room there
+    over limits ─▶ dead-letter topic, if the limit policy says so; new messages are refused if there is no room there
+
+A dead letter that is returned too often is not moved again, which prevents loops. A dead letter that is rejected, or
+for which there is no room, is dropped. Dead letters enter a topic even if its publishers are paused: the pause is meant
+for publishers, and messages that cannot move would be returned forever.
+"""
+
+import random
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from miniqueue.broker.dead_letters import move
+from miniqueue.broker.engine.engine import Engine
+from miniqueue.broker.engine.lanes import NewMessage
+from miniqueue.broker.model.limits import Room
+from miniqueue.broker.model.recording import Source, place_of
+from miniqueue.broker.model.topic import Topic
+from miniqueue.core.cursor import returning
+from miniqueue.core.cursor.cursor import GroupCursor
+from miniqueue.core.cursor.holding import CursorLease
+from miniqueue.core.cursor.lease import Lease
+from miniqueue.core.cursor.recording import Kind
+from miniqueue.core.message import attributes
+from miniqueue.core.message.attributes import Origin, is_for
+from miniqueue.core.message.lanes import lane, priority_of
+from miniqueue.core.message.message import Record
+from miniqueue.core.settings.fields import LimitPolicy
+from miniqueue.core.settings.settings import TopicSettings
+from miniqueue.errors import CorruptionError, FormatVersionError, InvalidTopicError, LimitReachedError
+
+#: Reason of a dead letter that was returned too often.
+MAX_DELIVERIES = b"max_deliveries"
+#: Reason of a dead letter that has expired.
+EXPIRED = b"expired"
+#: Reason of a dead letter for which its topic had no room.
+LIMIT = b"limit"
+#: Causes of a return that count as failures for the delay of the retry policy.
+_FAILURES = ("nacks", "timeouts")
+
+
+def changed(engine: Engine, topic: Topic) -> None:
+    """Apply the settings of `topic` to the messages that are returned to it from now on."""
+    settings = topic.settings
+    is_needed = settings.max_deliveries or settings.has_retry_delay
+    for cursor in topic.cursors:
+        cursor.policy = _Policy(engine, topic, cursor, settings) if is_needed else None
+
+
+def reject(engine: Engine, topic: Topic, held: Iterable[CursorLease], reason: bytes) -> None:
+    """Make messages dead letters; drop those that are dead letters already.
+
+    Messages for which there is no room are returned together, as by NACK.
+    """
+    returning.nack_all([lease for lease in held if not _give_up(engine, topic, *lease, reason)])
+
+
+def _give_up(engine: Engine, topic: Topic, cursor: GroupCursor, lease: Lease, reason: bytes) -> bool:
+    """Make the messages of a lease dead letters, or drop them; return False if there is no room."""
+    records = lease.records()
+    letters = [record for record in records if not _is_dead_letter(record)]
+    leave = partial(_reject, cursor, lease, reason, len(letters))
+    if letters:
+        return _bury(engine, topic, cursor, letters, reason, leave)
+    leave()
+    return True
+
+
+def left(engine: Engine, topic: Topic) -> Room:
+    """Return the number of dead letters, and of their bytes, for which there is room."""
+    return move.left(engine, topic.settings.dead_letters_of(topic.name))
+
+
+def may_bury(engine: Engine, topic: Topic, over: Room) -> bool:
+    """Whether the messages that are over the limits of a topic can become dead letters."""
+    room = left(engine, topic)
+    return room.messages >= max(1, over.messages) and room.size_bytes >= max(1, over.size_bytes)
+
+
+def bury_oldest(engine: Engine, topic: Topic, cursor: GroupCursor, lease: Lease) -> None:
+    """Make messages dead letters that were leased because their topic has no room; requires some room `left`."""
+    group = topic.group_of(cursor).name
+    own = [record for record in lease.records() if is_for(record.attributes, group)]
+    letters = [record for record in own if not _is_dead_letter(record)]
+    cursor.drop(lease, moved_count=len(letters))
+    contents = [_letter(engine, topic, cursor, record, LIMIT) for record in letters]
+    name = topic.settings.dead_letters_of(topic.name)
+    _note(cursor, letters, move.push(engine, name, contents), name)
+
+
+def expire(engine: Engine, topic: Topic, cursor: GroupCursor, lease: Lease) -> None:
+    """Make expired messages dead letters; drop those that are dead letters already, or all if there is no room."""
+    letters = [record for record in lease.records() if not _is_dead_letter(record)]
+    leave = partial(cursor.drop, lease, Kind.EXPIRED, moved_count=len(letters))
+    if not letters or not _bury(engine, topic, cursor, letters, EXPIRED, leave):
+        cursor.drop(lease, Kind.EXPIRED)
+
+
+def _bury(
+    engine: Engine,
+    topic: Topic,
+    cursor: GroupCursor,
+    records: list[Record],
+    reason: bytes,
+    leave: Callable[[], None],
+) -> bool:
+    """Make messages dead letters; return False if one is a dead letter already, or if there is no room."""
+    if any(map(_is_dead_letter, records)):
+        return False
+    contents = [_letter(engine, topic, cursor, record, reason) for record in records]
+    try:
+        name = topic.settings.dead_letters_of(topic.name)
+        dead = move.room(engine, name, contents, policies=(LimitPolicy.DROP_OLDEST,))
+    except (InvalidTopicError, LimitReachedError):
+        return False
+    leave()
+    _note(cursor, records, move.add(engine, dead, contents), dead.name)
+    return True
+
+
+def _letter(engine: Engine, topic: Topic, cursor: GroupCursor, record: Record, reason: bytes) -> NewMessage:
+    """Return a message as a dead letter, which never expires, keeps its priority, and has no unique key."""
+    partition = cursor.partition
+    origin = Origin(
+        topic.name,
+        partition,
+        record.seq,
+        record.published_at_ms,
+        engine.clock.now_ms(),
+        record.counts,
+        reason,
+        topic.group_of(cursor).name,
+    )
+    described = attributes.decode(record.attributes)
+    described = described._replace(expires_at_ms=0, origin=origin, reply_to=b"", unique_key=b"", only_for=b"")
+    source = Source(Kind.ARRIVED, place_of(topic.name, partition), record.seq + 1)
+    return NewMessage(record.payload, described.encode(), lane(0, priority_of(partition)), source)
+
+
+class _Policy:
+    """Applies the settings of a topic to the messages that are returned to one of its partitions."""
+
+    __slots__ = ("_cursor", "_engine", "_settings", "_topic")
+
+    def __init__(self, engine: Engine, topic: Topic, cursor: GroupCursor, settings: TopicSettings) -> None:
+        self._engine = engine
+        self._topic = topic
+        self._cursor = cursor
+        self._settings = settings
+
+    def bury(self, record: Record) -> bool:
+        """Make the message a dead letter if it was delivered `max_deliveries` times; return whether it is one now."""
+        max_deliveries = self._settings.max_deliveries
+        if not max_deliveries or sum(record.counts) < max_deliveries:
+            return False
+        return _bury(self._engine, self._topic, self._cursor, [record], MAX_DELIVERIES, _nothing)
+
+    def due_at_ms(self, record: Record, cause: str) -> int | None:
+        """Return when a message that failed may be delivered again; None if there is no delay."""
+        if cause not in _FAILURES or not self._settings.has_retry_delay:
+            return None
+        return_count = record.counts.nacks + record.counts.timeouts
+        return self._engine.horizon.due_at_ms(self._settings.retry_seconds(return_count, random.random()))
+
+
+def _is_dead_letter(record: Record) -> bool:
+    """Whether a message is a dead letter, or cannot be decoded: messages of newer versions are not moved."""
+    try:
+        return bool(record.attributes) and attributes.decode(record.attributes).origin is not None
+    except (CorruptionError, FormatVersionError):
+        return True
+
+
+def _reject(cursor: GroupCursor, lease: Lease, reason: bytes, moved_count: int) -> None:
+    cursor.drop(lease, None, moved_count=moved_count)
+    if cursor.trace is not None:
+        cursor.trace.note(Kind.REJECTED, lease, reason)
+
+
+def _note(cursor: GroupCursor, records: list[Record], positions: list[tuple[int, int]], topic: bytes) -> None:
+    """Record the new positions of messages, if the topic is traced."""
+    if cursor.trace is not None:
+        cursor.trace.moved(Kind.DEAD_LETTERED, [record.seq for record in records], positions, topic)
+
+
+def _nothing() -> None:
+    """Do nothing: the message has left its topic already."""

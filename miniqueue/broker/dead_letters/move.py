@@ -1,0 +1,71 @@
+"""Adds messages to a topic in the commit in which they leave another topic.
+
+    room ─▶ they leave their topic ─▶ add        all three in one iteration of the event loop, so in one commit
+     └ LimitReachedError, InvalidTopicError: they stay
+
+Messages are moved even if the disk is full: each message that is added leaves another topic.
+"""
+
+from collections.abc import Container, Sequence
+
+from miniqueue.broker.engine import lanes
+from miniqueue.broker.engine.engine import Engine
+from miniqueue.broker.engine.lanes import NewMessage
+from miniqueue.broker.model.limits import Room
+from miniqueue.broker.model.topic import Topic
+from miniqueue.core.settings.fields import LimitPolicy
+from miniqueue.errors import InvalidTopicError, LimitReachedError
+
+
+def room(
+    engine: Engine,
+    name: bytes,
+    contents: Sequence[NewMessage],
+    groups: Sequence[bytes] = (),
+    *,
+    policies: Container[LimitPolicy] = (),
+) -> Topic:
+    """Return the topic `name` if it has room for the messages; create it if it does not exist.
+
+    A new topic has `groups`, or the default group. Older messages are evicted only if the limit policy of the topic is
+    one of `policies`. Raises InvalidTopicError or LimitReachedError.
+    """
+    topic = engine.topics.find(name)
+    if topic is None:
+        topic = engine.topics.create(name, groups=groups)
+    payloads = [content.payload for content in contents]
+    attributes = [content.attributes for content in contents]
+    size_bytes = sum(content.size_bytes for content in contents)
+    if engine.limits.admit(topic, payloads, size_bytes, attributes, policies=policies):
+        engine.journal.trim_soon(topic)
+    return topic
+
+
+def left(engine: Engine, name: bytes) -> Room:
+    """Return the room in a topic, which is created if it does not exist; none if it cannot be created."""
+    topic = engine.topics.find(name)
+    if topic is None:
+        try:
+            topic = engine.topics.create(name)
+        except (InvalidTopicError, LimitReachedError):
+            return Room(0, 0)
+    return engine.limits.room(topic)
+
+
+def push(engine: Engine, name: bytes, contents: Sequence[NewMessage]) -> list[tuple[int, int]]:
+    """Add messages to a topic that has some room `left`; return as `add`.
+
+    The last of the messages may exceed the room.
+    """
+    topic = engine.topics.by_name[name]
+    positions = add(engine, topic, contents)
+    if engine.limits.policy_of(topic) is LimitPolicy.DROP_OLDEST and engine.limits.excess(topic).is_over:
+        engine.journal.trim_soon(topic)
+    return positions
+
+
+def add(engine: Engine, topic: Topic, contents: Sequence[NewMessage]) -> list[tuple[int, int]]:
+    """Add messages to a topic that has room for them, in the next commit; return the lane and number of each."""
+    positions = lanes.append(engine.journal, topic, contents)
+    engine.journal.committer.request_soon()
+    return positions

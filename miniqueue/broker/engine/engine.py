@@ -1,0 +1,88 @@
+"""The engine: the objects that all parts of the broker share; made once and never replaced.
+
+    Engine ─▶ Topics ─▶ Limits
+    └────▶ Journal ─▶ Committer, Admission, Store       upward: events only
+
+The journal and the registry never call the parts of the broker that are made later: those connect to events.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from miniqueue.broker.commit.events import Events
+from miniqueue.broker.commit.journal import Journal
+from miniqueue.broker.engine.topics import Topics
+from miniqueue.broker.model.limits import BrokerLimits, LimitCounts, Limits
+from miniqueue.broker.model.topic import Topic
+from miniqueue.broker.runtime.cache_budget import Budget
+from miniqueue.broker.runtime.clock import Clock
+from miniqueue.broker.runtime.horizon import Horizon
+from miniqueue.broker.runtime.tasks import Tasks
+from miniqueue.broker.stored.opening import StoreContent
+from miniqueue.storage.port import Store
+
+#: Maximum total size of the messages that are in memory for consumers, all topics together.
+CACHE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Engine:
+    """The objects that the parts of a broker share.
+
+    Attributes:
+      clock: returns the time.
+      horizon: determines which delayed messages are due.
+      tasks: the background tasks.
+      journal: has the store, and commits all changes.
+      topics: the registry of topics; creates and removes them.
+      limits: checks whether there is room for topics and messages.
+      events: reports what happens to parts that are made later.
+      cache: limits the memory that loaded messages use.
+    """
+
+    clock: Clock
+    horizon: Horizon
+    tasks: Tasks
+    journal: Journal
+    topics: Topics
+    limits: Limits
+    events: Events
+    cache: Budget
+
+    @classmethod
+    def on(
+        cls,
+        open_store: Callable[[], Awaitable[Store]],
+        clock: Clock,
+        limits: BrokerLimits,
+        counts: LimitCounts,
+        *,
+        reopened: Callable[[StoreContent], None],
+    ) -> "Engine":
+        """Return an engine on a store that is not open yet.
+
+        Args:
+          open_store: opens the store; called at startup, and again after the store has failed.
+          clock: returns the time.
+          limits: the limits that the operator has set.
+          counts: counts how often limits were reached.
+          reopened: called with the content of the store, after a fault.
+        """
+        by_name = dict[bytes, Topic]()
+        events = Events()
+        journal = Journal(open_store, clock, by_name, events, reopened=reopened)
+        topic_limits = Limits(limits, counts)
+        topics = Topics(by_name, journal, topic_limits, clock)
+        tasks = Tasks(journal.fail)
+        return cls(clock, Horizon(clock), tasks, journal, topics, topic_limits, events, Budget(CACHE_BYTES))
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Run a background task that ends when memory is dropped after a fault.
+
+        If the work is still needed after the store was read again, the parts must start it again.
+        """
+        task = self.tasks.spawn(self.journal.epoch.background(work))
+        task.add_done_callback(lambda _: work.close())  # avoids a warning if the task is cancelled before it starts
+        return task

@@ -1,0 +1,346 @@
+"""Creates, moves and deletes groups; each of these acts is one commit.
+
+    first use ─┐
+    create ────┼─▶ pin ─▶ find the start position in each partition ─▶ cursors under a new id ─▶ commit
+    seek ──────┘                                                         └ seek: the commit deletes the old id
+    delete ──────────────────────────────────────────────────────────────▶ the commit deletes the id
+
+When an id is deleted, its keys and the chunks that only its group needed remain at first. They are deleted later, page
+by page; a purge entry in the store exists until then.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import NamedTuple
+
+from miniqueue.broker.engine.engine import Engine
+from miniqueue.broker.groups import start_positions
+from miniqueue.broker.groups.cleanup import PINNED, GroupCleanup, finished_by
+from miniqueue.broker.groups.idle import IdleGroups
+from miniqueue.broker.groups.start_positions import StartPosition, check_start, holes_in, pinned
+from miniqueue.broker.inspect.due_counting import count_due
+from miniqueue.broker.inspect.log import LogReader
+from miniqueue.broker.model.topic import Group, Topic
+from miniqueue.broker.model.views import GroupFigures, figures_of
+from miniqueue.broker.stored import encode_commit
+from miniqueue.broker.stored.opening import StoreContent
+from miniqueue.core.cursor.cursor import GroupCursor
+from miniqueue.core.cursor.lease import ChunkProgress
+from miniqueue.core.cursor.state import CursorState
+from miniqueue.core.group.holes import without
+from miniqueue.core.log.partition import Partition, Pin
+from miniqueue.core.message.names import DEFAULT_GROUP_NAME, check_group, check_new_group, check_topic
+from miniqueue.core.options.start import Edge, Start
+from miniqueue.errors import CorruptionError, MiniqueueError
+from miniqueue.errors.requests import (
+    GroupExistsError,
+    GroupInUseError,
+    InvalidGroupError,
+    UnknownGroupError,
+    UnknownTopicError,
+)
+from miniqueue.storage.format import groups, keys
+
+
+class Seek(NamedTuple):
+    """The effect of a seek: the number of messages that the group has yet to settle, `before` and `after` it."""
+
+    before: int
+    after: int
+
+
+class Groups:
+    """Changes which groups read a topic, and from which position.
+
+    Args:
+      engine: provides the topics, and commits the changes.
+      log_reader: finds messages by their time.
+      period_seconds: the time between two ticks.
+    """
+
+    def __init__(self, engine: Engine, log_reader: LogReader, *, period_seconds: float) -> None:
+        self._engine = engine
+        self._topics = engine.topics
+        self._journal = engine.journal
+        self._clock = engine.clock
+        self._log_reader = log_reader
+        self._remains = GroupCleanup(engine)
+        self._idle = IdleGroups(engine, period_seconds=period_seconds)
+
+    # --- inspecting -------------------------------------------------------------------------------------------
+
+    async def figures(self, name: bytes) -> list[GroupFigures]:
+        """Return the current statistics of each group of a topic, in order of the names.
+
+        Raises InvalidTopicError, UnknownTopicError or UnavailableError.
+        """
+        topic = await self._journal.epoch.repeat(partial(self._counted, name))
+        return [figures_of(group) for group in sorted(topic.existing_groups, key=lambda group: group.name)]
+
+    async def figures_of(self, name: bytes, group_name: bytes) -> GroupFigures:
+        """Return the current statistics of one group; also raises UnknownGroupError."""
+        topic = await self._journal.epoch.repeat(partial(self._counted, name))
+        return figures_of(_existing(topic, group_name))
+
+    async def _counted(self, name: bytes) -> Topic:
+        async def count(topic: Topic) -> Topic:
+            await count_due(self._engine, topic)
+            return topic
+
+        return await self._journal.look_at(name, count)
+
+    # --- changing ---------------------------------------------------------------------------------------------
+
+    async def create(self, name: bytes, group_name: bytes, start: Start = Edge.EARLIEST) -> None:
+        """Create a group, and its topic if necessary; both are durable on return.
+
+        Raises:
+          InvalidTopicError, InvalidGroupError, GroupExistsError, LimitReachedError: the group was not created.
+          InvalidOptionError, UnknownPartitionError: `start` is not a position in the topic; a new topic has only 0-0.
+          UnavailableError, StorageError: the group cannot be created now.
+        """
+        await self._journal.epoch.repeat(partial(self._create, name, group_name, start))
+        await self._journal.committer.flush()
+
+    async def _create(self, name: bytes, group_name: bytes, start: Start) -> None:
+        self._journal.admission.check()
+        check_new_group(group_name)
+        topic = self._topics.find(check_topic(name))
+        if topic is None:
+            check_start(start, {0: 0})
+            self._topics.create(name, groups=[group_name])
+            return
+        if group_name == DEFAULT_GROUP_NAME and not topic.settings.default_group:
+            raise InvalidGroupError(
+                "group default: this topic was made without it (default_group); choose another name"
+            )
+        if topic.group(group_name).id is not None:
+            raise GroupExistsError
+        try:
+            await self._begin(topic.group(group_name), start)
+        finally:
+            topic.drop_idle(topic.group(group_name))
+
+    async def seek(self, name: bytes, group_name: bytes, start: Start, *, is_dry: bool = False) -> Seek:
+        """Move a group to `start`; the move is durable on return.
+
+        The group loses its leases and the messages that were returned to it. A dry run changes nothing. Raises the
+        errors of `create`, UnknownTopicError and UnknownGroupError.
+        """
+        effect = await self._journal.epoch.repeat(partial(self._seek, name, group_name, start, is_dry=is_dry))
+        if not is_dry:
+            await self._journal.committer.flush()
+        return effect
+
+    async def _seek(self, name: bytes, group_name: bytes, start: Start, *, is_dry: bool) -> Seek:
+        topic = await self._journal.committed_topic(name)
+        group = _existing(topic, group_name)
+        before = group.depth
+        if is_dry:
+            with self._pinned(topic):
+                positions = await self._find(topic, start)
+        else:
+            positions = await self._begin(group, start)
+        return Seek(before, sum(position.depth for position in positions.values()))
+
+    async def delete(self, name: bytes, group_name: bytes) -> None:
+        """Delete a group with the messages that it has not settled; the deletion is durable on return.
+
+        Raises:
+          InvalidTopicError, UnknownTopicError, UnknownGroupError.
+          GroupInUseError: the group has consumers, or is the only group of its topic.
+          UnavailableError: no change is possible now.
+        """
+        topic = await self._journal.committed_topic(name)
+        self._delete(_existing(topic, group_name))
+        await self._journal.committer.flush()
+
+    def _delete_soon(self, group: Group) -> None:
+        """Delete a group with the next commit; raises GroupInUseError or UnavailableError."""
+        self._journal.admission.check_change()
+        self._delete(group)
+        self._journal.committer.request()
+
+    def _delete(self, group: Group) -> None:
+        topic = group.topic
+        if group.consumer_count or len(topic.existing_groups) == 1:
+            raise GroupInUseError
+        self._replace(group, None, {})
+        topic.drop_idle(group)
+
+    # --- first use --------------------------------------------------------------------------------------------
+
+    def begin_soon(self, group: Group) -> None:
+        """Create a group in the background that a consumer uses for the first time; then serve its waiting consumers.
+
+        If the settings of the topic do not let a group begin by being used, the waiting consumers get the error.
+        """
+        if group.topic.id is None or group.is_loading or group.topic.fault is not None:
+            return
+        try:
+            group.topic.check_use(group.name)
+        except UnknownGroupError as exc:
+            group.fail(exc)
+        else:
+            group.is_loading = True
+            self._engine.spawn(self._begin_for_waiters(group))
+
+    async def _begin_for_waiters(self, group: Group) -> None:
+        fault: MiniqueueError | None = None
+        topic, topic_id = group.topic, group.topic.id
+        try:
+            self._journal.admission.check_change()
+            await self._begin(group, Edge.EARLIEST)
+        except MiniqueueError as exc:
+            fault = exc
+        if fault is not None and topic.id == topic_id and group.id is None:
+            group.end_loading()
+            group.fail(fault)
+
+    def restored(self, content: StoreContent) -> None:
+        """Delete the data of groups that have a purge entry in the store, at startup and after a fault."""
+        self._remains.forget()
+        for topic, group_id in content.unpurged_groups:
+            if topic.id is not None:
+                runs = {number: holes_in(partition) for number, partition in topic.partitions.items()}
+                self._remains.delete(topic, group_id, runs, frees_keys=True)
+
+    def tick(self) -> None:
+        """Delete groups that no client reads, if their topic says so; retry deletions of stored data that failed."""
+        self._idle.tick(self._delete_soon)
+        self._remains.tick()
+
+    # --- the change itself ------------------------------------------------------------------------------------
+
+    async def _begin(self, group: Group, start: Start) -> dict[int, StartPosition]:
+        """Give a group a new id and cursors at `start`, with the next commit; call it only within an epoch.
+
+        The pins keep only the chunks of this epoch, so a position from another epoch must never become a cursor.
+        """
+        topic, topic_id, is_new = group.topic, group.topic.id, group.id is None
+        with self._pinned(topic):
+            positions = await self._find(topic, start)
+            self._journal.admission.check_change()
+            if topic.id is None or topic.id != topic_id:
+                raise UnknownTopicError
+            # If all its consumers left meanwhile, the group was dropped, and another may have its name now.
+            group = topic.group(group.name)
+            if is_new != (group.id is None):  # another act created or deleted the group meanwhile
+                raise GroupExistsError if is_new else UnknownGroupError
+            if is_new and not group.consumer_count:  # a group with consumers was admitted when the first one entered
+                self._engine.limits.admit_group(topic)
+            new_id = self._remains.next_id(topic)
+            cursors = {
+                number: positions[number].cursor(partition, new_id)
+                if number in positions
+                else GroupCursor(CursorState(), partition.tail_seq, {}, is_new=True, partition=number, group=new_id)
+                for number, partition in topic.partitions.items()
+            }
+            self._replace(group, new_id, cursors)
+            self._drop_placeholder(topic)
+        return positions
+
+    def _drop_placeholder(self, topic: Topic) -> None:
+        """Delete the group default of a topic that was created without it.
+
+        Until now, this group kept the messages for the topic's first other group.
+        """
+        default = topic.default
+        is_alone = len(topic.existing_groups) == 1
+        if default.id is not None and not (topic.settings.default_group or default.consumer_count or is_alone):
+            self._replace(default, None, {})
+
+    async def _find(self, topic: Topic, start: Start) -> dict[int, StartPosition]:
+        """Return the start positions of a group in a topic that is pinned.
+
+        Pins do not keep the chunks that only one group needed, if this group is deleted or moved meanwhile: then the
+        search is repeated. Raises UnknownTopicError if the topic is deleted meanwhile.
+        """
+        topic_id = topic.id
+        while True:
+            ids = _ids(topic)
+            try:
+                positions = await start_positions.find(self._journal, self._log_reader, topic, start)
+            except MiniqueueError as exc:
+                if topic.id == topic_id and (ids <= _ids(topic) or not isinstance(exc, CorruptionError)):
+                    raise
+            else:
+                if topic.id == topic_id and ids <= _ids(topic):
+                    return positions
+            if topic.id != topic_id:
+                raise UnknownTopicError
+
+    def _replace(self, group: Group, new_id: int | None, cursors: dict[int, GroupCursor]) -> None:
+        """Give a group another id and other cursors, or delete it if `new_id` is None, with the next commit."""
+        topic, old_id = group.topic, group.id
+        assert topic.id is not None
+        if topic.trace is not None and old_id is not None:
+            topic.trace.regrouped(group.name, group.cursors, cursors)
+        holes = {number: holes_in(partition) for number, partition in topic.partitions.items()}
+        finished, key_group = finished_by(topic, old_id), topic.key_group
+        batch: dict[bytes, bytes | None] = {}
+        if old_id is not None:
+            batch = {keys.cursor(topic.id, number, old_id): None for number in topic.partitions}
+            batch[groups.purge(topic.id, old_id)] = b""
+            batch[groups.group(topic.id, group.name)] = None
+        topic.set_cursors(group, new_id, cursors)
+        for partition in topic.partitions.values():
+            partition.is_head_due = True
+        self._journal.touch(topic)
+        if new_id is not None:
+            batch |= encode_commit.new_group(topic.id, group, self._clock.now_ms())
+            for cursor in cursors.values():
+                batch |= encode_commit.new_cursor(topic.id, cursor)
+        frees_keys = key_group in (group, None) or topic.key_group is not key_group
+        if frees_keys and old_id is None and new_id is not None:  # an unused id, whose cleanup frees the keys
+            old_id = new_id + 1
+            batch[groups.purge(topic.id, old_id)] = b""
+        self._journal.change(batch)
+        for partition, progresses in finished:
+            self._delete_unneeded(topic.id, partition, progresses)
+        if old_id is not None:
+            runs = {number: without(holes_in(topic.partitions[number]), before) for number, before in holes.items()}
+            self._remains.delete(topic, old_id, runs, frees_keys=frees_keys)
+        self._journal.events.changed(topic)
+        self._journal.events.readable(topic)
+
+    @contextmanager
+    def _pinned(self, topic: Topic) -> Iterator[None]:
+        """Keep the chunks of a topic until the block exits, then delete those that no group needs.
+
+        A purge entry in the store exists meanwhile, so that a restart deletes them.
+        """
+        topic_id = topic.id
+        if topic_id is not None:
+            self._journal.change({groups.purge(topic_id, PINNED): b""})
+        try:
+            with pinned(topic) as pins:
+                yield
+        finally:
+            if topic_id is not None and topic.id == topic_id:
+                self._unpin(topic, topic_id, pins)
+
+    def _unpin(self, topic: Topic, topic_id: int, pins: list[tuple[Partition, Pin]]) -> None:
+        if any(topic.partitions.get(partition.number) is not partition for partition, _ in pins):
+            return  # the topic is being reloaded, which deletes the chunks, then the entry, as after a restart
+        for partition, pin in pins:
+            self._delete_unneeded(topic_id, partition, pin.kept)
+        self._remains.unpin(topic, topic_id)
+
+    def _delete_unneeded(self, topic_id: int, partition: Partition, finished: list[ChunkProgress]) -> None:
+        unneeded = [progress.chunk for progress in finished if partition.is_unneeded(progress)]
+        if unneeded:
+            self._journal.change({keys.chunk(topic_id, partition.number, chunk.first_seq): None for chunk in unneeded})
+            partition.consumed_bytes += sum(chunk.size_bytes for chunk in unneeded)
+
+
+def _ids(topic: Topic) -> set[int | None]:
+    return {group.id for group in topic.existing_groups}
+
+
+def _existing(topic: Topic, group_name: bytes) -> Group:
+    group = topic.groups.get(check_group(group_name))
+    if group is None or group.id is None:
+        raise UnknownGroupError
+    return group

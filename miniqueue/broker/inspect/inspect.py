@@ -1,0 +1,158 @@
+"""Statistics of topics: how much they hold, how fast they are, how old their messages are. Inspection changes nothing.
+
+Nearly all statistics are counters that exist anyway; at most a few values of the store are read, for the oldest
+message. Inspections of all topics let other tasks run in between.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from functools import partial
+
+from miniqueue.broker.engine.engine import Engine
+from miniqueue.broker.inspect.ages import kept_of, oldest_at_ms
+from miniqueue.broker.inspect.due_counting import count_due
+from miniqueue.broker.inspect.log import LogReader
+from miniqueue.broker.inspect.peek import Peek
+from miniqueue.broker.inspect.rates import RateMeter
+from miniqueue.broker.model.topic import Topic
+from miniqueue.broker.model.views import TopicStats, group_named, stats_of
+from miniqueue.broker.runtime.tasks import in_turns
+from miniqueue.core.group import view
+from miniqueue.core.message.names import check_topic
+from miniqueue.errors.requests import UnknownTopicError
+
+#: Number of topics that are inspected in one iteration of the event loop.
+TOPICS_IN_TURN = 100
+
+#: Statistics by name; None if there is nothing to measure.
+Figures = dict[str, int | float | None]
+
+
+class Inspect:
+    """Shows statistics of topics, their messages, and their logs.
+
+    Args:
+      engine: has the topics and the store.
+      log: reads logs; see below.
+      requests_in: returns how many requests wait for the reply to a message of a topic.
+
+    Attributes:
+      log: reads logs from any offset.
+      rates: measures the rates and latencies of topics.
+      messages: shows messages; `peek` and `find` are its methods.
+    """
+
+    def __init__(self, engine: Engine, log: LogReader, requests_in: Callable[[bytes], int]) -> None:
+        self.log = log
+        self.rates = RateMeter(engine)
+        self.messages = Peek(engine)
+        self.peek, self.find = self.messages.peek, self.messages.find
+        self._engine = engine
+        self._requests_in = requests_in
+        self._topics = engine.topics.by_name
+        self._journal = engine.journal
+        self._clock = engine.clock
+
+    def depth(self, name: bytes, group: bytes | None = None) -> int:
+        """Return the number of unacknowledged messages of a topic, or of one of its groups.
+
+        Returns 0 if the topic does not exist. Raises InvalidTopicError, UnknownGroupError, or UnavailableError.
+        """
+        self._journal.admission.check_change()
+        topic = self._topics.get(check_topic(name))
+        if topic is None or topic.id is None:
+            return 0
+        return topic.depth if group is None else group_named(topic, group).depth
+
+    async def stats(self, name: bytes) -> Figures:
+        """Return the statistics of a topic.
+
+        Raises InvalidTopicError, UnknownTopicError, UnavailableError, or, if the oldest message cannot be read,
+        StorageError.
+        """
+        return await self._journal.epoch.repeat(partial(self._stats, name))
+
+    async def _stats(self, name: bytes) -> Figures:
+        return await self._journal.look_at(name, self.figures)
+
+    async def figures(self, topic: Topic) -> Figures:
+        """Return the statistics of a topic as of its last commit; raises UnknownTopicError if it was deleted."""
+        topic_id = topic.id
+        await count_due(self._engine, topic)
+        stats, missed_count = stats_of(topic), sum(cursor.missed_count for cursor in topic.cursors)
+        at_ms = await oldest_at_ms(self._journal.store, topic)
+        kept = await kept_of(self._journal.store, topic)
+        if topic.id != topic_id:
+            raise UnknownTopicError
+        latencies = self.rates.latencies_seconds(topic) or (None, None)
+        return {
+            **_counts(stats),
+            "unread_seconds": 0 if topic.last_group is None else round(topic.last_group.unread_seconds),
+            "requests": self._requests_in(topic.name),
+            "paused_in": topic.is_paused_in,
+            "paused_out": topic.is_paused_out,
+            "missed": missed_count,
+            "lease_timeouts": topic.lease_timeout_count,
+            "leases": sum(view.lease_count(cursor) for cursor in topic.cursors),
+            "oldest_seconds": self._age_seconds(at_ms),
+            "retained": kept.message_count,
+            "retained_bytes": kept.size_bytes,
+            "retained_seconds": self._age_seconds(kept.earliest_at_ms),
+            **self.rates.rates(topic),
+            "latency_p50_seconds": latencies[0],
+            "latency_p99_seconds": latencies[1],
+        }
+
+    def _age_seconds(self, at_ms: int | None) -> float | None:
+        return None if at_ms is None else max(0, self._clock.now_ms() - at_ms) / 1000
+
+    async def totals(self) -> Figures:
+        """Return the sums over all topics of the statistics that can be added."""
+        sums: dict[str, float] = {"topics": 0}
+        async for topic in self.existing():
+            sums["topics"] += 1
+            requests = {"requests": self._requests_in(topic.name)}
+            for figures in (_counts(stats_of(topic)), requests, self.rates.rates(topic)):
+                for name, figure in figures.items():
+                    sums[name] = sums.get(name, 0) + figure
+        return {name: round(figure, 3) for name, figure in sums.items()}
+
+    async def everything(self) -> AsyncGenerator[Topic, None]:
+        """Yield all topics by name, with those that do not exist but have waiting consumers.
+
+        Yields a few topics per iteration of the event loop. The names are read at the beginning, each topic when it is
+        next: it may have been deleted or created again.
+        """
+        async with aclosing(in_turns(sorted(self._topics), TOPICS_IN_TURN)) as names:
+            async for name in names:
+                while (topic := self._topics.get(name)) is not None:
+                    await count_due(self._engine, topic)
+                    if self._topics.get(name) is topic:
+                        yield topic
+                        break
+
+    async def existing(self) -> AsyncGenerator[Topic, None]:
+        """Yield the existing topics by name, a few per iteration of the event loop; topics may be deleted meanwhile."""
+        async with aclosing(self.everything()) as topics:
+            async for topic in topics:
+                if topic.id is not None:
+                    yield topic
+
+
+def _counts(stats: TopicStats) -> dict[str, int]:
+    return {
+        "depth": stats.ready + stats.leased + stats.delayed,
+        "ready": stats.ready,
+        "leased": stats.leased,
+        "delayed": stats.delayed,
+        "size_bytes": stats.size_bytes,
+        "published": stats.published,
+        "acknowledged": stats.acknowledged,
+        "dropped": stats.dropped,
+        "moved": stats.moved,
+        "consumers": stats.consumers,
+        "waiting": stats.waiting,
+        "expired": stats.expired,
+        "duplicates": stats.duplicates,
+        "dedup_ids": stats.dedup_ids,
+    }

@@ -1,0 +1,305 @@
+"""Leases that belong to no connection: any connection can settle a message by its receipt before the lease expires.
+
+    receive ─▶ waiters of the group ─▶ book of leases ─ settle by receipt ─▶ acknowledged, or returned to the topic
+                                           │ extend ─▶ a later deadline
+                                           └ tick: the deadline has passed ─▶ front of the topic, counted as a timeout
+
+A receipt consists of the book's random prefix and a number. A group gets a new book after every restart, after its
+topic was deleted or reloaded, and after its last lease has ended. So a receipt never names another message. Leases are
+not stored.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import or_
+
+from miniqueue.broker.consume.consumer import Consumer
+from miniqueue.broker.consume.dispatcher import Dispatcher
+from miniqueue.broker.consume.members import Members
+from miniqueue.broker.dead_letters import dead_letters
+from miniqueue.broker.engine.engine import Engine
+from miniqueue.broker.leases.listing import MAX_COUNT, HeldMessage, described, held_messages
+from miniqueue.broker.leases.receive import ReceiveRequest, ReceiveResult
+from miniqueue.broker.model.topic import Group
+from miniqueue.broker.model.views import group_named
+from miniqueue.core.cursor import returning
+from miniqueue.core.cursor.cursor import GroupCursor
+from miniqueue.core.cursor.holding import CursorLease, settle_each
+from miniqueue.core.cursor.lease_book import LeaseBook
+from miniqueue.core.cursor.receipts import parse_prefixed, which
+from miniqueue.core.cursor.recording import Kind
+from miniqueue.core.message.names import check_member, check_topic
+from miniqueue.core.options.consume import ReceiveOptions, check_lease
+from miniqueue.errors import DrainingError, InvalidPrefetchError, LimitReachedError, MiniqueueError, RequestError
+from miniqueue.errors.requests import UnknownTopicError
+
+#: Maximum total size of leased messages, which stay in memory. When the leases of all topics reach it, requests for
+#: more messages are rejected.
+MAX_LEASED_BYTES = 1 << 30
+#: Maximum number of messages with expired leases that one event-loop iteration returns; the next ones return the rest.
+MAX_EXPIRED_IN_TURN = 1_000
+#: Maximum size of the reason for which a message is rejected.
+MAX_REASON_BYTES = 1024
+
+_Settle = Callable[[list[CursorLease]], object]
+
+
+class Leases:
+    """Leases messages for a limited time, and settles them by receipt.
+
+    Args:
+      engine: provides the topics, and reports when no change is possible.
+      members: finds the group of a request, and its member.
+      dispatcher: serves waiting requests, and provides the clock.
+      lease_seconds: the duration of a lease if neither the request nor the topic sets one.
+      max_count: maximum number of messages in one request.
+    """
+
+    def __init__(
+        self, engine: Engine, members: Members, dispatcher: Dispatcher, *, lease_seconds: float, max_count: int
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.lease_seconds = check_lease(lease_seconds)
+        self._engine = engine
+        self._topics = engine.topics.by_name
+        self._members = members
+        self._admission = engine.journal.admission
+        self._max_count = max_count
+        self._leased: dict[Group, None] = {}  # the groups that have a book
+        self._most_leased_bytes = 0  # an upper bound: the last exact count, plus all leases made since
+
+    def receive(
+        self,
+        name: bytes,
+        options: ReceiveOptions,
+        answer: Callable[[ReceiveResult], None],
+        fail: Callable[[MiniqueueError], None],
+    ) -> ReceiveRequest:
+        """Request messages of a topic, which need not exist; `answer` or `fail` is called once, maybe immediately.
+
+        Raises:
+          InvalidTopicError, InvalidPrefetchError, DrainingError: the request was not made.
+          LimitReachedError: the leased messages have reached their maximum size.
+          StorageError: the topic cannot be read.
+          InvalidGroupError, InvalidMemberError, MembersOnlyError, NoMembersError: see `Members.enter`.
+        """
+        if self._admission.refusal is DrainingError:
+            raise DrainingError
+        if options.max_count > self._max_count:
+            raise InvalidPrefetchError(self._max_count)
+        if not options.is_acked:
+            self._check_memory()
+        if (topic := self._topics.get(name)) is not None and topic.fault is not None:
+            raise topic.fault
+        group, member = self._members.enter(name, options.group, options.member)
+        receiving = ReceiveRequest(self.dispatcher, group, options, answer, fail, member, keep=self.keep)
+        receiving.start()
+        return receiving
+
+    def _check_memory(self) -> None:
+        if self._most_leased_bytes >= MAX_LEASED_BYTES:
+            self._most_leased_bytes = sum(group.book.size_bytes for group in self._leased if group.book is not None)
+        if self._most_leased_bytes >= MAX_LEASED_BYTES:
+            raise LimitReachedError(f"messages of {MAX_LEASED_BYTES >> 20} MiB are leased, which fill the memory")
+
+    def keep(self, group: Group, options: ReceiveOptions, taken: list[CursorLease]) -> ReceiveResult:
+        """Lease messages that were taken, or acknowledge them if the options say so; return the result to deliver."""
+        leases = [(cursor.partition, lease) for cursor, lease in taken]
+        if options.is_acked:
+            for cursor, lease in taken:
+                cursor.ack(lease)
+            self.dispatcher.settled(group, is_returned=False)
+            return ReceiveResult(b"", leases)
+        book = group.book
+        if book is None:
+            book = group.book = LeaseBook(secrets.token_hex(8).encode() + b"-")
+            self._leased[group] = None
+        deadline = self._deadline(options.lease_seconds or group.topic.settings.lease_seconds or self.lease_seconds)
+        for cursor, lease in taken:
+            book.add(cursor, lease, deadline)
+            self._most_leased_bytes += lease.size_bytes
+        return ReceiveResult(book.prefix, leases)
+
+    # --- settling ---------------------------------------------------------------------------------------------
+
+    def ack(self, name: bytes, receipts: Sequence[bytes]) -> list[bool]:
+        """Acknowledge messages.
+
+        This method and those below return, for each receipt, whether it named a leased message. Other receipts have
+        no effect; they can be any bytes.
+
+        Raises (this method and those below):
+          InvalidTopicError: no topic can have this name.
+          UnavailableError: no message can be settled now.
+        """
+        return self._settle(name, receipts, partial(settle_each, GroupCursor.ack), is_returned=False)
+
+    def nack(self, name: bytes, receipts: Sequence[bytes]) -> list[bool]:
+        """Return messages to the front of the topic, in the order of `receipts`."""
+        return self._settle(name, receipts, returning.nack_all)
+
+    def back(self, name: bytes, receipts: Sequence[bytes]) -> list[bool]:
+        """Return messages to the back of the topic."""
+        return self._settle(name, receipts, partial(settle_each, returning.back))
+
+    def dack(self, name: bytes, receipts: Sequence[bytes], delay_seconds: float) -> list[bool]:
+        """Return messages to the front of the topic after a delay; also raises InvalidDelayError."""
+        due_at_ms = self.dispatcher.due_at_ms(delay_seconds)
+        dack = partial(returning.dack, due_at_ms=due_at_ms)
+        return self._settle(name, receipts, partial(settle_each, dack))
+
+    def reject(self, name: bytes, receipts: Sequence[bytes], reason: bytes) -> list[bool]:
+        """Reject messages for a `reason`; also raises RequestError if it is longer than `MAX_REASON_BYTES`."""
+        if len(reason) > MAX_REASON_BYTES:
+            raise RequestError(f"a reason has at most {MAX_REASON_BYTES} bytes")
+
+        def reject(held: list[CursorLease]) -> None:
+            dead_letters.reject(self._engine, self._topics[name], held, reason)
+
+        return self._settle(name, receipts, reject)
+
+    def extend(self, name: bytes, receipts: Sequence[bytes], lease_seconds: float) -> list[bool]:
+        """Set the end of leases to `lease_seconds` from now, earlier or later than before.
+
+        Also raises InvalidDelayError.
+        """
+        deadline = self._deadline(check_lease(lease_seconds))
+        results = [False] * len(receipts)
+        for group, book in self._books(name):
+            numbers = parse_prefixed(receipts, book.prefix)
+            extended = book.extend(numbers, deadline)
+            for cursor, lease in extended if group.topic.trace is not None else ():
+                if cursor.trace is not None:
+                    cursor.trace.note(Kind.EXTENDED, lease)
+            _extend_sessions(group, extended)
+            results = _either(results, _results(numbers, extended))
+        return results
+
+    def attributes_of(self, name: bytes, receipt: bytes) -> bytes | None:
+        """Return the encoded attributes of a leased message; None if the receipt names no leased message."""
+        by_book = (book.attributes_of(*parse_prefixed([receipt], book.prefix)) for _, book in self._books(name))
+        return next((attributes for attributes in by_book if attributes is not None), None)
+
+    # --- listing ----------------------------------------------------------------------------------------------
+
+    async def of_group(
+        self, name: bytes, group: bytes | None, member: bytes | None = None, after: int = 0, count: int = MAX_COUNT
+    ) -> list[HeldMessage]:
+        """List leased messages of a group by receipt.
+
+        If `member` is None, these are the messages that any connection can settle; otherwise all of the member.
+
+        Args:
+          name: the name of the topic.
+          group: the name of the group; None for the default group, or the first if that does not exist.
+          member: the name of the member; None for the whole group.
+          after: the number in the last receipt of the page before; 0 for the first page.
+          count: the maximum number of messages.
+
+        Raises:
+          InvalidTopicError, UnknownTopicError, UnknownGroupError, InvalidMemberError.
+          UnavailableError: the store is being reopened.
+        """
+        self._admission.check_change()
+        topic = self._topics.get(check_topic(name))
+        if topic is None or topic.id is None:
+            raise UnknownTopicError
+        line, now = group_named(topic, group), self.dispatcher.clock.monotonic()
+        if member is None:
+            return await held_messages(line, line.cursors, now, after, count, only_in_book=True)
+        check_member(member)
+        cursors = [] if line.membership is None else line.membership.cursors_of(member)
+        return await held_messages(line, cursors, now, after, count, only_in_book=False)
+
+    def of_receipt(self, name: bytes, receipt: bytes) -> HeldMessage | None:
+        """Return the leased message that a receipt names, or None; raises the same errors as `ack`."""
+        now = self.dispatcher.clock.monotonic()
+        for group, book in self._books(name):
+            held = book.find(*parse_prefixed([receipt], book.prefix))
+            for message in described(group, [] if held is None else [held[:2]], now):
+                if message.receipt == receipt:
+                    return message
+        return None
+
+    def of_consumer(self, consumer: Consumer) -> list[HeldMessage]:
+        """List the messages that a consumer holds, by receipt; raises UnavailableError."""
+        self._admission.check_change()
+        return list(described(consumer.group, consumer.held(), self.dispatcher.clock.monotonic()))
+
+    # --- parts of settling ------------------------------------------------------------------------------------
+
+    def _settle(
+        self,
+        name: bytes,
+        receipts: Sequence[bytes],
+        settle: _Settle,
+        *,
+        is_returned: bool = True,
+    ) -> list[bool]:
+        results = [False] * len(receipts)
+        for group, book in self._books(name):
+            numbers = parse_prefixed(receipts, book.prefix)
+            held = book.take(numbers)
+            if held:
+                settle(held)
+                self.dispatcher.settled(group, is_returned=is_returned)
+                _extend_sessions(group, held)
+            results = _either(results, _results(numbers, held))
+        return results
+
+    def _books(self, name: bytes) -> list[tuple[Group, LeaseBook]]:
+        """Return the groups of a topic that have a book, with the book; the prefix of a receipt identifies its book."""
+        self._admission.check_change()
+        topic = self._topics.get(name)
+        if topic is None:
+            check_topic(name)
+            return []
+        return [(group, group.book) for group in topic.groups.values() if group.book is not None]
+
+    # --- time -------------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Return the messages of expired leases to their topics."""
+        now = self.dispatcher.clock.monotonic()
+        room = MAX_EXPIRED_IN_TURN
+        for group in list(self._leased):
+            room -= self._expire(group, now, room)
+            if room <= 0:
+                asyncio.get_running_loop().call_soon(self.tick)
+                return
+
+    def _expire(self, group: Group, now: float, room: int) -> int:
+        book = group.book
+        if book is None or not book.count:
+            group.book = None
+            del self._leased[group]
+            return 0
+        expired = book.expire(now, room)
+        if expired:
+            returning.nack_all(expired, "timeouts")
+            self.dispatcher.settled(group, is_returned=True)
+        message_count = sum(lease.count for _, lease in expired)
+        group.topic.lease_timeout_count += message_count
+        return message_count
+
+    def _deadline(self, seconds: float) -> float:
+        return self.dispatcher.clock.monotonic() + seconds
+
+
+def _extend_sessions(group: Group, held: list[CursorLease]) -> None:
+    """Extend the sessions of the members whose messages were settled: the settle shows that they are alive."""
+    if group.membership is not None:
+        for cursor in {id(cursor): cursor for cursor, _ in held}.values():
+            group.membership.saw(cursor, group.topic.settings.session_seconds)
+
+
+def _either(results: list[bool], others: list[bool]) -> list[bool]:
+    return list(map(or_, results, others)) if any(results) else others
+
+
+def _results(numbers: Sequence[int], settled: list[CursorLease]) -> list[bool]:
+    if sum(lease.count for _, lease in settled) == len(numbers):
+        return [True] * len(numbers)
+    return which(list(numbers), [(lease.receipt, lease.count) for _, lease in settled])

@@ -1,0 +1,117 @@
+"""Lists leased messages with their receipts: of a group, of one of its members, or of one consumer.
+
+    leases of the cursors ─▶ lowest receipts after the last page ─▶ still leased? ─▶ one HeldMessage for each message
+
+A lease that is in the group's book has a receipt that any connection can settle, and a deadline. The lease of a stream
+has neither: its receipt is a number that only the stream knows, and it lasts as long as the stream.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from heapq import nsmallest
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from miniqueue.broker.model.topic import Group
+from miniqueue.core.cursor.cursor import GroupCursor
+from miniqueue.core.cursor.holding import CursorLease
+from miniqueue.core.cursor.lease import Lease
+from miniqueue.core.group import view
+from miniqueue.core.message.ids import format_message_id
+from miniqueue.core.options.read import partition_word
+from miniqueue.errors.requests import InvalidOptionError
+
+#: Maximum number of messages in one reply: about 150 KB.
+MAX_COUNT: Final = 1000
+#: Maximum number of leases that one event-loop iteration inspects; this takes about a millisecond.
+_LEASES_IN_TURN: Final = 2048
+#: Maximum number of digits of a receipt; longer numbers take long to parse.
+_MAX_DIGITS: Final = 19
+
+
+class HeldMessage(NamedTuple):
+    """A leased message.
+
+    Attributes:
+      topic: the name of its topic.
+      partition: its partition, or lane, as its id begins.
+      group: the name of the group that it was delivered to.
+      id: the message id.
+      receipt: settles it; only on the stream that holds it if the lease has no deadline.
+      remaining_ms: the time until the lease ends; None if it lasts as long as the stream.
+    """
+
+    topic: bytes
+    partition: bytes
+    group: bytes
+    id: bytes
+    receipt: bytes
+    remaining_ms: int | None
+
+
+def parse_after(receipt: bytes) -> int:
+    """Return the number in the last receipt of a page; raises InvalidOptionError."""
+    digits = receipt.rpartition(b"-")[2]
+    if not digits.isdigit() or len(digits) > _MAX_DIGITS:
+        raise InvalidOptionError("after is the last receipt of the previous page")
+    return int(digits)
+
+
+async def held_messages(
+    group: Group, cursors: Iterable[GroupCursor], now: float, after: int, count: int, *, only_in_book: bool
+) -> list[HeldMessage]:
+    """Return the messages with the lowest receipts after `after` that are leased by some cursors of a group.
+
+    Args:
+      group: the group of the cursors.
+      cursors: the cursors that gave the leases.
+      now: the time on the clock of the deadlines, in seconds.
+      after: the number in a receipt; 0 for the first page.
+      count: the maximum number of messages.
+      only_in_book: whether to leave out the leases of streams.
+    """
+    page: list[HeldMessage] = []
+    for cursor in sorted(cursors, key=attrgetter("next_receipt")):  # cursors have disjoint ranges of receipts
+        for lease in await _lowest(group, cursor, after, count - len(page), only_in_book=only_in_book):
+            if cursor.leases.get(lease.receipt) is lease:  # the lease may have ended during the await
+                page += (held for number, held in _described(group, cursor, lease, now) if number > after)
+        if len(page) >= count:
+            break
+    return page[:count]
+
+
+async def _lowest(group: Group, cursor: GroupCursor, after: int, count: int, *, only_in_book: bool) -> list[Lease]:
+    """Return the lowest leases that contain a receipt above `after`; at most `count` leases."""
+    lowest: list[Lease] = []
+    leases = view.leases(cursor)
+    for start in range(0, len(leases), _LEASES_IN_TURN):
+        above = [lease for lease in leases[start : start + _LEASES_IN_TURN] if lease.receipt + lease.count > after + 1]
+        if only_in_book:
+            above = [lease for lease in above if _deadline(group, lease) is not None]
+        lowest = nsmallest(count, [*lowest, *above], key=attrgetter("receipt"))
+        await asyncio.sleep(0)
+    return lowest
+
+
+def described(group: Group, leases: Iterable[CursorLease], now: float) -> Iterator[HeldMessage]:
+    """Yield the messages of leases that have not ended."""
+    for cursor, lease in leases:
+        if cursor.leases.get(lease.receipt) is lease:
+            yield from (held for _, held in _described(group, cursor, lease, now))
+
+
+def _described(group: Group, cursor: GroupCursor, lease: Lease, now: float) -> Iterator[tuple[int, HeldMessage]]:
+    """Yield each message of a lease with the number in its receipt."""
+    deadline, partition = _deadline(group, lease), cursor.partition
+    prefix = b"" if group.book is None or deadline is None else group.book.prefix
+    remaining_ms = None if deadline is None else max(0, round(1000 * (deadline - now)))
+    for n in range(lease.count):
+        number, message_id = lease.receipt + n, format_message_id(partition, lease.first_seq + n)
+        receipt = b"%b%d" % (prefix, number)
+        word = partition_word(partition)
+        yield number, HeldMessage(group.topic.name, word, group.name, message_id, receipt, remaining_ms)
+
+
+def _deadline(group: Group, lease: Lease) -> float | None:
+    held = None if group.book is None else group.book.find(lease.receipt)
+    return held[2] if held is not None and held[1] is lease else None

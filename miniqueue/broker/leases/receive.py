@@ -1,0 +1,255 @@
+"""A request for messages, once: it waits with the other consumers of its group, for at most its waiting time.
+
+    start ─▶ WAITING among the group's waiters, with all consumers ─▶ deliver ─▶ answer(messages)
+                │                           more must be loaded first ▼   ▲ loaded, or loading takes too long
+                │                                               COLLECTING, first of the waiters
+                └ the waiting time has elapsed, or the client leaves ───────────▶ answer(nothing)
+
+The request gets messages that are ready even if they are not in memory: it collects while the store has messages
+that it may get. It is answered exactly once, with an error if the topic turns out to be unreadable; `start` may answer
+before it returns. After the answer, the request is no longer a waiter and holds nothing: the messages are in the
+group's book of leases.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from miniqueue.broker.consume.consumer import MAX_HELD_BYTES
+from miniqueue.broker.consume.dispatcher import Dispatcher
+from miniqueue.broker.model.parts import Member
+from miniqueue.broker.model.recording import Receiver
+from miniqueue.broker.model.topic import Group, Take
+from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
+from miniqueue.core.cursor.cursor import GroupCursor
+from miniqueue.core.cursor.holding import CursorLease
+from miniqueue.core.cursor.lease import Lease
+from miniqueue.core.group import view
+from miniqueue.core.options.consume import ReceiveOptions
+from miniqueue.errors import MiniqueueError
+
+#: Maximum time that a request waits for messages to be loaded from the store, even if its waiting time is zero.
+MAX_LOADING_SECONDS = 5.0
+#: Interval at which such a request checks whether loading has ended.
+LOOK_SECONDS = 0.002
+
+
+class ReceiveResult(NamedTuple):
+    """Delivered messages: their leases, each with its partition, and the prefix of all receipts.
+
+    The prefix is b"" if the messages have no receipts.
+    """
+
+    prefix: bytes
+    leases: list[tuple[int, Lease]]
+
+
+NOTHING_RECEIVED = ReceiveResult(b"", [])
+
+#: Leases messages that were taken from a group, or acknowledges them if the options say so; returns the answer.
+Keep = Callable[[Group, ReceiveOptions, list[CursorLease]], ReceiveResult]
+
+
+class ReceiveRequest:
+    """One request for messages, with the protocol of a waiter that the dispatcher serves.
+
+    Args:
+      dispatcher: serves the request.
+      group: the group whose messages are requested; its topic need not exist.
+      options: the maximum number of messages and the waiting time.
+      answer: called with the received messages.
+      fail: called with an error instead.
+      member: the member of the group that makes the request; None if the group has no members.
+      keep: leases the messages that were taken.
+    """
+
+    __slots__ = (
+        "_actor",
+        "_answer",
+        "_dispatcher",
+        "_fail",
+        "_is_collecting",
+        "_keep",
+        "_latest",
+        "_taken",
+        "_taken_bytes",
+        "_timer",
+        "_wait_until",
+        "group",
+        "member",
+        "options",
+        "room",
+        "take",
+    )
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        group: Group,
+        options: ReceiveOptions,
+        answer: Callable[[ReceiveResult], None],
+        fail: Callable[[MiniqueueError], None],
+        member: Member | None = None,
+        *,
+        keep: Keep,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._keep = keep
+        self._answer = answer
+        self._fail = fail
+        self._taken: list[CursorLease] = []
+        self._taken_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._wait_until = self._latest = 0.0
+        self._is_collecting = False
+        self._actor = CURRENT_ACTOR.get()
+        self.options = options
+        self.room = options.max_count
+        self.group = group
+        self.member = member
+        self.take: Take = group.take if member is None else member.take
+        group.consumer_count += 1
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the request has not been answered yet."""
+        return self in self.group.waiters
+
+    def start(self) -> None:
+        """Request messages now; if there are none, wait for as long as the options say."""
+        self._dispatcher.serve(self)
+        if self.is_waiting:
+            self._wait_until = asyncio.get_running_loop().time() + self.options.wait_seconds
+            if not self._is_collecting:
+                self._wait()
+
+    def hold(self, cursor: GroupCursor, lease: Lease) -> None:
+        """Take over a lease; the dispatcher calls this, then `deliver`."""
+        self._taken.append((cursor, lease))
+        self._taken_bytes += lease.size_bytes
+        self.room = self.room - lease.count if self._taken_bytes < MAX_HELD_BYTES else 0
+
+    def deliver(self, leases: list[Lease], /) -> None:
+        """Answer with the messages taken, unless there is room for more and the store may have them."""
+        if self.room and self._is_lacking:
+            self._collect()
+        else:
+            self._answer_with(self._live() if self._is_collecting else self._taken)
+
+    @property
+    def _is_lacking(self) -> bool:
+        """Whether the store may have more messages for this request, or expired ones must be removed first."""
+        return self.group.is_expiring or (self.group if self.member is None else self.member).is_blocked
+
+    def _collect(self) -> None:
+        """Keep the messages taken, and become the first waiter, until the rest has been loaded."""
+        self.group.waiters.move_to_end(self, last=False)
+        if not self._is_collecting:
+            self._is_collecting = True
+            self._stop_timer()
+            loop = asyncio.get_running_loop()
+            self._latest = loop.time() + MAX_LOADING_SECONDS
+            self._timer = loop.call_later(LOOK_SECONDS, self._look, self._latest)
+            self.group.when_load_ended(self._load_ended)
+
+    def _load_ended(self) -> None:
+        """Answer unless more must be loaded; the dispatcher has already delivered the messages just loaded."""
+        if self._is_collecting and self.is_waiting:
+            self._stop_timer()
+            self._look(self._latest)
+            if self._is_collecting and self.is_waiting:
+                self.group.when_load_ended(self._load_ended)
+
+    def _live(self) -> list[CursorLease]:
+        """Return the leases taken that still exist: the topic may have been deleted or reloaded meanwhile."""
+        return [held for held in self._taken if view.is_there(*held)]
+
+    def _answer_with(self, taken: list[CursorLease]) -> None:
+        self._taken = taken
+        self._leave()
+        is_traced, is_acked = self.group.topic.trace is not None, self.options.is_acked
+        if is_traced and is_acked:  # before `_keep` acknowledges the messages, which ends their leases
+            self._note(None)
+        received = self._keep(self.group, self.options, taken)
+        if is_traced and not is_acked:
+            self._note(received.prefix)
+        self._answer(received)
+
+    def _note(self, prefix: bytes | None) -> None:
+        member = b"" if self.member is None else self.member.name
+        receiver = Receiver(self._actor, member, prefix)
+        for cursor, lease in self._taken:
+            if cursor.trace is not None:
+                cursor.trace.delivered(lease, receiver)
+
+    def fail(self, error: MiniqueueError, /) -> None:
+        """Answer with an error, or with the messages that were collected before it."""
+        live = self._live() if self._is_collecting else []
+        if live:
+            self._answer_with(live)
+        else:
+            self._leave()
+            self._fail(error)
+
+    def give_up(self) -> None:
+        """Stop waiting, return the collected messages to the topic, and answer with none.
+
+        If the request has been answered, this does nothing.
+        """
+        if self.is_waiting:
+            taken, self._taken = self._live(), []
+            self._leave(taken)
+            self._answer(NOTHING_RECEIVED)
+
+    def wait_no_longer(self) -> None:
+        """End the waiting time: answer with the messages available, after those that are being loaded."""
+        if self.is_waiting:
+            self._wait_until = 0.0
+            if not self._is_collecting:  # a request that collects is answered when loading has ended
+                self._stop_timer()
+                self._look(asyncio.get_running_loop().time() + MAX_LOADING_SECONDS)
+
+    def take_back(self) -> None:
+        """Return the delivered messages to the topic, as when a stream ends: the client left before the answer."""
+        self.give_up()
+        book = self.group.book
+        if book is not None:
+            runs = [range(lease.receipt, lease.receipt + lease.count) for _, lease in self._taken]
+            held = [held for run in runs for held in book.take(run)]
+            self._dispatcher.left(self.group, held)
+
+    def _leave(self, returned: list[CursorLease] | None = None) -> None:
+        self._stop_timer()
+        self.group.waiters.pop(self, None)
+        self.group.consumer_count -= 1
+        if self.member is not None:
+            self.member.leave(self.group.topic.settings.session_seconds)
+        self._dispatcher.left(self.group, returned or ())
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        seconds = max(0.0, self._wait_until - loop.time())
+        if seconds:
+            self._timer = loop.call_later(seconds, self._look, loop.time() + seconds + MAX_LOADING_SECONDS)
+        else:
+            self._look(loop.time() + MAX_LOADING_SECONDS)
+
+    def _look(self, latest: float) -> None:
+        """Stop waiting, unless messages for this request may be loading and `latest` has not passed."""
+        loop = asyncio.get_running_loop()
+        is_reading = self.group.is_loading or self.group.is_expiring
+        if is_reading and loop.time() < latest and (self._is_lacking or not self._is_collecting):
+            self._timer = loop.call_later(LOOK_SECONDS, self._look, latest)
+        elif not self._is_collecting:
+            self.give_up()
+        elif live := self._live():
+            self._answer_with(live)
+        else:  # every lease collected has ended with its topic, and no other message came
+            self._taken, self._taken_bytes, self.room = [], 0, self.options.max_count
+            self._is_collecting = False
+            self._wait()

@@ -1,0 +1,531 @@
+"""A topic in memory: its partitions, and the groups that read them independently of each other.
+
+    topic ── partitions: the messages
+      └───── groups, by name ── cursors: one for each partition, with the delivered and returned messages
+                             └─ waiters: a queue of consumers, first come, first served
+                             └─ book: leases that belong to no connection
+
+Consumers can wait in a group of a topic that does not exist yet, and continue to wait if the topic is deleted.
+"""
+
+import asyncio
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from itertools import chain
+from operator import attrgetter
+from typing import Protocol
+
+from miniqueue.broker.model.held import MANY_PARTITIONS, TopicUsage
+from miniqueue.broker.model.parts import FlowControl, Member, Membership
+from miniqueue.broker.model.rates import TopicRates
+from miniqueue.broker.model.recording import TopicTrace
+from miniqueue.broker.model.totals import size_bytes, total
+from miniqueue.core.cursor.cursor import GroupCursor
+from miniqueue.core.cursor.lease import Lease
+from miniqueue.core.cursor.lease_book import LeaseBook
+from miniqueue.core.cursor.receipts import RECEIPT_BITS
+from miniqueue.core.cursor.state import CursorState
+from miniqueue.core.group.growth import Growth, OldFirst
+from miniqueue.core.group.turns import CursorsInTurn, LaneTurns, PartitionTurns, turns_among
+from miniqueue.core.log.dedup_window import DedupWindow
+from miniqueue.core.log.delayed import NO_DELAYS
+from miniqueue.core.log.partition import DEFAULT_GROUP, Partition
+from miniqueue.core.log.unique_keys import UniqueKeys
+from miniqueue.core.message.lanes import Priority, lane, rank_of
+from miniqueue.core.message.names import DEFAULT_GROUP_NAME
+from miniqueue.core.message.partitioning import MAX_PARTITIONS, partition_for
+from miniqueue.core.settings.settings import DEFAULT_SETTINGS, TopicSettings
+from miniqueue.errors import MiniqueueError
+from miniqueue.errors.requests import UnknownGroupError
+
+#: Maximum size of the loaded log messages of a group, shared by its partitions, and the minimum share of a partition.
+WINDOWS_BYTES = 64 << 20
+MIN_WINDOW_BYTES = 64 << 10
+
+#: Leases the next run of at most `max_count` messages, of those that are due by `horizon_ms`.
+Take = Callable[[int, int], tuple[GroupCursor, Lease] | None]
+
+
+class Waiter(Protocol):
+    """A waiting consumer in the queue of a group: it has room for `room` messages, and leases them with `take`."""
+
+    group: "Group"
+    member: Member | None
+    room: int
+    take: Take
+
+    def hold(self, cursor: GroupCursor, lease: Lease) -> None:
+        """Take over a lease; this can reduce `room`."""
+        ...
+
+    def deliver(self, leases: list[Lease], /) -> None:
+        """Receive the leases that were taken over; leave the queue if no more are wanted."""
+        ...
+
+    def fail(self, error: MiniqueueError, /) -> None:
+        """Receive the error that the topic cannot be read; the consumer has already left the queue."""
+        ...
+
+
+class Group:
+    """An independent reader of a topic.
+
+    Attributes:
+      topic: the topic that it reads.
+      name: the name of the group; `id` is its number in the store's keys, None while the group does not exist.
+      cursors: its cursors, in the order in which messages are taken from them.
+      load_order: the cursors that may be loaded next, in order.
+      waiters: the consumers that wait for messages.
+      consumer_count: number of consumers, including those that do not wait now.
+      membership: the partitions of each member, while consumers are members; else they compete for all partitions.
+      book: the leases that belong to no connection, if there are any.
+      old_first: the messages that are held back since partitions were added, if any are.
+      flow: controls the flow by keys and limits; None: no control.
+      is_loading: whether messages are being loaded for it; the code that sets it calls `end_loading`.
+      was_read: whether a consumer has left since the last check for idle groups; see `groups.idle`.
+      unread_seconds: time without a consumer, as of the last check.
+      is_expiring: whether more than one event-loop iteration is needed to remove expired messages at the front.
+    """
+
+    __slots__ = (
+        "_load_ended",
+        "_receipts",
+        "_turns",
+        "book",
+        "consumer_count",
+        "cursors",
+        "flow",
+        "id",
+        "is_expiring",
+        "is_loading",
+        "load_order",
+        "membership",
+        "name",
+        "old_first",
+        "topic",
+        "unread_seconds",
+        "waiters",
+        "was_read",
+    )
+
+    def __init__(self, topic: "Topic", name: bytes) -> None:
+        self.topic = topic
+        self.name = name
+        self.cursors: list[GroupCursor] = []
+        self.load_order: Iterable[GroupCursor] = ()
+        self.waiters: OrderedDict[Waiter, None] = OrderedDict()
+        self.consumer_count = 0
+        self._receipts: dict[int, int] = {}  # next receipt of each partition, also of former ones
+        self.membership: Membership | None = None
+        self._turns: LaneTurns | PartitionTurns | None = None
+        self._load_ended: asyncio.Future[None] | None = None  # set while a caller waits for it
+        self.clear()
+
+    def clear(self) -> None:
+        """End the group and its leases, because the topic is deleted or read again; keep the consumers that wait."""
+        self.flow: FlowControl | None = None
+        self.old_first: OldFirst | None = None
+        for cursor in self.cursors:
+            cursor.revoke_all()
+        self.replace(())
+        self.id: int | None = None
+        self.book: LeaseBook | None = None
+        self.is_expiring = False
+        self.was_read, self.unread_seconds = True, 0.0
+        self.end_loading()
+
+    def end_loading(self) -> None:
+        """Record that loading has ended; callers that wait for this continue in a later event-loop iteration."""
+        self.is_loading = False
+        if self._load_ended is not None:
+            self._load_ended.set_result(None)
+            self._load_ended = None
+
+    async def load_ended(self) -> None:
+        """Wait until the current load has ended, or the topic is deleted."""
+        await asyncio.shield(self._end_of_load())
+
+    def when_load_ended(self, hear: Callable[[], None]) -> None:
+        """Call `hear` in the event-loop iteration after the next load has ended, or the topic is deleted."""
+        self._end_of_load().add_done_callback(lambda _: hear())
+
+    def _end_of_load(self) -> "asyncio.Future[None]":
+        if self._load_ended is None:
+            self._load_ended = asyncio.get_running_loop().create_future()
+        return self._load_ended
+
+    def replace(self, cursors: Iterable[GroupCursor]) -> None:
+        """Continue with other cursors; the caller raises `Events.changed`.
+
+        Receipts are not reused: the receipt of an ended lease must not name a message that is delivered later. Each
+        partition has receipts of its own.
+        """
+        self._receipts |= {cursor.partition: cursor.next_receipt for cursor in self.cursors}
+        self.topic.held_at_most = None
+        self.cursors = sorted(cursors, key=attrgetter("partition"))
+        for cursor in self.cursors:
+            next_receipt = self._receipts.setdefault(cursor.partition, len(self._receipts) << RECEIPT_BITS | 1)
+            cursor.next_receipt = next_receipt
+            cursor.log.max_bytes = min(cursor.log.max_bytes, max(MIN_WINDOW_BYTES, WINDOWS_BYTES // len(self.cursors)))
+        self.cursors.sort(key=lambda cursor: rank_of(cursor.partition))
+        self.load_order = self.cursors if len(self.cursors) <= 1 else CursorsInTurn(self.cursors, self.waiters)
+        self._turns = None if len(self.cursors) == 1 else turns_among(self.cursors)
+        if self.membership is not None:
+            self.membership.cursors_replaced()
+
+    def partition_of(self, receipt: int) -> int:
+        """Return the number of the partition, or lane, of a message that was delivered with this receipt."""
+        return [*self._receipts][receipt >> RECEIPT_BITS]
+
+    def fail(self, fault: MiniqueueError) -> None:
+        """Remove all waiting consumers from the queue, and pass them the fault."""
+        # A consumer that waits again when it receives the fault is not in this list.
+        for consumer in list(self.waiters):
+            if consumer in self.waiters:
+                del self.waiters[consumer]
+                consumer.fail(fault)
+
+    @property
+    def depth(self) -> int:
+        """Number of unacknowledged messages: ready, leased, and delayed."""
+        cursors = self.cursors
+        return total("tail_seq", cursors) - total("acked_count", cursors) - total("dropped_count", cursors)
+
+    def waiting(self) -> tuple[int, int]:
+        """Return the number of committed messages that are not leased, and the size of their payloads."""
+        cursors = self.cursors
+        return (
+            self.depth - total("leased_count", cursors),
+            total("tail_bytes", cursors) - total("gone_bytes", cursors) - total("leased_bytes", cursors),
+        )
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the last `take` could not continue until messages are read from the store."""
+        if self._turns is not None:
+            return self._turns.is_blocked
+        return any(cursor.blocked_on is not None for cursor in self.cursors)
+
+    def take(self, max_count: int, horizon_ms: int) -> tuple[GroupCursor, Lease] | None:
+        """Lease the next run of at most `max_count` messages; None while the topic is paused.
+
+        Some of them may have expired: `cleanup.expiry` checks this.
+        """
+        topic = self.topic
+        if topic.is_paused_out or (self.flow is not None and not (max_count := self.flow.room(max_count))):
+            return None
+        if self._turns is None:
+            cursor = self.cursors[0]
+            lease = cursor.take(max_count, horizon_ms)
+            if lease is None:
+                return None
+        elif (taken := self._turns.take(max_count, horizon_ms)) is not None:
+            cursor, lease = taken
+        else:
+            return None
+        if self.flow is not None:
+            self.flow.spend(lease.count)
+        if (pulse := topic.pulse) is not None and pulse.wanted:
+            pulse.handed_out(lease)
+        return cursor, lease
+
+    def take_from(
+        self, turns: LaneTurns | PartitionTurns, max_count: int, horizon_ms: int
+    ) -> tuple[GroupCursor, Lease] | None:
+        """Lease the next run of at most `max_count` messages of some of the cursors, as `take` does."""
+        topic = self.topic
+        if topic.is_paused_out or (self.flow is not None and not (max_count := self.flow.room(max_count))):
+            return None
+        taken = turns.take(max_count, horizon_ms)
+        if taken is not None:
+            if self.flow is not None:
+                self.flow.spend(taken[1].count)
+            if (pulse := topic.pulse) is not None and pulse.wanted:
+                pulse.handed_out(taken[1])
+        return taken
+
+
+class Topic:
+    """A named topic.
+
+    Attributes:
+      id: None until the first publish, and again after the topic was deleted: consumers can wait on a topic that does
+        not exist yet, and continue to wait if it is deleted.
+      fault: the error that makes the topic unreadable, if any.
+      partitions: the partitions by number; the first `partition_count` have no priority, and 0 always exists.
+      plain: the partition to which messages without a key are published now.
+      sole: the only partition with the only cursor, while there is exactly one of each.
+      groups: the groups by name; `default` is the group of plain clients, and always an entry.
+      pulse: times deliveries, if the topic is watched.
+      trace: records what happens to messages, if the topic is traced.
+      growths: the ends of the logs whenever partitions were added.
+      held_at_most: an upper bound of the content; counted only if `max_messages` or `max_bytes` is a limit.
+      dedup: the ids of recent publishes, if there are any; `unique_keys`: the state of unique keys.
+      expired_count: number of messages that have expired since startup.
+      ttl_ms: time to live of messages without their own; 0: unlimited.
+      duplicate_count: number of duplicate publishes since startup.
+      lease_timeout_count: number of messages whose leases have timed out since startup.
+    """
+
+    __slots__ = (
+        "dedup",
+        "default",
+        "duplicate_count",
+        "expired_count",
+        "fault",
+        "groups",
+        "growths",
+        "held_at_most",
+        "id",
+        "is_limited",
+        "is_paused_in",
+        "is_paused_out",
+        "lease_timeout_count",
+        "max_bytes",
+        "max_messages",
+        "name",
+        "partition_count",
+        "partitions",
+        "plain",
+        "pulse",
+        "settings",
+        "sole",
+        "trace",
+        "ttl_ms",
+        "unique_keys",
+    )
+
+    plain: Partition  # set while the topic exists
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.held_at_most: TopicUsage | None = None
+        self.max_messages = self.max_bytes = sys.maxsize
+        self.is_limited = False
+        self.pulse: TopicRates | None = None
+        self.expired_count = 0
+        self.duplicate_count = 0
+        self.lease_timeout_count = 0
+        self.partitions: dict[int, Partition] = {}
+        self.default = Group(self, DEFAULT_GROUP_NAME)
+        self.groups = {DEFAULT_GROUP_NAME: self.default}
+        self.clear()
+
+    def clear(self) -> None:
+        """Become a topic that does not exist: end every lease, drop every message, keep the consumers that wait."""
+        self.trace: TopicTrace | None = None
+        for group in list(self.groups.values()):
+            group.clear()
+            self.drop_idle(group)
+        self.id: int | None = None
+        self.fault: MiniqueueError | None = None
+        self.settings = DEFAULT_SETTINGS
+        self.is_paused_in = self.is_paused_out = False
+        self.ttl_ms = 0
+        self.dedup: DedupWindow | None = None
+        self.unique_keys = UniqueKeys()
+        self.partitions = {}
+        self.growths: list[Growth] = []
+        self.partition_count = 1
+        self.sole: tuple[Partition, GroupCursor] | None = None
+
+    def begin(self, topic_id: int, names: Iterable[bytes] = (), settings: TopicSettings = DEFAULT_SETTINGS) -> None:
+        """Create the topic, empty; `settings` are the settings that it will have.
+
+        It has the groups in `names`, and, if `auto_create_groups` is set, the groups in which a consumer waits; if
+        there are none, the default group.
+        """
+        self.id = topic_id
+        begun = {name: self.group(name) for name in names}
+        if settings.auto_create_groups:
+            begun |= {name: group for name, group in self.groups.items() if group.consumer_count}
+        for number, group in enumerate(begun.values() or [self.default], start=1):
+            group.id = DEFAULT_GROUP if group is self.default else number
+        self.add_partitions([0])
+        self.plain = self.partitions[0]
+
+    def fill(self, topic_id: int, partitions: dict[int, Partition], group_ids: dict[bytes, int]) -> None:
+        """Become a stored topic, after `clear`; keep the consumers that wait."""
+        self.id = topic_id
+        self.partitions = partitions
+        self.plain = partitions[0]
+        for name, group_id in group_ids.items():
+            group = self.group(name)
+            group.id = group_id
+            group.replace(partition.cursors[group_id] for partition in partitions.values())
+        self._look_for_sole()
+        self._share_keys()
+
+    def group(self, name: bytes) -> Group:
+        """Return the group with a name, which need not exist."""
+        group = self.groups.get(name)
+        if group is None:
+            group = self.groups[name] = Group(self, name)
+        return group
+
+    def check_use(self, name: bytes) -> None:
+        """Raise UnknownGroupError unless consumers may use the group with this name, which need not exist."""
+        settings = self.settings
+        if self.id is None or (settings.auto_create_groups and settings.default_group):
+            return
+        if name == DEFAULT_GROUP_NAME and not settings.default_group:
+            raise UnknownGroupError("group default: this topic was made without it (default_group); name another group")
+        group = self.groups.get(name)
+        if not settings.auto_create_groups and (group is None or group.id is None):
+            raise UnknownGroupError(
+                f"group {name.decode()}: there is none, and in this topic using one does not make it "
+                "(auto_create_groups); create it first"
+            )
+
+    @property
+    def existing_groups(self) -> list[Group]:
+        """The groups that exist; at least one, unless the topic does not exist."""
+        return [group for group in self.groups.values() if group.id is not None]
+
+    @property
+    def has_named_groups(self) -> bool:
+        """Whether groups other than the default group exist."""
+        return any(group is not self.default for group in self.existing_groups)
+
+    def group_of(self, cursor: GroupCursor) -> Group:
+        """Return the group that has a cursor of this topic."""
+        return next((group for group in self.groups.values() if group.id == cursor.group), self.default)
+
+    def drop_idle(self, group: Group) -> None:
+        """Drop a group that does not exist and in which no consumer waits."""
+        if group.id is None and not group.consumer_count and group is not self.default:
+            self.groups.pop(group.name, None)
+
+    def set_cursors(self, group: Group, group_id: int | None, cursors: dict[int, GroupCursor]) -> None:
+        """Give a group these cursors, by partition, and this id; None and no cursors delete the group."""
+        for partition in self.partitions.values():
+            partition.replace(group.id, None if group_id is None else cursors[partition.number])
+        group.clear()
+        group.id = group_id
+        group.replace(cursors.values())
+        self._look_for_sole()
+        self._share_keys()
+
+    def add_partitions(self, numbers: Iterable[int]) -> list[Partition]:
+        """Create empty partitions that all groups read; the caller stores them."""
+        groups = {group.id: group for group in self.existing_groups if group.id is not None}
+        added = [
+            Partition(
+                0,
+                {id_: GroupCursor(CursorState(), 0, {}, is_new=True, partition=number, group=id_) for id_ in groups},
+                number=number,
+            )
+            for number in numbers
+        ]
+        self.partitions |= {partition.number: partition for partition in added}
+        for id_, group in groups.items():
+            group.replace([*group.cursors, *(partition.cursors[id_] for partition in added)])
+        self._look_for_sole()
+        self._share_keys()
+        return added
+
+    def number_for(self, key: bytes, priority: Priority) -> int:
+        """Return the number of the partition, or lane, to which a message is published next; the key b"" means none."""
+        if not key:
+            return lane(self.plain.number, priority)
+        return lane(partition_for(key, self.partition_count), priority)
+
+    def turn(self) -> None:
+        """Switch to the next partition for messages without a key."""
+        self.plain = self.partitions[(self.plain.number + 1) % self.partition_count]
+
+    def _share_keys(self) -> None:
+        """Share the unique keys with the cursors of `key_group`, which frees a key when it settles the message."""
+        owner = self.key_group
+        for group in self.existing_groups:
+            for cursor in group.cursors:
+                cursor.unique_keys = self.unique_keys if group is owner else None
+
+    @property
+    def key_group(self) -> Group | None:
+        """The group whose settles free unique keys: the default group, or else the first by name."""
+        groups = self.existing_groups
+        return self.default if self.default in groups else min(groups, key=attrgetter("name"), default=None)
+
+    def _look_for_sole(self) -> None:
+        self.partition_count = sum(number < MAX_PARTITIONS for number in self.partitions)
+        partition, cursors = self.partitions[0], [*self.partitions[0].cursors.values()]
+        self.sole = (partition, cursors[0]) if len(self.partitions) == len(cursors) == 1 else None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is lost when this object is dropped."""
+        return self.id is None and not any(group.consumer_count for group in self.groups.values())
+
+    @property
+    def cursors(self) -> list[GroupCursor]:
+        """The cursors of all groups."""
+        return [*chain.from_iterable(map(attrgetter("cursors"), self.groups.values()))]
+
+    @property
+    def size_bytes(self) -> int:
+        """Approximate memory of the loaded messages."""
+        return size_bytes(self.cursors)
+
+    @property
+    def consumed_bytes(self) -> int:
+        """Approximate size of what was deleted on disk since space was last reclaimed."""
+        return total("consumed_bytes", self.partitions.values())
+
+    def held(self) -> tuple[int, int]:
+        """Return the number of unacknowledged messages and the size of their payloads, including uncommitted ones."""
+        if self.sole is None:
+            return self._held_by_last()
+        partition, cursor = self.sole
+        delayed = partition.delays.state
+        return (
+            partition.next_seq - cursor.acked_count - cursor.dropped_count + delayed.message_count,
+            partition.log_bytes - cursor.gone_bytes + delayed.size_bytes,
+        )
+
+    def count_held(self) -> TopicUsage:
+        """Count unacknowledged messages, as `held` does; keep the result."""
+        held = TopicUsage(*self.held())
+        held.is_exact = len(self.partitions) >= MANY_PARTITIONS
+        self.held_at_most = held
+        return held
+
+    @property
+    def depth(self) -> int:
+        """Number of messages that the slowest group has not acknowledged, plus delayed messages."""
+        delayed_count = sum(partition.delays.committed.message_count for partition in self.partitions.values())
+        return (0 if self.last_group is None else self.last_group.depth) + delayed_count
+
+    def _held_by_last(self) -> tuple[int, int]:
+        """Return what `held` returns if there are lanes or several groups: the content of the slowest group."""
+        partitions, lines = self.partitions.values(), [group.cursors for group in self.existing_groups] or [[]]
+        done_count = min(total("acked_count", cursors) + total("dropped_count", cursors) for cursors in lines)
+        done_bytes = min(total("gone_bytes", cursors) for cursors in lines)
+        states = [*map(attrgetter("delays.state"), partitions)]
+        delayed = states if states.count(NO_DELAYS) < len(states) else []
+        return (
+            total("next_seq", partitions) - done_count + total("message_count", delayed),
+            total("log_bytes", partitions) - done_bytes + total("size_bytes", delayed),
+        )
+
+    @property
+    def uncommitted_bytes(self) -> int:
+        """Size of the payloads that the next commit adds."""
+        return total("log_bytes", self.partitions.values()) - total("tail_bytes", self.existing_groups[0].cursors)
+
+    @property
+    def uncommitted_count(self) -> int:
+        """Number of messages that the next commit adds."""
+        return total("next_seq", self.partitions.values()) - total("tail_seq", self.existing_groups[0].cursors)
+
+    @property
+    def last_group(self) -> Group | None:
+        """The slowest group, which determines what the store must keep."""
+        groups = self.existing_groups
+        return max(groups, key=attrgetter("depth")) if len(groups) > 1 else groups[0] if groups else None
+
+    def evict(self) -> None:
+        """Free memory."""
+        for cursor in self.cursors:
+            cursor.evict()

@@ -1,0 +1,37 @@
+"""A limit in bytes on the total size of many caches: the least recently used cache is evicted first."""
+
+from collections import OrderedDict
+from typing import Protocol
+
+
+class Evictable(Protocol):
+    """A cache that reports its size and can be evicted."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that the cache uses, in bytes."""
+        ...
+
+    def evict(self) -> None:
+        """Free memory."""
+        ...
+
+
+class Budget:
+    """Keeps the total size of the caches that were passed to `touch` near `max_bytes`."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.used_bytes = 0
+        self._sizes: OrderedDict[Evictable, int] = OrderedDict()  # least recently used first
+
+    def touch(self, cache: Evictable) -> None:
+        """Record that `cache` was used and may have another size now; evict other caches if the total is too large."""
+        self.used_bytes -= self._sizes.pop(cache, 0)
+        if size_bytes := cache.size_bytes:
+            self._sizes[cache] = size_bytes
+            self.used_bytes += size_bytes
+        while self.used_bytes > self.max_bytes and len(self._sizes) > 1:
+            oldest, size_bytes = self._sizes.popitem(last=False)
+            self.used_bytes -= size_bytes
+            oldest.evict()

@@ -1,0 +1,129 @@
+"""The leases of one consumer, by the receipts of their messages."""
+
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from miniqueue.core.cursor.cursor import GroupCursor
+from miniqueue.core.cursor.lease import ChunkLease, Lease
+from miniqueue.core.cursor.receipts import runs
+from miniqueue.errors import NothingOutstandingError
+
+#: A lease with the cursor that granted it.
+CursorLease = tuple[GroupCursor, Lease]
+
+
+def split(cursor: GroupCursor, lease: Lease, receipt: int, end_receipt: int) -> tuple[Lease, list[Lease]]:
+    """Cut a lease in up to three, so that the messages from `receipt` to before `end_receipt` have their own.
+
+    Returns the lease of these messages, and the leases of the others; together they replace `lease`. Raises
+    NothingOutstandingError if it was settled before, or ended with its topic.
+    """
+    assert isinstance(lease, ChunkLease)  # the only kind with more than one message
+    wanted, others = lease.cut(receipt, end_receipt)
+    cursor.replace_lease(lease, [wanted, *others])
+    return wanted, others
+
+
+def settle_each(act: Callable[[GroupCursor, Lease], None], held: Iterable[CursorLease]) -> int:
+    """Settle leases one by one; return the number of settled messages.
+
+    Skips leases that have ended: their topic may have been deleted, or is being read again.
+    """
+    count = 0
+    for cursor, lease in held:
+        try:
+            act(cursor, lease)
+        except NothingOutstandingError:
+            continue
+        count += lease.count
+    return count
+
+
+class Holding:
+    """Leases with receipts that do not overlap.
+
+    Attributes:
+      count: number of leased messages.
+      size_bytes: size of their payloads.
+    """
+
+    __slots__ = ("_held", "_starts", "count", "size_bytes")
+
+    def __init__(self) -> None:
+        self._held: dict[int, CursorLease] = {}  # keyed by first receipt
+        self._starts: list[int] = []  # the first receipts, sorted
+        self.count = 0
+        self.size_bytes = 0
+
+    def add(self, cursor: GroupCursor, lease: Lease) -> None:
+        """Add a lease."""
+        self._held[lease.receipt] = cursor, lease
+        insort(self._starts, lease.receipt)
+        self.count += lease.count
+        self.size_bytes += lease.size_bytes
+
+    def take_only(self) -> CursorLease:
+        """Remove the first lease, and return it; raises NothingOutstandingError if there is none."""
+        starts = self._starts
+        if len(starts) != 1:
+            if not starts:
+                raise NothingOutstandingError
+            return self._remove(0)
+        starts.clear()  # fast path: most consumers hold one lease, and this needs no lookup
+        self.count = self.size_bytes = 0
+        return self._held.popitem()[1]
+
+    def attributes_of(self, receipt: int | None) -> bytes | None:
+        """Return the encoded attributes of a message, with receipt None of the first; None if it is not held."""
+        index = 0 if receipt is None else bisect_right(self._starts, receipt) - 1
+        if index < 0 or not self._starts:
+            return None
+        lease = self._held[self._starts[index]][1]
+        return lease.attributes_of(lease.receipt if receipt is None else receipt)
+
+    def leases(self) -> list[CursorLease]:
+        """Return all leases in the order of their receipts."""
+        return [self._held[start] for start in self._starts]
+
+    def take_all(self) -> list[CursorLease]:
+        """Remove all leases, and return them in the order of their receipts."""
+        return [self._remove(0) for _ in range(len(self._starts))]
+
+    def take(self, receipts: Sequence[int]) -> Iterator[CursorLease]:
+        """Remove the messages with these receipts, as far as they are held; yield their leases in this order."""
+        for start, stop in runs(receipts):
+            receipt = start
+            while receipt < stop:
+                index = bisect_right(self._starts, receipt) - 1
+                end = self._end(index)
+                if receipt < end:
+                    end = min(end, stop)
+                    yield self._cut_out(index, receipt, end)
+                    receipt = end
+                else:  # no receipt before the next lease is held
+                    following = self._starts[index + 1] if index + 1 < len(self._starts) else stop
+                    receipt = min(following, stop)
+
+    def _end(self, index: int) -> int:
+        if index < 0:
+            return 0
+        lease = self._held[self._starts[index]][1]
+        return lease.receipt + lease.count
+
+    def _remove(self, index: int) -> CursorLease:
+        held = self._held.pop(self._starts.pop(index))
+        self.count -= held[1].count
+        self.size_bytes -= held[1].size_bytes
+        return held
+
+    def _cut_out(self, index: int, receipt: int, end_receipt: int) -> CursorLease:
+        cursor, lease = self._remove(index)
+        if (receipt, end_receipt) == (lease.receipt, lease.receipt + lease.count):
+            return cursor, lease
+        try:
+            wanted, others = split(cursor, lease, receipt, end_receipt)
+        except NothingOutstandingError:
+            return cursor, lease  # the whole lease ended with its topic; settling it raises the same error
+        for other in others:
+            self.add(cursor, other)
+        return cursor, wanted

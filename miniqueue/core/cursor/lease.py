@@ -1,0 +1,228 @@
+"""Leases: messages that were delivered and are not settled, and the range that each lease took them from."""
+
+from collections.abc import Callable
+from enum import IntEnum
+from functools import partial
+from itertools import accumulate, islice, repeat, takewhile
+from itertools import count as count_from
+from typing import Any, Final
+
+from miniqueue.core.message.message import NEVER_RETURNED, Chunk, Counts, Record
+
+
+class Range(IntEnum):
+    """The ranges in which messages of a group wait, in the order in which `take` inspects them; values are stored."""
+
+    FRONT = 0  # returned to the front: newest return first
+    DELAYED = 1  # returned with a delay: by due time
+    BACK = 2  # returned to the back: by the log's tail at that time
+    LOG = 3  # never leased, or leased and not settled before a restart
+
+
+#: Used where a range is needed for each message: looking up a member of an enum takes ten times as long as a name.
+FRONT: Final = Range.FRONT
+DELAYED: Final = Range.DELAYED
+BACK: Final = Range.BACK
+LOG: Final = Range.LOG
+#: The ranges of returned messages.
+RETURN_RANGES: Final = (FRONT, DELAYED, BACK)
+
+#: Makes a record of a tuple of its fields, without running Python code.
+_record: Final[Callable[[tuple[Any, ...]], Record]] = partial(tuple.__new__, Record)
+
+
+class ChunkProgress:
+    """How much of one chunk one group has taken and settled.
+
+    Attributes:
+      chunk: the chunk.
+      settled: bit i is set if message i needs no more work here: acknowledged, or moved to another range.
+      unsettled_count: the number of bits that are not set.
+      is_stored: whether the store has a bitmap of the chunk.
+      runs: (start, stop) indexes of the messages that were not taken, the last run first.
+    """
+
+    __slots__ = ("chunk", "is_stored", "runs", "settled", "unsettled_count")
+
+    def __init__(self, chunk: Chunk, settled: int = 0) -> None:
+        self.chunk = chunk
+        self.settled = settled
+        self.unsettled_count = len(chunk.payloads) - settled.bit_count()
+        self.is_stored = settled != 0
+        self.runs = unset_runs(settled, len(chunk.payloads))
+
+    def take(self, max_count: int) -> tuple[int, int]:
+        """Take the next run of at most `max_count` messages; return its (start, stop) indexes in the chunk."""
+        start, stop = self.runs.pop()
+        if stop - start > max_count:
+            self.runs.append((start + max_count, stop))
+            stop = start + max_count
+        return start, stop
+
+    def count_of(self, size_bytes: int) -> int:
+        """Return how many messages of the next run have `size_bytes` together; if all have less, one more than all."""
+        start, stop = self.runs[-1]
+        sums = accumulate(islice(self.chunk.sizes(), start, stop), initial=0)
+        return len(list(takewhile(size_bytes.__gt__, sums)))
+
+    def settle(self, start: int, count: int) -> None:
+        """Mark `count` messages from index `start` on as settled."""
+        self.settled |= ((1 << count) - 1) << start
+        self.unsettled_count -= count
+
+
+def unset_runs(bits: int, size: int) -> list[tuple[int, int]]:
+    """Return the runs of zeros in the lowest `size` bits as (start, stop), the last run first."""
+    runs: list[tuple[int, int]] = []
+    start = 0
+    while start < size:
+        skipped = trailing_ones(bits >> start)
+        start += skipped
+        if start >= size:
+            break
+        rest = bits >> start
+        stop = min(size, start + (rest & -rest).bit_length() - 1) if rest else size
+        runs.append((start, stop))
+        start = stop
+    runs.reverse()
+    return runs
+
+
+def trailing_ones(bits: int) -> int:
+    """Return the number of ones below the lowest zero."""
+    return (~bits & (bits + 1)).bit_length() - 1
+
+
+class Lease:
+    """Messages that one consumer holds until it settles them; the cursor settles a lease once, as a whole.
+
+    Attributes:
+      receipt: the receipt of the first message. Each delivery of a message has its own receipt; a lease has `count`
+        consecutive ones.
+      count: the number of messages.
+      payloads: the payloads of the messages, in the order of their receipts.
+      attributes: the encoded attributes of each message; None if no message has any.
+      size_bytes: the size of payloads and attributes.
+      counts: how often the messages were returned before.
+    """
+
+    __slots__ = ("attributes", "count", "counts", "payloads", "receipt", "size_bytes")
+
+    attributes: list[bytes] | None
+    count: int
+    counts: Counts
+    payloads: list[bytes]
+    receipt: int
+    size_bytes: int
+
+    @property
+    def first_seq(self) -> int:
+        """The sequence number of the first message; the other messages have the following numbers."""
+        raise NotImplementedError
+
+    @property
+    def published_at_ms(self) -> int:
+        """When the messages were published."""
+        raise NotImplementedError
+
+    def attributes_of(self, receipt: int) -> bytes | None:
+        """Return the encoded attributes of the message with a receipt; None if the lease does not contain it."""
+        if not self.receipt <= receipt < self.receipt + self.count:
+            return None
+        return b"" if self.attributes is None else self.attributes[receipt - self.receipt]
+
+    def records(self) -> list[Record]:
+        """Return the messages as records."""
+        raise NotImplementedError
+
+    def returned(self, cause: str) -> list[Record]:
+        """Return the messages as records, with one more return for `cause` in their counts."""
+        raise NotImplementedError
+
+
+class ChunkLease(Lease):
+    """A run of messages of one chunk, from index `start` on."""
+
+    __slots__ = ("progress", "start")
+
+    def __init__(self, receipt: int, progress: ChunkProgress, start: int, count: int) -> None:
+        chunk, stop = progress.chunk, start + count
+        self.receipt = receipt
+        self.payloads = payloads = chunk.payloads[start:stop]
+        self.attributes = None if chunk.attributes is None else chunk.attributes[start:stop]
+        self.count = count
+        self.size_bytes = sum(map(len, payloads))
+        if self.attributes is not None:
+            self.size_bytes += sum(map(len, self.attributes))
+        self.counts = NEVER_RETURNED
+        self.progress = progress
+        self.start = start
+
+    @property
+    def first_seq(self) -> int:
+        """The sequence number of the first message."""
+        return self.progress.chunk.first_seq + self.start
+
+    @property
+    def published_at_ms(self) -> int:
+        """When the chunk was committed."""
+        return self.progress.chunk.committed_at_ms
+
+    def records(self) -> list[Record]:
+        """Return the messages as records."""
+        return self._records(self.counts)
+
+    def returned(self, cause: str) -> list[Record]:
+        """Return the messages as records, with one return for `cause` in their counts."""
+        return self._records(self.counts.plus(cause))
+
+    def _records(self, counts: Counts) -> list[Record]:
+        shared = repeat(self.published_at_ms), repeat(counts)
+        attributes = repeat(b"") if self.attributes is None else self.attributes
+        return list(map(_record, zip(count_from(self.first_seq), *shared, self.payloads, attributes)))
+
+    def cut(self, receipt: int, end_receipt: int) -> "tuple[Lease, list[Lease]]":
+        """Return a lease of the messages from `receipt` to before `end_receipt`, and the leases of the others."""
+        end = self.receipt + self.count
+        others: list[Lease] = [self.part(a, b) for a, b in ((self.receipt, receipt), (end_receipt, end)) if a < b]
+        return self.part(receipt, end_receipt), others
+
+    def part(self, receipt: int, end_receipt: int) -> "ChunkLease":
+        """Return a lease of the messages from `receipt` to before `end_receipt`, at least one."""
+        return ChunkLease(receipt, self.progress, self.start + receipt - self.receipt, end_receipt - receipt)
+
+
+class RecordLease(Lease):
+    """A lease of one returned message, from position `order` of `range_`."""
+
+    __slots__ = ("order", "range_", "record")
+
+    def __init__(self, receipt: int, record: Record, range_: Range, order: int) -> None:
+        _, _, self.counts, payload, attributes = record
+        self.receipt = receipt
+        self.payloads = [payload]
+        self.attributes = [attributes] if attributes else None
+        self.count = 1
+        self.size_bytes = len(payload) + len(attributes)
+        self.record = record
+        self.range_ = range_
+        self.order = order
+
+    @property
+    def first_seq(self) -> int:
+        """The message's sequence number."""
+        return self.record.seq
+
+    @property
+    def published_at_ms(self) -> int:
+        """When the message was published."""
+        return self.record.published_at_ms
+
+    def records(self) -> list[Record]:
+        """Return the message as a record."""
+        return [self.record]
+
+    def returned(self, cause: str) -> list[Record]:
+        """Return the message as a record, with one more return for `cause` in its counts."""
+        seq, published_at_ms, counts, payload, attributes = self.record
+        return [_record((seq, published_at_ms, counts.plus(cause), payload, attributes))]

@@ -1,0 +1,152 @@
+"""Leases with deadlines, by the receipts of their messages and by their deadlines.
+
+    _held       first receipt ─▶ cursor, lease, deadline      the leases; they do not overlap
+    _starts     first receipts, sorted                        may contain leases that have ended
+    _deadlines  heap of (deadline, first receipt)             too; after an extension it contains both deadlines
+
+Entries of ended leases are skipped when they are met, and removed when they outnumber the others, so each call costs
+O(log n) for n leases. A deadline is a time in seconds on the monotonic clock.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop, heappush
+
+from miniqueue.core.cursor.cursor import GroupCursor
+from miniqueue.core.cursor.holding import CursorLease, split
+from miniqueue.core.cursor.lease import Lease
+from miniqueue.core.cursor.receipts import runs
+
+#: Maximum number of entries of ended leases that are not worth removing: a sweep of so few saves nothing.
+_FEW = 64
+
+
+class LeaseBook:
+    """The leases of one topic that belong to no connection.
+
+    Args:
+      prefix: the prefix of every receipt; each book has a different one.
+
+    Attributes:
+      count: number of leased messages.
+      size_bytes: size of their payloads.
+    """
+
+    __slots__ = ("_deadlines", "_held", "_starts", "count", "prefix", "size_bytes")
+
+    def __init__(self, prefix: bytes) -> None:
+        self.prefix = prefix
+        self.count = 0
+        self.size_bytes = 0
+        self._held: dict[int, tuple[GroupCursor, Lease, float]] = {}
+        self._starts: list[int] = []
+        self._deadlines: list[tuple[float, int]] = []
+
+    def add(self, cursor: GroupCursor, lease: Lease, deadline: float) -> None:
+        """Add a lease, which stays until it is taken or expires."""
+        self._put(cursor, lease, deadline)
+        self.count += lease.count
+        self.size_bytes += lease.size_bytes
+
+    def take(self, receipts: Sequence[int]) -> list[CursorLease]:
+        """Remove the messages with these receipts, as far as they are leased; return their leases in this order."""
+        taken = [held[:2] for start, stop in runs(receipts) for held in self._cut_out(start, stop)]
+        self._forget(taken)
+        return taken
+
+    def forget(self, cursor: GroupCursor) -> None:
+        """Remove all leases of a cursor, which the caller ends."""
+        starts = [start for start, held in self._held.items() if held[0] is cursor]
+        self._forget([self._held.pop(start)[:2] for start in starts])
+
+    def attributes_of(self, receipt: int) -> bytes | None:
+        """Return the encoded attributes of the message with a receipt; None if it is not leased."""
+        held = self.find(receipt)
+        return None if held is None else held[1].attributes_of(receipt)
+
+    def find(self, receipt: int) -> tuple[GroupCursor, Lease, float] | None:
+        """Return cursor, lease, and deadline of the message with a receipt; None if it is not leased."""
+        index = bisect_right(self._starts, receipt) - 1
+        held = self._held.get(self._starts[index]) if index >= 0 else None
+        return held if held is not None and receipt < held[1].receipt + held[1].count else None
+
+    def extend(self, receipts: Sequence[int], deadline: float) -> list[CursorLease]:
+        """Set another deadline for the messages with these receipts, as far as they are leased.
+
+        Returns their leases in the order of `receipts`; a receipt that is named twice counts twice.
+        """
+        extended: list[CursorLease] = []
+        for start, stop in runs(receipts):
+            for cursor, lease, _ in list(self._cut_out(start, stop)):
+                self._put(cursor, lease, deadline)
+                extended.append((cursor, lease))
+        return extended
+
+    def expire(self, now: float, max_count: int) -> list[CursorLease]:
+        """Remove leases whose deadlines have passed, earliest deadline first; return them in the order of receipts.
+
+        Stops after the lease with which they have `max_count` messages or more.
+        """
+        expired: list[CursorLease] = []
+        deadlines, room = self._deadlines, max_count
+        while deadlines and deadlines[0][0] <= now and room > 0:
+            deadline, start = heappop(deadlines)
+            held = self._held.get(start)
+            if held is not None and held[2] == deadline:  # otherwise the lease was settled or extended
+                expired.append(held[:2])
+                del self._held[start]
+                room -= held[1].count
+        self._forget(expired)
+        return sorted(expired, key=_first_receipt)
+
+    def _put(self, cursor: GroupCursor, lease: Lease, deadline: float) -> None:
+        start, starts = lease.receipt, self._starts
+        self._held[start] = cursor, lease, deadline
+        heappush(self._deadlines, (deadline, start))
+        if not starts or start > starts[-1]:
+            starts.append(start)
+        elif starts[index := bisect_left(starts, start)] != start:
+            starts.insert(index, start)
+        self._sweep()
+
+    def _cut_out(self, start: int, stop: int) -> Iterator[tuple[GroupCursor, Lease, float]]:
+        """Remove the messages with receipts from `start` to before `stop`; the rest of their leases stays."""
+        starts = self._starts
+        while start < stop:
+            index = bisect_right(starts, start) - 1
+            held = self._held.get(starts[index]) if index >= 0 else None
+            end = held[1].receipt + held[1].count if held is not None else start
+            if held is not None and start < end:
+                end = min(end, stop)
+                yield self._remove(held, start, end)
+                start = end
+            else:  # no receipt before the next lease is leased
+                start = min(starts[index + 1], stop) if index + 1 < len(starts) else stop
+
+    def _remove(self, held: tuple[GroupCursor, Lease, float], start: int, end: int) -> tuple[GroupCursor, Lease, float]:
+        cursor, lease, deadline = held
+        del self._held[lease.receipt]
+        if (start, end) == (lease.receipt, lease.receipt + lease.count):
+            return held
+        wanted, others = split(cursor, lease, start, end)
+        for other in others:
+            self._put(cursor, other, deadline)
+        return cursor, wanted, deadline
+
+    def _forget(self, leases: list[CursorLease]) -> None:
+        for _, lease in leases:
+            self.count -= lease.count
+            self.size_bytes -= lease.size_bytes
+        self._sweep()
+
+    def _sweep(self) -> None:
+        most = 2 * len(self._held) + _FEW
+        if len(self._starts) > most:
+            self._starts[:] = sorted(self._held)
+        if len(self._deadlines) > most:
+            self._deadlines = [(deadline, start) for start, (_, _, deadline) in self._held.items()]
+            heapify(self._deadlines)
+
+
+def _first_receipt(held: CursorLease) -> int:
+    return held[1].receipt

@@ -1,0 +1,166 @@
+"""Read-only views of a cursor: which messages are leased, settled, or ready.
+
+    log      L L s L s s L L | r r s r | r r r r …       L leased   s settled   r ready
+                             read_seq
+
+No message before `read_seq` is ready, and none after it is leased.
+"""
+
+import sys
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+
+from miniqueue.core.cursor.cursor import GroupCursor
+from miniqueue.core.cursor.lease import Lease, Range, trailing_ones
+from miniqueue.core.keyed.key_queue import Returned
+from miniqueue.core.keyed.reader import keyed_of
+from miniqueue.core.message.message import Chunk, Record
+
+
+def leases(cursor: GroupCursor) -> list[Lease]:
+    """Return all leases, in no particular order."""
+    return list(cursor.leases.values())
+
+
+def is_leased(cursor: GroupCursor, seq: int) -> bool:
+    """Whether the message with a sequence number is leased; searches all leases."""
+    return any(lease.first_seq <= seq < lease.first_seq + lease.count for lease in cursor.leases.values())
+
+
+def head_seq(cursor: GroupCursor) -> int:
+    """Return the start of the first open chunk, or `read_seq` if no chunk is open."""
+    return next(iter(cursor.open_chunks), cursor.read_seq)
+
+
+def position(cursor: GroupCursor) -> int:
+    """Return the sequence number of the first message of the log that is not settled, leased or not."""
+    if cursor.open_chunks:
+        first_seq, progress = next(iter(cursor.open_chunks.items()))
+        settled = progress.settled
+    else:
+        first_seq, settled = cursor.read_seq, cursor.settled_bits.get(cursor.read_seq, 0)
+    return first_seq + trailing_ones(settled)
+
+
+def lease_count(cursor: GroupCursor) -> int:
+    """Return the number of leases; a lease may have many messages."""
+    return len(cursor.leases)
+
+
+def ready_seq(cursor: GroupCursor) -> int:
+    """Return a sequence number before which no message of the log waits."""
+    return cursor.read_seq if (keyed := keyed_of(cursor)) is None else keyed.ahead.ready_seq
+
+
+def ready_in(cursor: GroupCursor, chunk: Chunk, start_seq: int) -> Iterable[int]:
+    """Return the indexes of the messages of a chunk from `start_seq` on that wait and were never leased.
+
+    The chunk may be finished, if another group needs it or the topic retains it.
+    """
+    if cursor.has_finished(chunk.first_seq):
+        return ()
+    progress = cursor.open_chunks.get(chunk.first_seq)
+    settled = cursor.settled_bits.get(chunk.first_seq, 0) if progress is None else progress.settled
+    if (keyed := keyed_of(cursor)) is not None and (unready := keyed.ahead.unready(chunk.first_seq)) is not None:
+        settled = unready
+    start = max(start_seq, ready_seq(cursor), chunk.first_seq) - chunk.first_seq
+    return (index for index in range(start, len(chunk.payloads)) if not settled >> index & 1)
+
+
+def is_waiting(cursor: GroupCursor, range_: Range, order: int) -> bool:
+    """Whether a record of the store waits in its range: it may be leased, or the next commit may delete it."""
+    is_gone = cursor.changes.records.get((range_, order), True) is None
+    return not is_gone and order not in cursor.returned[range_].taken
+
+
+def is_empty(cursor: GroupCursor, range_: Range) -> bool:
+    """Whether a range has no message, leased or not; False also if only the store can tell."""
+    window = cursor.returned[range_]
+    is_known = (keyed := keyed_of(cursor)) is not None and keyed.returns.is_any(range_)
+    return window.head is None and not window.taken and not is_known
+
+
+def oldest_open_chunk(cursor: GroupCursor) -> Chunk | None:
+    """Return the first unfinished chunk of the log; None if it is not in memory."""
+    if cursor.open_chunks:
+        return next(iter(cursor.open_chunks.values())).chunk
+    return cursor.log.first
+
+
+def may_have_next(cursor: GroupCursor, horizon_ms: int) -> bool:
+    """Whether the next `take` may return a lease; it may not, if the rest of the log turns out to be settled."""
+    if cursor.keyed is not None:
+        return cursor.depth > cursor.leased_count
+    return cursor.next_range(horizon_ms) is not Range.LOG or cursor.read_seq < min(cursor.tail_seq, cursor.log.stop)
+
+
+def is_log_settled(cursor: GroupCursor, end_seq: int) -> bool:
+    """Whether every message of the log before `end_seq`, where a chunk begins, was settled or returned."""
+    return next(iter(cursor.open_chunks), cursor.read_seq) >= end_seq
+
+
+def is_known(cursor: GroupCursor, ranges: Sequence[Range]) -> bool:
+    """Whether all messages of these ranges are in memory."""
+    return all(cursor.returned[range_].resume_at is None for range_ in ranges)
+
+
+#: A returned message: leased again, or waiting.
+ReturnedMessage = Lease | Returned | Record
+
+
+def returned_before(cursor: GroupCursor, end_seq: int, ranges: Sequence[Range]) -> ReturnedMessage | None:
+    """Return a loaded message with a number before `end_seq` that was returned and is not settled; None for none.
+
+    The message waits in one of `ranges`, or is leased, from any range. The log must be settled up to `end_seq`.
+    """
+    for lease in cursor.leases.values():
+        if lease.first_seq < end_seq:
+            return lease
+    for range_ in ranges:
+        for record in cursor.returned[range_]:
+            if record.seq < end_seq:
+                return record
+    returns = () if (keyed := keyed_of(cursor)) is None else keyed.returns.waiting(ranges)
+    return next((returned for returned in returns if returned.seq < end_seq), None)
+
+
+def is_there(cursor: GroupCursor, message: ReturnedMessage) -> bool:
+    """Whether a result of `returned_before` is unchanged; False also if the caller must search again to know."""
+    if isinstance(message, Lease):
+        return cursor.leases.get(message.receipt) is message
+    return isinstance(message, Returned) and not message.is_gone
+
+
+class Unsettled:
+    """The messages of the log that a group has not settled, leased or not; returned messages have left the log.
+
+    Valid until the cursor changes: create it again after every turn of the event loop.
+    """
+
+    def __init__(self, cursor: GroupCursor) -> None:
+        self._cursor = cursor
+        self._opened, self._stored = sorted(cursor.open_chunks), sorted(cursor.settled_bits)
+        self._gaps = cursor.gaps.runs()
+
+    def __contains__(self, seq: int) -> bool:
+        if (first_seq := _last_until(self._opened, seq)) is not None:
+            progress = self._cursor.open_chunks[first_seq]
+            if seq < progress.chunk.end_seq:
+                return not progress.settled >> (seq - first_seq) & 1
+        if seq < self._cursor.read_seq:
+            return False
+        index = bisect_right(self._gaps, (seq, sys.maxsize)) - 1
+        if index >= 0 and seq < self._gaps[index][1]:
+            return False
+        first_seq = _last_until(self._stored, seq)
+        return first_seq is None or not self._cursor.settled_bits[first_seq] >> (seq - first_seq) & 1
+
+
+def _last_until(seqs: list[int], seq: int) -> int | None:
+    index = bisect_right(seqs, seq) - 1
+    return seqs[index] if index >= 0 else None
+
+
+def settled_bits(cursor: GroupCursor) -> dict[int, int]:
+    """Return the settled bits of chunks that are not open, by first sequence number."""
+    return dict(cursor.settled_bits)

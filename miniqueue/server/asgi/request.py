@@ -1,0 +1,87 @@
+"""Parts of an HTTP request: its body, its query, its client, and whether the client is still connected."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from urllib.parse import parse_qsl
+
+from starlette.types import Message, Receive, Scope
+
+from miniqueue.errors import PayloadTooLargeError, RequestError
+
+#: Number of bytes of an oversized body that are read after the limit, before the error reply: a client that is still
+#: sending when the connection closes may never see the reply.
+MAX_DISCARDED_BYTES = 1 << 20
+
+
+async def read_body(receive: Receive, max_bytes: int) -> bytes | None:
+    """Return the whole body, or None if the client disconnected before its end.
+
+    Raises PayloadTooLargeError if the body is larger than `max_bytes`; its size is the number of bytes read.
+    """
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if message["type"] == "http.request" and not message.get("more_body", False) and len(body) <= max_bytes:
+        return body  # fast path: most bodies arrive in one piece
+    return await _joined(message, receive, max_bytes)
+
+
+async def _joined(message: Message, receive: Receive, max_bytes: int) -> bytes | None:
+    """Return a body that begins with `message`, or None if the client disconnected before its end."""
+    parts: list[bytes] = []
+    size_bytes = 0
+    while message["type"] != "http.disconnect":
+        part: bytes = message.get("body", b"")
+        size_bytes += len(part)
+        if size_bytes <= max_bytes:
+            parts.append(part)
+        else:
+            parts.clear()
+        is_whole = not message.get("more_body", False)
+        if size_bytes > max_bytes and (is_whole or size_bytes > max_bytes + MAX_DISCARDED_BYTES):
+            raise PayloadTooLargeError(size_bytes, max_bytes)
+        if is_whole:
+            return b"".join(parts)
+        message = await receive()
+    return None
+
+
+@asynccontextmanager
+async def listening(receive: Receive) -> AsyncIterator[Callable[[], bool]]:
+    """Discard the rest of a request while the block runs; yield a function that returns whether its client is there."""
+    listener = asyncio.ensure_future(until_gone(receive))
+    try:
+        yield lambda: not listener.done()
+    finally:
+        listener.cancel()
+
+
+async def until_gone(receive: Receive) -> None:
+    """Discard the rest of a request until its client disconnects; servers may not report that when a reply is sent."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def query_of(scope: Scope, names: tuple[str, ...]) -> Mapping[str, str]:
+    """Return the query parameters of a request; raises RequestError for an unknown or repeated one."""
+    pairs = parse_qsl(scope["query_string"].decode("utf-8", "replace"), keep_blank_values=True)
+    options = dict(pairs)
+    unknown = [name for name in options if name not in names]
+    if unknown or len(options) < len(pairs):
+        raise RequestError(f"invalid parameters; must be among {', '.join(names)}, each at most once")
+    return options
+
+
+class HttpActor:
+    """The client of a request, encoded only when it is recorded: by then the gate has authenticated the user."""
+
+    __slots__ = ("_scope",)
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def __bytes__(self) -> bytes:
+        """Encode protocol, address, and the user, if there is one."""
+        host, port = self._scope.get("client") or ("?", 0)
+        user = self._scope.get("user")
+        return f"http {host}:{port}{f' user {user.name}' if user else ''}".encode()

@@ -1,0 +1,166 @@
+"""The configuration of one broker process: the values of all settings, checked as a whole.
+
+    defaults  <  TOML file  <  MINIQUEUE_* variables  <  flags
+
+The last source wins, but every text is checked: a bad variable is reported even if a flag overrides it. All problems
+are collected before any is reported, so that an operator can fix them in one go. This module reads the TOML file and
+nothing else: whether a port is free or a certificate is valid is checked by the parts that use them.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from miniqueue.broker.model.limits import BrokerLimits
+from miniqueue.core.settings.fields import LimitPolicy
+from miniqueue.errors import ConfigError
+from miniqueue.server.config.setting import Setting
+from miniqueue.server.config.settings_table import SETTINGS
+from miniqueue.server.config.sources import Question, Reading, SettingText, read_file, read_flags, read_variables
+from miniqueue.server.process.escaping import quote
+
+__all__ = ["Config", "Question", "load"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The value of every setting; `settings_table.SETTINGS` defines their meanings."""
+
+    cert: Path
+    key: Path
+    db: Path
+    human: bool | None
+    level: Literal["debug", "info", "warning", "error", "disabled"]
+    period_seconds: float
+    lease_seconds: float
+    host: str
+    users: Path | None
+    client_ca: Path | None
+    insecure: bool
+    port: int
+    resp_port: int
+    resp_tls: bool
+    monitor_host: str
+    monitor_port: int
+    sync: Literal["always", "interval", "never"]
+    sync_interval_seconds: float
+    storage: Literal["leveldb", "memory"]
+    compression: Literal["none", "snappy"]
+    min_free_bytes: int
+    ballast_bytes: int
+    max_message_bytes: int
+    max_connections: int
+    max_connections_per_address: int
+    max_output_bytes: int
+    max_header_bytes: int
+    handshake_seconds: float
+    body_seconds: float
+    max_uncommitted_bytes: int
+    idle_seconds: float
+    max_topics: int
+    max_groups: int
+    max_schedules: int
+    max_topic_messages: int
+    max_topic_bytes: int
+    max_dedup_ids: int
+    topic_limit_policy: Literal["refuse", "drop-oldest", "dead-letter"]
+    max_prefetch: int
+    pipeline_seconds: float
+    settle_seconds: float
+    stall_seconds: float
+    http_server: Literal["hypercorn", "granian"]
+    config_file: Path | None
+
+    @property
+    def has_default_certificate(self) -> bool:
+        """Whether certificate and key have their default paths, the only ones where miniqueue creates them itself."""
+        defaults = {setting.field: setting.parse(setting.default) for setting in SETTINGS}
+        return self.cert == defaults["cert"] and self.key == defaults["key"]
+
+
+def load(argv: Sequence[str], environ: Mapping[str, str]) -> Config | Question:
+    """Return the configuration, or the question (help, version) that the command line asks instead.
+
+    Args:
+      argv: the arguments of the command line, without the program's name.
+      environ: the environment; only names that start with `MINIQUEUE_` are read.
+
+    Raises:
+      ConfigError: with every problem of all sources, one line each.
+    """
+    flags = read_flags(argv)
+    if flags.question is not None:
+        return flags.question
+    variables = read_variables(environ)
+    file = _read_config_file([*variables.texts, *flags.texts])
+    readings = [file, variables, flags]
+    problems = [problem for reading in readings for problem in reading.problems]
+    values = _values((text for reading in readings for text in reading.texts), problems)
+    problems += _clashes(values) + _contradictions(values)
+    if problems:
+        raise ConfigError(problems)
+    return Config(**values)
+
+
+def _read_config_file(texts: Sequence[SettingText]) -> Reading:
+    """Read the file that the last text for the setting `config` names; an empty name means no file."""
+    path = next((item.text for item in reversed(texts) if item.setting.name == "config"), "")
+    return read_file(Path(path)) if path else Reading()
+
+
+def _values(texts: Iterable[SettingText], problems: list[str]) -> dict[str, Any]:
+    """Return the value of each field; later texts override earlier ones; a field with a bad text is left out.
+
+    The values are `Any` because a type checker cannot see which parser belongs to which field; a test compares them
+    with the types of `Config`. Adds a problem for each bad text.
+    """
+    values = {setting.field: setting.parse(setting.default) for setting in SETTINGS}
+    for item in texts:
+        try:
+            values[item.setting.field] = item.setting.parse(item.text)
+        except ConfigError as error:
+            problems.append(f"{item.origin}: {quote(item.text)}: {error}")
+            values.pop(item.setting.field, None)
+    return values
+
+
+def _clashes(values: Mapping[str, object]) -> list[str]:
+    """Return a problem for each port that is set for two listeners."""
+    settings_by_port: defaultdict[object, list[Setting]] = defaultdict(list)
+    for setting in SETTINGS:
+        if setting.placeholder == "port" and values.get(setting.field):
+            settings_by_port[values[setting.field]].append(setting)
+    return [
+        f"settings {' and '.join(s.flag for s in settings)}: both {port}; each listener requires its own port"
+        for port, settings in settings_by_port.items()
+        if len(settings) > 1
+    ]
+
+
+def _contradictions(values: Mapping[str, object]) -> list[str]:
+    """Return a problem for each combination of settings that cannot work."""
+    if values.get("client_ca") is None:
+        return []
+    problems = []
+    if values.get("users", "") is None:
+        problems.append("flag -client-ca: requires -users, the file that maps certificate subjects to users")
+    if values.get("http_server") == "granian":
+        problems.append("flag -client-ca: requires -http-server hypercorn; granian does not report client certificates")
+    return problems
+
+
+def broker_limits(config: Config) -> BrokerLimits:
+    """Return the limits of a broker with these settings."""
+    return BrokerLimits(
+        max_topics=config.max_topics,
+        max_topic_messages=config.max_topic_messages,
+        max_topic_bytes=config.max_topic_bytes,
+        max_dedup_ids=config.max_dedup_ids,
+        max_groups=config.max_groups,
+        max_schedules=config.max_schedules,
+        policy=LimitPolicy(config.topic_limit_policy),
+        max_prefetch=config.max_prefetch,
+        max_uncommitted_bytes=config.max_uncommitted_bytes,
+    )

@@ -1,0 +1,52 @@
+"""The settings as text: the output of `-h`, and the settings table of the README.
+
+Both are generated from `settings_table.SETTINGS`, so they cannot omit a setting or show an old default.
+"""
+
+from collections.abc import Mapping
+
+from miniqueue.server.config.setting import Setting
+from miniqueue.server.config.settings_table import SETTINGS
+
+_HEAD = """\
+Usage: miniqueue [flags]                       runs the broker
+       miniqueue command [flags] [arguments]   runs a tool; `miniqueue command -h` describes it
+
+A durable message queue: HTTP/2 and RESP on one store.
+
+Commands:
+{commands}
+Flags (one dash or two, -name value or -name=value):
+"""
+_FOOT = """\
+  -version
+        print the version and exit; also `miniqueue version`
+  -h, -help
+        print this text and exit; also `miniqueue help`, and `miniqueue help command`
+
+Each setting can also be set by an environment variable (-resp-port: MINIQUEUE_RESP_PORT) or by a key of
+the TOML file that -config names (resp-port = 6379). Flags override variables, which override the file.
+"""
+
+
+def usage(commands: Mapping[str, str]) -> str:
+    """Return the output of `miniqueue -h`, with its last newline; `commands` maps names to summaries."""
+    listed = "".join(f"  {name:<10}{summary}\n" for name, summary in commands.items())
+    return _HEAD.format(commands=listed) + "".join(map(_usage_entry, SETTINGS)) + _FOOT
+
+
+def option_table() -> str:
+    """Return the settings as a Markdown table: flag, variable, default, meaning."""
+    rows = ["| flag | variable | default | meaning |", "|---|---|---|---|", *map(_table_row, SETTINGS)]
+    return "\n".join(rows) + "\n"
+
+
+def _usage_entry(setting: Setting) -> str:
+    default = f" (default {setting.default})" if setting.default else ""
+    return f"  {setting.flag} {setting.placeholder}".rstrip() + f"\n        {setting.help}{default}\n"
+
+
+def _table_row(setting: Setting) -> str:
+    flag = f"{setting.flag} {setting.placeholder}".rstrip()
+    default = f"`{setting.default}`" if setting.default else "–"
+    return f"| `{flag}` | `{setting.variable}` | {default} | {setting.help} |"

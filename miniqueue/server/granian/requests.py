@@ -1,0 +1,155 @@
+"""Requests from Granian: the ends and deadlines of their bodies, and which requests are in progress.
+
+    Granian ──▶ Requests ──▶ the application
+                   once a second: a late body is answered 408; to the application, its client disconnects
+
+Knows ASGI and Granian's form of it; knows neither its settings nor the applications.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from http import HTTPStatus
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from miniqueue.server.asgi.refusals import Reason, Refusals
+from miniqueue.server.asgi.replies import INTERNAL_ERROR, problem, start_message
+from miniqueue.server.hypercorn.limits import CHECK_SECONDS, BodyDeadline
+
+#: Time for Granian's thread to write the last replies; it does not report when it has.
+LAST_WORDS_SECONDS = 0.2
+
+
+class Requests:
+    """An application, and its requests in progress.
+
+    After an early reply, the rest of the body is read for a moment: Granian resets the stream of an unread request
+    together with the reply, and curl 7.88 then loses the reply.
+
+    Args:
+      app: the application that answers the requests.
+      refusals: counts bodies that were late.
+    """
+
+    def __init__(self, app: ASGIApp, refusals: Refusals) -> None:
+        self._app = app
+        self._refusals = refusals
+        self._tasks: dict[_Request, asyncio.Task[object] | None] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        request = _Request(scope, receive, send)
+        self._tasks[request] = asyncio.current_task()
+        try:
+            await self._app(scope, request.receive, request.send)
+            if request.is_late and not request.has_reply:
+                self._refusals.count(Reason.SLOW_BODY, scope["client"])
+                await _answer_late(send)
+            elif not request.is_read:
+                await _discard(receive)
+        except Exception:
+            if not request.has_reply:
+                await INTERNAL_ERROR(scope, receive, send)
+            raise  # Granian logs it
+        finally:
+            del self._tasks[request]
+
+    async def watch(self, begin: Callable[[], None]) -> None:
+        """Check for late bodies until cancelled; `begin` starts the requests that still wait for their bodies."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            begin()
+            for request in list(self._tasks):
+                request.check_deadline(loop.time())
+
+    async def wait(self, timeout_seconds: float) -> None:
+        """Wait until the requests that are in progress now are answered."""
+        await asyncio.sleep(0)  # lets requests start that were just handed over
+        if tasks := [task for task in self._tasks.values() if task is not None]:
+            await asyncio.wait(tasks, timeout=timeout_seconds)
+
+
+class _Request:
+    """The body of a request, whether it was read completely, and whether its reply has begun.
+
+    Granian reports the end of a body only on another `receive`, which goes from thread to thread. With a known length,
+    that call is not necessary.
+    """
+
+    __slots__ = (
+        "_deadline",
+        "_reader",
+        "_receive",
+        "_received_bytes",
+        "_send",
+        "_unread_bytes",
+        "has_reply",
+        "is_late",
+        "is_read",
+    )
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._unread_bytes = _content_length(scope)
+        self._received_bytes = 0
+        self._reader: asyncio.Task[object] | None = None
+        self._deadline: BodyDeadline | None = None
+        self.is_read = False
+        self.is_late = False
+        self.has_reply = False
+
+    async def receive(self) -> Message:
+        if self.is_late:
+            return {"type": "http.disconnect"}
+        reader = self._reader = asyncio.current_task()
+        try:
+            message = await self._receive()
+        except asyncio.CancelledError:
+            if not self.is_late or reader is None:
+                raise
+            reader.uncancel()
+            return {"type": "http.disconnect"}
+        self._reader = None
+        if message["type"] == "http.request":
+            size_bytes = len(message["body"])
+            self._received_bytes += size_bytes
+            self._unread_bytes -= size_bytes
+            if self._unread_bytes == 0:
+                message["more_body"] = False
+        self.is_read = not message.get("more_body", False)
+        return message
+
+    def send(self, message: Message) -> Awaitable[None]:
+        self.has_reply = True
+        return self._send(message)
+
+    def check_deadline(self, now_seconds: float) -> None:
+        """Wake the task that waits for a late body."""
+        if self.is_read or self.is_late or self.has_reply or self._reader is None:
+            return
+        if self._deadline is None:
+            self._deadline = BodyDeadline()
+        if self._deadline.is_over(self._received_bytes, 0, now_seconds):
+            self.is_late = True
+            self._reader.cancel()
+
+
+def _content_length(scope: Scope) -> int:
+    """Return the announced length of the body, or -1."""
+    return int(dict(scope["headers"]).get(b"content-length", -1))
+
+
+async def _answer_late(send: Send) -> None:
+    reply = problem(HTTPStatus.REQUEST_TIMEOUT)
+    await send(start_message(HTTPStatus.REQUEST_TIMEOUT, reply.headers))
+    await send({"type": "http.response.body", "body": reply.body})
+
+
+async def _discard(receive: Receive) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LAST_WORDS_SECONDS):
+            while (await receive()).get("more_body", False):
+                pass

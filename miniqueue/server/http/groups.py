@@ -1,0 +1,66 @@
+"""Groups over HTTP.
+
+    GET    /topics/{topic}/groups                           {"groups": [{"name": "audit", "lag": 3, …}]}
+    GET    /topics/{topic}/groups/{group}                   one group
+    PUT    /topics/{topic}/groups/{group}?from=latest       201 created; 409 if it exists
+    DELETE /topics/{topic}/groups/{group}                   200
+    POST   /topics/{topic}/groups/{group}/seek?to=0-17      {"before": 3, "after": 17}; dry_run=true: count only
+
+`core.options.start` defines the start positions of groups.
+"""
+
+from starlette.types import ASGIApp, Scope
+
+from miniqueue.broker import Broker
+from miniqueue.core.options.start import Edge, parse_start
+from miniqueue.errors import RequestError
+from miniqueue.server.asgi.endpoints import ActEndpoint, JsonEndpoint
+from miniqueue.server.asgi.replies import CREATED
+from miniqueue.server.asgi.request import query_of
+from miniqueue.server.asgi.routing import segment_of, topic_within
+from miniqueue.server.views.groups import shown_group
+
+
+def group_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
+    """Return the endpoints by method and path."""
+    groups = _Groups(broker)
+    return {
+        ("GET", "/topics/{topic}/groups"): JsonEndpoint(groups.list),
+        ("GET", "/topics/{topic}/groups/{id}"): JsonEndpoint(groups.get),
+        ("PUT", "/topics/{topic}/groups/{id}"): ActEndpoint(groups.create, CREATED),
+        ("DELETE", "/topics/{topic}/groups/{id}"): ActEndpoint(groups.delete),
+        ("POST", "/topics/{topic}/groups/{id}/seek"): JsonEndpoint(groups.seek),
+    }
+
+
+class _Groups:
+    def __init__(self, broker: Broker) -> None:
+        self._groups = broker.groups
+
+    async def list(self, scope: Scope) -> object:
+        return {"groups": [shown_group(group) for group in await self._groups.figures(topic_within(scope))]}
+
+    async def get(self, scope: Scope) -> object:
+        return shown_group(await self._groups.figures_of(topic_within(scope), _group_of(scope)))
+
+    async def create(self, scope: Scope) -> None:
+        options = query_of(scope, ("from",))
+        start = parse_start(options["from"].encode()) if "from" in options else Edge.EARLIEST
+        await self._groups.create(topic_within(scope), _group_of(scope), start)
+
+    async def delete(self, scope: Scope) -> None:
+        await self._groups.delete(topic_within(scope), _group_of(scope))
+
+    async def seek(self, scope: Scope) -> object:
+        options = query_of(scope, ("to", "dry_run"))
+        if "to" not in options or options.get("dry_run", "true") not in ("true", "false"):
+            raise RequestError("invalid seek; requires to=, the start position; dry_run must be true or false")
+        is_dry = options.get("dry_run") == "true"
+        start = parse_start(options["to"].encode())
+        counts = await self._groups.seek(topic_within(scope), _group_of(scope), start, is_dry=is_dry)
+        return counts._asdict()
+
+
+def _group_of(scope: Scope) -> bytes:
+    """Return the name of the group in the path, percent-decoded, unchecked."""
+    return segment_of(scope, 4)

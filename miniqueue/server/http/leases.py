@@ -1,0 +1,42 @@
+"""`GET /leases`: the leased messages of a topic, with their receipts and the remaining time.
+
+    GET /leases?topic=t&group=g              leases of receives over HTTP and RESP, which any connection can settle
+    GET /leases?topic=t&group=g&member=m     leases of a member of the group, including those of its streams
+
+    {"leases":[{"topic":"t","partition":"0","group":"g","id":"0-17","receipt":"5f0c-17","remainingMs":29500},…]}
+
+HTTP requests have no leases of their own, so there is no list of the leases of a connection, which RESP has.
+"""
+
+from starlette.types import ASGIApp, Scope
+
+from miniqueue.access.rights import Right
+from miniqueue.broker import Broker
+from miniqueue.broker.inspect.peeked import parse_count
+from miniqueue.broker.leases.listing import MAX_COUNT, parse_after
+from miniqueue.errors import NotPermittedError, RequestError
+from miniqueue.server.asgi.endpoints import JsonEndpoint
+from miniqueue.server.asgi.request import query_of
+from miniqueue.wire.attribute_words import as_json
+
+
+def lease_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
+    """Return the endpoint of the route, by method and path."""
+
+    async def leases(scope: Scope) -> object:
+        options = {name: text.encode() for name, text in query_of(scope, _PARAMETERS).items()}
+        if "topic" not in options:
+            raise RequestError("missing parameter; requires topic=")
+        user = scope.get("user")
+        if user is not None and not user.may(Right.CONSUME, options["topic"]):
+            raise NotPermittedError("GET /leases of the topic")
+        after = parse_after(options["after"]) if "after" in options else 0
+        count = parse_count(options["count"]) if "count" in options else MAX_COUNT
+        group, member = options.get("group"), options.get("member")
+        listed = await broker.leases.of_group(options["topic"], group, member, after, count)
+        return {"leases": [as_json(held._asdict()) for held in listed]}
+
+    return {("GET", "/leases"): JsonEndpoint(leases)}
+
+
+_PARAMETERS = ("topic", "group", "member", "count", "after")

@@ -1,0 +1,257 @@
+"""`POST /subscribe/{topic}`: a consumer on one stream; commands are sent up, deliveries and errors down.
+
+    "INIT" "ACK" … "REPLY text" ──▶ reader ──▶ Consumer ──▶ lines ──▶ writer ──▶ {"msg":…} {"error":…,"code":…}
+
+The reader executes each command at once and never waits for the writer. So it notices a disconnect at once, and the
+leased message returns to the topic, even if the writer waits for a client that does not read.
+
+The commands:
+
+    INIT                                       request the first messages
+    ACK, NACK, BACK       [receipt …]          settle the leased message, or the named ones; request more
+    DACK seconds          [receipt …]          return them after a delay; request more
+    REPLY                 [receipt] payload    settle the message, and send the payload to its requester; request more
+
+With a prefetch, receipts are required; without, they are ignored. If a command fails, the consumer keeps its leases.
+The error texts are those of the Go program.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from starlette.types import Receive, Scope, Send
+
+from miniqueue.broker import Broker, Consumer
+from miniqueue.broker.leases.request_reply import Requests
+from miniqueue.core.cursor.lease import Lease
+from miniqueue.core.cursor.receipts import parse_receipts
+from miniqueue.core.options.amounts import parse_delay
+from miniqueue.core.options.consume import StreamOptions, parse_stream_options
+from miniqueue.errors import (
+    InvalidDelayError,
+    MessageOutstandingError,
+    MiniqueueError,
+    NothingOutstandingError,
+    UnknownCommandError,
+    UnknownReceiptError,
+)
+from miniqueue.errors.requests import RequesterGoneError
+from miniqueue.server.asgi.replies import begin_json_lines, error_reply
+from miniqueue.server.asgi.request import query_of
+from miniqueue.server.asgi.routing import topic_of
+from miniqueue.server.http.open_streams import OpenStreams
+from miniqueue.wire.json_lines import CommandDecoder, encode_deliveries, encode_delivery, encode_error
+from miniqueue.wire.stream_deliveries import json_described
+
+#: Maximum number of unread lines; the stream of a client that causes more ends. A delivery is one line, and without a
+#: prefetch one message is leased at a time, so that only a client that sends many wrong commands can exceed this.
+MAX_UNSENT_LINES = 1024
+#: Maximum size of unread lines, far more than the deliveries of a prefetch; one line alone can exceed it.
+MAX_UNSENT_BYTES = 16 << 20
+#: Errors of commands after which the message is not leased anymore.
+_SETTLED_ALREADY = (NothingOutstandingError, UnknownReceiptError, RequesterGoneError)
+
+
+class SubscribeEndpoint:
+    """Runs one consumer for each request, as long as the request lasts."""
+
+    def __init__(self, broker: Broker, streams: OpenStreams) -> None:
+        self._broker = broker
+        self._streams = streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        try:
+            self._streams.check()
+            subscription = Subscription(self._broker, topic_of(scope), _options_of(scope))
+        except MiniqueueError as error:
+            await error_reply(error)(scope, receive, send)
+            return
+        with self._streams.holding(subscription, scope.get("user")):
+            await subscription.run(receive, send)
+
+
+class Subscription:
+    """One consumer and the two directions of its stream.
+
+    Args:
+      broker: delivers the messages.
+      topic: topic to consume from; need not exist.
+      options: prefetch, group, member, and session of the consumer.
+    """
+
+    def __init__(self, broker: Broker, topic: bytes, options: StreamOptions) -> None:
+        self._has_receipts = options.prefetch is not None
+        self._requests = broker.requests
+        self._consumer = broker.stream(topic, options, self._deliver, self._fail)
+        self._decoder = CommandDecoder()
+        self._unsent_lines: list[bytes] = []
+        self._unsent_bytes = 0
+        self._is_ended = False
+        self._has_news = asyncio.Event()
+
+    async def run(self, receive: Receive, send: Send) -> None:
+        """Serve the stream until the client or `end` ends it."""
+        async with asyncio.TaskGroup() as tasks:
+            reader = tasks.create_task(self._read(receive))
+            try:
+                await begin_json_lines(send)
+                await self._write(send)
+            finally:
+                self.end()
+                reader.cancel()
+
+    def end(self) -> None:
+        """Return the leased messages, and end the stream after the lines that are still unsent."""
+        self._consumer.close()
+        self._is_ended = True
+        self._has_news.set()
+
+    async def _read(self, receive: Receive) -> None:
+        more_body = True
+        try:
+            while more_body and not self._is_ended:
+                message = await receive()
+                more_body = message.get("more_body", False)
+                self._execute(message.get("body", b""))
+            if not self._is_ended:
+                await self._consumer.load_ended()
+        finally:
+            self.end()
+
+    def _execute(self, chunk: bytes) -> None:
+        for command in self._decoder.feed(chunk):
+            if self._is_ended:
+                return
+            self._execute_one(command)
+        if self._decoder.error is not None:
+            self._fail(self._decoder.error)
+            self.end()
+
+    def _execute_one(self, command: str) -> None:
+        try:
+            execute(self._consumer, self._requests, command, has_receipts=self._has_receipts)
+        except MiniqueueError as error:
+            self._fail(error)
+            # The topic may have been deleted with its messages; a client that only settles must get the next ones.
+            if isinstance(error, _SETTLED_ALREADY) and not self._is_ended:
+                self._consumer.refill()
+
+    async def _write(self, send: Send) -> None:
+        while not self._is_ended or self._unsent_lines:
+            await self._has_news.wait()
+            self._has_news.clear()
+            lines, self._unsent_lines, self._unsent_bytes = self._unsent_lines, [], 0
+            if lines:
+                await send({"type": "http.response.body", "body": b"".join(lines), "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    def _deliver(self, leases: list[Lease]) -> None:
+        if self._has_receipts:
+            self._put(b"".join(_encode_with_receipts(lease) for lease in leases))
+        elif leases[0].attributes is not None:
+            self._put(json_described(leases[0], has_receipts=False))
+        else:
+            self._put(encode_delivery(leases[0].payloads[0], leases[0].counts.dacks))
+
+    def _fail(self, error: MiniqueueError) -> None:
+        self._put(encode_error(error))
+        if self._consumer.is_closed:
+            self.end()
+
+    def _put(self, line: bytes) -> None:
+        if len(self._unsent_lines) >= MAX_UNSENT_LINES or self._unsent_bytes > MAX_UNSENT_BYTES:
+            self.end()
+        self._unsent_lines.append(line)
+        self._unsent_bytes += len(line)
+        self._has_news.set()
+
+
+def _encode_with_receipts(lease: Lease) -> bytes:
+    if lease.attributes is not None:
+        return json_described(lease, has_receipts=True)
+    return encode_deliveries(lease.payloads, lease.counts.dacks, lease.receipt)
+
+
+def _options_of(scope: Scope) -> StreamOptions:
+    """Return the options in the query; raises RequestError for an unknown, repeated, or invalid one."""
+    texts = query_of(scope, ("prefetch", "group", "member", "session"))
+    return parse_stream_options({name: text.encode() for name, text in texts.items()})
+
+
+def execute(consumer: Consumer, requests: Requests, command: str, *, has_receipts: bool = False) -> None:
+    """Execute one command; surplus arguments are ignored, except for REPLY, where they are part of the payload.
+
+    Raises:
+      UnknownCommandError: there is no such command, or REPLY has too few arguments.
+      MessageOutstandingError: INIT while messages are leased or requested.
+      NothingOutstandingError: no message was leased.
+      UnknownReceiptError: some of the named messages are not leased; the others are settled.
+      InvalidDelayError: the argument of DACK is missing or not a delay; the messages remain leased.
+      NoRequestError: the message is not a request, so it has no reply; it remains leased.
+      RequesterGoneError: the requester no longer waits; the message is settled.
+      StorageError: the topic cannot be read.
+    """
+    name, *arguments = command.split(" ")
+    if name == "INIT":
+        _init(consumer)
+        return
+    try:
+        if name == "REPLY":
+            _reply(consumer, requests, arguments, has_receipts)
+        else:
+            _settle(consumer, name, arguments, has_receipts)
+    except NothingOutstandingError as exc:
+        raise NothingOutstandingError("no message is outstanding") from exc
+    consumer.refill()
+
+
+def _init(consumer: Consumer) -> None:
+    try:
+        consumer.request()
+    except MessageOutstandingError as exc:
+        raise MessageOutstandingError("error getting next value for consumer") from exc
+
+
+def _settle(consumer: Consumer, name: str, arguments: list[str], has_receipts: bool) -> None:
+    if name == "ACK":
+        _ack(consumer, arguments, has_receipts)
+    elif name == "NACK":
+        consumer.nack(_receipts(arguments, has_receipts))
+    elif name == "BACK":
+        consumer.back(_receipts(arguments, has_receipts))
+    elif name == "DACK":
+        _dack(consumer, arguments, has_receipts)
+    else:
+        raise UnknownCommandError("unrecognised command received")
+
+
+def _ack(consumer: Consumer, arguments: list[str], has_receipts: bool) -> None:
+    was_holding = consumer.is_holding
+    try:
+        consumer.ack(_receipts(arguments, has_receipts))
+    except NothingOutstandingError:
+        if not was_holding:
+            raise
+        # Otherwise the message was deleted with its topic, which is as good as acknowledged.
+
+
+def _reply(consumer: Consumer, requests: Requests, arguments: list[str], has_receipts: bool) -> None:
+    if len(arguments) < 1 + has_receipts:
+        raise UnknownCommandError("too few arguments provided to REPLY")
+    receipt = parse_receipts([arguments.pop(0).encode()])[0] if has_receipts else None
+    requests.reply_from_stream(consumer, receipt, " ".join(arguments).encode())
+
+
+def _dack(consumer: Consumer, arguments: list[str], has_receipts: bool) -> None:
+    if not arguments:
+        raise InvalidDelayError("too few arguments provided to DACK")
+    receipts = _receipts(arguments[1:], has_receipts)
+    try:
+        consumer.dack(parse_delay(arguments[0]), receipts)
+    except InvalidDelayError as exc:
+        raise InvalidDelayError("invalid DACK duration argument at position [1]") from exc
+
+
+def _receipts(arguments: list[str], has_receipts: bool) -> Sequence[int] | None:
+    return parse_receipts([word.encode() for word in arguments]) if has_receipts else None

@@ -1,0 +1,158 @@
+"""The monitoring port, as one ASGI application: over plain HTTP on loopback, over TLS elsewhere.
+
+    GET /livez      200 while the process can answer; also /healthz
+    GET /readyz     200 with what the broker rejects; 503 from the moment that it stops
+    GET /metrics    metrics in the text format of Prometheus
+    GET /stats      the same counts as JSON
+    GET /backup     the whole store, for `miniqueue backup` (`backup`)
+
+Knows the broker's counts; knows neither messages nor the protocols of the queue.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Iterable
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.registry import Collector
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from miniqueue import __version__
+from miniqueue.access.rights import Right
+from miniqueue.broker import Broker
+from miniqueue.broker.model.views import stats_of
+from miniqueue.errors import DrainingError
+from miniqueue.server.asgi.browser_pages import ForLoopback
+from miniqueue.server.asgi.gate import AuthMiddleware, routes
+from miniqueue.server.asgi.refusals import Refusals
+from miniqueue.server.asgi.replies import NOT_FOUND, Reply, json_reply, refuse_websocket
+from miniqueue.server.monitor.backup import BackupReply
+from miniqueue.server.monitor.metrics import BROKER_ROWS, HTTP_REFUSAL_ROWS, LOOP_ROWS
+from miniqueue.server.monitor.topic_metrics import TopicMetrics
+from miniqueue.server.process.metric_rows import RowCollector
+from miniqueue.server.security.sign_in import Authenticator
+
+#: Pages that contain the names of topics.
+_WITH_NAMES = ("/metrics", "/stats")
+
+
+class MonitorApp:
+    """Reports the state of a broker, as an ASGI application.
+
+    Args:
+      broker: the broker whose state is reported.
+      sign_in: authenticates the users; with None, every client may see everything.
+      refusals: counts of rejected HTTP requests; None: not reported.
+      collectors: collectors of further metrics.
+      is_exposed: whether other machines can reach the port, so that `Host` can be any name.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        sign_in: Authenticator | None = None,
+        refusals: Refusals | None = None,
+        collectors: Iterable[Collector] = (),
+        *,
+        is_exposed: bool = False,
+    ) -> None:
+        self._broker = broker
+        self._started_at_seconds = time.monotonic()
+        self._registry = CollectorRegistry()
+        self._registry.register(RowCollector(BROKER_ROWS, broker))
+        self._topic_metrics = TopicMetrics(broker)
+        self._registry.register(RowCollector(LOOP_ROWS, None))
+        if refusals is not None:
+            self._registry.register(RowCollector(HTTP_REFUSAL_ROWS, refusals))
+        for collector in collectors:
+            self._registry.register(collector)
+        ProcessCollector(registry=self._registry)
+        pages = {"/healthz": self.health, "/livez": self.health, "/metrics": self.metrics, "/stats": self.stats}
+        endpoints: dict[tuple[str, str], ASGIApp] = {("GET", path): Page(page) for path, page in pages.items()}
+        if sign_in is None and not is_exposed:
+            # Without authentication, a web page in a browser on this machine could read the names of topics.
+            endpoints |= {route: ForLoopback(page) for route, page in endpoints.items() if route[1] in _WITH_NAMES}
+        endpoints["GET", "/readyz"] = Readiness(broker, sign_in)
+        endpoints["GET", "/backup"] = BackupReply(broker, sign_in, is_exposed=is_exposed)
+        self._router = Router(
+            [Route(path, endpoint) for path, endpoint in routes(endpoints, sign_in).items()],
+            redirect_slashes=False,
+            default=NOT_FOUND,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "http":
+            await self._router(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await refuse_websocket(scope, send)
+
+    async def health(self) -> Reply:
+        """Return the reply that shows that the process can answer."""
+        return json_reply(200, {"status": "ok"})
+
+    async def metrics(self) -> Reply:
+        """Return the metrics in Prometheus' text format."""
+        topic_metrics = await self._topic_metrics.render()
+        return Reply(200, topic_metrics + generate_latest(self._registry), CONTENT_TYPE_LATEST.encode())
+
+    async def stats(self) -> Reply:
+        """Return version, uptime, and the counts of every topic; a count is of messages unless its name differs."""
+        refusal = self._broker.refusal
+        topics = {topic.name.decode(): vars(stats_of(topic)) async for topic in self._broker.inspect.everything()}
+        return json_reply(
+            200,
+            {
+                "version": __version__,
+                "uptime_seconds": round(time.monotonic() - self._started_at_seconds, 3),
+                "refusal": None if refusal is None else refusal.code,
+                "disk_free_bytes": self._broker.free_bytes,
+                "topics": topics,
+            },
+        )
+
+
+class Page:
+    """An endpoint that creates a new reply for each request."""
+
+    def __init__(self, make_reply: Callable[[], Awaitable[Reply]]) -> None:
+        self._make_reply = make_reply
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        reply = await self._make_reply()
+        await reply(scope, receive, send)
+
+
+class Readiness:
+    """An endpoint that reports whether the broker can serve clients, and what it rejects.
+
+    The reasons name topics, so they are reported only to users who may monitor the broker, if there are users.
+
+    Args:
+      broker: the broker whose state is reported.
+      sign_in: authenticates the users; None if there are none.
+    """
+
+    def __init__(self, broker: Broker, sign_in: Authenticator | None) -> None:
+        self._broker = broker
+        self._gate = None if sign_in is None else AuthMiddleware(sign_in)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        reply = await self._reply(scope)
+        await reply(scope, receive, send)
+
+    async def _reply(self, scope: Scope) -> Reply:
+        refusal = self._broker.refusal
+        reasons = [] if refusal is None else [str(refusal())]
+        reasons += [f"topic {name.decode()}: {fault}" for name, fault in self._broker.faults().items()]
+        if not reasons:
+            return json_reply(200, {"status": "ok"})
+        is_stopping = refusal is DrainingError
+        body: dict[str, object] = {"status": "not ready" if is_stopping else "degraded"}
+        if refusal is not None:
+            body["refused"] = ["publish"]
+        if self._gate is None or await self._gate.may(scope, Right.MONITOR):
+            body["reasons"] = reasons
+        return json_reply(503 if is_stopping else 200, body)

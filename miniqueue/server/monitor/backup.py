@@ -1,0 +1,90 @@
+"""`GET /backup`: the content of the store at one moment, as a stream of pairs (`wire.pair_stream`).
+
+    snapshot ─▶ page ─▶ page ─▶ … ─▶ end          a thread of the store reads each page when the previous one is sent
+
+Commits continue meanwhile. If a page cannot be read, or the user is revoked, the stream stops without its end marker,
+which the client detects.
+
+On loopback, only requests whose Host header is a loopback name are answered: see `asgi.browser_pages`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import structlog
+from starlette.types import Receive, Scope, Send
+
+from miniqueue.broker import Broker
+from miniqueue.errors import MiniqueueError
+from miniqueue.server.asgi.browser_pages import NOT_FOR_OTHER_HOSTS, is_for_loopback
+from miniqueue.server.asgi.replies import error_reply, start_message
+from miniqueue.server.asgi.request import until_gone
+from miniqueue.server.security.sign_in import Authenticator
+from miniqueue.wire.pair_stream import MAGIC, Pair, encode_end, encode_pairs
+
+log = structlog.get_logger()
+
+#: Maximum size of one page, which is in memory as a whole.
+PAGE_ITEMS = 1024
+PAGE_BYTES = 1 << 20
+#: Reads a page of a snapshot.
+Scan: TypeAlias = Callable[..., Awaitable[list[Pair]]]
+
+_AFTER_ALL_KEYS = b"\xff" * 1024
+
+
+class BackupReply:
+    """An endpoint that sends the whole store.
+
+    Args:
+      broker: the broker of the store.
+      sign_in: reports whether the user still exists; None if there are no users.
+      is_exposed: whether other machines can reach the port, so that `Host` can be any name.
+    """
+
+    def __init__(self, broker: Broker, sign_in: Authenticator | None = None, *, is_exposed: bool = False) -> None:
+        self._broker = broker
+        self._sign_in = sign_in
+        self._is_exposed = is_exposed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if not self._is_exposed and not is_for_loopback(scope["headers"]):
+            await NOT_FOR_OTHER_HOSTS(scope, receive, send)
+            return
+        try:
+            snapshot = await self._broker.snapshot()
+        except MiniqueueError as exc:
+            await error_reply(exc)(scope, receive, send)
+            return
+        listening = asyncio.ensure_future(until_gone(receive))
+        try:
+            await send(start_message(200, [(b"content-type", b"application/octet-stream")]))
+            await _send_all(
+                snapshot.scan, send, is_wanted=lambda: not listening.done() and self._is_user_current(scope)
+            )
+        except MiniqueueError as exc:
+            log.error("a backup was aborted", error=str(exc))
+        finally:
+            listening.cancel()
+            await snapshot.close()
+
+    def _is_user_current(self, scope: Scope) -> bool:
+        return self._sign_in is None or self._sign_in.is_current(scope["user"])
+
+
+async def _send_all(scan: Scan, send: Send, is_wanted: Callable[[], bool]) -> None:
+    await _send_part(send, MAGIC)
+    count, start = 0, b""
+    while pairs := await scan(start, _AFTER_ALL_KEYS, max_items=PAGE_ITEMS, max_bytes=PAGE_BYTES):
+        if not is_wanted():
+            return
+        await _send_part(send, encode_pairs(pairs))
+        count += len(pairs)
+        start = pairs[-1][0] + b"\x00"
+    await _send_part(send, encode_end(count), is_last=True)
+
+
+async def _send_part(send: Send, body: bytes, *, is_last: bool = False) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": not is_last})

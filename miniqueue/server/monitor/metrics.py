@@ -1,0 +1,104 @@
+"""The metrics of the broker as a whole, for Prometheus: a row for each, read when a client scrapes them.
+
+The metrics of topics are in `topic_metrics`, and those of RESP connections in `resp.refusals`. Nothing is counted here:
+each row names where its value comes from. To add a metric, add its row and run `python -m tests.meta.tables`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+
+from miniqueue import __version__
+from miniqueue.broker import Broker
+from miniqueue.broker.model.limits import Limit
+from miniqueue.server.asgi.refusals import Reason, Refusals
+from miniqueue.server.process.accepting import AcceptingLoop
+from miniqueue.server.process.metric_rows import MetricRow
+
+BROKER_ROWS: tuple[MetricRow[Broker], ...] = (
+    MetricRow("topics", "gauge", "Topics that exist.", lambda broker: len(broker.topics())),
+    MetricRow(
+        "schedules",
+        "gauge",
+        "Schedules that are set.",
+        lambda broker: broker.scheduler.count,
+        note="See [schedules](#schedules).",
+    ),
+    MetricRow("damaged_topics", "gauge", "Topics that cannot be read.", lambda broker: len(broker.faults())),
+    MetricRow(
+        "accepts_messages",
+        "gauge",
+        "Whether messages are accepted: 1, or 0 while they are rejected.",
+        lambda broker: float(broker.refusal is None),
+    ),
+    MetricRow(
+        "limits_reached_total",
+        "counter",
+        "How often a limit was reached.",
+        lambda broker: {limit.value: broker.limit_counts.counts.get(limit, 0) for limit in Limit},
+        ("limit",),
+        note="Since the start; see [limits](security.md#limits).",
+    ),
+    MetricRow(
+        "disk_free_bytes",
+        "gauge",
+        "Free bytes on the disk of the store.",
+        lambda broker: broker.free_bytes,
+        note="As of the last check; not present with `-storage memory`.",
+    ),
+    MetricRow(
+        "build_info",
+        "info",
+        "Version of the running program.",
+        lambda _: {__version__: 1},
+        ("version",),
+        note="Always 1.",
+    ),
+)
+CERTIFICATE_ROWS: tuple[MetricRow[Callable[[], datetime]], ...] = (
+    MetricRow(
+        "certificate_expiration_timestamp_seconds",
+        "gauge",
+        "When the certificate of new TLS connections expires, in Unix time.",
+        lambda expires_at: expires_at().timestamp(),
+        note="See [renewed certificates](security.md#renewed-certificates).",
+    ),
+)
+LOOP_ROWS: tuple[MetricRow[None], ...] = (
+    MetricRow("tasks", "gauge", "Tasks of the event loop.", lambda _: _task_count(), note="Those that are not done."),
+    MetricRow(
+        "refused_connections_total",
+        "counter",
+        "Connections rejected for lack of file descriptors.",
+        lambda _: _refused_count(),
+        note="Since the start.",
+    ),
+)
+HTTP_REFUSAL_ROWS: tuple[MetricRow[Refusals], ...] = (
+    MetricRow(
+        "http_refusals_total",
+        "counter",
+        "Rejected HTTP requests, streams, and connections.",
+        lambda refusals: {reason.value: refusals.counts.get(reason, 0) for reason in Reason},
+        ("reason",),
+        note="Since the start, by [reason](#http-limits).",
+    ),
+)
+ROWS = (*BROKER_ROWS, *CERTIFICATE_ROWS, *LOOP_ROWS, *HTTP_REFUSAL_ROWS)
+
+
+def _loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _task_count() -> int | None:
+    loop = _loop()
+    return None if loop is None else len(asyncio.all_tasks(loop))
+
+
+def _refused_count() -> int | None:
+    loop = _loop()
+    return loop.refused_count if isinstance(loop, AcceptingLoop) else None

@@ -1,0 +1,215 @@
+"""Commands about the connection itself: what Redis clients send first, and RESET and QUIT."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from miniqueue import __version__
+from miniqueue.errors import NotAuthenticatedError, RequestError, WrongSecretError
+from miniqueue.server.resp.commands.arguments import ArityError, NoProtocolError, shown, unknown_subcommand
+from miniqueue.server.resp.commands.context import Client
+from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.resp_parser import Command
+
+_MAX_PATTERN_CHARS = 64  # longer than the name of any setting, with some stars
+_HELLO_WITHOUT_AUTH = (  # the text of Redis
+    "HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> "
+    "option can be used to authenticate the client and select the RESP protocol version at the same time"
+)
+
+
+def ping(client: Client, command: Command) -> bytes:
+    """Return PONG, or the argument."""
+    if len(command) > 2:
+        raise ArityError(1)
+    return replies.bulk(command[1]) if len(command) == 2 else replies.PONG
+
+
+def echo(client: Client, command: Command) -> bytes:
+    """Return the argument."""
+    return replies.bulk(command[1])
+
+
+def hello(client: Client, command: Command) -> bytes:
+    """Select the protocol version; return a description of the broker."""
+    if len(command) > 1 and command[1] not in (b"2", b"3"):
+        raise NoProtocolError
+    options = _hello_options(command[2:])
+    protocol = int(command[1]) if len(command) > 1 else client.session.protocol
+    return _sign_in(client, options.credentials, partial(_greet, client, protocol, options.name))
+
+
+class _HelloOptions(NamedTuple):
+    credentials: tuple[bytes, bytes] | None = None
+    name: bytes | None = None
+
+
+def _hello_options(words: list[bytes]) -> _HelloOptions:
+    options = _HelloOptions()
+    while words:
+        word, *words = words
+        if word.upper() == b"AUTH" and len(words) >= 2:
+            options = options._replace(credentials=(words[0], words[1]))
+            words = words[2:]
+        elif word.upper() == b"SETNAME" and words:
+            options = options._replace(name=_client_word(words[0]))
+            words = words[1:]
+        else:
+            raise RequestError(f"syntax error in HELLO option '{shown(word)}'")
+    return options
+
+
+def _greet(client: Client, protocol: int, name: bytes | None) -> bytes:
+    session = client.session
+    session.protocol = protocol
+    session.name = session.name if name is None else name
+    return replies.encode(
+        {
+            "server": "miniqueue",
+            "version": __version__,
+            "proto": session.protocol,
+            "id": session.id,
+            "mode": "standalone",
+            "role": "master",
+            "modules": [],
+        },
+        session.protocol,
+    )
+
+
+def auth(client: Client, command: Command) -> bytes:
+    """Authenticate the client."""
+    if len(command) > 3:
+        raise ArityError(3)
+    if len(command) == 2 and client.guard is None:
+        raise RequestError("AUTH called without any password configured: this broker has no users")
+    name = command[1] if len(command) == 3 else None
+    return _sign_in(client, (name, command[-1]), lambda: replies.OK)
+
+
+def _sign_in(client: Client, credentials: tuple[bytes | None, bytes] | None, finish: Callable[[], bytes]) -> bytes:
+    """Return the reply that `finish` makes, or nothing if it comes later, after the credentials are checked.
+
+    A broker without users has one user, as Redis does: `default`, with any password.
+    """
+    guard = client.guard
+    if guard is None:
+        if credentials and credentials[0] != b"default":
+            raise WrongSecretError
+        return finish()
+    if credentials:
+        guard.begin(*credentials, finish)
+        return b""
+    if guard.user is None:
+        raise NotAuthenticatedError(_HELLO_WITHOUT_AUTH)
+    return finish()
+
+
+def select(client: Client, command: Command) -> bytes:
+    """Select the only database, 0."""
+    if command[1] != b"0":
+        raise RequestError("DB index is out of range")
+    return replies.OK
+
+
+def client_command(client: Client, command: Command) -> bytes:
+    """Carry out a subcommand of CLIENT."""
+    run = _CLIENT_SUBCOMMANDS.get((command[1].upper(), len(command)))
+    if run is None:
+        raise unknown_subcommand(command)
+    return run(client, command)
+
+
+def _client_getname(client: Client, command: Command) -> bytes:
+    return replies.encode(client.session.name or None, client.session.protocol)
+
+
+def _client_setname(client: Client, command: Command) -> bytes:
+    client.session.name = _client_word(command[2])
+    return replies.OK
+
+
+def _client_setinfo(client: Client, command: Command) -> bytes:
+    session, value = client.session, _client_word(command[3])
+    match command[2].upper():
+        case b"LIB-NAME":
+            session.library = value
+        case b"LIB-VER":
+            session.library_version = value
+        case _:
+            raise RequestError(f"unrecognized option '{shown(command[2])}'")
+    return replies.OK
+
+
+def _client_list(client: Client, command: Command) -> bytes:
+    clients = client.server.clients()
+    lines = [other.session.describe(other.stream.topic if other.stream else None) + b"\n" for other in clients]
+    return replies.bulk(b"".join(lines))
+
+
+def _client_word(word: bytes) -> bytes:
+    if not all(33 <= byte <= 126 for byte in word) or len(word) > 255:
+        raise RequestError("client names cannot contain spaces, newlines or special characters")
+    return word
+
+
+_CLIENT_SUBCOMMANDS: dict[tuple[bytes, int], Callable[[Client, Command], bytes]] = {
+    (b"ID", 2): lambda client, _: replies.integer(client.session.id),
+    (b"GETNAME", 2): _client_getname,
+    (b"SETNAME", 3): _client_setname,
+    (b"SETINFO", 4): _client_setinfo,
+    (b"LIST", 2): _client_list,
+    (b"NO-EVICT", 3): lambda *_: replies.OK,
+    (b"NO-TOUCH", 3): lambda *_: replies.OK,
+}
+
+
+def config(client: Client, command: Command) -> bytes:
+    """Return the settings whose names match a pattern."""
+    if command[1].upper() != b"GET" or len(command) < 3:
+        raise unknown_subcommand(command)
+    patterns = [pattern.decode("utf-8", "replace").lower() for pattern in command[2:]]
+    settings: dict[replies.Value, replies.Value] = {
+        name: value
+        for name, value in client.server.parameters.items()
+        if any(_matches(name, pattern) for pattern in patterns)
+    }
+    return replies.encode(settings, client.session.protocol)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Return whether a name matches a pattern, in which `*` stands for any text.
+
+    Does not use `fnmatch`, which makes a regular expression of what a client sends: 30 kB of `[` take half a minute.
+    """
+    if len(pattern) > _MAX_PATTERN_CHARS:
+        return False
+    head, *middle = pattern.split("*")
+    if not middle:
+        return name == head
+    position, end = len(head), len(name) - len(middle[-1])
+    if not name.startswith(head) or not name.endswith(middle.pop()) or position > end:
+        return False
+    for part in middle:
+        found_at = name.find(part, position, end)
+        if found_at < 0:
+            return False
+        position = found_at + len(part)
+    return True
+
+
+def reset(client: Client, command: Command) -> bytes:
+    """Leave the stream; reset the session and the user."""
+    client.leave()
+    client.session.forget()
+    if client.guard is not None:
+        client.guard.forget()
+    return replies.simple("RESET")
+
+
+def quit(client: Client, command: Command) -> bytes:
+    """Reply to the commands before this one, then close."""
+    client.reply(replies.OK)
+    client.leave()
+    client.close_when_sent()
+    return b""

@@ -1,0 +1,103 @@
+"""INFO: the state of the broker, in the sections and under the names that tools for Redis read.
+
+`redis-cli --stat` requires the fields of clients, memory, stats and keyspace; valkey-glide requests `replication` and
+connects only to a `master`.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from miniqueue import __version__
+from miniqueue.server.resp.commands.context import Client
+from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.resp_parser import Command
+
+_ALL = frozenset({"all", "everything", "default"})
+_STATM = Path("/", "proc", "self", "statm")
+
+
+def info(client: Client, command: Command) -> bytes:
+    """Return the sections that the command names; without names, all of them."""
+    names = {word.decode("utf-8", "replace").lower() for word in command[1:]}
+    if not names or names & _ALL:
+        names = set(_SECTIONS)
+    sections = [_section(name, fields(client)) for name, fields in _SECTIONS.items() if name in names]
+    return replies.bulk("\r\n".join(sections).encode())
+
+
+_Fields = dict[str, str | int]
+
+
+def _section(name: str, fields: _Fields) -> str:
+    return "".join([f"# {name.capitalize()}\r\n", *(f"{field}:{value}\r\n" for field, value in fields.items())])
+
+
+def _server(client: Client) -> _Fields:
+    return {
+        "redis_version": f"miniqueue_v{__version__}",
+        "redis_mode": "standalone",
+        "process_id": os.getpid(),
+        "tcp_port": client.server.parameters.get("port", ""),
+        "uptime_in_seconds": int(time.monotonic() - client.server.started_at),
+    }
+
+
+def _clients(client: Client) -> _Fields:
+    clients = client.server.clients()
+    return {
+        "connected_clients": len(clients),
+        "blocked_clients": sum(other.is_blocked for other in clients),
+    }
+
+
+def _memory(_client: Client) -> _Fields:
+    resident_pages = int(_STATM.read_text().split()[1])
+    return {"used_memory": resident_pages * os.sysconf("SC_PAGE_SIZE")}
+
+
+def _persistence(client: Client) -> _Fields:
+    refusal = client.broker.refusal
+    return {
+        "loading": 0,
+        "rdb_bgsave_in_progress": 0,
+        "aof_rewrite_in_progress": 0,
+        "refusal": refusal.code if refusal else "",
+    }
+
+
+def _stats(client: Client) -> _Fields:
+    server = client.server
+    return {
+        "total_connections_received": server.connections_received,
+        "total_commands_processed": server.commands_processed,
+    }
+
+
+def _replication(_client: Client) -> _Fields:
+    return {"role": "master", "connected_slaves": 0}
+
+
+def _topics(client: Client) -> _Fields:
+    return {"topics": len(client.broker.topics()), "messages": _message_count(client)}
+
+
+def _keyspace(client: Client) -> _Fields:
+    return {"db0": f"keys={_message_count(client)},expires=0,avg_ttl=0"}
+
+
+def _message_count(client: Client) -> int:
+    return sum(topic.ready + topic.leased + topic.delayed for topic in client.broker.stats().values())
+
+
+_SECTIONS: dict[str, Callable[[Client], _Fields]] = {
+    "server": _server,
+    "clients": _clients,
+    "memory": _memory,
+    "persistence": _persistence,
+    "stats": _stats,
+    "replication": _replication,
+    "topics": _topics,
+    "keyspace": _keyspace,
+}

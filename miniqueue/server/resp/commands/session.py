@@ -1,0 +1,84 @@
+"""What a RESP connection knows about its client: address, user, and what the client said about itself."""
+
+from dataclasses import dataclass
+
+from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
+from miniqueue.wire.resp_replies import RESP2
+
+
+class Actor:
+    """A client as one user, for traces; encoded only when it is stored."""
+
+    __slots__ = ("_client", "_encoded")
+
+    def __init__(self, address: str, number: int, user: bytes) -> None:
+        self._client = address, number, user
+        self._encoded = b""
+
+    def __bytes__(self) -> bytes:
+        """Encode protocol, address, number and user."""
+        if not self._encoded:
+            address, number, user = self._client
+            suffix = b" user " + user if user else b""
+            self._encoded = b"resp %b client %d%b" % (address.encode(), number, suffix)
+        return self._encoded
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """A client, as CLIENT LIST shows it.
+
+    Attributes:
+      user: the name that CLIENT LIST shows; `default` until the client authenticates.
+    """
+
+    id: int
+    peer: tuple[str, int] | None = None
+    protocol: int = RESP2
+    name: bytes = b""
+    user: bytes = b"default"
+    library: bytes = b""
+    library_version: bytes = b""
+    _actor: Actor | None = None
+    _signed_in: bytes = b""  # the authenticated user, even if that one is called `default`
+
+    @property
+    def host(self) -> str:
+        """The address of the client, without the port."""
+        return self.peer[0] if self.peer else "?"
+
+    @property
+    def address(self) -> str:
+        """The address of the client, as host:port."""
+        host, port = (self.peer or ("?", 0))[:2]
+        return f"{host}:{port}"
+
+    def describe(self, topic: bytes | None) -> bytes:
+        """Return the line of CLIENT LIST."""
+        return b"id=%d addr=%b name=%b user=%b db=0 resp=%d sub=%d lib-name=%b lib-ver=%b topic=%b" % (
+            self.id,
+            self.address.encode(),
+            self.name,
+            self.user,
+            self.protocol,
+            topic is not None,
+            self.library,
+            self.library_version,
+            topic or b"",
+        )
+
+    def act(self) -> None:
+        """Make this client the current actor until the end of this event-loop callback."""
+        if self._actor is None:
+            self._actor = Actor(self.address, self.id, self._signed_in)
+        CURRENT_ACTOR.set(self._actor)
+
+    def become(self, user: bytes) -> None:
+        """Act as another user from now on; what was done before stays with the previous user."""
+        self.user = self._signed_in = user
+        self._actor = None
+
+    def forget(self) -> None:
+        """Return to the state at the start of the connection, for RESET."""
+        self.protocol = RESP2
+        self.name = b""

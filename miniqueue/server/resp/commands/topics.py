@@ -1,0 +1,151 @@
+"""TOPIC, REDRIVE, PAUSE and RESUME: create, configure and delete topics, redrive dead letters, pause topics.
+
+    TOPIC CREATE letters max_deliveries 5        TOPIC SET letters lease_seconds 60 retry_delays 1,5,30
+    TOPIC GET letters ─▶ every setting, as SET takes it        TOPIC DELETE letters
+    TOPIC HELP ─▶ a line for each setting: what it does, what it may be, its default
+    REDRIVE letters.dlq [TO other] LIMIT 100 RATE 10 ─▶ how many dead letters were moved back, or to the other topic
+    REDRIVE letters.dlq … REPORT ─▶ how many were moved, how many remain, and the error that stopped it, if any
+    PAUSE letters IN 60 ─▶ the reply comes when the pause is durable; it takes effect at once    RESUME letters
+
+`core.settings.settings` lists the settings; the word `default` sets one to its default.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+
+from miniqueue.access.users import check_dead_letters, check_target
+from miniqueue.broker import Commit
+from miniqueue.broker.consume.redrive import Redriven
+from miniqueue.core.options.amounts import parse_delay, parse_limit, parse_rate
+from miniqueue.core.settings import settings as topic_settings
+from miniqueue.core.settings.fields import Side, parse_side
+from miniqueue.errors import MiniqueueError
+from miniqueue.server.resp.commands.arguments import ArityError, check_arity, options_of, unknown_subcommand
+from miniqueue.server.resp.commands.context import Client, answer_later
+from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.resp_parser import Command
+
+
+def topic(client: Client, command: Command) -> bytes:
+    """Carry out TOPIC; the reply is empty if it comes later."""
+    act = SUBCOMMANDS.get(command[1].upper())
+    if act is None:
+        raise unknown_subcommand(command)
+    return act(client, command)
+
+
+def _create(client: Client, command: Command) -> bytes:
+    check_arity(len(command) >= 3, -3)
+    client.wait_for(client.broker.admin.create(command[2], _settings(client, command)), replies.OK)
+    return b""
+
+
+def _set(client: Client, command: Command) -> bytes:
+    check_arity(len(command) >= 5, -5)
+    client.wait_for(client.broker.admin.change(command[2], _settings(client, command)), replies.OK)
+    return b""
+
+
+def _get(client: Client, command: Command) -> bytes:
+    check_arity(len(command) == 3, 3)
+    settings = client.broker.admin.settings_of(command[2])
+    texts: dict[replies.Value, replies.Value] = {
+        name: topic_settings.text_of(value) for name, value in settings._asdict().items()
+    }
+    return replies.encode(texts, client.session.protocol)
+
+
+def _help(client: Client, command: Command) -> bytes:
+    check_arity(len(command) == 2, 2)
+    return replies.encode(list(topic_settings.help_lines()), client.session.protocol)
+
+
+def _delete(client: Client, command: Command) -> bytes:
+    check_arity(len(command) == 3, 3)
+    removal = client.broker.delete_topic(command[2])
+    outcome = Commit()
+    client.wait_for(outcome, replies.OK)
+    # It runs in the background; its reply keeps its place among the others.
+    client.spawn(_report(removal, outcome))
+    return b""
+
+
+def redrive(client: Client, command: Command) -> bytes:
+    """Carry out REDRIVE; the commands after it wait until the last message is moved."""
+    is_report = len(command) > 2 and command[-1].upper() == b"REPORT" and len(command) % 2 == 1
+    options = options_of(command[: len(command) - is_report], 2, (b"LIMIT", b"RATE", b"TO"))
+    limit = parse_limit(options[b"LIMIT"]) if b"LIMIT" in options else None
+    per_second = parse_rate(options[b"RATE"]) if b"RATE" in options else None
+    target = options.get(b"TO")
+    check_target(None if client.guard is None else client.guard.user, target)
+    presence = _Presence()
+    redriving = client.broker.redrive_report(command[1], limit, per_second, target, lambda: presence.is_waiting)
+    reply = _report_of(redriving, client.session.protocol) if is_report else _count_of(redriving)
+    return answer_later(client, reply, presence if per_second else None)
+
+
+class _Presence:
+    """Whether the client waits for the reply; it is read from meanwhile, to notice that it leaves."""
+
+    def __init__(self) -> None:
+        self.is_waiting = True
+
+    def give_up(self) -> None:
+        """Stop the redrive: the client has left."""
+        self.is_waiting = False
+
+    wait_no_longer = give_up
+
+
+async def _count_of(redriving: Awaitable[Redriven]) -> bytes:
+    report = await redriving
+    return (
+        replies.integer(report.moved) if report.error is None else replies.error(report.error.code, report.error_text)
+    )
+
+
+async def _report_of(redriving: Awaitable[Redriven], protocol: int) -> bytes:
+    report = await redriving
+    error = None if report.error is None else f"{report.error.code} {report.error}"
+    return replies.encode({"moved": report.moved, "remaining": report.remaining, "error": error}, protocol)
+
+
+#: Subcommands, by name in capitals.
+SUBCOMMANDS: Mapping[bytes, Callable[[Client, Command], bytes]] = MappingProxyType(
+    {b"CREATE": _create, b"SET": _set, b"GET": _get, b"DELETE": _delete, b"HELP": _help}
+)
+
+
+def _settings(client: Client, command: Command) -> dict[str, object]:
+    settings = topic_settings.parse_texts([word.decode("utf-8", "replace") for word in command[3:]])
+    check_dead_letters(None if client.guard is None else client.guard.user, settings)
+    return settings
+
+
+async def _report(removal: Awaitable[bool], outcome: Commit) -> None:
+    try:
+        await removal
+    except MiniqueueError as exc:
+        outcome.finish(exc)
+    else:
+        outcome.finish()
+
+
+def pause(client: Client, command: Command) -> bytes:
+    """Carry out PAUSE."""
+    words = [word.decode("utf-8", "replace") for word in command[2:]]
+    seconds = parse_delay(words.pop()) if words and not words[-1].isalpha() else None
+    if len(words) > 1:
+        raise ArityError(4)
+    side = parse_side(words[0]) if words else Side.BOTH
+    client.wait_for(client.broker.admin.pause(command[1], side, seconds), replies.OK)
+    return b""
+
+
+def resume(client: Client, command: Command) -> bytes:
+    """Carry out RESUME."""
+    if len(command) > 3:
+        raise ArityError(3)
+    side = parse_side(command[2].decode("utf-8", "replace")) if len(command) == 3 else Side.BOTH
+    client.wait_for(client.broker.admin.resume(command[1], side), replies.OK)
+    return b""

@@ -1,0 +1,583 @@
+"""One RESP connection of a Redis client, or of a person with telnet: bytes become calls of the broker and back.
+
+    data_received ─▶ commands ─▶ a run of PUBLISH ──▶ broker ──▶ the reply waits for its commit ─▶ `replies`
+                   │          └▶ any other ───▶ commands/table ──▶ the reply ────────────────────────▲
+                   └─ more than there is time for: `incoming`, then `turns`
+
+`wire` turns bytes into commands; a run of PUBLISH to one topic in one read is one list, added to the commit that is
+being gathered. Many commands are carried out as long as the turn lasts; the rest is postponed.
+
+The state of a connection has four independent parts, `life`, `hold`, `turn` and `is_slow`; `states` explains them and
+has the table of transitions. A client that closes its half, or leaves, has sent commands that are still carried out;
+`closing` says how.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from math import inf
+from typing import Any, Final, cast
+
+import structlog
+
+from miniqueue.errors import MiniqueueError, PayloadTooLargeError, TopicFullError
+from miniqueue.server.resp.closing import GoneTransport, LingeringClose, SlowReader
+from miniqueue.server.resp.commands import table
+from miniqueue.server.resp.commands.arguments import ClientGoneError
+from miniqueue.server.resp.commands.channels import Channels
+from miniqueue.server.resp.commands.context import HeldByGet, Mode, Waiting
+from miniqueue.server.resp.commands.receive import return_held
+from miniqueue.server.resp.commands.session import Session
+from miniqueue.server.resp.commands.subscribe import Stream
+from miniqueue.server.resp.guard import Guard
+from miniqueue.server.resp.incoming import CommandQueue
+from miniqueue.server.resp.refusals import Reason, reason_of
+from miniqueue.server.resp.replies import ReplyQueue
+from miniqueue.server.resp.shared import Shared
+from miniqueue.server.resp.states import (
+    CLOSING,
+    DRAINING,
+    DUE,
+    GONE,
+    HAD,
+    HALF_CLOSED,
+    LINGERING,
+    OPEN,
+    TRANSITIONS,
+    Event,
+    Hold,
+    Turn,
+)
+from miniqueue.server.resp.turns import FEW_COMMANDS
+from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.resp_parser import Command
+from miniqueue.wire.resp_reader import Run
+
+log = structlog.get_logger()
+
+#: uvloop reads this much at once. After a read of that size libuv reads on, up to 32 times, before other connections
+#: are read.
+FULL_READ_BYTES: Final = 256_000
+#: How many commands are carried out, for how many bytes of replies, before the next check of the clock.
+STEP_COMMANDS: Final = 32
+STEP_REPLIES_BYTES: Final = 4 << 10
+#: With more bytes of replies the turn is over, too.
+MAX_REPLIES_BYTES: Final = 64 << 10
+#: A TLS connection ends at once when the client ends it: so many commands are carried out in time to answer them.
+MAX_LAST_COMMANDS: Final = 4096
+#: How much is read while a command holds the connection. A command that can wait long is answered when there is more,
+#: because the client could no longer be noticed to leave.
+MAX_KEPT_BYTES: Final = 64 << 10
+
+
+class RespConnection(asyncio.Protocol):
+    """One connection: a `Client` to its commands."""
+
+    _transport: asyncio.Transport
+
+    def __init__(self, shared: Shared) -> None:
+        self.server = shared
+        self.broker = shared.broker
+        self.session = Session(next(shared.next_id))
+        self.stream: Stream | None = None
+        self.mode: Mode | None = None
+        self.held: dict[bytes, HeldByGet] = {}
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.command_count = 0
+        self._incoming = CommandQueue()
+        self._replies = ReplyQueue(self._all_sent, self._cut_broken)
+        self.reply = self._replies.add  # bound: without a call more for each reply
+        self.send = self._replies.send
+        self.wait_for = self._replies.wait_for
+        self._most_unsent_bytes = MAX_REPLIES_BYTES  # in this turn
+        self._slow_reader = SlowReader(self.broker.max_message_bytes, self._cut_slow, shared.max_output_bytes)
+        self._linger: LingeringClose | None = None
+        self._is_tls = False
+        self._life = OPEN
+        self._hold: Hold | None = None
+        self._turn: Turn | None = None
+        self._is_slow = False
+        self._trust = partial(self._incoming.trust, self.broker.max_message_bytes)
+        self.guard: Guard | None = None
+        if shared.sign_in is None:
+            self._trust()
+        else:
+            self.guard = Guard(
+                self.session,
+                shared.sign_in,
+                trust=self._trust,
+                hold=partial(self.hold, reads_on=False),  # an unauthenticated client gets no more memory
+                release=self.release,
+                reject=self._reject,
+            )
+
+    # --- the transport ----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Join the server."""
+        self._transport = self._replies.transport = cast(asyncio.Transport, transport)
+        self.session.peer = transport.get_extra_info("peername")
+        ssl_object = transport.get_extra_info("ssl_object")
+        self._is_tls = ssl_object is not None
+        self.server.add(self)
+        if self.guard is not None:
+            self.guard.start(ssl_object)
+
+    def data_received(self, data: bytes) -> None:
+        """Carry out the commands that are complete, as many as there is time for."""
+        if self._life is not OPEN:
+            if self._linger is not None:
+                self._linger.drop(len(data))
+            return
+        if self._hold is not None:  # how the bytes are read depends on the command that holds the connection
+            self._keep(data, self._hold)
+        elif self._turn is not None and not self._may_read():
+            self._incoming.reader.keep(data)
+            self._let_others_go_first()
+        elif not self._incoming.postponed and (again := self._incoming.reader.read_again(data)) is not None:
+            self._carry_out_one(again)
+        else:
+            incoming = self._incoming
+            commands = incoming.reader.read(data)
+            if len(commands) == 1 and not incoming.postponed:
+                self._carry_out_one(commands[0])
+            else:
+                self._carry_out_several([*incoming.postponed, *commands])
+        if self.guard is not None and self.guard.user is None and self._life < CLOSING:
+            self.guard.note_read(len(data))
+        if len(data) >= FULL_READ_BYTES and self._life < CLOSING:
+            self._let_others_go_first()
+
+    def eof_received(self) -> bool:
+        """Carry out and answer the commands that came, return what was leased, then close.
+
+        Returns whether the transport is to stay open: it is ours to close, as replies may wait for a commit. TLS cannot
+        be half closed.
+        """
+        if self._life >= CLOSING:
+            return self._life is not LINGERING and not self._is_tls
+        self._change(Event.END_OF_CLIENT)
+        if self._is_tls:
+            self.give_up_waiting()
+            self._carry_out_last()
+        elif self._hold is not None and self._hold.waiting is not None:
+            self._hold.waiting.wait_no_longer()
+        if self._hold is None and not self._incoming.is_behind:
+            self._end()  # otherwise after the last command, even if the connection is lost before
+        return not self._is_tls
+
+    def pause_writing(self) -> None:
+        """The client does not read its replies: stop reading from it."""
+        self._is_slow = True
+        self._slow_reader.watch(self._transport)
+        self._adjust_reading()
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        self._is_slow = False
+        self._slow_reader.stop()
+        self._adjust_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Carry out the last commands, then leave the server; leased messages return to the front of their topics."""
+        if self._has_last_commands():
+            self._go_on_alone()
+            return
+        self._life = GONE
+        self.server.remove(self)
+        self._replies.clear()
+        self._slow_reader.stop()
+        if self._linger is not None:
+            self._linger.stop()
+        self.leave()
+        if self.guard is not None:
+            self.guard.stop()
+
+    def _has_last_commands(self) -> bool:
+        if self._life >= CLOSING or (self._hold is None and not self._incoming.is_behind):
+            return False
+        return self._life is HALF_CLOSED or self._hold is None or not self._hold.is_for_room
+
+    def _go_on_alone(self) -> None:
+        """Carry out what the client sent before it left, and discard the replies."""
+        self._transport = self._replies.transport = GoneTransport(self.connection_lost)
+        self._change(Event.END_OF_CLIENT)
+        self._is_slow = False
+        self._slow_reader.stop()
+        self.give_up_waiting()
+        self._adjust_reading()
+
+    # --- carrying out, a turn at a time -----------------------------------------------------------------------
+
+    def _carry_out_one(self, command: Command | Run) -> None:
+        """Do what `_carry_out` does, for a client that sends one command at a time: a hundred instructions less."""
+        self.server.turns.has_others = True
+        if self.stream is None:
+            self.session.act()
+        self.command_count += 1
+        self._execute(command)
+        self._finish_turn()
+
+    def _carry_out_several(self, commands: list[Command | Run]) -> None:
+        self._work(commands, inf if len(commands) <= FEW_COMMANDS else self.server.turns.ends_at())
+
+    def _carry_out_last(self) -> None:
+        last_count = self.command_count + MAX_LAST_COMMANDS
+        while self._incoming.is_behind and self.command_count < last_count:
+            if self._life >= CLOSING or self._has_too_much():
+                break
+            self._carry_out(self._incoming.next_commands(), inf)
+            self._finish_turn()
+
+    def _work(self, commands: list[Command | Run], until: float) -> None:
+        """Carry out commands, and read on, as long as there is time."""
+        self._most_unsent_bytes = self._replies.unsent_bytes + MAX_REPLIES_BYTES
+        self._carry_out(commands, until)
+        if until < inf:
+            while self._incoming.reader.is_stopped and not self._must_stop() and self.server.turns.clock() < until:
+                self._carry_out(self._incoming.next_commands(), until)
+        self._finish_turn()
+
+    def _carry_out(self, commands: list[Command | Run], until: float) -> None:
+        """Carry out as many commands as there is time for and as the client reads the replies of; postpone the rest."""
+        if self.stream is None:  # a client that has a stream publishes nothing
+            self.session.act()
+        self._incoming.postponed = []
+        position = 0
+        while position < len(commands):
+            position = self._carry_out_step(commands, position)
+            if self._must_stop() or (position < len(commands) and self.server.turns.clock() >= until):
+                break
+        self.command_count += position
+        self._incoming.postponed = commands[position:]
+
+    def _carry_out_step(self, commands: list[Command | Run], start: int) -> int:
+        """Carry out some commands from a position on; return the position after them."""
+        position, outgoing = start, self._replies
+        most_unsent_bytes = outgoing.unsent_bytes + STEP_REPLIES_BYTES
+        for command in commands[start : start + STEP_COMMANDS]:
+            position += 1
+            self._execute(command)
+            is_held_up = self._hold is not None or self._is_slow or self._life >= CLOSING
+            if is_held_up or outgoing.unsent_bytes > most_unsent_bytes:
+                break
+        return position
+
+    def _must_stop(self) -> bool:
+        if self._life >= CLOSING or self._hold is not None or self._is_slow:
+            return True
+        return bool(self._incoming.postponed) or self._replies.unsent_bytes > self._most_unsent_bytes
+
+    def _has_too_much(self) -> bool:
+        return self._is_slow or self._hold is not None or self._replies.is_full
+
+    def _finish_turn(self) -> None:
+        """Send the replies that are ready, and continue with the rest in another turn."""
+        incoming = self._incoming
+        if incoming.reader.error is not None and self._life < CLOSING and self._hold is None and not incoming.postponed:
+            self._refuse(incoming.reader.error)
+        if self._replies.flush_ready() or self._is_slow or self._hold is not None:
+            self._adjust_reading()
+        elif (incoming.postponed or incoming.reader.is_stopped) and self._life < CLOSING:
+            self._let_others_go_first()
+
+    def _may_read(self) -> bool:
+        """Whether bytes are read now; if not, other connections go first, as this one has had a turn."""
+        if self.server.turns.is_over:
+            return False
+        if self._turn is HAD:
+            self._turn = None
+        return True
+
+    def _let_others_go_first(self) -> None:
+        """Continue in the next turn."""
+        self._transport.pause_reading()
+        self._go_on_soon()
+
+    def _go_on_soon(self) -> None:
+        if self._turn is not DUE:
+            self._turn = DUE
+            self.server.turns.queue(self._go_on)
+
+    def _go_on(self, until: float) -> None:
+        self._turn = HAD
+        try:
+            if self._life < CLOSING and not self._has_too_much():
+                self._work(self._incoming.next_commands(), until)
+            self._adjust_reading()
+        except Exception:  # asyncio closes a connection only for `data_received`; later replies would be misplaced
+            self._cut_broken()
+
+    def _adjust_reading(self) -> None:
+        """Read on, or not, and continue with what waits, as the state is now."""
+        if self._life >= CLOSING:
+            return
+        if self._has_too_much():
+            if self._life is not HALF_CLOSED:
+                self._pause_reading()
+        elif self._incoming.is_behind:
+            self._go_on_soon()
+        elif self._life is HALF_CLOSED:
+            self._end()
+        elif not self._transport.is_reading():
+            self._transport.resume_reading()
+
+    def _pause_reading(self) -> None:
+        """Read no more, unless a command holds the connection and there is room for what comes meanwhile."""
+        if self._hold is None or self._hold.room_bytes < 0:
+            self._transport.pause_reading()
+        elif not self._transport.is_reading():
+            self._transport.resume_reading()
+
+    # --- commands ---------------------------------------------------------------------------------------------
+
+    def _execute(self, command: Command | Run) -> None:
+        """Carry out a command, or a run of PUBLISH."""
+        if isinstance(command, Run):
+            head, lasts = command
+            self.command_count += len(lasts) - 1
+            if self.mode is None and (self.guard is None or self.guard.lets_publish(head[1])):
+                self.publish(head[1], lasts)
+            else:
+                for last in lasts:
+                    self._execute([*head, last])
+            return
+        try:
+            reply = self.mode.execute(command) if self.mode else table.execute(self, command)
+        except MiniqueueError as exc:
+            reply = self._refusal(exc)
+        if reply:  # empty if it has been queued already
+            self.reply(reply)
+
+    def take_next(self, is_wanted: Callable[[Command | Run], bool]) -> list[Command | Run]:
+        """Take the next commands as long as they are wanted; for a command that holds the connection."""
+        if self._life >= CLOSING:
+            return []
+        commands = self._incoming.take_while(is_wanted)
+        self.command_count += len(commands)
+        return commands
+
+    def publish(self, topic: bytes, payloads: list[bytes]) -> None:
+        """Publish messages and queue their replies, now or when there is room."""
+        if self.broker.backpressure.must_wait:
+            self._wait_for_room(partial(self._publish, topic, payloads))
+        else:
+            self._publish(topic, payloads)
+
+    def when_room(self, publish: Callable[[], None]) -> None:
+        """Call what publishes and queues its reply, now or when there is room. Raises MiniqueueError."""
+        if self.broker.backpressure.must_wait:
+            self._wait_for_room(publish)
+        else:
+            publish()
+
+    def _wait_for_room(self, publish: Callable[[], None]) -> None:
+        self._hold = Hold(None, -1, is_for_room=True)  # reads nothing, as there is no room
+        self.broker.backpressure.call_when_room(partial(self._act_late, publish))
+
+    def after_writes(self, act: Callable[[], bytes]) -> bytes:
+        """Return the reply of `act`, or nothing if it comes after the commit of what this connection wrote."""
+        commit = self._replies.last_commit
+        if commit is None or commit.is_done:
+            return act()
+        self.hold()
+        commit.add_listener(partial(self._act_next_turn, act))
+        return b""
+
+    def _act_next_turn(self, act: Callable[[], bytes]) -> None:
+        # Not in this turn: other listeners of the commit make what was written readable.
+        asyncio.get_running_loop().call_soon(self._act_late, act)
+
+    def _act_late(self, act: Callable[[], bytes | None]) -> None:
+        self._hold = None
+        if self._life >= CLOSING:
+            return
+        self.session.act()
+        try:
+            if reply := act():
+                self.reply(reply)
+        except MiniqueueError as exc:
+            self.reply(self._refusal(exc))
+        except Exception:
+            self._cut_broken()
+            return
+        self._go_on_or_close()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a task that outlives the command."""
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    def _refusal(self, error: MiniqueueError) -> bytes:
+        """Return the reply that reports an error; count it if a limit has been reached."""
+        self.broker.limit_counts.note(error)
+        return replies.error(error.code, str(error))
+
+    def _publish(self, topic: bytes, payloads: list[bytes]) -> None:
+        try:
+            commit, _, _, size_bytes = self.broker.publish(topic, payloads)
+            self.wait_for(commit, replies.OK, len(payloads), size_bytes)
+        except PayloadTooLargeError as exc:
+            if len(payloads) == 1:
+                self.reply(self._refusal(exc))
+                return
+            for payload in payloads:  # only those that are too large are refused
+                self._publish(topic, [payload])
+        except TopicFullError as exc:
+            if count := exc.fitting_count:
+                self._publish(topic, payloads[:count])
+            self.reply(replies.error(exc.code, str(exc)) * (len(payloads) - count))
+        except MiniqueueError as exc:
+            self.reply(replies.error(exc.code, str(exc)) * len(payloads))
+
+    # --- holding ----------------------------------------------------------------------------------------------
+
+    def hold(self, waiting: Waiting | None = None, *, reads_on: bool = True) -> None:
+        """Carry out nothing more until `release`: the reply to a command is being made elsewhere."""
+        self._hold = Hold(waiting, MAX_KEPT_BYTES if reads_on else -1)
+
+    def release(self, reply: bytes) -> None:
+        """Queue the reply that the connection was held for, if it is not empty, and carry out the next commands."""
+        self._hold = None
+        if self._life < CLOSING:
+            if reply:
+                self.reply(reply)
+            self._go_on_or_close()
+
+    def give_up_waiting(self) -> None:
+        """Answer the command that waits, if there is one."""
+        if self._hold is not None and self._hold.waiting is not None:
+            self._hold.waiting.give_up()
+
+    def _go_on_or_close(self) -> None:
+        """Send the replies after the command that held the connection; carry out the next one unless draining."""
+        if self._life is DRAINING and self._hold is None:
+            self.close_when_sent()
+        else:
+            self._replies.flush()
+            self._adjust_reading()
+
+    def _keep(self, data: bytes, hold: Hold) -> None:
+        """Keep bytes that came while the connection is held; with too many, the command gives up or reading stops."""
+        self._incoming.reader.keep(data)
+        hold.room_bytes -= len(data)
+        if hold.room_bytes < 0:
+            self.give_up_waiting()
+            if self._hold is not None:
+                self._transport.pause_reading()
+
+    # --- what others ask --------------------------------------------------------------------------------------
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether a command waits for messages or for a reply."""
+        return self._hold is not None and self._hold.waiting is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the client waits for messages or for replies; not if it does not read its replies."""
+        is_behind = self._incoming.is_behind and not self._is_slow
+        is_subscribed = self.stream is not None or isinstance(self.mode, Channels)
+        return is_subscribed or self._hold is not None or not self._replies.is_empty or is_behind
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether no more commands are carried out."""
+        return self._life >= CLOSING
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the client sends no more; it may still read, or have gone."""
+        return self._life is HALF_CLOSED
+
+    def check_client(self) -> None:
+        """Raise ClientGoneError if the client has gone: it cannot take messages."""
+        if isinstance(self._transport, GoneTransport):
+            raise ClientGoneError
+
+    # --- the end ----------------------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """End the stream, return what is held to the front of its topic, and answer a command that waits."""
+        self.give_up_waiting()
+        return_held(self)
+        self.mode = None
+        if self.stream is not None:
+            self.stream.close()
+            self.stream = None
+
+    def close_when_sent(self) -> None:
+        """Read no more, and close when the last reply has been sent."""
+        self._change(Event.CLOSE)
+        self._replies.flush()
+
+    def close_when_answered(self) -> None:
+        """Answer the command that holds the connection, if there is one; then close."""
+        if self._hold is None:
+            self.close_when_sent()
+        else:
+            self._change(Event.DRAIN)
+
+    def close_soon(self) -> None:
+        """Close when the last reply has been sent, or at once if the client does not read its replies."""
+        self.close_when_sent()
+        if self._is_slow:
+            self._transport.abort()
+
+    def _end(self) -> None:
+        self.leave()
+        self.close_when_sent()
+
+    def _refuse(self, error: MiniqueueError) -> None:
+        """Report what was wrong, but not to a client of another protocol, and close the connection."""
+        self.server.refusals.count(reason := reason_of(error), self.session, str(error))
+        if reason is Reason.FOREIGN:
+            self._end()
+            return
+        self.reply(replies.error(error.code, str(error)))
+        self.leave()
+        self._linger = LingeringClose(partial(self._change, Event.LINGERED))
+        self._change(Event.INVALID_BYTES)
+
+    def _reject(self, reason: Reason, text: str, reply: bytes) -> None:
+        """Close the connection after a last reply, for a reason that is counted."""
+        if reply:
+            if self._life >= CLOSING:  # the client has been sent the reason for another one
+                return
+            self.reply(reply)
+        self.server.refusals.count(reason, self.session, text)
+        self.close_when_sent()
+
+    def _cut_slow(self) -> None:
+        """End the connection of a client that does not read its replies."""
+        self.server.refusals.count(Reason.SLOW_READER, self.session, "the client does not read its replies")
+        self._life = GONE
+        self._transport.abort()
+
+    def _cut_broken(self) -> None:
+        """End the connection, and reply no more, because of the exception that is being handled."""
+        log.exception("a RESP connection failed", peer=self.session.address)
+        self._life = GONE
+        self._replies.clear()
+        self._transport.abort()
+
+    def _all_sent(self) -> None:
+        if self._life >= CLOSING:
+            self._change(Event.ALL_SENT)
+        elif not self._transport.is_reading():
+            self._adjust_reading()
+
+    def _change(self, event: Event) -> None:
+        """Change the life of the connection as `TRANSITIONS` says."""
+        life = TRANSITIONS[self._life].get(event, self._life)
+        if life is self._life:
+            return
+        if life is LINGERING and self._linger is not None and self._transport.can_write_eof():
+            self._life = LINGERING
+            self._linger.start(self._transport)
+        elif life in (LINGERING, GONE):  # TLS cannot be half closed; uvloop drops by itself what still comes
+            self._life = GONE
+            self._transport.close()
+        else:
+            self._life = life

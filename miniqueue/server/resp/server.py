@@ -1,0 +1,67 @@
+"""The RESP listener: makes a connection for each client, and ends all of them."""
+
+from collections.abc import Mapping
+
+from miniqueue.broker import Broker
+from miniqueue.server.resp.connection import RespConnection
+from miniqueue.server.resp.shared import Connection, Shared
+from miniqueue.server.resp.turns import TURN_SECONDS, LoopShare
+from miniqueue.server.security.sign_in import Authenticator
+
+
+class RespServer:
+    """Accepts RESP connections for a broker.
+
+    Args:
+      broker: serves all connections.
+      parameters: the settings that CONFIG GET shows.
+      sign_in: authenticates users; None: every client may do everything.
+      max_output_bytes: maximum size of the replies that a client has not read; None: the default of Redis.
+      turn_seconds: time per event-loop iteration for all clients that pipeline many commands.
+    """
+
+    #: The reply to a connection for which there is no file descriptor; Redis sends the same.
+    refusal = b"-ERR max number of clients reached\r\n"
+
+    def __init__(
+        self,
+        broker: Broker,
+        parameters: Mapping[str, str],
+        sign_in: Authenticator | None = None,
+        max_output_bytes: int | None = None,
+        turn_seconds: float = TURN_SECONDS,
+    ) -> None:
+        self.shared = Shared(broker, parameters, sign_in, max_output_bytes, LoopShare(turn_seconds))
+        self.connections = self.shared.connections
+        self.refusals = self.shared.refusals
+
+    def __call__(self) -> RespConnection:
+        """Make the protocol object of a new connection."""
+        return RespConnection(self.shared)
+
+    @property
+    def commands_processed(self) -> int:
+        """Number of commands that were carried out since the start."""
+        return self.shared.commands_processed
+
+    def all_connections(self) -> list[Connection]:
+        """Return the open connections."""
+        return list(self.connections.values())
+
+    def answer_waiting(self) -> None:
+        """Answer every client that waits for messages or for a reply."""
+        for connection in self.all_connections():
+            connection.give_up_waiting()
+
+    def drain(self) -> None:
+        """Return every lease, and close every connection when the commands in progress have been answered."""
+        for connection in self.all_connections():
+            connection.leave()
+            connection.close_when_answered()
+
+    def cut_off(self) -> None:
+        """Close the connections of users that were changed or removed; the messages that they hold are returned."""
+        for connection in self.all_connections():
+            if connection.guard is not None and not connection.guard.is_current:
+                connection.leave()
+                connection.close_when_sent()

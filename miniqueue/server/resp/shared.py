@@ -1,0 +1,76 @@
+"""What the RESP connections of one listener share: made once by the listener, handed to each connection."""
+
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Protocol
+
+from miniqueue.broker import Broker
+from miniqueue.server.resp.commands.context import Client
+from miniqueue.server.resp.refusals import RespRefusals
+from miniqueue.server.resp.turns import LoopShare
+from miniqueue.server.security.sign_in import Authenticator
+
+
+class Connection(Client, Protocol):
+    """A connection, as the listener sees it."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the client waits for messages or for replies."""
+        ...
+
+    def give_up_waiting(self) -> None:
+        """Answer the command that waits, if there is one."""
+        ...
+
+    def close_when_answered(self) -> None:
+        """Answer the command that holds the connection, if there is one; then close."""
+        ...
+
+
+@dataclass(eq=False)
+class Shared:
+    """What the connections of one listener share.
+
+    Attributes:
+      parameters: the settings that CONFIG GET shows.
+      sign_in: authenticates users; None: every client may do everything.
+      max_output_bytes: maximum size of the replies that a client has not read; None: the default of `closing`.
+      turns: shares the event loop between connections that send many commands.
+      started_at: monotonic time of the start, in seconds.
+      connections: the open connections, by the id of their session.
+      closed_command_count: number of commands that closed connections had carried out.
+    """
+
+    broker: Broker
+    parameters: Mapping[str, str]
+    sign_in: Authenticator | None
+    max_output_bytes: int | None
+    turns: LoopShare
+    refusals: RespRefusals = field(default_factory=lambda: RespRefusals(time.monotonic))
+    started_at: float = field(default_factory=time.monotonic)
+    next_id: Iterator[int] = field(default_factory=lambda: count(1))
+    connections: dict[int, Connection] = field(default_factory=dict)
+    connections_received: int = 0
+    closed_command_count: int = 0
+
+    @property
+    def commands_processed(self) -> int:
+        """Number of commands that were carried out since the start."""
+        return self.closed_command_count + sum(client.command_count for client in self.connections.values())
+
+    def clients(self) -> Collection[Client]:
+        """Return the clients that are connected."""
+        return self.connections.values()
+
+    def add(self, connection: Connection) -> None:
+        """Register a new connection."""
+        self.connections[connection.session.id] = connection
+        self.connections_received += 1
+
+    def remove(self, connection: Connection) -> None:
+        """Remove a connection that has ended."""
+        del self.connections[connection.session.id]
+        self.closed_command_count += connection.command_count

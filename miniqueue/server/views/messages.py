@@ -1,0 +1,49 @@
+"""Messages of PEEK as both protocols show them.
+
+    RESP   [0-17, payload, [state, ready, published_at_ms, 1700000000000, deliveries, 2, nacks, 2]]
+    JSON   {"id":"0-17","msg":"<base64>","state":"ready","publishedAtMs":1700000000000,"deliveries":2,"nacks":2}
+
+Counts of 0 are omitted, and so are attributes that a message does not have. `deliveries` counts the deliveries so far:
+a message that waits has been returned after each.
+"""
+
+import binascii
+from collections.abc import Iterable, Mapping
+
+from miniqueue.broker.inspect.peeked import PeekedMessage, State
+from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.attribute_words import as_json, given_words
+
+
+def resp_message(peeked: PeekedMessage, protocol: int) -> bytes:
+    """Encode one message; in RESP3 its attributes are a map."""
+    return replies.encode([peeked.message_id, peeked.stored.payload, _attributes(peeked)], protocol)
+
+
+def resp_messages(messages: Iterable[PeekedMessage], protocol: int) -> bytes:
+    """Encode an array of messages."""
+    return replies.array([resp_message(peeked, protocol) for peeked in messages])
+
+
+def json_message(peeked: PeekedMessage) -> Mapping[str, object]:
+    """Return a message as JSON; bytes that are not UTF-8 are replaced, except in the payload."""
+    attributes = as_json(_attributes(peeked))
+    assert isinstance(attributes, dict)
+    return {
+        "id": peeked.message_id.decode(),
+        "msg": binascii.b2a_base64(peeked.stored.payload, newline=False).decode(),
+        **attributes,
+    }
+
+
+def _attributes(peeked: PeekedMessage) -> dict[replies.Value, replies.Value]:
+    stored = peeked.stored
+    words: list[tuple[replies.Value, replies.Value]] = [
+        ("state", peeked.state.value),
+        ("published_at_ms", stored.published_at_ms),
+        ("due_at_ms", peeked.due_at_ms),
+        ("deliveries", sum(stored.counts) + (peeked.state is State.LEASED)),
+        *stored.counts._asdict().items(),
+        *given_words(stored.attributes).items(),
+    ]
+    return {name: value for name, value in words if value or name == "deliveries"}

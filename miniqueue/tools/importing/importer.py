@@ -1,0 +1,128 @@
+"""Writes lines of messages, settings, groups, and schedules to a store as new topics: all of them, or none.
+
+    first line of a topic     NEXT_TOPIC, and PURGE of the new id: "deleted, some of its keys remain"
+    lines                     chunks, gaps, and records under that id, in batches
+    end                       one batch: names, settings, groups, heads, cursors, schedules; PURGE is deleted
+
+If an import aborts at any point, for example because a line is invalid, no topic is visible, and the next startup of
+the broker removes what was written. Importing a file twice is refused at the first line, because its topic exists.
+"""
+
+from collections.abc import Iterable
+
+from miniqueue.broker.stored import opening
+from miniqueue.errors import InvalidLineError
+from miniqueue.server.process.escaping import escape
+from miniqueue.storage.format import keys, schedules, values
+from miniqueue.storage.port import Store
+from miniqueue.tools.importing.group import Batch
+from miniqueue.tools.importing.topic import TopicImport
+from miniqueue.tools.lines import delayed as delayed_lines
+from miniqueue.tools.lines import groups as group_lines
+from miniqueue.tools.lines import schedules as schedule_lines
+from miniqueue.tools.lines import settings as settings_lines
+from miniqueue.tools.lines.messages import decode
+from miniqueue.tools.lines.schedules import StoredSchedule
+
+#: Size of the lines whose messages become one batch; memory use is not much larger.
+BATCH_BYTES = 1 << 20
+#: Maximum size of the lines of schedules, which are in memory until the end.
+MAX_SCHEDULE_BYTES = 256 << 20
+
+
+class Importer:
+    """One import into a store that this process has open; make one with `begin`."""
+
+    def __init__(self, store: Store, content: opening.StoreContent, now_ms: int) -> None:
+        self._store = store
+        self._taken_names = {topic.name for topic in content.topics}
+        self._next_topic_id = content.next_topic_id
+        self._now_ms = now_ms
+        self._topics: dict[bytes, TopicImport] = {}
+        self._schedules: dict[bytes, StoredSchedule | None] = dict.fromkeys(content.ticks)
+        self._schedule_bytes = 0
+        self._batch: Batch = {}
+        self._begun: dict[TopicImport, None] = {}  # topics with a chunk that the next batch must end
+        self._line_bytes = 0  # size of the lines since the last batch
+
+    @classmethod
+    async def begin(cls, store: Store, now_ms: int) -> "Importer":
+        """Read the existing topics and schedules of a store; raise StorageError."""
+        return cls(store, await opening.read_content(store, {}, 0), now_ms)
+
+    async def take_all(self, lines: Iterable[bytes]) -> tuple[int, int]:
+        """Import every line that is not blank; return the numbers of messages and of topics.
+
+        Raises:
+          InvalidLineError: a line is invalid; the text has its number; nothing was imported.
+          StorageError: the store failed; everything was imported, or nothing.
+        """
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                self._take(number, line)
+                if self._line_bytes >= BATCH_BYTES:
+                    await self._write()
+        await self._finish()
+        return sum(topic.message_count for topic in self._topics.values()), len(self._topics)
+
+    def _take(self, number: int, line: bytes) -> None:
+        try:
+            if (schedule := schedule_lines.decode(line)) is not None:
+                self._take_schedule(schedule, len(line))
+                return
+            if (settings := settings_lines.decode(line)) is not None:
+                topic = self._topic(settings.topic)
+                topic.configure(settings.settings)
+            elif (groups := group_lines.decode(line)) is not None:
+                topic = self._topic(groups.topic)
+                topic.read_by(groups.names)
+            elif (delayed := delayed_lines.decode(line)) is not None:
+                topic = self._topic(delayed.topic)
+                topic.delay(delayed, self._batch)
+            else:
+                message = decode(line)
+                topic = self._topic(message.topic)
+                topic.take(message, self._batch)
+        except InvalidLineError as exc:
+            raise InvalidLineError(f"line {number}: {exc}; nothing was imported") from exc
+        self._begun[topic] = None
+        self._line_bytes += len(line)
+
+    def _take_schedule(self, stored: StoredSchedule, line_bytes: int) -> None:
+        if stored.name in self._schedules:
+            raise InvalidLineError(f"schedule {escape(stored.name.decode())} exists already in the store")
+        self._schedules[stored.name] = stored
+        self._schedule_bytes += line_bytes
+        if self._schedule_bytes > MAX_SCHEDULE_BYTES:
+            raise InvalidLineError(f"too many schedules; their lines can have at most {MAX_SCHEDULE_BYTES} bytes")
+
+    def _topic(self, name: bytes) -> TopicImport:
+        topic = self._topics.get(name)
+        if topic is not None:
+            return topic
+        if name in self._taken_names:
+            raise InvalidLineError(f"topic {escape(name.decode())} exists already in the store")
+        topic = self._topics[name] = TopicImport(name, self._next_topic_id, self._now_ms)
+        self._next_topic_id += 1
+        self._batch[keys.NEXT_TOPIC] = values.encode_number(self._next_topic_id)
+        self._batch[keys.purge(topic.topic_id)] = b""
+        return topic
+
+    async def _finish(self) -> None:
+        for name, stored in self._schedules.items():
+            if stored is not None:
+                self._batch[schedules.tick(name)] = values.encode_number(stored.next_at_ms)
+                self._batch[schedules.schedule(name)] = schedules.encode_schedule(stored.schedule)
+        if self._topics or self._batch:
+            for topic in self._topics.values():
+                topic.finish(self._batch)
+                self._batch[keys.purge(topic.topic_id)] = None
+            await self._write()
+
+    async def _write(self) -> None:
+        batch, self._batch = self._batch, {}
+        for topic in self._begun:
+            topic.end_chunk(batch)
+        self._begun.clear()
+        self._line_bytes = 0
+        await self._store.write(batch)

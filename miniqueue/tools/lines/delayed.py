@@ -1,0 +1,85 @@
+r"""Delayed messages as JSON lines, among the lines of other messages.
+
+    {"topic":"letters","id":"0-1700000060000-3","state":"unpublished","published_at":1700000000000,
+     "due_at":1700000060000,"priority":"high","text":"Dear Ada"}\n
+
+    id          as clients see it: partition, due time, and serial
+    priority    if it is not normal
+
+Payload and attributes are as in `messages`.
+"""
+
+from typing import Final, NamedTuple
+
+import orjson
+
+from miniqueue.core.log.delayed import MAX_DUE_AT_MS, Delayed, Place
+from miniqueue.core.message.ids import DelayedId, parse_delayed_id
+from miniqueue.core.message.lanes import Priority, with_number
+from miniqueue.core.message.lanes import number_of as number_of_priority
+from miniqueue.errors import InvalidLineError
+from miniqueue.errors.requests import InvalidOptionError
+from miniqueue.tools.lines import attributes as attribute_members
+from miniqueue.tools.lines.members import check_members, number_of, object_of, payload_of, shown, topic_of, value_of
+
+STATE: Final = "unpublished"
+#: Among messages, only those with a header or key of that name contain these bytes: within a text, quotes are escaped.
+_MARK: Final = b'"unpublished"'
+_MEMBERS: Final = {
+    *("topic", "id", "published_at", "due_at", "priority", "text", "msg"),
+    *attribute_members.NAMES,
+}
+
+
+class StoredDelayed(NamedTuple):
+    """A delayed message, its due time, and its serial."""
+
+    topic: bytes
+    position: Place
+    message: Delayed
+
+
+def encode(topic: bytes, position: Place, message: Delayed) -> bytes:
+    """Encode a message as a line.
+
+    Raises CorruptionError or FormatVersionError if its attributes cannot be read.
+    """
+    members: dict[str, object] = {
+        "topic": topic.decode("utf-8", "backslashreplace"),
+        "id": bytes(DelayedId(0, *position)).decode(),
+        "state": STATE,
+        "published_at": message.published_at_ms,
+        "due_at": position[0],
+    }
+    if message.priority:
+        members["priority"] = with_number(message.priority).value
+    members |= shown(message.payload) | attribute_members.encode(message.attributes)
+    return orjson.dumps(members) + b"\n"
+
+
+def decode(line: bytes) -> StoredDelayed | None:
+    """Parse a line, or return None if it is not the line of a delayed message; raise InvalidLineError."""
+    if _MARK not in line:
+        return None
+    members = object_of(line)
+    if members.pop("state", None) != STATE:
+        return None
+    check_members(members, _MEMBERS)
+    topic: bytes = value_of(members, "topic", topic_of)
+    position: Place = value_of(members, "id", _position)
+    if value_of(members, "due_at", number_of) != position[0]:
+        raise InvalidLineError("'due_at' differs from the time in 'id'")
+    published_at_ms: int = value_of(members, "published_at", number_of)
+    priority: Priority = value_of(members, "priority", Priority, default=Priority.NORMAL)
+    payload, attributes = payload_of(members), attribute_members.take(members)
+    return StoredDelayed(topic, position, Delayed(published_at_ms, number_of_priority(priority), payload, attributes))
+
+
+def _position(text: str) -> Place:
+    try:
+        partition, due_at_ms, serial = parse_delayed_id(text.encode())
+    except InvalidOptionError as exc:
+        raise ValueError from exc
+    if partition or not serial or max(due_at_ms, serial) > MAX_DUE_AT_MS:
+        raise ValueError
+    return due_at_ms, serial

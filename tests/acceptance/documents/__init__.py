@@ -1,0 +1,1 @@
+"""What README and the examples say, run as it stands."""

@@ -1,0 +1,1 @@
+"""Crashes, floods and hostile peers, seen from outside."""

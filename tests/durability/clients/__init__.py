@@ -1,0 +1,1 @@
+"""Clients of the crash loops: they act, keep a history, and check it."""

@@ -1,0 +1,1 @@
+"""Kills and power cuts, over and over, and the proof that nothing was lost."""

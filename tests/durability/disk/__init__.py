@@ -1,0 +1,1 @@
+"""Disks that are full, slow or broken while the broker runs."""

@@ -1,0 +1,1 @@
+"""Long runs under a mixed load: memory, tasks and descriptors stay flat."""

@@ -1,0 +1,1 @@
+"""Clocks that are set, and brokers that are stopped for a while."""

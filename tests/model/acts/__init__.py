@@ -1,0 +1,1 @@
+"""What clients can do to a broker and to the model of it, one act a function."""

@@ -1,0 +1,1 @@
+"""Bugs that are planted to show that the model finds them."""

@@ -1,0 +1,136 @@
+"""A look into topics over HTTP."""
+
+import asyncio
+
+import orjson
+import pytest
+
+from miniqueue.core.message.attributes import Attributes
+from tests.fakes import START_MS, FakeConsumer
+from tests.serving import serving
+
+NO_TOPIC = b'{"error":"There is no such topic","code":"NOTOPIC"}'
+BAD_COUNT = b'{"error":"a count is a whole number from 1 to 1000","code":"BADOPTION"}'
+NO_MESSAGE = b'{"error":"There is no such message: it never was, or was acknowledged","code":"NOMESSAGE"}'
+
+
+async def fill(served):
+    """Leave one message ready, one leased, one delayed; one was acknowledged."""
+    attributes = [b"", b"", b"", Attributes(headers=((b"h", b"\xff"),), key=b"k", expires_at_ms=5).encode()]
+    await served.broker.publish(b"t", [b"a", b"b", b"c", b"\xff"], attributes).commit.wait()
+    holders = [FakeConsumer(served.broker, b"t") for _ in range(3)]
+    for holder in holders:
+        holder.consumer.request()
+    holders[0].consumer.ack()
+    holders[1].consumer.dack(60)
+
+
+def ask(certificates, *requests, method="GET"):
+    async def scenario():
+        async with serving(certificates) as served:
+            await fill(served)
+            return [await served.request(method, path) for path in requests]
+
+    return asyncio.run(scenario())
+
+
+READY = {
+    "id": "0-3",
+    "msg": "/w==",
+    "state": "ready",
+    "publishedAtMs": START_MS,
+    "deliveries": 0,
+    "key": "k",
+    "expiresAtMs": 5,
+    "headers": [["h", "\ufffd"]],
+}
+LEASED = {"id": "0-2", "msg": "Yw==", "state": "leased", "publishedAtMs": START_MS, "deliveries": 1}
+DELAYED = {
+    "id": "0-1",
+    "msg": "Yg==",
+    "state": "delayed",
+    "publishedAtMs": START_MS,
+    "dueAtMs": START_MS + 60_000,
+    "deliveries": 1,
+    "dacks": 1,
+}
+
+
+def test_messages_by_state_and_by_id(certificates):
+    base = "/topics/t/messages"
+    replies = ask(
+        certificates,
+        *(base, f"{base}?state=leased&count=5", f"{base}?state=delayed", f"{base}?after=0-3"),
+        *(f"{base}/0-3", f"{base}/0-2", f"{base}/0-1"),
+    )
+    assert [status for status, _ in replies] == [200] * 7
+    bodies = [orjson.loads(body) for _, body in replies]
+    assert bodies[:4] == [{"messages": messages} for messages in ([READY], [LEASED], [DELAYED], [])]
+    assert bodies[4:] == [READY, LEASED, DELAYED]
+
+
+def test_statistics_of_topics(certificates):
+    listed, inspected = ask(certificates, "/topics", "/topics/t")
+    assert orjson.loads(listed[1]) == {"topics": [{"topic": "t", "depth": 3, "ready": 1, "leased": 1, "delayed": 1}]}
+    statistics = orjson.loads(inspected[1])
+    assert statistics["topic"] == "t"
+    assert (statistics["depth"], statistics["oldest_seconds"], statistics["latency_p50_seconds"]) == (3, 0.0, 0.001)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "body"),
+    [
+        ("/topics/other", 404, NO_TOPIC),
+        ("/topics/other/messages", 404, NO_TOPIC),
+        ("/topics/other/messages/0-1", 404, NO_TOPIC),
+        ("/topics/t/messages/0-0", 404, NO_MESSAGE),
+        (
+            "/topics/t/messages/x",
+            400,
+            b'{"error":"the id of a message is its partition and its number, as in 0-17 or 0.high-17",'
+            b'"code":"BADOPTION"}',
+        ),
+        ("/topics/t/messages?count=0", 400, BAD_COUNT),
+        (
+            "/topics/t/messages?count=%ff",
+            400,
+            BAD_COUNT,
+        ),
+        ("/topics/t/messages?state=", 400, None),
+        ("/topics/t/messages?limit=1", 400, None),
+        ("/topics/t/messages?count=1&count=2", 400, None),
+        ("/topics/%ff", 400, None),
+        ("/topics/", 404, None),
+        ("/topics/t/what", 404, None),
+        ("/topics/t/messages/0-1/what", 404, None),
+    ],
+)
+def test_invalid_requests_are_refused(certificates, path, status, body):
+    ((actual_status, text),) = ask(certificates, path)
+    assert actual_status == status
+    assert body is None or text == body
+
+
+async def test_a_topic_may_be_called_topics(certificates):
+    async with serving(certificates) as served:
+        assert (await served.request("POST", "/publish/topics", b"x"))[0] == 201
+        assert orjson.loads((await served.request("GET", "/topics"))[1])["topics"][0]["topic"] == "topics"
+        assert (await served.request("DELETE", "/topics"))[0] == 200
+        assert orjson.loads((await served.request("GET", "/topics"))[1]) == {"topics": []}
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "body"),
+    [
+        ("", 200, b'{"removed":2}'),
+        ("?state=ready", 200, b'{"removed":1}'),
+        ("?state=delayed&older=0", 200, b'{"removed":1}'),
+        ("?older=60", 200, b'{"removed":0}'),
+        ("?state=leased", 400, b'{"error":"leased messages cannot be purged","code":"BADOPTION"}'),
+        ("?older=x", 400, b'{"error":"A delay is a number of seconds, 0 or more","code":"BADDELAY"}'),
+    ],
+)
+async def test_messages_are_cleared_away(certificates, query, status, body):
+    async with serving(certificates) as served:
+        await fill(served)
+        assert await served.request("POST", f"/topics/t/purge{query}") == (status, body)

@@ -1,0 +1,171 @@
+"""The log of a topic over RESP and HTTP: READ, PARTITIONS, and the routes of partitions."""
+
+import asyncio
+
+import orjson
+import pytest
+
+from miniqueue.core.message.attributes import Attributes
+from miniqueue.wire.resp_replies import encode
+from tests.fakes import START_MS, settle_down
+from tests.serving import serving
+
+ATTRIBUTES = [b"", Attributes(key=b"k").encode()]
+
+
+async def fill(broker, clock):
+    """Publish a message, and a second later two, of which one has attributes."""
+    await broker.publish(b"t", [b"a"]).commit.wait()
+    clock.advance(1)
+    await broker.publish(b"t", [b"b", b"c"], ATTRIBUTES).commit.wait()
+
+
+def page(earliest, missed, following, *messages, end=3):
+    return encode(
+        ["earliest", earliest, "end", end, "missed", missed, "next", following, "messages", list(messages)], 2
+    )
+
+
+A = [b"0-0", b"a", ["published_at_ms", START_MS]]
+B = [b"0-1", b"b", ["published_at_ms", START_MS + 1000]]
+C = [b"0-2", b"c", ["published_at_ms", START_MS + 1000, "key", b"k"]]
+ARITY = b"-ERR invalid number of args, want: "
+SYNTAX = b"READ topic partition (offset | TIME ms) [COUNT n] [BYTES n]\r\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "reply"),
+    [
+        (b"READ t 0 0", page(0, 0, 3, A, B, C)),
+        (b"read t 0 1 count 1", page(0, 0, 2, B)),
+        (b"READ t 0 2 COUNT 10 BYTES 1", page(0, 0, 3, C)),
+        (b"READ t 0 0 BYTES 1", page(0, 0, 1, A)),
+        (b"READ t 0 3", page(0, 0, 3)),
+        (b"READ t 0 0 COUNT 0", page(0, 0, 0)),
+        (b"READ t 0 TIME 0 COUNT 1", page(0, 0, 1, A)),
+        (b"READ t 0 time %d" % (START_MS + 1), page(0, 0, 3, B, C)),
+        (b"READ t 0 TIME %d" % (START_MS + 1001), page(0, 0, 3)),
+        (b"READ t 0 4", b"-BADOPTION offset 4 is behind the end of the partition, 3\r\n"),
+        (b"READ t 9 0", b"-NOPARTITION The topic has no such partition\r\n"),
+        (b"READ other 0 0", b"-NOTOPIC There is no such topic\r\n"),
+        (b"READ t x 0", b"-BADOPTION a partition is written as the ids of its messages begin, as in 0\r\n"),
+        (b"READ t 0 x", b"-BADOPTION an offset is a whole number from 0 to 1000000000000000000\r\n"),
+        (b"READ t 0 0 COUNT 10001", b"-BADOPTION a count is a whole number from 0 to 10000\r\n"),
+        (b"READ t 0 0 BYTES 0", b"-BADOPTION a number of bytes is a whole number from 1 to 4194304\r\n"),
+        (b"READ t 0 0 COUNT", b"-ERR syntax error at 'COUNT'\r\n"),
+        (b"READ t 0 0 WHAT 1", b"-ERR syntax error at 'WHAT'\r\n"),
+        (b"READ t 0 TIME", ARITY + b"at least 5; syntax: " + SYNTAX),
+        (b"READ t 0 TIME x", b"-BADOPTION a time in ms since 1970 is a whole number from 0 to 4611686018427387904\r\n"),
+        (b"READ t 0", ARITY + b"at least 4; syntax: " + SYNTAX),
+        (b"PARTITIONS t", encode([["partition", "0", "earliest", 0, "end", 3, "earliest_at_ms", START_MS]], 2)),
+        (b"PARTITIONS other", b"-NOTOPIC There is no such topic\r\n"),
+    ],
+)
+async def test_command_and_reply(line, reply, world, client):
+    await fill(world.broker, world.clock)
+    assert await client.say(line) == reply
+
+
+async def test_version_3_has_maps(world, client):
+    await fill(world.broker, world.clock)
+    await client.say(b"HELLO 3")
+    wanted = {"earliest": 0, "end": 3, "missed": 0, "next": 3}
+    messages = [[message[0], message[1], dict(zip(*[iter(message[2])] * 2, strict=True))] for message in (A, B, C)]
+    assert await client.say(b"READ t 0 0") == encode({**wanted, "messages": messages}, 3)
+    assert await client.say(b"PARTITIONS t") == encode(
+        [{"partition": "0", "earliest": 0, "end": 3, "earliest_at_ms": START_MS}], 3
+    )
+
+
+async def test_messages_that_are_gone_are_told(world, client):
+    await fill(world.broker, world.clock)
+    holder = await world.holding(b"t")
+    holder.consumer.ack()
+    await world.commit()
+    assert await client.say(b"READ t 0 0") == page(1, 1, 3, B, C)
+
+
+def ask(certificates, *paths):
+    async def scenario():
+        async with serving(certificates) as served:
+            await fill(served.broker, served.clock)
+            return [await served.request("GET", path) for path in paths]
+
+    return asyncio.run(scenario())
+
+
+JSON_A = {"id": "0-0", "msg": "YQ==", "publishedAtMs": START_MS}
+JSON_B = {"id": "0-1", "msg": "Yg==", "publishedAtMs": START_MS + 1000}
+JSON_C = {"id": "0-2", "msg": "Yw==", "publishedAtMs": START_MS + 1000, "key": "k"}
+
+
+def json_page(following, *messages):
+    return {"partition": "0", "earliest": 0, "end": 3, "missed": 0, "next": following, "messages": list(messages)}
+
+
+def test_pages_over_http(certificates):
+    base = "/topics/t/partitions"
+    queries = ["", "?offset=1&count=1", f"?time={START_MS + 1}", "?offset=0&bytes=1", "?count=0"]
+    replies = ask(certificates, base, *[f"{base}/0{query}" for query in queries])
+    assert [status for status, _ in replies] == [200] * 6
+    assert [orjson.loads(body) for _, body in replies] == [
+        {"partitions": [{"partition": "0", "earliest": 0, "end": 3, "earliestAtMs": START_MS}]},
+        json_page(3, JSON_A, JSON_B, JSON_C),
+        json_page(2, JSON_B),
+        json_page(3, JSON_B, JSON_C),
+        json_page(1, JSON_A),
+        json_page(0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/topics/other/partitions", 404),
+        ("/topics/other/partitions/0", 404),
+        ("/topics/t/partitions/9", 404),
+        ("/topics/t/partitions/x", 400),
+        ("/topics/t/partitions/0?offset=4", 400),
+        ("/topics/t/partitions/0?offset=x", 400),
+        ("/topics/t/partitions/0?offset=0&time=0", 400),
+        ("/topics/t/partitions/0?what=0", 400),
+        ("/topics/t/partitions/0?count=10001", 400),
+    ],
+)
+def test_what_cannot_be_read_is_refused_over_http(certificates, path, status):
+    assert [status_seen for status_seen, _ in ask(certificates, path)] == [status]
+
+
+async def test_what_is_retained_over_resp(world, client):
+    assert await client.say(b"TOPIC CREATE t retention forever") == b"+OK\r\n"
+    assert await client.say(b"TOPIC SET t retention_seconds 60") == (
+        b"-BADSETTING retention must be consumed where retention_seconds or retention_bytes is set\r\n"
+    )
+    await fill(world.broker, world.clock)
+    await world.drain(b"t")
+    await world.commit()
+    assert await client.say(b"READ t 0 0") == page(0, 0, 3, A, B, C)
+    reported = await client.say(b"STATS t")
+    for name, figure in [(b"retained", b":3"), (b"retained_bytes", b":9"), (b"missed", b":0")]:
+        assert b"$%d\r\n%b\r\n%b\r\n" % (len(name), name, figure) in reported
+    assert await client.say(b"TOPIC SET t retention default retention_seconds 60") == b"+OK\r\n"
+    world.clock.advance(59.5)
+    world.broker.tick()
+    await settle_down()
+    assert await client.say(b"READ t 0 0") == page(1, 1, 3, B, C)
+
+
+async def test_what_is_retained_over_http(certificates):
+    async with serving(certificates) as served:
+        status, _ = await served.request("PUT", "/topics/t", b'{"retention_bytes":2,"retention_drops_unread":true}')
+        assert status == 201
+        await served.broker.publish(b"t", [b"aaa"]).commit.wait()
+        await served.broker.publish(b"t", [b"bbb"]).commit.wait()
+        served.broker.tick()
+        await settle_down()
+        _, body = await served.request("GET", "/topics/t/partitions/0?offset=0")
+        assert orjson.loads(body)["missed"] == 1
+        figures = orjson.loads((await served.request("GET", "/topics/t"))[1])
+        reported = {name: figures[name] for name in ("missed", "dropped", "ready", "retained", "retained_bytes")}
+        assert reported == {"missed": 1, "dropped": 1, "ready": 1, "retained": 1, "retained_bytes": 3}
+        assert figures["retained_seconds"] == 0.0

@@ -1,0 +1,250 @@
+"""RECEIVE over RESP: what waits and what does not, who leaves while it waits, and settling by receipt."""
+
+import re
+
+import pytest
+
+from miniqueue.server.resp.connection import MAX_KEPT_BYTES
+from miniqueue.server.resp.server import RespServer
+from miniqueue.wire import resp_replies as replies
+from tests.fakes import settle_down
+from tests.server.resp.clients import PARAMETERS, Client, command
+
+OK = b"+OK\r\n"
+NOTHING = b"*0\r\n"
+REFUSED = b"-NOLEASE the receipt belongs to no message that is leased now\r\n"
+REFUSED_IN_ARRAY = b"$60\r\nNOLEASE the receipt belongs to no message that is leased now\r\n"
+
+
+def receipts_in(reply: bytes) -> list[bytes]:
+    return re.findall(rb"\b[0-9a-f]{16}-[0-9]+\b", reply)
+
+
+def attributes(*words: bytes | int) -> bytes:
+    return b"".join(replies.integer(word) if isinstance(word, int) else replies.bulk(word) for word in words)
+
+
+async def waiting(server, client, *options: bytes) -> Client:
+    """Make `client` wait for a message of t, and return it."""
+    client.send(b"RECEIVE", b"t", b"WAIT", b"60", *options)
+    await settle_down()
+    assert client.transport.take() == b""
+    return client
+
+
+async def test_a_message_comes_with_its_receipt_and_what_is_known_of_it(world, client):
+    await world.publish(b"t", b"hello")
+    reply = await client.say(b"RECEIVE t")
+    (receipt,) = receipts_in(reply)
+    known = attributes(b"id", b"0-0", b"published_at_ms", 1_700_000_000_000, b"deliveries", 1)
+    assert reply == b"*1\r\n*3\r\n$18\r\n%b\r\n$5\r\nhello\r\n*6\r\n%b" % (receipt, known)
+    assert await client.say(b"NACK t " + receipt) == OK
+    assert (await client.say(b"HELLO 3")).startswith(b"%")
+    known = attributes(b"id", b"0-0", b"published_at_ms", 1_700_000_000_000, b"deliveries", 2, b"nacks", 1)
+    assert (await client.say(b"RECEIVE t")).endswith(b"$5\r\nhello\r\n%4\r\n" + known)
+
+
+async def test_an_option_that_is_unknown_or_there_twice_is_refused(client):
+    for line in (b"RECEIVE t GRUP audit", b"RECEIVE t COUNT 1 COUNT 2", b"RECEIVE t WAIT"):
+        assert (await client.say(line)).startswith(b"-ERR syntax error in RECEIVE option "), line
+
+
+async def test_any_connection_settles(world, server, client):
+    await world.publish(b"t", b"a", b"b", b"c", b"d", b"e")
+    a, b, c, d, e = receipts_in(await client.say(b"RECEIVE t COUNT 5"))
+    client.transport.lose()
+    other = Client(server)
+    assert await other.say(b"ACK t " + a) == OK
+    assert await other.say(b"ACK t " + a) == REFUSED
+    assert await other.say(b"ack t %b %b" % (b, b)) == b"*2\r\n" + OK + REFUSED_IN_ARRAY
+    assert await other.say(b"EXTEND t %b %b 60" % (c, d)) == b"*2\r\n" + OK * 2
+    assert await other.say(b"DACK t %b 0.5" % c) == OK
+    assert await other.say(b"REJECT t %b broken" % d) == OK
+    assert await other.say(b"BACK t " + e) == OK
+    stats = world.broker.stats()[b"t"]
+    assert (stats.acknowledged, stats.moved, stats.delayed, stats.ready, stats.leased) == (2, 1, 1, 1, 0)
+
+
+@pytest.mark.parametrize("delays", [b"default", b"5"])
+async def test_nack_keeps_the_order_of_its_receipts_also_where_failures_wait(delays, world, client):
+    await client.say(b"TOPIC CREATE t retry_delays " + delays)
+    await world.publish(b"t", b"a", b"b", b"c")
+    a, b, c = receipts_in(await client.say(b"RECEIVE t COUNT 3"))
+    assert await client.say(b"NACK t %b %b %b" % (c, a, b)) == b"*3\r\n" + OK * 3
+    world.clock.advance(5.001)
+    world.broker.tick()
+    again = await client.say(b"RECEIVE t COUNT 3")
+    assert re.findall(rb"\$1\r\n(\w)\r\n", again) == [b"c", b"a", b"b"]
+
+
+async def test_autoack_hands_out_without_receipts(world, client):
+    await world.publish(b"t", b"a")
+    reply = await client.say(b"RECEIVE t AUTOACK")
+    assert reply.startswith(b"*1\r\n*3\r\n$0\r\n\r\n$1\r\na\r\n*6\r\n")
+    assert world.broker.stats()[b"t"].acknowledged == 1
+
+
+async def test_a_waiting_receive_holds_its_own_connection_and_no_other(server, client):
+    await waiting(server, client)
+    client.send(b"PING")
+    client.send(b"RECEIVE", b"t")
+    other = Client(server)
+    assert await other.say(b"PING") == b"+PONG\r\n"
+    assert await other.say(b"MPUBLISH t a b") == b"*2\r\n$3\r\n0-0\r\n$3\r\n0-1\r\n"
+    await settle_down()
+    first, pong, second = re.split(rb"(\+PONG\r\n)", client.transport.take())
+    assert (b"\r\na\r\n" in first, pong, b"\r\nb\r\n" in second) == (True, b"+PONG\r\n", True)
+
+
+async def test_a_wait_ends(client):
+    assert await client.say(b"RECEIVE t WAIT 0") == NOTHING
+    client.send(b"RECEIVE", b"t", b"WAIT", b"0.01")
+    while not client.transport.written:
+        await settle_down()
+    assert client.transport.take() == NOTHING
+
+
+@pytest.mark.parametrize("leave", [
+    lambda client: client.transport.lose(),
+    lambda client: client.connection.eof_received(),
+    lambda client: client.connection.leave(),
+], ids=["lost", "half closed", "sent away"])  # fmt: skip
+async def test_who_leaves_while_it_waits_swallows_nothing(leave, world, server, client):
+    await waiting(server, client)
+    leave(client)
+    assert world.broker.stats() == {}
+    await world.publish(b"t", b"a")
+    await settle_down()
+    assert world.broker.stats()[b"t"].ready == 1
+
+
+async def test_a_client_that_has_said_all_is_answered_and_closed(server, client):
+    await waiting(server, client)
+    client.send(b"PING")
+    assert client.connection.eof_received()
+    await settle_down()
+    assert client.transport.take() == NOTHING + b"+PONG\r\n"
+    assert client.transport.is_closed
+
+
+async def test_a_receive_that_begins_when_its_client_has_said_all_does_not_wait(world, server, client):
+    await waiting(server, client)
+    client.send(b"RECEIVE", b"t", b"WAIT", b"60")
+    client.send(b"PING")
+    client.connection.eof_received()
+    await settle_down()
+    assert client.transport.take() == NOTHING + NOTHING + b"+PONG\r\n"
+    assert client.transport.is_closed
+    assert world.broker.stats() == {}
+
+
+async def test_a_receive_that_begins_when_its_client_has_said_all_gets_what_there_is(world, server, client):
+    await waiting(server, client)
+    await world.publish(b"u", b"a")
+    client.send(b"RECEIVE", b"u", b"WAIT", b"60", b"AUTOACK")
+    client.connection.eof_received()
+    while not client.transport.is_closed:
+        await settle_down()
+    assert b"$1\r\na\r\n" in client.transport.take()
+
+
+async def reading(world, *words: bytes, is_tls: bool = False) -> Client:
+    """Return a client whose command waits for messages to be read from the store."""
+    await world.broker.admin.create(b"t", {"partitions": 2}).wait()
+    for number in range(4):
+        await world.broker.publish(b"t", [b"%d" % number], None, number % 2).commit.wait()
+    await world.restart()
+    world.store.may_scan.clear()
+    client = Client(RespServer(world.broker, PARAMETERS), is_tls=is_tls)
+    client.send(*words)
+    await settle_down()
+    return client
+
+
+@pytest.mark.parametrize("wait", [b"0", b"60"])
+@pytest.mark.usefixtures("client")
+async def test_a_client_that_has_said_all_gets_what_is_being_read_for_it(wait, world):
+    client = await reading(world, b"RECEIVE", b"t", b"COUNT", b"9", b"WAIT", wait)
+    client.send(b"PING")
+    assert client.connection.eof_received()
+    await settle_down()
+    assert (client.transport.take(), client.transport.is_closed) == (b"", False)
+    world.store.may_scan.set()
+    while not client.transport.is_closed:
+        await settle_down()
+    replied = client.transport.take()
+    assert sorted(re.findall(rb"\$1\r\n(\d)\r\n", replied)) == [b"0", b"1", b"2", b"3"]
+    assert replied.endswith(b"+PONG\r\n")
+    assert world.broker.stats()[b"t"].leased == 4
+
+
+@pytest.mark.usefixtures("client")
+async def test_get_of_a_client_that_has_said_all_shows_the_message_and_returns_it(world):
+    client = await reading(world, b"GET", b"t")
+    client.connection.eof_received()
+    world.store.may_scan.set()
+    while not client.transport.is_closed:
+        await settle_down()
+    assert client.transport.take() in (b"$1\r\n0\r\n", b"$1\r\n1\r\n")  # whichever partition is read first
+    assert world.broker.stats()[b"t"].leased == 0
+
+
+@pytest.mark.usefixtures("client")
+async def test_a_client_that_is_gone_while_messages_are_read_for_it_swallows_nothing(world):
+    client = await reading(world, b"RECEIVE", b"t", b"COUNT", b"9", b"WAIT", b"60")
+    client.connection.eof_received()
+    client.transport.lose()
+    world.store.may_scan.set()
+    await settle_down()
+    stats = world.broker.stats()[b"t"]
+    assert (stats.ready, stats.leased) == (4, 0)
+
+
+@pytest.mark.usefixtures("client")
+async def test_over_tls_a_client_that_has_said_all_is_answered_at_once(world):
+    client = await reading(world, b"RECEIVE", b"t", b"WAIT", b"60", is_tls=True)
+    assert not client.connection.eof_received()
+    await settle_down()
+    assert client.transport.take() == NOTHING
+    assert client.transport.is_closed
+    world.store.may_scan.set()
+
+
+async def test_a_connection_that_waits_is_listened_to(client):
+    client.connection.data_received(command(b"PING") * 1000 + command(b"RECEIVE", b"t", b"WAIT", b"60"))
+    await settle_down()
+    assert client.transport.take() == b"+PONG\r\n" * 1000
+    assert client.transport.is_reading()
+    client.connection.pause_writing()
+    assert client.transport.is_reading()
+
+
+async def test_with_too_much_behind_it_it_waits_no_longer(server, client):
+    await waiting(server, client)
+    client.connection.data_received(command(b"ECHO", bytes(MAX_KEPT_BYTES)))
+    await settle_down()
+    assert client.transport.take().startswith(NOTHING + b"$65536\r\n")
+    assert client.transport.is_reading()
+
+
+async def test_at_shutdown_those_who_wait_are_answered(server, client):
+    await waiting(server, client)
+    server.drain()
+    await settle_down()
+    assert client.transport.take() == NOTHING
+    assert client.transport.is_closed
+
+
+async def test_in_a_stream_there_is_no_receive(client):
+    assert await client.say(b"SUBSCRIBE t") == b""
+    assert await client.say(b"RECEIVE t") == b"-ERR invalid command\r\n"
+
+
+async def test_as_many_receipts_as_a_prefetch_has(world, client):
+    await world.publish(b"t", *[b"%d" % n for n in range(10_000)])
+    receipts = receipts_in(await client.say(b"RECEIVE t COUNT 10000"))
+    assert len(receipts) == len(set(receipts)) == 10_000
+    client.send(b"ACK", b"t", *receipts)
+    await settle_down()
+    assert client.transport.take() == b"*10000\r\n" + OK * 10_000
+    assert world.broker.stats()[b"t"].acknowledged == 10_000
