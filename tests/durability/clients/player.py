@@ -179,12 +179,25 @@ class Player:
             if ground.every_seconds:
                 await _ask(connection, b"SCHEDULE", b"DELETE", ground.name, or_else="NOSCHEDULE")
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
+        empty_looks = 0
+        while empty_looks < 2:
             left = {ground.name: await self._take(connection, ground) for ground in self.grounds}
-            if not any(left.values()):
-                return
             assert time.monotonic() < deadline, f"what is left does not come: {left}"
-            await asyncio.sleep(LOOK_SECONDS)
+            if any(left.values()):
+                empty_looks = 0
+                await asyncio.sleep(LOOK_SECONDS)
+            else:
+                empty_looks += 1
+                await self._wait_for_commit(connection)
+
+    async def _wait_for_commit(self, connection: Resp) -> None:
+        """Wait until what the broker was moving is where it belongs.
+
+        A message that becomes a dead letter is in neither topic until the commit in which it moves is durable.
+        """
+        scratch = b"scratch-%d" % self._seed
+        await _ask(connection, b"PUB", scratch, b"x")
+        await _ask(connection, b"TOPIC", b"DELETE", scratch)
 
     async def _take(self, connection: Resp, ground: Ground) -> int:
         """Take what is ready in one topic; return how much there is in it then."""
