@@ -237,3 +237,4 @@ class FakeTransport:
         if not self.is_lost:
             self.is_closed = self.is_lost = True
             self.protocol.connection_lost(None)
+            del self.protocol

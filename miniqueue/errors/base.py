@@ -5,6 +5,7 @@ to it; the docstring of a class is its default text. The server maps classes to 
 """
 
 import inspect
+from typing import Self
 
 
 class MiniqueueError(Exception):
@@ -14,6 +15,11 @@ class MiniqueueError(Exception):
 
     def __init__(self, text: str = "") -> None:
         super().__init__(text or (inspect.getdoc(type(self)) or "").rstrip("."))
+
+    def detached(self) -> Self:
+        """Return this error without its traceback and cause: an error kept as a value must not keep their frames."""
+        self.__cause__ = self.__context__ = None
+        return self.with_traceback(None)
 
 
 def described(error: BaseException) -> str:

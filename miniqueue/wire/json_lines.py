@@ -69,7 +69,7 @@ class CommandDecoder:
                 position = string.end()
             self._rest = _check_unfinished(buffer[position:].lstrip(_BLANKS))
         except InvalidLineError as error:
-            self.error = error
+            self.error = error.detached()
             self._rest = b""
         return commands
 
@@ -207,7 +207,7 @@ class PublishDecoder:
                 raise PayloadTooLargeError(len(payload), self._max_payload_bytes)
             return LineWithOptions(payload, parse_members(members)) if members else [payload]
         except RequestError as error:
-            return error.with_traceback(None)
+            return error.detached()
 
 
 def _content_of(line: bytes) -> tuple[bytes, dict[str, object]]:

@@ -211,11 +211,15 @@ class Journal:
         grown: dict[Topic, None],
     ) -> None:
         try:
-            if written is not None:
-                await written
+            is_written = written is not None
+            try:
+                if written is not None:
+                    await written
+            finally:
+                written = None  # it keeps its error, whose traceback keeps this frame
             if commit.is_done:
                 return  # the commit before failed, which also finished this one; the store is being read again
-            if written is not None:
+            if is_written:
                 self._acknowledged_change = self.store.last_change
             if is_sync_due:
                 await self.store.sync()

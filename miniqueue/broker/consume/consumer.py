@@ -178,6 +178,7 @@ class Consumer:
         self._dispatcher.left(self.group, self._holding.take_all(), cause)
         if self.member is not None:
             self.member.leave()
+        self.deliver = self.fail = _nothing  # they refer to the owner of this consumer
 
     def hold(self, cursor: GroupCursor, lease: Lease) -> None:
         """Take over a lease; the dispatcher calls this, then `deliver`."""
@@ -218,6 +219,10 @@ class Consumer:
             self._dispatcher.settled(self.group, is_returned=is_returned)
         if settled_count < len(receipts):
             raise UnknownReceiptError(len(receipts) - settled_count, len(receipts))
+
+
+def _nothing(_: object) -> None:
+    """Do nothing: the consumer is closed."""
 
 
 def _move(cursor: GroupCursor, lease: Lease) -> None:
@@ -275,5 +280,6 @@ class MemberConsumer(Consumer):
 
     def end_session(self) -> None:
         """Return the messages held, counted as timeouts, and report the reason to the client."""
+        fail = self.fail
         self.close("timeouts")
-        self.fail(SessionOverError(self._member.name, self._session_seconds))
+        fail(SessionOverError(self._member.name, self._session_seconds))

@@ -112,6 +112,7 @@ class Dispatcher:
         topic.drop_idle(group)
         if topic.is_idle and self._topics.get(topic.name) is topic:  # another topic may have its name by now
             del self._topics[topic.name]
+            topic.dissolve()
 
     @contextmanager
     def many_leave(self) -> Iterator[None]:

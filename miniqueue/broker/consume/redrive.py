@@ -143,7 +143,7 @@ async def redrive(
             # Outside the epoch, because the commit itself reports whether it moved the page.
             await engine.journal.committer.flush()
         except MiniqueueError as exc:
-            error = exc
+            error = exc.detached()
             break
         if page is None:  # the group was moved meanwhile, and the messages taken are ready again
             continue
@@ -236,7 +236,7 @@ def _move(
             try:
                 topic, fitting = _fitting(engine, name, remaining, groups)
             except MiniqueueError as exc:  # messages moved before stay moved
-                return moved_count, exc
+                return moved_count, exc.detached()
             moved_count += len(fitting)
             consumer.move([message.receipt for message in fitting])
             positions = move.add(engine, topic, [message.content for message in fitting])

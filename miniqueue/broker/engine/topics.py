@@ -10,6 +10,7 @@ from miniqueue.broker.stored import encode_commit
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.core.message.names import check_new_topic, check_topic
 from miniqueue.core.settings.settings import DEFAULT_SETTINGS, TopicSettings
+from miniqueue.errors import LimitReachedError
 from miniqueue.storage.format import keys
 
 
@@ -67,9 +68,13 @@ class Topics:
         `settings` only determine the groups that it begins with; the caller must set the settings of the topic. Raises
         InvalidTopicError or LimitReachedError.
         """
-        self._limits.admit_topic(Topic(check_new_topic(name)), self._count, payloads, size_bytes, attributes)
+        topic = self.topic(check_new_topic(name))
+        try:
+            self._limits.admit_topic(topic, self._count, payloads, size_bytes, attributes)
+        except LimitReachedError:
+            self.drop_idle(topic)
+            raise
         self._count += 1
-        topic = self.topic(name)
         topic.begin(self._next_id, groups, settings)
         self._journal.events.changed(topic)
         self._next_id += 1
@@ -88,6 +93,7 @@ class Topics:
         """Forget a topic that does not exist and has no waiting consumers."""
         if topic.is_idle:
             del self.by_name[topic.name]
+            topic.dissolve()
 
     def restored(self, content: StoreContent) -> None:
         """Take over the content of the store, at startup and after a fault."""

@@ -49,6 +49,9 @@ NOTHING_RECEIVED = ReceiveResult(b"", [])
 #: Leases messages that were taken from a group, or acknowledges them if the options say so; returns the answer.
 Keep = Callable[[Group, ReceiveOptions, list[CursorLease]], ReceiveResult]
 
+_Answer = Callable[[ReceiveResult], None]
+_Fail = Callable[[MiniqueueError], None]
+
 
 class ReceiveRequest:
     """One request for messages, with the protocol of a waiter that the dispatcher serves.
@@ -87,8 +90,8 @@ class ReceiveRequest:
         dispatcher: Dispatcher,
         group: Group,
         options: ReceiveOptions,
-        answer: Callable[[ReceiveResult], None],
-        fail: Callable[[MiniqueueError], None],
+        answer: _Answer,
+        fail: _Fail,
         member: Member | None = None,
         *,
         keep: Keep,
@@ -166,14 +169,14 @@ class ReceiveRequest:
 
     def _answer_with(self, taken: list[CursorLease]) -> None:
         self._taken = taken
-        self._leave()
+        answer, _ = self._leave()
         is_traced, is_acked = self.group.topic.trace is not None, self.options.is_acked
         if is_traced and is_acked:  # before `_keep` acknowledges the messages, which ends their leases
             self._note(None)
         received = self._keep(self.group, self.options, taken)
         if is_traced and not is_acked:
             self._note(received.prefix)
-        self._answer(received)
+        answer(received)
 
     def _note(self, prefix: bytes | None) -> None:
         member = b"" if self.member is None else self.member.name
@@ -188,8 +191,8 @@ class ReceiveRequest:
         if live:
             self._answer_with(live)
         else:
-            self._leave()
-            self._fail(error)
+            _, fail = self._leave()
+            fail(error)
 
     def give_up(self) -> None:
         """Stop waiting, return the collected messages to the topic, and answer with none.
@@ -198,8 +201,8 @@ class ReceiveRequest:
         """
         if self.is_waiting:
             taken, self._taken = self._live(), []
-            self._leave(taken)
-            self._answer(NOTHING_RECEIVED)
+            answer, _ = self._leave(taken)
+            answer(NOTHING_RECEIVED)
 
     def wait_no_longer(self) -> None:
         """End the waiting time: answer with the messages available, after those that are being loaded."""
@@ -218,13 +221,16 @@ class ReceiveRequest:
             held = [held for run in runs for held in book.take(run)]
             self._dispatcher.left(self.group, held)
 
-    def _leave(self, returned: list[CursorLease] | None = None) -> None:
+    def _leave(self, returned: list[CursorLease] | None = None) -> tuple[_Answer, _Fail]:
+        """Leave the waiters, and hand over `answer` and `fail`, which refer to the owner of this request."""
         self._stop_timer()
         self.group.waiters.pop(self, None)
         self.group.consumer_count -= 1
         if self.member is not None:
             self.member.leave(self.group.topic.settings.session_seconds)
         self._dispatcher.left(self.group, returned or ())
+        callbacks, self._answer, self._fail = (self._answer, self._fail), _nothing, _nothing
+        return callbacks
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -253,3 +259,7 @@ class ReceiveRequest:
             self._taken, self._taken_bytes, self.room = [], 0, self.options.max_count
             self._is_collecting = False
             self._wait()
+
+
+def _nothing(_: object) -> None:
+    """Do nothing: the request has been answered."""

@@ -18,6 +18,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from miniqueue.broker.commit.group_commit import Accepted
 from miniqueue.broker.consume.consumer import Consumer
@@ -44,6 +45,14 @@ EXPIRY_SECONDS = 0.003
 _Publish = Callable[[bytes, bytes, PublishOptions], Accepted]
 
 
+class _Callbacks(NamedTuple):
+    """The callbacks of a waiting requester."""
+
+    answer: Callable[[bytes], None]
+    fail: Callable[[MiniqueueError], None]
+    leave: Callable[[], None]
+
+
 class Request:
     """A requester that waits for a reply, or has waited.
 
@@ -53,16 +62,18 @@ class Request:
       leave: called before `answer` or `fail`.
     """
 
-    __slots__ = ("_answer", "_fail", "_leave", "_timer", "is_waiting")
+    __slots__ = ("_callbacks", "_timer")
 
     def __init__(
         self, answer: Callable[[bytes], None], fail: Callable[[MiniqueueError], None], leave: Callable[[], None]
     ) -> None:
-        self._answer = answer
-        self._fail = fail
-        self._leave = leave
+        self._callbacks: _Callbacks | None = _Callbacks(answer, fail, leave)
         self._timer: asyncio.TimerHandle | None = None
-        self.is_waiting = True
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the requester has neither been answered nor failed."""
+        return self._callbacks is not None
 
     def wait(self, accepted: Accepted, timeout_seconds: float) -> None:
         """Wait for `timeout_seconds`; fail earlier if the message cannot be committed."""
@@ -73,26 +84,27 @@ class Request:
 
     def answer(self, payload: bytes) -> None:
         """Pass the reply to the requester if it still waits."""
-        if self._end():
-            self._answer(payload)
+        if (callbacks := self._end()) is not None:
+            callbacks.answer(payload)
 
     def give_up(self, error: type[MiniqueueError] = NoReplyError) -> None:
         """Stop waiting and fail with `error`; if the requester has been answered, this does nothing."""
-        if self._end():
-            self._fail(error())
+        if (callbacks := self._end()) is not None:
+            callbacks.fail(error())
 
     def _committed(self, accepted: Accepted) -> None:
         error = accepted.commit.error
-        if error is not None and self._end():
-            self._fail(error)
+        if error is not None and (callbacks := self._end()) is not None:
+            callbacks.fail(error)
 
-    def _end(self) -> bool:
-        was_waiting, self.is_waiting = self.is_waiting, False
-        if was_waiting:
+    def _end(self) -> "_Callbacks | None":
+        """Stop waiting; return the callbacks, which refer to the owner of this request, unless it had ended before."""
+        callbacks, self._callbacks = self._callbacks, None
+        if callbacks is not None:
             if self._timer is not None:
                 self._timer.cancel()
-            self._leave()
-        return was_waiting
+            callbacks.leave()
+        return callbacks
 
 
 class Requests:

@@ -256,7 +256,7 @@ class Topic:
       partitions: the partitions by number; the first `partition_count` have no priority, and 0 always exists.
       plain: the partition to which messages without a key are published now.
       sole: the only partition with the only cursor, while there is exactly one of each.
-      groups: the groups by name; `default` is the group of plain clients, and always an entry.
+      groups: the groups by name; that of plain clients is always an entry.
       pulse: times deliveries, if the topic is watched.
       trace: records what happens to messages, if the topic is traced.
       growths: the ends of the logs whenever partitions were added.
@@ -270,7 +270,6 @@ class Topic:
 
     __slots__ = (
         "dedup",
-        "default",
         "duplicate_count",
         "expired_count",
         "fault",
@@ -308,8 +307,7 @@ class Topic:
         self.duplicate_count = 0
         self.lease_timeout_count = 0
         self.partitions: dict[int, Partition] = {}
-        self.default = Group(self, DEFAULT_GROUP_NAME)
-        self.groups = {DEFAULT_GROUP_NAME: self.default}
+        self.groups = {DEFAULT_GROUP_NAME: Group(self, DEFAULT_GROUP_NAME)}
         self.clear()
 
     def clear(self) -> None:
@@ -377,6 +375,11 @@ class Topic:
                 f"group {name.decode()}: there is none, and in this topic using one does not make it "
                 "(auto_create_groups); create it first"
             )
+
+    @property
+    def default(self) -> Group:
+        """The group of plain clients, which need not exist."""
+        return self.group(DEFAULT_GROUP_NAME)
 
     @property
     def existing_groups(self) -> list[Group]:
@@ -452,6 +455,14 @@ class Topic:
         self.partition_count = sum(number < MAX_PARTITIONS for number in self.partitions)
         partition, cursors = self.partitions[0], [*self.partitions[0].cursors.values()]
         self.sole = (partition, cursors[0]) if len(self.partitions) == len(cursors) == 1 else None
+
+    def dissolve(self) -> None:
+        """Drop the groups of an idle topic that is dropped itself: they refer to it, and a cycle is not freed at once.
+
+        An act that still waits with this topic finds that it does not exist.
+        """
+        self.groups = {}
+        self.pulse = None
 
     @property
     def is_idle(self) -> bool:

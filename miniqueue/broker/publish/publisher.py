@@ -29,6 +29,9 @@ from miniqueue.core.options.publish import PublishOptions
 from miniqueue.errors import PayloadTooLargeError
 from miniqueue.errors.requests import PausedError
 
+#: Stands for any topic that does not exist.
+_NO_TOPIC = Topic(b"")
+
 
 class Publisher:
     """Adds messages to topics.
@@ -189,7 +192,7 @@ class Publisher:
         """Return the result of the first publish if this publish is a duplicate of it, else None."""
         if not (options.dedup_id or options.unique_key):
             return None
-        return self.duplicates.first_of(self._topics.get(name) or Topic(name), options)
+        return self.duplicates.first_of(self._topics.get(name) or _NO_TOPIC, options)
 
     def _delay(self, name: bytes, message: Delayed, due_at_ms: int) -> Accepted:
         """Add a message that waits until it is due."""

@@ -216,17 +216,15 @@ class TopicAdmin:
           UnavailableError, also from the coroutine: the store failed or the broker is stopping.
         """
         self._journal.admission.check_change()
-        topic = self._topics.by_name.get(check_topic(name)) or Topic(name)
-        consumed_bytes = topic.consumed_bytes
-        if (topic_id := topic.id) is not None:
-            self._topics.remove(topic)
-            self._engine.cache.touch(topic)
+        topic = self._topics.find(check_topic(name))
         committer = self._journal.committer
         commit = committer.open
+        if topic is not None and topic.id is not None:
+            self._disk.purge_after(commit, topic.id, topic.consumed_bytes)
+            self._topics.remove(topic)
+            self._engine.cache.touch(topic)
         committer.request()
-        if topic_id is not None:
-            self._disk.purge_after(commit, topic_id, consumed_bytes)
-        return _durable(commit, existed=topic_id is not None)
+        return _durable(commit, existed=topic is not None)
 
 
 def _check_dead_letter_topic(current: TopicSettings, wanted: TopicSettings) -> None:

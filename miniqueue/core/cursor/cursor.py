@@ -295,6 +295,7 @@ class GroupCursor:
         """End every lease and leave the messages as they are: the topic was deleted, or is read again."""
         self.leases.clear()
         self.leased_count = self.leased_bytes = 0
+        self.keyed = self.policy = None  # they refer to the cursor, and to its topic
 
     def put(self, range_: Range, start: int, record: Record) -> None:
         """Add a returned message to a range, after those with the same `start`; in FRONT before them."""

@@ -84,7 +84,10 @@ class AuthMiddleware:
             check = self._checks.get(digest)
             if check is None:
                 check = self._begin_check(digest, self._sign_in.identify(name, secret, host, connection))
-            user = await asyncio.shield(check)
+            try:
+                user = await asyncio.shield(check)
+            finally:
+                del check  # it keeps its error, whose traceback keeps this frame
         return user
 
     def _begin_check(self, digest: bytes, identifying: Coroutine[None, None, User]) -> asyncio.Task[User]:

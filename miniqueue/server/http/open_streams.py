@@ -72,16 +72,16 @@ class WaitsForAnswer(Generic[AnswerT]):
     """
 
     def __init__(self) -> None:
-        self._answered: asyncio.Future[AnswerT] = asyncio.get_running_loop().create_future()
+        self._answered: asyncio.Future[AnswerT] | None = asyncio.get_running_loop().create_future()
 
     def answer(self, answer: AnswerT) -> None:
         """Accept the answer; ignored if the server has cancelled the request."""
-        if not self._answered.done():
+        if self._answered is not None and not self._answered.done():
             self._answered.set_result(answer)
 
     def fail(self, error: MiniqueueError) -> None:
         """Accept an error as the answer; ignored if the server has cancelled the request."""
-        if not self._answered.done():
+        if self._answered is not None and not self._answered.done():
             self._answered.set_exception(error)
 
     def end(self) -> None:
@@ -90,17 +90,25 @@ class WaitsForAnswer(Generic[AnswerT]):
 
     async def wait(self, receive: Receive) -> AnswerT | None:
         """Return the answer, or None if the client has disconnected; raises the error that `fail` was called with."""
-        if self._answered.done():
-            return self._answered.result()
-        listener = asyncio.ensure_future(until_gone(receive))
-        listener.add_done_callback(lambda _: self.end())
+        answered = self._answered
+        assert answered is not None  # it waits once
+        listener = None if answered.done() else self._listen(receive)
         try:
-            answer = await self._answered
+            answer = await answered
         except MiniqueueError:
-            if listener.done():
+            if listener is not None and listener.done():
                 return None
             raise
         else:
-            return None if listener.done() else answer
+            return None if listener is not None and listener.done() else answer
         finally:
-            listener.cancel()
+            if listener is not None:
+                listener.cancel()
+            del answered
+            self._answered = None  # it keeps its error, whose traceback keeps this frame
+
+    def _listen(self, receive: Receive) -> asyncio.Task[None]:
+        """Call `end` when the client has disconnected."""
+        listener = asyncio.ensure_future(until_gone(receive))
+        listener.add_done_callback(lambda _: self.end())
+        return listener

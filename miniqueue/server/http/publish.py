@@ -176,6 +176,7 @@ class PublishedLines:
             self._reader = tasks.create_task(self._read(receive))
             tasks.create_task(self._write(send))
             await asyncio.wait([self._reader])
+            self._reader = None  # it keeps the error that ended it, whose traceback refers to this object
             self._answers.put_nowait(None)
 
     def end(self) -> None:

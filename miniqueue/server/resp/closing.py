@@ -77,26 +77,24 @@ class SlowReader:
 
     Args:
       max_message_bytes: maximum size of a message; there is always room for two.
-      cut: ends the connection.
       max_bytes: replaces `MAX_UNREAD_BYTES`, and a quarter of it `MAX_LASTING_UNREAD_BYTES`.
     """
 
-    __slots__ = ("_cut", "_max_bytes", "_max_lasting_bytes", "_timer")
+    __slots__ = ("_max_bytes", "_max_lasting_bytes", "_timer")
 
-    def __init__(self, max_message_bytes: int, cut: Callable[[], None], max_bytes: int | None = None) -> None:
+    def __init__(self, max_message_bytes: int, max_bytes: int | None = None) -> None:
         max_lasting_bytes = MAX_LASTING_UNREAD_BYTES if max_bytes is None else max_bytes // 4
         self._max_bytes = max(max_bytes or MAX_UNREAD_BYTES, 2 * max_message_bytes)
         self._max_lasting_bytes = max(max_lasting_bytes, 2 * max_message_bytes)
-        self._cut = cut
         self._timer: asyncio.TimerHandle | None = None
 
-    def watch(self, transport: asyncio.WriteTransport) -> None:
-        """Start to watch a buffer that is full."""
+    def watch(self, transport: asyncio.WriteTransport, cut: Callable[[], None]) -> None:
+        """Start to watch a buffer that is full; `cut` ends the connection."""
         if transport.get_write_buffer_size() > self._max_bytes:
-            self._cut()
+            cut()
         elif self._timer is None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(UNREAD_SECONDS, self._check, transport)
+            self._timer = loop.call_later(UNREAD_SECONDS, self._check, transport, cut)
 
     def stop(self) -> None:
         """Stop watching: the client has caught up, or has gone."""
@@ -104,12 +102,12 @@ class SlowReader:
             self._timer.cancel()
             self._timer = None
 
-    def _check(self, transport: asyncio.WriteTransport) -> None:
+    def _check(self, transport: asyncio.WriteTransport, cut: Callable[[], None]) -> None:
         self._timer = None
         if transport.get_write_buffer_size() > self._max_lasting_bytes:
-            self._cut()
+            cut()
         else:
-            self.watch(transport)
+            self.watch(transport, cut)
 
 
 class GoneTransport(asyncio.Transport):

@@ -90,7 +90,7 @@ class RespConnection(asyncio.Protocol):
         self.send = self._replies.send
         self.wait_for = self._replies.wait_for
         self._most_unsent_bytes = MAX_REPLIES_BYTES  # in this turn
-        self._slow_reader = SlowReader(self.broker.max_message_bytes, self._cut_slow, shared.max_output_bytes)
+        self._slow_reader = SlowReader(self.broker.max_message_bytes, shared.max_output_bytes)
         self._linger: LingeringClose | None = None
         self._is_tls = False
         self._life = OPEN
@@ -169,7 +169,7 @@ class RespConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not read its replies: stop reading from it."""
         self._is_slow = True
-        self._slow_reader.watch(self._transport)
+        self._slow_reader.watch(self._transport, self._cut_slow)
         self._adjust_reading()
 
     def resume_writing(self) -> None:
@@ -185,13 +185,14 @@ class RespConnection(asyncio.Protocol):
             return
         self._life = GONE
         self.server.remove(self)
-        self._replies.clear()
+        self._replies.close()
         self._slow_reader.stop()
         if self._linger is not None:
             self._linger.stop()
+            self._linger = None
         self.leave()
         if self.guard is not None:
-            self.guard.stop()
+            self.guard.close()
 
     def _has_last_commands(self) -> bool:
         if self._life >= CLOSING or (self._hold is None and not self._incoming.is_behind):

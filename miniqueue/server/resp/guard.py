@@ -89,6 +89,12 @@ class Guard:
         if self._deadline is not None:
             self._deadline.cancel()
 
+    def close(self) -> None:
+        """Stop the timer, and let go of the connection, which has ended."""
+        self.stop()
+        self._trust = self._hold = _nothing
+        self._release = self._reject = _nothing
+
     def note_read(self, size_bytes: int) -> None:
         """Count what an unauthenticated client sends; close the connection if it is too much, even for one command.
 
@@ -180,3 +186,7 @@ class Guard:
 
     def _send_away(self, reason: Reason, text: str) -> None:
         self._reject(reason, text, replies.error("NOAUTH", text))
+
+
+def _nothing(*_: object) -> None:
+    """Do nothing: the connection has ended."""

@@ -115,8 +115,13 @@ class ReplyQueue:
             self._broken()
 
     def clear(self) -> None:
-        """Drop all replies: the connection has ended."""
+        """Drop all replies."""
         self._outcomes.clear()
+
+    def close(self) -> None:
+        """Drop all replies, and let go of the connection, which has ended."""
+        self._outcomes.clear()
+        self._all_sent = self._broken = _nothing
 
     def _take_ready(self) -> list[bytes]:
         outcomes, ready = self._outcomes, list[bytes]()
@@ -130,3 +135,7 @@ class ReplyQueue:
             ready.append(reply * times)
             outcomes.popleft()
         return ready
+
+
+def _nothing() -> None:
+    """Do nothing: the connection has ended."""

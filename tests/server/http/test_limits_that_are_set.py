@@ -60,7 +60,7 @@ class Buffer:
 async def test_less_room_for_replies_that_are_not_taken():
     cuts = []
     for size_bytes in (1000, 1001):
-        reader = SlowReader(10, lambda size_bytes=size_bytes: cuts.append(size_bytes), max_bytes=1000)
-        reader.watch(Buffer(size_bytes))
+        reader = SlowReader(10, max_bytes=1000)
+        reader.watch(Buffer(size_bytes), lambda size_bytes=size_bytes: cuts.append(size_bytes))
         reader.stop()
     assert cuts == [1001]

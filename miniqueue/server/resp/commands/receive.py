@@ -46,10 +46,10 @@ class WaitingReceive:
 
     Args:
       client: receives the reply.
-      encode: makes the reply.
+      encode: makes the reply; its second argument takes the messages back.
     """
 
-    def __init__(self, client: Client, encode: Callable[[ReceiveResult], bytes]) -> None:
+    def __init__(self, client: Client, encode: Callable[[ReceiveResult, Callable[[], None]], bytes]) -> None:
         self._client = client
         self._encode = encode
         self._reply: bytes | None = None
@@ -84,7 +84,7 @@ class WaitingReceive:
             self._receiving.take_back()
 
     def _answer(self, received: ReceiveResult) -> None:
-        self._finish(self._encode(received))
+        self._finish(self._encode(received, self.take_back))
 
     def _fail(self, error: MiniqueueError) -> None:
         self._finish(replies.error(error.code, str(error)))
@@ -101,7 +101,7 @@ _WITH_VALUE = {b"GROUP": "group", b"MEMBER": "member", b"COUNT": "count", b"WAIT
 def receive(client: Client, command: Command) -> bytes:
     """Carry out RECEIVE; the reply is empty if it comes later."""
     protocol = client.session.protocol
-    waiting = WaitingReceive(client, lambda received: resp_messages(received.prefix, received.leases, protocol))
+    waiting = WaitingReceive(client, lambda received, _: resp_messages(received.prefix, received.leases, protocol))
     return waiting.begin(command[1], _options(command[2:]))
 
 
@@ -196,12 +196,11 @@ def get(client: Client, command: Command) -> bytes:
     if topic in held:
         raise MessageOutstandingError("a message of the topic is still held; ACK, NACK or BACK it first")
 
-    def encode(received: ReceiveResult) -> bytes:
+    def encode(received: ReceiveResult, take_back: Callable[[], None]) -> bytes:
         if not received.leases:
             return replies.encode(None, protocol)
         _, lease = received.leases[0]
-        held[topic] = HeldByGet(b"%b%d" % (received.prefix, lease.receipt), waiting.take_back)
+        held[topic] = HeldByGet(b"%b%d" % (received.prefix, lease.receipt), take_back)
         return replies.bulk(lease.payloads[0])
 
-    waiting = WaitingReceive(client, encode)
-    return waiting.begin(topic, _OPTIONS)
+    return WaitingReceive(client, encode).begin(topic, _OPTIONS)
