@@ -324,8 +324,11 @@ class _Listeners:
             self._settling.cancel()
 
     def _watch(self) -> list[asyncio.Task[None]]:
-        """Start the tasks that close idle connections and reload a changed certificate."""
-        tasks = [asyncio.create_task(watch_certificate(self._tls))]
+        """Start the tasks that close idle connections, reload a changed certificate, and return freed memory."""
+        tasks = [
+            asyncio.create_task(watch_certificate(self._tls)),
+            asyncio.create_task(runtime.return_freed_memory()),
+        ]
         if idle_seconds := self._config.idle_seconds:
             watch = IdleWatch(self._resp.all_connections, idle_seconds, self._broker.limit_counts, time.monotonic)
             tasks.append(asyncio.create_task(watch.run()))

@@ -11,8 +11,17 @@ PATIENCE_SECONDS = 60
 
 def rss_bytes(pid: int) -> int:
     """Return how much memory the process has in RAM."""
+    return _status_bytes(pid, "VmRSS:")
+
+
+def own_bytes(pid: int) -> int:
+    """Return how much of that is its own: without files that are mapped, which the system drops when it needs room."""
+    return _status_bytes(pid, "RssAnon:")
+
+
+def _status_bytes(pid: int, name: str) -> int:
     status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) << 10
+    return int(status.partition(name)[2].split()[0]) << 10
 
 
 def cpu_seconds(pid: int) -> float:

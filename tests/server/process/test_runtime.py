@@ -12,6 +12,10 @@ import pytest
 from miniqueue.server.process import runtime
 
 
+class EndedError(Exception):
+    pass
+
+
 @pytest.fixture
 def own_garbage_collection():
     before = gc.get_threshold()
@@ -66,3 +70,23 @@ def test_another_c_library_is_left_alone(monkeypatch):
     interval = sys.getswitchinterval()
     runtime.prepare()
     sys.setswitchinterval(interval)
+
+
+async def test_freed_memory_of_another_c_library_is_left_alone(monkeypatch):
+    monkeypatch.setattr(ctypes, "CDLL", lambda _name: SimpleNamespace())
+    await runtime.return_freed_memory()
+
+
+async def test_freed_memory_is_returned_regularly(monkeypatch):
+    returned, waits = [], []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            raise EndedError
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda _name: SimpleNamespace(malloc_trim=returned.append))
+    with pytest.raises(EndedError):
+        await runtime.return_freed_memory(sleep)
+    assert returned == [0, 0]
+    assert waits == [runtime.TRIM_SECONDS] * 3
