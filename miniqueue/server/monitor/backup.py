@@ -2,8 +2,9 @@
 
     snapshot ─▶ page ─▶ page ─▶ … ─▶ end          a thread of the store reads each page when the previous one is sent
 
-Commits continue meanwhile. If a page cannot be read, or the user is revoked, the stream stops without its end marker,
-which the client detects.
+Commits continue meanwhile. If a page cannot be read, the client does not read a page for a minute, or the user is
+revoked, the stream stops without its end marker, which the client detects. A snapshot keeps deleted data on the disk,
+so few backups can run at a time.
 
 On loopback, only requests whose Host header is a loopback name are answered: see `asgi.browser_pages`.
 """
@@ -16,7 +17,7 @@ import structlog
 from starlette.types import Receive, Scope, Send
 
 from miniqueue.broker import Broker
-from miniqueue.errors import MiniqueueError
+from miniqueue.errors import LimitReachedError, MiniqueueError
 from miniqueue.server.asgi.browser_pages import NOT_FOR_OTHER_HOSTS, is_for_loopback
 from miniqueue.server.asgi.replies import error_reply, start_message
 from miniqueue.server.asgi.request import until_gone
@@ -30,6 +31,11 @@ PAGE_ITEMS = 1024
 PAGE_BYTES = 1 << 20
 #: Reads a page of a snapshot.
 Scan: TypeAlias = Callable[..., Awaitable[list[Pair]]]
+
+#: How long a client may take to read a page: a slow network takes a few seconds.
+MAX_PAGE_SECONDS = 60.0
+#: Maximum number of backups at a time: each has a page in memory, and a snapshot.
+MAX_BACKUPS = 4
 
 _AFTER_ALL_KEYS = b"\xff" * 1024
 
@@ -47,12 +53,24 @@ class BackupReply:
         self._broker = broker
         self._sign_in = sign_in
         self._is_exposed = is_exposed
+        self._count = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if not self._is_exposed and not is_for_loopback(scope["headers"]):
             await NOT_FOR_OTHER_HOSTS(scope, receive, send)
             return
+        if self._count >= MAX_BACKUPS:
+            error = LimitReachedError(f"{MAX_BACKUPS} backups are running already; try again later")
+            await error_reply(error)(scope, receive, send)
+            return
+        self._count += 1
+        try:
+            await self._reply(scope, receive, send)
+        finally:
+            self._count -= 1
+
+    async def _reply(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             snapshot = await self._broker.snapshot()
         except MiniqueueError as exc:
@@ -66,6 +84,8 @@ class BackupReply:
             )
         except MiniqueueError as exc:
             log.error("a backup was aborted", error=str(exc))
+        except TimeoutError:
+            log.error("a backup was aborted", error=f"the client has not read for {MAX_PAGE_SECONDS:.0f} s")
         finally:
             listening.cancel()
             await snapshot.close()
@@ -87,4 +107,5 @@ async def _send_all(scan: Scan, send: Send, is_wanted: Callable[[], bool]) -> No
 
 
 async def _send_part(send: Send, body: bytes, *, is_last: bool = False) -> None:
-    await send({"type": "http.response.body", "body": body, "more_body": not is_last})
+    async with asyncio.timeout(MAX_PAGE_SECONDS):
+        await send({"type": "http.response.body", "body": body, "more_body": not is_last})

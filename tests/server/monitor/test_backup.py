@@ -12,6 +12,7 @@ from miniqueue.server.monitor.backup import BackupReply
 from miniqueue.storage.memory import MemoryStore
 from miniqueue.wire.pair_stream import PairDecoder
 from tests.fakes import FakeConsumer, FaultyStore, ManualClock, broker_on, settle_down
+from tests.loops import LeapingLoop, on_loop
 from tests.server.access import sign_in_for, user
 from tests.serving import eventually
 
@@ -174,3 +175,37 @@ async def test_a_store_that_cannot_be_read_is_a_reply_of_its_own():
         await BackupReply(broker)(SCOPE, client.receive, client.send)
         await settle_down()
         assert client.messages[0]["status"] == 500
+
+
+class Unread(Client):
+    """A client that reads no page."""
+
+    async def send(self, message):
+        self.messages.append(message)
+        if message["type"] == "http.response.body":
+            await asyncio.get_running_loop().create_future()
+
+
+@on_loop(LeapingLoop)
+async def test_a_backup_that_nobody_reads_ends_after_a_minute():
+    async with started_broker(MemoryStore()) as broker:
+        client = Unread()
+        await BackupReply(broker)(SCOPE, client.receive, client.send)
+    assert asyncio.get_running_loop().time() == pytest.approx(backup.MAX_PAGE_SECONDS)
+    assert client.pairs() is None
+
+
+@on_loop(LeapingLoop)
+async def test_few_backups_run_at_a_time():
+    async with started_broker(MemoryStore()) as broker:
+        reply = BackupReply(broker)
+        unread = [Unread() for _ in range(backup.MAX_BACKUPS)]
+        running = [asyncio.ensure_future(reply(SCOPE, client.receive, client.send)) for client in unread]
+        await settle_down()
+        refused, served = Client(), Client()
+        await reply(SCOPE, refused.receive, refused.send)
+        assert refused.messages[0]["status"] == 507
+        assert b"4 backups are running already" in refused.messages[1]["body"]
+        await asyncio.gather(*running)
+        await reply(SCOPE, served.receive, served.send)
+    assert served.pairs()
