@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from miniqueue.core.cursor.cursor import GroupCursor
-from miniqueue.core.cursor.lease import Range
-from miniqueue.core.cursor.window import Gaps
+from miniqueue.core.cursor.lease import Gaps, Range
 from miniqueue.core.keyed.reader import keyed_of
 from miniqueue.core.keyed.returns_index import ReturnsIndex
 from miniqueue.core.message.message import Chunk, Record

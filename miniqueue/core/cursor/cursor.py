@@ -26,13 +26,14 @@ from miniqueue.core.cursor.lease import (
     RETURN_RANGES,
     ChunkLease,
     ChunkProgress,
+    Gaps,
     Lease,
     Range,
     RecordLease,
 )
 from miniqueue.core.cursor.recording import ACKNOWLEDGED, Kind, Recorder
 from miniqueue.core.cursor.state import Changes, CursorState, KeyedTaking, KeyRelease, ReturnPolicy
-from miniqueue.core.cursor.window import Gaps, Window
+from miniqueue.core.cursor.window import Window
 from miniqueue.core.message.message import Chunk, Record
 from miniqueue.errors import NothingOutstandingError
 

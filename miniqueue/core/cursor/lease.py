@@ -1,4 +1,14 @@
-"""Leases: messages that were delivered and are not settled, and the range that each lease took them from."""
+"""What one group has taken and settled: ranges, the progress in chunks, gaps in the log, and leases.
+
+Gaps are runs of the log that a group has finished while a chunk before them is still open. A chunk is
+deleted as soon as it is finished, even if an earlier one is open. It leaves a gap. The gap is stored, because a restart
+reads from the oldest open chunk on, and could not distinguish an unrecorded gap from damage.
+
+    log:     [open] ░░finished░░ [open] ░░finished░░░░░░ [unread] …      head_seq: the oldest open chunk
+    gaps:           start ─▶ stop       start ─▶ stop
+
+Adjacent gaps are merged, and none lies before head_seq, so there are at most as many gaps as open chunks.
+"""
 
 from collections.abc import Callable
 from enum import IntEnum
@@ -91,6 +101,52 @@ def unset_runs(bits: int, size: int) -> list[tuple[int, int]]:
 def trailing_ones(bits: int) -> int:
     """Return the number of ones below the lowest zero."""
     return (~bits & (bits + 1)).bit_length() - 1
+
+
+class Gaps:
+    """The gaps of one group in one partition.
+
+    Args:
+      stops: the sequence number after the last message of each gap, by the number of its first message.
+    """
+
+    __slots__ = ("_starts", "_stops")
+
+    def __init__(self, stops: dict[int, int]) -> None:
+        self._stops = stops
+        self._starts = {stop: start for start, stop in stops.items()}
+
+    def end_of(self, seq: int) -> int:
+        """Return the end of the gap that begins at `seq`, or `seq` if none begins there."""
+        return self._stops.get(seq, seq)
+
+    def covers(self, seq: int) -> bool:
+        """Whether `seq` lies in a gap."""
+        return any(start <= seq < stop for start, stop in self._stops.items())
+
+    def runs(self) -> list[tuple[int, int]]:
+        """Return the gaps, the first one first."""
+        return sorted(self._stops.items())
+
+    def add(self, start: int, stop: int, head_seq: int) -> dict[int, int | None]:
+        """Add the messages from `start` to before `stop`, and remove every gap that ends before `head_seq`.
+
+        Returns:
+          The entries to write: the stop of a gap by its start; None deletes the entry.
+        """
+        changes: dict[int, int | None] = {}
+        if stop in self._stops:
+            changes[stop] = None
+            stop = self._stops.pop(stop)
+        start = self._starts.pop(start, start)
+        if stop > head_seq:
+            self._stops[start] = changes[start] = stop
+            self._starts[stop] = start
+            return changes
+        self._starts.pop(stop, None)
+        if self._stops.pop(start, None) is not None:
+            changes[start] = None
+        return changes
 
 
 class Lease:

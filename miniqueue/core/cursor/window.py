@@ -1,4 +1,4 @@
-"""The loaded head of an ordered range of the store, and the gaps of the log.
+"""The loaded head of an ordered range of the store.
 
 A range (the chunks of a log, the returned messages) may be far larger than memory. A window contains its first
 items, the order from which on the store has more, and the orders of items that were taken and not yet settled:
@@ -9,15 +9,6 @@ items, the order from which on the store has more, and the orders of items that 
 An item is added in memory first, and reaches the store with the next commit. So a loader must commit what was added
 before `begin_load`, and only then read the store. Items that are added between `begin_load` and `load` are remembered
 and merged, because the scan may or may not have seen them.
-
-Gaps are runs of the log that a group has finished while a chunk before them is still open. A chunk is
-deleted as soon as it is finished, even if an earlier one is open. It leaves a gap. The gap is stored, because a restart
-reads from the oldest open chunk on, and could not distinguish an unrecorded gap from damage.
-
-    log:     [open] ░░finished░░ [open] ░░finished░░░░░░ [unread] …      head_seq: the oldest open chunk
-    gaps:           start ─▶ stop       start ─▶ stop
-
-Adjacent gaps are merged, and none lies before head_seq, so there are at most as many gaps as open chunks.
 """
 
 from bisect import bisect_left, insort
@@ -234,49 +225,3 @@ class Window(Generic[T]):
     def _drop_last(self) -> None:
         self.resume_at, item = self._items.pop()
         self.size_bytes -= item.size_bytes
-
-
-class Gaps:
-    """The gaps of one group in one partition.
-
-    Args:
-      stops: the sequence number after the last message of each gap, by the number of its first message.
-    """
-
-    __slots__ = ("_starts", "_stops")
-
-    def __init__(self, stops: dict[int, int]) -> None:
-        self._stops = stops
-        self._starts = {stop: start for start, stop in stops.items()}
-
-    def end_of(self, seq: int) -> int:
-        """Return the end of the gap that begins at `seq`, or `seq` if none begins there."""
-        return self._stops.get(seq, seq)
-
-    def covers(self, seq: int) -> bool:
-        """Whether `seq` lies in a gap."""
-        return any(start <= seq < stop for start, stop in self._stops.items())
-
-    def runs(self) -> list[tuple[int, int]]:
-        """Return the gaps, the first one first."""
-        return sorted(self._stops.items())
-
-    def add(self, start: int, stop: int, head_seq: int) -> dict[int, int | None]:
-        """Add the messages from `start` to before `stop`, and remove every gap that ends before `head_seq`.
-
-        Returns:
-          The entries to write: the stop of a gap by its start; None deletes the entry.
-        """
-        changes: dict[int, int | None] = {}
-        if stop in self._stops:
-            changes[stop] = None
-            stop = self._stops.pop(stop)
-        start = self._starts.pop(start, start)
-        if stop > head_seq:
-            self._stops[start] = changes[start] = stop
-            self._starts[stop] = start
-            return changes
-        self._starts.pop(stop, None)
-        if self._stops.pop(start, None) is not None:
-            changes[start] = None
-        return changes

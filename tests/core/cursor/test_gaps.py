@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from miniqueue.core.cursor.window import Gaps
+from miniqueue.core.cursor.lease import Gaps
 
 
 def test_nothing_is_noted_when_nothing_before_is_open():
