@@ -37,7 +37,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 START_MS = 1_700_000_000_000
-#: More than a settle waits for company before its commit begins (`group_commit.SETTLE_DELAY_SECONDS`).
+#: More than a settle waits for company before its commit begins (`journal.SETTLE_DELAY_SECONDS`).
 SETTLE_SECONDS = 0.01
 DELAY_SECONDS = 1.0
 #: The store syncs its directory with each write while the directory is younger than 20 ms (`directory_sync.TICK_NS`).

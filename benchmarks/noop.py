@@ -16,7 +16,7 @@ from pathlib import Path
 import uvloop
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from miniqueue.broker.commit.group_commit import Commit, Committer, Ending
+from miniqueue.broker.commit.journal import Commit, Committer, Ending
 from miniqueue.errors import StorageError
 from miniqueue.server.asgi.replies import EMPTY_REPLY
 from miniqueue.server.granian import server

@@ -6,7 +6,7 @@ The broker must not know the protocols or the servers.
 """
 
 from miniqueue.broker.broker import Broker
-from miniqueue.broker.commit.group_commit import Accepted, Commit, Published
+from miniqueue.broker.commit.journal import Accepted, Commit, Published
 from miniqueue.broker.consume.consumer import Consumer
 from miniqueue.broker.runtime.clock import Clock, SystemClock
 

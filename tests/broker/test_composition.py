@@ -6,8 +6,7 @@ from types import MethodType
 
 from miniqueue.broker.broker import Broker
 from miniqueue.broker.commit.events import Events
-from miniqueue.broker.commit.group_commit import Committer
-from miniqueue.broker.commit.journal import Journal
+from miniqueue.broker.commit.journal import Committer, Journal
 from miniqueue.broker.publish.publisher import Publisher
 from miniqueue.broker.publish.unique import UniquePublisher
 from tests.fakes import ManualClock, MemoryStore, broker_on

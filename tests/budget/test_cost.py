@@ -14,7 +14,7 @@ from struct import pack
 
 import pytest
 
-from miniqueue.broker.commit import disk_watch, group_commit
+from miniqueue.broker.commit import disk_watch, journal
 from miniqueue.broker.inspect import rates
 from miniqueue.broker.model.limits import BrokerLimits
 from miniqueue.core.options.publish import PublishOptions
@@ -327,7 +327,7 @@ PATHS = {
 @pytest.fixture(autouse=True)
 def no_commit_by_the_clock(monkeypatch):
     """Settles are committed within some milliseconds: when that falls would depend on the machine."""
-    monkeypatch.setattr(group_commit, "SETTLE_DELAY_SECONDS", 3600)
+    monkeypatch.setattr(journal, "SETTLE_DELAY_SECONDS", 3600)
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from miniqueue.broker.commit.group_commit import LARGE_BYTES
+from miniqueue.broker.commit.journal import LARGE_BYTES
 from miniqueue.core.options.publish import PublishOptions
 from tests.model.drivers import CoreDriver
 from tests.model.machine import LONG_SECONDS

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from miniqueue.broker.commit.group_commit import LARGE_BYTES
+from miniqueue.broker.commit.journal import LARGE_BYTES
 from miniqueue.server.resp.server import RespServer
 from miniqueue.tools.audit.store import Audit
 from tests.model.acts.acting import Act

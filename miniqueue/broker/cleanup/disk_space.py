@@ -17,8 +17,7 @@ from collections.abc import Collection
 
 import structlog
 
-from miniqueue.broker.commit.group_commit import Commit
-from miniqueue.broker.commit.journal import Journal
+from miniqueue.broker.commit.journal import Commit, Journal
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.runtime.tasks import SingleTask

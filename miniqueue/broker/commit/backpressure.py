@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
-from miniqueue.broker.commit.group_commit import Committer
+from miniqueue.broker.commit.journal import Committer
 from miniqueue.broker.model.limits import Limit, LimitCounts
 
 T = TypeVar("T")

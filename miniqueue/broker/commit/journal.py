@@ -1,9 +1,17 @@
-"""The journal: writes the changes of topics to the store, commit by commit, and reopens the store after a fault.
+"""The journal: writes the changes of topics to the store in group commits, and reopens the store after a fault.
 
-    changes of topics ──┐
-    own changes ────────┼─▶ gather ─▶ Store.write ─▶ committed: readable, publishers notified
-    (registry, purges)  ┘                 │
-                                          └ fault: memory is no longer trusted ─▶ reopen, verify, resume
+    publish ─┐                                ┌─ listeners: OK to every publisher
+    publish ─┼─▶ open commit ─▶ Store.write ─▶┤
+    settle  ─┘                     │          └─ the new chunks become readable
+                                   └ fault: memory is no longer trusted ─▶ reopen, verify, resume
+
+Everything that arrives while a commit is in progress becomes the next commit: the changes of topics, and the journal's
+own ones, such as those of the registry. One commit is in progress at a time. If the open commit is large, a second one
+is begun: it is encoded and handed to the store while the disk still writes the first. Commits are written and end in
+the order in which they began.
+
+A publisher waits for its commit, so a publish starts the next commit at once. No client waits for the commit of a
+settle, so a settle may be delayed by `SETTLE_DELAY_SECONDS`: one fdatasync then covers many settles.
 
 The broker ends only if the store is damaged, or lacks acknowledged changes, at `DAMAGE_LIMIT` attempts to reopen it.
 Any other fault, such as a full disk, may be temporary: the journal tries again for as long as it takes. `admission`
@@ -11,17 +19,19 @@ defines what is refused meanwhile.
 """
 
 import asyncio
+import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain, repeat
-from typing import TypeVar
+from math import inf
+from typing import NamedTuple, TypeVar
 
 import structlog
 
 from miniqueue.broker.commit.admission import Admission
 from miniqueue.broker.commit.events import Events
-from miniqueue.broker.commit.group_commit import Commit, Committer, Ending
 from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.runtime.clock import Clock
 from miniqueue.broker.runtime.epoch import Epoch
@@ -30,11 +40,13 @@ from miniqueue.core.message.names import check_topic
 from miniqueue.errors import (
     CorruptionError,
     FormatVersionError,
+    InternalError,
     MiniqueueError,
     NotAStoreError,
     OutcomeUnknownError,
     StorageError,
     UnavailableError,
+    described,
 )
 from miniqueue.errors.requests import UnknownTopicError
 from miniqueue.storage.port import Batch, Store
@@ -43,12 +55,285 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
+#: Maximum delay of the commit of a settle, so that one fdatasync covers many settles.
+SETTLE_DELAY_SECONDS = 0.005
+#: Number of event-loop iterations that a commit waits for more publishes. An idle iteration takes a few microseconds,
+#: so a lone publisher does not notice the wait; under load the commit includes publishes that are just arriving. Four
+#: iterations instead of none: a third more messages per second over RESP at pipeline 32, a tenth more at pipeline 1,
+#: and 15 % less CPU time per HTTP publish. Eight and sixteen iterations improved nothing further.
+GATHER_TURNS = 4
+#: Maximum time of the longer wait, which applies if several publishers wait for one message each. The commit waits for
+#: `GATHER_TURNS` more iterations, and repeats this as long as more publishers arrive, until this time has elapsed or
+#: there are as many as in the larger of the last two commits. Publishers that were answered together send their next
+#: messages together, but not all in one iteration. Without the longer wait, 50 publishers caused a quarter more commits
+#: and 6 to 12 % fewer replies per second on disks that take 60 to 250 µs; 12 publishers over HTTP/2 took 5 % more of
+#: the loop's time. It does not apply to publishers of many messages at a time: they return later, and their input is
+#: read while a commit is in progress.
+GATHER_SECONDS = 0.0004
+#: Size from which a commit waits neither for more publishes nor for the commit in progress. Without this limit, 50
+#: publishers of 32 KiB each were all in one commit: no input was read while the commit was written, and nothing was
+#: written while input was read. A limit of 256 KiB caused more commits, and a fifth more CPU time per message.
+LARGE_BYTES = 512 << 10
 #: Delay before each attempt to reopen a store that has failed; the last delay is repeated.
 REOPEN_DELAYS_SECONDS = (0.0, 1.0, 2.0, 5.0, 10.0)
 #: Number of attempts to reopen the store that must find it damaged before the broker ends: a temporary
 #: fault of another kind can look like damage.
 DAMAGE_LIMIT = 3
 _DAMAGE = (CorruptionError, FormatVersionError, NotAStoreError)
+
+
+class Commit:
+    """One atomic, durable write, with the listeners and tasks that wait for it.
+
+    Attributes:
+      size_bytes: total size of the payloads and attributes that it will make durable; 0 when it is done.
+      is_done: whether it was written, or has failed.
+      has_many: whether one publish added many messages.
+      error: why it failed, or None.
+    """
+
+    __slots__ = ("_listeners", "_waiters", "error", "has_many", "is_done", "size_bytes")
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        self.is_done = self.has_many = False
+        self.error: MiniqueueError | None = None
+        self._listeners: list[Callable[[], None]] = []
+        self._waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def company_count(self) -> int:
+        """Number of listeners and waiting tasks."""
+        return len(self._listeners) + len(self._waiters)
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when this commit, which must not be done yet, is done; `listener` should not raise."""
+        self._listeners.append(listener)
+
+    async def wait(self) -> None:
+        """Wait until this commit is done; raise its error if it failed."""
+        if not self.is_done:
+            waiter = asyncio.get_running_loop().create_future()  # an Event, with a future of its own, costs 1.3 µs more
+            self._waiters.append(waiter)
+            await waiter
+        if self.error is not None:
+            raise self.error
+
+    def finish(self, error: MiniqueueError | None = None) -> None:
+        """Mark the commit as done; call all listeners and wake all tasks, even if a listener fails, which is logged."""
+        self.is_done = True
+        self.size_bytes = 0
+        self.error = error
+        for listener in self._listeners:
+            try:
+                listener()
+            except Exception:
+                log.exception("who waited for a commit has failed")
+        for waiter in self._waiters:
+            if not waiter.done():  # cancelled with its task
+                waiter.set_result(None)
+        self._listeners.clear()
+        self._waiters.clear()
+
+
+class Published(NamedTuple):
+    """The positions of published messages: consecutive sequence numbers from `first_seq` on, in one partition.
+
+    The messages are durable when `commit` is done. Their payloads and attributes have a total size of `size_bytes`.
+    """
+
+    commit: Commit
+    partition: int
+    first_seq: int
+    size_bytes: int
+
+
+class Accepted(NamedTuple):
+    """The result of a publish with options; the message is durable when `commit` is done.
+
+    Attributes:
+      commit: the commit that makes the message durable.
+      message_id: its id, as `core.message.ids` encodes it; for a duplicate, the id of the first message.
+      is_duplicate: whether nothing was added because the message exists already.
+      size_bytes: size of payload and attributes that the commit writes.
+      message_count: number of messages; `core.message.ids.following_ids` returns all their ids.
+    """
+
+    commit: Commit
+    message_id: bytes
+    is_duplicate: bool = False
+    size_bytes: int = 0
+    message_count: int = 1
+
+
+#: Waits until a commit that was begun is written, and finishes it; it does not raise.
+Ending = Callable[[], Awaitable[None]]
+
+
+class Committer:
+    """Runs one commit after another while commits are requested.
+
+    Args:
+      begin: gathers the changes for its commit and passes them to the store; returns the `Ending` of the commit.
+        Endings are called in the order in which the commits began. It does not raise.
+      broken: called if `begin`, an ending, or `prepare` raises nevertheless. There are no more commits then, so it
+        must fail all that wait for one.
+      prepare: adds changes to the next commit if `must_prepare` is set. If it sets `must_prepare` again, another
+        commit follows. No commit is in progress while it runs. It does not raise.
+      clock: returns the time in seconds; it never goes back.
+
+    Attributes:
+      open: the commit that includes what arrives now.
+      begun: the last two commits that were begun, the older one first; each may be done or in progress.
+      large_bytes: see `LARGE_BYTES`.
+      must_prepare: whether to call `prepare` before the next commit.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[Commit], Ending],
+        broken: Callable[[MiniqueueError], None],
+        prepare: Callable[[], Awaitable[None]] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.open = Commit()
+        self.begun = _done(), _done()
+        self.large_bytes = LARGE_BYTES
+        self.must_prepare = False
+        self._begin = begin
+        self._broken = broken
+        self._prepare = prepare or _nothing
+        self._clock = clock
+        self._wanted = asyncio.Event()
+        self._endings: deque[Ending] = deque()
+        self._is_large = False  # `_begin_second` is scheduled, to begin the open commit
+        self._last_counts: tuple[float, float] = (inf, inf)  # `company_count` of the last two commits
+        self._timer: asyncio.TimerHandle | None = None
+
+    def of(self, *, is_next: bool) -> Commit:
+        """Return the open commit if `is_next`; else a commit after which everything begun before is durable.
+
+        The open commit is also returned if it has anything to write, such as a settle. So the confirmation of a
+        duplicate also confirms the settles before it, as the confirmation of any publish does.
+        """
+        if is_next or self._timer is not None or self._wanted.is_set():
+            self.request()
+            return self.open
+        last = self.begun[1]
+        return _done() if last.is_done else last
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Total size of uncommitted payloads and attributes, in bytes."""
+        older, last = self.begun
+        return self.open.size_bytes + last.size_bytes + older.size_bytes
+
+    def add(self, size_bytes: int) -> Commit:
+        """Add `size_bytes` to the open commit, request it as `request` does, and return it."""
+        self._wanted.set()
+        commit = self.open
+        commit.size_bytes += size_bytes
+        if commit.size_bytes >= self.large_bytes and not self._is_large:
+            self._is_large = True  # begins in the next iteration, so that one act is never split over two commits
+            asyncio.get_running_loop().call_soon(self._begin_second)
+        return commit
+
+    def request(self) -> None:
+        """Start the next commit as soon as the commit in progress is done."""
+        self._wanted.set()
+
+    def request_soon(self) -> None:
+        """Start the next commit within `SETTLE_DELAY_SECONDS`."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(SETTLE_DELAY_SECONDS, self.request)
+
+    async def flush(self) -> None:
+        """Wait until everything done so far is committed; raise the commit's error if it failed."""
+        commit = self.open
+        self.request()
+        await commit.wait()
+
+    async def run(self) -> None:
+        """Run commits, forever."""
+        try:
+            while True:
+                await self._commit_next()
+        except Exception as exc:
+            self._broken(InternalError(described(exc)))
+            raise
+
+    async def _commit_next(self) -> None:
+        if not self._endings:
+            await self._wanted.wait()
+            for _ in range(GATHER_TURNS):
+                if self.open.size_bytes >= self.large_bytes:
+                    break
+                await asyncio.sleep(0)
+            if not self.open.has_many and self.open.company_count > 1:
+                await self._gather_company()
+            if self.must_prepare:
+                await self._prepare_next()
+            else:
+                self._wanted.clear()
+            self._begin_next()
+        await self._endings.popleft()()
+        if self.open.size_bytes >= self.large_bytes:
+            self._begin_second()
+
+    def _begin_next(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        commit, self.open = self.open, Commit()
+        self.begun = self.begun[1], commit
+        self._last_counts = self._last_counts[1], commit.company_count
+        try:
+            end = self._begin(commit)
+        except Exception as exc:
+            self._broken(InternalError(described(exc)))  # at once: nothing may be written after what is missing now
+            end = partial(_fail, exc)  # `run` must raise it: from a callback of the loop it would go unnoticed
+        self._endings.append(end)
+
+    def _begin_second(self) -> None:
+        """Begin the open commit if it is large and exactly one commit is in progress."""
+        self._is_large = False
+        older, last = self.begun
+        is_one_in_progress = older.is_done and not last.is_done
+        if self.open.size_bytes >= self.large_bytes and is_one_in_progress and not self.must_prepare:
+            self._wanted.clear()
+            self._begin_next()
+
+    async def _gather_company(self) -> None:
+        """Wait `GATHER_TURNS` iterations for more publishers, and repeat this while more arrive.
+
+        Ends after `GATHER_SECONDS`, or when there are as many as in the larger of the last two commits.
+        """
+        count, all_count, ends_at = 1, max(self._last_counts), self._clock() + GATHER_SECONDS
+        while count < self.open.company_count < all_count and self._clock() < ends_at:
+            count = self.open.company_count
+            for _ in range(GATHER_TURNS):
+                await asyncio.sleep(0)
+
+    async def _prepare_next(self) -> None:
+        self.must_prepare = False
+        await self._prepare()
+        if not self.must_prepare:
+            self._wanted.clear()
+
+
+async def _nothing() -> None:
+    """Add nothing to the next commit: the default of `prepare`."""
+
+
+async def _fail(error: Exception) -> None:
+    raise error
+
+
+def _done() -> Commit:
+    """Return an empty commit that is done."""
+    commit = Commit()
+    commit.finish()
+    return commit
 
 
 class Journal:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import structlog
 
 from miniqueue.broker.commit.backpressure import Backpressure
-from miniqueue.broker.commit.group_commit import Accepted, Commit
+from miniqueue.broker.commit.journal import Accepted, Commit
 from miniqueue.broker.delays.recurrence import due_ticks_ms, first_tick_ms
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.runtime.clock import is_gap

@@ -25,8 +25,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from miniqueue.broker.cleanup.disk_space import RangeDeletion
-from miniqueue.broker.commit.group_commit import Commit
-from miniqueue.broker.commit.journal import Journal
+from miniqueue.broker.commit.journal import Commit, Journal
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.stored import opening_state

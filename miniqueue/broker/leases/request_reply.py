@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from miniqueue.broker.commit.group_commit import Accepted
+from miniqueue.broker.commit.journal import Accepted
 from miniqueue.broker.consume.consumer import Consumer
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.leases.leases import Leases

@@ -9,7 +9,7 @@ ids, publishes with new ids are refused. The message that has a unique key may h
 `unique` does that before it publishes.
 """
 
-from miniqueue.broker.commit.group_commit import Accepted
+from miniqueue.broker.commit.journal import Accepted
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.stored.opening import StoreContent

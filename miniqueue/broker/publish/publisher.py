@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from miniqueue.broker.commit.backpressure import Backpressure
-from miniqueue.broker.commit.group_commit import Accepted, Published
+from miniqueue.broker.commit.journal import Accepted, Published
 from miniqueue.broker.dead_letters import dead_letters
 from miniqueue.broker.delays.delays import DelayedMessages
 from miniqueue.broker.engine.engine import Engine

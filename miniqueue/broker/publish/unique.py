@@ -14,7 +14,7 @@ from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from miniqueue.broker.commit.backpressure import Backpressure
-from miniqueue.broker.commit.group_commit import Accepted
+from miniqueue.broker.commit.journal import Accepted
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.model.topic import Topic
 from miniqueue.core.log.unique_keys import UniqueKeys

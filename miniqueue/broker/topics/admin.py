@@ -28,7 +28,7 @@ from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any
 
 from miniqueue.broker.cleanup.disk_space import DiskReclaimer
-from miniqueue.broker.commit.group_commit import Commit
+from miniqueue.broker.commit.journal import Commit
 from miniqueue.broker.engine import lanes
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.model.topic import Topic

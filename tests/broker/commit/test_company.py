@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from miniqueue.broker.commit.group_commit import GATHER_SECONDS, GATHER_TURNS, Commit, Committer, Ending
+from miniqueue.broker.commit.journal import GATHER_SECONDS, GATHER_TURNS, Commit, Committer, Ending
 
 
 def listen(commit: Commit) -> None:

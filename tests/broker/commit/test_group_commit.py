@@ -5,8 +5,8 @@ import asyncio
 import pytest
 import structlog
 
-from miniqueue.broker.commit import group_commit as commit
-from miniqueue.broker.commit.group_commit import Commit
+from miniqueue.broker.commit import journal as commit
+from miniqueue.broker.commit.journal import Commit
 from miniqueue.errors import DrainingError, InvalidTopicError, PayloadTooLargeError
 from miniqueue.storage.format import keys, values
 from tests.broker.support import run, started_world, world_with

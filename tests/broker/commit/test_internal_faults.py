@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from miniqueue.broker.commit.group_commit import Committer
+from miniqueue.broker.commit.journal import Committer
 from miniqueue.broker.runtime.tasks import Tasks
 from miniqueue.errors import MiniqueueError, described
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from miniqueue.broker.commit.group_commit import LARGE_BYTES
+from miniqueue.broker.commit.journal import LARGE_BYTES
 from miniqueue.broker.model.limits import BrokerLimits
 from miniqueue.core.options.publish import PublishOptions
 from miniqueue.errors import InternalError, OutcomeUnknownError, UnavailableError

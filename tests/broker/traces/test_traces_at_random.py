@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from miniqueue.broker.commit import group_commit as commit
+from miniqueue.broker.commit import journal as commit
 from miniqueue.broker.model.recording import GroupTrace
 from miniqueue.core.cursor.recording import Kind
 from miniqueue.errors import OutcomeUnknownError

@@ -6,8 +6,7 @@ from functools import partial
 import pytest
 
 from miniqueue.broker.cleanup.disk_space import DiskReclaimer
-from miniqueue.broker.commit.group_commit import Commit, Ending
-from miniqueue.broker.commit.journal import Journal
+from miniqueue.broker.commit.journal import Commit, Ending, Journal
 from miniqueue.broker.consume.dispatcher import Dispatcher
 from miniqueue.broker.model.topic import Group, Topic
 from miniqueue.broker.stored import encode_commit
