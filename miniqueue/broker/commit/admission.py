@@ -30,6 +30,7 @@ class Admission:
 
     Attributes:
       refusal: error that a publish raises now; None if publishes are accepted.
+      may_change: whether messages can be settled, and messages and topics deleted.
       is_full: whether the disk was full at the last check.
       free_bytes: free space on the disk at the last check; None if there is no disk.
       is_open: whether the store is open.
@@ -37,6 +38,7 @@ class Admission:
 
     def __init__(self) -> None:
         self.refusal: type[UnavailableError] | None = None
+        self.may_change = True
         self.is_full = False
         self.free_bytes: int | None = None
         self.is_open = True
@@ -53,11 +55,6 @@ class Admission:
             raise self.refusal
 
     @property
-    def may_change(self) -> bool:
-        """Whether messages can be settled, and messages and topics deleted."""
-        return self.is_open and (self._is_resting or self.refusal in (None, FullError))
-
-    @property
     def is_stopping(self) -> bool:
         """Whether the broker is stopping: `rest` or `drain` was called."""
         return self.refusal is DrainingError
@@ -70,28 +67,36 @@ class Admission:
             log.warning("the disk has room again; messages are taken", free_bytes=free_bytes)
         self.is_full = is_full
         if self.may_change and not self._is_resting:
-            self.refusal = FullError if is_full else None
+            self._refuse(FullError if is_full else None)
 
     def shut(self, fault: MiniqueueError) -> type[UnavailableError]:
         """Refuse all changes because the store has failed; return the error that is raised from now on."""
         self.is_open = False
         if isinstance(fault, NoSpaceError):
             self.set_full(True)
-        if self.refusal is not DrainingError:
-            self.refusal = FullError if isinstance(fault, NoSpaceError) else ReadOnlyError
-        return self.refusal
+        refusal: type[UnavailableError] = FullError if isinstance(fault, NoSpaceError) else ReadOnlyError
+        refusal = DrainingError if self.is_stopping else refusal
+        self._refuse(refusal)
+        return refusal
 
     def open(self) -> None:
         """Accept changes again after the store was reopened."""
         self.is_open = True
-        if self.refusal is not DrainingError:
-            self.refusal = FullError if self.is_full else None
+        refusal = FullError if self.is_full else None
+        self._refuse(DrainingError if self.is_stopping else refusal)
 
     def rest(self) -> None:
         """Refuse publishes from now on, before the broker stops; leased messages can be settled until `drain`."""
-        if self.refusal is not DrainingError:
-            self.refusal, self._is_resting = DrainingError, True
+        if not self.is_stopping:
+            self._is_resting = True
+            self._refuse(DrainingError)
 
     def drain(self) -> None:
         """Refuse all changes from now on: the broker stops."""
-        self.refusal, self._is_resting = DrainingError, False
+        self._is_resting = False
+        self._refuse(DrainingError)
+
+    def _refuse(self, refusal: type[UnavailableError] | None) -> None:
+        """Refuse publishes with an error from now on; None accepts them."""
+        self.refusal = refusal
+        self.may_change = self.is_open and (self._is_resting or refusal in (None, FullError))

@@ -34,7 +34,7 @@ from miniqueue.broker.commit.admission import Admission
 from miniqueue.broker.commit.events import Events
 from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.runtime.clock import Clock
-from miniqueue.broker.runtime.epoch import Epoch
+from miniqueue.broker.runtime.tasks import Epoch
 from miniqueue.broker.stored import encode_commit, opening
 from miniqueue.core.message.names import check_topic
 from miniqueue.errors import (

@@ -79,7 +79,8 @@ class Publisher:
           TopicFullError: the topic is full.
           FullError, ReadOnlyError, DrainingError: the broker accepts no messages now.
         """
-        self._admission.check()
+        if self._admission.refusal is not None:
+            raise self._admission.refusal
         if len(payloads) == 1:  # fast path: a client that waits for each reply sends one message at a time
             size_bytes = longest_bytes = len(payloads[0])
         else:

@@ -6,7 +6,7 @@ import pytest
 
 from miniqueue.broker.leases import listing
 from miniqueue.broker.leases.listing import HeldMessage, parse_after
-from miniqueue.errors import ReadOnlyError
+from miniqueue.errors import ReadOnlyError, StorageError
 from miniqueue.errors.requests import InvalidMemberError, InvalidOptionError, UnknownGroupError, UnknownTopicError
 from tests.broker.leases.test_leases import Asked, pass_time, take
 from tests.fakes import settle_down
@@ -116,6 +116,6 @@ async def test_what_cannot_be_listed_is_refused(world):
     for after in (b"", b"x", b"x-", b"1" * 20):
         with pytest.raises(InvalidOptionError, match="after is the last receipt"):
             parse_after(after)
-    world.broker._engine.journal.admission.refusal = ReadOnlyError
+    world.broker._engine.journal.admission.shut(StorageError("the disk fails"))
     with pytest.raises(ReadOnlyError):
         await ids(world)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from miniqueue.broker import Broker
 from miniqueue.broker.inspect.peeked import State
-from miniqueue.broker.runtime.epoch import BrokenOffError
+from miniqueue.broker.runtime.tasks import BrokenOffError
 from miniqueue.core.message.ids import DelayedId, parse_delayed_id
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME
 from miniqueue.core.options.consume import ReceiveOptions

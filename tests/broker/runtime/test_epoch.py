@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from miniqueue.broker.runtime.epoch import Epoch
+from miniqueue.broker.runtime.tasks import Epoch
 
 
 class Page:
