@@ -51,10 +51,12 @@ class StrictParser:
 
     Attributes:
       error: the first error; nothing after it is read.
+      is_idle: whether all bytes have been read, no command is unfinished, and there was no error.
     """
 
     def __init__(self, limits: Limits = USUAL) -> None:
         self.error: ProtocolError | None = None
+        self.is_idle = True
         self._limits = limits
         # The bytes that were fed and not read. Between two feeds it contains at most part of a line, unless the caller
         # stopped reading before its end; the bytes of a bulk move to `_bulk`. So joining it and the next feed is cheap.
@@ -66,20 +68,17 @@ class StrictParser:
         self._bulk = bytearray()  # the part of the unfinished argument that earlier feeds contained
         self._bulk_bytes_missing = 0  # includes the CRLF after the argument; 0: no argument is unfinished
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether all bytes have been read, no command is unfinished, and there was no error."""
-        return self._arguments is None and self._position == len(self._buffer) and self.error is None
-
     def feed(self, data: bytes) -> None:
         """Add bytes of the client; the caller must read the commands (`next_command`) before it feeds more."""
         if self.error is None:
             self._buffer = self.take_rest() + data
+            self.is_idle = False
 
     def take_rest(self) -> bytes:
         """Return and forget the unread bytes; call it only between two commands."""
         rest = self._buffer[self._position :]
         self._buffer, self._position = b"", 0
+        self.is_idle = self._arguments is None and self.error is None
         return rest
 
     def next_command(self) -> Command | None:
@@ -98,12 +97,14 @@ class StrictParser:
         if self.error is not None:
             return None
         try:
-            return self._step()
+            command = self._step()
         except ProtocolError as error:
             self.error = error
             self._bulk.clear()
             self._buffer, self._position = b"", 0
             return None
+        self.is_idle = self._arguments is None and self._position == len(self._buffer)
+        return command
 
     def _step(self) -> Command | None:
         if self._arguments is None and not self._read_start():

@@ -11,8 +11,7 @@ from collections.abc import Set
 from contextlib import ExitStack, suppress
 
 from miniqueue.broker.engine.engine import Engine
-from miniqueue.broker.model.topic import Topic
-from miniqueue.broker.model.totals import total
+from miniqueue.broker.model.topic import Topic, total
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import Range
 from miniqueue.core.keyed.reader import keyed_of

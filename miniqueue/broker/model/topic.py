@@ -11,7 +11,7 @@ Consumers can wait in a group of a topic that does not exist yet, and continue t
 import asyncio
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Protocol
@@ -20,7 +20,6 @@ from miniqueue.broker.model.held import MANY_PARTITIONS, TopicUsage
 from miniqueue.broker.model.parts import FlowControl, Member, Membership
 from miniqueue.broker.model.rates import TopicRates
 from miniqueue.broker.model.recording import TopicTrace
-from miniqueue.broker.model.totals import size_bytes, total
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.cursor.lease_book import LeaseBook
@@ -42,6 +41,8 @@ from miniqueue.errors.requests import UnknownGroupError
 #: Maximum size of the loaded log messages of a group, shared by its partitions, and the minimum share of a partition.
 WINDOWS_BYTES = 64 << 20
 MIN_WINDOW_BYTES = 64 << 10
+
+_windows, _keyed = attrgetter("windows"), attrgetter("keyed")
 
 #: Leases the next run of at most `max_count` messages, of those that are due by `horizon_ms`.
 Take = Callable[[int, int], tuple[GroupCursor, Lease] | None]
@@ -540,3 +541,16 @@ class Topic:
         """Free memory."""
         for cursor in self.cursors:
             cursor.evict()
+
+
+def total(name: str, things: Iterable[object]) -> int:
+    """Return the sum of an attribute over many objects."""
+    result: int = sum(map(attrgetter(name), things))
+    return result
+
+
+def size_bytes(cursors: Sequence[GroupCursor]) -> int:
+    """Return the approximate memory use of many cursors' loaded messages, like `GroupCursor.size_bytes` of one."""
+    windows = chain.from_iterable(map(_windows, cursors))
+    keyed_bytes: int = sum(keyed.size_bytes for keyed in filter(None, map(_keyed, cursors)))
+    return total("log.size_bytes", cursors) + total("size_bytes", windows) + keyed_bytes

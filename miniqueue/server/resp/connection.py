@@ -20,6 +20,7 @@ from typing import Any, Final, cast
 
 import structlog
 
+from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.errors import MiniqueueError, PayloadTooLargeError, TopicFullError
 from miniqueue.server.resp.closing import GoneTransport, LingeringClose, SlowReader
 from miniqueue.server.resp.commands import table
@@ -116,7 +117,7 @@ class RespConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Join the server."""
         self._transport = self._replies.transport = cast(asyncio.Transport, transport)
-        self.session.peer = transport.get_extra_info("peername")
+        self.session.connect(transport.get_extra_info("peername"))
         ssl_object = transport.get_extra_info("ssl_object")
         self._is_tls = ssl_object is not None
         self.server.add(self)
@@ -214,7 +215,7 @@ class RespConnection(asyncio.Protocol):
         """Do what `_carry_out` does, for a client that sends one command at a time: a hundred instructions less."""
         self.server.turns.has_others = True
         if self.stream is None:
-            self.session.act()
+            CURRENT_ACTOR.set(self.session.actor)
         self.command_count += 1
         self._execute(command)
         self._finish_turn()
@@ -242,7 +243,7 @@ class RespConnection(asyncio.Protocol):
     def _carry_out(self, commands: list[Command | Run], until: float) -> None:
         """Carry out as many commands as there is time for and as the client reads the replies of; postpone the rest."""
         if self.stream is None:  # a client that has a stream publishes nothing
-            self.session.act()
+            CURRENT_ACTOR.set(self.session.actor)
         self._incoming.postponed = []
         position = 0
         while position < len(commands):
@@ -393,7 +394,7 @@ class RespConnection(asyncio.Protocol):
         self._hold = None
         if self._life >= CLOSING:
             return
-        self.session.act()
+        CURRENT_ACTOR.set(self.session.actor)
         try:
             if reply := act():
                 self.reply(reply)

@@ -14,16 +14,12 @@ from typing import Protocol
 import plyvel
 
 from miniqueue.errors import CorruptionError, NoSpaceError, StorageError
-from miniqueue.storage.port import Batch
 
 #: Bytes in a mebibyte.
 MIB = 1 << 20
 
 #: Error numbers of a full disk; a quota is a smaller disk.
 NO_SPACE = frozenset((errno.ENOSPC, errno.EDQUOT))
-
-#: The minimum that LevelDB adds to a batch in a log, and to a change: headers, and one or two lengths.
-_BATCH_BYTES, _CHANGE_BYTES = 19, 3
 
 
 class WriteBatch(Protocol):
@@ -204,19 +200,6 @@ def last_pair(database: Readable, start: bytes, stop: bytes) -> tuple[bytes, byt
         return pair if cursor.valid() and (pair := cursor.item())[0] >= start else None
     finally:
         cursor.close()
-
-
-def fill(changes: WriteBatch, batch: Batch) -> int:
-    """Put all of `batch` into `changes`; return the approximate size of the batch in a log."""
-    size_bytes = _BATCH_BYTES + _CHANGE_BYTES * len(batch)
-    for key, value in batch.items():
-        size_bytes += len(key)
-        if value is None:
-            changes.delete(key)
-        else:
-            changes.put(key, value)
-            size_bytes += len(value)
-    return size_bytes
 
 
 def translated(error: Exception, path: Path) -> StorageError:

@@ -40,7 +40,6 @@ from miniqueue.storage.leveldb.database import (
     DatabaseOptions,
     DatabaseSnapshot,
     WriteBatch,
-    fill,
     first_pairs,
     last_pair,
     translated,
@@ -56,6 +55,9 @@ from miniqueue.storage.port import Batch, Room, SyncMode
 T = TypeVar("T")
 
 _Job = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[..., Any], tuple[Any, ...]]
+
+#: The minimum that LevelDB adds to a batch in a log, and to a change: headers, and one or two lengths.
+_BATCH_BYTES, _CHANGE_BYTES = 19, 3
 
 
 class Worker:
@@ -320,7 +322,7 @@ class LevelDBStore:
             return failed(exc)
         try:
             writing = self._database.write_batch(transaction=True, sync=is_synced)
-            size_bytes = fill(writing.__enter__(), batch)
+            size_bytes = _fill(writing.__enter__(), batch)
         except Exception as exc:  # not a fault of the disk, but a failed write nevertheless
             self._failure = translated(exc, self._opened.path)
             return failed(self._failure)
@@ -405,6 +407,19 @@ class LevelDBStore:
             self._database.compact_range(start=start, stop=stop)
         except Exception as exc:
             raise translated(exc, self._opened.path) from exc
+
+
+def _fill(changes: WriteBatch, batch: Batch) -> int:
+    """Put all of `batch` into `changes`; return the approximate size of the batch in a log."""
+    size_bytes = _BATCH_BYTES + _CHANGE_BYTES * len(batch)
+    for key, value in batch.items():
+        size_bytes += len(key)
+        if value is None:
+            changes.delete(key)
+        else:
+            changes.put(key, value)
+            size_bytes += len(value)
+    return size_bytes
 
 
 def _just_below(key: bytes) -> bytes:

@@ -1,8 +1,7 @@
 """What a RESP connection knows about its client: address, user, and what the client said about itself."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.wire.resp_replies import RESP2
 
 
@@ -11,7 +10,7 @@ class Actor:
 
     __slots__ = ("_client", "_encoded")
 
-    def __init__(self, address: str, number: int, user: bytes) -> None:
+    def __init__(self, address: str = "", number: int = 0, user: bytes = b"") -> None:
         self._client = address, number, user
         self._encoded = b""
 
@@ -30,6 +29,7 @@ class Session:
 
     Attributes:
       user: the name that CLIENT LIST shows; `default` until the client authenticates.
+      actor: this client as that user; the connection makes it the current actor whenever it carries out commands.
     """
 
     id: int
@@ -39,8 +39,7 @@ class Session:
     user: bytes = b"default"
     library: bytes = b""
     library_version: bytes = b""
-    _actor: Actor | None = None
-    _signed_in: bytes = b""  # the authenticated user, even if that one is called `default`
+    actor: Actor = field(default_factory=Actor)
 
     @property
     def host(self) -> str:
@@ -67,16 +66,15 @@ class Session:
             topic or b"",
         )
 
-    def act(self) -> None:
-        """Make this client the current actor until the end of this event-loop callback."""
-        if self._actor is None:
-            self._actor = Actor(self.address, self.id, self._signed_in)
-        CURRENT_ACTOR.set(self._actor)
+    def connect(self, peer: tuple[str, int] | None) -> None:
+        """Set the address of the client: the connection is made."""
+        self.peer = peer
+        self.actor = Actor(self.address, self.id)
 
     def become(self, user: bytes) -> None:
         """Act as another user from now on; what was done before stays with the previous user."""
-        self.user = self._signed_in = user
-        self._actor = None
+        self.user = user
+        self.actor = Actor(self.address, self.id, user)
 
     def forget(self) -> None:
         """Return to the state at the start of the connection, for RESET."""
