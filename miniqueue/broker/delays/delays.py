@@ -238,7 +238,7 @@ def _content(partition: Partition, position: Place, message: Delayed) -> NewMess
 
 def _free(topic: Topic, partition: Partition, position: Place, message: Delayed) -> None:
     """Free the unique key of a message that no longer waits, if the message has a key."""
-    if key := unique_key(message.attributes):
+    if message.attributes and (key := unique_key(message.attributes)):
         topic.unique_keys.take(key, bytes(DelayedId(partition.number, *position)))
 
 

@@ -113,7 +113,7 @@ def _append(journal: Journal, topic: Topic, number: int, added: list[NewMessage]
     if topic.trace is not None:
         topic.trace.began(number, first_seq, (content.source for content in added))
     for seq, content in enumerate(added, first_seq):
-        if key := unique_key(content.attributes):
+        if content.attributes and (key := unique_key(content.attributes)):
             topic.unique_keys.put(key, format_message_id(number, seq), expires_at_ms(content.attributes))
     return first_seq
 

@@ -29,9 +29,6 @@ class Changes:
         self.finished: list[ChunkProgress] = []
         self.gaps: dict[int, int | None] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self.records or self.touched or self.finished)
-
 
 class CursorState(NamedTuple):
     """The counts of one group in one partition; bitmaps, gaps and records have entries of their own in the store.

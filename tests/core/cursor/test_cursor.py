@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from miniqueue.core.cursor import cursor as limits
 from miniqueue.core.cursor import returning
+from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import Range
 from miniqueue.core.cursor.state import CursorState
 from miniqueue.core.message.message import Counts, Record
@@ -27,6 +28,12 @@ def stored(*chunks: bytes) -> StoredCursor:
     for chunk in chunks:
         made.publish(*(bytes([byte]) for byte in chunk))
     return made
+
+
+def has_changes(cursor: GroupCursor) -> bool:
+    """Return whether the next commit has something to write of a cursor."""
+    changes = cursor.changes
+    return bool(changes.records or changes.touched or changes.finished or changes.gaps)
 
 
 def joined(payloads: list[bytes]) -> bytes:
@@ -210,7 +217,7 @@ def test_a_revoked_lease_settles_nothing(act):
     some.cursor.revoke_all()
     with pytest.raises(NothingOutstandingError):
         ACTS[act](some.cursor, lease)
-    assert not some.cursor.changes
+    assert not has_changes(some.cursor)
 
 
 def test_a_lease_of_another_cursor_with_the_same_receipt_settles_nothing():
@@ -237,7 +244,7 @@ def test_counts_of_what_is_ready_leased_and_delayed():
 def test_nothing_is_to_be_written_for_a_delivery():
     some = stored(b"ab")
     some.take()
-    assert not some.cursor.changes
+    assert not has_changes(some.cursor)
 
 
 def test_a_partly_settled_chunk_writes_its_bits_and_a_finished_one_goes():
