@@ -8,35 +8,46 @@ from collections.abc import Iterator
 
 import pytest
 
+from miniqueue.broker.model.topic import Group, Topic
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.log.partition import Partition
 from tests.meta.modules import ROOT
 
 #: The class, and the names of variables and attributes that hold an object of it.
-SHARED = [(GroupCursor, {"cursor", "_cursor"}), (Partition, {"partition"})]
+SHARED = [
+    (GroupCursor, {"cursor", "_cursor"}),
+    (Partition, {"partition"}),
+    (Topic, {"topic", "_topic", "dead", "source"}),
+    (Group, {"group", "_group", "line"}),
+]
+#: Methods that change a list or a dict.
+_CHANGES = ("append", "remove", "pop", "clear", "update", "setdefault", "move_to_end")
 
 
 def _targets(node: ast.AST) -> Iterator[ast.expr]:
     if isinstance(node, ast.Assign | ast.Delete):
         for target in node.targets:
-            yield from target.elts if isinstance(target, ast.Tuple) else [target]
+            for part in target.elts if isinstance(target, ast.Tuple) else [target]:
+                yield part.value if isinstance(part, ast.Subscript) else part
     elif isinstance(node, ast.AugAssign):
         yield node.target
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("append", "remove"):
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES:
         yield node.func.value
 
 
 def _field(target: ast.expr, names: set[str]) -> str:
     """Return the field that an expression writes, as `cursor.log.stop` writes `log.stop`; "" for none."""
     *bases, field = ast.unparse(target).split(".")
-    for index, base in enumerate(bases):
+    for index, base in reversed([*enumerate(bases)]):
         if base in names:
             return ".".join([*bases[index + 1 :], field])
+        if any(base in others for _, others in SHARED):
+            return ""  # of the other object
     return ""
 
 
 def _writers(cls: type, names: set[str]) -> dict[str, set[str]]:
-    fields = set(re.findall(r"self\.([a-z]\w*)[:, ]", inspect.getsource(cls.__init__)))
+    fields = {*getattr(cls, "__slots__", ()), *re.findall(r"self\.([a-z]\w*)[:, ]", inspect.getsource(cls.__init__))}
     writers = defaultdict(set)
     for layer in ("core", "broker"):
         for path in sorted((ROOT / "miniqueue" / layer).rglob("*.py")):
@@ -50,15 +61,13 @@ def _writers(cls: type, names: set[str]) -> dict[str, set[str]]:
 
 
 def _table(cls: type) -> dict[str, set[str]]:
-    table = {}
-    field = ""
+    table = defaultdict(set)
+    fields: list[str] = []
     for first, second in re.findall(r"^\s*\| (.*?) *\| (.*?) *\|$", cls.__doc__ or "", re.MULTILINE):
-        if name := re.fullmatch(r"`([\w.]+)`", first):
-            field = name[1]
-            table[field] = set()
-        if field:
+        fields = re.findall(r"`([\w.]+)`", first) or fields
+        for field in fields:
             table[field] |= set(re.findall(r"`((?:core|broker)\.[\w.]+)`", second))
-    return table
+    return dict(table)
 
 
 @pytest.mark.parametrize(("cls", "names"), SHARED, ids=lambda value: getattr(value, "__name__", ""))

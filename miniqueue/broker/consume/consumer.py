@@ -81,7 +81,7 @@ class Consumer:
         self.deliver = deliver
         self.fail = fail
         self.receiver = Receiver(CURRENT_ACTOR.get(), b"" if member is None else member.name)
-        group.consumer_count += 1
+        group.enter()
 
     @property
     def is_waiting(self) -> bool:
@@ -172,8 +172,7 @@ class Consumer:
         if self._is_closed:
             return
         self._is_closed = True
-        self.group.waiters.pop(self, None)
-        self.group.consumer_count -= 1
+        self.group.remove(self)
         self._prefetch = self.room = 0  # the caller may be processing a command that requests more afterwards
         self._dispatcher.left(self.group, self._holding.take_all(), cause)
         if self.member is not None:

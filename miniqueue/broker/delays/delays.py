@@ -30,7 +30,7 @@ from miniqueue.core.log.partition import Partition
 from miniqueue.core.message.attributes import unique_key
 from miniqueue.core.message.ids import DelayedId
 from miniqueue.core.message.lanes import lane, with_number
-from miniqueue.errors import CorruptionError, FormatVersionError, StorageError, UnavailableError
+from miniqueue.errors import StorageError, UnavailableError
 from miniqueue.errors.requests import UnknownMessageError
 
 log = structlog.get_logger()
@@ -243,10 +243,9 @@ def _free(topic: Topic, partition: Partition, position: Place, message: Delayed)
 
 
 def _fail(topic: Topic, fault: StorageError) -> None:
-    """Log that due messages cannot be read; damage makes the topic unreadable, other faults may be temporary."""
+    """Log that due messages cannot be read; damage makes the topic unreadable."""
     log.error("messages that are due cannot be read", topic=topic.name, error=str(fault))
-    if isinstance(fault, CorruptionError | FormatVersionError):
-        topic.fault = fault
+    topic.note_fault(fault)
 
 
 def _is_of(topic: Topic, partition: Partition, delays: PartitionDelays) -> bool:

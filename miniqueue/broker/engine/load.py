@@ -17,7 +17,7 @@ from miniqueue.broker.stored import load as reading
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import Range
 from miniqueue.core.settings.fields import LimitPolicy
-from miniqueue.errors import CorruptionError, FormatVersionError, MiniqueueError
+from miniqueue.errors import MiniqueueError
 
 log = structlog.get_logger()
 
@@ -31,7 +31,7 @@ def load_ahead(engine: Engine, group: Group) -> None:
         if range_ is None and cursor.log.wants_more:
             range_ = Range.LOG
         if range_ is not None:
-            group.is_loading = True
+            group.begin_loading()
             assert group.topic.id is not None  # only an existing topic has pages to load
             engine.spawn(_load(engine, group, group.topic.id, cursor, range_))
             return
@@ -72,7 +72,7 @@ async def load(
     """
     topic_id = group.topic.id
     assert topic_id is not None
-    group.is_loading = True
+    group.begin_loading()
     try:
         await reading.load(engine.journal.store, range_, cursor, topic_id, flush or engine.journal.committer.flush)
     finally:
@@ -103,6 +103,5 @@ def _fail(group: Group, fault: MiniqueueError) -> None:
     """Report a fault to the waiting consumers; damage is remembered, any other fault may be temporary."""
     topic = group.topic
     log.error("topic cannot be read", topic=topic.name, error=str(fault))
-    if isinstance(fault, CorruptionError | FormatVersionError):
-        topic.fault = fault
+    topic.note_fault(fault)
     group.fail(fault)

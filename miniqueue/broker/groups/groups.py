@@ -183,7 +183,7 @@ class Groups:
         except UnknownGroupError as exc:
             group.fail(exc)
         else:
-            group.is_loading = True
+            group.begin_loading()
             self._engine.spawn(self._begin_for_waiters(group))
 
     async def _begin_for_waiters(self, group: Group) -> None:

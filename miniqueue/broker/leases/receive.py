@@ -111,7 +111,7 @@ class ReceiveRequest:
         self.group = group
         self.member = member
         self.take: Take = group.take if member is None else member.take
-        group.consumer_count += 1
+        group.enter()
 
     @property
     def is_waiting(self) -> bool:
@@ -224,8 +224,7 @@ class ReceiveRequest:
     def _leave(self, returned: list[CursorLease] | None = None) -> tuple[_Answer, _Fail]:
         """Leave the waiters, and hand over `answer` and `fail`, which refer to the owner of this request."""
         self._stop_timer()
-        self.group.waiters.pop(self, None)
-        self.group.consumer_count -= 1
+        self.group.remove(self)
         if self.member is not None:
             self.member.leave(self.group.topic.settings.session_seconds)
         self._dispatcher.left(self.group, returned or ())

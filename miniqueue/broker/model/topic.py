@@ -35,7 +35,7 @@ from miniqueue.core.message.lanes import Priority, lane, rank_of
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME
 from miniqueue.core.message.partitioning import MAX_PARTITIONS, partition_for
 from miniqueue.core.settings.settings import DEFAULT_SETTINGS, TopicSettings
-from miniqueue.errors import MiniqueueError
+from miniqueue.errors import CorruptionError, FormatVersionError, MiniqueueError
 from miniqueue.errors.requests import UnknownGroupError
 
 #: Maximum size of the loaded log messages of a group, shared by its partitions, and the minimum share of a partition.
@@ -83,10 +83,24 @@ class Group:
       book: the leases that belong to no connection, if there are any.
       old_first: the messages that are held back since partitions were added, if any are.
       flow: controls the flow by keys and limits; None: no control.
-      is_loading: whether messages are being loaded for it; the code that sets it calls `end_loading`.
+      is_loading: whether messages are being loaded for it.
       was_read: whether a consumer has left since the last check for idle groups; see `groups.idle`.
       unread_seconds: time without a consumer, as of the last check.
       is_expiring: whether more than one event-loop iteration is needed to remove expired messages at the front.
+
+    The methods of the group and of its topic write its fields. Other modules only read them, except:
+
+    | field                      | other modules that write it                                     |
+    |----------------------------|-----------------------------------------------------------------|
+    | `book`                     | `broker.leases.leases`                                          |
+    | `flow`, `old_first`        | `broker.model.flow`                                             |
+    | `is_expiring`              | `broker.consume.dispatcher`                                     |
+    | `membership`               | `broker.consume.members`                                        |
+    | `unread_seconds`           | `broker.groups.idle`                                            |
+    | `waiters`                  | `broker.consume.dispatcher`, which serves them in turn;         |
+    |                            | `broker.leases.receive`: one that waits for a load is the first |
+    | `was_read`                 | `broker.consume.dispatcher` sets it, `broker.groups.idle`       |
+    |                            | resets it                                                       |
     """
 
     __slots__ = (
@@ -135,6 +149,19 @@ class Group:
         self.is_expiring = False
         self.was_read, self.unread_seconds = True, 0.0
         self.end_loading()
+
+    def enter(self) -> None:
+        """Count a consumer more; it need not wait."""
+        self.consumer_count += 1
+
+    def remove(self, consumer: Waiter) -> None:
+        """Count a consumer less, which no longer waits."""
+        self.waiters.pop(consumer, None)
+        self.consumer_count -= 1
+
+    def begin_loading(self) -> None:
+        """Record that messages are being loaded; the caller calls `end_loading`."""
+        self.is_loading = True
 
     def end_loading(self) -> None:
         """Record that loading has ended; callers that wait for this continue in a later event-loop iteration."""
@@ -267,6 +294,24 @@ class Topic:
       ttl_ms: time to live of messages without their own; 0: unlimited.
       duplicate_count: number of duplicate publishes since startup.
       lease_timeout_count: number of messages whose leases have timed out since startup.
+
+    The methods of the topic write its fields. Other modules only read them, except:
+
+    | field                            | other modules that write it                               |
+    |----------------------------------|-----------------------------------------------------------|
+    | `dedup`, `duplicate_count`       | `broker.publish.duplicates`                               |
+    | `expired_count`                  | `broker.cleanup.expiry`                                   |
+    | `growths`                        | `broker.engine.lanes`                                     |
+    | `held_at_most`                   | `broker.model.limits`; `broker.engine.lanes` resets it    |
+    |                                  | for messages that were added without a check              |
+    | `held_at_most.is_exact`          | `broker.commit.journal`                                   |
+    | `is_limited`                     | `broker.model.limits`                                     |
+    | `max_bytes`, `max_messages`      | `broker.model.limits`                                     |
+    | `is_paused_in`, `is_paused_out`  | `broker.topics.admin`                                     |
+    | `lease_timeout_count`            | `broker.leases.leases`                                    |
+    | `pulse`                          | `broker.inspect.rates`                                    |
+    | `settings`, `ttl_ms`             | `broker.topics.admin`                                     |
+    | `trace`                          | `broker.traces.tracer`                                    |
     """
 
     __slots__ = (
@@ -344,9 +389,21 @@ class Topic:
         self.add_partitions([0])
         self.plain = self.partitions[0]
 
-    def fill(self, topic_id: int, partitions: dict[int, Partition], group_ids: dict[bytes, int]) -> None:
+    def fill(
+        self,
+        topic_id: int,
+        partitions: dict[int, Partition],
+        group_ids: dict[bytes, int],
+        *,
+        settings: TopicSettings = DEFAULT_SETTINGS,
+        growths: list[Growth] | None = None,
+        dedup: DedupWindow | None = None,
+        fault: MiniqueueError | None = None,
+    ) -> None:
         """Become a stored topic, after `clear`; keep the consumers that wait."""
         self.id = topic_id
+        self.settings, self.fault, self.dedup = settings, fault, dedup
+        self.growths = growths or []
         self.partitions = partitions
         self.plain = partitions[0]
         for name, group_id in group_ids.items():
@@ -355,6 +412,11 @@ class Topic:
             group.replace(partition.cursors[group_id] for partition in partitions.values())
         self._look_for_sole()
         self._share_keys()
+
+    def note_fault(self, fault: MiniqueueError) -> None:
+        """Make the topic unreadable if its messages are damaged; another fault of reading may be temporary."""
+        if isinstance(fault, CorruptionError | FormatVersionError):
+            self.fault = fault
 
     def group(self, name: bytes) -> Group:
         """Return the group with a name, which need not exist."""

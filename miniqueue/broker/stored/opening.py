@@ -201,11 +201,15 @@ async def _end_of_readable(store: Store, log_: _Log, head: _End) -> tuple[_End, 
 
 
 def _filled(topic: Topic, stored: _StoredTopic) -> Topic:
-    topic.growths = stored.growths
-    topic.fill(stored.id, stored.partitions, stored.group_ids)
-    topic.settings = stored.settings
-    topic.fault = stored.fault
-    topic.dedup = stored.dedup
+    topic.fill(
+        stored.id,
+        stored.partitions,
+        stored.group_ids,
+        settings=stored.settings,
+        growths=stored.growths,
+        dedup=stored.dedup,
+        fault=stored.fault,
+    )
     return topic
 
 
