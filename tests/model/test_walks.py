@@ -25,5 +25,7 @@ EVERYWHERE = PLANTS | IN_LOGS
 def test_planted_bug_is_found(plant, monkeypatch):
     plant(monkeypatch)
     grounds = [ground for ground in GROUNDS if ground.name == EVERYWHERE[plant].encode()]
-    with pytest.raises(AssertionError, match="seed"):
+    with pytest.raises(AssertionError, match="seed") as found:
         walks(range(WALKS_TO_FIND), grounds)
+    of_the_walk = found.value.__cause__
+    assert isinstance(of_the_walk.__cause__, AssertionError), "the plant broke by itself"

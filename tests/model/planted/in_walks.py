@@ -69,7 +69,7 @@ def dedup_ids_are_forgotten_by_a_restart(patch: Patch) -> None:
 
 
 def unique_keys_are_never_free(patch: Patch) -> None:
-    patch.setattr(UniqueKeys, "free", lambda self, gone: None)
+    patch.setattr(UniqueKeys, "free", lambda self, partition, first_seq, attributes: None)
 
 
 def leases_end_early(patch: Patch) -> None:
