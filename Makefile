@@ -26,7 +26,7 @@ MODEL_RUNS := 20000
 FUZZ_SECONDS := 600
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-spark soak lint bench lock audit clean
+.PHONY: help install run test test-spark planted soak lint bench lock audit clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,7 +57,11 @@ test-spark: ## run the tests of Spark; it takes Java 17, and says so (ARGS as fo
 	$(BIN)/python -m miniqueue.tools.spark.needs
 	$(BIN)/python -m pytest tests/spark $(ARGS)
 
+planted: install ## plant bugs that the tests must find, and note in which sources they did; two minutes
+	$(BIN)/python -m tests.planted --numprocesses=$(PROCESSES)
+
 soak: install ## crash it for hours, and count what is lost (ARGS='kill --count 50', ARGS='--help' tells more)
+	$(if $(ARGS),,$(BIN)/python -m tests.planted --numprocesses=$(PROCESSES))
 	$(if $(ARGS),,$(BIN)/python -m tests.model.soak --runs $(MODEL_RUNS))
 	$(if $(ARGS),,$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=other --timeout=3600 --quiet)
 	$(if $(ARGS),,$(BIN)/python -m pytest tests/broker/runtime/soak_interrupted_acts.py --quiet)

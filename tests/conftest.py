@@ -4,6 +4,8 @@ A skip says "this machine lacks something", and the machine of the continuous in
 
 The examples of Hypothesis depend on the test alone, and may take their time: no run fails for its luck, or since the
 machine stood still for a moment. To look for others is for `make soak`.
+
+Bugs are planted when it can make a difference, tests/planted.py.
 """
 
 import os
@@ -15,6 +17,7 @@ from collections.abc import AsyncIterator, Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import planted
 from tests.broker.support import World, started_world
 
 #: The start of a test's id, and why it may be skipped even there.
@@ -62,7 +65,14 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
         yield world
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_report_header() -> str:
+    return "planted bugs: " + ("new in these sources" if planted.are_due() else "found in these sources, left out")
+
+
+@pytest.hookimpl(trylast=True)  # after -m and -k
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not planted.are_due() and (left_out := planted.leave_out(items)):
+        config.hook.pytest_deselected(items=left_out)
     for item in items:
         is_long = item.get_closest_marker("slow") or item.get_closest_marker("acceptance")
         if is_long and item.get_closest_marker("timeout") is None:

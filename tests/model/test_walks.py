@@ -20,6 +20,7 @@ def test_whatever_was_answered_holds():
 EVERYWHERE = PLANTS | IN_LOGS
 
 
+@pytest.mark.planted
 @pytest.mark.slow
 @pytest.mark.parametrize("plant", EVERYWHERE, ids=lambda plant: plant.__name__)
 def test_planted_bug_is_found(plant, monkeypatch):

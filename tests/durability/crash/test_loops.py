@@ -130,6 +130,7 @@ def test_a_broker_that_never_syncs_is_found_to_lose_messages(find_fault, library
     assert result.report.counts["lost"], report_of(result)
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize(
     ("plant", "mode", "kind"),
     [

@@ -25,6 +25,7 @@ def test_a_mixed_load_leaves_nothing_behind(tmp_path, trust):
     assert min(soaked.counts[kind] for kind in ("published", "acknowledged", "deleted", "rude")) > 0
 
 
+@pytest.mark.planted
 def test_planted_leaks_are_found(tmp_path, trust):
     soaked = soak(tmp_path, trust, seconds=4, seed=1, command=(sys.executable, str(Path(leaky.__file__))))
     print(soaked.line(), *soaked.findings, sep="\n")

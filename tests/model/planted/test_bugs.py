@@ -14,6 +14,7 @@ WHERE = [
 ]
 
 
+@pytest.mark.planted
 @pytest.mark.slow
 @pytest.mark.parametrize(("machine", "plant"), WHERE, ids=lambda each: each.__name__)
 def test_planted_bug_is_found(machine, plant, monkeypatch):
