@@ -48,20 +48,17 @@ async def turns(count: int) -> None:
 
 
 @pytest.mark.parametrize("turn", range(TURNS))
-def test_a_task_that_is_cancelled_in_any_turn_of_a_receive_ends(turn):
-    async def scenario():
-        async with Mute() as url, AsyncClient(url, retries=0, timeout_seconds=WAIT_SECONDS) as client:
-            await client.ping()
-            receiving = asyncio.create_task(client.receive("t", wait_seconds=WAIT_SECONDS))
-            await turns(turn)
-            receiving.cancel()
-            await turns(TURNS)
-            is_over = receiving.done()
-            receiving.cancel()
-            await asyncio.wait([receiving])
-            return is_over, await client.ping()
-
-    assert asyncio.run(scenario()) == (True, "PONG")
+async def test_a_task_that_is_cancelled_in_any_turn_of_a_receive_ends(turn):
+    async with Mute() as url, AsyncClient(url, retries=0, timeout_seconds=WAIT_SECONDS) as client:
+        await client.ping()
+        receiving = asyncio.create_task(client.receive("t", wait_seconds=WAIT_SECONDS))
+        await turns(turn)
+        receiving.cancel()
+        await turns(TURNS)
+        is_over = receiving.done()
+        receiving.cancel()
+        await asyncio.wait([receiving])
+        assert (is_over, await client.ping()) == (True, "PONG")
 
 
 async def test_a_task_that_is_cancelled_while_it_signs_in_ends():

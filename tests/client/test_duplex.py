@@ -20,16 +20,6 @@ async def connected(certificates, **broker_options):
         yield await served.client(), served
 
 
-def with_client(certificates, check, **broker_options):
-    """Run `check(client, served)` against a server of its own."""
-
-    async def scenario():
-        async with serving(certificates, **broker_options) as served:
-            await check(await served.client(), served)
-
-    asyncio.run(scenario())
-
-
 @pytest.mark.parametrize("topic", ["t", "a/b?c#d", "ä", "%41", b"\xc3\xa4"])
 async def test_topic_is_escaped(certificates, topic):
     async with connected(certificates) as (client, served):
@@ -115,17 +105,15 @@ async def test_lines_are_answered_one_by_one(certificates):
         assert FakeConsumer(served.broker, b"t").drain() == expected
 
 
-def test_an_error_of_the_payloads_is_raised_and_nobody_waits(certificates):
+async def test_an_error_of_the_payloads_is_raised_and_nobody_waits(certificates):
     def payloads():
         yield b"one"
         raise LookupError("no more")
 
-    async def check(client, served):
+    async with connected(certificates) as (client, _served):
         with pytest.raises(LookupError, match="no more"):
             [answer async for answer in client.publish_lines("t", payloads())]
         await client.publish("t", b"two")
-
-    with_client(certificates, check)
 
 
 async def test_a_tiny_delay_is_a_decimal_number_too(certificates):
@@ -198,11 +186,11 @@ async def test_closed_client_refuses_to_go_on(certificates):
             await client.publish("t", b"x")
 
 
-def test_server_that_is_not_there():
+async def test_server_that_is_not_there():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(ConnectError, match=f"cannot connect to 127.0.0.1:{port}"):
-        asyncio.run(connect("127.0.0.1", port))
+        await connect("127.0.0.1", port)
 
 
 async def test_server_that_is_not_trusted(certificates):

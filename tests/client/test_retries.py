@@ -113,7 +113,7 @@ def test_each_error_that_permits_a_retry_is_reported():
     assert [str(error) for error in errors] == [str(raised.value)] * 3
 
 
-def test_the_awaited_client_reports_errors_too():
+async def test_the_awaited_client_reports_errors_too():
     errors = []
 
     async def scenario():
@@ -122,5 +122,5 @@ def test_the_awaited_client_reports_errors_too():
             await client.ping()
 
     with pytest.raises(ConnectError) as raised:
-        asyncio.run(scenario())
+        await scenario()
     assert [str(error) for error in errors] == [str(raised.value)] * 3

@@ -56,64 +56,54 @@ def test_after_an_error_that_nobody_expected_the_next_one_sends_again():
     assert sent == [[named("one")], [named("two")]]
 
 
-def test_what_tasks_have_done_in_one_turn_is_one_request_and_what_comes_meanwhile_the_next():
+async def test_what_tasks_have_done_in_one_turn_is_one_request_and_what_comes_meanwhile_the_next():
     sent = []
+    is_sending, may_go_on = asyncio.Event(), asyncio.Event()
 
-    async def scenario():
-        is_sending, may_go_on = asyncio.Event(), asyncio.Event()
+    async def send(messages):
+        sent.append([message.id for message in messages])
+        is_sending.set()
+        await may_go_on.wait()
 
-        async def send(messages):
-            sent.append([message.id for message in messages])
-            is_sending.set()
-            await may_go_on.wait()
-
-        together = AsyncAckBatcher(send)
-        async with asyncio.TaskGroup() as tasks:
-            for name in "abc":
-                tasks.create_task(together.acknowledge(named(name)))
-            await is_sending.wait()
-            await together.acknowledge(named("d"))  # does not wait for the task that sends
-            await together.acknowledge(named("e"))
-            may_go_on.set()
-        await together.acknowledge(named("f"))
-
-    asyncio.run(scenario())
+    together = AsyncAckBatcher(send)
+    async with asyncio.TaskGroup() as tasks:
+        for name in "abc":
+            tasks.create_task(together.acknowledge(named(name)))
+        await is_sending.wait()
+        await together.acknowledge(named("d"))  # does not wait for the task that sends
+        await together.acknowledge(named("e"))
+        may_go_on.set()
+    await together.acknowledge(named("f"))
     assert sent == [["a", "b", "c"], ["d", "e"], ["f"]]
 
 
-def test_a_task_alone_lets_others_run_once_and_then_sends():
+async def test_a_task_alone_lets_others_run_once_and_then_sends():
     turns = []
 
-    async def scenario():
-        async def send(_messages):
-            turns.append("sent")
+    async def send(_messages):
+        turns.append("sent")
 
-        async def count():
-            turns.append("turn")
-            await asyncio.sleep(0)
-            turns.append("turn")
+    async def count():
+        turns.append("turn")
+        await asyncio.sleep(0)
+        turns.append("turn")
 
-        await asyncio.gather(AsyncAckBatcher(send).acknowledge(named("a")), count())
-
-    asyncio.run(scenario())
+    await asyncio.gather(AsyncAckBatcher(send).acknowledge(named("a")), count())
     assert turns.index("sent") <= 2
 
 
-def test_after_a_task_that_was_cancelled_the_next_one_sends_again():
+async def test_after_a_task_that_was_cancelled_the_next_one_sends_again():
     sent = []
 
-    async def scenario():
-        async def send(messages):
-            sent.append([message.id for message in messages])
-            if len(sent) == 1:
-                raise asyncio.CancelledError
+    async def send(messages):
+        sent.append([message.id for message in messages])
+        if len(sent) == 1:
+            raise asyncio.CancelledError
 
-        together = AsyncAckBatcher(send)
-        with pytest.raises(asyncio.CancelledError):
-            await together.acknowledge(named("a"))
-        await together.acknowledge(named("b"))
-
-    asyncio.run(scenario())
+    together = AsyncAckBatcher(send)
+    with pytest.raises(asyncio.CancelledError):
+        await together.acknowledge(named("a"))
+    await together.acknowledge(named("b"))
     assert sent == [["a"], ["b"]]
 
 

@@ -1,6 +1,5 @@
 """Both clients authenticate over TLS, and report why a broker refuses them."""
 
-import asyncio
 import pickle
 
 import pytest
@@ -70,14 +69,10 @@ def test_who_says_nothing_is_refused(url, trust):
     assert caught.value.code == "NOAUTH"
 
 
-def test_a_broker_whose_certificate_is_not_trusted_is_no_broker(url):
+async def test_a_broker_whose_certificate_is_not_trusted_is_no_broker(url):
     with Client(url, retries=0) as client, pytest.raises(UntrustedError, match="certificate"):
         client.ping()
-
-    async def scenario():
-        async with AsyncClient(url, retries=0) as client:
-            with pytest.raises(ConnectError, match="certificate") as caught:
-                await client.ping()
-            assert caught.type is UntrustedError
-
-    asyncio.run(scenario())
+    async with AsyncClient(url, retries=0) as client:
+        with pytest.raises(ConnectError, match="certificate") as caught:
+            await client.ping()
+        assert caught.type is UntrustedError

@@ -192,29 +192,25 @@ MIB = 1 << 20
 
 @pytest.mark.slow
 @pytest.mark.parametrize("write_buffer_bytes", [1 * MIB, 16 * MIB])
-def test_13_the_space_of_acknowledged_messages_is_given_back(tmp_path, write_buffer_bytes):
+async def test_13_the_space_of_acknowledged_messages_is_given_back(tmp_path, write_buffer_bytes):
     """Values were never deleted: 10,000 messages of 1 KB, all acknowledged, left 12 MB."""
     noise = random.Random(13)  # not compressible
     options = DatabaseOptions(write_buffer_bytes=write_buffer_bytes)
+    store = await LevelDBStore.open(tmp_path / "store", sync=SyncMode.NEVER, options=options)
 
-    async def body():
-        store = await LevelDBStore.open(tmp_path / "store", sync=SyncMode.NEVER, options=options)
+    async def open_store():
+        return store
 
-        async def open_store():
-            return store
-
-        broker = Broker(open_store, clock=ManualClock(), period_seconds=1e6)
-        await broker.start()
-        for _ in range(100):
-            await broker.publish(b"t", [noise.randbytes(1000) for _ in range(100)]).commit.wait()
-        await acknowledge_all(broker, 10_000)
-        await broker._engine.journal.committer.flush()
-        await broker.delete_topic(b"t")
-        while len(broker._engine.tasks) > 4:  # noqa: ASYNC110 - the purge tells nobody
-            await asyncio.sleep(0)
-        await broker.stop()
-
-    asyncio.run(body())
+    broker = Broker(open_store, clock=ManualClock(), period_seconds=1e6)
+    await broker.start()
+    for _ in range(100):
+        await broker.publish(b"t", [noise.randbytes(1000) for _ in range(100)]).commit.wait()
+    await acknowledge_all(broker, 10_000)
+    await broker._engine.journal.committer.flush()
+    await broker.delete_topic(b"t")
+    while len(broker._engine.tasks) > 4:  # noqa: ASYNC110 - the purge tells nobody
+        await asyncio.sleep(0)
+    await broker.stop()
     tables = (path for path in (tmp_path / "store").rglob("*") if path.suffix in (".ldb", ".log"))
     assert sum(path.stat().st_size for path in tables) < 2 * MIB
 

@@ -151,15 +151,7 @@ def test_reset_leaves_the_subscription(client, topic):
     assert client.publish(topic, "again") == b"OK"
 
 
-def test_asyncio_publishes_and_consumes(broker, protocol, topic):
-    async def publish_and_consume() -> list[bytes]:
-        async with patient.AsyncRedis(port=broker.resp_port, protocol=protocol) as client:
-            async with client.pipeline(transaction=False) as pipeline:
-                for number in range(100):
-                    pipeline.publish(topic, number)
-                assert await pipeline.execute() == [b"OK"] * 100
-            return await consume(client, 100)
-
+async def test_asyncio_publishes_and_consumes(broker, protocol, topic):
     async def consume(client: redis.asyncio.Redis, wanted: int) -> list[bytes]:
         connection = await client.connection_pool.get_connection()
         await connection.send_command("SUBSCRIBE", topic)
@@ -172,24 +164,26 @@ def test_asyncio_publishes_and_consumes(broker, protocol, topic):
         await client.connection_pool.release(connection)
         return received
 
-    assert asyncio.run(publish_and_consume()) == [b"%d" % number for number in range(100)]
+    async with patient.AsyncRedis(port=broker.resp_port, protocol=protocol) as client:
+        async with client.pipeline(transaction=False) as pipeline:
+            for number in range(100):
+                pipeline.publish(topic, number)
+            assert await pipeline.execute() == [b"OK"] * 100
+        assert await consume(client, 100) == [b"%d" % number for number in range(100)]
 
 
-def test_waiting_consumers_get_one_message_each(broker, protocol, topic):
-    async def wait_then_publish() -> list[bytes]:
-        async with patient.AsyncRedis(port=broker.resp_port, protocol=protocol) as client:
-            connections = [await client.connection_pool.get_connection() for _ in range(5)]
-            for connection in connections:
-                await connection.send_command("SUBSCRIBE", topic)
-            for number in range(5):
-                await client.publish(topic, number)
-            received = [await connection.read_response(timeout=MAX_SECONDS) for connection in connections]
-            for connection in connections:
-                await connection.disconnect()
-                await client.connection_pool.release(connection)
-            return received
-
-    assert sorted(asyncio.run(wait_then_publish())) == [b"0", b"1", b"2", b"3", b"4"]
+async def test_waiting_consumers_get_one_message_each(broker, protocol, topic):
+    async with patient.AsyncRedis(port=broker.resp_port, protocol=protocol) as client:
+        connections = [await client.connection_pool.get_connection() for _ in range(5)]
+        for connection in connections:
+            await connection.send_command("SUBSCRIBE", topic)
+        for number in range(5):
+            await client.publish(topic, number)
+        received = [await connection.read_response(timeout=MAX_SECONDS) for connection in connections]
+        for connection in connections:
+            await connection.disconnect()
+            await client.connection_pool.release(connection)
+        assert sorted(received) == [b"0", b"1", b"2", b"3", b"4"]
 
 
 def test_a_pipeline_in_a_transaction_publishes_nothing_and_leaves_the_connection_usable(client, broker, topic):

@@ -100,29 +100,26 @@ async def leave(*clients: Http2Client) -> None:
 
 
 @pytest.mark.parametrize("name", FLOODS)
-def test_the_innocent_go_on_beside_a_flood(broker: BrokerProcess, trust: Trust, http_server, name):
-    async def scenario():
-        port = broker.https_port
-        publisher = await connect("localhost", port, cafile=trust.ca)
-        consumer = await connect("localhost", port, cafile=trust.ca)
-        for payload in BAIT if name == "zero_windows" else []:
-            await publisher.publish("bait", payload)
-        innocent = Innocent(publisher, consumer, f"{name}-{http_server}")
-        consuming = asyncio.create_task(innocent.consume())
-        calm_seconds = await innocent.publish_for(CALM_SECONDS)
-        with hostile_clients(name, port, trust.ca):
-            await innocent.publish_for(START_SECONDS)
-            flooded_seconds = await innocent.publish_for(FLOOD_SECONDS)
-        await innocent.has_all()
-        consuming.cancel()
-        with suppress(asyncio.CancelledError):
-            await consuming
-        await leave(publisher, consumer)
-        assert innocent.consumed == list(range(innocent.published_count))
-        return flooded_seconds / calm_seconds
-
+async def test_the_innocent_go_on_beside_a_flood(broker: BrokerProcess, trust: Trust, http_server, name):
     before_bytes, said_bytes = resident_bytes(broker), len(broker.output)
-    slowdown = asyncio.run(scenario())
+    port = broker.https_port
+    publisher = await connect("localhost", port, cafile=trust.ca)
+    consumer = await connect("localhost", port, cafile=trust.ca)
+    for payload in BAIT if name == "zero_windows" else []:
+        await publisher.publish("bait", payload)
+    innocent = Innocent(publisher, consumer, f"{name}-{http_server}")
+    consuming = asyncio.create_task(innocent.consume())
+    calm_seconds = await innocent.publish_for(CALM_SECONDS)
+    with hostile_clients(name, port, trust.ca):
+        await innocent.publish_for(START_SECONDS)
+        flooded_seconds = await innocent.publish_for(FLOOD_SECONDS)
+    await innocent.has_all()
+    consuming.cancel()
+    with suppress(asyncio.CancelledError):
+        await consuming
+    await leave(publisher, consumer)
+    assert innocent.consumed == list(range(innocent.published_count))
+    slowdown = flooded_seconds / calm_seconds
     growth_bytes, log_bytes = resident_bytes(broker) - before_bytes, len(broker.output) - said_bytes
     print(f"{http_server} {name}: {slowdown:.1f} times slower, {growth_bytes >> 20} MiB, {log_bytes} bytes of log")
     assert growth_bytes < MAX_GROWTH_BYTES

@@ -151,15 +151,11 @@ WITH_USERS = [("users", name) for name in ("guesses", "inline", "half_commands",
 
 
 @pytest.mark.parametrize(("kind", "name"), ON_OPEN + ON_TLS + WITH_USERS)
-def test_the_innocent_go_on_beside_a_flood(victims, kind, name):
+async def test_the_innocent_go_on_beside_a_flood(victims, kind, name):
     broker = victims[kind].broker
     before_bytes, said_bytes = rss_bytes(broker.process.pid), len(broker.output)
-
-    async def scenario():
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            return await beside(name, victims[kind])
-
-    told = asyncio.run(scenario())
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        told = await beside(name, victims[kind])
     growth_bytes, log_bytes = rss_bytes(broker.process.pid) - before_bytes, len(broker.output) - said_bytes
     print(f"{kind} {name}: {told}, {growth_bytes >> 20} MiB, {log_bytes} bytes of log")
     assert growth_bytes < MAX_GROWTH_BYTES

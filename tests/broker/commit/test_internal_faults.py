@@ -26,10 +26,10 @@ async def run_a_task_that_dies(told: list[MiniqueueError]) -> None:
         await asyncio.sleep(0)
 
 
-def test_a_task_that_dies_is_told_with_its_error():
+async def test_a_task_that_dies_is_told_with_its_error():
     told: list[MiniqueueError] = []
     with capture_logs() as logs:
-        asyncio.run(run_a_task_that_dies(told))
+        await run_a_task_that_dies(told)
     assert [str(error) for error in told] == [line["error"] for line in logs] == ["ValueError: no such thing"]
 
 
@@ -38,13 +38,13 @@ async def commit(committer: Committer) -> None:
     await committer.run()
 
 
-def test_a_commit_that_dies_is_told_with_its_error():
+async def test_a_commit_that_dies_is_told_with_its_error():
     def begin(_commit):
         raise ValueError("no such thing")
 
     told: list[MiniqueueError] = []
     with pytest.raises(ValueError, match="no such thing"):
-        asyncio.run(commit_with(begin, told))
+        await commit_with(begin, told)
     assert {str(error) for error in told} == {"ValueError: no such thing"}
 
 

@@ -8,7 +8,7 @@ from miniqueue.core.message.partitioning import partition_for
 from miniqueue.core.options.batch import BatchOptions
 from miniqueue.core.options.publish import PublishOptions
 from miniqueue.errors.requests import InvalidSettingError
-from tests.broker.support import World, run
+from tests.broker.support import World
 from tests.fakes import settle_down
 
 KEYS = [b"key-%d" % number for number in range(20)]
@@ -111,20 +111,14 @@ async def test_partitions_are_added_but_never_removed(world):
     assert sorted(await world.drain(b"t")) == [b"a", b"b", b"c", b"d", b"e", b"f"]
 
 
-def test_a_topic_that_was_deleted_has_one_partition_again():
-    async def body(world):
-        await create(world, 3)
-        await world.broker.delete_topic(b"t")
-        await world.publish_each(b"t", b"a", b"b")
-        assert partitions_of(world) == [0]
-        await create_again(world)
-        assert await world.drain(b"t") == [b"a", b"b"]
-
-    async def create_again(world):
-        await world.restart()
-        assert partitions_of(world) == [0]
-
-    run(body)
+async def test_a_topic_that_was_deleted_has_one_partition_again(world):
+    await create(world, 3)
+    await world.broker.delete_topic(b"t")
+    await world.publish_each(b"t", b"a", b"b")
+    assert partitions_of(world) == [0]
+    await world.restart()
+    assert partitions_of(world) == [0]
+    assert await world.drain(b"t") == [b"a", b"b"]
 
 
 async def test_a_delayed_message_goes_to_the_partition_of_its_key_when_it_is_due(world):

@@ -12,7 +12,7 @@ from miniqueue.errors.requests import UnknownMessageError
 from tests.broker.consume.test_members import Reader, members_of
 from tests.broker.dead_letters.test_dead_letters import assert_sound
 from tests.broker.groups.test_groups import lag, payloads, receive
-from tests.broker.support import World, run, started_world
+from tests.broker.support import World, started_world
 from tests.fakes import settle_down
 
 DEAD = b"t.dlq"
@@ -100,26 +100,21 @@ async def test_where_one_group_reads_it_is_a_message_like_any_other(world):
     assert await payloads(world, b"late") == [b"1"]
 
 
-def test_who_begins_in_front_of_it_passes_it_over():
-    async def body(world):
-        await world.broker.admin.replace(b"t", {"retention": "forever"})[0].wait()
-        await groups_of_t(world, b"a", b"b")
-        await world.publish(b"t", b"1")
-        await reject(world, b"a")
-        assert await world.broker.redrive(DEAD) == 1
-        await world.publish(b"t", b"2")
-        assert await payloads(world, b"b") == [b"1", b"2"]
-        await world.broker.groups.seek(b"t", b"b", Edge.EARLIEST)
-        assert await payloads(world, b"b") == [b"1", b"2"]
-        await world.broker.groups.create(b"t", b"late")
-        assert await payloads(world, b"late") == [b"1", b"2"]
-        page = await world.broker.inspect.log.read(b"t", 0, ReadOptions())
-        extras = [
-            attributes.only_for(extra) for run in page.runs for extra in run.attributes or [b""] * len(run.payloads)
-        ]
-        assert extras == [b"", b"a", b""]
-
-    run(body)
+async def test_who_begins_in_front_of_it_passes_it_over(world):
+    await world.broker.admin.replace(b"t", {"retention": "forever"})[0].wait()
+    await groups_of_t(world, b"a", b"b")
+    await world.publish(b"t", b"1")
+    await reject(world, b"a")
+    assert await world.broker.redrive(DEAD) == 1
+    await world.publish(b"t", b"2")
+    assert await payloads(world, b"b") == [b"1", b"2"]
+    await world.broker.groups.seek(b"t", b"b", Edge.EARLIEST)
+    assert await payloads(world, b"b") == [b"1", b"2"]
+    await world.broker.groups.create(b"t", b"late")
+    assert await payloads(world, b"late") == [b"1", b"2"]
+    page = await world.broker.inspect.log.read(b"t", 0, ReadOptions())
+    extras = [attributes.only_for(extra) for run in page.runs for extra in run.attributes or [b""] * len(run.payloads)]
+    assert extras == [b"", b"a", b""]
 
 
 async def test_a_tick_passes_it_over_where_nobody_reads(world):

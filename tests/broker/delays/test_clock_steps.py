@@ -1,7 +1,5 @@
 """The wall clock is set, by whatever: delays follow it, and nothing else does."""
 
-import asyncio
-
 import pytest
 
 from tests.broker.support import World
@@ -33,70 +31,54 @@ class Queue(World):
 
 
 @pytest.mark.parametrize("step_seconds", [-HOUR_SECONDS, -YEAR_SECONDS, HOUR_SECONDS, YEAR_SECONDS])
-def test_a_delay_that_begins_after_a_step_is_not_changed_by_it(step_seconds):
+async def test_a_delay_that_begins_after_a_step_is_not_changed_by_it(step_seconds):
     """Even when there was no tick in between, which would have set the horizon back."""
-
-    async def scenario():
-        async with Queue(b"a") as queue:
-            queue.clock.advance(step_seconds)
-            queue.one.consumer.dack(5)
-            queue.clock.advance(4.999)
-            early = await queue.what_comes()
-            queue.clock.advance(0.001)
-            return early, await queue.what_comes()
-
-    assert asyncio.run(scenario()) == ([], [b"a"])
+    async with Queue(b"a") as queue:
+        queue.clock.advance(step_seconds)
+        queue.one.consumer.dack(5)
+        queue.clock.advance(4.999)
+        early = await queue.what_comes()
+        queue.clock.advance(0.001)
+        assert (early, await queue.what_comes()) == ([], [b"a"])
 
 
 @pytest.mark.parametrize("step_seconds", [-HOUR_SECONDS, -YEAR_SECONDS])
-def test_a_step_back_makes_a_delay_longer_by_as_much(step_seconds):
-    async def scenario():
-        async with Queue(b"a") as queue:
-            queue.one.consumer.dack(5)
-            queue.clock.advance(step_seconds)
-            queue.clock.advance(5 - 0.001 - step_seconds)
-            early = await queue.what_comes()
-            queue.clock.advance(0.001)
-            return early, await queue.what_comes()
-
-    assert asyncio.run(scenario()) == ([], [b"a"])
+async def test_a_step_back_makes_a_delay_longer_by_as_much(step_seconds):
+    async with Queue(b"a") as queue:
+        queue.one.consumer.dack(5)
+        queue.clock.advance(step_seconds)
+        queue.clock.advance(5 - 0.001 - step_seconds)
+        early = await queue.what_comes()
+        queue.clock.advance(0.001)
+        assert (early, await queue.what_comes()) == ([], [b"a"])
 
 
-def test_a_step_forward_makes_a_delay_shorter_by_as_much_and_no_more():
-    async def scenario():
-        async with Queue(b"a") as queue:
-            queue.one.consumer.dack(HOUR_SECONDS + 5)
-            queue.clock.advance(HOUR_SECONDS)
-            early = await queue.what_comes()
-            queue.clock.advance(5)
-            return early, await queue.what_comes()
-
-    assert asyncio.run(scenario()) == ([], [b"a"])
+async def test_a_step_forward_makes_a_delay_shorter_by_as_much_and_no_more():
+    async with Queue(b"a") as queue:
+        queue.one.consumer.dack(HOUR_SECONDS + 5)
+        queue.clock.advance(HOUR_SECONDS)
+        early = await queue.what_comes()
+        queue.clock.advance(5)
+        assert (early, await queue.what_comes()) == ([], [b"a"])
 
 
 @pytest.mark.parametrize("step_seconds", [-YEAR_SECONDS, YEAR_SECONDS])
-def test_the_order_of_the_log_is_that_of_publishing(step_seconds):
-    async def scenario():
-        async with Queue(b"a", b"b") as queue:
-            queue.one.consumer.ack()
-            queue.clock.advance(step_seconds)
-            await queue.publish(b"t", b"c")
-            queue.clock.advance(-step_seconds)
-            await queue.publish(b"t", b"d")
-            return await queue.what_comes()
-
-    assert asyncio.run(scenario()) == [b"b", b"c", b"d"]
+async def test_the_order_of_the_log_is_that_of_publishing(step_seconds):
+    async with Queue(b"a", b"b") as queue:
+        queue.one.consumer.ack()
+        queue.clock.advance(step_seconds)
+        await queue.publish(b"t", b"c")
+        queue.clock.advance(-step_seconds)
+        await queue.publish(b"t", b"d")
+        assert await queue.what_comes() == [b"b", b"c", b"d"]
 
 
-def test_what_is_due_and_waits_is_not_lost_by_a_step_back():
-    async def scenario():
-        async with Queue(b"a") as queue:
-            queue.one.consumer.dack(5)
-            queue.clock.advance(6)
-            queue.broker.tick()
-            queue.clock.advance(-HOUR_SECONDS)
-            put_off = await queue.what_comes()
-            queue.clock.advance(HOUR_SECONDS)
-            return put_off, await queue.what_comes()
-
-    assert asyncio.run(scenario()) == ([], [b"a"])
+async def test_what_is_due_and_waits_is_not_lost_by_a_step_back():
+    async with Queue(b"a") as queue:
+        queue.one.consumer.dack(5)
+        queue.clock.advance(6)
+        queue.broker.tick()
+        queue.clock.advance(-HOUR_SECONDS)
+        put_off = await queue.what_comes()
+        queue.clock.advance(HOUR_SECONDS)
+        assert (put_off, await queue.what_comes()) == ([], [b"a"])

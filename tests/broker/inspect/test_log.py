@@ -10,7 +10,6 @@ from miniqueue.core.options.read import ReadOptions
 from miniqueue.errors import StorageError, UnavailableError
 from miniqueue.errors.requests import InvalidOptionError, UnknownPartitionError, UnknownTopicError
 from miniqueue.storage.format import keys, values
-from tests.broker.support import run
 from tests.fakes import START_MS, settle_down
 
 
@@ -129,16 +128,11 @@ async def test_nothing_changes_by_reading(world):
     assert await world.drain(b"t") == messages[1:]
 
 
-def test_attributes_come_with_the_messages():
-    async def body(world):
-        extra = attributes.Attributes(key=b"k").encode()
-        await world.broker.publish(b"t", [b"a", b"b", b"c"], [b"", extra, b""]).commit.wait()
-        page = await read(world, 1, max_count=1)
-        assert [(run.payloads, run.attributes, run.committed_at_ms) for run in page.runs] == [
-            ([b"b"], [extra], START_MS)
-        ]
-
-    run(body)
+async def test_attributes_come_with_the_messages(world):
+    extra = attributes.Attributes(key=b"k").encode()
+    await world.broker.publish(b"t", [b"a", b"b", b"c"], [b"", extra, b""]).commit.wait()
+    page = await read(world, 1, max_count=1)
+    assert [(run.payloads, run.attributes, run.committed_at_ms) for run in page.runs] == [([b"b"], [extra], START_MS)]
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])

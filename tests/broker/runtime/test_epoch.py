@@ -13,15 +13,17 @@ class Page:
     """What an act has read."""
 
 
-def test_what_a_cancelled_act_has_read_is_freed_at_once():
-    async def body():
-        pages = []
+async def test_what_a_cancelled_act_has_read_is_freed_at_once():
+    pages = []
 
-        async def act():
-            page = Page()
-            pages.append(weakref.ref(page))
-            await asyncio.get_running_loop().create_future()
+    async def act():
+        page = Page()
+        pages.append(weakref.ref(page))
+        await asyncio.get_running_loop().create_future()
 
+    gc.collect()
+    gc.disable()
+    try:
         task = asyncio.ensure_future(Epoch().repeat(act))
         await asyncio.sleep(0)
         task.cancel()
@@ -30,11 +32,6 @@ def test_what_a_cancelled_act_has_read_is_freed_at_once():
         del task
         await asyncio.sleep(0)
         assert pages[0]() is None
-
-    gc.collect()
-    gc.disable()
-    try:
-        asyncio.run(body())
     finally:
         gc.enable()
 

@@ -1,7 +1,5 @@
 """Every HTTP error has a stable code: of routes, of no route, of the server itself, on streams, over monitoring."""
 
-import asyncio
-
 import orjson
 import pytest
 
@@ -90,23 +88,19 @@ async def test_lines_of_streams_have_a_code(certificates, serve):
         ("GET", "/backup", b"evil.example", 403, "BADHOST"),
     ],
 )
-def test_monitoring_has_the_same_codes(method, path, host, status, code):
+async def test_monitoring_has_the_same_codes(method, path, host, status, code):
     sent = []
 
     async def send(message):
         sent.append(message)
 
     scope = {"type": "http", "method": method, "path": path, "headers": [(b"host", host)]}
-
-    async def scenario():
-        await MonitorApp(broker_on(FaultyStore(), ManualClock()))(scope, None, send)
-
-    asyncio.run(scenario())
+    await MonitorApp(broker_on(FaultyStore(), ManualClock()))(scope, None, send)
     assert (sent[0]["status"], orjson.loads(sent[1]["body"])["code"]) == (status, code)
 
 
 @pytest.mark.parametrize("cls", error_classes(), ids=lambda cls: cls.__name__)
-def test_the_code_over_http_is_the_word_of_resp(cls):
+async def test_the_code_over_http_is_the_word_of_resp(cls):
     """What begins the line over RESP; `resp` takes it from the same place."""
     error = cls.__new__(cls)
     MiniqueueError.__init__(error, "text")
@@ -115,5 +109,5 @@ def test_the_code_over_http_is_the_word_of_resp(cls):
     async def send(message):
         sent.append(message)
 
-    asyncio.run(error_reply(error)({"type": "http"}, None, send))
+    await error_reply(error)({"type": "http"}, None, send)
     assert orjson.loads(sent[1]["body"]) == {"error": "text", "code": cls.code}

@@ -125,33 +125,17 @@ async def gated(*users, signing_in=None):
         await broker.stop()
 
 
-def run(body, *users, signing_in=None):
-    """Run `body(world)`."""
-
-    async def scenario():
-        broker = broker_on(FaultyStore(), ManualClock())
-        await broker.start()
-        try:
-            await body(World(broker, signing_in or sign_in_for(*users)))
-        finally:
-            await broker.stop()
-
-    asyncio.run(scenario())
-
-
-def test_the_table_has_the_routes_of_both_applications_and_no_other():
+async def test_the_table_has_the_routes_of_both_applications_and_no_other():
     paths = {name for name in ALLOWED if isinstance(name, str)}
     assert paths == {path for (_, path), needs in ROUTES.items() if needs.right not in (Right.OPEN, Right.KNOWN)} - {
         "/topics",
         "/leases",
     }
 
-    async def body(world):
+    async with gated() as world:
         served = {(method, path) for path, methods in world.queue._routes.items() for method in methods._endpoints}
         served |= {(method, route.path) for route in world.monitor._router.routes for method in route.app._endpoints}
         assert served == ROUTES.keys()
-
-    run(body)
 
 
 def test_a_route_without_rights_cannot_be_served():
@@ -161,8 +145,8 @@ def test_a_route_without_rights_cannot_be_served():
 
 @pytest.mark.parametrize("topic", ["orders", "other"])
 @pytest.mark.parametrize("caller", EVERYBODY, ids=lambda caller: caller.name)
-def test_every_route_is_for_the_users_in_the_table(caller, topic):
-    async def body(world):
+async def test_every_route_is_for_the_users_in_the_table(caller, topic):
+    async with gated() as world:
         await world.broker.publish(topic.encode(), [b"x"]).commit.wait()
         for (method, path), needs in ROUTES.items():
             for name in (b"topics", topic.encode()):
@@ -188,8 +172,6 @@ def test_every_route_is_for_the_users_in_the_table(caller, topic):
                 allowed = {name for name in allowed if name.endswith("-of-all")}
             assert (status == 403) is (caller.name not in allowed), (method, path, status)
             assert (status in (200, 201, LET_IN.get(path))) is (caller.name in allowed), (method, path, status)
-
-    run(body)
 
 
 @pytest.mark.parametrize(

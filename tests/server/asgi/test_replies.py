@@ -1,4 +1,3 @@
-import asyncio
 import inspect
 
 import pytest
@@ -36,8 +35,8 @@ async def sent_by(reply: Reply) -> list:
 
 
 @pytest.mark.parametrize(("error", "status"), TEXTS, ids=[type(error).__name__ for error, _ in TEXTS])
-def test_error_has_a_status_and_says_whether_to_try_again(error, status):
-    start, body = asyncio.run(sent_by(error_reply(error)))
+async def test_error_has_a_status_and_says_whether_to_try_again(error, status):
+    start, body = await sent_by(error_reply(error))
     headers = dict(start["headers"])
     assert start["status"] == status_of(error) == status
     assert body["body"].startswith(b'{"error":"')
@@ -56,13 +55,13 @@ def test_every_error_class_has_a_status():
 @pytest.mark.parametrize(
     ("body", "types"), [(b"", [EMPTY_REPLY]), (b"x", ["http.response.start", "http.response.body"])]
 )
-def test_reply_without_a_body_is_one_message_where_the_server_knows_it(body, types):
+async def test_reply_without_a_body_is_one_message_where_the_server_knows_it(body, types):
     sent = []
 
     async def send(message):
         sent.append(message)
 
-    asyncio.run(Reply(201, body)({"type": "http", "extensions": {EMPTY_REPLY: {}}}, None, send))
+    await Reply(201, body)({"type": "http", "extensions": {EMPTY_REPLY: {}}}, None, send)
     assert [message["type"] for message in sent] == types
     assert sent[0]["status"] == 201
     assert (b"content-length", b"%d" % len(body)) in sent[0]["headers"]

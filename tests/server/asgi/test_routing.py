@@ -1,5 +1,3 @@
-import asyncio
-
 import pytest
 
 from miniqueue.server.asgi.replies import OK
@@ -40,7 +38,7 @@ def test_the_message_of_a_request():
     assert message_id_of({"raw_path": b"/topics/a/messages/0%2D1"}) == b"0-1"
 
 
-def test_a_path_answers_each_of_its_methods_and_names_them_to_others():
+async def test_a_path_answers_each_of_its_methods_and_names_them_to_others():
     async def ask(method):
         sent = []
 
@@ -50,6 +48,6 @@ def test_a_path_answers_each_of_its_methods_and_names_them_to_others():
         await Methods({"PUT": OK, "GET": OK})({"method": method}, None, send)
         return sent[0]["status"], dict(sent[0]["headers"]).get(b"allow")
 
-    assert asyncio.run(ask("GET")) == (200, None)
-    assert asyncio.run(ask("PUT")) == (200, None)
-    assert asyncio.run(ask("POST")) == (405, b"GET, PUT")
+    assert await ask("GET") == (200, None)
+    assert await ask("PUT") == (200, None)
+    assert await ask("POST") == (405, b"GET, PUT")

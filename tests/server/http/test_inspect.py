@@ -1,7 +1,5 @@
 """A look into topics over HTTP."""
 
-import asyncio
-
 import orjson
 import pytest
 
@@ -25,13 +23,10 @@ async def fill(served):
     holders[1].consumer.dack(60)
 
 
-def ask(certificates, *requests, method="GET"):
-    async def scenario():
-        async with serving(certificates) as served:
-            await fill(served)
-            return [await served.request(method, path) for path in requests]
-
-    return asyncio.run(scenario())
+async def ask(certificates, *paths):
+    async with serving(certificates) as served:
+        await fill(served)
+        return [await served.request("GET", path) for path in paths]
 
 
 READY = {
@@ -56,9 +51,9 @@ DELAYED = {
 }
 
 
-def test_messages_by_state_and_by_id(certificates):
+async def test_messages_by_state_and_by_id(certificates):
     base = "/topics/t/messages"
-    replies = ask(
+    replies = await ask(
         certificates,
         *(base, f"{base}?state=leased&count=5", f"{base}?state=delayed", f"{base}?after=0-3"),
         *(f"{base}/0-3", f"{base}/0-2", f"{base}/0-1"),
@@ -69,8 +64,8 @@ def test_messages_by_state_and_by_id(certificates):
     assert bodies[4:] == [READY, LEASED, DELAYED]
 
 
-def test_statistics_of_topics(certificates):
-    listed, inspected = ask(certificates, "/topics", "/topics/t")
+async def test_statistics_of_topics(certificates):
+    listed, inspected = await ask(certificates, "/topics", "/topics/t")
     assert orjson.loads(listed[1]) == {"topics": [{"topic": "t", "depth": 3, "ready": 1, "leased": 1, "delayed": 1}]}
     statistics = orjson.loads(inspected[1])
     assert statistics["topic"] == "t"
@@ -105,8 +100,8 @@ def test_statistics_of_topics(certificates):
         ("/topics/t/messages/0-1/what", 404, None),
     ],
 )
-def test_invalid_requests_are_refused(certificates, path, status, body):
-    ((actual_status, text),) = ask(certificates, path)
+async def test_invalid_requests_are_refused(certificates, path, status, body):
+    ((actual_status, text),) = await ask(certificates, path)
     assert actual_status == status
     assert body is None or text == body
 

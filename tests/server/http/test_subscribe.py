@@ -314,7 +314,7 @@ async def test_nack_keeps_the_order_of_its_receipts_also_where_failures_wait(cer
     ("query", "status"),
     [(b"prefetch=\xb2", 400), (b"prefetch=%b2", 400), (b"\xff&prefetch=2", 400), (b"prefetch=2&group=%C3%A9", 200)],
 )
-def test_a_query_that_is_not_ascii_is_read_like_any_other(query, status):
+async def test_a_query_that_is_not_ascii_is_read_like_any_other(query, status):
     path = b"/subscribe/t"
     scope = {"type": "http", "method": "POST", "path": path.decode(), "raw_path": path, "headers": []}
     sent: list[dict] = []
@@ -325,13 +325,10 @@ def test_a_query_that_is_not_ascii_is_read_like_any_other(query, status):
     async def send(message):
         sent.append(message)
 
-    async def scenario():
-        broker = broker_on(MemoryStore(), ManualClock())
-        await broker.start()
-        await HttpApp(broker)(scope | {"query_string": query}, receive, send)
-        await broker.stop()
-
-    asyncio.run(scenario())
+    broker = broker_on(MemoryStore(), ManualClock())
+    await broker.start()
+    await HttpApp(broker)(scope | {"query_string": query}, receive, send)
+    await broker.stop()
     assert sent[0]["status"] == status
 
 

@@ -60,19 +60,6 @@ async def started_broker(store):
         await broker.stop()
 
 
-def with_broker(store, act):
-    async def scenario():
-        broker = broker_on(store, ManualClock())
-        await broker.start()
-        try:
-            await broker.publish(b"t", [b"a", b"b", b"c"]).commit.wait()
-            await act(broker)
-        finally:
-            await broker.stop()
-
-    asyncio.run(scenario())
-
-
 async def test_everything_comes_also_a_settle_that_is_not_committed_yet():
     store = FaultyStore()
 
@@ -143,26 +130,22 @@ async def test_nothing_is_read_for_a_user_who_is_revoked():
 
 
 @pytest.mark.parametrize("host", [b"127.0.0.1", b"127.0.0.1:8081", b"[::1]:80", b"LOCALHOST"])
-def test_every_name_of_this_machine_will_do(host):
-    assert status_for([(b"host", host)]) == 200
+async def test_every_name_of_this_machine_will_do(host):
+    assert await status_for([(b"host", host)]) == 200
 
 
 @pytest.mark.parametrize("host", [b"evil.example:8081", b"127.0.0.1.evil.example", b"", b"[", b"x@evil.example"])
-def test_a_web_page_under_another_name_gets_nothing(host):
-    assert status_for([(b"host", host)]) == 403
-    assert status_for([(b"host", b"localhost"), (b"host", host)]) == 403
-    assert status_for([]) == 403
+async def test_a_web_page_under_another_name_gets_nothing(host):
+    assert await status_for([(b"host", host)]) == 403
+    assert await status_for([(b"host", b"localhost"), (b"host", host)]) == 403
+    assert await status_for([]) == 403
 
 
-def status_for(headers: list[tuple[bytes, bytes]]) -> int:
-    clients = []
-
-    async def act(broker):
-        clients.append(Client())
-        await BackupReply(broker)(SCOPE | {"headers": headers}, clients[0].receive, clients[0].send)
-
-    with_broker(FaultyStore(), act)
-    return clients[0].messages[0]["status"]
+async def status_for(headers: list[tuple[bytes, bytes]]) -> int:
+    client = Client()
+    async with started_broker(FaultyStore()) as broker:
+        await BackupReply(broker)(SCOPE | {"headers": headers}, client.receive, client.send)
+    return client.messages[0]["status"]
 
 
 async def test_a_store_that_cannot_be_read_is_a_reply_of_its_own():

@@ -75,9 +75,9 @@ def test_the_oldest_connection_makes_room(door):
     assert [door.leaves_for("d1") for _ in range(4)] == ["a1", "b1", "c1", ""]
 
 
-def test_a_request_makes_a_connection_the_newest(door):
+async def test_a_request_makes_a_connection_the_newest(door):
     door.opened("a1", "b1", "c1")
-    asyncio.run(door.request("a1"))
+    await door.request("a1")
     assert [door.leaves_for("d1") for _ in range(3)] == ["b1", "c1", "a1"]
 
 
@@ -86,10 +86,10 @@ def test_the_network_that_has_most_makes_room_first(door):
     assert [door.leaves_for("d1") for _ in range(3)] == ["b1", "a1", "b2"]
 
 
-def test_a_connection_with_a_request_makes_room_last(door):
+async def test_a_connection_with_a_request_makes_room_last(door):
     door.opened("a1", "b1")
     left = []
-    asyncio.run(door.request("a1", meanwhile=lambda: left.extend(door.leaves_for("c1") for _ in range(2))))
+    await door.request("a1", meanwhile=lambda: left.extend(door.leaves_for("c1") for _ in range(2)))
     assert left == ["b1", "a1"], "no stranger is safe by making its request last"
 
 
@@ -99,13 +99,13 @@ def test_an_address_makes_room_for_itself(door):
     assert door.leaves_for("a2", Limit.CONNECTIONS_PER_ADDRESS) == ""
 
 
-def test_who_has_signed_in_stays_for_as_long_as_the_user_does(door):
+async def test_who_has_signed_in_stays_for_as_long_as_the_user_does(door):
     user = User("watch")
     door.users.add(user)
     door.opened("a1", "b1")
     left = []
-    asyncio.run(door.request("a1", user, lambda: left.append(door.leaves_for("c1"))))
-    asyncio.run(door.request("a1"))  # /livez
+    await door.request("a1", user, lambda: left.append(door.leaves_for("c1")))
+    await door.request("a1")  # /livez
     assert [*left, door.leaves_for("c1")] == ["b1", ""]
     door.users.clear()
     assert door.leaves_for("c1") == "a1"
@@ -117,8 +117,8 @@ def test_a_connection_that_has_ended_makes_no_room(door):
     assert door.leaves_for("c1") == "b1"
 
 
-def test_requests_of_others_are_answered(door):
-    asyncio.run(door.request("z1"))
+async def test_requests_of_others_are_answered(door):
+    await door.request("z1")
 
 
 @pytest.mark.parametrize("agrees_on_tls", [False, True])

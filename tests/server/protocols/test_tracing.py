@@ -120,19 +120,16 @@ async def test_who_becomes_another_user_has_published_as_the_one_before(world):
     assert reported.index(b" user ada\r\n") < reported.index(b" user bob\r\n")
 
 
-def test_http_tells_the_same(certificates):
-    async def scenario():
-        async with serving(certificates) as served:
-            await served.request("PUT", "/topics/t", b'{"trace":true}')
-            await served.request("POST", "/publish/t", b"a")
-            await served.request("POST", "/topics/t/receive")
-            replies = [
-                await served.request("GET", f"/topics/{rest}/trace")
-                for rest in ("t/messages/0-0", "t/messages/0-1", "t/messages/x", "none/messages/0-0")
-            ]
-            return replies, orjson.loads(replies[0][-1])
-
-    replies, reported = asyncio.run(scenario())
+async def test_http_tells_the_same(certificates):
+    async with serving(certificates) as served:
+        await served.request("PUT", "/topics/t", b'{"trace":true}')
+        await served.request("POST", "/publish/t", b"a")
+        await served.request("POST", "/topics/t/receive")
+        replies = [
+            await served.request("GET", f"/topics/{rest}/trace")
+            for rest in ("t/messages/0-0", "t/messages/0-1", "t/messages/x", "none/messages/0-0")
+        ]
+        reported = orjson.loads(replies[0][-1])
     assert [reply[0] for reply in replies] == [200, 404, 400, 404]
     published, committed, delivered = reported["trace"]
     assert published.pop("by").startswith("http 127.0.0.1:")

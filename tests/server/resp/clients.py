@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from miniqueue.server.resp.server import RespServer
-from tests.broker.support import World, run, started_world
+from tests.broker.support import World, started_world
 from tests.fakes import FakeTransport, settle_down
 
 PARAMETERS = {"port": "6379", "period": "1s", "db": "./x"}
@@ -49,13 +49,3 @@ async def started_server(**options: object) -> AsyncIterator[tuple[World, RespSe
     async with started_world(**options) as world:
         server = RespServer(world.broker, PARAMETERS)
         yield world, server, Client(server)
-
-
-def serve(body, **options):
-    """Run `body(world, server, client)`."""
-
-    async def with_server(world):
-        server = RespServer(world.broker, PARAMETERS)
-        await body(world, server, Client(server))
-
-    return run(with_server, **options)

@@ -199,7 +199,7 @@ async def test_who_waits_for_a_reply_is_not_idle(world, server, client):
     assert client.transport.is_closed
 
 
-def test_a_look_that_fails_unexpectedly_is_logged_and_the_next_one_comes():
+async def test_a_look_that_fails_unexpectedly_is_logged_and_the_next_one_comes():
     looks, clock = [], Clock()
 
     def fail():
@@ -214,7 +214,7 @@ def test_a_look_that_fails_unexpectedly_is_logged_and_the_next_one_comes():
 
     idle_watch = IdleWatch(fail, 100.0, LimitCounts(), clock)
     with structlog.testing.capture_logs() as logged, pytest.raises(asyncio.CancelledError):
-        asyncio.run(idle_watch.run(sleep))
+        await idle_watch.run(sleep)
     assert len(looks) == 4
     event = "could not look for idle connections"
     assert [(entry["event"], entry["held_back"]) for entry in logged] == [(event, 0), (event, 2)]

@@ -236,7 +236,7 @@ async def test_long_replies_end_a_turn(client):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_tls", [True, False], ids=["TLS", "plain"])
-def test_a_million_commands_are_answered_and_others_in_between(certificates, monkeypatch, clock, is_tls):
+async def test_a_million_commands_are_answered_and_others_in_between(certificates, monkeypatch, clock, is_tls):
     """Whoever sends one command beside them has its answer when a few turns' worth of the flood has been answered."""
     carried_out = 0
 
@@ -247,34 +247,26 @@ def test_a_million_commands_are_answered_and_others_in_between(certificates, mon
         return PONG
 
     monkeypatch.setitem(COMMANDS, b"ECHO", COMMANDS[b"ECHO"]._replace(run=echo))
-
-    async def scenario():
-        async with resp_victim(certificates, is_tls=is_tls) as victim:
-            flooding, innocent = await victim.peer(), await victim.peer()
-            reading = asyncio.create_task(flooding.reader.readexactly(1_000_000 * len(PONG)))
-            sending = asyncio.create_task(flooding.say(command(b"ECHO", b"") * 1_000_000))
-            ahead = []
-            while not reading.done():
-                before = carried_out
-                await innocent.say(command(b"PING"))
-                assert await innocent.until(b"\r\n") == PONG
-                ahead.append(carried_out - before)
-            await sending
-            return ahead
-
-    ahead = asyncio.run(scenario())
+    async with resp_victim(certificates, is_tls=is_tls) as victim:
+        flooding, innocent = await victim.peer(), await victim.peer()
+        reading = asyncio.create_task(flooding.reader.readexactly(1_000_000 * len(PONG)))
+        sending = asyncio.create_task(flooding.say(command(b"ECHO", b"") * 1_000_000))
+        ahead = []
+        while not reading.done():
+            before = carried_out
+            await innocent.say(command(b"PING"))
+            assert await innocent.until(b"\r\n") == PONG
+            ahead.append(carried_out - before)
+        await sending
     assert carried_out == 1_000_000
     assert len(ahead) > 200
     assert max(ahead) <= 16 * 512
 
 
 @pytest.mark.slow
-def test_a_half_closed_connection_gets_every_reply(certificates):
-    async def scenario():
-        async with resp_victim(certificates, is_tls=False) as victim:
-            peer = await victim.peer()
-            sending = asyncio.create_task(peer.say(b"PING\r\n" * 50_000))
-            sending.add_done_callback(lambda _: peer.writer.write_eof())
-            return await peer.until_over()
-
-    assert asyncio.run(scenario()) == PONG * 50_000
+async def test_a_half_closed_connection_gets_every_reply(certificates):
+    async with resp_victim(certificates, is_tls=False) as victim:
+        peer = await victim.peer()
+        sending = asyncio.create_task(peer.say(b"PING\r\n" * 50_000))
+        sending.add_done_callback(lambda _: peer.writer.write_eof())
+        assert await peer.until_over() == PONG * 50_000

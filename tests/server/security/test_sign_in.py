@@ -70,15 +70,11 @@ async def test_everything_else_is_wrong_and_told_after_the_same_time(name, secre
     assert world.naps.seconds == [FAILURE_SECONDS]
 
 
-def test_a_wrong_token_is_looked_at_as_long_as_a_wrong_password(monkeypatch):
+async def test_a_wrong_token_is_looked_at_as_long_as_a_wrong_password(monkeypatch):
     looks = []
     monkeypatch.setattr(sign_in, "matches", lambda stored, secret: looks.append(stored) or stored == NOBODY)
-
-    async def scenario():
-        for name in ("robot", "eve", None):
-            assert await World().is_wrong(name, b"wrong")
-
-    asyncio.run(scenario())
+    for name in ("robot", "eve", None):
+        assert await World().is_wrong(name, b"wrong")
     assert [stored for stored in looks if stored.startswith("$argon2id$")] == [NOBODY, NOBODY, DEFAULT.secret]
 
 
@@ -171,16 +167,12 @@ async def test_the_same_wrong_secret_sent_at_once_counts_once():
     assert await world.sign_in.identify("ada", b"correct horse", "10.0.0.1") is ADA
 
 
-def test_another_user_and_another_network_are_other_attempts(monkeypatch):
+async def test_another_user_and_another_network_are_other_attempts(monkeypatch):
     looks = []
     monkeypatch.setattr(sign_in, "matches", lambda stored, secret: looks.append(secret))
-
-    async def scenario():
-        world = World()
-        for name, address in (("ada", "10.0.0.1"), ("default", "10.0.0.1"), ("ada", "10.0.0.2")):
-            assert await world.is_wrong(name, b"old password", address)
-
-    asyncio.run(scenario())
+    world = World()
+    for name, address in (("ada", "10.0.0.1"), ("default", "10.0.0.1"), ("ada", "10.0.0.2")):
+        assert await world.is_wrong(name, b"old password", address)
     assert looks == [b"old password"] * 3
 
 

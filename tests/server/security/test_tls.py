@@ -187,7 +187,7 @@ def test_the_authorities_of_clients_are_loaded_too(tmp_path, certs, other):
     assert context.inner.verify_mode == ssl.CERT_REQUIRED
 
 
-def test_the_files_are_checked_every_30_seconds(certs, other):
+async def test_the_files_are_checked_every_30_seconds(certs, other):
     tls = ServerTls(certs.cert, certs.key)
     context = tls.context(HTTP_PROTOCOLS)
     before, after = encoded(certs), encoded(other)
@@ -201,12 +201,12 @@ def test_the_files_are_checked_every_30_seconds(certs, other):
             raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(watch_certificate(tls, sleep))
+        await watch_certificate(tls, sleep)
     assert served == [(CHECK_SECONDS, before), (CHECK_SECONDS, after)]
     assert CHECK_SECONDS == 30
 
 
-def test_a_check_that_fails_unexpectedly_is_logged_once_and_the_next_one_happens(certs, monkeypatch, logged):
+async def test_a_check_that_fails_unexpectedly_is_logged_once_and_the_next_one_happens(certs, monkeypatch, logged):
     tls = ServerTls(certs.cert, certs.key)
     coming = [RuntimeError("a"), RuntimeError("a"), None, RuntimeError("a"), RuntimeError("b")]
 
@@ -220,7 +220,7 @@ def test_a_check_that_fails_unexpectedly_is_logged_once_and_the_next_one_happens
 
     monkeypatch.setattr(tls, "reload_if_changed", check)
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(watch_certificate(tls, sleep))
+        await watch_certificate(tls, sleep)
     event = "could not check for a changed certificate; the previous one stays in use"
     assert [(entry["event"], entry["log_level"]) for entry in logged] == [(event, "error")] * 3
     assert all(entry["exc_info"] for entry in logged)

@@ -1,6 +1,5 @@
 """When the directory is synced, and when that is spared."""
 
-import asyncio
 import os
 import stat
 from contextlib import asynccontextmanager
@@ -176,12 +175,9 @@ async def test_write_whose_directory_sync_fails_is_not_acknowledged(tmp_path, fs
             await store.write({b"k": b"v"})
 
 
-def test_directories_and_own_files_are_for_the_owner_only(tmp_path):
-    async def body():
-        store = await LevelDBStore.open(tmp_path / "new" / "store")
-        await store.close()
-
-    asyncio.run(body())
+async def test_directories_and_own_files_are_for_the_owner_only(tmp_path):
+    store = await LevelDBStore.open(tmp_path / "new" / "store")
+    await store.close()
     store = tmp_path / "new" / "store"
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new", store, *store.iterdir())}
     assert {oct(mode) for path, mode in modes.items() if path.is_dir()} == {"0o700"}

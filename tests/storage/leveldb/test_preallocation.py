@@ -131,19 +131,15 @@ def test_log_that_cannot_be_opened_is_no_fault_of_a_batch(tmp_path):
     preallocation.close()
 
 
-def test_what_a_log_has_beside_keys_and_values_counts(tmp_path):
+async def test_what_a_log_has_beside_keys_and_values_counts(tmp_path):
     batch = {b"%03d" % number: b"" for number in range(300)}
     log_sizes = set()
-
-    async def body() -> None:
-        store = await LevelDBStore.open(tmp_path / "store")
-        for _ in range(200):
-            await store.write(batch)
-            (path,) = (tmp_path / "store" / "db").glob("*.log")
-            log_sizes.add(path.stat().st_size)
-        await store.close()
-
-    asyncio.run(body())
+    store = await LevelDBStore.open(tmp_path / "store")
+    for _ in range(200):
+        await store.write(batch)
+        (path,) = (tmp_path / "store" / "db").glob("*.log")
+        log_sizes.add(path.stat().st_size)
+    await store.close()
     assert len(log_sizes) == 2
 
 
