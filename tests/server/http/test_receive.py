@@ -69,17 +69,6 @@ async def test_messages_are_received_and_settled(certificates, serve):
         assert [set(message) & {"nacks", "dacks", "backs"} for message in again] == [{"nacks"}, {"dacks"}, {"backs"}]
 
 
-async def test_nack_keeps_the_order_of_its_receipts_also_where_failures_wait(certificates, serve):
-    async with served_by(certificates, serve) as served:
-        await served.broker.admin.create(b"t", {"retry_delays": [5]}).wait()
-        await publish(served, b"a", b"b", b"c")
-        a, b, c = [message["receipt"] for message in await receive(served, "count=3")]
-        assert await settle(served, "nack", c, a, b) == ["OK"] * 3
-        served.clock.advance(5.001)
-        served.broker.tick()
-        assert [message["id"] for message in await receive(served, "count=3")] == ["0-2", "0-0", "0-1"]
-
-
 async def test_a_name_is_taken_from_the_path_and_autoack_needs_no_receipt(certificates, serve):
     async with served_by(certificates, serve) as served:
         await publish(served, b"a", topic="käse".encode())

@@ -1,31 +1,43 @@
 """Messages published with a delay, over both protocols."""
 
-import orjson
 import pytest
 
 from tests.fakes import START_MS, settle_down
-from tests.serving import serving
+from tests.server.protocols.speakers import RefusedError
 
 NOT_THERE = b"There is no such message: it was cancelled, or has become due"
 
 
-async def test_over_resp_they_are_listed_found_cancelled_and_due_at_their_time(world, client):
-    assert await client.say(b"PUB t a DELAY 60") == b"$17\r\n0-1700000060000-1\r\n"
-    assert await client.say(b"PUB t b AT 1700000030000 HEADER trace 7f") == b"$17\r\n0-1700000030000-2\r\n"
-    assert await client.say(b"LEN t") == b":2\r\n"
-    listed = await client.say(b"PEEK t STATE delayed COUNT 1")
-    assert listed.startswith(b"*1\r\n*3\r\n$17\r\n0-1700000030000-2\r\n$1\r\nb\r\n")
-    assert b"$9\r\ndue_at_ms\r\n:1700000030000\r\n" in listed
-    assert b"\r\na\r\n" in await client.say(b"PEEK t STATE delayed AFTER 0-1700000030000-2")
-    assert b"\r\nb\r\n" in await client.say(b"PEEK t ID 0-1700000030000-2")
-    assert await client.say(b"CANCEL t 0-1700000060000-1") == b"+OK\r\n"
-    assert await client.say(b"CANCEL t 0-1700000060000-1") == b"-NOMESSAGE %b\r\n" % NOT_THERE
+async def test_they_are_listed_found_cancelled_and_due_at_their_time(speaker, world):
+    first, second = "0-1700000060000-1", "0-1700000030000-2"
+    assert await speaker.publish("t", b"a", delay=60) == first
+    assert await speaker.publish("t", b"b", at=1_700_000_030_000) == second
+    listed = await speaker.peek("t", state="delayed")
+    assert [(one["id"], one["msg"], one["due_at_ms"] - START_MS) for one in listed] == [
+        (second, b"b", 30_000),
+        (first, b"a", 60_000),
+    ]
+    assert await speaker.peek("t", state="delayed", count=1) == listed[:1]
+    assert await speaker.peek("t", state="delayed", after=second) == listed[1:]
+    shown = await speaker.show("t", first)
+    assert (shown["msg"], shown["state"]) == (b"a", "delayed")
+    await speaker.cancel("t", first)
+    for _ in range(2):
+        with pytest.raises(RefusedError, match=f"NOMESSAGE {NOT_THERE.decode()}"):
+            await speaker.cancel("t", first)
+    with pytest.raises(RefusedError, match="NOMESSAGE "):
+        await speaker.show("t", first)
     world.clock.advance(30)
     world.broker.tick()
     await settle_down()
-    assert b"\r\n0-0\r\n$1\r\nb\r\n" in await client.say(b"PEEK t")
-    assert await client.say(b"CANCEL t 0-1700000030000-2") == b"-NOMESSAGE %b\r\n" % NOT_THERE
-    assert await client.say(b"PURGE t") == b":1\r\n"
+    figures = await speaker.figures("t")
+    assert (figures["ready"], figures["delayed"], figures["published"]) == (1, 0, 1)
+    assert [(one["id"], one["msg"]) for one in await speaker.peek("t")] == [("0-0", b"b")]
+    with pytest.raises(RefusedError, match="NOMESSAGE "):
+        await speaker.cancel("t", second)
+    with pytest.raises(RefusedError, match="BADOPTION "):
+        await speaker.cancel("t", "0-0")
+    assert await speaker.purge("t") == 1
 
 
 @pytest.mark.parametrize(
@@ -51,26 +63,3 @@ async def test_what_is_refused(line, reply, world, client):
     await world.publish(b"t", b"a")
     said = await client.say(line)
     assert said == reply if reply is not None else said.startswith(b"-BAD")
-
-
-async def test_over_http_they_are_listed_found_cancelled_and_due_at_their_time(certificates):
-    async with serving(certificates) as served:
-        assert (await served.request("POST", "/publish/t?delay=60", b"a"))[0] == 201
-        assert (await served.request("POST", "/publish/t?at=1700000030000", b"b"))[0] == 201
-        status, listed = await served.request("GET", "/topics/t/messages?state=delayed")
-        assert status == 200
-        assert [(message["id"], message["dueAtMs"] - START_MS) for message in orjson.loads(listed)["messages"]] == [
-            ("0-1700000030000-2", 30_000),
-            ("0-1700000060000-1", 60_000),
-        ]
-        path = "/topics/t/messages/0-1700000060000-1"
-        assert orjson.loads((await served.request("GET", path))[1])["state"] == "delayed"
-        assert await served.request("DELETE", path) == (200, b'{"cancelled":"0-1700000060000-1"}')
-        assert await served.request("DELETE", path) == (404, b'{"error":"%b","code":"NOMESSAGE"}' % NOT_THERE)
-        assert (await served.request("GET", path))[0] == 404
-        assert (await served.request("DELETE", "/topics/t/messages/0-0"))[0] == 400
-        served.clock.advance(30)
-        served.broker.tick()
-        await settle_down()
-        figures = orjson.loads((await served.request("GET", "/topics/t"))[1])
-        assert (figures["ready"], figures["delayed"], figures["published"]) == (1, 0, 1)

@@ -1,26 +1,41 @@
 """Times to live over RESP and HTTP: said with the publish or of the topic, and seen in figures."""
 
 import orjson
+import pytest
 
 from tests.fakes import START_MS
+from tests.server.protocols.speakers import RefusedError
 from tests.server.resp.clients import Client
 from tests.serving import NDJSON, eventually, serving
 
 
-async def test_a_time_to_live_over_resp(world, client):
-    for line in (b"PUB t a TTL 1.5", b"PUB t b", b"PUB t c TTL 60"):
-        await client.say(line)
-    expires_at = b"$13\r\nexpires_at_ms\r\n:%d\r\n" % (START_MS + 60_000)
-    assert expires_at in await client.say(b"PEEK t ID 0-2")
+async def test_a_message_with_a_time_to_live_is_not_handed_out_behind_it(speaker, world):
+    await speaker.publish("t", b"a", ttl=1.5)
+    await speaker.publish("t", b"b")
+    await speaker.publish("t", b"c", ttl=60)
+    assert (await speaker.show("t", "0-2"))["expires_at_ms"] == START_MS + 60_000
     world.clock.advance(2)
-    received = await client.say(b"RECEIVE t COUNT 10 AUTOACK")
-    assert [payload in received for payload in (b"$1\r\na\r\n", b"$1\r\nb\r\n", b"$1\r\nc\r\n", expires_at)] == [
-        False,
-        *[True] * 3,
-    ]
-    stats = await client.say(b"STATS t")
-    assert b"$7\r\nexpired\r\n:1\r\n" in stats
-    assert b"$7\r\ndropped\r\n:1\r\n" in stats
+    received = await speaker.receive("t", count=10, autoack=True)
+    assert [(one["msg"], one.get("expires_at_ms")) for one in received] == [(b"b", None), (b"c", START_MS + 60_000)]
+    figures = await speaker.figures("t")
+    assert (figures["expired"], figures["dropped"]) == (1, 1)
+
+
+async def test_what_expires_in_a_topic_becomes_a_dead_letter_where_it_is_set(speaker, world):
+    await speaker.create("t", ttl_seconds=5, expired="dead-letter")
+    await speaker.publish("t", b"a")
+    await speaker.publish("t", b"b", ttl=1)
+    await speaker.publish("t", b"c", ttl=60)
+    world.clock.advance(5)
+    assert [one["msg"] for one in await speaker.receive("t", count=10)] == [b"c"]
+    await world.commit()
+    letters = await speaker.receive("t.dlq", count=10)
+    assert [(one["msg"], "expired" in str(one["origin"])) for one in letters] == [(b"a", True), (b"b", True)]
+    assert not any("expires_at_ms" in one for one in letters)
+    figures = await speaker.figures("t")
+    assert (figures["expired"], figures["moved"]) == (2, 2)
+    with pytest.raises(RefusedError, match="BADSETTING expired must be drop or dead-"):
+        await speaker.create("u", expired="keep")
 
 
 async def test_a_stream_is_not_given_what_has_expired(world, server, client):
@@ -35,33 +50,12 @@ async def test_a_stream_is_not_given_what_has_expired(world, server, client):
     assert stream.transport.take() == b"$1\r\ne\r\n"
 
 
-async def test_a_topic_with_a_time_to_live_over_resp(world, client):
-    assert await client.say(b"TOPIC CREATE t ttl_seconds 5 expired dead-letter") == b"+OK\r\n"
-    await client.say(b"MPUBLISH t a b")
-    world.clock.advance(5)
-    assert await client.say(b"RECEIVE t COUNT 10") == b"*0\r\n"
-    await world.commit()
-    letters = await client.say(b"RECEIVE t.dlq COUNT 10")
-    assert letters.count(b"$6\r\nreason\r\n$7\r\nexpired\r\n") == 2
-    assert (await client.say(b"TOPIC SET t expired keep")).startswith(b"-BADSETTING expired must be drop or dead-")
-
-
-async def test_a_time_to_live_over_http(certificates):
+async def test_a_json_line_has_a_time_to_live(certificates):
     async with serving(certificates) as served:
-        status, _ = await served.request("PUT", "/topics/t", b'{"expired":"dead-letter"}')
-        assert status == 201
-        assert (await served.request("POST", "/publish/t?ttl=1", b"a"))[0] == 201
         await served.request("POST", "/publish/t", b'{"msg":"Yg==","ttl":1}\n{"msg":"Yw==","ttl":60}\n', NDJSON)
         served.clock.advance(1)
         _, body = await served.request("POST", "/topics/t/receive?count=10")
         assert [orjson.loads(line)["msg"] for line in body.splitlines()] == ["Yw=="]
-        _, body = await served.request("GET", "/topics/t")
-        figures = orjson.loads(body)
-        assert (figures["expired"], figures["moved"], figures["settings"]["expired"]) == (2, 2, "dead-letter")
-        _, body = await served.request("POST", "/topics/t.dlq/receive?count=10")
-        letters = [orjson.loads(line) for line in body.splitlines()]
-        assert [letter["origin"]["reason"] for letter in letters] == ["expired"] * 2
-        assert not any("expiresAtMs" in letter for letter in letters)
 
 
 async def test_what_nobody_takes_is_gone_after_some_ticks(certificates):

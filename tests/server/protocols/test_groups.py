@@ -1,39 +1,77 @@
 """Groups on both protocols."""
 
 import orjson
+import pytest
 
 from miniqueue.server.monitor.topic_metrics import TopicMetrics
+from tests.server.protocols.speakers import RefusedError
 from tests.serving import Lines, serving
 
 
-async def test_resp_makes_lists_moves_and_deletes_groups(world, client):
-    assert await client.say(b"GROUP CREATE t a") == b"+OK\r\n"
-    assert (await client.say(b"GROUP CREATE t a")).startswith(b"-GROUPEXISTS ")
-    assert await client.say(b"GROUP CREATE t b FROM latest") == b"+OK\r\n"
-    await world.publish(b"t", b"x", b"y")
-    listed = await client.say(b"GROUP LIST t")
-    assert listed.startswith(b"*2\r\n")
-    assert b"$4\r\nname\r\n$1\r\na\r\n$3\r\nlag\r\n:2\r\n" in listed
-    assert b"$8\r\nposition\r\n*1\r\n$3\r\n0-0\r\n" in listed
-    assert await client.say(b"GROUP SEEK t a 0-1 DRYRUN") == b"*4\r\n$6\r\nbefore\r\n:2\r\n$5\r\nafter\r\n:1\r\n"
-    assert await client.say(b"GROUP SEEK t a latest") == b"*4\r\n$6\r\nbefore\r\n:2\r\n$5\r\nafter\r\n:0\r\n"
-    assert await client.say(b"GROUP DELETE t a") == b"+OK\r\n"
-    assert (await client.say(b"GROUP DELETE t b")).startswith(b"-GROUPINUSE ")
-    assert (await client.say(b"GROUP SEEK t a latest")).startswith(b"-NOGROUP ")
-    assert (await client.say(b"GROUP SEEK t b 0-3")).startswith(b"-BADOPTION no message 0-3 was published")
-    assert (await client.say(b"GROUP CREATE t c FROM 0-3")).startswith(b"-BADOPTION ")
-    assert (await client.say(b"GROUP SEEK t b whenever")).startswith(b"-BADOPTION ")
-    assert (await client.say(b"GROUP SEEK t b latest NOW")).startswith(b"-ERR ")
+async def test_groups_are_made_listed_moved_and_deleted(speaker):
+    await speaker.create_group("t", "a")
+    with pytest.raises(RefusedError, match="GROUPEXISTS "):
+        await speaker.create_group("t", "a")
+    await speaker.create_group("t", "b", start="latest")
+    await speaker.publish("t", b"x")
+    await speaker.publish("t", b"y")
+    groups = await speaker.groups("t")
+    assert list(groups) == ["a", "b"]
+    assert (groups["a"]["lag"], groups["a"]["position"]) == (2, ["0-0"])
+    assert await speaker.seek("t", "a", "0-1", dry_run=True) == {"before": 2, "after": 1}
+    assert (await speaker.groups("t"))["a"]["lag"] == 2
+    assert await speaker.seek("t", "a", "latest") == {"before": 2, "after": 0}
+    await speaker.delete_group("t", "a")
+    assert list(await speaker.groups("t")) == ["b"]
+    for act, code in [
+        (speaker.seek("t", "a", "latest"), "NOGROUP "),
+        (speaker.seek("t", "b", "0-3"), "BADOPTION no message 0-3 was published"),
+        (speaker.seek("t", "b", "whenever"), "BADOPTION "),
+        (speaker.create_group("t", "c", start="0-3"), "BADOPTION "),
+        (speaker.groups("u"), "NOTOPIC "),
+    ]:
+        with pytest.raises(RefusedError, match=code):
+            await act
+
+
+async def test_one_group_is_purged_and_consumed_for_itself(speaker):
+    await speaker.create_group("t", "a")
+    await speaker.create_group("t", "b")
+    await speaker.publish("t", b"x")
+    await speaker.publish("t", b"y")
+    assert await speaker.purge("t", group="a") == 2
+    assert [group["lag"] for group in (await speaker.groups("t")).values()] == [0, 2]
+    assert await speaker.receive("t", group="a") == []
+    assert [one["msg"] for one in await speaker.receive("t", group="b", count=5)] == [b"x", b"y"]
+    with pytest.raises(RefusedError, match="NOGROUP "):
+        await speaker.purge("t", group="c")
+
+
+async def test_groups_that_must_be_created_are_refused_to_those_who_receive(speaker):
+    await speaker.create("t", auto_create_groups=False)
+    with pytest.raises(RefusedError, match="NOGROUP group typo: there is none, "):
+        await speaker.receive("t", group="typo")
+    await speaker.create_group("t", "g")
+    assert await speaker.receive("t", group="g") == []
+    await speaker.create("u", default_group=False)
+    with pytest.raises(RefusedError, match="NOGROUP group default: this topic was made without it"):
+        await speaker.receive("u")
+
+
+async def test_resp_refuses_groups_that_are_in_use_or_misspelt(client):
+    assert await client.say(b"GROUP CREATE t a FROM latest") == b"+OK\r\n"
+    assert await client.say(b"GROUP CREATE t b") == b"+OK\r\n"
+    assert await client.say(b"GROUP DELETE t b") == b"+OK\r\n"
+    assert (await client.say(b"GROUP DELETE t a")).startswith(b"-GROUPINUSE ")
+    assert (await client.say(b"GROUP SEEK t a latest NOW")).startswith(b"-ERR ")
     assert (await client.say(b"GROUP CREATE t a/b")).startswith(b"-BADGROUP ")
-    assert (await client.say(b"GROUP LIST u")).startswith(b"-NOTOPIC ")
     assert (await client.say(b"GROUP LOSE t")).startswith(b"-ERR ")
 
 
-async def test_resp_counts_tells_of_and_purges_one_group(world, client):
+async def test_resp_counts_and_tells_of_one_group(world, client):
     await client.say(b"GROUP CREATE t a")
     await client.say(b"GROUP CREATE t b")
     await world.publish(b"t", b"x", b"y")
-    assert await client.say(b"LEN t GROUP a") == b":2\r\n"
     assert await client.say(b"PURGE t GROUP a") == b":2\r\n"
     assert await client.say(b"LEN t GROUP a") == b":0\r\n"
     assert await client.say(b"LEN t GROUP b") == b":2\r\n"
@@ -41,10 +79,25 @@ async def test_resp_counts_tells_of_and_purges_one_group(world, client):
     reported = await client.say(b"STATS t GROUP a")
     assert b"lag\r\n:0\r\n" in reported
     assert b"dropped\r\n:2\r\n" in reported
-    for command in (b"LEN t GROUP c", b"STATS t GROUP c", b"PURGE t GROUP c"):
+    for command in (b"LEN t GROUP c", b"STATS t GROUP c"):
         assert (await client.say(command)).startswith(b"-NOGROUP ")
     for command in (b"LEN t GROUP", b"LEN t GROUPS a", b"STATS t GROUP", b"STATS t GROUP a b"):
         assert (await client.say(command)).startswith(b"-ERR ")
+
+
+async def test_http_shows_one_group_and_says_which_request_made_it(certificates):
+    async with serving(certificates) as served:
+
+        async def status(method, path):
+            return (await served.request(method, path))[0]
+
+        assert [await status("PUT", "/topics/t/groups/a") for _ in range(2)] == [201, 409]
+        assert await status("PUT", "/topics/t/groups/b") == 201
+        group = orjson.loads((await served.request("GET", "/topics/t/groups/a"))[1])
+        assert (group["name"], group["lag"], group["position"]) == ("a", 0, ["0-0"])
+        assert await status("DELETE", "/topics/t/groups/a") == 200
+        assert await status("GET", "/topics/t/groups/a") == 404
+        assert await status("POST", "/topics/t/groups/b/seek") == 400
 
 
 async def test_resp_receives_and_subscribes_with_a_group(world, client):
@@ -58,34 +111,6 @@ async def test_resp_receives_and_subscribes_with_a_group(world, client):
         b"a": 1,
         b"b": 1,
     }
-
-
-async def test_http_makes_shows_moves_and_deletes_groups(certificates):
-    async with serving(certificates) as served:
-
-        async def status(method, path):
-            return (await served.request(method, path))[0]
-
-        async def shown(method, path):
-            return orjson.loads((await served.request(method, path))[1])
-
-        assert await status("PUT", "/topics/t/groups/a") == 201
-        assert await status("PUT", "/topics/t/groups/a") == 409
-        assert await status("PUT", "/topics/t/groups/b?from=latest") == 201
-        assert (await served.request("POST", "/publish/t", b"x"))[0] == 201
-        group = await shown("GET", "/topics/t/groups/a")
-        assert (group["name"], group["lag"], group["position"]) == ("a", 1, ["0-0"])
-        assert [group["name"] for group in (await shown("GET", "/topics/t/groups"))["groups"]] == ["a", "b"]
-        seek = "/topics/t/groups/a/seek?to=latest&dry_run=true"
-        assert await shown("POST", seek) == {"before": 1, "after": 0}
-        assert (await shown("POST", "/topics/t/receive?group=a&wait=1"))["msg"]
-        assert await shown("POST", "/topics/t/purge?group=b") == {"removed": 1}
-        assert (await shown("GET", "/topics/t/groups/a"))["lag"] == 1
-        assert await status("DELETE", "/topics/t/groups/a") == 200
-        assert await status("GET", "/topics/t/groups/a") == 404
-        assert await status("POST", "/topics/t/groups/b/seek") == 400
-        assert await status("POST", "/topics/t/groups/b/seek?to=0-2") == 400
-        assert await status("PUT", "/topics/t/groups/c?from=0-2") == 400
 
 
 async def test_a_slash_that_is_encoded_makes_no_group_of_a_topic_over_http(certificates):

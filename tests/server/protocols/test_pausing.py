@@ -3,10 +3,25 @@
 import orjson
 import pytest
 
-from tests.fakes import FakeConsumer
+from tests.server.protocols.speakers import RefusedError
 from tests.serving import serving
 
 PAUSED = b"-PAUSED The topic is paused: it takes no messages now\r\n"
+
+
+@pytest.mark.parametrize(("side", "is_in"), [("in", True), ("out", False), ("both", True)])
+async def test_a_paused_topic_takes_or_hands_out_nothing_until_it_is_resumed(side, is_in, speaker, world):
+    await speaker.publish("t", b"a")
+    await speaker.pause("t", side, 60)
+    topic = world.broker._engine.topics.by_name[b"t"]
+    assert (topic.is_paused_in, topic.is_paused_out) == (is_in, side != "in")
+    if is_in:
+        with pytest.raises(RefusedError, match="PAUSED The topic is paused: it takes no messages now"):
+            await speaker.publish("t", b"x")
+    assert [one["msg"] for one in await speaker.receive("t")] == ([b"a"] if side == "in" else [])
+    await speaker.resume("t")
+    await speaker.publish("t", b"y")
+    assert (topic.is_paused_in, topic.is_paused_out) == (False, False)
 
 
 @pytest.mark.parametrize(
@@ -50,23 +65,6 @@ async def test_resp_refuses(line, reply, world, client):
     assert await client.say(b"PUBLISH t x") == b"+OK\r\n"
 
 
-async def test_http_pauses_and_says_when_to_try_again(certificates):
-    async with serving(certificates) as served:
-        assert (await served.request("POST", "/publish/t", b"a"))[0] == 201
-        assert await served.request("POST", "/topics/t/pause?side=in&seconds=60") == (200, b"")
-        refused = await served.begin("/publish/t")
-        refused.write(b"x", is_last=True)
-        assert await refused.response() == 503
-        assert orjson.loads(await refused.read_all()) == {
-            "error": "The topic is paused: it takes no messages now",
-            "code": "PAUSED",
-        }
-        assert orjson.loads((await served.request("GET", "/topics/t"))[1])["paused_in"] is True
-        assert FakeConsumer(served.broker, b"t").drain() == [b"a"]
-        assert await served.request("POST", "/topics/t/resume") == (200, b"")
-        assert (await served.request("POST", "/publish/t", b"a"))[0] == 201
-
-
 @pytest.mark.parametrize(
     ("path", "status"),
     [
@@ -82,3 +80,12 @@ async def test_http_refuses(certificates, path, status):
         await served.broker.publish(b"t", [b"a"]).commit.wait()
         assert (await served.request("POST", path))[0] == status
         await served.broker.publish(b"t", [b"a"]).commit.wait()
+
+
+async def test_http_shows_that_a_topic_is_paused(certificates):
+    async with serving(certificates) as served:
+        assert (await served.request("POST", "/publish/t", b"a"))[0] == 201
+        assert await served.request("POST", "/topics/t/pause?side=in&seconds=60") == (200, b"")
+        assert (await served.request("POST", "/publish/t", b"a"))[0] == 503
+        assert orjson.loads((await served.request("GET", "/topics/t"))[1])["paused_in"] is True
+        assert await served.request("POST", "/topics/t/resume") == (200, b"")

@@ -32,16 +32,11 @@ async def waiting(server, client, *options: bytes) -> Client:
     return client
 
 
-async def test_a_message_comes_with_its_receipt_and_what_is_known_of_it(world, client):
+async def test_in_version_3_what_is_known_of_a_message_is_a_map(world, client):
     await world.publish(b"t", b"hello")
-    reply = await client.say(b"RECEIVE t")
-    (receipt,) = receipts_in(reply)
-    known = attributes(b"id", b"0-0", b"published_at_ms", 1_700_000_000_000, b"deliveries", 1)
-    assert reply == b"*1\r\n*3\r\n$18\r\n%b\r\n$5\r\nhello\r\n*6\r\n%b" % (receipt, known)
-    assert await client.say(b"NACK t " + receipt) == OK
     assert (await client.say(b"HELLO 3")).startswith(b"%")
-    known = attributes(b"id", b"0-0", b"published_at_ms", 1_700_000_000_000, b"deliveries", 2, b"nacks", 1)
-    assert (await client.say(b"RECEIVE t")).endswith(b"$5\r\nhello\r\n%4\r\n" + known)
+    known = attributes(b"id", b"0-0", b"published_at_ms", 1_700_000_000_000, b"deliveries", 1)
+    assert (await client.say(b"RECEIVE t")).endswith(b"$5\r\nhello\r\n%3\r\n" + known)
 
 
 async def test_an_option_that_is_unknown_or_there_twice_is_refused(client):
@@ -63,25 +58,6 @@ async def test_any_connection_settles(world, server, client):
     assert await other.say(b"BACK t " + e) == OK
     stats = world.broker.stats()[b"t"]
     assert (stats.acknowledged, stats.moved, stats.delayed, stats.ready, stats.leased) == (2, 1, 1, 1, 0)
-
-
-@pytest.mark.parametrize("delays", [b"default", b"5"])
-async def test_nack_keeps_the_order_of_its_receipts_also_where_failures_wait(delays, world, client):
-    await client.say(b"TOPIC CREATE t retry_delays " + delays)
-    await world.publish(b"t", b"a", b"b", b"c")
-    a, b, c = receipts_in(await client.say(b"RECEIVE t COUNT 3"))
-    assert await client.say(b"NACK t %b %b %b" % (c, a, b)) == b"*3\r\n" + OK * 3
-    world.clock.advance(5.001)
-    world.broker.tick()
-    again = await client.say(b"RECEIVE t COUNT 3")
-    assert re.findall(rb"\$1\r\n(\w)\r\n", again) == [b"c", b"a", b"b"]
-
-
-async def test_autoack_hands_out_without_receipts(world, client):
-    await world.publish(b"t", b"a")
-    reply = await client.say(b"RECEIVE t AUTOACK")
-    assert reply.startswith(b"*1\r\n*3\r\n$0\r\n\r\n$1\r\na\r\n*6\r\n")
-    assert world.broker.stats()[b"t"].acknowledged == 1
 
 
 async def test_a_waiting_receive_holds_its_own_connection_and_no_other(server, client):
