@@ -26,8 +26,8 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 HOSTILE_CLIENTS = 2
 CALM_SECONDS = 0.3
 #: For the hostile clients to begin.
-START_SECONDS = 0.5
-FLOOD_SECONDS = 1.0
+START_SECONDS = 0.4
+FLOOD_SECONDS = 0.7
 PATIENCE_SECONDS = 60
 MAX_GROWTH_BYTES = 192 << 20
 MAX_LOG_BYTES = 16 << 10

@@ -24,4 +24,4 @@ def broker(tmp_path: Path) -> Iterator[RespBroker]:
 
 
 def test_kills_in_the_middle_neither_lose_nor_double(broker, tmp_path):
-    check_copies(broker, tmp_path / "job", Plan(5000, 1000, ["workers", "broker", "job"]))
+    check_copies(broker, tmp_path / "job", Plan(3000, 1000, ["workers", "broker", "job"]))
