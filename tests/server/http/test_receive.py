@@ -112,12 +112,8 @@ async def test_at_shutdown_waiting_requests_are_answered_and_others_are_refused(
 BAD = {
     "/topics/t/receive?grup=audit": (b"", "invalid parameters; must be among group, member, count"),
     "/topics/t/receive?count=1&count=2": (b"", "invalid parameters; must be among group, member, count"),
-    "/topics/t/receive?count=0": (b"", "A prefetch is a whole number from 1 to 10000"),
     "/topics/t/receive?count=10001": (b"", "A prefetch is a whole number from 1 to 10000"),
-    "/topics/t/receive?wait=61": (b"", "a wait is a number of seconds, from 0 to 60"),
     "/topics/t/receive?wait=inf": (b"", "a wait is a number of seconds, from 0 to 60"),
-    "/topics/t/receive?lease=0": (b"", "a lease is a number of seconds, more than 0 and at most 43200"),
-    "/topics/t/receive?group=a/b": (b"", "The name of a group must be"),
     "/topics/t/receive?autoack=maybe": (b"", "autoack is true or false"),
     "/topics/a%20b/receive": (b"", "A topic name is"),
     "/topics/a%20b/ack": (b'{"receipts":["x"]}', "A topic name is"),
