@@ -224,7 +224,7 @@ def failed_commit_is_acknowledged(patch: Patch) -> None:
 
 def memory_is_trusted_after_a_fault(patch: Patch) -> None:
     patch.setattr(Journal, "_forget", lambda self: None)
-    patch.setattr(Topic, "fill", lambda self, topic_id, *_: self.id or setattr(self, "id", topic_id))
+    patch.setattr(Topic, "fill", lambda self, topic_id, *_, **_named: self.id or setattr(self, "id", topic_id))
 
 
 def stop_forgets_the_last_settles(patch: Patch) -> None:
