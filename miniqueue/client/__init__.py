@@ -43,6 +43,7 @@ from miniqueue.client.calls.trace_steps import Step
 from miniqueue.client.calls.values import (
     Bounds,
     Group,
+    HeldMessage,
     Message,
     Origin,
     Page,
@@ -74,6 +75,7 @@ __all__ = [
     "Delivery",
     "DisconnectedError",
     "Group",
+    "HeldMessage",
     "Http2Client",
     "Message",
     "Origin",

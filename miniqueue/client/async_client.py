@@ -120,6 +120,7 @@ class AsyncClient:
     stats = awaitable(topic_calls.stats)
     peek = awaitable(topic_calls.peek)
     find = awaitable(topic_calls.find)
+    leases = awaitable(topic_calls.leases)
     trace = awaitable(topic_calls.trace)
     redrive = awaitable(topic_calls.redrive)
     redrive_report = awaitable(topic_calls.redrive_report)

@@ -133,6 +133,7 @@ class Client:
     stats = blocking(topic_calls.stats)
     peek = blocking(topic_calls.peek)
     find = blocking(topic_calls.find)
+    leases = blocking(topic_calls.leases)
     trace = blocking(topic_calls.trace)
     redrive = blocking(topic_calls.redrive)
     redrive_report = blocking(topic_calls.redrive_report)

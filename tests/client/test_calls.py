@@ -77,6 +77,11 @@ def test_a_publish_says_the_options_that_it_has(options, words):
         (topics.peek("t"), "PEEK t"),
         (topics.peek("t", state="delayed", count=5, after="0-7"), "PEEK t STATE delayed COUNT 5 AFTER 0-7"),
         (topics.find("t", "0-7"), "PEEK t ID 0-7"),
+        (topics.leases("t"), "LEASES t GROUP default"),
+        (
+            topics.leases("t", group="g", member="m", count=5, after="5f0c-17"),
+            "LEASES t GROUP g MEMBER m COUNT 5 AFTER 5f0c-17",
+        ),
         (topics.trace("t", "0-7"), "TRACE t 0-7"),
         (topics.redrive("t", to="u", limit=5, per_second=10), "REDRIVE t TO u LIMIT 5 RATE 10"),
         (topics.redrive_report("t", limit=5), "REDRIVE t LIMIT 5 REPORT"),

@@ -95,6 +95,20 @@ def test_messages_that_are_delayed_returned_extended_and_rejected(either, topic)
     assert sorted(message.payload for message in either.receive(topic, count=9, autoack=True)) == [b"three", b"two"]
 
 
+def test_leases_are_listed_page_by_page(either, topic):
+    either.publish_many(topic, ["one", "two"])
+    messages = either.receive(topic, count=2, lease_seconds=30)
+    first, second = either.leases(topic)
+    assert [(first.id, first.receipt), (second.id, second.receipt)] == [(m.id, m.receipt) for m in messages]
+    assert (first.topic, first.partition, first.group) == (topic, "0", "default")
+    assert 0 < first.remaining_ms <= 30_000
+    assert [held.id for held in either.leases(topic, count=1)] == [first.id]
+    [rest] = either.leases(topic, after=first.receipt)
+    assert rest.id == second.id
+    either.ack(topic, *messages)
+    assert either.leases(topic) == []
+
+
 EVENTS_OF_A_DEAD_LETTER = ["published", "committed", "delivered", "rejected", "dead_lettered", "arrived"]
 
 

@@ -19,6 +19,7 @@ PUBLIC = {
         "Delivery",
         "DisconnectedError",
         "Group",
+        "HeldMessage",
         "Http2Client",
         "Message",
         "Origin",

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from miniqueue.client.calls.call import Reply
-from miniqueue.client.calls.values import Message, Origin, PublishedId, PublishedIds, Redriven
+from miniqueue.client.calls.values import HeldMessage, Message, Origin, PublishedId, PublishedIds, Redriven
 from miniqueue.core.message.message import Counts
 
 _PLAIN: Final = frozenset({b"id", b"published_at_ms", b"deliveries"})
@@ -81,6 +81,21 @@ def redriven(reply: Reply) -> Redriven:
     """Return the result of a redrive."""
     remaining, error = reply[b"remaining"], reply[b"error"]
     return Redriven(reply[b"moved"], remaining, "" if error is None else text(error))
+
+
+def held(reply: Reply) -> list[HeldMessage]:
+    """Return messages that are leased."""
+    return [
+        HeldMessage(
+            topic=text(item[b"topic"]),
+            partition=text(item[b"partition"]),
+            group=text(item[b"group"]),
+            id=text(item[b"id"]),
+            receipt=text(item[b"receipt"]),
+            remaining_ms=item[b"remaining_ms"],
+        )
+        for item in reply
+    ]
 
 
 def settled(reply: Reply) -> list[bool]:

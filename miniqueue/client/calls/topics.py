@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from miniqueue.client.calls import answers
 from miniqueue.client.calls.call import Call, Word, options, seconds_word, side_words
 from miniqueue.client.calls.trace_steps import Step, steps
-from miniqueue.client.calls.values import Message, Redriven
+from miniqueue.client.calls.values import HeldMessage, Message, Redriven
 
 #: The value of a setting; None resets it to its default.
 Setting: TypeAlias = str | int | float | Sequence[float] | None
@@ -78,6 +78,26 @@ def peek(
 def find(topic: str, message_id: str, *, group: str | None = None) -> Call[Message]:
     """Return a message by its id, with its state in a group; refused with `NOMESSAGE` if it does not exist."""
     return Call(("PEEK", topic, "ID", message_id, *options(group=group)), partial(answers.seen_message, topic))
+
+
+def leases(
+    topic: str,
+    *,
+    group: str = "default",
+    member: str | None = None,
+    count: int | None = None,
+    after: str | None = None,
+) -> Call[list[HeldMessage]]:
+    """List the messages of a group that are leased under receipts, which any connection can settle.
+
+    Args:
+      topic: the topic, which must exist.
+      group: the group.
+      member: a member of the group; then all that it holds is listed, its streams included.
+      count: maximum number of messages; at most 1,000, which is the default.
+      after: the last receipt of the previous page.
+    """
+    return Call(("LEASES", topic, *options(group=group, member=member, count=count, after=after)), answers.held)
 
 
 def trace(topic: str, message_id: str) -> Call[list[Step]]:

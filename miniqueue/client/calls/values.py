@@ -231,6 +231,26 @@ class Schedule:
         return datetime.fromtimestamp(self.next_at_ms / 1000, UTC)
 
 
+class HeldMessage(NamedTuple):
+    """A message that is leased.
+
+    Attributes:
+      topic: the topic.
+      partition: the partition, or lane, as its id begins.
+      group: the group that leased it.
+      id: the id, `<partition>-<seq>`.
+      receipt: identifies this delivery when it is settled; of a stream, a number that only its connection can use.
+      remaining_ms: the time until the lease expires; None: it ends with its connection.
+    """
+
+    topic: str
+    partition: str
+    group: str
+    id: str
+    receipt: str
+    remaining_ms: int | None
+
+
 class Redriven(NamedTuple):
     """The result of a redrive.
 
