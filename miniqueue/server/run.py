@@ -11,8 +11,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
@@ -26,17 +25,14 @@ from miniqueue import __version__
 from miniqueue.broker import Broker, SystemClock
 from miniqueue.errors import (
     ConfigError,
-    CorruptionError,
     InternalError,
     MiniqueueError,
-    NoSpaceError,
-    StorageError,
     StoreFailedError,
     described,
 )
 from miniqueue.interrupts import Interrupted, admit_hangup
 from miniqueue.server.asgi.refusals import Refusals
-from miniqueue.server.config.config import Config, broker_limits
+from miniqueue.server.config.config import Config, broker_limits, naming_flag_of_store
 from miniqueue.server.http.app import HttpApp
 from miniqueue.server.hypercorn import HttpLimits
 from miniqueue.server.hypercorn.limits import KEEP_ALIVE_SECONDS
@@ -146,7 +142,7 @@ async def _serve(config: Config, certificates: Certificates, sign_in: Authentica
         listen(config.monitor_host, config.monitor_port, "-monitor-port", "-monitor-host") as monitor,
     ):
         broker = _make_broker(config)
-        with _naming_flag_of_store():
+        with naming_flag_of_store():
             await broker.start()
         runtime.freeze_live_objects()
         try:
@@ -178,18 +174,6 @@ async def _open_store(config: Config) -> Store:
     store = await LevelDBStore.open(config.db, sync=SyncMode(config.sync), options=options, reserve=reserve)
     _report_opening(store)
     return store
-
-
-@contextmanager
-def _naming_flag_of_store() -> Iterator[None]:
-    """Add the flag to errors about the directory; errors about damage or the disk name a path in it instead."""
-    try:
-        yield
-    except (CorruptionError, NoSpaceError):
-        raise
-    except StorageError as error:
-        error.args = (f"flag -db: {error}",)
-        raise
 
 
 def _report_opening(store: LevelDBStore) -> None:

@@ -9,12 +9,11 @@ reader: its options do not also come from the environment and a file, and it sto
 
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from miniqueue.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
+from miniqueue.errors import ConfigError
 from miniqueue.server.config.config import Config, load
 from miniqueue.server.config.sources import split_flag
 from miniqueue.server.process.escaping import quote
@@ -87,18 +86,6 @@ def read_token(file: str) -> str:
         return Path(file).read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError([f"flag -token-file: no token can be read from {quote(file)}"]) from exc
-
-
-@contextmanager
-def naming_flag_of_store() -> Iterator[None]:
-    """Add the flag -db to an error about its directory; errors about damage or a full disk name a file instead."""
-    try:
-        yield
-    except (CorruptionError, NoSpaceError):
-        raise
-    except StorageError as error:
-        error.args = (f"flag -db: {error}",)
-        raise
 
 
 def counted(count: int, noun: str) -> str:

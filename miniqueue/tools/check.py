@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from miniqueue.errors import ConfigError, CorruptionError
+from miniqueue.server.config.config import naming_flag_of_store
 from miniqueue.server.process.escaping import escape
 from miniqueue.storage.leveldb.set_aside import SetAside
 from miniqueue.storage.leveldb.view import viewed
@@ -44,7 +45,7 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
         return 0
     if options.words:
         raise ConfigError([f"unexpected argument: {options.words[0]!r}; the store is the directory of -db"])
-    with arguments.naming_flag_of_store():
+    with naming_flag_of_store():
         audit, torn, doubt = audited(options.config.db)
     for line in report(audit, torn, doubt):
         print(line)

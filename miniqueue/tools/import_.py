@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from miniqueue.broker import SystemClock
 from miniqueue.errors import ConfigError, InvalidLineError
+from miniqueue.server.config.config import naming_flag_of_store
 from miniqueue.server.security.private_files import private_umask
 from miniqueue.storage.leveldb.store import LevelDBStore
 from miniqueue.tools import arguments
@@ -81,7 +82,7 @@ def _bounded(file: BinaryIO, max_line_bytes: int) -> Iterator[bytes]:
 
 
 async def _import(directory: Path, lines: Iterable[bytes]) -> tuple[int, int]:
-    with arguments.naming_flag_of_store():
+    with naming_flag_of_store():
         store = await LevelDBStore.open(directory)
     try:
         importer = await Importer.begin(store, SystemClock().now_ms())

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from miniqueue.errors import ConfigError, CorruptionError, StorageError
+from miniqueue.server.config.config import naming_flag_of_store
 from miniqueue.storage.leveldb.copy import refuse_content, write_store
 from miniqueue.storage.leveldb.view import viewed
 from miniqueue.tools import arguments
@@ -34,7 +35,7 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
         return 0
     if len(options.words) != 1:
         raise ConfigError(["restore requires one directory, that of the backup; see -h"])
-    with arguments.naming_flag_of_store():
+    with naming_flag_of_store():
         refuse_content(options.config.db)
     audit = Audit()
     with viewed(Path(options.words[0])) as view:
@@ -56,7 +57,7 @@ class _UnreadableBackupError(Exception):
 
 def _write(directory: Path, pairs: Iterator[Pair]) -> None:
     try:
-        with arguments.naming_flag_of_store():
+        with naming_flag_of_store():
             write_store(directory, pairs)
     except _UnreadableBackupError as exc:
         raise exc.error from None

@@ -13,10 +13,11 @@ from ssl import SSLContext, create_default_context
 from types import MappingProxyType
 
 from miniqueue.errors import ConfigError, ConnectError, DisconnectedError, ProtocolError, ServerError
+from miniqueue.server.config.config import naming_flag_of_store
 from miniqueue.server.process.escaping import escape, quote
 from miniqueue.server.security.exposure import is_loopback
 from miniqueue.storage.leveldb.view import StoreView, viewed
-from miniqueue.tools.arguments import Arguments, naming_flag_of_store, read, read_token
+from miniqueue.tools.arguments import Arguments, read, read_token
 from miniqueue.wire.pair_stream import Pair, PairDecoder
 
 FLAGS_USAGE = """\

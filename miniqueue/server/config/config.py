@@ -8,14 +8,15 @@ nothing else: whether a port is free or a certificate is valid is checked by the
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from miniqueue.broker.model.limits import BrokerLimits
 from miniqueue.core.settings.fields import LimitPolicy
-from miniqueue.errors import ConfigError
+from miniqueue.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from miniqueue.server.config.setting import Setting
 from miniqueue.server.config.settings_table import SETTINGS
 from miniqueue.server.config.sources import Question, Reading, SettingText, read_file, read_flags, read_variables
@@ -164,3 +165,15 @@ def broker_limits(config: Config) -> BrokerLimits:
         max_prefetch=config.max_prefetch,
         max_uncommitted_bytes=config.max_uncommitted_bytes,
     )
+
+
+@contextmanager
+def naming_flag_of_store() -> Iterator[None]:
+    """Add the flag -db to an error about its directory; errors about damage or a full disk name a file instead."""
+    try:
+        yield
+    except (CorruptionError, NoSpaceError):
+        raise
+    except StorageError as error:
+        error.args = (f"flag -db: {error}",)
+        raise

@@ -6,7 +6,7 @@ from miniqueue.broker.inspect import dead_letters, peek
 from miniqueue.broker.inspect.peeked import State
 from miniqueue.core.message import attributes
 from miniqueue.errors.requests import InvalidOptionError, UnknownTopicError
-from tests.broker.dead_letters.test_redrive import DEAD, die
+from tests.broker.consume.test_redrive import DEAD, die
 from tests.broker.support import started_world
 
 

@@ -43,7 +43,7 @@ class Stream:
       options: how to consume.
       reply: queues bytes after all earlier replies.
       send: queues bytes after all earlier replies, and writes them.
-      otherwise: carries out the commands that are not about messages.
+      others: the commands that are not about messages, by name in capitals.
       end: closes the connection after the last reply.
     """
 
@@ -55,7 +55,7 @@ class Stream:
         *,
         reply: Callable[[bytes], None],
         send: Callable[[bytes], None],
-        otherwise: dict[bytes, Callable[[Command], bytes]],
+        others: dict[bytes, Callable[[Command], bytes]],
         end: Callable[[], None],
     ) -> None:
         self.topic = topic
@@ -66,7 +66,7 @@ class Stream:
         self._answer = b""  # the reply to the command that is being carried out
         self._reply = reply
         self._send = send
-        self._otherwise = otherwise
+        self._others = others
         self._end = end
 
     def start(self) -> None:
@@ -93,8 +93,8 @@ class Stream:
             return self._settle(settle, self._without_topic(command))
         if word == b"REPLY":
             return self._settle(self._reply_with, command[1:])
-        if word in self._otherwise:
-            return self._otherwise[word](command)
+        if word in self._others:
+            return self._others[word](command)
         raise UnknownCommandError("invalid command" if len(command) > 1 else "invalid ack command")
 
     def _without_topic(self, command: Command) -> list[bytes]:

@@ -106,7 +106,7 @@ def _subscribe(client: Client, command: Command) -> bytes:
         _stream_options(command),
         reply=client.reply,
         send=client.send,
-        otherwise=_otherwise(client, b"PING", b"QUIT", b"RESET", b"MULTI", b"LEASES"),
+        others=_allowed(client, b"PING", b"QUIT", b"RESET", b"MULTI", b"LEASES"),
         end=end,
     )
     stream.start()
@@ -127,7 +127,8 @@ def _channels(client: Client, command: Command) -> bytes:
     return reply
 
 
-def _otherwise(client: Client, *words: bytes) -> dict[bytes, Callable[[Command], bytes]]:
+def _allowed(client: Client, *words: bytes) -> dict[bytes, Callable[[Command], bytes]]:
+    """Return the commands with these names, for a mode in which no others of the table are allowed."""
     return {word: partial(execute, client) for word in words}
 
 
@@ -147,7 +148,7 @@ def _multi(client: Client, _command: Command) -> bytes:
     def end() -> None:
         client.mode = before
 
-    client.mode = RefusedTransaction(_otherwise(client, b"RESET", b"QUIT"), end)
+    client.mode = RefusedTransaction(_allowed(client, b"RESET", b"QUIT"), end)
     return replies.OK
 
 

@@ -32,19 +32,19 @@ class RefusedTransaction:
     """Refuses the commands of a connection from MULTI to EXEC or DISCARD.
 
     Args:
-      otherwise: carry out the commands that leave this state in another way, by name in capitals.
+      others: the commands that leave this state in another way, by name in capitals.
       end: restores the mode before MULTI.
     """
 
-    def __init__(self, otherwise: dict[bytes, Callable[[Command], bytes]], end: Callable[[], None]) -> None:
-        self._otherwise = otherwise
+    def __init__(self, others: dict[bytes, Callable[[Command], bytes]], end: Callable[[], None]) -> None:
+        self._others = others
         self._end = end
 
     def execute(self, command: Command) -> bytes:
         """Return the reply to one command; raises MiniqueueError."""
         word = command[0].upper()
-        if word in self._otherwise:
-            return self._otherwise[word](command)
+        if word in self._others:
+            return self._others[word](command)
         if word not in (b"EXEC", b"DISCARD"):
             raise RequestError("MULTI calls can not be nested" if word == b"MULTI" else _REFUSED)
         if len(command) > 1:
