@@ -174,7 +174,7 @@ class Consumer:
         self._is_closed = True
         self.group.remove(self)
         self._prefetch = self.room = 0  # the caller may be processing a command that requests more afterwards
-        self._dispatcher.left(self.group, self._holding.take_all(), cause)
+        self._dispatcher.consumer_left(self.group, self._holding.take_all(), cause)
         if self.member is not None:
             self.member.leave()
         self.deliver = self.fail = _nothing  # they refer to the owner of this consumer

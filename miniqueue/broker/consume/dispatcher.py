@@ -103,7 +103,7 @@ class Dispatcher:
         elif group.flow is not None:
             group.flow.settled()
 
-    def left(self, group: Group, held: Sequence[CursorLease] = (), cause: str = "disconnects") -> None:
+    def consumer_left(self, group: Group, held: Sequence[CursorLease] = (), cause: str = "disconnects") -> None:
         """Return the messages that a leaving consumer held to the front, in their order, counted as `cause`."""
         if returning.nack_all(held, cause):
             self.settled(group, is_returned=True)

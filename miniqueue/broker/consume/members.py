@@ -73,7 +73,7 @@ class Members:
                 self._limits.admit_group(topic)
             return group, self._admit(group, name)
         except MiniqueueError:
-            self._dispatcher.left(group or topic.default, [])
+            self._dispatcher.consumer_left(group or topic.default, [])
             raise
 
     def _made(self, topic: Topic, name: bytes) -> Group:

@@ -71,19 +71,19 @@ def _give_up(engine: Engine, topic: Topic, cursor: GroupCursor, lease: Lease, re
     return True
 
 
-def left(engine: Engine, topic: Topic) -> Room:
+def room_left(engine: Engine, topic: Topic) -> Room:
     """Return the number of dead letters, and of their bytes, for which there is room."""
-    return move.left(engine, topic.settings.dead_letters_of(topic.name))
+    return move.room_left(engine, topic.settings.dead_letters_of(topic.name))
 
 
 def may_bury(engine: Engine, topic: Topic, over: Room) -> bool:
     """Whether the messages that are over the limits of a topic can become dead letters."""
-    room = left(engine, topic)
+    room = room_left(engine, topic)
     return room.messages >= max(1, over.messages) and room.size_bytes >= max(1, over.size_bytes)
 
 
 def bury_oldest(engine: Engine, topic: Topic, cursor: GroupCursor, lease: Lease) -> None:
-    """Make messages dead letters that were leased because their topic has no room; requires some room `left`."""
+    """Make messages dead letters that were leased because their topic has no room; requires some `room_left`."""
     group = topic.group_of(cursor).name
     own = [record for record in lease.records() if is_for(record.attributes, group)]
     letters = [record for record in own if not _is_dead_letter(record)]

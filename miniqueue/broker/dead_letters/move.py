@@ -41,7 +41,7 @@ def room(
     return topic
 
 
-def left(engine: Engine, name: bytes) -> Room:
+def room_left(engine: Engine, name: bytes) -> Room:
     """Return the room in a topic, which is created if it does not exist; none if it cannot be created."""
     topic = engine.topics.find(name)
     if topic is None:
@@ -53,7 +53,7 @@ def left(engine: Engine, name: bytes) -> Room:
 
 
 def push(engine: Engine, name: bytes, contents: Sequence[NewMessage]) -> list[tuple[int, int]]:
-    """Add messages to a topic that has some room `left`; return as `add`.
+    """Add messages to a topic that has some `room_left`; return as `add`.
 
     The last of the messages may exceed the room.
     """

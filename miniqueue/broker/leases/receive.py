@@ -219,7 +219,7 @@ class ReceiveRequest:
         if book is not None:
             runs = [range(lease.receipt, lease.receipt + lease.count) for _, lease in self._taken]
             held = [held for run in runs for held in book.take(run)]
-            self._dispatcher.left(self.group, held)
+            self._dispatcher.consumer_left(self.group, held)
 
     def _leave(self, returned: list[CursorLease] | None = None) -> tuple[_Answer, _Fail]:
         """Leave the waiters, and hand over `answer` and `fail`, which refer to the owner of this request."""
@@ -227,7 +227,7 @@ class ReceiveRequest:
         self.group.remove(self)
         if self.member is not None:
             self.member.leave(self.group.topic.settings.session_seconds)
-        self._dispatcher.left(self.group, returned or ())
+        self._dispatcher.consumer_left(self.group, returned or ())
         callbacks, self._answer, self._fail = (self._answer, self._fail), _nothing, _nothing
         return callbacks
 

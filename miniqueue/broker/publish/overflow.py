@@ -83,7 +83,7 @@ def _drop(engine: Engine, topic: Topic, excess: Room) -> int | None:
     """
     group = topic.last_group or topic.default
     is_buried = engine.limits.policy_of(topic) is LimitPolicy.DEAD_LETTER
-    wanted = _within(excess, dead_letters.left(engine, topic)) if is_buried else excess
+    wanted = _within(excess, dead_letters.room_left(engine, topic)) if is_buried else excess
     for cursor in removing.oldest_first(group.cursors) if wanted.is_over else ():
         lease = removing.take_oldest(cursor, *wanted, MAX_BURIED_AT_ONCE if is_buried else MAX_CHUNK_MESSAGES)
         if lease is not None:

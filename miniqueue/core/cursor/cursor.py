@@ -246,7 +246,7 @@ class GroupCursor:
 
     def ack(self, lease: Lease) -> None:
         """Acknowledge the messages of a lease; raises NothingOutstandingError if it has ended."""
-        self.leave(lease, ACKNOWLEDGED)
+        self.end_lease(lease, ACKNOWLEDGED)
         self.acked_count += lease.count
         self.gone_bytes += lease.size_bytes
         if lease.attributes is not None:
@@ -260,7 +260,7 @@ class GroupCursor:
           kind: the trace event to record; None: the caller records another one.
           moved_count: the number of messages among them that were moved to another topic.
         """
-        self.leave(lease, kind)
+        self.end_lease(lease, kind)
         self.dropped_count += lease.count
         self.moved_count += moved_count
         self.gone_bytes += lease.size_bytes
@@ -285,7 +285,7 @@ class GroupCursor:
                 self.due.remove(order)
 
     def count_buried(self, record: Record) -> None:
-        """Count a message that became a dead letter when it was returned; `leave` has ended its lease."""
+        """Count a message that became a dead letter when it was returned; `end_lease` has ended its lease."""
         self.serial += 1  # so that it counts as a return
         self.dropped_count += 1
         self.moved_count += 1
@@ -316,7 +316,7 @@ class GroupCursor:
         if self.unique_keys is not None:
             self.unique_keys.free(self.partition, first_seq, attributes)
 
-    def leave(self, lease: Lease, kind: Kind | None) -> None:
+    def end_lease(self, lease: Lease, kind: Kind | None) -> None:
         """End a lease whose messages leave their range; raises NothingOutstandingError if it has ended.
 
         `kind` is the trace event to record; None: the caller records one, for example with the topic of a move.
@@ -327,9 +327,9 @@ class GroupCursor:
         self.leased_count -= lease.count
         self.leased_bytes -= lease.size_bytes
         if isinstance(lease, ChunkLease):
-            self._leave_chunk(lease.progress, lease.start, lease.count)
+            self._settle_in_chunk(lease.progress, lease.start, lease.count)
         elif isinstance(lease, RecordLease):
-            self._leave_range(lease.range_, lease.order)
+            self._settle_in_range(lease.range_, lease.order)
         if self.keyed is not None:
             self.keyed.release(lease)
 
@@ -344,7 +344,7 @@ class GroupCursor:
         self.revoke(lease)
         self.leases |= {part.receipt: part for part in parts}
 
-    def _leave_chunk(self, progress: ChunkProgress, start: int, count: int) -> None:
+    def _settle_in_chunk(self, progress: ChunkProgress, start: int, count: int) -> None:
         progress.settle(start, count)
         first_seq = progress.chunk.first_seq
         if progress.unsettled_count:
@@ -356,7 +356,7 @@ class GroupCursor:
         self.changes.finished.append(progress)
         self.changes.gaps |= self.gaps.add(first_seq, progress.chunk.end_seq, self.state.head_seq)
 
-    def _leave_range(self, range_: Range, order: int) -> None:
+    def _settle_in_range(self, range_: Range, order: int) -> None:
         self.returned[range_].settle(order)
         # A record that was added after the last commit is not in the store: the commit neither writes nor deletes it.
         if self.changes.records.pop((range_, order), None) is None:

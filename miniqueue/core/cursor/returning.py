@@ -65,7 +65,7 @@ def dack(cursor: GroupCursor, lease: Lease, due_at_ms: int) -> None:
 
 def _withdraw(cursor: GroupCursor, lease: Lease, cause: str) -> list[Record]:
     """End a lease and count a return of each message; return the records that the policy leaves to the caller."""
-    cursor.leave(lease, RETURNS[cause])
+    cursor.end_lease(lease, RETURNS[cause])
     records = lease.returned(cause)
     policy = cursor.policy
     if policy is None:
