@@ -38,11 +38,12 @@ from miniqueue.server.hypercorn import HttpLimits
 from miniqueue.server.hypercorn.limits import KEEP_ALIVE_SECONDS
 from miniqueue.server.hypercorn.listening import ServeHttps, listen, serve_https, serve_plain
 from miniqueue.server.monitor.app import MonitorApp
-from miniqueue.server.monitor.metrics import CERTIFICATE_ROWS
+from miniqueue.server.monitor.metrics import CERTIFICATE_ROWS, LAG_ROWS
 from miniqueue.server.process import descriptors, logs, runtime
 from miniqueue.server.process.accepting import AcceptingLoop
 from miniqueue.server.process.connection_limits import ConnectionLimits
 from miniqueue.server.process.guests import Guests
+from miniqueue.server.process.loop_lag import LoopLag
 from miniqueue.server.process.metric_rows import RowCollector
 from miniqueue.server.process.stopping import settle_before_stop
 from miniqueue.server.resp.idle import IdleWatch
@@ -145,6 +146,7 @@ async def _serve(config: Config, certificates: Certificates, sign_in: Authentica
         with naming_flag_of_store():
             await broker.start()
         runtime.freeze_live_objects()
+        runtime.return_freed_memory()  # the checks of a start read tables: 60 MB with a million returned messages
         try:
             await _Listeners(config, certificates, broker, sign_in).run(https, resp, monitor)
         finally:
@@ -219,6 +221,7 @@ class _Listeners:
         self._resp = RespServer(
             broker, _shown_parameters(config), sign_in, config.max_output_bytes, config.pipeline_seconds
         )
+        self._lag = LoopLag(time.monotonic)
         self._guests = Guests(lambda user: sign_in is not None and sign_in.is_current(user))
         self._stopping = asyncio.Event()
         self._settling: asyncio.Task[None] | None = None
@@ -287,6 +290,7 @@ class _Listeners:
             [
                 RowCollector(REFUSAL_ROWS, self._resp.refusals),
                 RowCollector(CERTIFICATE_ROWS, lambda: self._tls.expires_at),
+                RowCollector(LAG_ROWS, self._lag),
             ],
             is_exposed=self._is_monitor_exposed,
         )
@@ -308,10 +312,11 @@ class _Listeners:
             self._settling.cancel()
 
     def _watch(self) -> list[asyncio.Task[None]]:
-        """Start the tasks that close idle connections, reload a changed certificate, and return freed memory."""
+        """Start the tasks that close idle connections, reload certificates, return memory, and measure the lag."""
         tasks = [
             asyncio.create_task(watch_certificate(self._tls)),
-            asyncio.create_task(runtime.return_freed_memory()),
+            asyncio.create_task(runtime.return_freed_memory_regularly()),
+            asyncio.create_task(self._lag.run()),
         ]
         if idle_seconds := self._config.idle_seconds:
             watch = IdleWatch(self._resp.all_connections, idle_seconds, self._broker.limit_counts, time.monotonic)

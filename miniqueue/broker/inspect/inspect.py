@@ -16,13 +16,16 @@ from miniqueue.broker.inspect.peek import Peek
 from miniqueue.broker.inspect.rates import RateMeter
 from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.model.views import TopicStats, group_named, stats_of
-from miniqueue.broker.runtime.tasks import in_turns
+from miniqueue.broker.runtime.tasks import SharedResult, in_turns
 from miniqueue.core.group import view
 from miniqueue.core.message.names import check_topic
 from miniqueue.errors.requests import UnknownTopicError
 
-#: Number of topics that are inspected in one iteration of the event loop.
-TOPICS_IN_TURN = 100
+#: Number of topics that are inspected in one iteration of the event loop; this takes 0.7 ms.
+TOPICS_IN_TURN = 20
+#: With more topics, figures of all topics are made once a second, whoever asks: for 10,000 topics the sums take 0.3 s.
+MANY_TOPICS = 1000
+RECENT_SECONDS = 1.0
 
 #: Statistics by name; None if there is nothing to measure.
 Figures = dict[str, int | float | None]
@@ -52,6 +55,9 @@ class Inspect:
         self._topics = engine.topics.by_name
         self._journal = engine.journal
         self._clock = engine.clock
+        self._totals: SharedResult[Figures] = SharedResult()
+        self._content: tuple[float, tuple[int, int]] | None = None  # when it was counted, and what
+        self._sums: tuple[float, Figures] | None = None
 
     def depth(self, name: bytes, group: bytes | None = None) -> int:
         """Return the number of unacknowledged messages of a topic, or of one of its groups.
@@ -106,8 +112,35 @@ class Inspect:
     def _age_seconds(self, at_ms: int | None) -> float | None:
         return None if at_ms is None else max(0, self._clock.now_ms() - at_ms) / 1000
 
+    def content(self) -> tuple[int, int]:
+        """Return the number of topics, and of their unacknowledged messages, uncommitted ones included.
+
+        With many topics, they are at most a second old.
+        """
+        if self._content is None or not self._is_recent(self._content[0]):
+            now = self._clock.monotonic()
+            existing = [topic for topic in self._topics.values() if topic.id is not None]
+            self._content = now, (len(existing), sum(topic.held()[0] for topic in existing))
+        return self._content[1]
+
     async def totals(self) -> Figures:
-        """Return the sums over all topics of the statistics that can be added."""
+        """Return the sums over all topics of the statistics that can be added.
+
+        Callers at the same time share the work: each gets sums that were begun after its call. With many topics, the
+        sums are at most a second old.
+        """
+        if self._sums is not None and self._is_recent(self._sums[0]):
+            return self._sums[1]
+        begun_at = self._clock.monotonic()
+        sums = await self._totals.get(self._sum_up)
+        self._sums = begun_at, sums
+        return sums
+
+    def _is_recent(self, begun_at: float) -> bool:
+        """Whether figures of all topics need not be made again."""
+        return len(self._topics) > MANY_TOPICS and self._clock.monotonic() < begun_at + RECENT_SECONDS
+
+    async def _sum_up(self) -> Figures:
         sums: dict[str, float] = {"topics": 0}
         async for topic in self.existing():
             sums["topics"] += 1

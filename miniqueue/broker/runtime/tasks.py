@@ -27,7 +27,7 @@ import types
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import Any, SupportsBytes, TypeVar
+from typing import Any, Generic, SupportsBytes, TypeVar
 
 import structlog
 
@@ -100,6 +100,45 @@ class SingleTask:
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` in the background; no other work may be running."""
         self._task = self._spawn(work)
+
+
+class SharedResult(Generic[T]):
+    """Does the same work once for all who ask for its result at the same time.
+
+        ask ─▶ nothing is running ─▶ the work begins                      ─▶ its result
+          └──▶ it is running ──────▶ waits for its end; it begins again ──▶ the result of the second run, for all
+
+    So each caller gets a result that was begun after its call, and at most two runs are ahead of it.
+    """
+
+    def __init__(self) -> None:
+        self._running: asyncio.Future[T] | None = None
+        self._next: asyncio.Future[T] | None = None
+
+    async def get(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return the result of `work`, or raise its error; it goes on even if the caller is cancelled."""
+        if self._running is None:
+            self._running = self._begin(work())
+            return await asyncio.shield(self._running)
+        if self._next is None:
+            self._next = self._begin(self._after(self._running, work))
+        return await asyncio.shield(self._next)
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def _after(self, running: "asyncio.Future[T]", work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        await asyncio.wait([running])
+        self._running, self._next = self._next, None
+        return await work()
+
+    def _ended(self, task: "asyncio.Future[T]") -> None:
+        if self._running is task and self._next is None:
+            self._running = None
+        if not task.cancelled():
+            task.exception()  # no caller may be left to retrieve it
 
 
 async def _every(seconds: float, act: Callable[[], None]) -> None:

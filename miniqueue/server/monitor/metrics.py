@@ -13,6 +13,7 @@ from miniqueue.broker import Broker
 from miniqueue.broker.model.limits import Limit
 from miniqueue.server.asgi.refusals import Reason, Refusals
 from miniqueue.server.process.accepting import AcceptingLoop
+from miniqueue.server.process.loop_lag import LoopLag
 from miniqueue.server.process.metric_rows import MetricRow
 
 BROKER_ROWS: tuple[MetricRow[Broker], ...] = (
@@ -74,6 +75,16 @@ LOOP_ROWS: tuple[MetricRow[None], ...] = (
         note="Since the start.",
     ),
 )
+LAG_ROWS: tuple[MetricRow[LoopLag], ...] = (
+    MetricRow(
+        "loop_lag_seconds",
+        "gauge",
+        "How late timers of the event loop fired in the last minute.",
+        lambda lag: lag.quantiles_seconds(),
+        ("quantile",),
+        note="The quantile 1 is the maximum. Everything else waits as long; see [limits](security.md#limits).",
+    ),
+)
 HTTP_REFUSAL_ROWS: tuple[MetricRow[Refusals], ...] = (
     MetricRow(
         "http_refusals_total",
@@ -84,7 +95,7 @@ HTTP_REFUSAL_ROWS: tuple[MetricRow[Refusals], ...] = (
         note="Since the start, by [reason](#http-limits).",
     ),
 )
-ROWS = (*BROKER_ROWS, *CERTIFICATE_ROWS, *LOOP_ROWS, *HTTP_REFUSAL_ROWS)
+ROWS = (*BROKER_ROWS, *CERTIFICATE_ROWS, *LOOP_ROWS, *LAG_ROWS, *HTTP_REFUSAL_ROWS)
 
 
 def _loop() -> asyncio.AbstractEventLoop | None:

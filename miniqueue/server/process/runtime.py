@@ -72,9 +72,15 @@ def _keep_freed_memory() -> None:
         mallopt(_M_MMAP_THRESHOLD, KEPT_BYTES)
 
 
-async def return_freed_memory(sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
-    """Return freed memory to the system regularly, forever; return at once with other C libraries than glibc."""
+def return_freed_memory() -> None:
+    """Return freed memory to the system; do nothing with other C libraries than glibc."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    while trim is not None:
+    if trim is not None:
+        trim(0)
+
+
+async def return_freed_memory_regularly(sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
+    """Return freed memory to the system, in a thread, forever."""
+    while True:
         await sleep(TRIM_SECONDS)
-        await asyncio.to_thread(trim, 0)
+        await asyncio.to_thread(return_freed_memory)

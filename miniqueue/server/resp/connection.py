@@ -386,6 +386,21 @@ class RespConnection(asyncio.Protocol):
         commit.add_listener(partial(self._act_next_turn, act))
         return b""
 
+    def in_own_turn(self, act: Callable[[], bytes]) -> bytes:
+        """Return nothing; the reply of `act` comes in another turn, after the commit of what this connection wrote.
+
+        For commands that take as long as a whole turn does: a pipeline of them keeps other clients waiting for one
+        command at most.
+        """
+        self.hold()
+        queue = partial(self.server.turns.queue, lambda _until: self._act_late(act))
+        commit = self._replies.last_commit
+        if commit is None or commit.is_done:
+            queue()
+        else:
+            commit.add_listener(queue)
+        return b""
+
     def _act_next_turn(self, act: Callable[[], bytes]) -> None:
         # Not in this turn: other listeners of the commit make what was written readable.
         asyncio.get_running_loop().call_soon(self._act_late, act)

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from miniqueue.broker.inspect import inspect
 from miniqueue.broker.inspect.rates import SAMPLES
 from miniqueue.core.statistics import TICKS
 from miniqueue.errors import InvalidTopicError
@@ -242,3 +243,22 @@ async def test_a_topic_that_is_deleted_while_its_age_is_read_has_no_figures(worl
     with pytest.raises(UnknownTopicError):
         await looking
     assert await deleting
+
+
+async def test_sums_over_many_topics_are_made_once_a_second(world, monkeypatch):
+    monkeypatch.setattr(inspect, "MANY_TOPICS", 1)
+    inspection = world.broker.inspect
+    for topic in (b"a", b"b"):
+        await world.publish(topic, b"x")
+    assert ((await inspection.totals())["depth"], inspection.content()) == (2, (2, 2))
+    await world.publish(b"c", b"x")
+    assert ((await inspection.totals())["depth"], inspection.content()) == (2, (2, 2))
+    world.clock.advance(inspect.RECENT_SECONDS)
+    assert ((await inspection.totals())["depth"], inspection.content()) == (3, (3, 3))
+
+
+async def test_sums_over_few_topics_are_those_of_now(world):
+    await world.publish(b"a", b"x")
+    assert ((await world.broker.inspect.totals())["depth"], world.broker.inspect.content()) == (1, (1, 1))
+    await world.publish(b"b", b"x")
+    assert ((await world.broker.inspect.totals())["depth"], world.broker.inspect.content()) == (2, (2, 2))

@@ -72,9 +72,9 @@ def test_another_c_library_is_left_alone(monkeypatch):
     sys.setswitchinterval(interval)
 
 
-async def test_freed_memory_of_another_c_library_is_left_alone(monkeypatch):
+def test_freed_memory_of_another_c_library_is_left_alone(monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda _name: SimpleNamespace())
-    await runtime.return_freed_memory()
+    runtime.return_freed_memory()
 
 
 async def test_freed_memory_is_returned_regularly(monkeypatch):
@@ -87,6 +87,6 @@ async def test_freed_memory_is_returned_regularly(monkeypatch):
 
     monkeypatch.setattr(ctypes, "CDLL", lambda _name: SimpleNamespace(malloc_trim=returned.append))
     with pytest.raises(EndedError):
-        await runtime.return_freed_memory(sleep)
+        await runtime.return_freed_memory_regularly(sleep)
     assert returned == [0, 0]
     assert waits == [runtime.TRIM_SECONDS] * 3

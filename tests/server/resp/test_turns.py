@@ -270,3 +270,22 @@ async def test_a_half_closed_connection_gets_every_reply(certificates):
         sending = asyncio.create_task(peer.say(b"PING\r\n" * 50_000))
         sending.add_done_callback(lambda _: peer.writer.write_eof())
         assert await peer.until_over() == PONG * 50_000
+
+
+@pytest.mark.parametrize("words", [(b"TOPICS",), (b"INFO", b"keyspace"), (b"CLIENT", b"LIST")])
+async def test_what_looks_at_everything_has_a_turn_of_its_own(server, client, words):
+    client.connection.data_received(command(*words) * 20 + command(b"ECHO", b"last"))
+    (reply,) = await turns_with_a_reply(client, 1)
+    others = await turns_with_a_reply(client, 19)
+    assert {len(other) for other in others} == {len(reply)}
+    await settle_down()
+    assert client.transport.take() == b"$4\r\nlast\r\n"
+
+
+async def turns_with_a_reply(client, count: int) -> list[bytes]:
+    """Return what was sent in each turn of the loop in which something was sent, for so many of them."""
+    sent: list[bytes] = []
+    while len(sent) < count:
+        await asyncio.sleep(0)
+        sent += filter(None, [client.transport.take()])
+    return sent

@@ -142,9 +142,12 @@ def _client_setinfo(client: Client, command: Command) -> bytes:
 
 
 def _client_list(client: Client, command: Command) -> bytes:
-    clients = client.server.clients()
-    lines = [other.session.describe(other.stream.topic if other.stream else None) + b"\n" for other in clients]
-    return replies.bulk(b"".join(lines))
+    def listed() -> bytes:
+        clients = client.server.clients()
+        lines = [other.session.describe(other.stream.topic if other.stream else None) + b"\n" for other in clients]
+        return replies.bulk(b"".join(lines))
+
+    return client.in_own_turn(listed)
 
 
 def _client_word(word: bytes) -> bytes:

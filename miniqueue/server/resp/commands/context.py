@@ -180,6 +180,10 @@ class Client(Protocol):
         """Return the reply of `act`, or nothing if it comes after the commit of what this connection wrote."""
         ...
 
+    def in_own_turn(self, act: Callable[[], bytes]) -> bytes:
+        """Return nothing; the reply of `act` comes in another turn, after the commit of what this connection wrote."""
+        ...
+
     def hold(self, waiting: Waiting | None = None) -> None:
         """Carry out nothing more until `release`: the reply to a command is being made elsewhere."""
         ...

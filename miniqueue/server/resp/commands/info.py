@@ -80,15 +80,13 @@ def _replication(_client: Client) -> _Fields:
 
 
 def _topics(client: Client) -> _Fields:
-    return {"topics": len(client.broker.topics()), "messages": _message_count(client)}
+    topic_count, message_count = client.broker.inspect.content()
+    return {"topics": topic_count, "messages": message_count}
 
 
 def _keyspace(client: Client) -> _Fields:
-    return {"db0": f"keys={_message_count(client)},expires=0,avg_ttl=0"}
-
-
-def _message_count(client: Client) -> int:
-    return sum(topic.ready + topic.leased + topic.delayed for topic in client.broker.stats().values())
+    _, message_count = client.broker.inspect.content()
+    return {"db0": f"keys={message_count},expires=0,avg_ttl=0"}
 
 
 _SECTIONS: dict[str, Callable[[Client], _Fields]] = {

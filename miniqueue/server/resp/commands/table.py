@@ -86,6 +86,15 @@ def _after_writes(run: Callable[[Client, Command], bytes]) -> Callable[[Client, 
     return run_after_writes
 
 
+def _in_own_turn(run: Callable[[Client, Command], bytes]) -> Callable[[Client, Command], bytes]:
+    """Carry out in a turn of its own a command whose work grows with the number of topics or connections."""
+
+    def run_in_own_turn(client: Client, command: Command) -> bytes:
+        return client.in_own_turn(partial(run, client, command))
+
+    return run_in_own_turn
+
+
 def _publish(client: Client, command: Command) -> bytes:
     client.publish(command[1], [command[2]])
     return b""
@@ -294,7 +303,7 @@ COMMANDS: dict[bytes, Entry] = {
         "CREATE, LIST, SEEK and DELETE the groups of a topic; list their MEMBERS.",
         _after_writes(groups.group),
     ),
-    b"TOPICS": Entry(1, "", "List the topics.", _after_writes(_topics)),
+    b"TOPICS": Entry(1, "", "List the topics.", _in_own_turn(_topics)),
     b"REDRIVE": Entry(
         -2,
         "topic [TO topic] [LIMIT n] [RATE n] [REPORT]",
@@ -375,7 +384,7 @@ COMMANDS: dict[bytes, Entry] = {
     b"WATCH": Entry(-2, "key...", "Not supported, as there are no transactions.", transaction.watch),
     b"UNWATCH": Entry(1, "", "Return OK; no key is watched.", transaction.unwatch),
     b"PING": Entry(-1, "[text]", "Return PONG, or the argument.", about_connection.ping),
-    b"INFO": Entry(-1, "[section...]", "Show information about the broker.", _after_writes(info.info)),
+    b"INFO": Entry(-1, "[section...]", "Show information about the broker.", _in_own_turn(info.info)),
     b"HELLO": Entry(
         -1, "[2|3 [AUTH user secret] [SETNAME name]]", "Select the protocol version, 2 or 3.", about_connection.hello
     ),
