@@ -15,29 +15,48 @@ from tests.meta.modules import ROOT
 
 #: The class, and the names of variables and attributes that hold an object of it.
 SHARED = [
-    (GroupCursor, {"cursor", "_cursor"}),
-    (Partition, {"partition"}),
-    (Topic, {"topic", "_topic", "dead", "source"}),
-    (Group, {"group", "_group", "line"}),
+    (GroupCursor, {"cursor", "_cursor", "cursors", "lane", "sole"}),
+    (Partition, {"partition", "_partition", "partitions", "plain"}),
+    (Topic, {"topic", "_topic", "dead", "source", "existing"}),
+    (Group, {"group", "_group", "line", "groups", "default", "key_group", "last_group"}),
 ]
 #: Methods that change a list or a dict.
-_CHANGES = ("append", "remove", "pop", "clear", "update", "setdefault", "move_to_end")
+_CHANGES = (
+    "append",
+    "remove",
+    "pop",
+    "clear",
+    "update",
+    "setdefault",
+    "move_to_end",
+    "popitem",
+    "extend",
+    "insert",
+    "sort",
+)
+
+
+def _parts(target: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(target, ast.Tuple | ast.List):
+        for part in target.elts:
+            yield from _parts(part)
+    else:
+        yield target.value if isinstance(target, ast.Subscript | ast.Starred) else target
 
 
 def _targets(node: ast.AST) -> Iterator[ast.expr]:
     if isinstance(node, ast.Assign | ast.Delete):
         for target in node.targets:
-            for part in target.elts if isinstance(target, ast.Tuple) else [target]:
-                yield part.value if isinstance(part, ast.Subscript) else part
-    elif isinstance(node, ast.AugAssign):
-        yield node.target
+            yield from _parts(target)
+    elif isinstance(node, ast.AugAssign) or (isinstance(node, ast.AnnAssign) and node.value is not None):
+        yield from _parts(node.target)
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES:
         yield node.func.value
 
 
 def _field(target: ast.expr, names: set[str]) -> str:
     """Return the field that an expression writes, as `cursor.log.stop` writes `log.stop`; "" for none."""
-    *bases, field = ast.unparse(target).split(".")
+    *bases, field = re.sub(r"\[[^][]*\]|\([^()]*\)", "", ast.unparse(target)).split(".")
     for index, base in reversed([*enumerate(bases)]):
         if base in names:
             return ".".join([*bases[index + 1 :], field])
