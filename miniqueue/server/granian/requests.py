@@ -7,7 +7,7 @@ Knows ASGI and Granian's form of it; knows neither its settings nor the applicat
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from http import HTTPStatus
 
@@ -42,10 +42,15 @@ class Requests:
         request = _Request(scope, receive, send)
         self._tasks[request] = asyncio.current_task()
         try:
+            if _is_ambiguous(scope):
+                await _refuse(scope, send)
+                return
             await self._app(scope, request.receive, request.send)
             if request.is_late and not request.has_reply:
                 self._refusals.count(Reason.SLOW_BODY, scope["client"])
-                await _answer_late(send)
+                await _answer(send, HTTPStatus.REQUEST_TIMEOUT)
+            elif not request.has_reply:  # the body is not valid, or the client has gone: Granian reports both alike
+                await _refuse(scope, send)
             elif not request.is_read:
                 await _discard(receive)
         except Exception:
@@ -142,9 +147,23 @@ def _content_length(scope: Scope) -> int:
     return int(dict(scope["headers"]).get(b"content-length", -1))
 
 
-async def _answer_late(send: Send) -> None:
-    reply = problem(HTTPStatus.REQUEST_TIMEOUT)
-    await send(start_message(HTTPStatus.REQUEST_TIMEOUT, reply.headers))
+def _is_ambiguous(scope: Scope) -> bool:
+    """Whether a proxy could read a request in another way than Granian, which accepts it."""
+    host_count = sum(name == b"host" for name, _ in scope["headers"])
+    is_http1 = scope["http_version"].startswith("1")
+    has_hosts = is_http1 and scope["http_version"] != "1.0" and host_count != 1
+    return bool(scope["method"] == "CONNECT" or has_hosts)
+
+
+async def _refuse(scope: Scope, send: Send) -> None:
+    """Refuse a request, and with HTTP/1.1 all that follows it on its connection."""
+    is_http1 = scope["http_version"].startswith("1")
+    await _answer(send, HTTPStatus.BAD_REQUEST, [(b"connection", b"close")] if is_http1 else [])
+
+
+async def _answer(send: Send, status: HTTPStatus, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+    reply = problem(status)
+    await send(start_message(status, [*reply.headers, *headers]))
     await send({"type": "http.response.body", "body": reply.body})
 
 

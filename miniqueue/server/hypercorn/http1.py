@@ -1,14 +1,17 @@
 """One HTTP/1.1 connection of Hypercorn, stricter than h11: ambiguous requests are rejected.
 
     both Content-Length and Transfer-Encoding, a bare LF, a folded header      400, closed
+    CONNECT, another version than 1.0 and 1.1, a coding of HTTP/1.0            400, closed
+    chunks with trailers, or with a line that is not `hex digits;extension`    400, closed
     a request line and headers over the limit, in bytes or in number           431, closed
     headers that take more than 10 s, a body that is late                      408, closed
     Upgrade: h2c                                                               ignored
 
 Knows Hypercorn and h11, of which it uses public names only; does not know the applications. Source: RFC 9112, 2.2, 5.2,
-and 6.1.
+6.1, and 7.1.
 """
 
+import re
 from typing import Any
 
 import h11
@@ -24,6 +27,10 @@ from miniqueue.server.hypercorn.stream import GuardedStream
 
 #: Maximum number of header fields of a request.
 MAX_HEADER_FIELDS = 64
+#: Maximum size of a line between the chunks of a body; usual ones have five bytes.
+MAX_CHUNK_LINE_BYTES = 256
+
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[\t\x20-\x7e]*)?\r\n")
 
 
 class StrictConnection(h11.Connection):
@@ -36,20 +43,83 @@ class StrictConnection(h11.Connection):
     def __init__(self, max_head_bytes: int) -> None:
         super().__init__(h11.SERVER, max_incomplete_event_size=max_head_bytes)
         self._max_head_bytes = max_head_bytes
+        self._chunks: ChunkLines | None = None  # set while a body in chunks is read
 
     @property
     def has_begun_head(self) -> bool:
         """Whether a request has begun whose headers are incomplete."""
         return self.their_state is h11.IDLE and bool(self.trailing_data[0])
 
+    def receive_data(self, data: bytes) -> None:
+        """Add bytes of the client."""
+        super().receive_data(data)
+        if self._chunks is not None:
+            self._chunks.feed(data)
+
     def next_event(self) -> Any:  # noqa: ANN401 - upstream's signature
         """Return the next event; raises h11's RemoteProtocolError with the status of the reply."""
         if self.their_state is h11.IDLE:
             _check_head(self.trailing_data[0], self._max_head_bytes)
+        elif self._chunks is not None and self._chunks.fault:
+            raise h11.RemoteProtocolError(self._chunks.fault)
         event = super().next_event()
         if isinstance(event, h11.Request):
             _check_request(event)
+            if _is_chunked(event):
+                self._chunks = ChunkLines()
+                self._chunks.feed(self.trailing_data[0])
+        elif isinstance(event, h11.EndOfMessage):
+            self._chunks = None
         return event
+
+
+class ChunkLines:
+    """Checks the lines of a body in chunks, which h11 reads too generously: it accepts any byte in extensions.
+
+        size line ─▶ data, CRLF ─▶ size line ─▶ … ─▶ size 0 ─▶ an empty line: the end
+                                                         └ any other: trailers
+
+    Attributes:
+      fault: what is wrong; "" if nothing is. The rest of the body is not read then.
+    """
+
+    def __init__(self) -> None:
+        self.fault = ""
+        self._line = b""  # the beginning of an unfinished line
+        self._data_bytes = 0  # left of a chunk, with its CRLF
+        self._is_last = False
+        self._is_over = False
+
+    def feed(self, data: bytes) -> None:
+        """Read bytes of the body, or after it."""
+        position = 0
+        while position < len(data) and not (self.fault or self._is_over):
+            skipped = min(self._data_bytes, len(data) - position)
+            self._data_bytes -= skipped
+            position += skipped
+            if position < len(data):
+                end = data.find(b"\n", position) + 1 or len(data)
+                self._read(data[position:end])
+                position = end
+
+    def _read(self, part: bytes) -> None:
+        self._line += part
+        if len(self._line) > MAX_CHUNK_LINE_BYTES:
+            self.fault = "a line between chunks is too long"
+        elif self._line.endswith(b"\n"):
+            line, self._line = self._line, b""
+            self._end_line(line)
+
+    def _end_line(self, line: bytes) -> None:
+        if self._is_last:
+            self._is_over = line == b"\r\n"
+            self.fault = "" if self._is_over else "a body must not have trailers"
+        elif (size := _CHUNK_SIZE.fullmatch(line)) is None:
+            self.fault = "a chunk must begin with its size in hexadecimal digits"
+        else:
+            size_bytes = int(size[1], 16)
+            self._is_last = size_bytes == 0
+            self._data_bytes = size_bytes + 2 if size_bytes else 0
 
 
 def _check_head(waiting: bytes, max_bytes: int) -> None:
@@ -63,8 +133,18 @@ def _check_head(waiting: bytes, max_bytes: int) -> None:
         raise h11.RemoteProtocolError("a header is folded")
 
 
+def _is_chunked(request: h11.Request) -> bool:
+    return any(name == b"transfer-encoding" for name, _ in request.headers)
+
+
 def _check_request(request: h11.Request) -> None:
     names = [name for name, _ in request.headers]
+    if request.method == b"CONNECT":
+        raise h11.RemoteProtocolError("CONNECT is for proxies")
+    if request.http_version not in (b"1.0", b"1.1") and request.method != b"PRI":  # the beginning of HTTP/2
+        raise h11.RemoteProtocolError("the version must be 1.0 or 1.1")
+    if request.http_version == b"1.0" and b"transfer-encoding" in names:
+        raise h11.RemoteProtocolError("HTTP/1.0 has no transfer codings")
     if len(names) > MAX_HEADER_FIELDS:
         raise h11.RemoteProtocolError("there are too many headers", error_status_hint=431)
     if b"content-length" in names and b"transfer-encoding" in names:

@@ -32,8 +32,10 @@ class Exchange:
     async def send(self, message):
         self.sent.append(message)
 
-    async def run(self, *headers):
-        scope = {"type": "http", "headers": list(headers), "client": ("192.0.2.1", 1)}
+    async def run(self, *headers, method="POST", http_version="1.1"):
+        fields = [(b"host", b"localhost"), *headers]
+        line = {"method": method, "http_version": http_version}
+        scope = {"type": "http", **line, "headers": fields, "client": ("192.0.2.1", 1)}
         await self.requests(scope, self.incoming.get, self.send)
 
     def put(self, body: bytes, *, more_body: bool) -> None:
@@ -171,3 +173,41 @@ async def test_short_body_that_comes_after_a_look_is_read(certificates):
         await leap(CHECK_SECONDS + 1)
         client.send(DataFrame(1, data=b"body", flags=["END_STREAM"]))
         assert await client.status(1) == 201
+
+
+async def read_all(scope, receive, send):
+    """Answer when the body has come; nothing when the client has gone."""
+    message = await receive()
+    while message.get("more_body", False):
+        message = await receive()
+    if message["type"] == "http.request":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.mark.parametrize(("http_version", "closes"), [("1.1", True), ("2", False)])
+async def test_a_body_that_is_not_valid_is_answered_400(http_version, closes):
+    exchange = Exchange(read_all)
+    exchange.incoming.put_nowait({"type": "http.disconnect"})
+    await exchange.run(http_version=http_version)
+    assert exchange.sent[0]["status"] == 400
+    assert ((b"connection", b"close") in exchange.sent[0]["headers"]) == closes
+
+
+@pytest.mark.parametrize(
+    ("headers", "line"),
+    [([], {"method": "CONNECT"}), ([(b"host", b"other")], {}), ([], {"method": "CONNECT", "http_version": "2"})],
+)
+async def test_a_request_with_two_meanings_does_not_reach_the_application(headers, line):
+    exchange = Exchange(read_all)
+    exchange.put(b"body", more_body=False)
+    await exchange.run(*headers, **line)
+    assert exchange.sent[0]["status"] == 400
+    assert exchange.incoming.qsize() == 1
+
+
+async def test_a_request_with_one_host_does():
+    exchange = Exchange(read_all)
+    exchange.put(b"body", more_body=False)
+    await exchange.run()
+    assert exchange.sent[0]["status"] == 200

@@ -32,6 +32,10 @@ def answers(certificates, is_tls, data: bytes, app=None):
 SERVED = {
     "a body with a length": (post(b"Content-Length: 4", body=b"body"), b"body"),
     "a body in chunks": (post(b"Transfer-Encoding: chunked", body=b"4\r\nbody\r\n0\r\n\r\n"), b"body"),
+    "a body in chunks with extensions": (
+        post(b"Transfer-Encoding: chunked", body=b"4;a=b\r\nbody\r\n0;c\r\n\r\n"),
+        b"body",
+    ),
     "no body": (post(), b""),
     "two requests at once": (b"POST / HTTP/1.1\r\n" + HOST + b"\r\n" + post(b"Content-Length: 2", body=b"ab"), b"ab"),
     "an upgrade to HTTP/2, which is ignored": (
@@ -57,6 +61,14 @@ REFUSED = {
     "a length with a sign": (400, post(b"Content-Length: +5", body=b"12345")),
     "a length below nothing": (400, post(b"Content-Length: -5")),
     "another way to tell the length": (501, post(b"Transfer-Encoding: xchunked")),
+    "a trailer": (400, post(b"Transfer-Encoding: chunked", body=b"4\r\nbody\r\n0\r\nX: y\r\n\r\n")),
+    "a folded trailer": (400, post(b"Transfer-Encoding: chunked", body=b"0\r\nX: y\r\n z\r\n\r\n")),
+    "CR in a chunk extension": (400, post(b"Transfer-Encoding: chunked", body=b"4;a\rb\r\nbody\r\n0\r\n\r\n")),
+    "a long chunk extension": (400, post(b"Transfer-Encoding: chunked", body=b"4;" + b"a" * 300)),
+    "a size of 17 digits": (400, post(b"Transfer-Encoding: chunked", body=b"0" * 16 + b"4\r\n")),
+    "CONNECT": (400, b"CONNECT localhost:443 HTTP/1.1\r\n" + HOST + END),
+    "another version": (400, b"GET / HTTP/1.7\r\n" + HOST + END),
+    "chunks in HTTP/1.0": (400, b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
     "no Host": (400, b"GET / HTTP/1.1\r\n" + END),
     "two Hosts": (400, post(b"Host: other")),
     "NUL in a value": (400, post(b"X: a\0b")),
