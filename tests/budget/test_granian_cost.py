@@ -31,6 +31,7 @@ class Publish:
         self.scope = {
             "type": "http",
             "method": "POST",
+            "http_version": "2",
             "path": "/publish/t",
             "raw_path": b"/publish/t",
             "query_string": b"",

@@ -149,10 +149,10 @@ def _content_length(scope: Scope) -> int:
 
 def _is_ambiguous(scope: Scope) -> bool:
     """Whether a proxy could read a request in another way than Granian, which accepts it."""
-    host_count = sum(name == b"host" for name, _ in scope["headers"])
-    is_http1 = scope["http_version"].startswith("1")
-    has_hosts = is_http1 and scope["http_version"] != "1.0" and host_count != 1
-    return bool(scope["method"] == "CONNECT" or has_hosts)
+    if scope["http_version"] == "1.1" and [name for name, _ in scope["headers"]].count(b"host") != 1:
+        return True
+    is_connect: bool = scope["method"] == "CONNECT"
+    return is_connect
 
 
 async def _refuse(scope: Scope, send: Send) -> None:
