@@ -49,6 +49,7 @@ from miniqueue.server.process.stopping import settle_before_stop
 from miniqueue.server.resp.idle import IdleWatch
 from miniqueue.server.resp.refusals import REFUSAL_ROWS
 from miniqueue.server.resp.server import RespServer
+from miniqueue.server.security.authentication import Authenticator
 from miniqueue.server.security.certificates import HTTP_PROTOCOLS, Certificates, ensure_certificates
 from miniqueue.server.security.exposure import (
     check_directory,
@@ -58,7 +59,6 @@ from miniqueue.server.security.exposure import (
     is_loopback,
 )
 from miniqueue.server.security.file_access import correction
-from miniqueue.server.security.sign_in import Authenticator
 from miniqueue.server.security.tls import ServerTls, watch_certificate
 from miniqueue.server.security.users_file import read_users
 from miniqueue.storage.leveldb.database import DatabaseOptions

@@ -29,7 +29,7 @@ def json_name(name: str) -> str:
     return first + "".join(map(str.capitalize, others))
 
 
-def given_words(encoded: bytes) -> dict[Value, Value]:
+def attribute_words(encoded: bytes) -> dict[Value, Value]:
     """Return the names and values of the attributes of a message, which are encoded as in the store."""
     try:
         attributes = decode(encoded)

@@ -20,7 +20,7 @@ from miniqueue.core.message.attributes import sole_key
 from miniqueue.core.message.ids import format_message_id, id_prefix
 from miniqueue.core.message.message import Chunk
 from miniqueue.core.message.numerals import numeral_runs
-from miniqueue.wire.attribute_words import as_json, given_words
+from miniqueue.wire.attribute_words import as_json, attribute_words
 from miniqueue.wire.resp_replies import Value, encode, integer, map_of, size_lines
 
 _BASE64: Final = partial(binascii.b2a_base64, newline=False)
@@ -79,7 +79,7 @@ def _resp_descriptions(run: Chunk, protocol: int) -> list[bytes]:
 
 
 def _words(run: Chunk, attributes: bytes) -> dict[Value, Value]:
-    return {"published_at_ms": run.committed_at_ms, **given_words(attributes)}
+    return {"published_at_ms": run.committed_at_ms, **attribute_words(attributes)}
 
 
 def _json_run(partition: int, run: Chunk) -> Iterable[bytes]:

@@ -19,7 +19,7 @@ from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.message.ids import format_message_id, id_prefix
 from miniqueue.core.message.message import Counts
 from miniqueue.core.message.numerals import numeral_runs
-from miniqueue.wire.attribute_words import as_json, given_words
+from miniqueue.wire.attribute_words import as_json, attribute_words
 from miniqueue.wire.resp_replies import RESP2, RESP3, Value, encode, size_lines
 
 _BASE64: Final = partial(binascii.b2a_base64, newline=False)
@@ -59,7 +59,7 @@ def _described(prefix: bytes, partition: int, lease: Lease) -> Iterator[tuple[by
             "published_at_ms": lease.published_at_ms,
             "deliveries": 1 + sum(lease.counts),
         }
-        yield receipt, payload, {**known, **counts, **given_words(attributes)}
+        yield receipt, payload, {**known, **counts, **attribute_words(attributes)}
 
 
 def _resp_plain_lease(prefix: bytes, partition: int, lease: Lease, protocol: int) -> bytes:

@@ -13,7 +13,7 @@ from itertools import chain
 import orjson
 
 from miniqueue.core.cursor.lease import Lease
-from miniqueue.wire.attribute_words import as_json, given_words
+from miniqueue.wire.attribute_words import as_json, attribute_words
 from miniqueue.wire.resp_replies import RESP2, Value, encode
 
 
@@ -23,7 +23,7 @@ def resp_described(lease: Lease) -> bytes:
     counts: list[Value] = [*lease.counts.nonzero()]
     contents = zip(lease.payloads, lease.attributes, strict=True)
     return b"".join(
-        encode([b"%d" % receipt, payload, [*counts, *chain.from_iterable(given_words(attributes).items())]], RESP2)
+        encode([b"%d" % receipt, payload, [*counts, *chain.from_iterable(attribute_words(attributes).items())]], RESP2)
         for receipt, (payload, attributes) in enumerate(contents, lease.receipt)
     )
 
@@ -43,6 +43,6 @@ def _line(payload: bytes, dack_count: int, attributes: bytes) -> dict[str, objec
         "msg": binascii.b2a_base64(payload, newline=False).decode(),
         "dackCount": dack_count,
     }
-    members = as_json(given_words(attributes))
+    members = as_json(attribute_words(attributes))
     assert isinstance(members, dict)
     return {name: value for name, value in line.items() if value} | members

@@ -20,7 +20,7 @@ from miniqueue.broker.model.limits import BrokerLimits
 from miniqueue.core.options.publish import PublishOptions
 from miniqueue.server.http.app import HttpApp
 from miniqueue.server.resp.server import RespServer
-from miniqueue.server.security.sign_in import Authenticator
+from miniqueue.server.security.authentication import Authenticator
 from miniqueue.wire.json_lines import PublishDecoder, encode_ids
 from tests.broker.steady_loop import SteadyLoop
 from tests.broker.support import World, run

@@ -15,7 +15,7 @@ from miniqueue.access.rights import ROLES
 from miniqueue.access.users import User, Users
 from miniqueue.access.users_text import parse_users, render_users
 from miniqueue.errors import ConfigError, NotAuthenticatedError, WrongSecretError
-from miniqueue.server.asgi.gate import AuthMiddleware
+from miniqueue.server.asgi.authorization import AuthMiddleware
 from miniqueue.server.resp.server import RespServer
 from miniqueue.storage.memory import MemoryStore
 from miniqueue.wire.resp_limits import STRANGER

@@ -3,7 +3,7 @@
 from miniqueue.access.hashing import hash_token
 from miniqueue.access.rights import ROLES
 from miniqueue.access.users import User, Users
-from miniqueue.server.security.sign_in import Authenticator
+from miniqueue.server.security.authentication import Authenticator
 
 TOPIC = b"orders"
 

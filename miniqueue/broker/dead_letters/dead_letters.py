@@ -66,7 +66,7 @@ def _give_up(engine: Engine, topic: Topic, cursor: GroupCursor, lease: Lease, re
     letters = [record for record in records if not _is_dead_letter(record)]
     leave = partial(_reject, cursor, lease, reason, len(letters))
     if letters:
-        return _bury(engine, topic, cursor, letters, reason, leave)
+        return _dead_letter(engine, topic, cursor, letters, reason, leave)
     leave()
     return True
 
@@ -76,13 +76,13 @@ def room_left(engine: Engine, topic: Topic) -> Room:
     return move.room_left(engine, topic.settings.dead_letters_of(topic.name))
 
 
-def may_bury(engine: Engine, topic: Topic, over: Room) -> bool:
+def may_dead_letter(engine: Engine, topic: Topic, over: Room) -> bool:
     """Whether the messages that are over the limits of a topic can become dead letters."""
     room = room_left(engine, topic)
     return room.messages >= max(1, over.messages) and room.size_bytes >= max(1, over.size_bytes)
 
 
-def bury_oldest(engine: Engine, topic: Topic, cursor: GroupCursor, lease: Lease) -> None:
+def dead_letter_oldest(engine: Engine, topic: Topic, cursor: GroupCursor, lease: Lease) -> None:
     """Make messages dead letters that were leased because their topic has no room; requires some `room_left`."""
     group = topic.group_of(cursor).name
     own = [record for record in lease.records() if is_for(record.attributes, group)]
@@ -97,11 +97,11 @@ def expire(engine: Engine, topic: Topic, cursor: GroupCursor, lease: Lease) -> N
     """Make expired messages dead letters; drop those that are dead letters already, or all if there is no room."""
     letters = [record for record in lease.records() if not _is_dead_letter(record)]
     leave = partial(cursor.drop, lease, Kind.EXPIRED, moved_count=len(letters))
-    if not letters or not _bury(engine, topic, cursor, letters, EXPIRED, leave):
+    if not letters or not _dead_letter(engine, topic, cursor, letters, EXPIRED, leave):
         cursor.drop(lease, Kind.EXPIRED)
 
 
-def _bury(
+def _dead_letter(
     engine: Engine,
     topic: Topic,
     cursor: GroupCursor,
@@ -153,12 +153,12 @@ class _Policy:
         self._cursor = cursor
         self._settings = settings
 
-    def bury(self, record: Record) -> bool:
+    def dead_letter(self, record: Record) -> bool:
         """Make the message a dead letter if it was delivered `max_deliveries` times; return whether it is one now."""
         max_deliveries = self._settings.max_deliveries
         if not max_deliveries or sum(record.counts) < max_deliveries:
             return False
-        return _bury(self._engine, self._topic, self._cursor, [record], MAX_DELIVERIES, _nothing)
+        return _dead_letter(self._engine, self._topic, self._cursor, [record], MAX_DELIVERIES, _nothing)
 
     def due_at_ms(self, record: Record, cause: str) -> int | None:
         """Return when a message that failed may be delivered again; None if there is no delay."""

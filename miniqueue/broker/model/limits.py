@@ -78,7 +78,7 @@ class Room(NamedTuple):
 
 
 #: Returns whether the excess over the limits of a topic can become dead letters.
-MayBury = Callable[[Topic, Room], bool]
+MayDeadLetter = Callable[[Topic, Room], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +204,7 @@ class Limits:
         attributes: Sequence[bytes] | None = None,
         *,
         policies: Container[LimitPolicy] = ALL_POLICIES,
-        may_bury: MayBury | None = None,
+        may_dead_letter: MayDeadLetter | None = None,
     ) -> bool:
         """Return whether older messages must be evicted for new ones; raise TopicFullError if there is no room.
 
@@ -214,7 +214,7 @@ class Limits:
           size_bytes: total size of their payloads and attributes.
           attributes: the encoded attributes of each message, if any.
           policies: the policies by which older messages may be evicted; with any other policy, the new are refused.
-          may_bury: returns whether older messages can become dead letters; None if they cannot.
+          may_dead_letter: returns whether older messages can become dead letters; None if they cannot.
         """
         if not topic.is_limited:
             return False
@@ -224,7 +224,7 @@ class Limits:
         over = _over(topic, len(payloads), size_bytes)
         if not over.is_over:
             return False
-        if self._may_give_way(topic, over, policies, may_bury):
+        if self._may_give_way(topic, over, policies, may_dead_letter):
             waiting_count, waiting_bytes = (topic.last_group or topic.default).waiting()
             over = Room(over.messages - waiting_count, over.size_bytes - waiting_bytes)
             if not over.is_over:
@@ -236,13 +236,13 @@ class Limits:
         raise self._full(topic, over, fitting_count)
 
     def _may_give_way(
-        self, topic: Topic, over: Room, policies: Container[LimitPolicy], may_bury: MayBury | None
+        self, topic: Topic, over: Room, policies: Container[LimitPolicy], may_dead_letter: MayDeadLetter | None
     ) -> bool:
         policy = self.policy_of(topic)
         if policy not in policies:
             return False
         if policy is LimitPolicy.DEAD_LETTER:
-            return may_bury is not None and may_bury(topic, over)
+            return may_dead_letter is not None and may_dead_letter(topic, over)
         return policy is LimitPolicy.DROP_OLDEST
 
     def _full(self, topic: Topic, over: Room, fitting_count: int) -> TopicFullError:

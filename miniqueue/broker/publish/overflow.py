@@ -1,12 +1,12 @@
 """Makes room in topics that are full: drops the messages that have waited longest, or makes them dead letters.
 
     publish ─▶ Journal.trim_soon ─▶ trim, directly before the commit that includes the new messages:
-                         take_oldest ─▶ drop, or bury ─▶ … until the topic is within its limits
+                         take_oldest ─▶ drop, or dead-letter ─▶ … until the topic is within its limits
                               └ not in memory ─▶ load a page, continue
 
 So the removals and the additions are in one commit. Leased messages are never dropped; messages that were returned
-only if no others wait. The time to drop depends on the number of chunks concerned, the time to bury on the number of
-messages. Other tasks run in between.
+only if no others wait. The time to drop depends on the number of chunks concerned, the time to make dead letters on the
+number of messages. Other tasks run in between.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ from miniqueue.errors import MiniqueueError
 #: Maximum size that one commit drops from a topic in excess of what it adds. So if a limit was lowered, the topic
 #: reaches it over several commits.
 MAX_BYTES_PER_COMMIT = 8 << 20
-#: Size that counts for each dropped run, or each buried message, in addition to its bytes: it takes 10 to 30 µs.
+#: Size that counts for each dropped run, or each new dead letter, in addition to its bytes: it takes 10 to 30 µs.
 WORK_BYTES = 1 << 10
 #: Maximum size dropped in one iteration of the event loop, so that other tasks run in between.
 MAX_BYTES_IN_TURN = 512 << 10
-#: Maximum number of messages that are buried in one step, for the same reason.
-MAX_BURIED_AT_ONCE = 256
+#: Maximum number of messages that become dead letters in one step, for the same reason.
+MAX_DEAD_LETTERS_AT_ONCE = 256
 
 
 async def trim(engine: Engine) -> None:
@@ -82,18 +82,20 @@ def _drop(engine: Engine, topic: Topic, excess: Room) -> int | None:
     lowest priority first, then the oldest first.
     """
     group = topic.last_group or topic.default
-    is_buried = engine.limits.policy_of(topic) is LimitPolicy.DEAD_LETTER
-    wanted = _within(excess, dead_letters.room_left(engine, topic)) if is_buried else excess
+    is_dead_lettered = engine.limits.policy_of(topic) is LimitPolicy.DEAD_LETTER
+    wanted = _within(excess, dead_letters.room_left(engine, topic)) if is_dead_lettered else excess
     for cursor in removing.oldest_first(group.cursors) if wanted.is_over else ():
-        lease = removing.take_oldest(cursor, *wanted, MAX_BURIED_AT_ONCE if is_buried else MAX_CHUNK_MESSAGES)
+        lease = removing.take_oldest(
+            cursor, *wanted, MAX_DEAD_LETTERS_AT_ONCE if is_dead_lettered else MAX_CHUNK_MESSAGES
+        )
         if lease is not None:
-            if is_buried:
-                dead_letters.bury_oldest(engine, topic, cursor, lease)
+            if is_dead_lettered:
+                dead_letters.dead_letter_oldest(engine, topic, cursor, lease)
             else:
                 cursor.drop(lease)
             removing.hold_back(cursor)
             engine.journal.touch(topic)
-            return lease.size_bytes + WORK_BYTES * (lease.count if is_buried else 1)
+            return lease.size_bytes + WORK_BYTES * (lease.count if is_dead_lettered else 1)
         if cursor.blocked_on is not None:
             break
     return None

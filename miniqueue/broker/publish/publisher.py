@@ -55,7 +55,7 @@ class Publisher:
         self._journal = engine.journal
         self._admission = engine.journal.admission
         self._committer = engine.journal.committer
-        self._admit = partial(engine.limits.admit, may_bury=partial(dead_letters.may_bury, engine))
+        self._admit = partial(engine.limits.admit, may_dead_letter=partial(dead_letters.may_dead_letter, engine))
         self._delayed = delayed
         self._clock = engine.clock
         self._max_message_bytes = max_bytes

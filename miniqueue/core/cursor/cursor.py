@@ -284,7 +284,7 @@ class GroupCursor:
             for order in sizes:
                 self.due.remove(order)
 
-    def count_buried(self, record: Record) -> None:
+    def count_dead_lettered(self, record: Record) -> None:
         """Count a message that became a dead letter when it was returned; `end_lease` has ended its lease."""
         self.serial += 1  # so that it counts as a return
         self.dropped_count += 1

@@ -72,8 +72,8 @@ def _withdraw(cursor: GroupCursor, lease: Lease, cause: str) -> list[Record]:
         return records
     staying = []
     for record in records:
-        if policy.bury(record):
-            cursor.count_buried(record)
+        if policy.dead_letter(record):
+            cursor.count_dead_lettered(record)
         elif (due_at_ms := policy.due_at_ms(record, cause)) is not None:
             cursor.put(DELAYED, due_at_ms << 64, record)
         else:

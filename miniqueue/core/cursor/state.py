@@ -61,7 +61,7 @@ class CursorState(NamedTuple):
 class ReturnPolicy(Protocol):
     """Decides where a returned message goes; the counts of the record include this return."""
 
-    def bury(self, record: Record) -> bool:
+    def dead_letter(self, record: Record) -> bool:
         """Make the message a dead letter, in the same commit, if it was returned too often; return whether it was."""
         ...
 

@@ -1,8 +1,8 @@
 """Parts of ASGI applications that the queue's HTTP port and the monitoring port share.
 
 Read `replies` first (replies, and the status of each error), then `request` and `routing` (body, query, and path of a
-request), `endpoints` (requests that are answered with JSON), `gate` (users and rights), `browser_pages` (requests of
-foreign web pages), and `refusals` (counts of rejected requests).
+request), `endpoints` (requests that are answered with JSON), `authorization` (users and rights), `browser_pages`
+(requests of foreign web pages), and `refusals` (counts of rejected requests).
 
 Knows requests, replies, users, and errors; must not import the broker, the endpoints (`http`, `monitor`), or a server
 (`hypercorn`, `granian`).

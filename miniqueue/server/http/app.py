@@ -23,9 +23,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from miniqueue.broker import Broker
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
+from miniqueue.server.asgi.authorization import routes
 from miniqueue.server.asgi.browser_pages import NOT_FOR_OTHER_SITES, is_from_another_site
 from miniqueue.server.asgi.endpoints import ActEndpoint
-from miniqueue.server.asgi.gate import routes
 from miniqueue.server.asgi.replies import NOT_FOUND, refuse_websocket
 from miniqueue.server.asgi.request import HttpActor
 from miniqueue.server.asgi.routing import Methods, route_below_topic, topic_of
@@ -41,7 +41,7 @@ from miniqueue.server.http.schedules import schedule_endpoints
 from miniqueue.server.http.settle import settle_endpoints
 from miniqueue.server.http.subscribe import SubscribeEndpoint
 from miniqueue.server.http.topics import pause_endpoints, topic_endpoints
-from miniqueue.server.security.sign_in import Authenticator
+from miniqueue.server.security.authentication import Authenticator
 
 
 class HttpApp:

@@ -22,15 +22,15 @@ from miniqueue.access.rights import Right
 from miniqueue.broker import Broker
 from miniqueue.broker.model.views import stats_of
 from miniqueue.errors import DrainingError
+from miniqueue.server.asgi.authorization import AuthMiddleware, routes
 from miniqueue.server.asgi.browser_pages import ForLoopback
-from miniqueue.server.asgi.gate import AuthMiddleware, routes
 from miniqueue.server.asgi.refusals import Refusals
 from miniqueue.server.asgi.replies import NOT_FOUND, Reply, json_reply, refuse_websocket
 from miniqueue.server.monitor.backup import BackupReply
 from miniqueue.server.monitor.metrics import BROKER_ROWS, HTTP_REFUSAL_ROWS, LOOP_ROWS
 from miniqueue.server.monitor.topic_metrics import TopicMetrics
 from miniqueue.server.process.metric_rows import RowCollector
-from miniqueue.server.security.sign_in import Authenticator
+from miniqueue.server.security.authentication import Authenticator
 
 #: Pages that contain the names of topics.
 _WITH_NAMES = ("/metrics", "/stats")

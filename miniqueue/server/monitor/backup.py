@@ -21,7 +21,7 @@ from miniqueue.errors import LimitReachedError, MiniqueueError
 from miniqueue.server.asgi.browser_pages import NOT_FOR_OTHER_HOSTS, is_for_loopback
 from miniqueue.server.asgi.replies import error_reply, start_message
 from miniqueue.server.asgi.request import until_gone
-from miniqueue.server.security.sign_in import Authenticator
+from miniqueue.server.security.authentication import Authenticator
 from miniqueue.wire.pair_stream import MAGIC, Pair, encode_end, encode_pairs
 
 log = structlog.get_logger()

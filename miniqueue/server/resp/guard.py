@@ -20,8 +20,8 @@ from miniqueue.server.resp.commands.arguments import shown
 from miniqueue.server.resp.commands.context import INTERNAL_ERROR
 from miniqueue.server.resp.commands.session import Session
 from miniqueue.server.resp.refusals import Reason
+from miniqueue.server.security.authentication import Authenticator
 from miniqueue.server.security.certificate_reading import subject_of
-from miniqueue.server.security.sign_in import Authenticator
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
 

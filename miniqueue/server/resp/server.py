@@ -6,7 +6,7 @@ from miniqueue.broker import Broker
 from miniqueue.server.resp.connection import RespConnection
 from miniqueue.server.resp.shared import Connection, Shared
 from miniqueue.server.resp.turns import TURN_SECONDS, LoopShare
-from miniqueue.server.security.sign_in import Authenticator
+from miniqueue.server.security.authentication import Authenticator
 
 
 class RespServer:

@@ -10,7 +10,7 @@ from miniqueue.broker import Broker
 from miniqueue.server.resp.commands.context import Client
 from miniqueue.server.resp.refusals import RespRefusals
 from miniqueue.server.resp.turns import LoopShare
-from miniqueue.server.security.sign_in import Authenticator
+from miniqueue.server.security.authentication import Authenticator
 
 
 class Connection(Client, Protocol):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from miniqueue.broker.inspect.peeked import PeekedMessage, State
 from miniqueue.wire import resp_replies as replies
-from miniqueue.wire.attribute_words import as_json, given_words
+from miniqueue.wire.attribute_words import as_json, attribute_words
 
 
 def resp_message(peeked: PeekedMessage, protocol: int) -> bytes:
@@ -44,6 +44,6 @@ def _attributes(peeked: PeekedMessage) -> dict[replies.Value, replies.Value]:
         ("due_at_ms", peeked.due_at_ms),
         ("deliveries", sum(stored.counts) + (peeked.state is State.LEASED)),
         *stored.counts._asdict().items(),
-        *given_words(stored.attributes).items(),
+        *attribute_words(stored.attributes).items(),
     ]
     return {name: value for name, value in words if value or name == "deliveries"}

@@ -7,7 +7,7 @@ in which they were published. The grammar is in `keys`, the forms of the values 
 import struct
 
 from miniqueue.core.log.delayed import MAX_PRIORITY, Delayed, DelaysState
-from miniqueue.storage.format.keys import MAX_64, PARTITION_LAYOUT, SERIAL_LAYOUT, KeyRange, Space
+from miniqueue.storage.format.keys import MAX_UINT64, PARTITION_LAYOUT, SERIAL_LAYOUT, KeyRange, Space
 from miniqueue.storage.format.values import malformed, seal, unpack, unseal
 
 _delays = struct.Struct("<QQQQ")
@@ -32,7 +32,7 @@ def due_at_ms_and_serial(key: bytes) -> tuple[int, int]:
 
 def due_from(topic_id: int, partition: int, start: tuple[int, int]) -> KeyRange:
     """Range of the messages from a due time and serial on."""
-    return delayed(topic_id, partition, *start), delayed(topic_id, partition, MAX_64, MAX_64) + b"\x00"
+    return delayed(topic_id, partition, *start), delayed(topic_id, partition, MAX_UINT64, MAX_UINT64) + b"\x00"
 
 
 def encode_delays(state: DelaysState) -> bytes:

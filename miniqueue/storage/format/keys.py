@@ -106,7 +106,7 @@ _TOPIC, _PURGE = bytes([Space.TOPIC]), bytes([Space.PURGE])
 _HEAD, _CURSOR, _BITMAP, _GAP = Space.HEAD.value, Space.CURSOR.value, Space.BITMAP.value, Space.GAP.value
 _SETTINGS, _CHUNK, _RECORD = Space.SETTINGS.value, Space.CHUNK.value, Space.RECORD.value
 #: The largest due time, sequence number, or serial.
-MAX_64: Final = (1 << 64) - 1
+MAX_UINT64: Final = (1 << 64) - 1
 _MAX_128 = (1 << 128) - 1
 
 #: space topic
@@ -228,7 +228,7 @@ def chunk(topic_id: int, partition: int, first_seq: int) -> bytes:
 
 def chunks(topic_id: int, partition: int, first_seq: int) -> KeyRange:
     """Range of the chunks of a partition that begin at `first_seq` or later."""
-    return chunk(topic_id, partition, first_seq), chunk(topic_id, partition, MAX_64) + b"\x00"
+    return chunk(topic_id, partition, first_seq), chunk(topic_id, partition, MAX_UINT64) + b"\x00"
 
 
 def chunk_first_seq(key: bytes) -> int:
@@ -239,7 +239,7 @@ def chunk_first_seq(key: bytes) -> int:
 
 def record(topic_id: int, partition: int, group: int, range_: Range, order: int) -> bytes:
     """Key of a returned message."""
-    return _record.pack(_RECORD, topic_id, partition, group, range_, order >> 64, order & MAX_64)
+    return _record.pack(_RECORD, topic_id, partition, group, range_, order >> 64, order & MAX_UINT64)
 
 
 def record_order(key: bytes) -> int:

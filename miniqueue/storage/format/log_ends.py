@@ -7,12 +7,12 @@ messages gets more partitions. The grammar is in `keys`, the forms of the values
 import struct
 from collections.abc import Mapping
 
-from miniqueue.storage.format.keys import MAX_64, PARTITION_LAYOUT, KeyRange, Space, topic_range
+from miniqueue.storage.format.keys import MAX_UINT64, PARTITION_LAYOUT, KeyRange, Space, topic_range
 from miniqueue.storage.format.values import malformed, seal, unpack, unseal
 
 _end = struct.Struct("<IQ")
 _start = struct.Struct("<QQ")
-_NO_STOP = MAX_64
+_NO_STOP = MAX_UINT64
 
 
 def start(topic_id: int, partition: int) -> bytes:

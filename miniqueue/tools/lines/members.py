@@ -11,7 +11,7 @@ from miniqueue.core.message.names import check_new_topic
 from miniqueue.errors import InvalidLineError, InvalidTopicError
 
 #: The largest number in a line: that of a signed integer of 64 bits.
-MAX_64 = (1 << 63) - 1
+MAX_INT64 = (1 << 63) - 1
 
 
 def object_of(line: bytes) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def topic_of(text: str) -> bytes:
     return check_new_topic(str.encode(text))
 
 
-def number_of(number: int, maximum: int = MAX_64) -> int:
+def number_of(number: int, maximum: int = MAX_INT64) -> int:
     """Return `number` if it is an integer from 0 to `maximum`; raise ValueError."""
     if type(number) is not int or not 0 <= number <= maximum:  # True is an int too
         raise ValueError

@@ -34,7 +34,7 @@ from miniqueue.errors.requests import InvalidOptionError
 from miniqueue.tools.lines import attributes as attribute_members
 from miniqueue.tools.lines.groups import names_of, shown_name
 from miniqueue.tools.lines.members import (
-    MAX_64,
+    MAX_INT64,
     check_members,
     number_of,
     object_of,
@@ -51,7 +51,7 @@ _HIGH = {Range.DELAYED: "due_at", Range.BACK: "behind"}
 _LEADING_ZERO = re.compile(r"(^|-)0\d")
 _MAX_32 = (1 << 32) - 1
 #: The largest sequence number of an id in a line.
-MAX_SEQ = MAX_64
+MAX_SEQ = MAX_INT64
 _MEMBERS = {
     *("topic", "id", "state", "published_at", "returns", "serial", "behind", "due_at", "for", "text", "msg"),
     *attribute_members.NAMES,

@@ -138,7 +138,7 @@ async def test_many_that_come_at_once_have_as_many_give_way_across_chunks_and_pa
 
 
 async def test_many_dead_letters_are_made_in_several_turns_of_the_loop_and_several_commits(monkeypatch):
-    monkeypatch.setattr(overflow, "MAX_BURIED_AT_ONCE", 5)
+    monkeypatch.setattr(overflow, "MAX_DEAD_LETTERS_AT_ONCE", 5)
     monkeypatch.setattr(overflow, "MAX_BYTES_IN_TURN", 5 * overflow.WORK_BYTES)
     monkeypatch.setattr(overflow, "MAX_BYTES_PER_COMMIT", 20 * overflow.WORK_BYTES)
 

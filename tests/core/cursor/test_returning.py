@@ -17,7 +17,7 @@ class Fates:
         self._dying = dying
         self._waiting = waiting or {}
 
-    def bury(self, record: Record) -> bool:
+    def dead_letter(self, record: Record) -> bool:
         if record.payload not in self._dying:
             return False
         self.dead.append(record.payload)

@@ -9,8 +9,8 @@ import structlog.testing
 from miniqueue.access.hashing import NOBODY, hash_password
 from miniqueue.access.users import User, Users
 from miniqueue.errors import TooManyAttemptsError, WrongSecretError
-from miniqueue.server.security import sign_in
-from miniqueue.server.security.sign_in import BLOCK_SECONDS, FAILURE_SECONDS, MAX_NETWORK_FAILURES, Authenticator
+from miniqueue.server.security import authentication
+from miniqueue.server.security.authentication import BLOCK_SECONDS, FAILURE_SECONDS, MAX_NETWORK_FAILURES, Authenticator
 from tests.server.access import Clock, Naps, token_of, user
 
 ADA = User("ada", hash_password(b"correct horse"))
@@ -72,7 +72,7 @@ async def test_everything_else_is_wrong_and_told_after_the_same_time(name, secre
 
 async def test_a_wrong_token_is_looked_at_as_long_as_a_wrong_password(monkeypatch):
     looks = []
-    monkeypatch.setattr(sign_in, "matches", lambda stored, secret: looks.append(stored) or stored == NOBODY)
+    monkeypatch.setattr(authentication, "matches", lambda stored, secret: looks.append(stored) or stored == NOBODY)
     for name in ("robot", "eve", None):
         assert await World().is_wrong(name, b"wrong")
     assert [stored for stored in looks if stored.startswith("$argon2id$")] == [NOBODY, NOBODY, DEFAULT.secret]
@@ -146,7 +146,9 @@ async def test_the_log_has_the_address_once_a_minute_and_neither_name_nor_secret
 
 async def test_the_same_wrong_secret_counts_once_and_is_looked_at_once(monkeypatch):
     looks = []
-    monkeypatch.setattr(sign_in, "matches", lambda stored, secret: looks.append(secret) or secret == b"correct horse")
+    monkeypatch.setattr(
+        authentication, "matches", lambda stored, secret: looks.append(secret) or secret == b"correct horse"
+    )
 
     world = World()
     for _ in range(11):
@@ -169,7 +171,7 @@ async def test_the_same_wrong_secret_sent_at_once_counts_once():
 
 async def test_another_user_and_another_network_are_other_attempts(monkeypatch):
     looks = []
-    monkeypatch.setattr(sign_in, "matches", lambda stored, secret: looks.append(secret))
+    monkeypatch.setattr(authentication, "matches", lambda stored, secret: looks.append(secret))
     world = World()
     for name, address in (("ada", "10.0.0.1"), ("default", "10.0.0.1"), ("ada", "10.0.0.2")):
         assert await world.is_wrong(name, b"old password", address)

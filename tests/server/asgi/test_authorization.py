@@ -14,11 +14,11 @@ from miniqueue.access.users import User, Users
 from miniqueue.core.options.publish import PublishOptions
 from miniqueue.core.settings.schedule import Schedule
 from miniqueue.errors.requests import GroupExistsError, UnknownTopicError
-from miniqueue.server.asgi import gate
+from miniqueue.server.asgi import authorization
 from miniqueue.server.http.app import HttpApp
 from miniqueue.server.monitor.app import MonitorApp
-from miniqueue.server.security import sign_in
-from miniqueue.server.security.sign_in import MAX_CONNECTION_FAILURES, Authenticator
+from miniqueue.server.security import authentication
+from miniqueue.server.security.authentication import MAX_CONNECTION_FAILURES, Authenticator
 from tests.fakes import FakeConsumer, FaultyStore, ManualClock, broker_on
 from tests.server.access import EVERYBODY, Clock, Naps, sign_in_for, token_of, user
 from tests.serving import NDJSON, Lines, serving
@@ -140,7 +140,7 @@ async def test_the_table_has_the_routes_of_both_applications_and_no_other():
 
 def test_a_route_without_rights_cannot_be_served():
     with pytest.raises(KeyError):
-        gate.routes({("GET", "/nothing"): None}, sign_in_for())
+        authorization.routes({("GET", "/nothing"): None}, sign_in_for())
 
 
 @pytest.mark.parametrize("topic", ["orders", "other"])
@@ -271,7 +271,7 @@ async def test_requests_that_come_together_have_their_password_verified_once(mon
     async with gated(ADA) as world:
         looks = []
         monkeypatch.setattr(
-            sign_in, "matches", lambda stored, secret: looks.append(stored) or hashing.matches(stored, secret)
+            authentication, "matches", lambda stored, secret: looks.append(stored) or hashing.matches(stored, secret)
         )
         asked = [world.ask("GET", "/stats", basic("ada", secret)) for _ in range(10)]
         assert {status for status, _, _ in await asyncio.gather(*asked)} == {outcome}
@@ -279,10 +279,10 @@ async def test_requests_that_come_together_have_their_password_verified_once(mon
 
 
 async def test_the_number_of_remembered_connections_is_bounded(monkeypatch):
-    monkeypatch.setattr(gate, "MAX_KNOWN", 3)
+    monkeypatch.setattr(authorization, "MAX_KNOWN", 3)
 
     async with gated() as world:
-        middleware = gate.AuthMiddleware(world.sign_in)
+        middleware = authorization.AuthMiddleware(world.sign_in)
         for port in range(10):
             await middleware.user_of({"headers": [bearer("nobody")], "client": ("10.0.0.1", port)})
         assert len(middleware._known) == 3

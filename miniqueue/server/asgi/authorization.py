@@ -24,8 +24,8 @@ from miniqueue.access.users import User
 from miniqueue.errors import MiniqueueError, NotAuthenticatedError, NotPermittedError
 from miniqueue.server.asgi.replies import error_reply
 from miniqueue.server.asgi.routing import Methods, finder_of_topic
+from miniqueue.server.security.authentication import Authenticator
 from miniqueue.server.security.certificate_reading import STATE_KEY
-from miniqueue.server.security.sign_in import Authenticator
 
 #: Maximum number of remembered credentials, one per connection: the default of -max-connections.
 MAX_KNOWN = 10_000
