@@ -32,6 +32,7 @@ from miniqueue.broker.model.limits import BrokerLimits, LimitCounts
 from miniqueue.broker.model.views import TopicStats, stats_of
 from miniqueue.broker.publish.overflow import trim
 from miniqueue.broker.publish.publisher import Publisher
+from miniqueue.broker.runtime.accounts import UNLIMITED, Memory, Purpose
 from miniqueue.broker.runtime.clock import Clock
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.broker.topics.admin import TopicAdmin
@@ -44,6 +45,9 @@ from miniqueue.core.message.names import DEFAULT_GROUP_NAME
 from miniqueue.core.options.consume import DEFAULT_LEASE_SECONDS, DEFAULT_SESSION_SECONDS, StreamOptions
 from miniqueue.errors import MiniqueueError, UnavailableError
 from miniqueue.storage.port import Snapshot, Store
+
+#: The memory of one topic that is idle, with one partition and one group, about.
+TOPIC_BYTES = 10 << 10
 
 
 class Broker:
@@ -65,6 +69,7 @@ class Broker:
       scheduler: publishes messages on schedules.
       backpressure: makes publishers wait while too many bytes are uncommitted.
       limit_counts: how often limits were reached; shared by all parts.
+      memory: the accounts of the memory that clients use.
       leases: delivers messages for a limited time, to be settled by receipt.
       members: assigns the partitions of a group to its members.
       requests: publishes messages that request a reply, and forwards the replies.
@@ -89,7 +94,10 @@ class Broker:
         self.limit_counts = LimitCounts()
         self._period_seconds = period_seconds
         self._sync_interval_seconds = sync_interval_seconds
-        engine = self._engine = Engine.on(open_store, clock, self.limits, self.limit_counts, reopened=self._install)
+        self.memory = Memory(self.limits.max_memory_bytes or UNLIMITED, has_users=self.limits.has_users)
+        engine = self._engine = Engine.on(
+            open_store, clock, self.limits, self.limit_counts, reopened=self._install, memory=self.memory
+        )
         log = LogReader(engine)
         self._disk = DiskReclaimer(engine)
         self.admin = TopicAdmin(engine, self._disk)
@@ -113,7 +121,17 @@ class Broker:
         self.publish_batch = publisher.publish_batch
         self.publish_unique, self.publish_several = publisher.unique.publish, publisher.unique.publish_several
         self.delete_topic = self.admin.delete
+        self._measure_memory()
         self._connect()
+
+    def _measure_memory(self) -> None:
+        """Charge the process for what has limits of its own, once a second."""
+        memory, engine = self.memory, self._engine
+        memory.measure(Purpose.CACHE, lambda: engine.cache.used_bytes)
+        memory.measure(Purpose.COMMITS, lambda: engine.journal.committer.waiting_bytes)
+        memory.measure(Purpose.DEDUP_IDS, lambda: self._publisher.duplicates.size_bytes)
+        memory.measure(Purpose.REQUESTS, lambda: self.requests.size_bytes)
+        memory.measure(Purpose.TOPICS, lambda: TOPIC_BYTES * len(engine.topics.by_name))
 
     def _connect(self) -> None:
         """Connect the handlers of all events, which are called in this order."""
@@ -169,10 +187,11 @@ class Broker:
             await self._engine.journal.store.close()
 
     def tick(self) -> None:
-        """Publish due messages, end expired leases and pauses, and reclaim disk space, in all parts."""
+        """Publish due messages, end expired leases and pauses, reclaim disk space, and measure memory, in all parts."""
         first = self.leases, self.members, self.admin, self._dispatcher, self._sweep, self.delayed, self.scheduler
         for part in (*first, self._publisher.duplicates, self._retention, self._tracer, self._disk, self.groups):
             part.tick()
+        self._engine.tick()
         self._disk.reclaim(self._engine.topics.by_name.values(), is_full=self._engine.journal.admission.is_full)
 
     @property
@@ -211,6 +230,7 @@ class Broker:
         Raises InvalidTopicError, InvalidGroupError, or InvalidPrefetchError, and as `Members.enter`.
         """
         self._engine.limits.check_prefetch(prefetch)
+        self.memory.check()
         line, entered = self.members.enter(name, group, member)
         if entered is None:
             return Consumer(self._dispatcher, line, deliver, fail, prefetch)

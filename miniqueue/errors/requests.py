@@ -301,6 +301,18 @@ class LimitReachedError(UnavailableError):
     code = "LIMIT"
 
 
+class MemoryLimitError(LimitReachedError):
+    """The client, its user, or the broker uses all the memory that it may; settling and deleting go on.
+
+    Args:
+      account: the account whose memory is used up.
+      limit_bytes: how much it may use.
+    """
+
+    def __init__(self, account: str, limit_bytes: int) -> None:
+        super().__init__(f"the memory for {account} is used up, {limit_bytes >> 20} MiB (-max-memory); try again later")
+
+
 class TopicFullError(LimitReachedError):
     """The topic is full.
 

@@ -39,7 +39,7 @@ from miniqueue.server.hypercorn.limits import KEEP_ALIVE_SECONDS
 from miniqueue.server.hypercorn.listening import ServeHttps, listen, serve_https, serve_plain
 from miniqueue.server.monitor.app import MonitorApp
 from miniqueue.server.monitor.metrics import CERTIFICATE_ROWS, LAG_ROWS
-from miniqueue.server.process import descriptors, logs, runtime
+from miniqueue.server.process import descriptors, logs, memory_limit, runtime
 from miniqueue.server.process.accepting import AcceptingLoop
 from miniqueue.server.process.connection_limits import ConnectionLimits
 from miniqueue.server.process.guests import Guests
@@ -147,6 +147,7 @@ async def _serve(config: Config, certificates: Certificates, sign_in: Authentica
             await broker.start()
         runtime.freeze_live_objects()
         runtime.return_freed_memory()  # the checks of a start read tables: 60 MB with a million returned messages
+        broker.memory.watch(memory_limit.own_bytes, runtime.return_freed_memory)
         try:
             await _Listeners(config, certificates, broker, sign_in).run(https, resp, monitor)
         finally:
@@ -164,7 +165,7 @@ def _make_broker(config: Config) -> Broker:
         period_seconds=config.period_seconds,
         lease_seconds=config.lease_seconds,
         sync_interval_seconds=config.sync_interval_seconds if config.sync == "interval" else None,
-        limits=broker_limits(config),
+        limits=broker_limits(config, config.max_memory_bytes or memory_limit.default_bytes()),
     )
 
 
@@ -207,6 +208,7 @@ class _Listeners:
             body_seconds=config.body_seconds,
             handshake_seconds=config.handshake_seconds,
             max_header_bytes=config.max_header_bytes,
+            memory=broker.memory,
         )
         self._tls = ServerTls(
             certificates.cert,
@@ -260,6 +262,7 @@ class _Listeners:
             https=https.getsockname()[1],
             resp=resp.getsockname()[1],
             monitor=monitor.getsockname()[1],
+            max_memory_mib=self._broker.memory.max_bytes >> 20,
         )
         watching = self._watch()
         await asyncio.wait([asyncio.create_task(self._stopping.wait()), *serving], return_when="FIRST_COMPLETED")

@@ -9,10 +9,11 @@ from miniqueue.broker.commit.events import Events
 from miniqueue.broker.commit.journal import Committer, Journal
 from miniqueue.broker.publish.publisher import Publisher
 from miniqueue.broker.publish.unique import UniquePublisher
+from miniqueue.broker.runtime.accounts import Memory, MemoryAccount
 from tests.fakes import ManualClock, MemoryStore, broker_on
 
 #: Owner and part: the owner makes the part, and hands itself in as callbacks.
-OWNED = {frozenset({Journal, Committer}), frozenset({Publisher, UniquePublisher})}
+OWNED = {frozenset({Journal, Committer}), frozenset({Publisher, UniquePublisher}), frozenset({Memory, MemoryAccount})}
 #: Fewer would say that the walk over the objects does not find them.
 MIN_OBJECTS = 20
 

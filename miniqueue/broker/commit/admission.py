@@ -8,11 +8,14 @@
     stopping, at rest             DrainingError    yes
     stopping                      DrainingError    no
 
+A client that uses all the memory it may gets MemoryLimitError for what would need more, at any time.
+
 This module only keeps the state. The journal reports when the store fails, the disk watch when the disk is full.
 """
 
 import structlog
 
+from miniqueue.broker.runtime.accounts import Memory
 from miniqueue.errors import (
     DrainingError,
     FullError,
@@ -28,6 +31,9 @@ log = structlog.get_logger()
 class Admission:
     """Accepts or refuses new publishes and other changes.
 
+    Args:
+      memory: what clients use, and may use.
+
     Attributes:
       refusal: error that a publish raises now; None if publishes are accepted.
       may_change: whether messages can be settled, and messages and topics deleted.
@@ -36,7 +42,8 @@ class Admission:
       is_open: whether the store is open.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
         self.refusal: type[UnavailableError] | None = None
         self.may_change = True
         self.is_full = False
@@ -45,9 +52,11 @@ class Admission:
         self._is_resting = False
 
     def check(self) -> None:
-        """Raise `refusal` if publishes are refused now."""
+        """Raise `refusal` if publishes are refused now, or MemoryLimitError if they are to the client that acts."""
         if self.refusal is not None:
             raise self.refusal
+        if self._memory.over_count:
+            self._memory.check()
 
     def check_change(self) -> None:
         """Raise `refusal` if all changes are refused now, even those that need no space."""

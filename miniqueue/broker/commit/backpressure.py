@@ -37,10 +37,11 @@ class Backpressure:
     @property
     def must_wait(self) -> bool:
         """Whether a new publish must wait for room, or for publishes that are already waiting."""
+        if self._waiting:
+            return True
         committer = self._committer  # inlines `_has_room`: this runs for every publish
         older, last = committer.begun
-        waiting_bytes = committer.open.size_bytes + last.size_bytes + older.size_bytes
-        return bool(self._waiting) or waiting_bytes > self._max_bytes
+        return committer.open.size_bytes + last.size_bytes + older.size_bytes > self._max_bytes
 
     def call_when_room(self, act: Callable[[], None]) -> None:
         """Queue `act`, and call it when there is room, before every act that is queued later."""

@@ -33,6 +33,7 @@ import structlog
 from miniqueue.broker.commit.admission import Admission
 from miniqueue.broker.commit.events import Events
 from miniqueue.broker.model.topic import Topic
+from miniqueue.broker.runtime.accounts import Memory
 from miniqueue.broker.runtime.clock import Clock
 from miniqueue.broker.runtime.tasks import Epoch
 from miniqueue.broker.stored import encode_commit, opening
@@ -346,6 +347,7 @@ class Journal:
       events: `readable` is raised for each topic that has new messages to deliver, or that holds back messages until
         older ones are settled; `before_commit` if topics must be trimmed.
       reopened: called with the content of the store, after a fault.
+      memory: what clients use, and may use; None: they are not limited.
       reopen_delays_seconds: see `REOPEN_DELAYS_SECONDS`.
 
     Attributes:
@@ -367,10 +369,11 @@ class Journal:
         events: Events,
         *,
         reopened: Callable[[opening.StoreContent], None],
+        memory: Memory | None = None,
         reopen_delays_seconds: Sequence[float] = REOPEN_DELAYS_SECONDS,
     ) -> None:
         self.store: Store
-        self.admission = Admission()
+        self.admission = Admission(memory or Memory())
         self.epoch = Epoch()
         self.failed: asyncio.Future[MiniqueueError] = asyncio.get_running_loop().create_future()
         self.events = events

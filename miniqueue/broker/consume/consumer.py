@@ -18,6 +18,7 @@ from miniqueue.broker.consume.dispatcher import Dispatcher
 from miniqueue.broker.model.parts import Member
 from miniqueue.broker.model.recording import Receiver
 from miniqueue.broker.model.topic import Group, Take
+from miniqueue.broker.runtime.accounts import Purpose, account_of
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.core.cursor import returning
 from miniqueue.core.cursor.cursor import GroupCursor
@@ -29,6 +30,9 @@ from miniqueue.errors.requests import SessionOverError
 #: A consumer that holds this many bytes gets no more messages: those that its client has not read yet use memory of
 #: the broker.
 MAX_HELD_BYTES = 4 << 20
+#: From this many bytes on, what a consumer holds is charged to its client, in steps of this size; with memory short, it
+#: gets no more than this.
+CHARGED_BYTES = 64 << 10
 
 
 class Consumer:
@@ -48,7 +52,10 @@ class Consumer:
     """
 
     __slots__ = (
+        "_account",
+        "_charged_bytes",
         "_dispatcher",
+        "_free_bytes",
         "_holding",
         "_is_closed",
         "_prefetch",
@@ -74,13 +81,17 @@ class Consumer:
         self._holding = Holding()
         self._prefetch = prefetch
         self._is_closed = False
+        actor = CURRENT_ACTOR.get()
+        self._account = account_of(actor)
+        self._charged_bytes = 0
+        self._free_bytes = MAX_HELD_BYTES if self._account is None else CHARGED_BYTES  # 0 while some are charged
         self.room = prefetch
         self.group = group
         self.member = member
         self.take: Take = group.take if member is None else member.take
         self.deliver = deliver
         self.fail = fail
-        self.receiver = Receiver(CURRENT_ACTOR.get(), b"" if member is None else member.name)
+        self.receiver = Receiver(actor, b"" if member is None else member.name)
         group.enter()
 
     @property
@@ -174,7 +185,9 @@ class Consumer:
         self._is_closed = True
         self.group.remove(self)
         self._prefetch = self.room = 0  # the caller may be processing a command that requests more afterwards
-        self._dispatcher.consumer_left(self.group, self._holding.take_all(), cause)
+        held = self._holding.take_all()
+        self._charge()
+        self._dispatcher.consumer_left(self.group, held, cause)
         if self.member is not None:
             self.member.leave()
         self.deliver = self.fail = _nothing  # they refer to the owner of this consumer
@@ -185,11 +198,27 @@ class Consumer:
             cursor.trace.delivered(lease, self.receiver)
         holding = self._holding
         holding.add(cursor, lease)
-        self.room = self._prefetch - holding.count if holding.size_bytes < MAX_HELD_BYTES else 0
+        self.room = self._prefetch - holding.count if holding.size_bytes < self._free_bytes else self._room_of_much()
 
     def _measure_room(self) -> None:
         holding = self._holding
-        self.room = self._prefetch - holding.count if holding.size_bytes < MAX_HELD_BYTES else 0
+        self.room = self._prefetch - holding.count if holding.size_bytes < self._free_bytes else self._room_of_much()
+
+    def _room_of_much(self) -> int:
+        """Charge what is held, and return for how many messages more there is room."""
+        self._charge()
+        is_tight = self._account is not None and self._account.process.over_count > 0
+        most_bytes = CHARGED_BYTES if is_tight else MAX_HELD_BYTES
+        return self._prefetch - self._holding.count if self._holding.size_bytes < most_bytes else 0
+
+    def _charge(self) -> None:
+        """Charge the client for what is held, if that is much."""
+        if self._account is not None:
+            steps = self._holding.size_bytes // CHARGED_BYTES
+            if change := steps * CHARGED_BYTES - self._charged_bytes:
+                self._charged_bytes += change
+                self._account.add(Purpose.LEASES, change)
+            self._free_bytes = 0 if steps else CHARGED_BYTES
 
     def _begin_session(self) -> None:
         """Begin the session again, because the client settles; does nothing here, as only members have sessions."""
@@ -207,7 +236,8 @@ class Consumer:
         if receipts is None:  # the usual case, so it is inlined
             holding = self._holding
             cursor, lease = holding.take_only()
-            self.room = self._prefetch - holding.count if holding.size_bytes < MAX_HELD_BYTES else 0
+            size_bytes = holding.size_bytes
+            self.room = self._prefetch - holding.count if size_bytes < self._free_bytes else self._room_of_much()
             act(cursor, lease)
             self._dispatcher.settled(self.group, is_returned=is_returned)
             return

@@ -16,6 +16,7 @@ from miniqueue.broker.commit.journal import Journal
 from miniqueue.broker.engine.topics import Topics
 from miniqueue.broker.model.limits import BrokerLimits, LimitCounts, Limits
 from miniqueue.broker.model.topic import Topic
+from miniqueue.broker.runtime.accounts import Memory, Purpose
 from miniqueue.broker.runtime.cache_budget import Budget
 from miniqueue.broker.runtime.clock import Clock
 from miniqueue.broker.runtime.horizon import Horizon
@@ -25,6 +26,8 @@ from miniqueue.storage.port import Store
 
 #: Maximum total size of the messages that are in memory for consumers, all topics together.
 CACHE_BYTES = 64 << 20
+#: What is left of it when the memory of the process is nearly used up.
+MIN_CACHE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +43,7 @@ class Engine:
       limits: checks whether there is room for topics and messages.
       events: reports what happens to parts that are made later.
       cache: limits the memory that loaded messages use.
+      memory: the accounts of the memory that clients use.
     """
 
     clock: Clock
@@ -50,6 +54,7 @@ class Engine:
     limits: Limits
     events: Events
     cache: Budget
+    memory: Memory
 
     @classmethod
     def on(
@@ -60,6 +65,7 @@ class Engine:
         counts: LimitCounts,
         *,
         reopened: Callable[[StoreContent], None],
+        memory: Memory | None = None,
     ) -> "Engine":
         """Return an engine on a store that is not open yet.
 
@@ -69,14 +75,24 @@ class Engine:
           limits: the limits that the operator has set.
           counts: counts how often limits were reached.
           reopened: called with the content of the store, after a fault.
+          memory: the accounts of the memory that clients use; None: they are not limited.
         """
+        memory = memory or Memory()
         by_name = dict[bytes, Topic]()
         events = Events()
-        journal = Journal(open_store, clock, by_name, events, reopened=reopened)
+        journal = Journal(open_store, clock, by_name, events, reopened=reopened, memory=memory)
         topic_limits = Limits(limits, counts)
         topics = Topics(by_name, journal, topic_limits, clock)
         tasks = Tasks(journal.fail)
-        return cls(clock, Horizon(clock), tasks, journal, topics, topic_limits, events, Budget(CACHE_BYTES))
+        return cls(clock, Horizon(clock), tasks, journal, topics, topic_limits, events, Budget(CACHE_BYTES), memory)
+
+    def tick(self) -> None:
+        """Measure the memory that is used; shrink the caches if it is nearly used up."""
+        self.memory.tick()
+        max_bytes = self.memory.cache_bytes(CACHE_BYTES, MIN_CACHE_BYTES)
+        if max_bytes != self.cache.max_bytes:
+            self.cache.resize(max_bytes)
+            self.memory.put(Purpose.CACHE, self.cache.used_bytes)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Run a background task that ends when memory is dropped after a fault.

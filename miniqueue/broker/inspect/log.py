@@ -56,6 +56,7 @@ class LogReader:
     def __init__(self, engine: Engine) -> None:
         self._topics = engine.topics.by_name
         self._journal = engine.journal
+        self._memory = engine.memory
         self._kept: OrderedDict[tuple[int, int, int], Chunk] = OrderedDict()
 
     def bounds(self, name: bytes) -> list[LogBounds]:
@@ -87,8 +88,10 @@ class LogReader:
           InvalidOptionError: the offset is after the end.
           UnavailableError: the store is being reopened, so its content is unknown.
           StorageError: the messages cannot be read.
+          MemoryLimitError: the client uses all the memory it may.
         """
-        return await self._journal.epoch.repeat(partial(self._read, name, number, options))
+        with self._memory.reserve(options.max_bytes):
+            return await self._journal.epoch.repeat(partial(self._read, name, number, options))
 
     async def _read(self, name: bytes, number: int, options: ReadOptions) -> LogPage:
         log = self._log(name, number)

@@ -45,6 +45,7 @@ class Peek:
 
     def __init__(self, engine: Engine) -> None:
         self._journal = engine.journal
+        self._memory = engine.memory
         self._horizon = engine.horizon
         self._positions: OrderedDict[tuple[int | None, int, int, int], Position] = OrderedDict()
 
@@ -73,10 +74,12 @@ class Peek:
           InvalidTopicError, UnknownTopicError, UnknownGroupError, InvalidOptionError, UnavailableError.
           UnknownMessageError: the position of `after` is unknown.
           StorageError: the messages cannot be read.
+          MemoryLimitError: the client uses all the memory it may.
         """
         if not 0 < count <= MAX_COUNT:
             raise InvalidOptionError(f"a count is a whole number from 1 to {MAX_COUNT}")
-        return await self._journal.epoch.repeat(partial(self._peek, name, state, count, after, group))
+        with self._memory.reserve(MAX_BYTES):
+            return await self._journal.epoch.repeat(partial(self._peek, name, state, count, after, group))
 
     async def _peek(
         self, name: bytes, state: State, count: int, after: tuple[int, int] | DelayedId | None, group: bytes | None

@@ -27,17 +27,14 @@ from miniqueue.broker.model.views import group_named
 from miniqueue.core.cursor import returning
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.holding import CursorLease, settle_each
-from miniqueue.core.cursor.lease_book import LeaseBook
+from miniqueue.core.cursor.lease_book import LeaseBook, Payer
 from miniqueue.core.cursor.receipts import parse_prefixed, which
 from miniqueue.core.cursor.recording import Kind
 from miniqueue.core.message.names import check_member, check_topic
 from miniqueue.core.options.consume import ReceiveOptions, check_lease
-from miniqueue.errors import DrainingError, InvalidPrefetchError, LimitReachedError, MiniqueueError, RequestError
+from miniqueue.errors import DrainingError, InvalidPrefetchError, MiniqueueError, RequestError
 from miniqueue.errors.requests import UnknownTopicError
 
-#: Maximum total size of leased messages, which stay in memory. When the leases of all topics reach it, requests for
-#: more messages are rejected.
-MAX_LEASED_BYTES = 1 << 30
 #: Maximum number of messages with expired leases that one event-loop iteration returns; the next ones return the rest.
 MAX_EXPIRED_IN_TURN = 1_000
 #: Maximum size of the reason for which a message is rejected.
@@ -68,7 +65,7 @@ class Leases:
         self._admission = engine.journal.admission
         self._max_count = max_count
         self._leased: dict[Group, None] = {}  # the groups that have a book
-        self._most_leased_bytes = 0  # an upper bound: the last exact count, plus all leases made since
+        self._memory = engine.memory
 
     def receive(
         self,
@@ -81,7 +78,7 @@ class Leases:
 
         Raises:
           InvalidTopicError, InvalidPrefetchError, DrainingError: the request was not made.
-          LimitReachedError: the leased messages have reached their maximum size.
+          MemoryLimitError: the client uses all the memory it may, for example for leased messages.
           StorageError: the topic cannot be read.
           InvalidGroupError, InvalidMemberError, MembersOnlyError, NoMembersError: see `Members.enter`.
         """
@@ -89,8 +86,8 @@ class Leases:
             raise DrainingError
         if options.max_count > self._max_count:
             raise InvalidPrefetchError(self._max_count)
-        if not options.is_acked:
-            self._check_memory()
+        if not options.is_acked and self._memory.over_count:
+            self._memory.check()
         if (topic := self._topics.get(name)) is not None and topic.fault is not None:
             raise topic.fault
         group, member = self._members.enter(name, options.group, options.member)
@@ -98,14 +95,13 @@ class Leases:
         receiving.start()
         return receiving
 
-    def _check_memory(self) -> None:
-        if self._most_leased_bytes >= MAX_LEASED_BYTES:
-            self._most_leased_bytes = sum(group.book.size_bytes for group in self._leased if group.book is not None)
-        if self._most_leased_bytes >= MAX_LEASED_BYTES:
-            raise LimitReachedError(f"messages of {MAX_LEASED_BYTES >> 20} MiB are leased, which fill the memory")
+    def keep(
+        self, group: Group, options: ReceiveOptions, taken: list[CursorLease], payer: Payer | None
+    ) -> ReceiveResult:
+        """Lease messages that were taken, or acknowledge them if the options say so; return the result to deliver.
 
-    def keep(self, group: Group, options: ReceiveOptions, taken: list[CursorLease]) -> ReceiveResult:
-        """Lease messages that were taken, or acknowledge them if the options say so; return the result to deliver."""
+        `payer` pays for the memory of the leases.
+        """
         leases = [(cursor.partition, lease) for cursor, lease in taken]
         if options.is_acked:
             for cursor, lease in taken:
@@ -118,8 +114,7 @@ class Leases:
             self._leased[group] = None
         deadline = self._deadline(options.lease_seconds or group.topic.settings.lease_seconds or self.lease_seconds)
         for cursor, lease in taken:
-            book.add(cursor, lease, deadline)
-            self._most_leased_bytes += lease.size_bytes
+            book.add(cursor, lease, deadline, payer)
         return ReceiveResult(book.prefix, leases)
 
     # --- settling ---------------------------------------------------------------------------------------------

@@ -20,10 +20,12 @@ from miniqueue.broker.consume.dispatcher import Dispatcher
 from miniqueue.broker.model.parts import Member
 from miniqueue.broker.model.recording import Receiver
 from miniqueue.broker.model.topic import Group, Take
+from miniqueue.broker.runtime.accounts import account_of
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.holding import CursorLease
 from miniqueue.core.cursor.lease import Lease
+from miniqueue.core.cursor.lease_book import Payer
 from miniqueue.core.group import view
 from miniqueue.core.options.consume import ReceiveOptions
 from miniqueue.errors import MiniqueueError
@@ -46,8 +48,9 @@ class ReceiveResult(NamedTuple):
 
 NOTHING_RECEIVED = ReceiveResult(b"", [])
 
-#: Leases messages that were taken from a group, or acknowledges them if the options say so; returns the answer.
-Keep = Callable[[Group, ReceiveOptions, list[CursorLease]], ReceiveResult]
+#: Leases messages that were taken from a group, for whoever pays for their memory, or acknowledges them if the options
+#: say so; returns the answer.
+Keep = Callable[[Group, ReceiveOptions, list[CursorLease], Payer | None], ReceiveResult]
 
 _Answer = Callable[[ReceiveResult], None]
 _Fail = Callable[[MiniqueueError], None]
@@ -173,7 +176,9 @@ class ReceiveRequest:
         is_traced, is_acked = self.group.topic.trace is not None, self.options.is_acked
         if is_traced and is_acked:  # before `_keep` acknowledges the messages, which ends their leases
             self._note(None)
-        received = self._keep(self.group, self.options, taken)
+        account = account_of(self._actor)
+        payer = None if account is None else account.owner  # which outlives the connection, as the leases do
+        received = self._keep(self.group, self.options, taken, payer)
         if is_traced and not is_acked:
             self._note(received.prefix)
         answer(received)

@@ -38,6 +38,7 @@ from miniqueue.errors.requests import NoReplyError, NoRequestError, RequesterGon
 
 #: Maximum number of waiting requesters; each costs about 2 KiB, in addition to its message.
 MAX_WAITING = 10_000
+REQUEST_BYTES = 2 << 10
 #: A requester waits this much longer than its message lives: timers and stored times are truncated to milliseconds.
 EXPIRY_SECONDS = 0.003
 
@@ -126,6 +127,11 @@ class Requests:
         self._by_topic: Counter[bytes] = Counter()
         self._prefix = secrets.token_hex(8).encode() + b"-"
         self._count = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """The approximate memory use of the waiting requesters."""
+        return len(self._waiting) * REQUEST_BYTES
 
     @property
     def waiting_count(self) -> int:

@@ -95,6 +95,8 @@ class BrokerLimits:
       policy: what happens if a topic is full, unless its settings say.
       max_prefetch: maximum number of messages that a consumer may request.
       max_uncommitted_bytes: maximum total size of uncommitted payloads.
+      max_memory_bytes: how much memory all clients together may make the broker use.
+      has_users: whether clients authenticate, so that no user may use everything.
     """
 
     max_topics: int = 0
@@ -106,6 +108,8 @@ class BrokerLimits:
     policy: LimitPolicy = LimitPolicy.REFUSE
     max_prefetch: int = MAX_PREFETCH
     max_uncommitted_bytes: int = 0
+    max_memory_bytes: int = 0
+    has_users: bool = False
 
 
 class Limits:

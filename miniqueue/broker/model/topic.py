@@ -127,6 +127,7 @@ class Group:
     def __init__(self, topic: "Topic", name: bytes) -> None:
         self.topic = topic
         self.name = name
+        self.book: LeaseBook | None = None
         self.cursors: list[GroupCursor] = []
         self.load_order: Iterable[GroupCursor] = ()
         self.waiters: OrderedDict[Waiter, None] = OrderedDict()
@@ -145,7 +146,9 @@ class Group:
             cursor.revoke_all()
         self.replace(())
         self.id: int | None = None
-        self.book: LeaseBook | None = None
+        if self.book is not None:
+            self.book.clear()
+            self.book = None
         self.is_expiring = False
         self.was_read, self.unread_seconds = True, 0.0
         self.end_loading()

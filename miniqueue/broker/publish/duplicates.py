@@ -24,6 +24,8 @@ from miniqueue.storage.format import dedup as dedup_keys
 MAX_FORGOTTEN_IN_TICK = 50_000
 #: Minimum interval between scans for expired ids while the limit on ids is reached.
 SCAN_INTERVAL_MS = 100
+#: The memory of one dedup id, about.
+DEDUP_ID_BYTES = 350
 
 
 class Duplicates:
@@ -36,6 +38,11 @@ class Duplicates:
         self._remembering: dict[Topic, None] = {}  # topics with dedup ids
         self._count = 0  # number of dedup ids; never too low
         self._next_scan_ms = 0  # between ticks, earliest time of the next scan for expired ids
+
+    @property
+    def size_bytes(self) -> int:
+        """The approximate memory use of all dedup ids."""
+        return self._count * DEDUP_ID_BYTES
 
     def first_of(self, topic: Topic, options: PublishOptions) -> Accepted | None:
         """Return the result of the first publish if a publish with `options` is a duplicate of it, else None.

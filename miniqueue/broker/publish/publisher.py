@@ -53,7 +53,7 @@ class Publisher:
         self._topics = engine.topics.by_name
         self._create = engine.topics.create
         self._journal = engine.journal
-        self._admission = engine.journal.admission
+        self._admission, self._memory = engine.journal.admission, engine.memory
         self._committer = engine.journal.committer
         self._admit = partial(engine.limits.admit, may_dead_letter=partial(dead_letters.may_dead_letter, engine))
         self._delayed = delayed
@@ -78,9 +78,10 @@ class Publisher:
           LimitReachedError: the maximum number of topics is reached.
           TopicFullError: the topic is full.
           FullError, ReadOnlyError, DrainingError: the broker accepts no messages now.
+          MemoryLimitError: the client uses all the memory it may.
         """
-        if self._admission.refusal is not None:
-            raise self._admission.refusal
+        if self._admission.refusal is not None or self._memory.over_count:
+            self._admission.check()
         if len(payloads) == 1:  # fast path: a client that waits for each reply sends one message at a time
             size_bytes = longest_bytes = len(payloads[0])
         else:

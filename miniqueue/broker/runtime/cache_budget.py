@@ -25,13 +25,23 @@ class Budget:
         self.used_bytes = 0
         self._sizes: OrderedDict[Evictable, int] = OrderedDict()  # least recently used first
 
+    def resize(self, max_bytes: int) -> None:
+        """Change the maximum; evict caches if the total is too large, even the last one."""
+        self.max_bytes = max_bytes
+        self._evict(0)
+
     def touch(self, cache: Evictable) -> None:
         """Record that `cache` was used and may have another size now; evict other caches if the total is too large."""
         self.used_bytes -= self._sizes.pop(cache, 0)
         if size_bytes := cache.size_bytes:
             self._sizes[cache] = size_bytes
             self.used_bytes += size_bytes
-        while self.used_bytes > self.max_bytes and len(self._sizes) > 1:
+        if self.used_bytes > self.max_bytes:
+            self._evict(1)
+
+    def _evict(self, least_count: int) -> None:
+        """Evict caches until the total is small enough, or this many are left."""
+        while self.used_bytes > self.max_bytes and len(self._sizes) > least_count:
             oldest, size_bytes = self._sizes.popitem(last=False)
             self.used_bytes -= size_bytes
             oldest.evict()

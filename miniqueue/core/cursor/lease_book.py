@@ -11,6 +11,7 @@ O(log n) for n leases. A deadline is a time in seconds on the monotonic clock.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from typing import Protocol
 
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.holding import CursorLease, split
@@ -19,6 +20,21 @@ from miniqueue.core.cursor.receipts import runs
 
 #: Maximum number of entries of ended leases that are not worth removing: a sweep of so few saves nothing.
 _FEW = 64
+#: The memory of one lease besides its messages, and of one message besides its payload and attributes.
+LEASE_BYTES = 600
+MESSAGE_BYTES = 50
+
+
+class Payer(Protocol):
+    """Whoever pays for the memory of leases."""
+
+    def charge_lease(self, size_bytes: int) -> None:
+        """Pay for memory; a negative size is given back."""
+        ...
+
+
+#: A lease in the book: with its cursor, its deadline, and who pays for it.
+_Held = tuple[GroupCursor, Lease, float, Payer | None]
 
 
 class LeaseBook:
@@ -29,24 +45,21 @@ class LeaseBook:
 
     Attributes:
       count: number of leased messages.
-      size_bytes: size of their payloads.
     """
 
-    __slots__ = ("_deadlines", "_held", "_starts", "count", "prefix", "size_bytes")
+    __slots__ = ("_deadlines", "_held", "_starts", "count", "prefix")
 
     def __init__(self, prefix: bytes) -> None:
         self.prefix = prefix
         self.count = 0
-        self.size_bytes = 0
-        self._held: dict[int, tuple[GroupCursor, Lease, float]] = {}
+        self._held: dict[int, _Held] = {}
         self._starts: list[int] = []
         self._deadlines: list[tuple[float, int]] = []
 
-    def add(self, cursor: GroupCursor, lease: Lease, deadline: float) -> None:
-        """Add a lease, which stays until it is taken or expires."""
-        self._put(cursor, lease, deadline)
+    def add(self, cursor: GroupCursor, lease: Lease, deadline: float, payer: Payer | None = None) -> None:
+        """Add a lease, which stays until it is taken or expires; `payer` pays for its memory as long."""
+        self._put(cursor, lease, deadline, payer)
         self.count += lease.count
-        self.size_bytes += lease.size_bytes
 
     def take(self, receipts: Sequence[int]) -> list[CursorLease]:
         """Remove the messages with these receipts, as far as they are leased; return their leases in this order."""
@@ -57,7 +70,14 @@ class LeaseBook:
     def forget(self, cursor: GroupCursor) -> None:
         """Remove all leases of a cursor, which the caller ends."""
         starts = [start for start, held in self._held.items() if held[0] is cursor]
-        self._forget([self._held.pop(start)[:2] for start in starts])
+        self._forget([self._take(start)[:2] for start in starts])
+
+    def clear(self) -> None:
+        """Remove all leases, which have ended with their topic."""
+        for start in list(self._held):
+            self._take(start)
+        self._sweep()
+        self.count = 0
 
     def attributes_of(self, receipt: int) -> bytes | None:
         """Return the encoded attributes of the message with a receipt; None if it is not leased."""
@@ -68,7 +88,7 @@ class LeaseBook:
         """Return cursor, lease, and deadline of the message with a receipt; None if it is not leased."""
         index = bisect_right(self._starts, receipt) - 1
         held = self._held.get(self._starts[index]) if index >= 0 else None
-        return held if held is not None and receipt < held[1].receipt + held[1].count else None
+        return held[:3] if held is not None and receipt < held[1].receipt + held[1].count else None
 
     def extend(self, receipts: Sequence[int], deadline: float) -> list[CursorLease]:
         """Set another deadline for the messages with these receipts, as far as they are leased.
@@ -77,8 +97,8 @@ class LeaseBook:
         """
         extended: list[CursorLease] = []
         for start, stop in runs(receipts):
-            for cursor, lease, _ in list(self._cut_out(start, stop)):
-                self._put(cursor, lease, deadline)
+            for cursor, lease, _, payer in list(self._cut_out(start, stop)):
+                self._put(cursor, lease, deadline, payer)
                 extended.append((cursor, lease))
         return extended
 
@@ -93,15 +113,16 @@ class LeaseBook:
             deadline, start = heappop(deadlines)
             held = self._held.get(start)
             if held is not None and held[2] == deadline:  # otherwise the lease was settled or extended
-                expired.append(held[:2])
-                del self._held[start]
+                expired.append(self._take(start)[:2])
                 room -= held[1].count
         self._forget(expired)
         return sorted(expired, key=_first_receipt)
 
-    def _put(self, cursor: GroupCursor, lease: Lease, deadline: float) -> None:
+    def _put(self, cursor: GroupCursor, lease: Lease, deadline: float, payer: Payer | None) -> None:
         start, starts = lease.receipt, self._starts
-        self._held[start] = cursor, lease, deadline
+        self._held[start] = cursor, lease, deadline, payer
+        if payer is not None:
+            payer.charge_lease(lease.size_bytes + MESSAGE_BYTES * lease.count + LEASE_BYTES)
         heappush(self._deadlines, (deadline, start))
         if not starts or start > starts[-1]:
             starts.append(start)
@@ -109,7 +130,14 @@ class LeaseBook:
             starts.insert(index, start)
         self._sweep()
 
-    def _cut_out(self, start: int, stop: int) -> Iterator[tuple[GroupCursor, Lease, float]]:
+    def _take(self, start: int) -> _Held:
+        held = self._held.pop(start)
+        _, lease, _, payer = held
+        if payer is not None:
+            payer.charge_lease(-(lease.size_bytes + MESSAGE_BYTES * lease.count + LEASE_BYTES))
+        return held
+
+    def _cut_out(self, start: int, stop: int) -> Iterator[_Held]:
         """Remove the messages with receipts from `start` to before `stop`; the rest of their leases stays."""
         starts = self._starts
         while start < stop:
@@ -123,20 +151,19 @@ class LeaseBook:
             else:  # no receipt before the next lease is leased
                 start = min(starts[index + 1], stop) if index + 1 < len(starts) else stop
 
-    def _remove(self, held: tuple[GroupCursor, Lease, float], start: int, end: int) -> tuple[GroupCursor, Lease, float]:
-        cursor, lease, deadline = held
-        del self._held[lease.receipt]
+    def _remove(self, held: _Held, start: int, end: int) -> _Held:
+        cursor, lease, deadline, payer = held
+        self._take(lease.receipt)
         if (start, end) == (lease.receipt, lease.receipt + lease.count):
             return held
         wanted, others = split(cursor, lease, start, end)
         for other in others:
-            self._put(cursor, other, deadline)
-        return cursor, wanted, deadline
+            self._put(cursor, other, deadline, payer)
+        return cursor, wanted, deadline, payer
 
     def _forget(self, leases: list[CursorLease]) -> None:
         for _, lease in leases:
             self.count -= lease.count
-            self.size_bytes -= lease.size_bytes
         self._sweep()
 
     def _sweep(self) -> None:
@@ -144,7 +171,7 @@ class LeaseBook:
         if len(self._starts) > most:
             self._starts[:] = sorted(self._held)
         if len(self._deadlines) > most:
-            self._deadlines = [(deadline, start) for start, (_, _, deadline) in self._held.items()]
+            self._deadlines = [(deadline, start) for start, (_, _, deadline, _) in self._held.items()]
             heapify(self._deadlines)
 
 

@@ -23,6 +23,7 @@ from miniqueue.access.rights import ROUTES, Right
 from miniqueue.access.users import User
 from miniqueue.errors import MiniqueueError, NotAuthenticatedError, NotPermittedError
 from miniqueue.server.asgi.replies import error_reply
+from miniqueue.server.asgi.request import ACCOUNT_KEY
 from miniqueue.server.asgi.routing import Methods, finder_of_topic
 from miniqueue.server.security.authentication import Authenticator
 from miniqueue.server.security.certificate_reading import STATE_KEY
@@ -144,6 +145,9 @@ class _Guarded:
             await error_reply(error)(scope, receive, send)
             return
         scope["user"] = user
+        account = scope.get("state", {}).get(ACCOUNT_KEY)
+        if account is not None and account.owner.key != user.name:
+            account.become(user.name)
         await self._endpoint(scope, _while_current(self._gate, user, receive), send)
 
 

@@ -21,6 +21,7 @@ class Reason(StrEnum):
     INTERNAL_ERROR = "internal_error"
     LARGE_HEADERS = "large_headers"
     LONG_FRAME = "long_frame"
+    MEMORY = "memory"
     PROTOCOL_ERROR = "protocol_error"
     SLOW_BODY = "slow_body"
     SLOW_CONNECTION = "slow_connection"

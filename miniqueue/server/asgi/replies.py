@@ -22,6 +22,7 @@ from miniqueue.errors import (
     FullError,
     InternalError,
     LimitReachedError,
+    MemoryLimitError,
     MiniqueueError,
     NotAuthenticatedError,
     NothingOutstandingError,
@@ -106,6 +107,7 @@ STATUS: Mapping[type[BaseException], HTTPStatus] = MappingProxyType(
         DedupMismatchError: HTTPStatus.UNPROCESSABLE_ENTITY,
         RequestError: HTTPStatus.BAD_REQUEST,
         FullError: HTTPStatus.INSUFFICIENT_STORAGE,
+        MemoryLimitError: HTTPStatus.TOO_MANY_REQUESTS,
         LimitReachedError: HTTPStatus.INSUFFICIENT_STORAGE,
         UnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
         MiniqueueError: HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -122,6 +124,8 @@ _HEADERS: Mapping[HTTPStatus, Headers] = MappingProxyType(
         HTTPStatus.SERVICE_UNAVAILABLE: ((b"retry-after", b"1"),),
     }
 )
+#: Memory may be free again as soon as a reply was read or a message settled.
+_AGAIN_SOON: Headers = ((b"retry-after", b"1"),)
 
 
 class Reply:
@@ -189,7 +193,8 @@ def error_reply(
     """Return the reply for an error: `{"error": text, "code": word}`, then the members of `more`."""
     status = status_of(error)
     content = {"error": str(error), "code": error.code, **more}
-    return json_reply(status, content, [*_HEADERS.get(status, ()), *headers])
+    added = _AGAIN_SOON if isinstance(error, MemoryLimitError) else _HEADERS.get(status, ())
+    return json_reply(status, content, [*added, *headers])
 
 
 def status_of(error: MiniqueueError) -> HTTPStatus:
@@ -223,7 +228,13 @@ PROBLEM_JSON = b"application/problem+json"
 CODES: Mapping[int, str] = MappingProxyType(
     {
         STATUS[error]: error.code
-        for error in (BadHttpError, LateRequestError, LargeHeadersError, UnknownTransferCodingError)
+        for error in (
+            BadHttpError,
+            LateRequestError,
+            LargeHeadersError,
+            MemoryLimitError,
+            UnknownTransferCodingError,
+        )
     }
 )
 
@@ -244,5 +255,6 @@ def problem(status: int) -> Problem:
         (b"content-type", PROBLEM_JSON),
         (b"content-length", b"%d" % len(body)),
         (b"x-content-type-options", b"nosniff"),
+        *(_AGAIN_SOON if status == HTTPStatus.TOO_MANY_REQUESTS else ()),
     ]
     return Problem(headers, body)

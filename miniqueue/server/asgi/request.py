@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl
 
 from starlette.types import Message, Receive, Scope
 
+from miniqueue.broker.runtime.accounts import Memory, MemoryAccount
 from miniqueue.errors import PayloadTooLargeError, RequestError
 
 #: Number of bytes of an oversized body that are read after the limit, before the error reply: a client that is still
@@ -72,13 +73,29 @@ def query_of(scope: Scope, names: tuple[str, ...]) -> Mapping[str, str]:
     return options
 
 
+#: The key in the state of a connection under which a server puts the account of its memory.
+ACCOUNT_KEY = "miniqueue.account"
+
+
 class HttpActor:
     """The client of a request, encoded only when it is recorded: by then the gate has authenticated the user."""
 
-    __slots__ = ("_scope",)
+    __slots__ = ("_memory", "_scope")
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, memory: Memory) -> None:
         self._scope = scope
+        self._memory = memory
+
+    @property
+    def account(self) -> MemoryAccount:
+        """The account of the connection, or of its user or address if the server shows no connections."""
+        account: MemoryAccount | None = self._scope.get("state", {}).get(ACCOUNT_KEY)
+        if account is not None:
+            return account
+        user = self._scope.get("user")
+        if user is not None:
+            return self._memory.of_user(user.name)
+        return self._memory.of_address((self._scope.get("client") or "?")[0])
 
     def __bytes__(self) -> bytes:
         """Encode protocol, address, and the user, if there is one."""

@@ -59,6 +59,7 @@ class Config:
     handshake_seconds: float
     body_seconds: float
     max_uncommitted_bytes: int
+    max_memory_bytes: int
     idle_seconds: float
     max_topics: int
     max_groups: int
@@ -152,8 +153,8 @@ def _contradictions(values: Mapping[str, object]) -> list[str]:
     return problems
 
 
-def broker_limits(config: Config) -> BrokerLimits:
-    """Return the limits of a broker with these settings."""
+def broker_limits(config: Config, max_memory_bytes: int) -> BrokerLimits:
+    """Return the limits of a broker with these settings, and the memory that -max-memory sets, or its default."""
     return BrokerLimits(
         max_topics=config.max_topics,
         max_topic_messages=config.max_topic_messages,
@@ -164,6 +165,8 @@ def broker_limits(config: Config) -> BrokerLimits:
         policy=LimitPolicy(config.topic_limit_policy),
         max_prefetch=config.max_prefetch,
         max_uncommitted_bytes=config.max_uncommitted_bytes,
+        max_memory_bytes=max_memory_bytes,
+        has_users=config.users is not None,
     )
 
 

@@ -229,6 +229,14 @@ SETTINGS = (
         "maximum size of uncommitted messages of all clients; 0 means unlimited",
     ),
     Setting(
+        "max-memory",
+        "max_memory_bytes",
+        "0",
+        parse_space,
+        "size",
+        "maximum memory for clients; 0 means half of the machine's, or of the container's",
+    ),
+    Setting(
         "idle-timeout",
         "idle_seconds",
         "1h",

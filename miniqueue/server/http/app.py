@@ -78,12 +78,13 @@ class HttpApp:
             **read_endpoints(broker),
             **lease_endpoints(broker),
         }
+        self._memory = broker.memory
         self._routes: Mapping[str, Methods] = MappingProxyType(routes(endpoints, sign_in))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] == "http":
-            CURRENT_ACTOR.set(HttpActor(scope))
+            CURRENT_ACTOR.set(HttpActor(scope, self._memory))
             is_foreign = is_from_another_site(scope["headers"])
             methods = None if is_foreign else self._methods(scope["path"])
             if methods is not None:

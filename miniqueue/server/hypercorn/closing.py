@@ -23,8 +23,17 @@ from hypercorn.asyncio import run
 from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.events import Event, RawData, Updated
 
+from miniqueue.broker.runtime.accounts import MemoryAccount, Purpose
 from miniqueue.server.asgi.refusals import Reason
-from miniqueue.server.hypercorn.limits import CHECK_SECONDS, WRITE_SECONDS, Stillness, limits_of
+from miniqueue.server.asgi.request import ACCOUNT_KEY
+from miniqueue.server.hypercorn.limits import (
+    CHARGED_BYTES,
+    CHECK_SECONDS,
+    CONNECTION_BYTES,
+    WRITE_SECONDS,
+    Stillness,
+    limits_of,
+)
 from miniqueue.server.security.certificate_reading import STATE_KEY, subject_of
 
 #: Maximum time for the client to read the last bytes and answer the end of TLS. A stop waits for this, so it must be
@@ -50,6 +59,7 @@ class GuardedConnection(TCPServer):
     _begun_writes = 0
     _ended_writes = 0
     _silence: asyncio.TimerHandle | None = None
+    _account: MemoryAccount
 
     async def run(self) -> None:
         """Serve the connection until it ends.
@@ -59,6 +69,16 @@ class GuardedConnection(TCPServer):
         """
         if subject := subject_of(self.writer.get_extra_info("ssl_object")):
             self.state = {**self.state, STATE_KEY: subject}
+        limits = limits_of(self.config)
+        peer = self.writer.get_extra_info("peername")
+        self._account = limits.memory.connect(peer[0] if peer else "?")
+        self._account.add(Purpose.CONNECTIONS, CONNECTION_BYTES)
+        self.state = {**self.state, ACCOUNT_KEY: self._account}
+        if limits.memory.is_full or self._account.owner.is_crowd_over:
+            limits.refusals.count(Reason.MEMORY, peer)
+            self._account.close()
+            self.writer.transport.abort()
+            return
         self._writing = Stillness()
         self._idling = Stillness()
         self._check_later()
@@ -67,6 +87,7 @@ class GuardedConnection(TCPServer):
                 await super().run()
         finally:
             self._next_check.cancel()
+            self._account.close()
             if self._silence is not None:
                 self._silence.cancel()
 
@@ -80,10 +101,15 @@ class GuardedConnection(TCPServer):
             if self.writer.transport.is_closing():
                 return  # no client would read it, and asyncio's TLS has no transport to write to
             self._begun_writes += 1
+            charged_bytes = len(event.data) if len(event.data) > CHARGED_BYTES else 0
+            if charged_bytes:
+                self._account.add(Purpose.OUTPUT, charged_bytes)
             try:
                 await super().protocol_send(event)
             finally:
                 self._ended_writes += 1
+                if charged_bytes:
+                    self._account.add(Purpose.OUTPUT, -charged_bytes)
         elif not isinstance(event, Updated):
             await super().protocol_send(event)
         elif not self._is_gone:

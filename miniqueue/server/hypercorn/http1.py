@@ -12,6 +12,7 @@ Knows Hypercorn and h11, of which it uses public names only; does not know the a
 """
 
 import re
+from http import HTTPStatus
 from typing import Any
 
 import h11
@@ -169,7 +170,7 @@ class GuardedH11(H11Protocol):
             self.task_group.spawn(self._end_late)
         elif isinstance(self.stream, GuardedStream) and self.stream.is_body_late(now_seconds):
             self._limits.refusals.count(Reason.SLOW_BODY, self.client)
-            self.task_group.spawn(self.stream.answer_late)
+            self.task_group.spawn(self.stream.answer_early, HTTPStatus.REQUEST_TIMEOUT)
 
     async def _end_late(self) -> None:
         await self._send_error_response(408)

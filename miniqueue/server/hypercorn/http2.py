@@ -15,6 +15,7 @@ import asyncio
 import copy
 import time
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Any
 
 import h2.events
@@ -29,13 +30,17 @@ from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.typing import AppWrapper
 from priority.priority import DeadlockError
 
+from miniqueue.broker.runtime.accounts import MemoryAccount, Purpose
 from miniqueue.server.asgi.refusals import Reason
+from miniqueue.server.asgi.request import ACCOUNT_KEY
 from miniqueue.server.hypercorn.frames import CountedConnection
 from miniqueue.server.hypercorn.limits import (
+    CHARGED_BYTES,
     CHECK_SECONDS,
     GOODBYE_SECONDS,
     HEADERS_SECONDS,
     LINGER_SECONDS,
+    REQUEST_BYTES,
     Stillness,
     limits_of,
 )
@@ -54,6 +59,8 @@ MAX_WAIT_SECONDS = 0.1
 MAX_HEADER_FIELDS = 64
 #: Data of this size is written even if more is ready.
 MAX_UNWRITTEN_BYTES = 1 << 16
+#: How many requests more, or fewer, are in progress when they are charged again.
+STREAMS_IN_STEP = 8
 
 
 class GuardedH2(hypercorn_h2.H2Protocol):
@@ -72,6 +79,8 @@ class GuardedH2(hypercorn_h2.H2Protocol):
         self._abandoned_count = 0
         self._is_ending = False
         self._incomplete = Stillness()
+        self._account: MemoryAccount = self.connection_state.get(ACCOUNT_KEY) or self._limits.memory.connect("?")
+        self._many_streams, self._few_streams = STREAMS_IN_STEP, 0  # beyond which the requests are charged again
 
     async def initiate(self, headers: list[tuple[bytes, bytes]] | None = None, settings: bytes | None = None) -> None:
         """Begin the connection, and report it as idle."""
@@ -175,12 +184,27 @@ class GuardedH2(hypercorn_h2.H2Protocol):
             await self._refuse(request, Reason.DRAINING, ErrorCodes.REFUSED_STREAM)
         elif self._is_crowded():
             await self._refuse(request, Reason.TOO_MANY_STREAMS, ErrorCodes.REFUSED_STREAM)
+        elif self._limits.memory.over_count and self._has_no_memory():
+            await self._refuse(request, Reason.MEMORY, ErrorCodes.REFUSED_STREAM)
         elif len(request.headers) > MAX_HEADER_FIELDS:
             await self._end(Reason.LARGE_HEADERS, ErrorCodes.ENHANCE_YOUR_CALM)
         elif not _is_servable(request.headers):
             await self._refuse(request, Reason.BAD_REQUEST, ErrorCodes.PROTOCOL_ERROR)
         else:
             await super()._handle_events([request])
+            if len(self.streams) > self._many_streams:
+                self._charge_streams()
+
+    def _has_no_memory(self) -> bool:
+        """Whether a request is not even answered: the connection uses too much, or its client is a stranger."""
+        return self._account.is_over or self._limits.memory.is_full or self._account.owner.is_crowd_over
+
+    def _charge_streams(self) -> None:
+        """Charge the requests in progress, now and when there are some more, or fewer."""
+        count = len(self.streams)
+        self._many_streams = count + STREAMS_IN_STEP
+        self._few_streams = max(count - STREAMS_IN_STEP, min(count, 1))
+        self._account.put(Purpose.REQUESTS, (count + self._abandoned_count) * REQUEST_BYTES)
 
     def _is_crowded(self) -> bool:
         """Whether there are too many streams, or too many requests in progress whose streams have ended."""
@@ -245,6 +269,14 @@ class GuardedH2(hypercorn_h2.H2Protocol):
         elif isinstance(event, StreamClosed) and _is_being_cancelled():
             # Without upstream's new task that watches for idleness: no task can begin now.
             await self._close_stream(event.stream_id)
+        elif isinstance(event, Body) and len(event.data) >= CHARGED_BYTES:
+            # The buffer and the application have it, until the client's windows have let through all but a rest.
+            size_bytes = 2 * len(event.data)
+            self._account.add(Purpose.OUTPUT, size_bytes)
+            try:
+                await super().stream_send(event)
+            finally:
+                self._account.add(Purpose.OUTPUT, -size_bytes)
         else:
             await super().stream_send(event)
 
@@ -294,6 +326,8 @@ class GuardedH2(hypercorn_h2.H2Protocol):
             self.priority.unblock(stream_id)  # so that `_send_data` finds it closed and forgets it
             await self.has_data.set()
         await super()._close_stream(stream_id)
+        if len(self.streams) < self._few_streams:
+            self._charge_streams()
 
     async def _send_data(self, stream_id: int) -> None:
         await super()._send_data(stream_id)
@@ -350,7 +384,7 @@ class GuardedH2(hypercorn_h2.H2Protocol):
         for stream_id, stream in list(self.streams.items()):
             if isinstance(stream, GuardedStream) and stream.is_body_late(now_seconds):
                 self._limits.refusals.count(Reason.SLOW_BODY, self.client)
-                self.task_group.spawn(stream.answer_late)
+                self.task_group.spawn(stream.answer_early, HTTPStatus.REQUEST_TIMEOUT)
             elif self._is_stalled(stream_id, now_seconds):
                 self._limits.refusals.count(Reason.SLOW_READER, self.client)
                 self.task_group.spawn(self._reset_slow, stream_id)

@@ -13,10 +13,11 @@ Whether it has progressed is seen at the next check, so that a frame, a part of 
 reading and no timer. Knows no clock.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hypercorn.config import Config
 
+from miniqueue.broker.runtime.accounts import Memory
 from miniqueue.server.asgi.refusals import Refusals
 
 #: Interval of the checks.
@@ -40,6 +41,11 @@ STALL_SECONDS = 30.0
 WRITE_SECONDS = 60.0
 #: Maximum time for sending the last frame to a client that is disconnected.
 GOODBYE_SECONDS = 3.0
+#: The memory of an idle connection, and of a request in progress, about.
+CONNECTION_BYTES = 70 << 10
+REQUEST_BYTES = 20 << 10
+#: From this size on, the parts of bodies that are in memory are charged.
+CHARGED_BYTES = 64 << 10
 #: Time between that and the end of the connection: TLS for the next one costs 2 ms of CPU time, and a client that was
 #: disconnected need not reconnect quickly. Clients that do not wait for the end meet the limit of connections.
 LINGER_SECONDS = 0.2
@@ -94,6 +100,7 @@ class HttpLimits:
       handshake_seconds: maximum duration of a TLS handshake.
       max_header_bytes: maximum size of a request's headers: as HTTP/2 counts them; HTTP/1.1: with the request line.
       stall_seconds: maximum time in which a client accepts no data of a reply that is ready.
+      memory: the accounts of the memory that clients use.
     """
 
     refusals: Refusals
@@ -102,6 +109,7 @@ class HttpLimits:
     body_seconds: float = BODY_STALL_SECONDS
     handshake_seconds: float = TLS_HANDSHAKE_SECONDS
     max_header_bytes: int = MAX_HEADER_BYTES
+    memory: Memory = field(default_factory=Memory)
 
 
 class GuardedConfig(Config):

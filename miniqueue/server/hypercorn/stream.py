@@ -9,6 +9,7 @@ Knows Hypercorn's streams; does not know their connection.
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from typing import Any, cast
 
 from hypercorn.protocol.events import Body, EndBody, Response, StreamClosed
@@ -23,8 +24,10 @@ from hypercorn.typing import (
     Scope,
 )
 
+from miniqueue.broker.runtime.accounts import MemoryAccount, Purpose
 from miniqueue.server.asgi.replies import EMPTY_REPLY, INTERNAL_ERROR, problem
-from miniqueue.server.hypercorn.limits import BodyDeadline, limits_of
+from miniqueue.server.asgi.request import ACCOUNT_KEY
+from miniqueue.server.hypercorn.limits import CHARGED_BYTES, BodyDeadline, limits_of
 
 #: Number of body bytes that are read before the client may send that many again; the rest is reported when the request
 #: ends.
@@ -64,6 +67,7 @@ class GuardedStream(HTTPStream):
         super().__init__(cast(AppWrapper, partial(self._run, app)), *arguments)
         self.unread_bytes = 0
         self.unreported_bytes = 0
+        self._charged_bytes = 0
         self.is_abandoned = False
         self._received_bytes = 0
         self._is_whole = False
@@ -74,6 +78,8 @@ class GuardedStream(HTTPStream):
         if isinstance(event, Body):
             self.unread_bytes += len(event.data)
             self._received_bytes += len(event.data)
+            if self._received_bytes >= CHARGED_BYTES and not self._may_keep():
+                return self.answer_early(HTTPStatus.TOO_MANY_REQUESTS)
         elif isinstance(event, EndBody):
             self._is_whole = not self.closed
         return super().handle(event)
@@ -86,11 +92,29 @@ class GuardedStream(HTTPStream):
             self._deadline = BodyDeadline(limits_of(self.config).body_seconds)
         return self._deadline.is_over(self._received_bytes, self.unread_bytes, now_seconds)
 
-    async def answer_late(self) -> None:
-        """Answer 408 instead of the application, to which the client appears disconnected."""
+    def _may_keep(self) -> bool:
+        """Charge what has arrived of a large body; return whether there is memory for it."""
+        account: MemoryAccount | None = self.scope["state"].get(ACCOUNT_KEY)
+        if account is None or self.state is not ASGIHTTPState.REQUEST:
+            return True
+        change = self._received_bytes - self._charged_bytes
+        if change >= CHARGED_BYTES:
+            self._charged_bytes += change
+            account.add(Purpose.INPUT, change)
+        return not account.process.over_count or account.first_over() is None
+
+    def _release(self) -> None:
+        """Give back what was charged for the body."""
+        if self._charged_bytes:
+            self.scope["state"][ACCOUNT_KEY].add(Purpose.INPUT, -self._charged_bytes)
+            self._charged_bytes = 0
+
+    async def answer_early(self, status: HTTPStatus) -> None:
+        """Answer instead of the application, to which the client appears disconnected."""
         self.state = ASGIHTTPState.CLOSED
-        reply = problem(408)
-        await self.send(Response(self.stream_id, reply.headers, 408))
+        self._release()
+        reply = problem(status)
+        await self.send(Response(self.stream_id, reply.headers, status))
         await self.send(Body(self.stream_id, reply.body))
         await self.send(EndBody(self.stream_id))
         await self.send(StreamClosed(self.stream_id))
@@ -136,5 +160,6 @@ class GuardedStream(HTTPStream):
         try:
             await app(scope, receive_and_report, *others)
         finally:
+            self._release()
             if self.is_abandoned:
                 await self.send(Abandoned(self.stream_id))

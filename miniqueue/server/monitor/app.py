@@ -21,6 +21,7 @@ from miniqueue import __version__
 from miniqueue.access.rights import Right
 from miniqueue.broker import Broker
 from miniqueue.broker.model.views import stats_of
+from miniqueue.broker.runtime.accounts import Memory
 from miniqueue.errors import DrainingError
 from miniqueue.server.asgi.authorization import AuthMiddleware, routes
 from miniqueue.server.asgi.browser_pages import ForLoopback
@@ -107,9 +108,20 @@ class MonitorApp:
                 "uptime_seconds": round(time.monotonic() - self._started_at_seconds, 3),
                 "refusal": None if refusal is None else refusal.code,
                 "disk_free_bytes": self._broker.free_bytes,
+                "memory": _memory_of(self._broker.memory),
                 "topics": topics,
             },
         )
+
+
+def _memory_of(memory: Memory) -> dict[str, object]:
+    """Return the memory that clients make the broker use: the sum, by purpose, and by user."""
+    return {
+        "max_bytes": memory.max_bytes,
+        "used_bytes": memory.used_bytes,
+        "purposes": {purpose.value: size_bytes for purpose, size_bytes in memory.amounts().items()},
+        "users": {name: account.used_bytes for name, account in sorted(memory.users.items())},
+    }
 
 
 class Page:

@@ -11,6 +11,7 @@ from datetime import datetime
 from miniqueue import __version__
 from miniqueue.broker import Broker
 from miniqueue.broker.model.limits import Limit
+from miniqueue.broker.runtime.accounts import Purpose
 from miniqueue.server.asgi.refusals import Reason, Refusals
 from miniqueue.server.process.accepting import AcceptingLoop
 from miniqueue.server.process.loop_lag import LoopLag
@@ -39,6 +40,21 @@ BROKER_ROWS: tuple[MetricRow[Broker], ...] = (
         lambda broker: {limit.value: broker.limit_counts.counts.get(limit, 0) for limit in Limit},
         ("limit",),
         note="Since the start; see [limits](security.md#limits).",
+    ),
+    MetricRow(
+        "memory_bytes",
+        "gauge",
+        "Memory that clients make the broker use.",
+        lambda broker: {purpose.value: broker.memory.amounts().get(purpose, 0) for purpose in Purpose},
+        ("purpose",),
+        note="By [purpose](security.md#memory); `process_resident_memory_bytes` is the memory of the whole process.",
+    ),
+    MetricRow(
+        "max_memory_bytes",
+        "gauge",
+        "The limit of the sum of miniqueue_memory_bytes.",
+        lambda broker: broker.memory.max_bytes,
+        note="`-max-memory`, or its default.",
     ),
     MetricRow(
         "disk_free_bytes",

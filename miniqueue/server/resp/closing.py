@@ -11,7 +11,8 @@ Refused: the error must arrive.
 Slow reader: the replies that the client does not read are bounded, in size and in time.
 
     the transport's buffer is full ─▶ over 32 MiB? ─▶ cut
-                                   └▶ 60 s later, and it was never empty: still over 8 MiB? ─▶ cut
+                                   └▶ 60 s later, and it was never empty: still over 8 MiB,
+                                                                          or memory used up? ─▶ cut
 
     The connection carries out no more commands meanwhile, so its unread replies exceed a full buffer by one reply or
     one message at most. The figures are those of Redis (client-output-buffer-limit pubsub).
@@ -29,6 +30,8 @@ Client gone: the commands that it sent before are carried out, and their replies
 import asyncio
 from collections.abc import Callable
 from typing import Final
+
+from miniqueue.broker.runtime.accounts import MemoryAccount
 
 #: How long, and for how many bytes, a refused client can go on sending while the error is on its way.
 LINGER_SECONDS: Final = 2.0
@@ -88,13 +91,13 @@ class SlowReader:
         self._max_lasting_bytes = max(max_lasting_bytes, 2 * max_message_bytes)
         self._timer: asyncio.TimerHandle | None = None
 
-    def watch(self, transport: asyncio.WriteTransport, cut: Callable[[], None]) -> None:
-        """Start to watch a buffer that is full; `cut` ends the connection."""
+    def watch(self, transport: asyncio.WriteTransport, cut: Callable[[], None], account: MemoryAccount) -> None:
+        """Start to watch a buffer that is full; `cut` ends the connection, `account` is charged for the buffer."""
         if transport.get_write_buffer_size() > self._max_bytes:
             cut()
         elif self._timer is None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(UNREAD_SECONDS, self._check, transport, cut)
+            self._timer = loop.call_later(UNREAD_SECONDS, self._check, transport, cut, account)
 
     def stop(self) -> None:
         """Stop watching: the client has caught up, or has gone."""
@@ -102,12 +105,12 @@ class SlowReader:
             self._timer.cancel()
             self._timer = None
 
-    def _check(self, transport: asyncio.WriteTransport, cut: Callable[[], None]) -> None:
+    def _check(self, transport: asyncio.WriteTransport, cut: Callable[[], None], account: MemoryAccount) -> None:
         self._timer = None
-        if transport.get_write_buffer_size() > self._max_lasting_bytes:
+        if transport.get_write_buffer_size() > self._max_lasting_bytes or account.first_over() is not None:
             cut()
         else:
-            self.watch(transport, cut)
+            self.watch(transport, cut, account)
 
 
 class GoneTransport(asyncio.Transport):

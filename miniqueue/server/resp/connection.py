@@ -20,8 +20,9 @@ from typing import Any, Final, cast
 
 import structlog
 
+from miniqueue.broker.runtime.accounts import MemoryAccount, Purpose
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
-from miniqueue.errors import MiniqueueError, PayloadTooLargeError, TopicFullError
+from miniqueue.errors import MemoryLimitError, MiniqueueError, PayloadTooLargeError, TopicFullError
 from miniqueue.server.resp.closing import GoneTransport, LingeringClose, SlowReader
 from miniqueue.server.resp.commands import table
 from miniqueue.server.resp.commands.arguments import ClientGoneError
@@ -69,12 +70,22 @@ MAX_LAST_COMMANDS: Final = 4096
 #: How much is read while a command holds the connection. A command that can wait long is answered when there is more,
 #: because the client could no longer be noticed to leave.
 MAX_KEPT_BYTES: Final = 64 << 10
+#: The memory of an idle connection, and of TLS in addition.
+CONNECTION_BYTES: Final = 12 << 10
+TLS_BYTES: Final = 48 << 10
+#: From this size on, the part of a command that has arrived is charged, in steps.
+CHARGED_BYTES: Final = 64 << 10
+INPUT_STEP_BYTES: Final = 512 << 10
+#: How long a command waits for memory, and how often it is checked.
+MEMORY_SECONDS: Final = 10.0
+MEMORY_CHECK_SECONDS: Final = 0.5
 
 
 class RespConnection(asyncio.Protocol):
     """One connection: a `Client` to its commands."""
 
     _transport: asyncio.Transport
+    account: MemoryAccount
 
     def __init__(self, shared: Shared) -> None:
         self.server = shared
@@ -85,6 +96,7 @@ class RespConnection(asyncio.Protocol):
         self.held: dict[bytes, HeldByGet] = {}
         self.tasks: set[asyncio.Task[None]] = set()
         self.command_count = 0
+        self._gathered_bytes = 0  # size of the part of a command that has arrived
         self._incoming = CommandQueue()
         self._replies = ReplyQueue(self._all_sent, self._cut_broken)
         self.reply = self._replies.add  # bound: without a call more for each reply
@@ -117,12 +129,17 @@ class RespConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Join the server."""
         self._transport = self._replies.transport = cast(asyncio.Transport, transport)
-        self.session.connect(transport.get_extra_info("peername"))
-        ssl_object = transport.get_extra_info("ssl_object")
+        peer, ssl_object = transport.get_extra_info("peername"), transport.get_extra_info("ssl_object")
         self._is_tls = ssl_object is not None
+        memory = self.broker.memory
+        self.account = memory.connect(peer[0] if peer else "?")
+        self.session.connect(peer, self.account)
         self.server.add(self)
         if self.guard is not None:
             self.guard.start(ssl_object)
+        self.account.add(Purpose.CONNECTIONS, CONNECTION_BYTES + (TLS_BYTES if self._is_tls else 0))
+        if memory.is_full or self.account.owner.is_crowd_over:
+            self._refuse_for_memory()
 
     def data_received(self, data: bytes) -> None:
         """Carry out the commands that are complete, as many as there is time for."""
@@ -140,6 +157,8 @@ class RespConnection(asyncio.Protocol):
         else:
             incoming = self._incoming
             commands = incoming.reader.read(data)
+            if not commands or self._gathered_bytes:
+                self._gather(0 if commands else len(data))
             if len(commands) == 1 and not incoming.postponed:
                 self._carry_out_one(commands[0])
             else:
@@ -170,12 +189,16 @@ class RespConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not read its replies: stop reading from it."""
         self._is_slow = True
-        self._slow_reader.watch(self._transport, self._cut_slow)
+        # The transport keeps the whole of what it has written in part.
+        unread_bytes = max(self._transport.get_write_buffer_size(), self._replies.unsent_bytes)
+        self.account.put(Purpose.OUTPUT, unread_bytes)
+        self._slow_reader.watch(self._transport, self._cut_slow, self.account)
         self._adjust_reading()
 
     def resume_writing(self) -> None:
         """The client reads again."""
         self._is_slow = False
+        self.account.put(Purpose.OUTPUT, 0)
         self._slow_reader.stop()
         self._adjust_reading()
 
@@ -192,6 +215,7 @@ class RespConnection(asyncio.Protocol):
             self._linger.stop()
             self._linger = None
         self.leave()
+        self.account.close()
         if self.guard is not None:
             self.guard.close()
 
@@ -205,9 +229,37 @@ class RespConnection(asyncio.Protocol):
         self._transport = self._replies.transport = GoneTransport(self.connection_lost)
         self._change(Event.END_OF_CLIENT)
         self._is_slow = False
+        self.account.put(Purpose.OUTPUT, 0)
         self._slow_reader.stop()
         self.give_up_waiting()
         self._adjust_reading()
+
+    def _gather(self, size_bytes: int) -> None:
+        """Charge the part of a command that has arrived, or nothing when the command is complete."""
+        self._gathered_bytes = gathered_bytes = self._gathered_bytes + size_bytes if size_bytes else 0
+        steps = (gathered_bytes + INPUT_STEP_BYTES - 1) // INPUT_STEP_BYTES if gathered_bytes >= CHARGED_BYTES else 0
+        self.account.put(Purpose.INPUT, steps * INPUT_STEP_BYTES)
+        if steps and self.account.first_over() is not None:
+            self._wait_for_memory(asyncio.get_running_loop().time() + MEMORY_SECONDS)
+
+    def _wait_for_memory(self, until: float) -> None:
+        """Read nothing more of a command while there is no memory for it; if that lasts, close the connection."""
+        if self._life is not OPEN or not self._gathered_bytes:
+            return
+        if self.account.first_over() is None:
+            self._adjust_reading()
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() >= until:
+            self._refuse_for_memory()
+            return
+        self._transport.pause_reading()
+        loop.call_later(MEMORY_CHECK_SECONDS, self._wait_for_memory, until)
+
+    def _refuse_for_memory(self) -> None:
+        over = self.account.first_over() or self.account
+        self._refuse(MemoryLimitError(over.name, over.limit_bytes))
+        self._replies.flush()
 
     # --- carrying out, a turn at a time -----------------------------------------------------------------------
 
@@ -242,6 +294,8 @@ class RespConnection(asyncio.Protocol):
 
     def _carry_out(self, commands: list[Command | Run], until: float) -> None:
         """Carry out as many commands as there is time for and as the client reads the replies of; postpone the rest."""
+        if self._gathered_bytes and commands:
+            self._gather(0)
         if self.stream is None:  # a client that has a stream publishes nothing
             CURRENT_ACTOR.set(self.session.actor)
         self._incoming.postponed = []

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import structlog
 
-from miniqueue.errors import ForeignProtocolError, MiniqueueError
+from miniqueue.errors import ForeignProtocolError, MemoryLimitError, MiniqueueError
 from miniqueue.server.process.metric_rows import MetricRow
 from miniqueue.server.process.repeats import ReasonCounter
 from miniqueue.server.resp.commands.session import Session
@@ -21,6 +21,7 @@ class Reason(StrEnum):
     FOREIGN = "foreign_protocol"
     LATE_SIGN_IN = "late_sign_in"
     LONG_SIGN_IN = "long_sign_in"
+    MEMORY = "memory"
     PROTOCOL_ERROR = "protocol_error"
     SLOW_READER = "slow_reader"
     WRONG_SECRETS = "wrong_secrets"
@@ -28,6 +29,8 @@ class Reason(StrEnum):
 
 def reason_of(error: MiniqueueError) -> Reason:
     """Return the reason for closing a connection whose bytes cannot be read."""
+    if isinstance(error, MemoryLimitError):
+        return Reason.MEMORY
     return Reason.FOREIGN if isinstance(error, ForeignProtocolError) else Reason.PROTOCOL_ERROR
 
 

@@ -4,16 +4,19 @@ import pytest
 
 from miniqueue.broker.leases import leases as leasing_module
 from miniqueue.broker.model.limits import BrokerLimits
+from miniqueue.broker.runtime.accounts import Purpose
+from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.core.options.consume import ReceiveOptions
 from miniqueue.errors import (
     DrainingError,
     InvalidDelayError,
     InvalidPrefetchError,
     InvalidTopicError,
-    LimitReachedError,
+    MemoryLimitError,
     RequestError,
     StorageError,
 )
+from miniqueue.server.resp.commands.session import Actor
 from tests.broker.support import started_world, world_with
 from tests.fakes import settle_down
 from tests.serving import eventually
@@ -317,17 +320,25 @@ async def test_a_batch_is_bounded_in_bytes(world):
     assert len(take(world, 6).payloads) == 2
 
 
-async def test_what_is_leased_is_bounded_in_bytes(monkeypatch):
-    monkeypatch.setattr(leasing_module, "MAX_LEASED_BYTES", 10)
-
-    async with started_world() as world:
-        await world.publish_each(T, *[b"12345"] * 3)
-        receipts = take(world, 2).receipts
-        with pytest.raises(LimitReachedError):
-            take(world)
-        assert take(world, is_acked=True).payloads == [b"12345"]
-        world.broker.leases.ack(T, receipts)
-        assert take(world).payloads == []
+async def test_what_is_leased_is_bounded_in_bytes():
+    async with started_world(limits=BrokerLimits(max_memory_bytes=20 << 20)) as world:
+        memory = world.broker.memory
+        await world.publish_each(T, *[bytes(1 << 20)] * 20)
+        CURRENT_ACTOR.set(Actor(account=memory.connect("192.0.2.1")))
+        receipts = list[bytes]()
+        while not memory.over_count:
+            asked = Asked(world, max_count=5)
+            await settle_down()
+            receipts += asked.receipts
+        assert 12 <= len(receipts) <= 20
+        with pytest.raises(MemoryLimitError, match="this broker"):
+            Asked(world)
+        with pytest.raises(MemoryLimitError):
+            await world.publish_each(T, b"12345")
+        assert all(world.broker.leases.ack(T, receipts))
+        world.broker.tick()
+        await world.publish_each(T, b"12345")
+        assert Purpose.LEASES not in memory.amounts()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import asyncio
 
 from hyperframe.frame import DataFrame
 
+from miniqueue.broker.runtime.accounts import Memory
 from miniqueue.server.resp.closing import SlowReader
 from tests.loops import on_loop
 from tests.server.hypercorn.hostile import LeapingLoop, leap, on_both, publish, victim
@@ -58,9 +59,9 @@ class Buffer:
 
 
 async def test_less_room_for_replies_that_are_not_taken():
-    cuts = []
+    cuts, account = [], Memory()
     for size_bytes in (1000, 1001):
         reader = SlowReader(10, max_bytes=1000)
-        reader.watch(Buffer(size_bytes), lambda size_bytes=size_bytes: cuts.append(size_bytes))
+        reader.watch(Buffer(size_bytes), lambda size_bytes=size_bytes: cuts.append(size_bytes), account)
         reader.stop()
     assert cuts == [1001]

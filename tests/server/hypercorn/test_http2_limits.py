@@ -7,6 +7,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from itertools import chain
 
+import orjson
 import pytest
 from hyperframe.frame import (
     ContinuationFrame,
@@ -21,8 +22,15 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
+from miniqueue.broker.runtime.accounts import Memory, Purpose
+from miniqueue.server.asgi.replies import Reply
 from miniqueue.server.hypercorn import http2, listening
-from miniqueue.server.hypercorn.frames import BURST, WINDOW_UPDATES_PER_DATA_FRAME, CountedConnection
+from miniqueue.server.hypercorn.frames import (
+    BURST,
+    LATE_DATA_PER_RESET,
+    WINDOW_UPDATES_PER_DATA_FRAME,
+    CountedConnection,
+)
 from tests.fakes import settle_down
 from tests.loops import CalmLoop, on_loop
 from tests.server.apps import Endpoint, Source, answer_early, echo, never_answer, stay_whatever_happens
@@ -37,6 +45,7 @@ INTERNAL_ERROR = 2
 MAX_STREAMS = 100
 #: Over the budget, and little enough to arrive in one read, so that no byte is unread when the connection ends.
 TOO_MANY = BURST + 100
+MUCH_BYTES = 1 << 20
 
 pytestmark = on_both
 
@@ -50,6 +59,10 @@ def no_waiting(monkeypatch):
 def odd(count: int) -> range:
     """Return the numbers of a client's first streams."""
     return range(1, 2 * count, 2)
+
+
+async def answer_much(scope, receive, send):
+    await Reply(200, bytes(MUCH_BYTES))(scope, receive, send)
 
 
 @asynccontextmanager
@@ -263,6 +276,82 @@ async def test_bodies_that_nobody_wanted_are_no_flood(certificates, is_tls):
         client.send(client.request(1001))
         assert await client.status(1001) == 200
         assert server.refused("flood") == 0
+
+
+@on_loop(CalmLoop)
+async def test_data_without_end_for_a_stream_that_was_answered_is_a_flood(certificates, is_tls):
+    async with (
+        limited(),
+        victim(certificates, Endpoint(answer_early), is_tls=is_tls) as server,
+        server.http2() as client,
+    ):
+        client.send(client.post(1))
+        assert await client.reset_of(1) == 0
+        client.send(*[DataFrame(1, data=bytes(100))] * (TOO_MANY + LATE_DATA_PER_RESET))
+        assert await client.goodbye() == ENHANCE_YOUR_CALM
+        assert server.refused("flood") == 1
+
+
+@on_loop(CalmLoop)
+async def test_strangers_who_use_too_much_are_refused_before_they_are_answered(certificates, is_tls):
+    memory = Memory(64 << 20, has_users=True)
+    async with (
+        limited(),
+        victim(certificates, Endpoint(never_answer), is_tls=is_tls, limits={"memory": memory}) as server,
+        server.http2() as client,
+    ):
+        client.send(*(client.post(stream_id) for stream_id in odd(16)))
+        await eventually(lambda: memory.amounts().get(Purpose.REQUESTS, 0) > 0)
+        memory.of_address("127.0.0.1").add(Purpose.INPUT, 4 << 20)
+        client.send(client.post(1001))
+        assert await client.reset_of(1001) == REFUSED_STREAM
+        assert server.refused("memory") == 1
+        peer = await server.raw()
+        assert await peer.until_over() == b""
+        assert server.refused("memory") == 2
+        memory.of_address("127.0.0.1").add(Purpose.INPUT, -4 << 20)
+        client.send(client.post(1003))
+        await eventually(lambda: server.app.inside == 17)
+    await eventually(lambda: not memory.amounts())
+
+
+@on_loop(CalmLoop)
+async def test_a_body_for_which_there_is_no_memory_is_answered_429(certificates, is_tls):
+    memory = Memory(640 << 20)
+    async with (
+        limited(),
+        victim(certificates, Endpoint(echo), is_tls=is_tls, limits={"memory": memory}) as server,
+        server.http2() as client,
+    ):
+        client.send(client.post(1))
+        memory.add(Purpose.COMMITS, 577 << 20)
+        for _ in range(5):
+            client.send(DataFrame(1, data=bytes(14_000)))
+            await asyncio.sleep(0.01)  # so that the window is opened again
+        assert await client.status(1) == 429
+        assert orjson.loads(await client.body(1))["code"] == "LIMIT"
+        memory.add(Purpose.COMMITS, -577 << 20)
+        client.send(client.post(3), DataFrame(3, data=b"x", flags=["END_STREAM"]))
+        assert await client.body(3) == b"x"
+    await eventually(lambda: not memory.amounts())
+
+
+@on_loop(CalmLoop)
+async def test_a_reply_that_waits_for_windows_is_charged_until_it_is_sent(certificates, is_tls):
+    memory = Memory(640 << 20)
+    settings = {SettingsFrame.INITIAL_WINDOW_SIZE: 0}
+    async with (
+        limited(),
+        victim(certificates, Endpoint(answer_much), is_tls=is_tls, limits={"memory": memory}) as server,
+    ):
+        async with server.http2(settings) as client:
+            client.send(*(client.request(stream_id) for stream_id in odd(3)))
+            await eventually(lambda: memory.amounts().get(Purpose.OUTPUT) == 3 * 2 * MUCH_BYTES)
+            client.send(*(WindowUpdateFrame(stream_id, window_increment=MUCH_BYTES) for stream_id in odd(3)))
+            client.send(WindowUpdateFrame(0, window_increment=3 * MUCH_BYTES))
+            assert {len(await client.body(stream_id)) for stream_id in odd(3)} == {MUCH_BYTES}
+            await eventually(lambda: Purpose.OUTPUT not in memory.amounts())
+        await eventually(lambda: not memory.amounts())
 
 
 @on_loop(CalmLoop)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from miniqueue import __version__
+from miniqueue.broker.runtime.accounts import UNLIMITED, Purpose
 from miniqueue.server.resp.commands.context import Client
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
@@ -52,9 +53,15 @@ def _clients(client: Client) -> _Fields:
     }
 
 
-def _memory(_client: Client) -> _Fields:
-    resident_pages = int(_STATM.read_text().split()[1])
-    return {"used_memory": resident_pages * os.sysconf("SC_PAGE_SIZE")}
+def _memory(client: Client) -> _Fields:
+    memory, resident_pages = client.broker.memory, int(_STATM.read_text().split()[1])
+    amounts = memory.amounts()
+    return {
+        "used_memory": resident_pages * os.sysconf("SC_PAGE_SIZE"),
+        "maxmemory": 0 if memory.max_bytes >= UNLIMITED else memory.max_bytes,
+        "memory_charged": memory.used_bytes,
+        **{f"memory_{purpose}": amounts.get(purpose, 0) for purpose in Purpose},
+    }
 
 
 def _persistence(client: Client) -> _Fields:

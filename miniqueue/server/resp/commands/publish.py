@@ -166,7 +166,9 @@ def mpublish(client: Client, command: Command) -> bytes:
 def _mpublish(client: Client, topic: bytes, payloads: list[bytes]) -> None:
     published = client.broker.publish(topic, payloads)
     first_id = format_message_id(published.partition, published.first_seq)
-    client.wait_for(published.commit, _ids(first_id, len(payloads)), 1, published.size_bytes)
+    count = len(payloads)
+    reply = replies.joined_array(count, _bulks(first_id, count))
+    client.wait_for(published.commit, reply, 1, published.size_bytes)
 
 
 def pubbatch(client: Client, command: Command) -> bytes:
@@ -194,9 +196,16 @@ def pubpacked(client: Client, command: Command) -> bytes:
 
 def _ids(message_id: bytes, count: int) -> bytes:
     """Return the array of the ids of `count` messages; `message_id` contains them all."""
-    runs = runs_of(message_id, count)
-    bulks = [replies.bulk(first) if n == 1 else replies.numbered_bulks(*seqs_from(first, n)) for first, n in runs]
-    return replies.joined_array(count, b"".join(bulks))
+    first, *others = runs_of(message_id, count)
+    bulks = _bulks(*first)
+    if others:
+        bulks = b"".join([bulks, *(_bulks(*run) for run in others)])
+    return replies.joined_array(count, bulks)
+
+
+def _bulks(first_id: bytes, count: int) -> bytes:
+    """Return the ids of `count` messages that follow each other, each as a bulk string."""
+    return replies.bulk(first_id) if count == 1 else replies.numbered_bulks(*seqs_from(first_id, count))
 
 
 def _runs(message_id: bytes, count: int) -> bytes:

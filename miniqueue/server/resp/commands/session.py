@@ -2,16 +2,20 @@
 
 from dataclasses import dataclass, field
 
+from miniqueue.broker.runtime.accounts import MemoryAccount
 from miniqueue.wire.resp_replies import RESP2
 
 
 class Actor:
-    """A client as one user, for traces; encoded only when it is stored."""
+    """A client as one user, for traces, encoded only when it is stored; and the account that pays for what it does."""
 
-    __slots__ = ("_client", "_encoded")
+    __slots__ = ("_client", "_encoded", "account")
 
-    def __init__(self, address: str = "", number: int = 0, user: bytes = b"") -> None:
+    def __init__(
+        self, address: str = "", number: int = 0, user: bytes = b"", account: MemoryAccount | None = None
+    ) -> None:
         self._client = address, number, user
+        self.account = account
         self._encoded = b""
 
     def __bytes__(self) -> bytes:
@@ -66,15 +70,20 @@ class Session:
             topic or b"",
         )
 
-    def connect(self, peer: tuple[str, int] | None) -> None:
-        """Set the address of the client: the connection is made."""
+    def connect(self, peer: tuple[str, int] | None, account: MemoryAccount | None = None) -> None:
+        """Set the address and the account of the client: the connection is made."""
         self.peer = peer
-        self.actor = Actor(self.address, self.id)
+        self.actor = Actor(self.address, self.id, account=account)
 
     def become(self, user: bytes) -> None:
         """Act as another user from now on; what was done before stays with the previous user."""
         self.user = user
-        self.actor = Actor(self.address, self.id, user)
+        account = self.actor.account
+        self.actor = Actor(self.address, self.id, user, account)
+        if account is not None and user:
+            account.become(user.decode())
+        elif account is not None:
+            account.forget(self.host)
 
     def forget(self) -> None:
         """Return to the state at the start of the connection, for RESET."""
