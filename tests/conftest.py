@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from tests import planted
 from tests.broker.support import World, started_world
 
@@ -55,6 +56,14 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, object
     """Return what async tests and their fixtures run on: asyncio, with a loop for each test; see `on_loop`."""
     mark = request.node.get_closest_marker("on_loop")
     return "asyncio", {"loop_factory": mark.kwargs["factory"]} if mark else {}
+
+
+@pytest.fixture(autouse=True)
+def nobody_acts() -> Generator[None]:
+    """Let no test act as a client of the test before it, whose memory may be used up."""
+    token = CURRENT_ACTOR.set(b"")
+    yield
+    CURRENT_ACTOR.reset(token)
 
 
 @pytest.fixture
