@@ -9,8 +9,8 @@
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /src
 COPY .ci/locks/build.lock .ci/locks/broker.lock ./
-RUN pip install --no-cache-dir --require-hashes --requirement build.lock \
-    && pip wheel --no-cache-dir --require-hashes --requirement broker.lock --wheel-dir /wheels
+RUN pip install --no-cache-dir --no-deps --require-hashes --requirement build.lock \
+    && pip wheel --no-cache-dir --no-deps --require-hashes --requirement broker.lock --wheel-dir /wheels
 COPY pyproject.toml README.md LICENSE ./
 COPY miniqueue ./miniqueue
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels .

@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed-$(EXTRAS)
 
 # What is locked: a file for each extra, and one for what builds miniqueue (.ci/lock). The tools for that stay apart.
+# Locks are complete, so pip resolves nothing (--no-deps): old ones take a newer release for a requirement with an
+# extra, such as coverage[toml], and then reject it because no hash is locked.
 COMMA := ,
 BUILD_LOCK := .ci/locks/build.lock
 LOCKS := $(patsubst %,.ci/locks/%.lock,$(subst $(COMMA), ,$(EXTRAS)))
@@ -35,14 +37,15 @@ install: $(INSTALLED) ## make .venv with miniqueue and its tools in it (EXTRAS=d
 
 $(INSTALLED): pyproject.toml $(BUILD_LOCK) $(LOCKS)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --require-hashes --requirement=$(BUILD_LOCK)
-	$(BIN)/pip install --quiet --require-hashes --no-build-isolation $(LOCKS:%=--requirement=%)
+	$(BIN)/pip install --quiet --no-deps --require-hashes --requirement=$(BUILD_LOCK)
+	$(BIN)/pip install --quiet --no-deps --require-hashes --no-build-isolation $(LOCKS:%=--requirement=%)
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/pip check --quiet
 	touch $@
 
 $(TOOLS)/.installed: .ci/locks/tools.lock
 	$(PYTHON) -m venv $(TOOLS)
-	$(TOOLS)/bin/pip install --quiet --require-hashes --requirement=$<
+	$(TOOLS)/bin/pip install --quiet --no-deps --require-hashes --requirement=$<
 	touch $@
 
 run: install ## start the broker (ARGS='-port 9000 …')
