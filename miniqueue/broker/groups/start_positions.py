@@ -95,12 +95,12 @@ def pinned(topic: Topic) -> Iterator[list[tuple[Partition, Pin]]]:
     """Keep all chunks of a topic until the block exits; the pins collect those that would have been deleted."""
     pins = [(partition, Pin()) for partition in topic.partitions.values()]
     for partition, pin in pins:
-        partition.pins.append(pin)
+        partition.pins += (pin,)
     try:
         yield pins
     finally:
         for partition, pin in pins:
-            partition.pins.remove(pin)
+            partition.pins = tuple(other for other in partition.pins if other is not pin)
 
 
 def holes_in(partition: Partition) -> Runs:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.stored.log_index import PartitionLog
 from miniqueue.core.cursor.cursor import GroupCursor
-from miniqueue.core.cursor.lease import Range
+from miniqueue.core.cursor.lease import RETURN_RANGES, Range
 from miniqueue.core.group import view
 from miniqueue.core.message.message import ChunkExtent
 from miniqueue.storage.format import keys, values
@@ -37,7 +37,7 @@ async def oldest_at_ms(store: Store, topic: Topic) -> int | None:
         return pulse.oldest[1]
     times = [await _of_log(store, topic_id, cursor) for cursor in cursors]
     for cursor in cursors:
-        times += [time for range_ in cursor.returned for time in await _of_returned(store, topic_id, cursor, range_)]
+        times += [time for range_ in RETURN_RANGES for time in await _of_returned(store, topic_id, cursor, range_)]
     at_ms = min((time for time in times if time is not None), default=None)
     if pulse is not None:
         pulse.oldest = settles, at_ms

@@ -42,7 +42,7 @@ from miniqueue.errors.requests import UnknownGroupError
 WINDOWS_BYTES = 64 << 20
 MIN_WINDOW_BYTES = 64 << 10
 
-_windows, _keyed = attrgetter("windows"), attrgetter("keyed")
+_returned, _keyed = attrgetter("returned"), attrgetter("keyed")
 
 #: Leases the next run of at most `max_count` messages, of those that are due by `horizon_ms`.
 Take = Callable[[int, int], tuple[GroupCursor, Lease] | None]
@@ -616,6 +616,6 @@ def total(name: str, things: Iterable[object]) -> int:
 
 def size_bytes(cursors: Sequence[GroupCursor]) -> int:
     """Return the approximate memory use of many cursors' loaded messages, like `GroupCursor.size_bytes` of one."""
-    windows = chain.from_iterable(map(_windows, cursors))
+    windows = chain.from_iterable(map(_returned, cursors))
     keyed_bytes: int = sum(keyed.size_bytes for keyed in filter(None, map(_keyed, cursors)))
     return total("log.size_bytes", cursors) + total("size_bytes", windows) + keyed_bytes

@@ -77,6 +77,40 @@ class GroupCursor:
     | `unique_keys`   | `broker.model.topic`                                                       |
     """
 
+    __slots__ = (
+        "__weakref__",
+        "acked_count",
+        "blocked_on",
+        "changes",
+        "delayed_count",
+        "dropped_count",
+        "due",
+        "gaps",
+        "gone_bytes",
+        "group",
+        "keyed",
+        "leased_bytes",
+        "leased_count",
+        "leases",
+        "log",
+        "missed_count",
+        "moved_count",
+        "next_receipt",
+        "open_chunks",
+        "partition",
+        "policy",
+        "read_seq",
+        "reading",
+        "returned",
+        "serial",
+        "settled_bits",
+        "skipped_count",
+        "tail_bytes",
+        "tail_seq",
+        "trace",
+        "unique_keys",
+    )
+
     def __init__(
         self,
         state: CursorState,
@@ -91,10 +125,9 @@ class GroupCursor:
         self.partition, self.group = partition, group
         log_start = None if state.head_seq >= tail_seq else state.head_seq
         self.log: Window[Chunk] = Window(max_bytes=LOG_WINDOW_BYTES, resume_at=log_start)
-        self.returned: dict[Range, Window[Record]] = {
-            range_: Window(max_bytes=RECORD_WINDOW_BYTES, resume_at=None if is_new else 0) for range_ in RETURN_RANGES
-        }
-        self.windows = tuple(self.returned.values())
+        self.returned: tuple[Window[Record], ...] = tuple(  # indexed by `Range`
+            Window(max_bytes=RECORD_WINDOW_BYTES, resume_at=None if is_new else 0) for _ in RETURN_RANGES
+        )
         self.gaps = Gaps(gaps or {})
         self.tail_seq, self.read_seq = tail_seq, state.head_seq
         self.tail_bytes, self.gone_bytes = state.log_bytes or 0, state.gone_bytes or 0
@@ -140,7 +173,7 @@ class GroupCursor:
     def size_bytes(self) -> int:
         """The approximate memory use of the loaded messages."""
         keyed_bytes = 0 if self.keyed is None else self.keyed.size_bytes
-        return self.log.size_bytes + sum(window.size_bytes for window in self.windows) + keyed_bytes
+        return self.log.size_bytes + sum(window.size_bytes for window in self.returned) + keyed_bytes
 
     def has_finished(self, first_seq: int) -> bool:
         """Whether the chunk that begins at `first_seq` needs no more work in this group."""
@@ -149,7 +182,7 @@ class GroupCursor:
     def evict(self) -> None:
         """Free most of the memory of loaded messages; they are loaded again when needed."""
         self.log.evict()
-        for source in (*self.windows, self.keyed):
+        for source in (*self.returned, self.keyed):
             if source is not None:
                 source.evict()
 
@@ -176,7 +209,7 @@ class GroupCursor:
 
     def next_range(self, horizon_ms: int) -> Range:
         """Return the first range that may have a message to deliver."""
-        front, delayed, back = self.windows
+        front, delayed, back = self.returned
         if (order := front.head) is not None and order < FRONT_START:
             return FRONT
         if self.delayed_count and (order := delayed.head) is not None and order < (horizon_ms + 1) << 64:

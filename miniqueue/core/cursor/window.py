@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from math import inf
 from operator import itemgetter
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 
 class Sized(Protocol):
@@ -31,6 +31,10 @@ class Sized(Protocol):
 
 T = TypeVar("T", bound=Sized)
 _order = itemgetter(0)
+
+#: What an idle window shares with all others: most windows stay empty, and an empty deque uses more than 600 bytes.
+_NO_ITEMS: Final[deque[tuple[int, Any]]] = deque(maxlen=0)
+_NO_ORDERS: Final = cast("set[int]", frozenset())
 
 
 class Window(Generic[T]):
@@ -62,12 +66,12 @@ class Window(Generic[T]):
         self.resume_at = resume_at
         self.size_bytes = 0
         self.stop: float = inf
-        self.taken: set[int] = set()
-        self._items: deque[tuple[int, T]] = deque()
+        self.taken: set[int] = _NO_ORDERS
+        self._items: deque[tuple[int, T]] = _NO_ITEMS
         self._loading_from: int | None = None
-        self._early: list[tuple[int, T]] = []
-        self._settled: set[int] = set()  # orders that were settled after `begin_load`: the scan may still see them
-        self._watchers: list[set[int]] = []
+        self._early: list[tuple[int, T]] | None = None  # set while loading
+        self._settled: set[int] | None = None  # orders settled since `begin_load`, which the scan may see
+        self._watchers: tuple[set[int], ...] = ()
 
     def __len__(self) -> int:
         return len(self._items)
@@ -114,14 +118,20 @@ class Window(Generic[T]):
         The item stays in the store, and its order in `taken`, until `settle`.
         """
         first = self._items.popleft()
-        self.taken.add(first[0])
+        self._count_as_taken(first[0])
         self.size_bytes -= first[1].size_bytes
         return first
 
+    def _count_as_taken(self, order: int) -> None:
+        if self.taken:
+            self.taken.add(order)
+        else:
+            self.taken = {order}
+
     def settle(self, order: int) -> None:
         """Forget a taken item, which the caller deletes from the store."""
-        self.taken.discard(order)
-        if self._loading_from is not None:
+        self.let_go(order)
+        if self._settled is not None:
             self._settled.add(order)
         for settled in self._watchers:
             settled.add(order)
@@ -133,16 +143,17 @@ class Window(Generic[T]):
         A reader of the store uses it to ignore items that it read before they were settled.
         """
         settled: set[int] = set()
-        self._watchers.append(settled)
+        self._watchers += (settled,)
         try:
             yield settled
         finally:
-            self._watchers = [watcher for watcher in self._watchers if watcher is not settled]
+            self._watchers = tuple(watcher for watcher in self._watchers if watcher is not settled)
 
     def forget(self, orders: Collection[int]) -> None:
         """Forget items that were not taken, loaded or not; the caller deletes them from the store."""
         self._items = deque(entry for entry in self._items if entry[0] not in orders)
-        self._early = [entry for entry in self._early if entry[0] not in orders]
+        if self._early is not None:
+            self._early = [entry for entry in self._early if entry[0] not in orders]
         self.size_bytes = sum(item.size_bytes for _, item in self._items)
         for order in orders:
             self.settle(order)
@@ -153,24 +164,24 @@ class Window(Generic[T]):
             self._insert(order, item)
             if self.size_bytes > self.max_bytes:
                 self._trim()
-        elif self._loading_from is not None:
+        elif self._early is not None:
             self._early.append((order, item))
 
     def begin_load(self) -> int:
         """Return the order from which to read the store; items that were added before must be committed first."""
         assert self.resume_at is not None
         self._loading_from = self.resume_at
-        self._settled.clear()
+        self._early, self._settled = [], set()
         return self.resume_at
 
     def load(self, items: Iterable[tuple[int, T]], resume_at: int | None) -> None:
         """Merge the items that a load has read; the store has more from `resume_at` on, None for no more."""
-        early, self._early = dict(self._early), []
-        began_at, self._loading_from = self._loading_from, None
+        early, settled, began_at = dict(self._early or ()), self._settled or set(), self._loading_from
+        self.abandon_load()
         if self.resume_at != began_at:
             return  # items were dropped meanwhile: these would leave a gap; the next load begins before it
         self.resume_at = resume_at
-        ignored = self.taken | self._settled
+        ignored = self.taken | settled
         loaded = {order: item for order, item in items if order not in ignored}
         for order, item in (loaded | early).items():
             if resume_at is None or order < resume_at:
@@ -179,9 +190,7 @@ class Window(Generic[T]):
 
     def abandon_load(self) -> None:
         """End a load that has failed; the next load begins at the same order."""
-        self._loading_from = None
-        self._early.clear()
-        self._settled.clear()
+        self._loading_from = self._early = self._settled = None
 
     def evict(self) -> None:
         """Drop all loaded items from memory; they can be loaded again."""
@@ -190,11 +199,12 @@ class Window(Generic[T]):
 
     def let_go(self, order: int) -> None:
         """Stop counting an item as taken; it waits outside the window, which does not return it again."""
-        self.taken.discard(order)
+        if self.taken:
+            self.taken.discard(order)
 
     def take_again(self, order: int) -> None:
         """Count an item that was let go as taken again; it may have been loaded a second time."""
-        self.taken.add(order)
+        self._count_as_taken(order)
         if self._items and self._items[0][0] <= order:
             self._items = deque(entry for entry in self._items if entry[0] != order)
             self.size_bytes = sum(item.size_bytes for _, item in self._items)
@@ -205,11 +215,13 @@ class Window(Generic[T]):
         The store has them, or gets them with the next commit.
         """
         self.evict()
-        self.taken.difference_update(orders)
+        self.taken -= set(orders)
         self.resume_at = resume_at if self.resume_at is None else min(self.resume_at, resume_at)
 
     def _insert(self, order: int, item: T) -> None:
         items = self._items
+        if items is _NO_ITEMS:
+            items = self._items = deque()
         if not items or order > items[-1][0]:
             items.append((order, item))
         elif order < items[0][0]:

@@ -101,11 +101,11 @@ class Partition:
         self._cursors, self._needs = cursors, ChunkNeeds(cursors)
         self.delays = PartitionDelays(delays)
         self.retained: Retained | None = None
-        self.pins: list[Pin] = []
+        self.pins: tuple[Pin, ...] = ()
         self.is_head_due = False
         self.consumed_bytes = 0
         self.appended: list[bytes] = []
-        self._stops: set[int] = set()  # indexes in `appended` at which a chunk must end
+        self._stops: tuple[int, ...] = ()  # indexes in `appended` at which a chunk must end
         self._appended_bytes = 0
         self._attributes: list[bytes] = []  # may be shorter than `appended`: messages at the end have none
 
@@ -131,7 +131,7 @@ class Partition:
     def end_chunk(self) -> None:
         """End the current chunk: the next appended message begins another one."""
         if self.appended:
-            self._stops.add(len(self.appended))
+            self._stops += (len(self.appended),)
 
     def cut(self, now_ms: int) -> list[Chunk]:
         """Return the messages that were appended since the last call, as the chunks of one commit."""
@@ -156,7 +156,7 @@ class Partition:
             Chunk(first_seq + a, now_ms, payloads[a:b], 0, _some(attributes[a:b]))
             for a, b in pairwise(sorted({0, *stops, *self._stops}))
         ]
-        self._stops.clear()
+        self._stops = ()
         for chunk in reversed(chunks):
             chunk.log_bytes = log_bytes
             log_bytes -= chunk.content_bytes
