@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import replace
 from typing import Any
 
 from miniqueue.broker import Broker
+from miniqueue.broker.model.limits import BrokerLimits
 from miniqueue.errors import StorageError
 from miniqueue.storage.memory import MemoryStore
 from miniqueue.storage.port import Batch, Room
@@ -117,13 +119,17 @@ class FaultyStore(MemoryStore):
         return dict(self._values)
 
 
-def broker_on(store: MemoryStore, clock: ManualClock, **options: object) -> Broker:
-    """Make a broker whose own ticker never runs: tests call `tick`."""
+def broker_on(store: MemoryStore, clock: ManualClock, *, rest_seconds: float = 0.0, **options: Any) -> Broker:
+    """Make a broker whose own ticker never runs: tests call `tick`.
+
+    Empty topics are put to rest at every tick, so that every test shows that this changes nothing.
+    """
 
     async def open_store() -> MemoryStore:
         return store
 
-    return Broker(open_store, clock=clock, **{"period_seconds": 1e6, **options})
+    limits = replace(options.pop("limits", None) or BrokerLimits(), rest_seconds=rest_seconds)
+    return Broker(open_store, clock=clock, limits=limits, **{"period_seconds": 1e6, **options})
 
 
 #: With nothing ready for so many turns nothing will be: timers that are due and sockets show in the next one.

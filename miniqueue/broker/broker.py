@@ -29,13 +29,15 @@ from miniqueue.broker.inspect.peeked import State
 from miniqueue.broker.leases.leases import Leases
 from miniqueue.broker.leases.request_reply import Requests
 from miniqueue.broker.model.limits import BrokerLimits, LimitCounts
-from miniqueue.broker.model.views import TopicStats, stats_of
+from miniqueue.broker.model.parts import TopicStats
+from miniqueue.broker.model.views import stats_of
 from miniqueue.broker.publish.overflow import trim
 from miniqueue.broker.publish.publisher import Publisher
 from miniqueue.broker.runtime.accounts import UNLIMITED, Memory, Purpose
 from miniqueue.broker.runtime.clock import Clock
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.broker.topics.admin import TopicAdmin
+from miniqueue.broker.topics.rest import TopicRest
 from miniqueue.broker.traces.reader import trace
 from miniqueue.broker.traces.steps import Step
 from miniqueue.broker.traces.tracer import Tracer
@@ -114,7 +116,8 @@ class Broker:
         publisher = self._publisher = Publisher(engine, self.delayed, self.backpressure, max_bytes=max_message_bytes)
         self.requests = Requests(engine, publisher.publish_with, self.leases, max_message_bytes)
         self.scheduler = Scheduler(engine, self.backpressure, publisher.publish_with, max_message_bytes, period_seconds)
-        self.inspect = Inspect(engine, log, self.requests.waiting_in)
+        self._rest = TopicRest(engine, rest_seconds=self.limits.rest_seconds)
+        self.inspect = Inspect(engine, log, self.requests.waiting_in, self._rest.put)
         self._retention, self._sweep, self._tracer = RetentionKeeper(engine), ExpirySweep(engine), Tracer(engine)
         # Bound here, so that a publish costs no additional call.
         self.publish, self.publish_with = publisher.publish, publisher.publish_with
@@ -189,7 +192,15 @@ class Broker:
     def tick(self) -> None:
         """Publish due messages, end expired leases and pauses, reclaim disk space, and measure memory, in all parts."""
         first = self.leases, self.members, self.admin, self._dispatcher, self._sweep, self.delayed, self.scheduler
-        for part in (*first, self._publisher.duplicates, self._retention, self._tracer, self._disk, self.groups):
+        for part in (
+            *first,
+            self._publisher.duplicates,
+            self._retention,
+            self._tracer,
+            self._disk,
+            self.groups,
+            self._rest,
+        ):
             part.tick()
         self._engine.tick()
         self._disk.reclaim(self._engine.topics.by_name.values(), is_full=self._engine.journal.admission.is_full)
@@ -325,9 +336,14 @@ class Broker:
         """Take over the content of the store, at startup and after a fault."""
         self._engine.events.restored(content)
         for topic in list(self._engine.topics.by_name.values()):
+            if topic.at_rest is not None:  # the other handlers are called when it wakes
+                self._engine.limits.changed(topic)
+                self.admin.changed(topic)
+                continue
             self._engine.events.changed(topic)
             self._engine.cache.touch(topic)
             self._engine.topics.drop_idle(topic)
         self.tick()
         for topic in content.topics:
-            self._engine.events.readable(topic)
+            if topic.at_rest is None:
+                self._engine.events.readable(topic)

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from miniqueue.broker import Broker
+from miniqueue.broker.model.limits import BrokerLimits
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.errors import MiniqueueError
 from tests.fakes import ManualClock
@@ -78,7 +79,7 @@ class Driver:
         self.loop.run(self._start())
 
     async def _start(self) -> None:
-        self.broker = Broker(self.store.open, clock=self.clock, period_seconds=1e9)
+        self.broker = Broker(self.store.open, clock=self.clock, period_seconds=1e9, limits=BrokerLimits(rest_seconds=0))
         self.broker._engine.journal.committer.large_bytes = self.large_bytes
         await self.broker.start()
 

@@ -177,7 +177,7 @@ def _is_worth_reclaiming(topic: Topic, *, is_full: bool) -> bool:
 def _max_consumed_bytes(topic: Topic, *, is_full: bool) -> int:
     if is_full:
         return MAX_CONSUMED_BYTES_WHEN_FULL
-    is_empty = not any(cursor.depth for cursor in topic.cursors)
+    is_empty = topic.at_rest is not None or not any(cursor.depth for cursor in topic.cursors)
     return MAX_CONSUMED_BYTES_WHEN_EMPTY if is_empty else MAX_CONSUMED_BYTES
 
 

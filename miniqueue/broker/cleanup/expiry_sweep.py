@@ -58,11 +58,13 @@ class ExpirySweep:
         if self._sweeping.is_running or not self._journal.admission.may_change:
             return
         if not self._queue:
-            self._queue = [topic for topic in self._topics.values() if topic.id is not None]
+            self._queue = [topic for topic in self._topics.values() if topic.id is not None and topic.at_rest is None]
         due: list[tuple[Group, GroupCursor]] = []
         checked_count = 0
         while self._queue and checked_count < MAX_TOPICS_IN_TICK and len(due) < MAX_LOOKS_IN_TICK:
             topic = self._queue.pop()
+            if topic.at_rest is not None:  # nothing of it can expire
+                continue
             due += self._due(topic)
             checked_count += max(1, len(topic.partitions))
         if due:

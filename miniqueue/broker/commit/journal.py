@@ -395,7 +395,9 @@ class Journal:
         """Open the store and return its content; raises StorageError."""
         self.store = await self._open_store()
         try:
-            content = await opening.read_content(self.store, self._topics, self._acknowledged_change)
+            content = await opening.read_content(
+                self.store, self._topics, self._acknowledged_change, self.events.changed
+            )
         except BaseException:
             await self.store.close()
             raise
@@ -444,6 +446,10 @@ class Journal:
             self.admission.drain()
             self._is_sync_due = True
             await self.committer.flush()
+
+    def is_dirty(self, topic: Topic) -> bool:
+        """Whether the next commit writes something of a topic."""
+        return topic in self._dirty
 
     def touch(self, topic: Topic) -> None:
         """Mark `topic` as changed, so that the next commit writes its changes."""

@@ -69,7 +69,7 @@ class DelayedMessages:
 
     def restored(self, _content: StoreContent) -> None:
         """Check all topics at the next tick: they have been read from the store."""
-        self._holding = dict.fromkeys(self._topics.values())
+        self._holding = {topic: None for topic in self._topics.values() if topic.at_rest is None}
         self._next_due_at_ms = 0
 
     async def cancel(self, name: bytes, delayed_id: DelayedId) -> None:

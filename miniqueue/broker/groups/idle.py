@@ -61,7 +61,9 @@ class IdleGroups:
     async def _look(self, seconds: float, delete: Delete) -> None:
         async with aclosing(in_turns(list(self._topics.values()), TOPICS_IN_TURN)) as topics:
             async for topic in topics:
-                if topic.id is not None and topic.fault is None:
+                if topic.at_rest is not None:
+                    topic.at_rest.unread_seconds += seconds  # no group of it holds back a message
+                elif topic.id is not None and topic.fault is None:
                     _look_at(topic, seconds, delete)
 
 

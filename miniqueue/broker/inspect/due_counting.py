@@ -29,7 +29,7 @@ async def count_due(engine: Engine, topic: Topic) -> None:
     Messages that cannot be read cannot be delivered either; they are still counted as delayed.
     """
     topic_id, limit = topic.id, (engine.horizon.at_ms + 1) << 64
-    if topic_id is None or not total("delayed_count", topic.cursors):
+    if topic_id is None or topic.at_rest is not None or not total("delayed_count", topic.cursors):
         return
     due = [cursor for cursor in topic.cursors if cursor.delayed_count and _may_be_due(cursor, limit)]
     if not due:

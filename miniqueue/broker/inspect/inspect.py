@@ -14,8 +14,9 @@ from miniqueue.broker.inspect.due_counting import count_due
 from miniqueue.broker.inspect.log import LogReader
 from miniqueue.broker.inspect.peek import Peek
 from miniqueue.broker.inspect.rates import RateMeter
+from miniqueue.broker.model.parts import TopicStats
 from miniqueue.broker.model.topic import Topic
-from miniqueue.broker.model.views import TopicStats, group_named, stats_of
+from miniqueue.broker.model.views import group_named, stats_of
 from miniqueue.broker.runtime.tasks import SharedResult, in_turns
 from miniqueue.core.group import view
 from miniqueue.core.message.names import check_topic
@@ -38,6 +39,7 @@ class Inspect:
       engine: has the topics and the store.
       log: reads logs; see below.
       requests_in: returns how many requests wait for the reply to a message of a topic.
+      put_to_rest: puts a topic to rest if nothing is in it.
 
     Attributes:
       log: reads logs from any offset.
@@ -45,13 +47,20 @@ class Inspect:
       messages: shows messages; `peek` and `find` are its methods.
     """
 
-    def __init__(self, engine: Engine, log: LogReader, requests_in: Callable[[bytes], int]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        log: LogReader,
+        requests_in: Callable[[bytes], int],
+        put_to_rest: Callable[[Topic], None],
+    ) -> None:
         self.log = log
         self.rates = RateMeter(engine)
         self.messages = Peek(engine)
         self.peek, self.find = self.messages.peek, self.messages.find
         self._engine = engine
         self._requests_in = requests_in
+        self._put_to_rest = put_to_rest
         self._topics = engine.topics.by_name
         self._journal = engine.journal
         self._clock = engine.clock
@@ -120,7 +129,7 @@ class Inspect:
         if self._content is None or not self._is_recent(self._content[0]):
             now = self._clock.monotonic()
             existing = [topic for topic in self._topics.values() if topic.id is not None]
-            self._content = now, (len(existing), sum(topic.held()[0] for topic in existing))
+            self._content = now, (len(existing), sum(topic.held()[0] for topic in existing if topic.at_rest is None))
         return self._content[1]
 
     async def totals(self) -> Figures:
@@ -159,9 +168,12 @@ class Inspect:
         async with aclosing(in_turns(sorted(self._topics), TOPICS_IN_TURN)) as names:
             async for name in names:
                 while (topic := self._topics.get(name)) is not None:
+                    was_at_rest = topic.at_rest is not None
                     await count_due(self._engine, topic)
                     if self._topics.get(name) is topic:
                         yield topic
+                        if was_at_rest and topic.at_rest is None:
+                            self._put_to_rest(topic)
                         break
 
     async def existing(self) -> AsyncGenerator[Topic, None]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
 from operator import add
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from miniqueue.broker.model.topic import Topic
 from miniqueue.core.options.consume import MAX_PREFETCH, check_prefetch
@@ -65,6 +65,10 @@ class LimitCounts:
             self.reached(Limit.MESSAGE_SIZE)
 
 
+#: See `BrokerLimits.rest_seconds`.
+REST_SECONDS: Final = 60.0
+
+
 class Room(NamedTuple):
     """A number of messages and the size of their payloads; for an excess over limits, either can be negative."""
 
@@ -97,6 +101,7 @@ class BrokerLimits:
       max_uncommitted_bytes: maximum total size of uncommitted payloads.
       max_memory_bytes: how much memory all clients together may make the broker use.
       has_users: whether clients authenticate, so that no user may use everything.
+      rest_seconds: time without use after which an empty topic is put to rest, to free its memory.
     """
 
     max_topics: int = 0
@@ -110,6 +115,7 @@ class BrokerLimits:
     max_uncommitted_bytes: int = 0
     max_memory_bytes: int = 0
     has_users: bool = False
+    rest_seconds: float = REST_SECONDS
 
 
 class Limits:

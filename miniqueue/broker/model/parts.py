@@ -1,11 +1,36 @@
 """What a group and a topic know of the parts that work on them: protocols and values, so no import goes upward."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.keyed.key_queue import KeyRules
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStats:
+    """Statistics of a topic, in messages, except `consumers` and `waiting`, which count consumers, and `size_bytes`.
+
+    `size_bytes` is the total size of the payloads of ready, leased, and delayed messages. `expired` counts since
+    startup; each expired message is also `dropped` or `moved`. `duplicates` counts publishes since startup that
+    returned the id of an earlier message; `dedup_ids` is the number of dedup ids in memory.
+    """
+
+    published: int
+    acknowledged: int
+    dropped: int
+    moved: int
+    ready: int
+    leased: int
+    delayed: int
+    size_bytes: int
+    consumers: int
+    waiting: int
+    expired: int
+    duplicates: int
+    dedup_ids: int
 
 
 class FlowRules(NamedTuple):

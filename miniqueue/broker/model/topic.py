@@ -12,12 +12,13 @@ import asyncio
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import chain
 from operator import attrgetter
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from miniqueue.broker.model.held import MANY_PARTITIONS, TopicUsage
-from miniqueue.broker.model.parts import FlowControl, Member, Membership
+from miniqueue.broker.model.parts import FlowControl, Member, Membership, TopicStats
 from miniqueue.broker.model.rates import TopicRates
 from miniqueue.broker.model.recording import TopicTrace
 from miniqueue.core.cursor.cursor import GroupCursor
@@ -41,6 +42,9 @@ from miniqueue.errors.requests import UnknownGroupError
 #: Maximum size of the loaded log messages of a group, shared by its partitions, and the minimum share of a partition.
 WINDOWS_BYTES = 64 << 20
 MIN_WINDOW_BYTES = 64 << 10
+
+#: What a topic at rest does not have.
+NOT_AT_REST: Final = ("groups", "growths", "partitions", "plain", "sole", "unique_keys")
 
 _returned, _keyed = attrgetter("returned"), attrgetter("keyed")
 
@@ -217,6 +221,15 @@ class Group:
                 del self.waiters[consumer]
                 consumer.fail(fault)
 
+    def receipts(self) -> dict[int, int]:
+        """Return the next receipt of each partition, also of former ones."""
+        return self._receipts | {cursor.partition: cursor.next_receipt for cursor in self.cursors}
+
+    def resume(self, receipts: dict[int, int], unread_seconds: float, *, was_read: bool) -> None:
+        """Continue a group that was at rest; the caller gives it its cursors next."""
+        self._receipts = receipts
+        self.unread_seconds, self.was_read = unread_seconds, was_read
+
     @property
     def depth(self) -> int:
         """Number of unacknowledged messages: ready, leased, and delayed."""
@@ -277,10 +290,31 @@ class Group:
         return taken
 
 
+class TopicAtRest(Protocol):
+    """What a topic at rest has of its partitions and groups; implemented by `rest.Rest`."""
+
+    consumed_bytes: int
+    stats: TopicStats
+    unread_seconds: float
+
+    @property
+    def size_bytes(self) -> int:
+        """The memory of the topic, about."""
+        ...
+
+    def wake(self, topic: "Topic") -> None:
+        """Give a topic its partitions and groups again."""
+        ...
+
+
 class Topic:
     """A named topic.
 
+    A topic in which nothing is can be put to rest (`rest`): then it has no `groups`, `growths`, `partitions`, `plain`,
+    `sole`, and `unique_keys`, and wakes when one of them is used. Whoever looks at all topics asks `at_rest` before.
+
     Attributes:
+      at_rest: what the topic has instead while it is at rest; None while it is awake.
       id: None until the first publish, and again after the topic was deleted: consumers can wait on a topic that does
         not exist yet, and continue to wait if it is deleted.
       fault: the error that makes the topic unreadable, if any.
@@ -302,6 +336,7 @@ class Topic:
 
     | field                            | other modules that write it                               |
     |----------------------------------|-----------------------------------------------------------|
+    | `at_rest.unread_seconds`         | `broker.groups.idle`                                      |
     | `dedup`, `duplicate_count`       | `broker.publish.duplicates`                               |
     | `expired_count`                  | `broker.cleanup.expiry`                                   |
     | `growths`                        | `broker.engine.lanes`                                     |
@@ -318,6 +353,7 @@ class Topic:
     """
 
     __slots__ = (
+        "at_rest",
         "dedup",
         "duplicate_count",
         "expired_count",
@@ -355,12 +391,43 @@ class Topic:
         self.expired_count = 0
         self.duplicate_count = 0
         self.lease_timeout_count = 0
-        self.partitions: dict[int, Partition] = {}
-        self.groups = {DEFAULT_GROUP_NAME: Group(self, DEFAULT_GROUP_NAME)}
+        self._empty()
         self.clear()
+
+    def _empty(self) -> None:
+        """Begin without partitions, and with no group but that of plain clients."""
+        self.at_rest: TopicAtRest | None = None
+        self.sole: tuple[Partition, GroupCursor] | None = None
+        self.partitions: dict[int, Partition] = {}
+        self.growths: list[Growth] = []
+        self.unique_keys = UniqueKeys()
+        self.groups = {DEFAULT_GROUP_NAME: Group(self, DEFAULT_GROUP_NAME)}
+
+    def rest(self, at_rest: TopicAtRest) -> None:
+        """Free the partitions and groups, in which nothing is, until one of them is used."""
+        for group in self.groups.values():
+            group.clear()  # its cursors refer to the topic
+        self.held_at_most = self.pulse = None
+        for name in NOT_AT_REST:
+            with suppress(AttributeError):
+                delattr(self, name)
+        self.at_rest = at_rest
+
+    if not TYPE_CHECKING:  # it would hide misspelled attributes
+
+        def __getattr__(self, name: str) -> object:
+            """Wake the topic if it is at rest; only called for an attribute that it does not have."""
+            at_rest = self.at_rest
+            if at_rest is None:
+                raise AttributeError(f"a topic has no {name} now")
+            self._empty()
+            at_rest.wake(self)
+            return getattr(self, name)
 
     def clear(self) -> None:
         """Become a topic that does not exist: end every lease, drop every message, keep the consumers that wait."""
+        if self.at_rest is not None:
+            self._empty()
         self.trace: TopicTrace | None = None
         for group in list(self.groups.values()):
             group.clear()
@@ -373,9 +440,9 @@ class Topic:
         self.dedup: DedupWindow | None = None
         self.unique_keys = UniqueKeys()
         self.partitions = {}
-        self.growths: list[Growth] = []
+        self.growths = []
         self.partition_count = 1
-        self.sole: tuple[Partition, GroupCursor] | None = None
+        self.sole = None
 
     def begin(self, topic_id: int, names: Iterable[bytes] = (), settings: TopicSettings = DEFAULT_SETTINGS) -> None:
         """Create the topic, empty; `settings` are the settings that it will have.
@@ -415,6 +482,22 @@ class Topic:
             group.replace(partition.cursors[group_id] for partition in partitions.values())
         self._look_for_sole()
         self._share_keys()
+
+    def become(self, other: "Topic") -> None:
+        """Become a stored topic, after `clear`, which is at rest; wake at once if consumers wait."""
+        at_rest = other.at_rest
+        assert at_rest is not None  # the caller has checked it
+        self.id, self.settings, self.partition_count = other.id, other.settings, other.partition_count
+        if any(group.consumer_count for group in self.groups.values()):
+            at_rest.wake(self)
+        else:
+            self.rest(at_rest)
+
+    def come_back(self, partitions: dict[int, Partition], group_ids: dict[bytes, int], plain_number: int) -> None:
+        """Take over the partitions and groups from before a rest."""
+        assert self.id is not None
+        self.fill(self.id, partitions, group_ids, settings=self.settings)
+        self.plain = partitions[plain_number]
 
     def note_fault(self, fault: MiniqueueError) -> None:
         """Make the topic unreadable if its messages are damaged; another fault of reading may be temporary."""
@@ -543,11 +626,13 @@ class Topic:
     @property
     def size_bytes(self) -> int:
         """Approximate memory of the loaded messages."""
-        return size_bytes(self.cursors)
+        return size_bytes(self.cursors) if self.at_rest is None else 0
 
     @property
     def consumed_bytes(self) -> int:
         """Approximate size of what was deleted on disk since space was last reclaimed."""
+        if self.at_rest is not None:
+            return self.at_rest.consumed_bytes
         return total("consumed_bytes", self.partitions.values())
 
     def held(self) -> tuple[int, int]:
@@ -604,7 +689,7 @@ class Topic:
 
     def evict(self) -> None:
         """Free memory."""
-        for cursor in self.cursors:
+        for cursor in () if self.at_rest is not None else self.cursors:
             cursor.evict()
 
 

@@ -6,10 +6,10 @@ topic stops there, and so does not follow messages that are published in the mea
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
+from miniqueue.broker.model.parts import TopicStats
 from miniqueue.broker.model.topic import Group, Topic
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.group import view
@@ -18,32 +18,10 @@ from miniqueue.core.message.ids import DelayedId
 from miniqueue.errors.requests import UnknownGroupError, UnknownMessageError
 
 
-@dataclass(frozen=True)
-class TopicStats:
-    """Statistics of a topic, in messages, except `consumers` and `waiting`, which count consumers, and `size_bytes`.
-
-    `size_bytes` is the total size of the payloads of ready, leased, and delayed messages. `expired` counts since
-    startup; each expired message is also `dropped` or `moved`. `duplicates` counts publishes since startup that
-    returned the id of an earlier message; `dedup_ids` is the number of dedup ids in memory.
-    """
-
-    published: int
-    acknowledged: int
-    dropped: int
-    moved: int
-    ready: int
-    leased: int
-    delayed: int
-    size_bytes: int
-    consumers: int
-    waiting: int
-    expired: int
-    duplicates: int
-    dedup_ids: int
-
-
 def stats_of(topic: Topic) -> TopicStats:
     """Return the statistics of a topic: what the slowest group holds, and what all groups have done."""
+    if topic.at_rest is not None:
+        return topic.at_rest.stats
     last = topic.last_group
     cursors = [] if last is None else last.cursors
     all_cursors = topic.cursors

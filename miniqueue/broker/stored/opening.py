@@ -5,12 +5,14 @@ of an earlier version does not contain the size of a topic's messages, they are 
 a commit writes the topic's cursor.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from operator import attrgetter
 from typing import NamedTuple
 
 import structlog
 
+from miniqueue.broker.model.rest import put_to_rest
 from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.stored import opening_state
 from miniqueue.broker.stored.opening_state import State
@@ -77,9 +79,14 @@ class _StoredTopic(NamedTuple):
     fault: MiniqueueError | None
     dedup: DedupWindow | None
     growths: list[Growth]
+    unpurged_group_ids: list[int]
+    traces: TraceState | None
+    topic: Topic | None = None  # made of this, unless a known topic will be
 
 
-async def read_content(store: Store, known: dict[bytes, Topic], acknowledged: int) -> StoreContent:
+async def read_content(
+    store: Store, known: dict[bytes, Topic], acknowledged: int, woken: Callable[[Topic], None] = lambda _topic: None
+) -> StoreContent:
     """Read every topic; refill the objects in `known`, so that their waiting consumers stay.
 
     They are filled at the end, all at once: no client may be served from a store that has not been verified.
@@ -88,43 +95,76 @@ async def read_content(store: Store, known: dict[bytes, Topic], acknowledged: in
       store: an open store.
       known: the topics in memory, by name.
       acknowledged: the number of the last change that was acknowledged to a client.
+      woken: called when a topic wakes that is at rest until then.
 
     Raises CorruptionError if a required value is missing.
     """
     if store.last_change < acknowledged:
         raise CorruptionError(f"change {acknowledged} was acknowledged, the store ends with {store.last_change}")
-    state = State([pair async for pair in pages(store, keys.state())])
-    topic_ids = {keys.topic_name(key): values.decode_topic(value)[0] for key, value in state.between(keys.topics())}
-    numbers = {id_: state.partitions(id_) for id_ in topic_ids.values()}
-    ends = await _ends(store, state, [(id_, number) for id_, in_topic in numbers.items() for number in in_topic])
-    stored = [
-        await _stored_topic(store, state, name, id_, {number: ends[id_, number] for number in numbers[id_]})
-        for name, id_ in topic_ids.items()
-    ]
-    topics = [_filled(known.get(topic.name) or Topic(topic.name), topic) for topic in stored]
+    state = State([pair async for pair in pages(store, keys.state_of_all())])
+    stored = [_made(topic, known, woken) async for topic in _stored_topics(store, state)]
+    topics = [_installed(topic, known) for topic in stored]
+    ids = {topic.id: topic for topic in topics}
     return StoreContent(
-        topics=topics,
+        topics=sorted(topics, key=attrgetter("name")),
         next_topic_id=state.number(keys.NEXT_TOPIC, default=1),
         unpurged_topic_ids=[keys.purge_topic_id(key) for key, _ in state.between(keys.purges())],
         ticks={schedules.name_of(key): values.decode_number(v) for key, v in state.between(schedules.ticks())},
-        unpurged_groups=[
-            (topic, group_keys.purge_group_id(key))
-            for topic in topics
-            for key, _ in state.between(group_keys.purges(topic.id or 0))
-        ],
-        traces={trace_keys.traces_topic_id(k): decode_traces(v) for k, v in state.between(trace_keys.all_traces())},
+        unpurged_groups=[(ids[topic.id], group_id) for topic in stored for group_id in topic.unpurged_group_ids],
+        traces={topic.id: topic.traces for topic in stored if topic.traces is not None},
     )
 
 
-async def _ends(store: Store, state: State, logs: list[_Log]) -> dict[_Log, _End]:
-    """Return where each log ends: after its last chunk, or at its head if that is further.
+async def _stored_topics(store: Store, state: State) -> AsyncIterator[_StoredTopic]:
+    """Yield the topics in the order of their ids."""
+    reader = opening_state.StateReader(pages(store, keys.space_range(space)) for space in keys.STATE_OF_TOPICS)
+    ids = {values.decode_topic(value)[0]: keys.topic_name(key) for key, value in state.between(keys.topics())}
+    last_id = max(ids, default=0)
+    waiting: list[tuple[int, State, list[int]]] = []  # topics whose logs are still to be looked at, together
+    for id_ in sorted(ids):
+        state = await reader.of_topic(id_)
+        waiting.append((id_, state, state.partitions(id_)))
+        if id_ == last_id or sum(len(numbers) for _, _, numbers in waiting) >= LOGS_AT_ONCE:
+            ends = await _ends(store, waiting)
+            for topic_id, state, numbers in waiting:
+                in_topic = {number: ends[topic_id, number] for number in numbers}
+                yield await _stored_topic(store, state, ids[topic_id], topic_id, in_topic)
+            waiting.clear()
+
+
+def _made(stored: _StoredTopic, known: dict[bytes, Topic], woken: Callable[[Topic], None]) -> _StoredTopic:
+    """Return a topic made of its stored state, and at rest if nothing is in it; `known` topics are filled later."""
+    topic = _filled(Topic(stored.name), stored)
+    if put_to_rest(topic, woken):
+        return stored._replace(partitions={}, topic=topic)
+    if stored.name not in known:
+        return stored._replace(topic=topic)
+    topic.dissolve()
+    return stored
+
+
+def _installed(stored: _StoredTopic, known: dict[bytes, Topic]) -> Topic:
+    """Return the topic; one that is known becomes what is stored."""
+    topic = known.get(stored.name)
+    if topic is None:
+        return stored.topic or _filled(Topic(stored.name), stored)
+    if stored.topic is not None and stored.topic.at_rest is not None:
+        topic.become(stored.topic)
+        return topic
+    return _filled(topic, stored)
+
+
+async def _ends(store: Store, topics: list[tuple[int, State, list[int]]]) -> dict[_Log, _End]:
+    """Return where each log of some topics ends: after its last chunk, or at its head if that is further.
 
     Every commit that deletes a chunk writes the head. So all chunks from the head on exist, and the first of them, if
     there is one, begins at the head.
     """
     ends: dict[_Log, _End] = {}
-    for start in range(0, len(logs), LOGS_AT_ONCE):
-        heads = {log_: _End(*state.head(*log_)) for log_ in logs[start : start + LOGS_AT_ONCE]}
+    logs = [(state, id_, number) for id_, state, in_topic in topics for number in in_topic]
+    all_heads = [((id_, number), _End(*state.head(id_, number))) for state, id_, number in logs]
+    for start in range(0, len(all_heads), LOGS_AT_ONCE):
+        heads = dict(all_heads[start : start + LOGS_AT_ONCE])
         try:
             ends.update(await _ends_behind(store, heads))
         except _DAMAGE:
@@ -242,7 +282,10 @@ async def _stored_topic(store: Store, state: State, name: bytes, topic_id: int, 
         Growth(log_ends.partition_count(key), log_ends.decode_growth(value))
         for key, value in state.between(log_ends.growths(topic_id))
     ]
-    return _StoredTopic(name, topic_id, partitions, groups, settings, fault, dedup, growths)
+    unpurged_group_ids = [group_keys.purge_group_id(key) for key, _ in state.between(group_keys.purges(topic_id))]
+    value = state.value(trace_keys.traces(topic_id))
+    traces = None if value is None else decode_traces(value)
+    return _StoredTopic(name, topic_id, partitions, groups, settings, fault, dedup, growths, unpurged_group_ids, traces)
 
 
 def _retained(state: State, topic_id: int, partition: Partition) -> Retained | None:

@@ -201,7 +201,8 @@ class TopicAdmin:
     @property
     def leased_count(self) -> int:
         """Number of leased messages, all topics together."""
-        return sum(cursor.leased_count for topic in self._topics.by_name.values() for cursor in topic.cursors)
+        awake = [topic for topic in self._topics.by_name.values() if topic.at_rest is None]
+        return sum(cursor.leased_count for topic in awake for cursor in topic.cursors)
 
     # --- deleting ---------------------------------------------------------------------------------------------
 

@@ -80,6 +80,16 @@ def is_empty(cursor: GroupCursor, range_: Range) -> bool:
     return window.head is None and not window.taken and not is_known
 
 
+def is_idle(cursor: GroupCursor) -> bool:
+    """Whether a cursor has no message, leased or not, and no change for the next commit: its counts are all it has."""
+    changes = cursor.changes
+    is_changed = changes.records or changes.touched or changes.finished or changes.gaps
+    is_partly_read = (
+        cursor.open_chunks or cursor.settled_bits or cursor.gaps.runs() or cursor.read_seq < cursor.tail_seq
+    )
+    return not (cursor.depth or cursor.leases or is_partly_read or is_changed)
+
+
 def oldest_open_chunk(cursor: GroupCursor) -> Chunk | None:
     """Return the first unfinished chunk of the log; None if it is not in memory."""
     if cursor.open_chunks:

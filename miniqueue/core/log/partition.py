@@ -62,6 +62,7 @@ class Partition:
     |------------------|----------------------------------------------------------------------------------------|
     | `consumed_bytes` | `broker.stored.encode_commit`, `broker.groups.groups`, and                             |
     |                  | `broker.cleanup.retention`, which delete chunks; `broker.cleanup.disk_space` resets it |
+    |                  | `broker.model.rest` restores it                                                        |
     | `is_head_due`    | `broker.groups.groups` sets it; `broker.stored.encode_commit` resets it                |
     | `pins`           | `broker.groups.start_positions`                                                        |
     | `retained`       | `broker.cleanup.retention`; `broker.stored.opening` at startup                         |

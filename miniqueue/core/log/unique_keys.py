@@ -39,6 +39,11 @@ class UniqueKeys:
         self._looked: dict[bytes, Claims] = {}  # keys between `look` and `unnote`
         self._read: set[bytes] = set()  # keys between `note` and `unnote`
 
+    @property
+    def is_used(self) -> bool:
+        """Whether anything is in memory: a claim that the store does not have yet, or a look at the store."""
+        return bool(self.changed or any(self.writing) or self._looked)
+
     def find(self, key: bytes) -> dict[bytes, int] | None:
         """Return the messages that claim a key, with their expiry times; None if the store must be read first."""
         known = self._looked[key] if key in self._read else self._recent(key)

@@ -11,6 +11,7 @@ Knows the broker's counts; knows neither messages nor the protocols of the queue
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import asdict
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.registry import Collector
@@ -100,7 +101,7 @@ class MonitorApp:
     async def stats(self) -> Reply:
         """Return version, uptime, and the counts of every topic; a count is of messages unless its name differs."""
         refusal = self._broker.refusal
-        topics = {topic.name.decode(): vars(stats_of(topic)) async for topic in self._broker.inspect.everything()}
+        topics = {topic.name.decode(): asdict(stats_of(topic)) async for topic in self._broker.inspect.everything()}
         return json_reply(
             200,
             {

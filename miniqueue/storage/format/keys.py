@@ -134,6 +134,15 @@ def state() -> KeyRange:
     return bytes([Space.COMMIT]), bytes([_CHUNK])
 
 
+def state_of_all() -> KeyRange:
+    """Range of the keys that belong to no topic, except schedules, and of the names of topics."""
+    return bytes([Space.COMMIT]), bytes([_HEAD])
+
+
+#: The spaces of the keys that belong to a topic, except those of messages; a startup reads them.
+STATE_OF_TOPICS: Final = tuple(space for space in Space if Space.HEAD <= space < Space.CHUNK)
+
+
 def space_range(space: Space) -> KeyRange:
     """Range of all keys of a space."""
     return bytes([space]), bytes([space + 1])

