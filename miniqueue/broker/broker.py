@@ -48,9 +48,6 @@ from miniqueue.core.options.consume import DEFAULT_LEASE_SECONDS, DEFAULT_SESSIO
 from miniqueue.errors import MiniqueueError, UnavailableError
 from miniqueue.storage.port import Snapshot, Store
 
-#: The memory of one topic that is idle, with one partition and one group, about.
-TOPIC_BYTES = 10 << 10
-
 
 class Broker:
     """Topics on a store.
@@ -134,7 +131,6 @@ class Broker:
         memory.measure(Purpose.COMMITS, lambda: engine.journal.committer.waiting_bytes)
         memory.measure(Purpose.DEDUP_IDS, lambda: self._publisher.duplicates.size_bytes)
         memory.measure(Purpose.REQUESTS, lambda: self.requests.size_bytes)
-        memory.measure(Purpose.TOPICS, lambda: TOPIC_BYTES * len(engine.topics.by_name))
 
     def _connect(self) -> None:
         """Connect the handlers of all events, which are called in this order."""

@@ -81,7 +81,7 @@ class Engine:
         by_name = dict[bytes, Topic]()
         events = Events()
         journal = Journal(open_store, clock, by_name, events, reopened=reopened, memory=memory)
-        topic_limits = Limits(limits, counts)
+        topic_limits = Limits(limits, counts, memory)
         topics = Topics(by_name, journal, topic_limits, clock)
         tasks = Tasks(journal.fail)
         return cls(clock, Horizon(clock), tasks, journal, topics, topic_limits, events, Budget(CACHE_BYTES), memory)

@@ -87,6 +87,7 @@ class Topics:
         self._journal.change({keys.topic(topic.name): None, keys.purge(topic.id): b""})
         self._count -= 1
         topic.clear()
+        self._limits.measure(topic)
         self.drop_idle(topic)
 
     def drop_idle(self, topic: Topic) -> None:

@@ -22,6 +22,7 @@ from operator import add
 from typing import Final, NamedTuple
 
 from miniqueue.broker.model.topic import Topic
+from miniqueue.broker.runtime.accounts import Memory, Purpose
 from miniqueue.core.options.consume import MAX_PREFETCH, check_prefetch
 from miniqueue.core.settings.fields import ALL_POLICIES, LimitPolicy
 from miniqueue.errors import LimitReachedError, PayloadTooLargeError, TopicFullError
@@ -36,6 +37,7 @@ class Limit(StrEnum):
     GROUPS = "max-groups"
     IDLE_TIMEOUT = "idle-timeout"
     MESSAGE_SIZE = "max-message-size"
+    PARTITIONS = "max-partitions"
     PREFETCH = "max-prefetch"
     SCHEDULES = "max-schedules"
     TOPICS = "max-topics"
@@ -95,6 +97,7 @@ class BrokerLimits:
       max_topic_bytes: maximum total size of their payloads.
       max_dedup_ids: maximum number of dedup ids in the windows of all topics.
       max_groups: maximum number of groups of a topic, including new ones in which a consumer waits.
+      max_partitions: maximum number of partitions of all topics, each counted once for each group of its topic.
       max_schedules: maximum number of schedules.
       policy: what happens if a topic is full, unless its settings say.
       max_prefetch: maximum number of messages that a consumer may request.
@@ -109,6 +112,7 @@ class BrokerLimits:
     max_topic_bytes: int = 0
     max_dedup_ids: int = 0
     max_groups: int = 0
+    max_partitions: int = 0
     max_schedules: int = 0
     policy: LimitPolicy = LimitPolicy.REFUSE
     max_prefetch: int = MAX_PREFETCH
@@ -124,18 +128,23 @@ class Limits:
     Args:
       limits: the limits of the operator.
       counts: counts refusals.
+      memory: the account of the process, which is charged for topics.
 
     Attributes:
       max_dedup_ids: maximum number of dedup ids in memory.
+      partition_count: number of partitions of all topics, each counted once for each group of its topic.
     """
 
-    def __init__(self, limits: BrokerLimits, counts: LimitCounts) -> None:
+    def __init__(self, limits: BrokerLimits, counts: LimitCounts, memory: Memory) -> None:
         self._max_topics = limits.max_topics or sys.maxsize
         self._max_messages = limits.max_topic_messages or sys.maxsize
         self._max_bytes = limits.max_topic_bytes or sys.maxsize
         self.max_dedup_ids = limits.max_dedup_ids or sys.maxsize
         self._max_groups = limits.max_groups or sys.maxsize
         self._max_schedules = limits.max_schedules or sys.maxsize
+        self._max_partitions = limits.max_partitions or sys.maxsize
+        self.partition_count = 0
+        self._memory = memory
         self._policy = limits.policy
         self._max_prefetch = limits.max_prefetch
         self._counts = counts
@@ -159,6 +168,28 @@ class Limits:
             if count >= self._max_groups:
                 self._counts.reached(Limit.GROUPS)
                 raise LimitReachedError(f"the topic has as many groups as it may have, {count} (-max-groups)")
+        self.admit_partitions(0 if topic.id is None else topic.lane_count)
+
+    def admit_partitions(self, count: int) -> None:
+        """Raise LimitReachedError if `count` more partitions, counted once for each group, would exceed the limit.
+
+        Raises MemoryLimitError if there is no memory for them.
+        """
+        if count and self.partition_count + count > self._max_partitions:
+            self._counts.reached(Limit.PARTITIONS)
+            raise LimitReachedError(
+                f"partition limit reached: {self.partition_count} and {count} more, counted once for each group "
+                f"(-max-partitions {self._max_partitions}); delete topics or groups, or raise the limit"
+            )
+        self._memory.check()
+
+    def measure(self, topic: Topic) -> None:
+        """Count the partitions of a topic, and charge its memory: it was made, changed, put to rest, or deleted."""
+        before_count, before_bytes = topic.measured
+        topic.measured = count, size_bytes = topic.measure()
+        self.partition_count += count - before_count
+        if size_bytes != before_bytes:
+            self._memory.add(Purpose.TOPICS, size_bytes - before_bytes)
 
     def admit_schedule(self, count: int) -> None:
         """Raise LimitReachedError if a schedule beyond `count` would exceed the limit."""
@@ -178,11 +209,13 @@ class Limits:
         if topic_count >= self._max_topics:
             self._counts.reached(Limit.TOPICS)
             raise LimitReachedError(f"there are as many topics as there may be, {topic_count} (-max-topics)")
+        self.admit_partitions(1)
         self.changed(topic)
         self.admit(topic, payloads, size_bytes, attributes)
 
     def changed(self, topic: Topic) -> None:
-        """Set the limits of a topic: the lower of its settings and the limits of the operator."""
+        """Set the limits of a topic: the lower of its settings and the limits of the operator; measure it."""
+        self.measure(topic)
         settings = topic.settings
         topic.max_messages = min(settings.max_messages or sys.maxsize, self._max_messages)
         topic.max_bytes = min(settings.max_bytes or sys.maxsize, self._max_bytes)

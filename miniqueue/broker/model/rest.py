@@ -36,17 +36,21 @@ class Rest:
 
     Attributes:
       stats: its statistics.
+      lane_count: number of partitions, with those of all priorities.
+      partition_count: the same, each counted once for each group.
       consumed_bytes: size of what was deleted on disk since space was last reclaimed.
       unread_seconds: time since it was put to rest, as of the last check of all groups.
     """
 
-    __slots__ = ("_packed", "_woken", "consumed_bytes", "stats", "unread_seconds")
+    __slots__ = ("_packed", "_woken", "consumed_bytes", "lane_count", "partition_count", "stats", "unread_seconds")
 
     def __init__(self, topic: Topic, woken: Callable[[Topic], None]) -> None:
         self.stats: TopicStats = stats_of(topic)
         self.unread_seconds = 0.0
         self._woken = woken
         self.consumed_bytes = topic.consumed_bytes
+        self.lane_count = topic.lane_count
+        self.partition_count, _ = topic.measure()
         self._packed = zlib.compress(marshal.dumps(_content_of(topic)), 1)
 
     @property

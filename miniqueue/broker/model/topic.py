@@ -43,6 +43,11 @@ from miniqueue.errors.requests import UnknownGroupError
 WINDOWS_BYTES = 64 << 20
 MIN_WINDOW_BYTES = 64 << 10
 
+#: The memory of a topic that is awake, without its partitions; of a partition; and of a group in it.
+TOPIC_BYTES: Final = 2000
+PARTITION_BYTES: Final = 1300
+CURSOR_BYTES: Final = 1700
+
 #: What a topic at rest does not have.
 NOT_AT_REST: Final = ("groups", "growths", "partitions", "plain", "sole", "unique_keys")
 
@@ -294,6 +299,8 @@ class TopicAtRest(Protocol):
     """What a topic at rest has of its partitions and groups; implemented by `rest.Rest`."""
 
     consumed_bytes: int
+    lane_count: int
+    partition_count: int
     stats: TopicStats
     unread_seconds: float
 
@@ -331,6 +338,7 @@ class Topic:
       ttl_ms: time to live of messages without their own; 0: unlimited.
       duplicate_count: number of duplicate publishes since startup.
       lease_timeout_count: number of messages whose leases have timed out since startup.
+      measured: the result of `measure` that counts now.
 
     The methods of the topic write its fields. Other modules only read them, except:
 
@@ -347,6 +355,7 @@ class Topic:
     | `max_bytes`, `max_messages`      | `broker.model.limits`                                     |
     | `is_paused_in`, `is_paused_out`  | `broker.topics.admin`                                     |
     | `lease_timeout_count`            | `broker.leases.leases`                                    |
+    | `measured`                       | `broker.model.limits`                                     |
     | `pulse`                          | `broker.inspect.rates`                                    |
     | `settings`, `ttl_ms`             | `broker.topics.admin`                                     |
     | `trace`                          | `broker.traces.tracer`                                    |
@@ -368,6 +377,7 @@ class Topic:
         "lease_timeout_count",
         "max_bytes",
         "max_messages",
+        "measured",
         "name",
         "partition_count",
         "partitions",
@@ -391,6 +401,7 @@ class Topic:
         self.expired_count = 0
         self.duplicate_count = 0
         self.lease_timeout_count = 0
+        self.measured = (0, 0)
         self._empty()
         self.clear()
 
@@ -622,6 +633,20 @@ class Topic:
     def cursors(self) -> list[GroupCursor]:
         """The cursors of all groups."""
         return [*chain.from_iterable(map(attrgetter("cursors"), self.groups.values()))]
+
+    @property
+    def lane_count(self) -> int:
+        """Number of partitions, with those of all priorities."""
+        return len(self.partitions) if self.at_rest is None else self.at_rest.lane_count
+
+    def measure(self) -> tuple[int, int]:
+        """Return the number of partitions, each once for each group, and the approximate memory without messages."""
+        if self.id is None:
+            return 0, 0
+        if self.at_rest is not None:
+            return self.at_rest.partition_count, self.at_rest.size_bytes
+        count = len(self.partitions) * len(self.existing_groups)
+        return count, TOPIC_BYTES + PARTITION_BYTES * len(self.partitions) + CURSOR_BYTES * count
 
     @property
     def size_bytes(self) -> int:

@@ -118,9 +118,16 @@ class TopicAdmin:
         return topic
 
     def _check_partitions(self, topic: Topic | None, wanted: TopicSettings) -> None:
-        """Raise InvalidSettingError if there would be fewer partitions: their messages would have no partition."""
+        """Raise LimitReachedError if there would be too many partitions.
+
+        Raises InvalidSettingError if there would be fewer than before: their messages would have no partition.
+        """
         if topic is not None and wanted.partitions < topic.partition_count:
             raise InvalidSettingError("partitions", f"at least the {topic.partition_count} that there are")
+        added_count = wanted.partitions - (0 if topic is None else topic.partition_count)
+        if added_count > 0:
+            group_count = 1 if topic is None else len(topic.existing_groups)
+            self._engine.limits.admit_partitions(added_count * group_count)
 
     def _check_default_group(self, name: bytes, wanted: TopicSettings) -> None:
         """Raise InvalidSettingError if the group `default` would end, because it may have or get consumers."""

@@ -54,6 +54,7 @@ class TopicRest:
             self._engine.journal.touch(topic)  # the next commits write its claims, and then nothing of it is in memory
         elif put_to_rest(topic, self._engine.events.changed):
             self._engine.cache.touch(topic)
+            self._engine.limits.measure(topic)
 
     def _is_used(self, topic: Topic) -> bool:
         unread_seconds = min((group.unread_seconds for group in topic.existing_groups), default=0.0)

@@ -63,6 +63,7 @@ class Config:
     idle_seconds: float
     max_topics: int
     max_groups: int
+    max_partitions: int
     max_schedules: int
     max_topic_messages: int
     max_topic_bytes: int
@@ -161,6 +162,7 @@ def broker_limits(config: Config, max_memory_bytes: int) -> BrokerLimits:
         max_topic_bytes=config.max_topic_bytes,
         max_dedup_ids=config.max_dedup_ids,
         max_groups=config.max_groups,
+        max_partitions=config.max_partitions,
         max_schedules=config.max_schedules,
         policy=LimitPolicy(config.topic_limit_policy),
         max_prefetch=config.max_prefetch,

@@ -254,6 +254,14 @@ SETTINGS = (
         "maximum number of groups of a topic; 0 means unlimited",
     ),
     Setting(
+        "max-partitions",
+        "max_partitions",
+        "1000000",
+        parse_count,
+        "number",
+        "maximum number of partitions, times their groups; 0 means unlimited",
+    ),
+    Setting(
         "max-schedules",
         "max_schedules",
         "10000",

@@ -1,0 +1,90 @@
+"""The partitions of all topics are limited together, each counted once for each group, and charged to the process."""
+
+import pytest
+
+from miniqueue.broker.model.limits import BrokerLimits, Limit
+from miniqueue.broker.runtime.accounts import Purpose
+from miniqueue.errors import LimitReachedError
+from tests.broker.support import world_with
+from tests.fakes import settle_down
+
+LIMITED = world_with(limits=BrokerLimits(max_partitions=10))
+
+
+def counted(world) -> int:
+    return world.broker._engine.limits.partition_count
+
+
+def charged_bytes(world) -> int:
+    return world.broker.memory.amounts().get(Purpose.TOPICS, 0)
+
+
+@LIMITED
+async def test_topics_share_the_limit(world):
+    world.broker.admin.create(b"a", {"partitions": 8})
+    with pytest.raises(LimitReachedError, match=r"8 and 3 more.*-max-partitions 10"):
+        world.broker.admin.create(b"b", {"partitions": 3})
+    assert world.broker.topics() == [b"a"]
+    world.broker.admin.create(b"b", {"partitions": 2})
+    with pytest.raises(LimitReachedError):
+        world.broker.publish(b"c", [b"x"])
+    assert counted(world) == 10
+    assert world.broker.limit_counts.counts[Limit.PARTITIONS] == 2
+    await world.broker.delete_topic(b"a")
+    assert counted(world) == 2
+    world.broker.publish(b"c", [b"x"])
+
+
+@LIMITED
+async def test_partitions_that_are_added_count(world):
+    world.broker.admin.create(b"a", {"partitions": 4})
+    with pytest.raises(LimitReachedError):
+        world.broker.admin.change(b"a", {"partitions": 11})
+    assert world.broker.admin.settings_of(b"a").partitions == 4
+    world.broker.admin.change(b"a", {"partitions": 10})
+    assert counted(world) == 10
+
+
+@LIMITED
+async def test_each_group_counts_the_partitions_of_its_topic(world):
+    world.broker.admin.create(b"a", {"partitions": 4})
+    await world.broker.groups.create(b"a", b"one")
+    assert counted(world) == 8
+    with pytest.raises(LimitReachedError):
+        await world.broker.groups.create(b"a", b"two")
+    await world.broker.groups.delete(b"a", b"one")
+    await settle_down()
+    assert counted(world) == 4
+    await world.broker.groups.create(b"a", b"two")
+
+
+async def test_the_count_is_the_same_at_rest_after_a_restart_and_after_a_fault(world):
+    world.broker.admin.create(b"a", {"partitions": 4})
+    await world.broker.groups.create(b"a", b"one")
+    await world.publish(b"b", b"x")
+    assert counted(world) == 9
+    awake_bytes = charged_bytes(world)
+    world.broker.tick()
+    await settle_down()
+    assert counted(world) == 9
+    assert 0 < charged_bytes(world) < awake_bytes / 2
+    await world.restart()
+    at_rest_bytes = charged_bytes(world)
+    assert counted(world) == 9
+    world.store.fail_writes = {world.store.write_count + 1}
+    world.broker.publish(b"b", [b"y"])
+    await settle_down()
+    await world.broker.inspect.stats(b"b")
+    world.broker.tick()
+    await settle_down()
+    assert (counted(world), charged_bytes(world)) == (9, at_rest_bytes)
+
+
+async def test_deleted_topics_are_charged_no_more(world):
+    for name in (b"a", b"b"):
+        world.broker.admin.create(name, {"partitions": 3})
+    await world.broker.delete_topic(b"a")
+    world.broker.tick()
+    await settle_down()
+    await world.broker.delete_topic(b"b")
+    assert (counted(world), charged_bytes(world)) == (0, 0)
