@@ -156,6 +156,7 @@ class Broker:
                 self._tracer.changed,
             ],
             readable=self._dispatcher.readable,
+            loaded=self._disk.loaded,
             before_commit=partial(trim, engine),
         )
 

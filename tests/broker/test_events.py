@@ -27,12 +27,14 @@ def test_handlers_are_called_in_the_order_in_which_they_were_connected():
         restored=[handler("b"), handler("a")],
         changed=[handler("d"), handler("c")],
         readable=handler("e"),
+        loaded=handler("f"),
         before_commit=_nothing,
     )
     events.restored(content)
     events.changed(topic)
     events.readable(topic)
-    assert calls == [("b", content), ("a", content), ("d", topic), ("c", topic), ("e", topic)]
+    events.loaded(topic)
+    assert calls == [("b", content), ("a", content), ("d", topic), ("c", topic), ("e", topic), ("f", topic)]
 
 
 async def test_changed_delivers_nothing_and_readable_does(world):

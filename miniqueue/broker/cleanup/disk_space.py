@@ -1,8 +1,9 @@
 """Reclaims disk space: the space of deleted topics, and of messages that have been consumed.
 
 LevelDB keeps deleted data until it happens to compact the tables that contain it. After a large backlog has been
-consumed, that may never happen. So the reclaimer occasionally compacts the range before the oldest message that is
-still needed.
+consumed, that may never happen. So the reclaimer compacts the range before the oldest message that is still needed:
+once a second for one of the topics, and, while a topic's messages are loaded from the store, as soon as it is worth it.
+The tables that a consumer has read stay mapped, and so in RAM, until then.
 
 Deleted topics are purged one after another, the lowest id first. Topics with consecutive ids are purged as one run:
 
@@ -104,8 +105,17 @@ class DiskReclaimer:
         for _ in range(len(self._unseen) if is_full else min(TOPICS_IN_TICK, len(self._unseen))):
             topic = self._unseen.pop()
             if topic.id is not None and _is_worth_reclaiming(topic, is_full=is_full):
-                self._reclaiming.start(self._reclaim(topic.id, topic, list(topic.partitions.values())))
+                self._begin_reclaiming(topic)
                 return
+
+    def loaded(self, topic: Topic) -> None:
+        """Reclaim the disk space of a topic that is being read, if it has enough consumed data."""
+        if not self._reclaiming.is_running and _is_worth_reclaiming(topic, is_full=False):
+            self._begin_reclaiming(topic)
+
+    def _begin_reclaiming(self, topic: Topic) -> None:
+        if topic.id is not None:
+            self._reclaiming.start(self._reclaim(topic.id, topic, list(topic.partitions.values())))
 
     async def _purge_all(self) -> None:
         """Purge deleted topics until none is left; the next tick retries those that fail."""

@@ -3,6 +3,7 @@
     restored        memory was filled from the store, at startup or after a fault; `changed` follows for each topic
     changed         a topic was created, or its settings, partitions, or groups have changed
     readable        a topic may have messages to deliver: committed, loaded, or no longer held back or paused
+    loaded          a page of a topic's messages was read from the store, as in every few MiB of a backlog
     before_commit   the next commit is about to begin, and some topics are over their limits
 
 Handlers are called in the order in which they were connected. A handler of `changed` must never deliver messages:
@@ -22,12 +23,14 @@ class Events:
     Attributes:
       readable: the only handler of this event. It is called for each commit, and a loop over several handlers would
         often cost more than the handlers themselves.
+      loaded: the only handler of this event.
       before_commit: the only handler of this event; it does not raise.
     """
 
-    __slots__ = ("_changed", "_restored", "before_commit", "readable")
+    __slots__ = ("_changed", "_restored", "before_commit", "loaded", "readable")
 
     readable: Callable[[Topic], None]
+    loaded: Callable[[Topic], None]
     before_commit: Callable[[], Awaitable[None]]
 
     def __init__(self) -> None:
@@ -40,12 +43,14 @@ class Events:
         restored: Sequence[Callable[[StoreContent], None]],
         changed: Sequence[Callable[[Topic], None]],
         readable: Callable[[Topic], None],
+        loaded: Callable[[Topic], None],
         before_commit: Callable[[], Awaitable[None]],
     ) -> None:
         """Set the handlers of all events, before the first event occurs."""
         self._restored = restored
         self._changed = changed
         self.readable = readable
+        self.loaded = loaded
         self.before_commit = before_commit
 
     def restored(self, content: StoreContent) -> None:

@@ -87,6 +87,7 @@ def _end_load(engine: Engine, group: Group, cursor: GroupCursor, fault: Miniqueu
     if fault is not None:
         _fail(group, fault)
     engine.events.readable(group.topic)
+    engine.events.loaded(group.topic)
     return True
 
 

@@ -10,6 +10,8 @@ from miniqueue.storage.format import keys
 from tests.broker.support import started_world
 from tests.fakes import settle_down
 
+MIB = 1 << 20
+
 
 def keys_of(world, topic_id: int) -> list[bytes]:
     pairs = world.store.pairs()
@@ -207,6 +209,25 @@ async def test_a_topic_deleted_before_its_disk_space_is_given_back_is_no_error_o
     await settle_down()
     assert world.store.reclaimed[0] == (keys.chunk(1, 0, 0), keys.chunk(1, 0, 0))
     assert not world.broker.failed.done()
+
+
+async def test_a_backlog_that_is_read_gives_its_space_back_without_a_tick(monkeypatch):
+    """A fast consumer consumes more in a second than should stay mapped."""
+    monkeypatch.setattr(disk_space, "MAX_CONSUMED_BYTES_WHEN_FULL", 0)
+    monkeypatch.setattr(disk_space, "MAX_CONSUMED_BYTES", MIB)
+
+    async with started_world() as world:
+        for _ in range(16):
+            await world.publish(b"t", bytes(MIB))
+        await world.restart()
+        consumer = await world.holding(b"t")
+        for _ in range(15):
+            consumer.consumer.ack()
+            await world.commit()
+            consumer.consumer.request()
+            await settle_down()
+        assert len(world.store.reclaimed) >= 3
+        assert {start for start, _ in world.store.reclaimed} == {keys.chunk(1, 0, 0)}
 
 
 async def test_some_topics_in_a_tick_are_asked_for_space_and_each_in_its_turn(monkeypatch):
