@@ -62,6 +62,7 @@ from miniqueue.server.security.file_access import correction
 from miniqueue.server.security.tls import ServerTls, watch_certificate
 from miniqueue.server.security.users_file import read_users
 from miniqueue.storage.leveldb.database import DatabaseOptions
+from miniqueue.storage.leveldb.mapped_tables import release_tables
 from miniqueue.storage.leveldb.marker import MARKER_FILE_NAME
 from miniqueue.storage.leveldb.reserve import ReserveOptions
 from miniqueue.storage.leveldb.store import LevelDBStore
@@ -318,7 +319,7 @@ class _Listeners:
         """Start the tasks that close idle connections, reload certificates, return memory, and measure the lag."""
         tasks = [
             asyncio.create_task(watch_certificate(self._tls)),
-            asyncio.create_task(runtime.return_freed_memory_regularly()),
+            asyncio.create_task(runtime.return_memory_regularly([runtime.return_freed_memory, release_tables])),
             asyncio.create_task(self._lag.run()),
         ]
         if idle_seconds := self._config.idle_seconds:

@@ -7,7 +7,7 @@ import asyncio
 import ctypes
 import gc
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -79,8 +79,11 @@ def return_freed_memory() -> None:
         trim(0)
 
 
-async def return_freed_memory_regularly(sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
-    """Return freed memory to the system, in a thread, forever."""
+async def return_memory_regularly(
+    acts: Sequence[Callable[[], None]], sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+) -> None:
+    """Call what returns memory to the system, in a thread, forever."""
     while True:
         await sleep(TRIM_SECONDS)
-        await asyncio.to_thread(return_freed_memory)
+        for act in acts:
+            await asyncio.to_thread(act)

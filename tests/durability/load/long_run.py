@@ -14,8 +14,8 @@ from tests.durability.load import mixed_load
 from tests.durability.load.flatness import MIB, Sample, findings, growth
 from tests.durability.load.measuring import descriptor_count, rss_bytes
 
-#: What a broker under this load may take. LevelDB's two write buffers and its cache, and the broker's own cache, are
-#: 64 MiB each at most; prefetching consumers hold 4 MiB each.
+#: What a broker under this load may take. LevelDB's two write buffers take 32 MiB each, the broker's cache
+#: 64 MiB, and files that are mapped 80 MiB; prefetching consumers hold 4 MiB each.
 MAX_RSS_BYTES = 512 * MIB
 _SAMPLES = 200
 _MIN_INTERVAL_SECONDS = 0.1

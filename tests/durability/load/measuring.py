@@ -19,6 +19,11 @@ def own_bytes(pid: int) -> int:
     return _status_bytes(pid, "RssAnon:")
 
 
+def file_bytes(pid: int) -> int:
+    """Return how much of that are pages of files that are mapped."""
+    return _status_bytes(pid, "RssFile:")
+
+
 def _status_bytes(pid: int, name: str) -> int:
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.partition(name)[2].split()[0]) << 10

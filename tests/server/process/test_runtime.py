@@ -77,7 +77,7 @@ def test_freed_memory_of_another_c_library_is_left_alone(monkeypatch):
     runtime.return_freed_memory()
 
 
-async def test_freed_memory_is_returned_regularly(monkeypatch):
+async def test_memory_is_returned_regularly(monkeypatch):
     returned, waits = [], []
 
     async def sleep(seconds: float) -> None:
@@ -87,6 +87,6 @@ async def test_freed_memory_is_returned_regularly(monkeypatch):
 
     monkeypatch.setattr(ctypes, "CDLL", lambda _name: SimpleNamespace(malloc_trim=returned.append))
     with pytest.raises(EndedError):
-        await runtime.return_freed_memory_regularly(sleep)
+        await runtime.return_memory_regularly([runtime.return_freed_memory], sleep)
     assert returned == [0, 0]
     assert waits == [runtime.TRIM_SECONDS] * 3

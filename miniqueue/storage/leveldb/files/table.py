@@ -19,7 +19,6 @@ Source: LevelDB `doc/table_format.md`, `table/format.h`.
 import os
 import struct
 from collections.abc import Iterator
-from itertools import islice
 from typing import BinaryIO, NamedTuple
 
 from miniqueue.storage.leveldb.files.blocks import decompress, varint
@@ -30,8 +29,9 @@ _MAGIC = 0xDB4775248B80FB57.to_bytes(8, "little")
 _TRAILER_BYTES = 5
 _SNAPPY = 1
 _CRC = struct.Struct("<I")
-#: Number of blocks that are verified together; a block has about 4 KiB, unless a value is larger.
-_BLOCKS_AT_ONCE = 256
+#: Minimum size of the blocks that are verified together; a block has about 4 KiB, unless a value is larger. Verifying
+#: takes six times that memory.
+_BYTES_AT_ONCE = 1 << 20
 #: Length of the suffix that LevelDB adds to every key.
 _TAG_BYTES = 8
 
@@ -79,13 +79,25 @@ def find_table_damage(
 
 def _first_unsound(table: BinaryIO, handles: Iterator[_Handle], max_bytes: int, verify_checksums: bool) -> int | None:
     checked_bytes = 0
-    while checked_bytes < max_bytes and (some := list(islice(handles, _BLOCKS_AT_ONCE))):
+    while checked_bytes < max_bytes and (some := _some_of(handles)):
         blocks = [_read_block(table, handle) for handle in some]
         for handle, block, is_sound in zip(some, blocks, _are_sound(blocks), strict=True):
             if (is_sound and not _has_sound_entries(block)) or (verify_checksums and not is_sound):
                 return handle.offset
         checked_bytes += sum(map(len, blocks))
     return None
+
+
+def _some_of(handles: Iterator[_Handle]) -> list[_Handle]:
+    """Return the next blocks to verify together; empty after the last one."""
+    some: list[_Handle] = []
+    size_bytes = 0
+    for handle in handles:
+        some.append(handle)
+        size_bytes += handle.size_bytes
+        if size_bytes >= _BYTES_AT_ONCE:
+            break
+    return some
 
 
 def _indexed(index: bytes, end_offset: int) -> list[tuple[bytes, _Handle]]:
