@@ -25,6 +25,7 @@ from tests.durability.crash.unsynced import Mode
 from tests.durability.damage.outcome import Tally
 from tests.durability.damage.plan import soak as damage_soak
 from tests.durability.disk.disk_sweep import SWEPT, Sweeper
+from tests.durability.load.footprint import measure
 from tests.durability.load.long_run import soak
 from tests.durability.time.pause import stop_and_go_on
 
@@ -105,6 +106,13 @@ def _load(directory: Path, count: int, seed: int) -> Outcome:
     return Outcome(f"{soaked.line()}; seed={seed}", not soaked.findings, "\n".join(soaked.findings))
 
 
+def _backlog(directory: Path, count: int, seed: int) -> Outcome:
+    """Let a backlog of 10 MB for each round arrive and go, and run the tools on it; nothing of it may cost memory."""
+    measured = measure(directory, make_trust(directory), count)
+    line = "\n".join([*measured.lines, f"backlog rounds={count} findings={len(measured.findings)}"])
+    return Outcome(line, not measured.findings, "\n".join(measured.findings))
+
+
 def _pause(directory: Path, count: int, seed: int) -> Outcome:
     """Stop the process again and again, for half a minute each."""
     trust, pauses = make_trust(directory), min(count, PAUSES)
@@ -126,6 +134,7 @@ def _damage(directory: Path, count: int, seed: int) -> Outcome:
 LOOPS: dict[str, Loop] = {
     "damage": _damage,
     "load": _load,
+    "backlog": _backlog,
     "pause": _pause,
     "kill": _kill,
     **{mode.value: _cut(mode) for mode in Mode},

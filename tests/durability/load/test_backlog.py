@@ -1,35 +1,30 @@
-"""A backlog that an ordinary consumer drains takes no memory, and leaves none behind."""
+"""A backlog takes no memory while it arrives, waits, and goes, and leaves none behind; nor do the tools need more."""
 
 import pytest
-import redis
 
-from tests.durability.load.measuring import own_bytes, wait_until
+from tests.durability.load.footprint import MIB, Footprint, measure
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 
-MIB = 1 << 20
-PAYLOADS = [b"x" * 1024] * 1000
-REQUESTS = 300
-#: It was 125 MiB: what is in memory for delivery, and LevelDB's two tables of 64 MiB.
-MAX_BYTES = 200 * MIB
-#: It was 14 MiB; without the regular return of freed memory 91 MiB.
-MAX_LEFT_BYTES = 50 * MIB
+#: Of 10 MB each.
+ROUNDS = 20
+#: A line for each step of the broker, each tool and the broker beside it, and each wait.
+LINES = 16
 
 
-def test_a_backlog_that_is_drained_leaves_no_memory_behind(start_broker):
-    broker = start_broker("data", "-sync", "never")  # the disk's speed is not what is asked for
-    pid = broker.process.pid
-    client = redis.Redis(port=broker.resp_port)
-    before_bytes, peak_bytes, count = own_bytes(pid), 0, 0
-    for _ in range(REQUESTS):
-        client.execute_command("MPUBLISH", "orders", *PAYLOADS)
-    while messages := client.execute_command("RECEIVE", "orders", "COUNT", 1000):
-        client.execute_command("ACK", "orders", *[receipt for receipt, _, _ in messages])
-        count += len(messages)
-        peak_bytes = max(peak_bytes, own_bytes(pid))
-    assert count == REQUESTS * len(PAYLOADS)
-    print(f"{before_bytes / MIB:.0f} MiB before, {peak_bytes / MIB:.0f} while it is drained")
-    assert peak_bytes < MAX_BYTES
-    wait_until(lambda: own_bytes(pid) < before_bytes + MAX_LEFT_BYTES, "freed memory is returned")
-    client.close()
-    broker.stop()
+def test_a_backlog_and_the_tools_keep_to_their_bounds(tmp_path, trust):
+    measured = measure(tmp_path, trust, ROUNDS)
+    print("\n".join(measured.lines))
+    assert measured.findings == []
+    assert len(measured.lines) == LINES
+
+
+def test_a_process_that_takes_more_is_found(start_broker):
+    footprint = Footprint(start_broker("data", "-sync", "never"), max_rss_bytes=10 * MIB)
+    with footprint.step("publishing"):
+        footprint.publish("t", 1)
+    with footprint.step("draining"):
+        footprint.drain("t")
+    assert [finding.partition(",")[0] for finding in footprint.findings] == ["publishing", "draining"]
+    assert all("; the bound is 1" in finding for finding in footprint.findings)
+    footprint.client.close()
