@@ -8,6 +8,7 @@ of one topic could fill any other. A topic's own `.dlq` requires no further righ
 the topic that they came from.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -43,6 +44,20 @@ class User:
     def sees(self, topic: bytes) -> bool:
         """Return whether the user has any role for a topic, and so may know that it exists."""
         return any(_fits(patterns, topic) for patterns in self.roles.values())
+
+    def seen(self, topics: list[bytes]) -> list[bytes]:
+        """Return the topics, of sorted ones, that `sees` returns true for; their number hardly matters."""
+        patterns = {pattern for patterns in self.roles.values() for pattern in patterns}
+        if EVERYTHING in patterns:
+            return topics
+        seen: set[bytes] = set()
+        for pattern in patterns:
+            first = pattern.removesuffix("*").encode()
+            start = bisect_left(topics, first)
+            # Names are UTF-8, and so contain no byte 0xFF.
+            last = first + (b"\xff" if pattern.endswith("*") else b"\x00")
+            seen.update(topics[start : bisect_left(topics, last, start)])
+        return sorted(seen)
 
 
 class Users:

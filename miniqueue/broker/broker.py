@@ -258,7 +258,7 @@ class Broker:
     # --- inspecting and removing -------------------------------------------------------------------------------
 
     def topics(self) -> list[bytes]:
-        """Return the names of the existing topics, sorted."""
+        """Return the names of the existing topics, sorted; the caller must not change the list."""
         return self._engine.topics.existing()
 
     def stats(self) -> dict[bytes, TopicStats]:

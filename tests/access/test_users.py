@@ -138,3 +138,12 @@ def test_a_problem_of_the_file_does_not_quote_it(text):
 def test_what_can_fit_no_topic_is_no_pattern(pattern):
     with pytest.raises(ConfigError):
         check_pattern(pattern)
+
+
+@pytest.mark.parametrize(
+    "patterns", [(), ("a",), ("a*",), ("a.*", "a"), ("b", "missing", "c*"), ("*",), ("ä*",), ("a.b", "a.*", "a*")]
+)
+def test_topics_that_are_seen_are_those_of_sorted_ones_that_each_is_seen_of(patterns):
+    topics = sorted(name.encode() for name in ("a", "a.b", "a.c", "aa", "b", "c", "c\U0010ffff", "d", "ä", "äö"))
+    user = User("u", roles={"monitor": patterns, "publisher": patterns[:1]})
+    assert user.seen(topics) == [topic for topic in topics if user.sees(topic)]

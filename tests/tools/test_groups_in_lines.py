@@ -56,7 +56,7 @@ async def handed_out(world: World) -> dict[bytes, list]:
     world.clock.advance(10_000)
     world.broker.tick()
     taken: dict[bytes, list] = {}
-    for group in await world.broker.groups.figures(b"t"):
+    async for group in world.broker.groups.figures(b"t"):
         taken[group.name] = sorted(await all_of(world, group.name))
         assert len(taken[group.name]) == group.lag
     return taken
@@ -158,7 +158,7 @@ async def test_a_topic_keeps_its_groups_without_a_message(world):
     lines = lines_of(world.store.pairs())
     assert bare(lines) == [{"groups": ["a"]}]
     fresh = await imported(*lines)
-    assert [group.name for group in await fresh.broker.groups.figures(b"t")] == [b"a"]
+    assert [group.name async for group in fresh.broker.groups.figures(b"t")] == [b"a"]
     await fresh.broker.stop()
 
 
@@ -167,7 +167,7 @@ async def test_lines_without_groups_are_those_of_the_default_group(world):
     lines = lines_of(world.store.pairs())
     assert bare(lines) == [{"id": "0-0", "state": "waiting"}, {"id": "0-1", "state": "waiting"}]
     fresh = await imported(*lines)
-    assert [group.name for group in await fresh.broker.groups.figures(b"t")] == [b"default"]
+    assert [group.name async for group in fresh.broker.groups.figures(b"t")] == [b"default"]
     assert await payloads(fresh, b"default") == [b"1", b"2"]
     await fresh.broker.stop()
 

@@ -16,7 +16,7 @@ import structlog
 from miniqueue.broker.cleanup.purge import drop_unread
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.model.topic import Topic
-from miniqueue.broker.runtime.tasks import SingleTask, in_turns
+from miniqueue.broker.runtime.tasks import SingleTask
 from miniqueue.core.group.holes import holes_of
 from miniqueue.core.log.partition import Partition
 from miniqueue.core.log.retention import Retained, RetentionLimit, floor_of, limit_of
@@ -95,7 +95,7 @@ class RetentionKeeper:
 
     async def _trim_all(self) -> None:
         try:
-            async with aclosing(in_turns(list(self._retaining), TOPICS_IN_TURN)) as topics:
+            async with aclosing(self._engine.share.in_turns(list(self._retaining), TOPICS_IN_TURN)) as topics:
                 async for topic in topics:
                     await self._trim(topic)
         except MiniqueueError as exc:

@@ -20,6 +20,7 @@ from miniqueue.broker.runtime.accounts import Memory, Purpose
 from miniqueue.broker.runtime.cache_budget import Budget
 from miniqueue.broker.runtime.clock import Clock
 from miniqueue.broker.runtime.horizon import Horizon
+from miniqueue.broker.runtime.share import TimeShare
 from miniqueue.broker.runtime.tasks import Tasks
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.storage.port import Store
@@ -44,6 +45,7 @@ class Engine:
       events: reports what happens to parts that are made later.
       cache: limits the memory that loaded messages use.
       memory: the accounts of the memory that clients use.
+      share: cuts work on many topics into slices.
     """
 
     clock: Clock
@@ -55,6 +57,7 @@ class Engine:
     events: Events
     cache: Budget
     memory: Memory
+    share: TimeShare
 
     @classmethod
     def on(
@@ -84,7 +87,8 @@ class Engine:
         topic_limits = Limits(limits, counts, memory)
         topics = Topics(by_name, journal, topic_limits, clock)
         tasks = Tasks(journal.fail)
-        return cls(clock, Horizon(clock), tasks, journal, topics, topic_limits, events, Budget(CACHE_BYTES), memory)
+        cache, share = Budget(CACHE_BYTES), TimeShare()
+        return cls(clock, Horizon(clock), tasks, journal, topics, topic_limits, events, cache, memory, share)
 
     def tick(self) -> None:
         """Measure the memory that is used; shrink the caches if it is nearly used up."""

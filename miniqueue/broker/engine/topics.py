@@ -36,6 +36,7 @@ class Topics:
         self._limits = limits
         self._clock = clock
         self._next_id, self._count = 1, 0
+        self._names: list[bytes] | None = None  # sorted; None: the topics have changed
 
     def topic(self, name: bytes) -> Topic:
         """Return the topic `name`, which need not exist; raises InvalidTopicError."""
@@ -50,8 +51,10 @@ class Topics:
         return None if topic is None or topic.id is None else topic
 
     def existing(self) -> list[bytes]:
-        """Return the names of the existing topics, sorted."""
-        return sorted(name for name, topic in self.by_name.items() if topic.id is not None)
+        """Return the names of the existing topics, sorted; the caller must not change the list."""
+        if self._names is None:
+            self._names = sorted(name for name, topic in self.by_name.items() if topic.id is not None)
+        return self._names
 
     def create(
         self,
@@ -75,6 +78,7 @@ class Topics:
             self.drop_idle(topic)
             raise
         self._count += 1
+        self._names = None
         topic.begin(self._next_id, groups, settings)
         self._journal.events.changed(topic)
         self._next_id += 1
@@ -86,6 +90,7 @@ class Topics:
         assert topic.id is not None
         self._journal.change({keys.topic(topic.name): None, keys.purge(topic.id): b""})
         self._count -= 1
+        self._names = None
         topic.clear()
         self._limits.measure(topic)
         self.drop_idle(topic)
@@ -100,4 +105,5 @@ class Topics:
         """Take over the content of the store, at startup and after a fault."""
         self._next_id = content.next_topic_id
         self._count = len(content.topics)
+        self._names = None
         self.by_name.update({topic.name: topic for topic in content.topics})

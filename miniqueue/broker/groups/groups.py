@@ -9,8 +9,8 @@ When an id is deleted, its keys and the chunks that only its group needed remain
 by page; a purge entry in the store exists until then.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -70,13 +70,17 @@ class Groups:
 
     # --- inspecting -------------------------------------------------------------------------------------------
 
-    async def figures(self, name: bytes) -> list[GroupFigures]:
-        """Return the current statistics of each group of a topic, in order of the names.
+    async def figures(self, name: bytes) -> AsyncGenerator[GroupFigures, None]:
+        """Yield the current statistics of each group of a topic, in order of the names, one per iteration of the loop.
 
-        Raises InvalidTopicError, UnknownTopicError or UnavailableError.
+        Groups that are deleted meanwhile are left out. Raises InvalidTopicError, UnknownTopicError or UnavailableError.
         """
         topic = await self._journal.epoch.repeat(partial(self._counted, name))
-        return [figures_of(group) for group in sorted(topic.existing_groups, key=lambda group: group.name)]
+        listed = sorted(topic.existing_groups, key=lambda group: group.name)
+        async with aclosing(self._engine.share.in_turns(listed, 1)) as existing:
+            async for group in existing:
+                if group.id is not None:
+                    yield figures_of(group)
 
     async def figures_of(self, name: bytes, group_name: bytes) -> GroupFigures:
         """Return the current statistics of one group; also raises UnknownGroupError."""

@@ -17,7 +17,7 @@ import structlog
 
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.model.topic import Group, Topic
-from miniqueue.broker.runtime.tasks import SingleTask, in_turns
+from miniqueue.broker.runtime.tasks import SingleTask
 from miniqueue.errors import MiniqueueError
 
 log = structlog.get_logger()
@@ -43,6 +43,7 @@ class IdleGroups:
 
     def __init__(self, engine: Engine, *, period_seconds: float) -> None:
         self._topics = engine.topics.by_name
+        self._share = engine.share
         self._clock = engine.clock
         self._max_step_seconds = 2 * period_seconds
         self._ticked_at = engine.clock.monotonic()
@@ -59,7 +60,7 @@ class IdleGroups:
             self._looking.start(self._look(seconds, delete))
 
     async def _look(self, seconds: float, delete: Delete) -> None:
-        async with aclosing(in_turns(list(self._topics.values()), TOPICS_IN_TURN)) as topics:
+        async with aclosing(self._share.in_turns(list(self._topics.values()), TOPICS_IN_TURN)) as topics:
             async for topic in topics:
                 if topic.at_rest is not None:
                     topic.at_rest.unread_seconds += seconds  # no group of it holds back a message

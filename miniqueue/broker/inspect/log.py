@@ -29,6 +29,8 @@ from miniqueue.storage.format import keys, values
 #: Maximum size of a page of the store, which is decoded in one iteration of the event loop.
 PAGE_CHUNKS = 256
 PAGE_BYTES = 1 << 20
+#: Number of partitions that are inspected in one iteration of the event loop.
+PARTITIONS_IN_TURN = 20
 #: Maximum number of cached chunks, which are those in which pages have ended. Each has at most 1 MiB: a larger chunk
 #: has a single message, so no page ends within it.
 MAX_KEPT = 8
@@ -57,6 +59,7 @@ class LogReader:
         self._topics = engine.topics.by_name
         self._journal = engine.journal
         self._memory = engine.memory
+        self._share = engine.share
         self._kept: OrderedDict[tuple[int, int, int], Chunk] = OrderedDict()
 
     def bounds(self, name: bytes) -> list[LogBounds]:
@@ -76,7 +79,8 @@ class LogReader:
 
     async def _partitions(self, name: bytes) -> list[tuple[LogBounds, int | None]]:
         logs = [self._log(name, bounds.partition) for bounds in self.bounds(name)]
-        extents = [(bounds_of(log.partition), await log.first()) for log in logs]
+        async with aclosing(self._share.in_turns(logs, PARTITIONS_IN_TURN)) as each:
+            extents = [(bounds_of(log.partition), await log.first()) async for log in each]
         self._check_unchanged(name, logs[0])
         return [(bounds, None if first is None else first.committed_at_ms) for bounds, first in extents]
 

@@ -34,6 +34,8 @@ DEFAULT_COUNT = 10
 MAX_BYTES = 4 << 20
 #: Maximum number of remembered positions, of the last messages of pages, from which clients may continue.
 MAX_POSITIONS = 1024
+#: Number of lanes that are inspected in one iteration of the event loop.
+LANES_IN_TURN = 50
 #: Number of leases that are inspected in one iteration of the event loop.
 LEASES_IN_TURN = 2048
 #: Maximum number of searches for a message, which may be delivered or returned during each search.
@@ -46,6 +48,7 @@ class Peek:
     def __init__(self, engine: Engine) -> None:
         self._journal = engine.journal
         self._memory = engine.memory
+        self._share = engine.share
         self._horizon = engine.horizon
         self._positions: OrderedDict[tuple[int | None, int, int, int], Position] = OrderedDict()
 
@@ -99,14 +102,18 @@ class Peek:
             if state is State.DEAD:
                 return await self._dead(topic, count, after)
         seen: list[PeekedMessage] = []
-        topic_id = topic.id
-        for cursor in lanes_from(group_named(topic, group).cursors, after):
-            lane_after = after if after is not None and after[0] == cursor.partition else None
-            seen += await self._peek_lane(topic, cursor, state, count - len(seen), lane_after)
-            if cursor not in topic.cursors:
-                return seen if seen and topic.id != topic_id else None
-            if len(seen) >= count or sum(map(_size_bytes, seen)) >= MAX_BYTES:
-                break
+        topic_id, read_by = topic.id, group_named(topic, group)
+        group_id, size_bytes = read_by.id, 0
+        async with aclosing(self._share.in_turns(lanes_from(read_by.cursors, after), LANES_IN_TURN)) as lanes:
+            async for cursor in lanes:
+                lane_after = after if after is not None and after[0] == cursor.partition else None
+                more = await self._peek_lane(topic, cursor, state, count - len(seen), lane_after)
+                seen += more
+                size_bytes += sum(map(_size_bytes, more))
+                if read_by.id != group_id or topic.id != topic_id:
+                    return seen if seen and topic.id != topic_id else None
+                if len(seen) >= count or size_bytes >= MAX_BYTES:
+                    break
         return seen
 
     async def _peek_lane(

@@ -1,9 +1,9 @@
 """Tasks in the background, the epochs within which they run, and the actor of a task.
 
-`Tasks` runs work until the broker stops, and reports a task that dies of a bug. `in_turns` splits long work into
-slices, so that other tasks of the event loop run between them. `CURRENT_ACTOR` names the client or the part of the
-broker that acts now: the code that carries out a request sets it, and traces record it. Every task has a context of its
-own, so waiting for another task does not change the actor. The actor is encoded only when it is recorded.
+`Tasks` runs work until the broker stops, and reports a task that dies of a bug. `CURRENT_ACTOR` names the client or the
+part of the broker that acts now: the code that carries out a request sets it, and traces record it. Every task has a
+context of its own, so waiting for another task does not change the actor. The actor is encoded only when it is
+recorded.
 
 An epoch is the time during which memory agrees with the store; it ends when the store fails and memory is dropped.
 
@@ -24,7 +24,7 @@ An act that changes something and then waits for the commit waits outside: the c
 
 import asyncio
 import types
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, Generic, SupportsBytes, TypeVar
@@ -145,14 +145,6 @@ async def _every(seconds: float, act: Callable[[], None]) -> None:
     while True:
         await asyncio.sleep(seconds)
         act()
-
-
-async def in_turns(items: Iterable[T], count: int) -> AsyncGenerator[T, None]:
-    """Yield `items`; let other tasks of the event loop run after every `count` items."""
-    for number, item in enumerate(items, start=1):
-        yield item
-        if number % count == 0:
-            await asyncio.sleep(0)
 
 
 #: The actor of the current task; empty if the broker acts by itself.

@@ -12,7 +12,7 @@ from typing import Final
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.model.rest import put_to_rest
 from miniqueue.broker.model.topic import Topic
-from miniqueue.broker.runtime.tasks import SingleTask, in_turns
+from miniqueue.broker.runtime.tasks import SingleTask
 
 #: Topics that one event-loop iteration checks, so that it stays short.
 TOPICS_IN_TURN: Final = 20
@@ -41,7 +41,7 @@ class TopicRest:
             self._looking.start(self._look())
 
     async def _look(self) -> None:
-        async with aclosing(in_turns(list(self._topics.values()), TOPICS_IN_TURN)) as topics:
+        async with aclosing(self._engine.share.in_turns(list(self._topics.values()), TOPICS_IN_TURN)) as topics:
             async for topic in topics:
                 if topic.id is not None and topic.at_rest is None and not self._is_used(topic):
                     self.put(topic)

@@ -9,6 +9,9 @@
 `core.options.start` defines the start positions of groups.
 """
 
+from contextlib import aclosing
+
+import orjson
 from starlette.types import ASGIApp, Scope
 
 from miniqueue.broker import Broker
@@ -38,7 +41,8 @@ class _Groups:
         self._groups = broker.groups
 
     async def list(self, scope: Scope) -> object:
-        return {"groups": [shown_group(group) for group in await self._groups.figures(topic_within(scope))]}
+        async with aclosing(self._groups.figures(topic_within(scope))) as groups:
+            return {"groups": [orjson.Fragment(orjson.dumps(shown_group(group))) async for group in groups]}
 
     async def get(self, scope: Scope) -> object:
         return shown_group(await self._groups.figures_of(topic_within(scope), _group_of(scope)))

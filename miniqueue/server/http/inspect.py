@@ -12,8 +12,10 @@ Replies are JSON.
 """
 
 from collections.abc import Mapping
+from contextlib import aclosing
 from functools import partial
 
+import orjson
 from starlette.types import Scope
 
 from miniqueue.access.rights import Right
@@ -51,11 +53,13 @@ class _Pages:
     async def topics(self, scope: Scope) -> object:
         user = scope.get("user")
         listed = []
-        async for topic in self._broker.inspect.existing():
-            if user is None or user.may(Right.MONITOR, topic.name):
-                stats = stats_of(topic)
-                counts = {"ready": stats.ready, "leased": stats.leased, "delayed": stats.delayed}
-                listed.append({"topic": topic.name.decode(), "depth": sum(counts.values()), **counts})
+        async with aclosing(self._broker.inspect.existing()) as topics:
+            async for topic in topics:
+                if user is None or user.may(Right.MONITOR, topic.name):
+                    stats = stats_of(topic)
+                    counts = {"ready": stats.ready, "leased": stats.leased, "delayed": stats.delayed}
+                    shown = {"topic": topic.name.decode(), "depth": sum(counts.values()), **counts}
+                    listed.append(orjson.Fragment(orjson.dumps(shown)))
         return {"topics": listed}
 
     async def topic(self, scope: Scope) -> object:

@@ -11,8 +11,10 @@ Knows the broker's counts; knows neither messages nor the protocols of the queue
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import aclosing
 from dataclasses import asdict
 
+import orjson
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.registry import Collector
 from starlette.routing import Route, Router
@@ -101,7 +103,10 @@ class MonitorApp:
     async def stats(self) -> Reply:
         """Return version, uptime, and the counts of every topic; a count is of messages unless its name differs."""
         refusal = self._broker.refusal
-        topics = {topic.name.decode(): asdict(stats_of(topic)) async for topic in self._broker.inspect.everything()}
+        topics = {}
+        async with aclosing(self._broker.inspect.everything()) as inspected:
+            async for topic in inspected:
+                topics[topic.name.decode()] = orjson.Fragment(orjson.dumps(asdict(stats_of(topic))))
         return json_reply(
             200,
             {

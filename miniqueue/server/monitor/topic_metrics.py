@@ -8,7 +8,7 @@ Source: https://prometheus.io/docs/instrumenting/exposition_formats/.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import NamedTuple
 
 from miniqueue.broker import Broker
@@ -216,19 +216,20 @@ class TopicMetrics:
         """Return the current metrics; those of each topic are from the moment when it is rendered."""
         lines = [[_head(family)] for family in FAMILIES]
         group_lines, lag_lines = [[_head(family)] for family in GROUP_FAMILIES], [_head(PARTITION_FAMILY)]
-        async for topic in self._broker.inspect.everything():
-            label = f'topic="{_escaped(topic.name.decode())}"'
-            with suppress(MiniqueueError):  # a topic that cannot be read; another metric counts those
-                figures = await self._broker.inspect.figures(topic)
-                for family, family_lines in zip(FAMILIES, lines, strict=True):
-                    family_lines.append("".join(_lines(family, label, figures)).encode())
-            for group in topic.existing_groups if topic.has_named_groups or topic.partition_count > 1 else ():
-                group_label = f'group="{_escaped(group.name.decode())}",{label}'
-                figures_of_group = figures_of(group)
-                shown = figures_of_group._asdict() | {"lag_max": max(figures_of_group.lags.values(), default=0)}
-                for family, family_lines in zip(GROUP_FAMILIES, group_lines, strict=True):
-                    family_lines.append("".join(_lines(family, group_label, shown)).encode())
-            lag_lines += _partition_lags(topic, label, MAX_PARTITION_LAGS + 1 - len(lag_lines))
+        async with aclosing(self._broker.inspect.everything()) as topics:
+            async for topic in topics:
+                label = f'topic="{_escaped(topic.name.decode())}"'
+                with suppress(MiniqueueError):  # a topic that cannot be read; another metric counts those
+                    figures = await self._broker.inspect.figures(topic)
+                    for family, family_lines in zip(FAMILIES, lines, strict=True):
+                        family_lines.append("".join(_lines(family, label, figures)).encode())
+                for group in topic.existing_groups if topic.has_named_groups or topic.partition_count > 1 else ():
+                    group_label = f'group="{_escaped(group.name.decode())}",{label}'
+                    figures_of_group = figures_of(group)
+                    shown = figures_of_group._asdict() | {"lag_max": max(figures_of_group.lags.values(), default=0)}
+                    for family, family_lines in zip(GROUP_FAMILIES, group_lines, strict=True):
+                        family_lines.append("".join(_lines(family, group_label, shown)).encode())
+                lag_lines += _partition_lags(topic, label, MAX_PARTITION_LAGS + 1 - len(lag_lines))
         return b"".join([b"".join(family_lines) for family_lines in [*lines, *group_lines, lag_lines]])
 
 

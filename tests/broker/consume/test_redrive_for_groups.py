@@ -41,7 +41,7 @@ async def test_only_the_group_that_gave_it_up_gets_it_again(world):
     assert await world.broker.redrive(DEAD) == 1
     assert await payloads(world, b"b") == []
     assert await payloads(world, b"a") == [b"1"]
-    figures = {one.name: (one.lag, one.dropped, one.moved) for one in await world.broker.groups.figures(b"t")}
+    figures = {one.name: (one.lag, one.dropped, one.moved) async for one in world.broker.groups.figures(b"t")}
     assert figures == {b"a": (0, 0, 1), b"b": (0, 0, 0)}
     assert_sound(world.store)
 
@@ -86,7 +86,7 @@ async def test_a_topic_that_is_made_anew_has_the_groups_that_they_came_from(worl
     await world.broker.delete_topic(b"t")
     assert await world.broker.redrive(DEAD) == 3
     assert sorted(world.broker._engine.topics.by_name[b"t"].groups) == [b"a", b"b", b"default"]
-    assert [one.name for one in await world.broker.groups.figures(b"t")] == [b"a", b"b"]
+    assert [one.name async for one in world.broker.groups.figures(b"t")] == [b"a", b"b"]
     assert await payloads(world, b"a") == [b"1"]
     assert await payloads(world, b"b") == [b"1", b"2"]
 
@@ -172,7 +172,7 @@ async def test_a_redrive_makes_no_group_where_others_read_the_dead_letters(world
     assert world.broker.leases.ack(DEAD, [receipts[1]]) == [True]
     assert await world.broker.redrive(DEAD) == 1
     assert await payloads(world, b"default") == [b"3"]
-    assert [one.name for one in await world.broker.groups.figures(DEAD)] == [b"ops"]
+    assert [one.name async for one in world.broker.groups.figures(DEAD)] == [b"ops"]
     world.broker.leases.nack(DEAD, [receipts[0]])
     assert await world.broker.redrive(DEAD) == 1
     assert await payloads(world, b"default") == [b"1"]
@@ -193,7 +193,7 @@ async def test_what_is_for_another_group_is_neither_shown_nor_counted_as_purged(
         await world.broker.inspect.find(b"t", (0, 2), b"b")
     assert await world.broker.purge(b"t", group=b"b") == 1
     assert await world.broker.purge(b"t", group=b"a") == 3
-    figures = {one.name: (one.lag, one.dropped) for one in await world.broker.groups.figures(b"t")}
+    figures = {one.name: (one.lag, one.dropped) async for one in world.broker.groups.figures(b"t")}
     assert figures == {b"a": (0, 3), b"b": (0, 1)}
     assert_sound(world.store)
 

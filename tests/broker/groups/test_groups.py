@@ -76,7 +76,7 @@ async def test_what_one_group_does_no_other_sees(world):
     world.broker.leases.nack(b"t", [taken[2][0]])
     world.broker.leases.dack(b"t", [taken[1][0]], 60)
     await world.commit()
-    a, b = await world.broker.groups.figures(b"t")
+    a, b = [group async for group in world.broker.groups.figures(b"t")]
     assert (a.ready, a.leased, a.delayed, a.lag) == (1, 1, 1, 3)
     assert (b.ready, b.leased, b.delayed, b.lag) == (3, 0, 0, 3)
     assert await payloads(world, b"b") == [b"1", b"2", b"3"]
@@ -101,12 +101,12 @@ async def test_who_waits_in_a_group_of_a_topic_to_come_is_served_and_there_is_no
     await world.publish(b"t", b"1")
     await settle_down()
     assert answers[0].leases[0][1].payloads == [b"1"]
-    assert [figures.name for figures in await world.broker.groups.figures(b"t")] == [b"a"]
+    assert [figures.name async for figures in world.broker.groups.figures(b"t")] == [b"a"]
 
 
 async def test_a_topic_that_is_published_to_first_has_the_default_group(world):
     await world.publish(b"t", b"1")
-    assert [figures.name for figures in await world.broker.groups.figures(b"t")] == [b"default"]
+    assert [figures.name async for figures in world.broker.groups.figures(b"t")] == [b"default"]
 
 
 async def test_a_group_begins_where_it_is_told(world):
@@ -120,7 +120,7 @@ async def test_a_group_begins_where_it_is_told(world):
     }
     for group, start in starts.items():
         await world.broker.groups.create(b"t", group, start)
-    lags = {figures.name: figures.lag for figures in await world.broker.groups.figures(b"t")}
+    lags = {figures.name: figures.lag async for figures in world.broker.groups.figures(b"t")}
     assert lags == {b"default": 10, b"latest": 0, b"message": 3, b"time": 4}
     await world.restart()
     await world.publish(b"t", b"new")
@@ -188,7 +188,7 @@ async def test_a_group_cannot_go_to_a_message_that_was_never_published(start, wo
     with pytest.raises(InvalidOptionError):
         await world.broker.groups.create(b"new", b"a", start)
     assert world.broker.topics() == [b"t"]
-    assert [one.name for one in await world.broker.groups.figures(b"t")] == [b"default"]
+    assert [one.name async for one in world.broker.groups.figures(b"t")] == [b"default"]
     assert await lag(world, b"default") == 2
     with pytest.raises(UnknownPartitionError):
         await world.broker.groups.seek(b"t", b"default", FromMessage(1, 0))
@@ -245,13 +245,13 @@ async def test_the_default_group_can_go_and_come_back(world):
     await world.broker.groups.create(b"t", b"a")
     await world.broker.groups.delete(b"t", b"default")
     await world.publish(b"t", b"2")
-    assert [figures.name for figures in await world.broker.groups.figures(b"t")] == [b"a"]
+    assert [figures.name async for figures in world.broker.groups.figures(b"t")] == [b"a"]
     await world.restart()
     assert await payloads(world, b"a") == [b"1", b"2"]
     await world.publish(b"t", b"3")
     assert await world.drain(b"t") == [b"3"]
     await world.restart()
-    assert [figures.name for figures in await world.broker.groups.figures(b"t")] == [b"a", b"default"]
+    assert [figures.name async for figures in world.broker.groups.figures(b"t")] == [b"a", b"default"]
 
 
 async def test_a_group_that_is_in_use_or_the_last_is_not_deleted(world):

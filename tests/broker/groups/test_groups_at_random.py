@@ -195,11 +195,11 @@ class Use:
     async def finish(self):
         await self.broker.admin.replace(b"t", {})[0].wait()
         await self.rest()
-        for figures in await self.broker.groups.figures(b"t"):
+        async for figures in self.broker.groups.figures(b"t"):
             while (await self.answer(ReceiveOptions(50, group=figures.name, is_acked=True))).leases:
                 pass
         await self.rest()
-        assert [figures.lag for figures in await self.broker.groups.figures(b"t") if figures.lag] == []
+        assert [figures.lag async for figures in self.broker.groups.figures(b"t") if figures.lag] == []
         topic_id = self.broker._engine.topics.by_name[b"t"].id.to_bytes(8, "big")
         assert [key for key in self.world.store.pairs() if key[0] in MESSAGES and key[1:9] == topic_id] == []
 

@@ -95,7 +95,7 @@ async def test_who_leaves_a_group_while_it_is_made_takes_nothing_along(world):
         world.broker.consumer(b"t", print, print, group=b"g").close()
         await settle_down()
     await making
-    assert [figures.name for figures in await world.broker.groups.figures(b"t")] == [b"default", b"g"]
+    assert [figures.name async for figures in world.broker.groups.figures(b"t")] == [b"default", b"g"]
     assert await payloads(world, b"g") == [b"1"]
 
 
@@ -165,7 +165,8 @@ async def test_of_many_that_make_groups_at_once_no_more_succeed_than_there_may_b
     made = [world.broker.groups.create(b"t", b"%d" % number) for number in range(5)]
     refusals = [one for one in await asyncio.gather(*made, return_exceptions=True) if one is not None]
     assert [type(refusal) for refusal in refusals] == [LimitReachedError] * 3
-    assert len(await world.broker.groups.figures(b"t")) == len(world.broker._engine.topics.by_name[b"t"].groups) == 3
+    shown = [group async for group in world.broker.groups.figures(b"t")]
+    assert len(shown) == len(world.broker._engine.topics.by_name[b"t"].groups) == 3
 
 
 async def test_a_look_that_ends_after_a_fault_leaves_the_note_of_what_it_kept_until_that_is_deleted(world):

@@ -23,7 +23,7 @@ async def pass_seconds(world: World, seconds: float) -> list[dict]:
 
 async def groups_of(world: World) -> dict[bytes, int]:
     """Return for how long nobody has read with each group."""
-    return {group.name: group.unread_seconds for group in await world.broker.groups.figures(b"t")}
+    return {group.name: group.unread_seconds async for group in world.broker.groups.figures(b"t")}
 
 
 async def create(world: World, *groups: bytes, **settings: object) -> None:

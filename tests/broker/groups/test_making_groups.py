@@ -14,7 +14,7 @@ async def create(world: World, **settings: object) -> None:
 
 async def group_names(world: World) -> list[bytes]:
     await settle_down()
-    return [group.name for group in await world.broker.groups.figures(b"t")]
+    return [group.name async for group in world.broker.groups.figures(b"t")]
 
 
 async def test_a_group_that_must_be_created_does_not_begin_by_being_used(world):

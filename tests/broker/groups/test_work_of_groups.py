@@ -49,7 +49,7 @@ async def work(world: World, chunk_count: int) -> dict[str, int]:
     await world.restart()
     broker, reads = world.broker, Reads(world)
     return {
-        "list": await reads.of(broker.groups.figures(b"t")),
+        "list": await reads.of(anext(broker.groups.figures(b"t"))),
         "stats": await reads.of(broker.inspect.stats(b"t")),
         "dry run": await reads.of(broker.groups.seek(b"t", b"end", middle, is_dry=True)),
         "seek": await reads.of(broker.groups.seek(b"t", b"end", middle)),

@@ -17,7 +17,7 @@ T = b"t"
 async def counts(world: World) -> tuple[int, int]:
     """Return how many messages are ready and delayed, which all who tell it must agree on."""
     figures = await world.broker.inspect.stats(T)
-    (group,) = await world.broker.groups.figures(T)
+    (group,) = [group async for group in world.broker.groups.figures(T)]
     one = await world.broker.groups.figures_of(T, b"default")
     (topic,) = [topic async for topic in world.broker.inspect.existing()]
     seen = [len(await world.broker.inspect.peek(T, state, 1000)) for state in (State.READY, State.DELAYED)]

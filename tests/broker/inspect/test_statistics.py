@@ -250,15 +250,15 @@ async def test_sums_over_many_topics_are_made_once_a_second(world, monkeypatch):
     inspection = world.broker.inspect
     for topic in (b"a", b"b"):
         await world.publish(topic, b"x")
-    assert ((await inspection.totals())["depth"], inspection.content()) == (2, (2, 2))
+    assert ((await inspection.totals())["depth"], await inspection.content()) == (2, (2, 2))
     await world.publish(b"c", b"x")
-    assert ((await inspection.totals())["depth"], inspection.content()) == (2, (2, 2))
+    assert ((await inspection.totals())["depth"], await inspection.content()) == (2, (2, 2))
     world.clock.advance(inspect.RECENT_SECONDS)
-    assert ((await inspection.totals())["depth"], inspection.content()) == (3, (3, 3))
+    assert ((await inspection.totals())["depth"], await inspection.content()) == (3, (3, 3))
 
 
 async def test_sums_over_few_topics_are_those_of_now(world):
     await world.publish(b"a", b"x")
-    assert ((await world.broker.inspect.totals())["depth"], world.broker.inspect.content()) == (1, (1, 1))
+    assert ((await world.broker.inspect.totals())["depth"], await world.broker.inspect.content()) == (1, (1, 1))
     await world.publish(b"b", b"x")
-    assert ((await world.broker.inspect.totals())["depth"], world.broker.inspect.content()) == (2, (2, 2))
+    assert ((await world.broker.inspect.totals())["depth"], await world.broker.inspect.content()) == (2, (2, 2))

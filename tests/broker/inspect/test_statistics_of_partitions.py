@@ -66,7 +66,7 @@ async def test_figures_are_those_of_all_partitions(world):
     assert (stats.published, stats.ready) == (20, 20)
     figures = await world.broker.inspect.stats(b"t")
     assert (figures["depth"], figures["ready"]) == (20, 20)
-    (group,) = await world.broker.groups.figures(b"t")
+    (group,) = [group async for group in world.broker.groups.figures(b"t")]
     assert sum(group.lags.values()) == group.lag == 20
 
 
@@ -106,7 +106,7 @@ async def test_a_group_begins_and_seeks_in_all_partitions(world):
     await world.publish_each(b"t", *[b"%d" % number for number in range(6)])
     await world.broker.groups.create(b"t", b"late", Edge.LATEST)
     await world.broker.groups.create(b"t", b"early")
-    lags = {group.name: group.lag for group in await world.broker.groups.figures(b"t")}
+    lags = {group.name: group.lag async for group in world.broker.groups.figures(b"t")}
     assert lags == {b"default": 6, b"late": 0, b"early": 6}
     await world.broker.groups.seek(b"t", b"early", Edge.LATEST)
     assert (await world.broker.groups.figures_of(b"t", b"early")).lag == 0

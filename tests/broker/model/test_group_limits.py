@@ -52,7 +52,7 @@ async def test_the_default_group_is_one_too_many_like_any_other_where_it_is_not_
         ask(world, b"t", b"default")
     with pytest.raises(LimitReachedError):
         world.broker.consumer(b"t", print, print)
-    assert [figures.name for figures in await world.broker.groups.figures(b"t")] == [b"a", b"b"]
+    assert [figures.name async for figures in world.broker.groups.figures(b"t")] == [b"a", b"b"]
     await world.broker.groups.delete(b"t", b"b")
     await world.publish(b"t", b"1")
     assert await payloads(world, b"default") == [b"1"]

@@ -531,7 +531,7 @@ async def depths(world: HeldWorld) -> dict[tuple[bytes, bytes], tuple[int, int, 
     return {
         (name, one.name): (one.ready, one.delayed, one.leased)
         for name in names
-        for one in await world.broker.groups.figures(name)
+        async for one in world.broker.groups.figures(name)
     }
 
 

@@ -82,7 +82,7 @@ def test_a_group_that_is_made_over_a_reopening_leaves_the_topic_readable(start, 
         answer = await answer_of(making)
         assert answer is None or isinstance(answer, ReadOnlyError)
         groups = [b"default", b"h"] if answer is None else [b"default"]
-        assert [one.name for one in await world.broker.groups.figures(T)] == groups
+        assert [one.name async for one in world.broker.groups.figures(T)] == groups
         for _ in range(2):
             await world.publish(T, b"d")
             assert [await world.drained(T, group) for group in groups] == [[b"d"]] * len(groups)
@@ -272,7 +272,7 @@ async def recreate_while_a_consumer_waits(world: HeldWorld, _: object) -> None:
 
 async def group_figures(world: HeldWorld) -> list[tuple[bytes, int, int]]:
     """Return the figures of the groups of the topic."""
-    return [(one.name, one.ready, one.delayed) for one in await world.broker.groups.figures(T)]
+    return [(one.name, one.ready, one.delayed) async for one in world.broker.groups.figures(T)]
 
 
 async def log_bounds(world: HeldWorld) -> list[tuple[int, bool]]:

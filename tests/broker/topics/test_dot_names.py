@@ -47,7 +47,7 @@ async def test_no_group_and_no_schedule_is_made(dots, world):
         broker.leases.receive(b"t", ReceiveOptions(group=dots), print, print)
     with pytest.raises(InvalidOptionError, match="no HTTP path can have"):
         broker.scheduler.set(dots, Schedule(b"t", b"a", every_ms=1000))
-    assert len(await broker.groups.figures(b"t")) == 1
+    assert len([group async for group in broker.groups.figures(b"t")]) == 1
     assert broker.scheduler.count == 0
 
 

@@ -1,9 +1,11 @@
 """A client with much to do does not keep the others waiting: its commands are carried out a turn at a time."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
+from miniqueue.broker.runtime.share import OTHERS_FACTOR
 from miniqueue.server.resp.commands.table import COMMANDS
 from miniqueue.server.resp.connection import FULL_READ_BYTES, MAX_LAST_COMMANDS, MAX_REPLIES_BYTES, STEP_COMMANDS
 from miniqueue.server.resp.incoming import MAX_READ_BYTES
@@ -289,3 +291,22 @@ async def turns_with_a_reply(client, count: int) -> list[bytes]:
         await asyncio.sleep(0)
         sent += filter(None, [client.transport.take()])
     return sent
+
+
+async def test_a_command_that_takes_longer_than_a_turn_leaves_others_three_times_as_long(monkeypatch, clock):
+    def slow(_connection, _words):
+        clock.seconds += 1
+        return b"$5000\r\n%b\r\n" % bytes(5000)
+
+    monkeypatch.setitem(COMMANDS, b"ECHO", COMMANDS[b"ECHO"]._replace(run=slow))
+    async with started_server() as (_world, _server, client):
+        client.connection.data_received(command(b"ECHO", b"") * 20)
+        answered_in = []
+        for iteration in range(6 * 10 * OTHERS_FACTOR):
+            if client.transport.take():
+                answered_in.append(iteration)
+            clock.seconds += 0.1  # of others
+            await asyncio.sleep(0)
+    waited = [after - before for before, after in pairwise(answered_in[1:])]
+    assert len(waited) > 2
+    assert min(waited) >= 10 * OTHERS_FACTOR

@@ -8,6 +8,7 @@
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
 from types import MappingProxyType
 
 from miniqueue.core.options.start import Edge, parse_start
@@ -57,8 +58,8 @@ def _list(client: Client, command: Command) -> Awaitable[bytes]:
     protocol = client.session.protocol
 
     async def listed() -> bytes:
-        figures = await client.broker.groups.figures(command[2])
-        return replies.array([replies.encode(shown_group(group), protocol) for group in figures])
+        async with aclosing(client.broker.groups.figures(command[2])) as groups:
+            return replies.array([replies.encode(shown_group(group), protocol) async for group in groups])
 
     return listed()
 

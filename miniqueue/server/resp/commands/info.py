@@ -11,31 +11,40 @@ from pathlib import Path
 
 from miniqueue import __version__
 from miniqueue.broker.runtime.accounts import UNLIMITED, Purpose
-from miniqueue.server.resp.commands.context import Client
+from miniqueue.server.resp.commands.context import Client, answer_later
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
 
 _ALL = frozenset({"all", "everything", "default"})
+#: The sections for which all topics are counted.
+_OF_TOPICS = frozenset({"topics", "keyspace"})
 _STATM = Path("/", "proc", "self", "statm")
 
 
 def info(client: Client, command: Command) -> bytes:
-    """Return the sections that the command names; without names, all of them."""
+    """Answer with the sections that the command names; without names, with all of them."""
     names = {word.decode("utf-8", "replace").lower() for word in command[1:]}
     if not names or names & _ALL:
         names = set(_SECTIONS)
-    sections = [_section(name, fields(client)) for name, fields in _SECTIONS.items() if name in names]
+    return answer_later(client, _info(client, names))
+
+
+async def _info(client: Client, names: set[str]) -> bytes:
+    content = await client.broker.inspect.content() if names & _OF_TOPICS else (0, 0)
+    sections = [_section(name, fields(client, content)) for name, fields in _SECTIONS.items() if name in names]
     return replies.bulk("\r\n".join(sections).encode())
 
 
 _Fields = dict[str, str | int]
+#: The number of topics, and of their messages.
+_Content = tuple[int, int]
 
 
 def _section(name: str, fields: _Fields) -> str:
     return "".join([f"# {name.capitalize()}\r\n", *(f"{field}:{value}\r\n" for field, value in fields.items())])
 
 
-def _server(client: Client) -> _Fields:
+def _server(client: Client, _content: _Content) -> _Fields:
     return {
         "redis_version": f"miniqueue_v{__version__}",
         "redis_mode": "standalone",
@@ -45,7 +54,7 @@ def _server(client: Client) -> _Fields:
     }
 
 
-def _clients(client: Client) -> _Fields:
+def _clients(client: Client, _content: _Content) -> _Fields:
     clients = client.server.clients()
     return {
         "connected_clients": len(clients),
@@ -53,7 +62,7 @@ def _clients(client: Client) -> _Fields:
     }
 
 
-def _memory(client: Client) -> _Fields:
+def _memory(client: Client, _content: _Content) -> _Fields:
     memory, resident_pages = client.broker.memory, int(_STATM.read_text().split()[1])
     amounts = memory.amounts()
     return {
@@ -64,7 +73,7 @@ def _memory(client: Client) -> _Fields:
     }
 
 
-def _persistence(client: Client) -> _Fields:
+def _persistence(client: Client, _content: _Content) -> _Fields:
     refusal = client.broker.refusal
     return {
         "loading": 0,
@@ -74,7 +83,7 @@ def _persistence(client: Client) -> _Fields:
     }
 
 
-def _stats(client: Client) -> _Fields:
+def _stats(client: Client, _content: _Content) -> _Fields:
     server = client.server
     return {
         "total_connections_received": server.connections_received,
@@ -82,21 +91,20 @@ def _stats(client: Client) -> _Fields:
     }
 
 
-def _replication(_client: Client) -> _Fields:
+def _replication(_client: Client, _content: _Content) -> _Fields:
     return {"role": "master", "connected_slaves": 0}
 
 
-def _topics(client: Client) -> _Fields:
-    topic_count, message_count = client.broker.inspect.content()
+def _topics(_client: Client, content: _Content) -> _Fields:
+    topic_count, message_count = content
     return {"topics": topic_count, "messages": message_count}
 
 
-def _keyspace(client: Client) -> _Fields:
-    _, message_count = client.broker.inspect.content()
-    return {"db0": f"keys={message_count},expires=0,avg_ttl=0"}
+def _keyspace(_client: Client, content: _Content) -> _Fields:
+    return {"db0": f"keys={content[1]},expires=0,avg_ttl=0"}
 
 
-_SECTIONS: dict[str, Callable[[Client], _Fields]] = {
+_SECTIONS: dict[str, Callable[[Client, _Content], _Fields]] = {
     "server": _server,
     "clients": _clients,
     "memory": _memory,

@@ -162,9 +162,9 @@ def _multi(client: Client, _command: Command) -> bytes:
 
 
 def _topics(client: Client, command: Command) -> bytes:
-    names, guard = client.broker.topics(), client.guard
-    if guard is not None and guard.user is not None:
-        names = list(filter(guard.user.sees, names))
+    names, user = client.broker.topics(), None if client.guard is None else client.guard.user
+    if user is not None:
+        names = user.seen(names)
     return replies.array([replies.bulk(name) for name in names])
 
 
@@ -384,7 +384,7 @@ COMMANDS: dict[bytes, Entry] = {
     b"WATCH": Entry(-2, "key...", "Not supported, as there are no transactions.", transaction.watch),
     b"UNWATCH": Entry(1, "", "Return OK; no key is watched.", transaction.unwatch),
     b"PING": Entry(-1, "[text]", "Return PONG, or the argument.", about_connection.ping),
-    b"INFO": Entry(-1, "[section...]", "Show information about the broker.", _in_own_turn(info.info)),
+    b"INFO": Entry(-1, "[section...]", "Show information about the broker.", _after_writes(info.info)),
     b"HELLO": Entry(
         -1, "[2|3 [AUTH user secret] [SETNAME name]]", "Select the protocol version, 2 or 3.", about_connection.hello
     ),

@@ -1,0 +1,66 @@
+"""Lets other work of the event loop go first, for some time after each slice of long work.
+
+    slice ─▶ nothing else had work ───────────────────────────▶ the next slice, in the next iteration
+      └────▶ iterations with other work, three times as long ─▶ the next slice
+
+So long work has a quarter of the time, and whatever the others leave, however long one of its slices takes. An
+iteration is as long as the slowest callback in it; a client that waits for a commit waits for several iterations.
+
+Not safe for use by several threads.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable
+from itertools import islice
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+#: After a slice, other work comes first for this many times as long as the slice took.
+OTHERS_FACTOR: Final = 3
+#: An iteration that takes less had nothing else to do.
+IDLE_SECONDS: Final = 0.00003
+
+
+class TimeShare:
+    """Measures the slices of long work, and what others have had since.
+
+    Args:
+      clock: a clock that never goes back, in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.clock = clock
+        self._left_at = 0.0
+        self._owed_seconds = 0.0
+        self._gate = asyncio.Lock()
+
+    def used(self, begun_at: float) -> None:
+        """Record a slice that began at this time and ends now."""
+        self._left_at = self.clock()
+        self._owed_seconds = OTHERS_FACTOR * (self._left_at - begun_at)
+
+    def is_for_others(self) -> bool:
+        """Whether others have work, and have not had their time since the last slice; called once per iteration."""
+        now = self.clock()
+        others_seconds, self._left_at = now - self._left_at, now
+        self._owed_seconds -= others_seconds
+        return others_seconds > IDLE_SECONDS and self._owed_seconds > 0
+
+    async def in_turns(self, items: Iterable[T], count: int) -> AsyncGenerator[T, None]:
+        """Yield `items`, `count` of them in a slice; at most one slice begins in an iteration, whoever asks."""
+        remaining = iter(items)
+        while some := list(islice(remaining, count)):
+            await self._wait()
+            begun_at = self.clock()
+            for item in some:
+                yield item
+            self.used(begun_at)
+
+    async def _wait(self) -> None:
+        """Return when the next slice may begin; first come, first served."""
+        async with self._gate:
+            await asyncio.sleep(0)
+            while self.is_for_others():  # noqa: ASYNC110 - each iteration is measured
+                await asyncio.sleep(0)

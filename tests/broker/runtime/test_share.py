@@ -1,0 +1,67 @@
+"""Long work has a share of the event loop: after each slice, others come first, unless they have nothing to do."""
+
+import asyncio
+from contextlib import aclosing
+from itertools import pairwise
+
+from miniqueue.broker.runtime.share import IDLE_SECONDS, OTHERS_FACTOR, TimeShare
+
+
+class Clock:
+    """A clock that moves only when work is done."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+class Work:
+    """Long work in slices of a second, and the iterations in which they began."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.share = TimeShare(self.clock)
+        self.iteration = 0
+        self.begun_in: list[int] = []
+
+    async def do(self, slices: int) -> None:
+        async with aclosing(self.share.in_turns(range(slices), 1)) as turns:
+            async for _ in turns:
+                self.begun_in.append(self.iteration)
+                self.clock.seconds += 1
+
+    async def beside(self, others_seconds: float, slices: int, workers: int = 1) -> list[int]:
+        """Do it while others take so long in each iteration; return the iterations between two slices."""
+        working = [asyncio.create_task(self.do(slices)) for _ in range(workers)]
+        while not all(task.done() for task in working):
+            await asyncio.sleep(0)
+            self.iteration += 1
+            self.clock.seconds += others_seconds
+        return [after - before for before, after in pairwise(self.begun_in)]
+
+
+async def test_long_work_goes_on_at_once_if_nothing_else_has_work():
+    assert set(await Work().beside(IDLE_SECONDS / 2, slices=10)) == {1}
+
+
+async def test_others_have_three_times_as_long_as_a_slice_took():
+    gaps = await Work().beside(0.1, slices=10)
+    assert set(gaps) <= {10 * OTHERS_FACTOR, 10 * OTHERS_FACTOR + 1}
+
+
+async def test_no_two_slices_begin_in_one_iteration_whoever_works():
+    work = Work()
+    gaps = await work.beside(IDLE_SECONDS / 2, slices=5, workers=20)
+    assert len(work.begun_in) == 100
+    assert min(gaps) >= 1
+
+
+async def test_work_that_ends_early_leaves_the_gate_open():
+    work = Work()
+    working = asyncio.create_task(work.do(10))
+    await asyncio.sleep(0)
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    assert len(await work.beside(0.0, slices=3)) == 2
