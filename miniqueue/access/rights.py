@@ -123,6 +123,7 @@ COMMANDS: Mapping[bytes, RequiredRight] = MappingProxyType(
         b"TRACE": RequiredRight(Right.MONITOR, 1),
         b"READ": RequiredRight(Right.CONSUME, 1),
         b"PARTITIONS": RequiredRight(Right.CONSUME, 1),
+        b"USAGE": RequiredRight(Right.KNOWN),  # shows the user; with MONITOR on the whole broker, all users
         b"INFO": RequiredRight(Right.MONITOR),
         b"CONFIG": RequiredRight(Right.MONITOR),
         b"CLIENT": RequiredRight(Right.KNOWN),
@@ -176,6 +177,8 @@ ROUTES: Mapping[tuple[str, str], RequiredRight] = MappingProxyType(
         ("DELETE", "/schedules"): RequiredRight(Right.ADMIN, 1),  # is /{topic}: a topic may have this name
         ("GET", "/leases"): RequiredRight(Right.KNOWN),  # the route checks CONSUME: its topic is in the query
         ("DELETE", "/leases"): RequiredRight(Right.ADMIN, 1),  # is /{topic}: a topic may have this name
+        ("GET", "/usage"): RequiredRight(Right.KNOWN),  # shows the user; with MONITOR on the whole broker, all users
+        ("DELETE", "/usage"): RequiredRight(Right.ADMIN, 1),  # is /{topic}: a topic may have this name
         ("GET", "/healthz"): RequiredRight(Right.OPEN),
         ("GET", "/livez"): RequiredRight(Right.OPEN),
         ("GET", "/readyz"): RequiredRight(Right.OPEN),

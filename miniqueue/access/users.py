@@ -11,8 +11,10 @@ the topic that they came from.
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from miniqueue.access.rights import ROLES, Right
+from miniqueue.core.settings.quotas import NO_QUOTAS, Quotas
 from miniqueue.errors import NotPermittedError
 
 #: The pattern that matches every topic, and the whole broker.
@@ -61,10 +63,18 @@ class User:
 
 
 class Users:
-    """All users of a broker at one time, by name, token, and certificate."""
+    """All users of a broker at one time, by name, token, and certificate; and their quotas.
 
-    def __init__(self, users: Iterable[User] = ()) -> None:
+    Quotas are not a part of `User`: when they change, connections of the user continue.
+
+    Args:
+      users: the users.
+      quotas: the quotas of those who have any, by name.
+    """
+
+    def __init__(self, users: Iterable[User] = (), quotas: Mapping[str, Quotas] = MappingProxyType({})) -> None:
         self._by_name = {user.name: user for user in users}
+        self.quotas: Mapping[str, Quotas] = {name: quotas.get(name, NO_QUOTAS) for name in self._by_name}
         self._by_secret = {user.secret: user for user in self if user.secret}
         self._by_certificate = {user.certificate: user for user in self if user.certificate}
 
@@ -89,7 +99,8 @@ class Users:
 
     def succeeding(self, before: "Users") -> "Users":
         """Return the same users, with the objects of `before` for unchanged ones, so that `is` shows a change."""
-        return Users(old if (old := before.named(user.name)) == user else user for user in self)
+        same = (old if (old := before.named(user.name)) == user else user for user in self)
+        return Users(same, self.quotas)
 
 
 def _fits(patterns: tuple[str, ...], topic: bytes | None) -> bool:
@@ -101,11 +112,22 @@ def _fits(patterns: tuple[str, ...], topic: bytes | None) -> bool:
     )
 
 
-def check_dead_letters(user: User | None, settings: Mapping[str, object]) -> None:
-    """Raise NotPermittedError if `settings` name a topic that the user may not publish to; None: no users exist."""
+def check_settings(user: User | None, settings: Mapping[str, object]) -> None:
+    """Raise NotPermittedError if the user may not give a topic these settings; None: no users exist.
+
+    They may name no topic of dead letters that the user may not publish to, and another owner only if the user is admin
+    of the whole broker: otherwise users could have their topics counted for other users, or for none.
+    """
+    if user is not None and settings.get("owner", user.name) != user.name and not user.may(Right.ADMIN):
+        raise NotPermittedError("TOPIC SET of another owner")
     target = settings.get("dead_letter_topic")
     if user is not None and isinstance(target, str) and not user.may(Right.PUBLISH, target.encode()):
         raise NotPermittedError("PUBLISH on the dead_letter_topic")
+
+
+def viewed_by(user: User | None) -> str | None:
+    """Return the name of the user whose usage a user may see, None for all users; `user` is None if there are none."""
+    return None if user is None or user.may(Right.MONITOR) else user.name
 
 
 def check_target(user: User | None, target: bytes | None) -> None:

@@ -5,6 +5,7 @@
     certificate = "CN=ada,O=Example"                  the subject of a client certificate, RFC 4514
     publisher = ["orders", "orders.*"]                patterns of topics, for each role
     subscriber = ["orders.*"]
+    max_topics = 10                                   a quota, see `core.settings.quotas`
 
 An error lists all problems of the text. It quotes names and patterns, but no secrets.
 """
@@ -19,12 +20,13 @@ from typing import Any
 from miniqueue.access.hashing import is_stored_secret
 from miniqueue.access.rights import ROLES
 from miniqueue.access.users import EVERYTHING, User, Users
-from miniqueue.core.message.names import check_topic
+from miniqueue.core.message.names import USER_NAME_RULE, check_topic, is_user_name
+from miniqueue.core.settings.quotas import FIELDS as QUOTA_FIELDS
+from miniqueue.core.settings.quotas import Quotas
 from miniqueue.errors import ConfigError, InvalidTopicError
 
-NAME_RULE = "a user's name is 1 to 64 letters, digits, and . _ @ -"
+NAME_RULE = f"a user's name is {USER_NAME_RULE}"
 PATTERN_RULE = "must be the name of a topic, or its beginning followed by *"
-_NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _HEAD = """\
 # The users of miniqueue. `miniqueue user` rewrites this file and keeps no other comments.
@@ -43,21 +45,22 @@ def parse_users(text: str) -> Users:
     if not isinstance(entries, dict):
         raise ConfigError([*problems, "key user: invalid; must be tables [user.name]"])
     users = [user for name, entry in entries.items() if (user := _user(name, entry, problems))]
+    quotas = {name: _quotas(name, entry, problems) for name, entry in entries.items() if isinstance(entry, dict)}
     problems += _shared(users, "secret", lambda user: user.secret)
     problems += _shared(users, "certificate", lambda user: user.certificate)
     if problems:
         raise ConfigError(problems)
-    return Users(users)
+    return Users(users, quotas)
 
 
 def render_users(users: Users) -> str:
     """Return the text of a users file, which `parse_users` parses."""
-    return _HEAD + "".join(map(_render, users))
+    return _HEAD + "".join(_render(user, users.quotas[user.name]) for user in users)
 
 
 def check_name(name: str) -> str:
     """Return `name` if it is valid for a user; raises ConfigError otherwise."""
-    if not _NAME.fullmatch(name):
+    if not is_user_name(name):
         raise ConfigError([f"user {name[:64]!a}: {NAME_RULE}"])
     return name
 
@@ -88,7 +91,7 @@ def _user(name: str, entry: object, problems: list[str]) -> User | None:
     if not isinstance(entry, dict):
         problems.append(f"user {name[:64]!a}: invalid; must be a table")
         return None
-    known = {"secret", "certificate", *ROLES}
+    known = {"secret", "certificate", *ROLES, *QUOTA_FIELDS}
     allowed = ", ".join(sorted(known))
     problems += [f"user {name[:64]!a}: key {key!a}: unknown; must be one of {allowed}" for key in entry.keys() - known]
     secret, certificate = entry.get("secret", ""), entry.get("certificate", "")
@@ -100,6 +103,16 @@ def _user(name: str, entry: object, problems: list[str]) -> User | None:
         )
     roles = {role: _patterns(name, role, entry[role], problems) for role in ROLES if role in entry}
     return User(name, secret, certificate, roles) if len(problems) == count else None
+
+
+def _quotas(name: str, entry: dict[str, Any], problems: list[str]) -> Quotas:
+    quotas: dict[str, Any] = {}
+    for key, row in QUOTA_FIELDS.items():
+        try:
+            quotas[key] = row.check(entry[key]) if key in entry else None
+        except (ValueError, TypeError):
+            problems.append(f"user {name[:64]!a}: key {key}: invalid; must be {row.allowed}")
+    return Quotas(**quotas)
 
 
 def _patterns(name: str, role: str, value: Any, problems: list[str]) -> tuple[str, ...]:  # noqa: ANN401 - any type of TOML
@@ -128,11 +141,12 @@ def _shared(users: list[User], key: str, value_of: Callable[[User], str]) -> lis
     ]
 
 
-def _render(user: User) -> str:
+def _render(user: User, quotas: Quotas) -> str:
     key = user.name if _BARE_KEY.fullmatch(user.name) else _string(user.name)
     lines = [f"\n[user.{key}]"]
     lines += [f"{key} = {_string(text)}" for key, text in _texts(user) if text]
     lines += [f"{role} = [{', '.join(map(_string, patterns))}]" for role, patterns in user.roles.items()]
+    lines += [f"{name} = {value}" for name, value in quotas.members().items()]
     return "\n".join(lines) + "\n"
 
 

@@ -26,6 +26,7 @@ from miniqueue.broker.groups.groups import Groups
 from miniqueue.broker.inspect.inspect import Inspect
 from miniqueue.broker.inspect.log import LogReader
 from miniqueue.broker.inspect.peeked import State
+from miniqueue.broker.inspect.usage import Usage, usage_of, usage_of_all
 from miniqueue.broker.leases.leases import Leases
 from miniqueue.broker.leases.request_reply import Requests
 from miniqueue.broker.model.limits import BrokerLimits, LimitCounts
@@ -69,6 +70,7 @@ class Broker:
       backpressure: makes publishers wait while too many bytes are uncommitted.
       limit_counts: how often limits were reached; shared by all parts.
       memory: the accounts of the memory that clients use.
+      shares: how much of each pool one user may have.
       leases: delivers messages for a limited time, to be settled by receipt.
       members: assigns the partitions of a group to its members.
       requests: publishes messages that request a reply, and forwards the replies.
@@ -97,6 +99,7 @@ class Broker:
         engine = self._engine = Engine.on(
             open_store, clock, self.limits, self.limit_counts, reopened=self._install, memory=self.memory
         )
+        self.shares, self.set_quotas = engine.shares, engine.set_quotas
         log = LogReader(engine)
         self._disk = DiskReclaimer(engine)
         self.admin = TopicAdmin(engine, self._disk)
@@ -271,6 +274,10 @@ class Broker:
     def faults(self) -> dict[bytes, MiniqueueError]:
         """Return the topics that cannot be read, with the reason for each."""
         return {name: topic.fault for name, topic in self._engine.topics.by_name.items() if topic.fault is not None}
+
+    async def usage(self, user: str | None) -> list[Usage]:
+        """Return the usage of one user; with None, that of all clients together, and then that of each user."""
+        return await usage_of_all(self._engine) if user is None else [await usage_of(self._engine, user)]
 
     async def purge(
         self,

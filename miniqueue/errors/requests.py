@@ -307,10 +307,44 @@ class MemoryLimitError(LimitReachedError):
     Args:
       account: the account whose memory is used up.
       limit_bytes: how much it may use.
+      setting: what sets the limit.
     """
 
-    def __init__(self, account: str, limit_bytes: int) -> None:
-        super().__init__(f"the memory for {account} is used up, {limit_bytes >> 20} MiB (-max-memory); try again later")
+    def __init__(self, account: str, limit_bytes: int, setting: str = "-max-memory") -> None:
+        super().__init__(f"the memory for {account} is used up, {limit_bytes >> 20} MiB ({setting}); try again later")
+
+
+class ShareLimitError(LimitReachedError):
+    """A user has used up the share of a pool that one user may have, or a quota of the user.
+
+    Args:
+      whose: the owner of the share: `user ada`, or `topics without an owner`.
+      pool: what is shared: `topics`, `waiting requests`.
+      limit: how much of it one user may have.
+      setting: what sets the limit.
+    """
+
+    def __init__(self, whose: str, pool: str, limit: int, setting: str) -> None:
+        super().__init__(f"the {pool} of {whose} are as many as one user may have, {limit} ({setting})")
+
+
+class RateLimitError(LimitReachedError):
+    """A user publishes more messages a second than the quota of the user permits.
+
+    Args:
+      user: the name of the user.
+      limit: the quota.
+      seconds: after this time the user can publish again.
+    """
+
+    seconds: float = 1
+
+    def __init__(self, user: str, limit: int, seconds: float) -> None:
+        super().__init__(
+            f"user {user} publishes more than {limit} messages a second (max_messages_per_second); "
+            f"try again in {seconds:.3g} s"
+        )
+        self.seconds = seconds
 
 
 class TopicFullError(LimitReachedError):

@@ -144,6 +144,8 @@ async def _serve(config: Config, certificates: Certificates, sign_in: Authentica
         listen(config.monitor_host, config.monitor_port, "-monitor-port", "-monitor-host") as monitor,
     ):
         broker = _make_broker(config)
+        if sign_in is not None:
+            broker.set_quotas(sign_in.quotas)
         with naming_flag_of_store():
             await broker.start()
         runtime.freeze_live_objects()
@@ -344,6 +346,7 @@ class _Listeners:
             log.error("the users stay as they were: their file cannot be used", problems=exc.problems)
             return
         self._sign_in.replace(users)
+        self._broker.set_quotas(self._sign_in.quotas)
         with self._broker.leases.dispatcher.many_leave():
             self._resp.cut_off()
             self._http.cut_off()

@@ -14,6 +14,8 @@ from miniqueue.access.hashing import MAX_SECRET_BYTES, hash_password, hash_token
 from miniqueue.access.rights import ROLES
 from miniqueue.access.users import User, Users
 from miniqueue.access.users_text import check_name, check_pattern
+from miniqueue.core.settings import quotas
+from miniqueue.core.settings.quotas import Quotas
 from miniqueue.errors import ConfigError
 from miniqueue.server.process.escaping import quote
 from miniqueue.server.security.private_files import FileToWrite, write_files
@@ -25,11 +27,13 @@ USAGE = """\
 Usage: miniqueue user add [flags] name      adds a user; asks for the password
        miniqueue user passwd [flags] name   changes the secret of a user
        miniqueue user remove name           removes a user
-       miniqueue user list                  lists users and roles
+       miniqueue user list                  lists users, roles, and quotas
+       miniqueue user quota [flags] name    shows the quotas of a user, or changes them
 
 Changes the file of -users, which a running broker reads again on SIGHUP; it then disconnects
-users that were removed or changed. A pattern is the name of a topic, or a prefix followed by
-*; several patterns are separated by blanks, as in -publisher 'orders orders.*'.
+users that were removed or changed, except in their quotas. A pattern is the name of a topic,
+or a prefix followed by *; several patterns are separated by blanks, as in -publisher 'orders
+orders.*'.
 
   -users file
         the users file; also MINIQUEUE_USERS
@@ -46,6 +50,9 @@ users that were removed or changed. A pattern is the name of a topic, or a prefi
   -certificate subject
         subject of the client certificate that authenticates the user, such as CN=ada; the
         user then needs no secret
+  -max-topics, -max-bytes, -max-messages-per-second, -max-connections, -max-memory-bytes number
+        quotas, with the action quota: what the user may have; none removes a quota, and the
+        user may have as much as any
   -config file
         TOML file with settings
 
@@ -55,7 +62,9 @@ Exit codes: 0 done; 78 a flag, a name, or the file is invalid.
 """
 #: Minimum length of a password; `access.hashing` bounds the maximum.
 MIN_PASSWORD_BYTES = 8
-_OWN = (*ROLES, "token-file", "certificate")
+#: The flag of each quota.
+_QUOTA_FLAGS: Mapping[str, str] = MappingProxyType({name.replace("_", "-"): name for name in quotas.FIELDS})
+_OWN = (*ROLES, "token-file", "certificate", *_QUOTA_FLAGS)
 
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -68,7 +77,11 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
         raise ConfigError(["user: -users is missing; see -h"])
     action, *names = options.words or ("",)
     if action not in _ACTIONS or len(names) != (action != "list"):
-        raise ConfigError(["user: invalid arguments; must be add, passwd, or remove and a name, or list; see -h"])
+        raise ConfigError(
+            ["user: invalid arguments; must be add, passwd, remove, or quota and a name, or list; see -h"]
+        )
+    if action != "quota" and (misplaced := options.flags.keys() & _QUOTA_FLAGS.keys()):
+        raise ConfigError([f"flag -{flag}: only for the action quota; see -h" for flag in sorted(misplaced)])
     _ACTIONS[action](path, options, *names)
     return 0
 
@@ -83,7 +96,7 @@ def _add(path: Path, options: Arguments, name: str) -> None:
 
     def change(users: Users) -> Users:
         _refuse_existing(users, name)
-        return Users([*users, User(name, secret, certificate, roles)])
+        return Users([*users, User(name, secret, certificate, roles)], users.quotas)
 
     change_users(path, change)
     _report(path, f"{name} added")
@@ -103,7 +116,7 @@ def _passwd(path: Path, options: Arguments, name: str) -> None:
     def change(users: Users) -> Users:
         old = _existing(users, name)
         new = User(name, secret, options.flags.get("certificate", old.certificate), old.roles)
-        return Users([*(user for user in users if user is not old), new])
+        return Users([*(user for user in users if user is not old), new], users.quotas)
 
     change_users(path, change)
     _report(path, f"{name} has a new secret")
@@ -112,23 +125,55 @@ def _passwd(path: Path, options: Arguments, name: str) -> None:
 def _remove(path: Path, options: Arguments, name: str) -> None:
     def change(users: Users) -> Users:
         old = _existing(users, name)
-        return Users(user for user in users if user is not old)
+        return Users((user for user in users if user is not old), users.quotas)
 
     read_users(path)
     change_users(path, change)
     _report(path, f"{name} removed")
 
 
+def _quota(path: Path, options: Arguments, name: str) -> None:
+    changes = {_QUOTA_FLAGS[flag]: _parsed(flag, options.flags[flag]) for flag in _QUOTA_FLAGS if flag in options.flags}
+    users = read_users(path)
+    _existing(users, name)
+    if not changes:
+        print(f"{name}: {_shown(users.quotas[name])}")
+        return
+
+    def change(users: Users) -> Users:
+        _existing(users, name)
+        return Users(users, {**users.quotas, name: users.quotas[name]._replace(**changes)})
+
+    change_users(path, change)
+    _report(path, f"{name} has other quotas")
+
+
+def _parsed(flag: str, text: str) -> int | None:
+    row = quotas.FIELDS[_QUOTA_FLAGS[flag]]
+    if text == "none":
+        return None
+    try:
+        return int(str(row.check(row.parse(text))))
+    except ValueError as exc:
+        raise ConfigError([f"flag -{flag}: invalid quota; must be {row.allowed}, or none"]) from exc
+
+
+def _shown(of_user: Quotas) -> str:
+    return " ".join(f"{name} {value}" for name, value in of_user.members().items()) or "no quotas"
+
+
 def _list(path: Path, options: Arguments) -> None:
-    for user in read_users(path):
+    users = read_users(path)
+    for user in users:
         credentials = [_kind(user.secret)] if user.secret else []
         credentials += [f"certificate {user.certificate}"] if user.certificate else []
         roles = [f"{role} {' '.join(patterns)}" for role, patterns in user.roles.items()]
-        print(f"{user.name}: {'; '.join([*(credentials or ['no secret']), *(roles or ['no role'])])}")
+        limits = [_shown(users.quotas[user.name])] if users.quotas[user.name].members() else []
+        print(f"{user.name}: {'; '.join([*(credentials or ['no secret']), *(roles or ['no role']), *limits])}")
 
 
 _ACTIONS: Mapping[str, Callable[..., None]] = MappingProxyType(
-    {"add": _add, "passwd": _passwd, "remove": _remove, "list": _list}
+    {"add": _add, "passwd": _passwd, "remove": _remove, "list": _list, "quota": _quota}
 )
 
 

@@ -4,9 +4,10 @@ import pytest
 
 from miniqueue.access.hashing import hash_token
 from miniqueue.access.rights import Right
-from miniqueue.access.users import User, Users
+from miniqueue.access.users import User, Users, check_settings
 from miniqueue.access.users_text import check_pattern, parse_users, render_users
-from miniqueue.errors import ConfigError
+from miniqueue.core.settings.quotas import NO_QUOTAS, Quotas
+from miniqueue.errors import ConfigError, NotPermittedError
 
 SECRET = hash_token(b"s")
 INVALID_SECRET = "key secret: invalid; must be written by `miniqueue user passwd`"
@@ -79,6 +80,30 @@ def test_what_is_written_is_read_again():
     assert list(parse_users(render_users(users))) == list(users)
 
 
+def test_quotas_are_written_and_read_again():
+    quotas = Quotas(10, 1 << 40, 100, 5, 1 << 20)
+    users = parse_users(render_users(Users([ADA, User("bob")], {"ada": quotas, "gone": quotas})))
+    assert users.quotas == {"ada": quotas, "bob": NO_QUOTAS}
+
+
+def test_other_quotas_do_not_change_a_user():
+    before = Users([ADA])
+    after = Users([User("ada", SECRET, "CN=ada,O=Example", dict(ADA.roles))], {"ada": Quotas(max_topics=1)})
+    assert after.succeeding(before).named("ada") is ADA
+    assert after.succeeding(before).quotas == {"ada": Quotas(max_topics=1)}
+
+
+def test_only_an_admin_of_everything_names_another_owner():
+    admin, everything = User("a", roles={"admin": ("t",)}), User("b", roles={"admin": ("*",)})
+    for owner in ("b", None):
+        with pytest.raises(NotPermittedError, match="TOPIC SET of another owner"):
+            check_settings(admin, {"owner": owner})
+        check_settings(everything, {"owner": owner})
+        check_settings(None, {"owner": owner})
+    check_settings(admin, {"owner": "a"})
+    check_settings(admin, {"max_bytes": 1})
+
+
 def test_no_users_are_users_too():
     assert len(parse_users("")) == 0
 
@@ -103,6 +128,15 @@ def test_no_users_are_users_too():
                 "must be the name of a topic, or its beginning followed by *",
                 "user 'ada': key admin: pattern 'a*b': invalid; "
                 "must be the name of a topic, or its beginning followed by *",
+            ],
+        ),
+        (
+            "[user.ada]\nmax_topics = 0\nmax_bytes = '1GiB'\nmax_connections = true\nmax_memory_bytes = 1",
+            [
+                "user 'ada': key max_topics: invalid; must be a whole number from 1 to 10^15",
+                "user 'ada': key max_bytes: invalid; must be a whole number from 1 to 10^15",
+                "user 'ada': key max_connections: invalid; must be a whole number from 1 to 10^15",
+                "user 'ada': key max_memory_bytes: invalid; must be a whole number from 1048576 to 10^15",
             ],
         ),
         (

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from miniqueue.core.settings import quotas
 from miniqueue.core.settings.settings import DEFAULTS, FIELDS, text_of
 from miniqueue.server.monitor.metrics import ROWS
 from miniqueue.server.monitor.topic_metrics import FAMILIES, GROUP_FAMILIES, PARTITION_FAMILY
@@ -33,6 +34,12 @@ def settings_table() -> str:
     return _table(("setting", "value", "default", "meaning"), rows)
 
 
+def quotas_table() -> str:
+    """Return the table of the quotas of a user."""
+    rows = [(f"`{name}`", field.allowed, field.text) for name, field in quotas.FIELDS.items()]
+    return _table(("quota", "value", "limits"), rows)
+
+
 def metrics_table() -> str:
     """Return the table of the metrics, those of topics first."""
     families = [
@@ -49,6 +56,7 @@ def _braces(labels: tuple[str, ...]) -> str:
 
 TABLES = {
     "settings": Table("docs/protocol.md", settings_table),
+    "quotas": Table("docs/security.md", quotas_table),
     "metrics": Table("docs/protocol.md", metrics_table),
 }
 

@@ -98,6 +98,48 @@ def test_remove_and_list(user, file, tmp_path):
     assert [one.name for one in read_users(file)] == ["ada", "robot"]
 
 
+def test_quotas_are_set_shown_and_removed(user, file, tmp_path):
+    user("add", "-publisher", "t", "ada", given=PASSWORD)
+    before = one(file, "ada")
+    assert user("quota", "ada") == (0, "ada: no quotas\n")
+    code, printed = user(
+        "quota", "-max-topics", "10", "-max-messages-per-second=5", "-max-memory-bytes", "1048576", "ada"
+    )
+    assert (code, printed) == (0, f"{file}: ada has other quotas; a running broker reads it on SIGHUP\n")
+    assert user("quota", "ada")[1] == "ada: max_topics 10 max_messages_per_second 5 max_memory_bytes 1048576\n"
+    assert user("quota", "-max-topics", "none", "-max-bytes", "7", "ada")[0] == 0
+    assert user("list")[1] == (
+        "ada: password; publisher t; max_bytes 7 max_messages_per_second 5 max_memory_bytes 1048576\n"
+    )
+    assert one(file, "ada") == before
+    user("add", "-certificate", "CN=c", "bob")
+    user("passwd", "-token-file", str(tmp_path / "token"), "ada")
+    assert read_users(file).quotas["ada"].max_bytes == 7
+    user("remove", "bob")
+    assert read_users(file).quotas["ada"].max_bytes == 7
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (
+            ("quota", "-max-topics", "0", "ada"),
+            "flag -max-topics: invalid quota; must be a whole number from 1 to 10^15",
+        ),
+        (("quota", "-max-bytes", "1GiB", "ada"), "flag -max-bytes: invalid quota; must be a whole number from 1"),
+        (("quota", "bob"), "user 'bob': does not exist"),
+        (("quota",), "invalid arguments"),
+        (("passwd", "-max-topics", "1", "ada"), "flag -max-topics: only for the action quota"),
+    ],
+)
+def test_what_is_no_quota_is_78_and_changes_nothing(user, file, words, problem):
+    user("add", "ada", given=PASSWORD)
+    before = file.read_bytes()
+    code, printed = user(*words)
+    assert (code, problem in printed) == (78, True), printed
+    assert file.read_bytes() == before
+
+
 def test_a_terminal_is_asked_twice_and_shows_nothing(user, file, monkeypatch):
     answers = [PASSWORD, PASSWORD, PASSWORD, "another"]
     monkeypatch.setattr("getpass.getpass", lambda prompt: answers.pop(0))
@@ -125,7 +167,7 @@ def test_a_terminal_is_asked_once_for_a_password_that_is_too_short(file, monkeyp
 @pytest.mark.parametrize(
     ("words", "given", "problem"),
     [
-        ((), "", "user: invalid arguments; must be add, passwd, or remove and a name, or list"),
+        ((), "", "user: invalid arguments; must be add, passwd, remove, or quota and a name, or list"),
         (("add",), "", "user: invalid arguments"),
         (("add", "a", "b"), "", "user: invalid arguments"),
         (("list", "a"), "", "user: invalid arguments"),

@@ -212,6 +212,7 @@ class Stage:
     def _prepare(self, name: str, value: str = "") -> None:
         if name == "users":
             self._sign_in = sign_in_for()
+            self._limits["has_users"] = True
         elif name == "exposed":
             self._is_exposed = True
         elif name == "clock":

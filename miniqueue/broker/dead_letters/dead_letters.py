@@ -73,7 +73,7 @@ def _give_up(engine: Engine, topic: Topic, cursor: GroupCursor, lease: Lease, re
 
 def room_left(engine: Engine, topic: Topic) -> Room:
     """Return the number of dead letters, and of their bytes, for which there is room."""
-    return move.room_left(engine, topic.settings.dead_letters_of(topic.name))
+    return move.room_left(engine, topic.settings.dead_letters_of(topic.name), topic.settings.owner or "")
 
 
 def may_dead_letter(engine: Engine, topic: Topic, over: Room) -> bool:
@@ -115,7 +115,8 @@ def _dead_letter(
     contents = [_letter(engine, topic, cursor, record, reason) for record in records]
     try:
         name = topic.settings.dead_letters_of(topic.name)
-        dead = move.room(engine, name, contents, policies=(LimitPolicy.DROP_OLDEST,))
+        owner = topic.settings.owner or ""  # the consumer whose act this is may be another user
+        dead = move.room(engine, name, contents, policies=(LimitPolicy.DROP_OLDEST,), owner=owner)
     except (InvalidTopicError, LimitReachedError):
         return False
     leave()

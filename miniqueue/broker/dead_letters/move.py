@@ -24,15 +24,16 @@ def room(
     groups: Sequence[bytes] = (),
     *,
     policies: Container[LimitPolicy] = (),
+    owner: str | None = None,
 ) -> Topic:
     """Return the topic `name` if it has room for the messages; create it if it does not exist.
 
-    A new topic has `groups`, or the default group. Older messages are evicted only if the limit policy of the topic is
-    one of `policies`. Raises InvalidTopicError or LimitReachedError.
+    A new topic has `groups`, or the default group, and `owner`; None: the user who acts owns it. Older messages are
+    evicted only if the limit policy of the topic is one of `policies`. Raises InvalidTopicError or LimitReachedError.
     """
     topic = engine.topics.find(name)
     if topic is None:
-        topic = engine.topics.create(name, groups=groups)
+        topic = engine.topics.create(name, groups=groups, owner=owner)
     payloads = [content.payload for content in contents]
     attributes = [content.attributes for content in contents]
     size_bytes = sum(content.size_bytes for content in contents)
@@ -41,12 +42,12 @@ def room(
     return topic
 
 
-def room_left(engine: Engine, name: bytes) -> Room:
-    """Return the room in a topic, which is created if it does not exist; none if it cannot be created."""
+def room_left(engine: Engine, name: bytes, owner: str) -> Room:
+    """Return the room in a topic, which is created for `owner` if it does not exist; none if it cannot be created."""
     topic = engine.topics.find(name)
     if topic is None:
         try:
-            topic = engine.topics.create(name)
+            topic = engine.topics.create(name, owner=owner)
         except (InvalidTopicError, LimitReachedError):
             return Room(0, 0)
     return engine.limits.room(topic)

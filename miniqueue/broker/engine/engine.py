@@ -7,14 +7,16 @@ The journal and the registry never call the parts of the broker that are made la
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from miniqueue.broker.commit.events import Events
 from miniqueue.broker.commit.journal import Journal
 from miniqueue.broker.engine.topics import Topics
-from miniqueue.broker.model.limits import BrokerLimits, LimitCounts, Limits
+from miniqueue.broker.model.limits import BrokerLimits, Limit, LimitCounts, Limits
+from miniqueue.broker.model.shares import Pool, Shares
 from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.runtime.accounts import Memory, Purpose
 from miniqueue.broker.runtime.cache_budget import Budget
@@ -23,6 +25,7 @@ from miniqueue.broker.runtime.horizon import Horizon
 from miniqueue.broker.runtime.share import TimeShare
 from miniqueue.broker.runtime.tasks import Tasks
 from miniqueue.broker.stored.opening import StoreContent
+from miniqueue.core.settings.quotas import Quotas
 from miniqueue.storage.port import Store
 
 #: Maximum total size of the messages that are in memory for consumers, all topics together.
@@ -46,6 +49,7 @@ class Engine:
       cache: limits the memory that loaded messages use.
       memory: the accounts of the memory that clients use.
       share: cuts work on many topics into slices.
+      shares: limits what one user has of each pool.
     """
 
     clock: Clock
@@ -58,6 +62,7 @@ class Engine:
     cache: Budget
     memory: Memory
     share: TimeShare
+    shares: Shares
 
     @classmethod
     def on(
@@ -84,14 +89,36 @@ class Engine:
         by_name = dict[bytes, Topic]()
         events = Events()
         journal = Journal(open_store, clock, by_name, events, reopened=reopened, memory=memory)
-        topic_limits = Limits(limits, counts, memory)
-        topics = Topics(by_name, journal, topic_limits, clock)
-        tasks = Tasks(journal.fail)
-        cache, share = Budget(CACHE_BYTES), TimeShare()
-        return cls(clock, Horizon(clock), tasks, journal, topics, topic_limits, events, cache, memory, share)
+        shares = Shares(counts, memory, clock, has_users=limits.has_users)
+        topic_limits = Limits(limits, counts, memory, shares.has_byte_quota, partial(shares.admit, Pool.PARTITIONS))
+        topics = Topics(by_name, journal, topic_limits, shares, clock)
+        shares.measure(Pool.TOPICS, topics.owned_count, limits.max_topics, f"-{Limit.TOPICS}")
+        shares.measure(Pool.PARTITIONS, topic_limits.partition_count, limits.max_partitions, f"-{Limit.PARTITIONS}")
+        shares.measure(Pool.BYTES, topics.owned_bytes)
+        shares.measure(Pool.CONNECTIONS, memory.connection_count, limits.max_connections, f"-{Limit.CONNECTIONS}")
+        return cls(
+            clock,
+            Horizon(clock),
+            Tasks(journal.fail),
+            journal,
+            topics,
+            topic_limits,
+            events,
+            Budget(CACHE_BYTES),
+            memory,
+            TimeShare(),
+            shares,
+        )
+
+    def set_quotas(self, quotas: Mapping[str, Quotas]) -> None:
+        """Replace the quotas of all users."""
+        self.shares.set_quotas(quotas)
+        for topic in self.topics.by_name.values():
+            self.limits.changed(topic)
 
     def tick(self) -> None:
-        """Measure the memory that is used; shrink the caches if it is nearly used up."""
+        """Measure what clients use; shrink the caches if the memory is nearly used up."""
+        self.shares.tick()
         self.memory.tick()
         max_bytes = self.memory.cache_bytes(CACHE_BYTES, MIN_CACHE_BYTES)
         if max_bytes != self.cache.max_bytes:

@@ -1,17 +1,21 @@
 """The registry of topics by name: topics are made when first needed, each with an id that no other topic ever had."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 
 from miniqueue.broker.commit.journal import Journal
 from miniqueue.broker.model.limits import Limits
-from miniqueue.broker.model.topic import Topic
+from miniqueue.broker.model.shares import Pool, Shares
+from miniqueue.broker.model.topic import Topic, total
+from miniqueue.broker.runtime.accounts import user_of
 from miniqueue.broker.runtime.clock import Clock
+from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.broker.stored import encode_commit
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.core.message.names import check_new_topic, check_topic
 from miniqueue.core.settings.settings import DEFAULT_SETTINGS, TopicSettings
 from miniqueue.errors import LimitReachedError
-from miniqueue.storage.format import keys
+from miniqueue.storage.format import keys, values
 
 
 class Topics:
@@ -21,6 +25,7 @@ class Topics:
       by_name: the topics, including those that do not exist but have waiting consumers.
       journal: commits the creation and removal of topics.
       limits: limits the number of topics.
+      shares: limits the number of topics of each owner, and what they hold.
       clock: returns the creation time of a topic.
     """
 
@@ -29,11 +34,14 @@ class Topics:
         by_name: dict[bytes, Topic],
         journal: Journal,
         limits: Limits,
+        shares: Shares,
         clock: Clock,
     ) -> None:
         self.by_name = by_name
         self._journal = journal
         self._limits = limits
+        self._shares = shares
+        self._owned: defaultdict[str, set[Topic]] = defaultdict(set)  # topics by owner; empty: those without one
         self._clock = clock
         self._next_id, self._count = 1, 0
         self._names: list[bytes] | None = None  # sorted; None: the topics have changed
@@ -65,25 +73,66 @@ class Topics:
         groups: Sequence[bytes] = (),
         *,
         settings: TopicSettings = DEFAULT_SETTINGS,
+        owner: str | None = None,
     ) -> Topic:
         """Create a topic that does not exist, with `groups`, if there is room for it and for these messages.
 
-        `settings` only determine the groups that it begins with; the caller must set the settings of the topic. Raises
-        InvalidTopicError or LimitReachedError.
+        `settings` only determine the groups that it begins with; the caller must set the settings of the topic, except
+        its owner: that is `owner`, empty for none; None means the user who acts. Raises InvalidTopicError or
+        LimitReachedError.
         """
         topic = self.topic(check_new_topic(name))
+        owner = self.owner_of_new(owner)
         try:
+            self._shares.admit(Pool.TOPICS, owner)
+            self._limits.admit_partitions(1, owner)
+            self._shares.admit_bytes(owner, size_bytes)
             self._limits.admit_topic(topic, self._count, payloads, size_bytes, attributes)
         except LimitReachedError:
             self.drop_idle(topic)
             raise
         self._count += 1
         self._names = None
-        topic.begin(self._next_id, groups, settings)
+        self._owned[owner].add(topic)
+        topic.begin(self._next_id, groups, settings, owner=owner)
+        if owner:
+            self._journal.change({keys.settings(self._next_id): values.encode_settings(topic.settings)})
         self._journal.events.changed(topic)
         self._next_id += 1
         self._journal.change(encode_commit.new_topic(topic, self._clock.now_ms()))
         return topic
+
+    def owner_of_new(self, owner: str | None) -> str:
+        """Return the owner of a topic that is created now for `owner`, empty for none; None means the user who acts."""
+        return user_of(CURRENT_ACTOR.get()) if owner is None else owner
+
+    def check_owner(self, topic: Topic, owner: str | None) -> None:
+        """Raise ShareLimitError if a topic gets another owner, who has as many as one may have."""
+        if owner != topic.settings.owner:
+            self._shares.admit(Pool.TOPICS, owner or "")
+
+    def count_for(self, topic: Topic, owner: str | None) -> None:
+        """Count a topic for another owner from now on."""
+        self._disown(topic)
+        self._owned[owner or ""].add(topic)
+
+    def owned_count(self, owner: str | None) -> int:
+        """Return the number of topics of an owner, empty for those without one; with None, of all topics."""
+        return self._count if owner is None else len(self._owned.get(owner, ()))
+
+    def owned_bytes(self, owner: str | None) -> int:
+        """Return how many bytes the topics of an owner hold; with None, all topics."""
+        return sum(map(self.owned_bytes, self._owned)) if owner is None else total("stored_bytes", self.of_owner(owner))
+
+    def of_owner(self, owner: str) -> Collection[Topic]:
+        """Return the topics of an owner; an empty name stands for none."""
+        return self._owned.get(owner, ())
+
+    def _disown(self, topic: Topic) -> None:
+        owner = topic.settings.owner or ""
+        self._owned[owner].discard(topic)
+        if not self._owned[owner]:
+            del self._owned[owner]
 
     def remove(self, topic: Topic) -> None:
         """Remove a topic, durably with the next commit; its waiting consumers continue to wait."""
@@ -91,6 +140,7 @@ class Topics:
         self._journal.change({keys.topic(topic.name): None, keys.purge(topic.id): b""})
         self._count -= 1
         self._names = None
+        self._disown(topic)
         topic.clear()
         self._limits.measure(topic)
         self.drop_idle(topic)
@@ -106,4 +156,7 @@ class Topics:
         self._next_id = content.next_topic_id
         self._count = len(content.topics)
         self._names = None
+        self._owned.clear()
+        for topic in content.topics:
+            self._owned[topic.settings.owner or ""].add(topic)
         self.by_name.update({topic.name: topic for topic in content.topics})

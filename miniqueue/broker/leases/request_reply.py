@@ -18,12 +18,15 @@ import secrets
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from miniqueue.broker.commit.journal import Accepted
 from miniqueue.broker.consume.consumer import Consumer
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.leases.leases import Leases
+from miniqueue.broker.model.shares import Pool
+from miniqueue.broker.runtime.accounts import user_of
+from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.core.message import attributes
 from miniqueue.core.options.consume import NOT_LEASED
 from miniqueue.core.options.publish import PublishOptions, check_request
@@ -41,6 +44,8 @@ MAX_WAITING = 10_000
 REQUEST_BYTES = 2 << 10
 #: A requester waits this much longer than its message lives: timers and stored times are truncated to milliseconds.
 EXPIRY_SECONDS = 0.003
+
+_Key = TypeVar("_Key", bytes, str)
 
 #: Publishes a message as its options say.
 _Publish = Callable[[bytes, bytes, PublishOptions], Accepted]
@@ -125,6 +130,9 @@ class Requests:
         self._max_message_bytes = max_message_bytes
         self._waiting: dict[bytes, Request] = {}
         self._by_topic: Counter[bytes] = Counter()
+        self._by_user: Counter[str] = Counter()
+        self._shares = engine.shares
+        self._shares.measure(Pool.REQUESTS, self._count_of, MAX_WAITING, f"{MAX_WAITING} for all users")
         self._prefix = secrets.token_hex(8).encode() + b"-"
         self._count = 0
 
@@ -169,13 +177,16 @@ class Requests:
         check_request(options)
         if len(self._waiting) >= MAX_WAITING:
             raise LimitReachedError(f"{MAX_WAITING} requests wait for a reply already")
+        user = user_of(CURRENT_ACTOR.get())
+        self._shares.admit(Pool.REQUESTS, user)
         self._count += 1
         reply_to = b"%b%d" % (self._prefix, self._count)
         if options.ttl_seconds is None:
             options = options._replace(ttl_seconds=timeout_seconds)
         accepted = self._publish(name, payload, options._replace(reply_to=reply_to))
-        request = self._waiting[reply_to] = Request(answer, fail, partial(self._leave, name, reply_to))
+        request = self._waiting[reply_to] = Request(answer, fail, partial(self._leave, name, user, reply_to))
         self._by_topic[name] += 1
+        self._by_user[user] += 1
         request.wait(accepted, timeout_seconds)
         return request
 
@@ -212,11 +223,13 @@ class Requests:
         consumer.ack(None if receipt is None else [receipt])
         self._pass_on(reply_to, payload)
 
-    def _leave(self, name: bytes, reply_to: bytes) -> None:
+    def _count_of(self, user: str | None) -> int:
+        return len(self._waiting) if user is None else self._by_user.get(user, 0)
+
+    def _leave(self, name: bytes, user: str, reply_to: bytes) -> None:
         del self._waiting[reply_to]
-        self._by_topic[name] -= 1
-        if not self._by_topic[name]:
-            del self._by_topic[name]
+        _count_down(self._by_topic, name)
+        _count_down(self._by_user, user)
 
     def _check(self, payload: bytes) -> None:
         if len(payload) > self._max_message_bytes:
@@ -227,6 +240,12 @@ class Requests:
         if request is None:
             raise RequesterGoneError
         request.answer(payload)
+
+
+def _count_down(counter: Counter[_Key], key: _Key) -> None:
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]
 
 
 def _reply_to(encoded: bytes) -> bytes:

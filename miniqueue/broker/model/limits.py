@@ -40,6 +40,7 @@ class Limit(StrEnum):
     PARTITIONS = "max-partitions"
     PREFETCH = "max-prefetch"
     SCHEDULES = "max-schedules"
+    SHARE = "share"
     TOPICS = "max-topics"
     TOPIC_BYTES = "max-topic-bytes"
     TOPIC_MESSAGES = "max-topic-messages"
@@ -103,6 +104,7 @@ class BrokerLimits:
       max_prefetch: maximum number of messages that a consumer may request.
       max_uncommitted_bytes: maximum total size of uncommitted payloads.
       max_memory_bytes: how much memory all clients together may make the broker use.
+      max_connections: maximum number of connections, which users share.
       has_users: whether clients authenticate, so that no user may use everything.
       rest_seconds: time without use after which an empty topic is put to rest, to free its memory.
     """
@@ -118,6 +120,7 @@ class BrokerLimits:
     max_prefetch: int = MAX_PREFETCH
     max_uncommitted_bytes: int = 0
     max_memory_bytes: int = 0
+    max_connections: int = 0
     has_users: bool = False
     rest_seconds: float = REST_SECONDS
 
@@ -129,13 +132,23 @@ class Limits:
       limits: the limits of the operator.
       counts: counts refusals.
       memory: the account of the process, which is charged for topics.
+      has_byte_quota: returns whether the topics of an owner are limited together.
+      admit_share: raises ShareLimitError if an owner may not have so many more partitions.
 
     Attributes:
       max_dedup_ids: maximum number of dedup ids in memory.
-      partition_count: number of partitions of all topics, each counted once for each group of its topic.
     """
 
-    def __init__(self, limits: BrokerLimits, counts: LimitCounts, memory: Memory) -> None:
+    def __init__(
+        self,
+        limits: BrokerLimits,
+        counts: LimitCounts,
+        memory: Memory,
+        has_byte_quota: Callable[[str | None], bool] = lambda _owner: False,
+        admit_share: Callable[[str, int], None] = lambda _owner, _count: None,
+    ) -> None:
+        self._has_byte_quota = has_byte_quota
+        self._admit_share = admit_share
         self._max_topics = limits.max_topics or sys.maxsize
         self._max_messages = limits.max_topic_messages or sys.maxsize
         self._max_bytes = limits.max_topic_bytes or sys.maxsize
@@ -143,7 +156,7 @@ class Limits:
         self._max_groups = limits.max_groups or sys.maxsize
         self._max_schedules = limits.max_schedules or sys.maxsize
         self._max_partitions = limits.max_partitions or sys.maxsize
-        self.partition_count = 0
+        self._partition_counts: Counter[str] = Counter()  # number of partitions by the owner of their topic
         self._memory = memory
         self._policy = limits.policy
         self._max_prefetch = limits.max_prefetch
@@ -168,26 +181,35 @@ class Limits:
             if count >= self._max_groups:
                 self._counts.reached(Limit.GROUPS)
                 raise LimitReachedError(f"the topic has as many groups as it may have, {count} (-max-groups)")
-        self.admit_partitions(0 if topic.id is None else topic.lane_count)
+        self.admit_partitions(0 if topic.id is None else topic.lane_count, topic.settings.owner or "")
 
-    def admit_partitions(self, count: int) -> None:
+    def partition_count(self, owner: str | None = None) -> int:
+        """Return the number of partitions of an owner's topics, each counted once for each group; None: of all."""
+        return self._partition_counts.total() if owner is None else self._partition_counts[owner]
+
+    def admit_partitions(self, count: int, owner: str) -> None:
         """Raise LimitReachedError if `count` more partitions, counted once for each group, would exceed the limit.
 
-        Raises MemoryLimitError if there is no memory for them.
+        Raises ShareLimitError if they would be too many for the owner of their topic, and MemoryLimitError if there is
+        no memory for them.
         """
-        if count and self.partition_count + count > self._max_partitions:
+        if count and self.partition_count() + count > self._max_partitions:
             self._counts.reached(Limit.PARTITIONS)
             raise LimitReachedError(
-                f"partition limit reached: {self.partition_count} and {count} more, counted once for each group "
+                f"partition limit reached: {self.partition_count()} and {count} more, counted once for each group "
                 f"(-max-partitions {self._max_partitions}); delete topics or groups, or raise the limit"
             )
+        self._admit_share(owner, count)
         self._memory.check()
 
     def measure(self, topic: Topic) -> None:
         """Count the partitions of a topic, and charge its memory: it was made, changed, put to rest, or deleted."""
-        before_count, before_bytes = topic.measured
-        topic.measured = count, size_bytes = topic.measure()
-        self.partition_count += count - before_count
+        before_owner, before_count, before_bytes = topic.measured
+        count, size_bytes = topic.measure()
+        owner = topic.settings.owner or ""
+        topic.measured = owner, count, size_bytes
+        self._partition_counts[before_owner] -= before_count
+        self._partition_counts[owner] += count
         if size_bytes != before_bytes:
             self._memory.add(Purpose.TOPICS, size_bytes - before_bytes)
 
@@ -209,7 +231,6 @@ class Limits:
         if topic_count >= self._max_topics:
             self._counts.reached(Limit.TOPICS)
             raise LimitReachedError(f"there are as many topics as there may be, {topic_count} (-max-topics)")
-        self.admit_partitions(1)
         self.changed(topic)
         self.admit(topic, payloads, size_bytes, attributes)
 
@@ -219,7 +240,11 @@ class Limits:
         settings = topic.settings
         topic.max_messages = min(settings.max_messages or sys.maxsize, self._max_messages)
         topic.max_bytes = min(settings.max_bytes or sys.maxsize, self._max_bytes)
-        topic.is_limited = min(topic.max_messages, topic.max_bytes) < sys.maxsize or bool(settings.max_message_bytes)
+        topic.is_limited = (
+            min(topic.max_messages, topic.max_bytes) < sys.maxsize
+            or bool(settings.max_message_bytes)
+            or self._has_byte_quota(settings.owner)
+        )
         topic.held_at_most = None  # Publishes are not counted while there is no limit.
 
     def policy_of(self, topic: Topic) -> LimitPolicy:

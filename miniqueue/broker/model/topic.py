@@ -338,7 +338,7 @@ class Topic:
       ttl_ms: time to live of messages without their own; 0: unlimited.
       duplicate_count: number of duplicate publishes since startup.
       lease_timeout_count: number of messages whose leases have timed out since startup.
-      measured: the result of `measure` that counts now.
+      measured: the owner, and the result of `measure`, that count now.
 
     The methods of the topic write its fields. Other modules only read them, except:
 
@@ -401,7 +401,7 @@ class Topic:
         self.expired_count = 0
         self.duplicate_count = 0
         self.lease_timeout_count = 0
-        self.measured = (0, 0)
+        self.measured = ("", 0, 0)
         self._empty()
         self.clear()
 
@@ -455,13 +455,21 @@ class Topic:
         self.partition_count = 1
         self.sole = None
 
-    def begin(self, topic_id: int, names: Iterable[bytes] = (), settings: TopicSettings = DEFAULT_SETTINGS) -> None:
-        """Create the topic, empty; `settings` are the settings that it will have.
+    def begin(
+        self,
+        topic_id: int,
+        names: Iterable[bytes] = (),
+        settings: TopicSettings = DEFAULT_SETTINGS,
+        *,
+        owner: str = "",
+    ) -> None:
+        """Create the topic, empty, for an owner; `settings` are the settings that it will have.
 
         It has the groups in `names`, and, if `auto_create_groups` is set, the groups in which a consumer waits; if
         there are none, the default group.
         """
         self.id = topic_id
+        self.settings = DEFAULT_SETTINGS._replace(owner=owner) if owner else DEFAULT_SETTINGS
         begun = {name: self.group(name) for name in names}
         if settings.auto_create_groups:
             begun |= {name: group for name, group in self.groups.items() if group.consumer_count}
@@ -670,6 +678,16 @@ class Topic:
             partition.next_seq - cursor.acked_count - cursor.dropped_count + delayed.message_count,
             partition.log_bytes - cursor.gone_bytes + delayed.size_bytes,
         )
+
+    @property
+    def stored_bytes(self) -> int:
+        """Size of the payloads and attributes that the topic holds, including those that it retains."""
+        if self.at_rest is not None:
+            return 0
+        if self.sole is not None and self.sole[0].retained is None:  # the usual case, of which there may be thousands
+            return self.held()[1]
+        retained_bytes = sum(partition.retained_bytes for partition in self.partitions.values())
+        return max(self.held()[1], retained_bytes)
 
     def count_held(self) -> TopicUsage:
         """Count unacknowledged messages, as `held` does; keep the result."""

@@ -9,9 +9,16 @@ ids, publishes with new ids are refused. The message that has a unique key may h
 `unique` does that before it publishes.
 """
 
+import sys
+from collections import Counter
+
 from miniqueue.broker.commit.journal import Accepted
 from miniqueue.broker.engine.engine import Engine
+from miniqueue.broker.model.limits import Limit
+from miniqueue.broker.model.shares import Pool
 from miniqueue.broker.model.topic import Topic
+from miniqueue.broker.runtime.accounts import user_of
+from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.core.group import view
 from miniqueue.core.log.dedup_window import DedupWindow, Remembered
@@ -37,6 +44,12 @@ class Duplicates:
         self._limits = engine.limits
         self._remembering: dict[Topic, None] = {}  # topics with dedup ids
         self._count = 0  # number of dedup ids; never too low
+        self._by_owner: Counter[str] = Counter()  # the same by the owner of the topic
+        self._shares = engine.shares
+        self._max_count = self._limits.max_dedup_ids
+        pool_size = 0 if self._max_count == sys.maxsize else self._max_count
+        self._shares.measure(Pool.DEDUP_IDS, self._count_of, pool_size, f"-{Limit.DEDUP_IDS}")
+        self._max_of_owner = self._shares.limit_of(Pool.DEDUP_IDS, "")  # the same for all owners
         self._next_scan_ms = 0  # between ticks, earliest time of the next scan for expired ids
 
     @property
@@ -74,7 +87,7 @@ class Duplicates:
         oldest_ms = self._oldest_ms(topic)
         entry = None if topic.dedup is None else topic.dedup.find(dedup_id, oldest_ms)
         if topic.dedup is None or entry is None:
-            self._check_room()
+            self._check_room(topic)
             return None
         commit = self._journal.committer.of(is_next=topic.dedup.is_new(dedup_id))
         return Accepted(commit, entry.message_id, is_duplicate=True, message_count=entry.message_count)
@@ -91,6 +104,8 @@ class Duplicates:
             topic.dedup.add(Remembered(options.dedup_id, accepted.message_id, accepted.message_count))
             self._remembering[topic] = None
             self._count += 1
+            if self._max_of_owner is not None:  # otherwise only USAGE asks, and a tick counts
+                self._by_owner[topic.settings.owner or ""] += 1
 
     def restored(self, content: StoreContent) -> None:
         """Take over the content of the store, at startup and after a fault."""
@@ -123,14 +138,27 @@ class Duplicates:
             raise InvalidOptionError("the topic takes no dedup ids: its dedup_window_seconds is 0")
         return self._clock.now_ms() - window_seconds * 1000
 
-    def _check_room(self) -> None:
-        if self._count >= self._limits.max_dedup_ids and self._clock.now_ms() >= self._next_scan_ms:
+    def _check_room(self, topic: Topic) -> None:
+        if self._count < self._max_count and self._max_of_owner is None:
+            return
+        owner = user_of(CURRENT_ACTOR.get()) if topic.id is None else topic.settings.owner or ""
+        if self._count < self._max_count and self._by_owner[owner] < (self._max_of_owner or 0):
+            return
+        if self._clock.now_ms() >= self._next_scan_ms:
             self._next_scan_ms = self._clock.now_ms() + SCAN_INTERVAL_MS  # refused clients may retry often
             self.tick()
+        self._shares.admit(Pool.DEDUP_IDS, owner)
         self._limits.admit_dedup_id(self._count)
 
+    def _count_of(self, owner: str | None) -> int:
+        return self._count if owner is None else self._by_owner[owner]
+
     def _recount(self) -> None:
-        self._count = sum(len(topic.dedup) for topic in self._remembering if topic.dedup is not None)
+        self._by_owner.clear()
+        for topic in self._remembering:
+            if topic.dedup is not None:
+                self._by_owner[topic.settings.owner or ""] += len(topic.dedup)
+        self._count = self._by_owner.total()
 
 
 def _is_leased(topic: Topic, message_id: bytes) -> bool:

@@ -53,7 +53,7 @@ class Publisher:
         self._topics = engine.topics.by_name
         self._create = engine.topics.create
         self._journal = engine.journal
-        self._admission, self._memory = engine.journal.admission, engine.memory
+        self._admission, self._memory, self._shares = engine.journal.admission, engine.memory, engine.shares
         self._committer = engine.journal.committer
         self._admit = partial(engine.limits.admit, may_dead_letter=partial(dead_letters.may_dead_letter, engine))
         self._delayed = delayed
@@ -79,6 +79,7 @@ class Publisher:
           TopicFullError: the topic is full.
           FullError, ReadOnlyError, DrainingError: the broker accepts no messages now.
           MemoryLimitError: the client uses all the memory it may.
+          ShareLimitError, RateLimitError: so does its user, or the owner of the topic, of another resource.
         """
         if self._admission.refusal is not None or self._memory.over_count:
             self._admission.check()
@@ -101,6 +102,8 @@ class Publisher:
 
     def _room(self, name: bytes, payloads: list[bytes], size_bytes: int, attributes: list[bytes] | None) -> Topic:
         """Return the topic if it has room for these messages; create it if it does not exist."""
+        if self._shares.rates:
+            self._shares.spend(len(payloads))
         topic = self._topics.get(name)
         if topic is None or topic.id is None:
             return self._create(name, payloads, size_bytes, attributes)
@@ -109,6 +112,7 @@ class Publisher:
         if topic.is_limited:
             if topic.settings.max_message_bytes:
                 _check_size(topic, payloads)
+            self._shares.admit_bytes(topic.settings.owner, size_bytes)
             if self._admit(topic, payloads, size_bytes, attributes):
                 self._journal.trim_soon(topic)
         return topic

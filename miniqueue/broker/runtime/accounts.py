@@ -69,6 +69,7 @@ class MemoryAccount:
       parent: the account in which every charge counts, too; None for that of the process.
       limit_bytes: how much may be used.
       key: the name of the user, or the address; empty for other accounts.
+      setting: what sets the limit.
 
     Attributes:
       used_bytes: how much is used, the accounts below included.
@@ -85,14 +86,23 @@ class MemoryAccount:
         "child_count",
         "key",
         "name",
+        "setting",
         "used_bytes",
     )
 
     _process: "Memory"
 
-    def __init__(self, name: str, parent: "MemoryAccount | None", limit_bytes: int, key: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        parent: "MemoryAccount | None",
+        limit_bytes: int,
+        key: str = "",
+        setting: str = "-max-memory",
+    ) -> None:
         self.name = name
         self.key = key
+        self.setting = setting
         self.used_bytes = 0
         self.child_count = 0
         self._limit_bytes = limit_bytes
@@ -113,6 +123,12 @@ class MemoryAccount:
     def owner(self) -> "MemoryAccount":
         """The account of the user or the address that this connection belongs to; it outlives the connection."""
         return self if self._parent is None else self._parent
+
+    @property
+    def user(self) -> str:
+        """The name of the user that this connection belongs to; empty if the client has not authenticated."""
+        owner = self.owner
+        return owner.key if self._process.users.get(owner.key) is owner else ""
 
     @property
     def limit_bytes(self) -> int:
@@ -174,9 +190,9 @@ class MemoryAccount:
         if size_bytes:
             self.add(Purpose.LEASES, size_bytes)
 
-    def set_limit(self, limit_bytes: int) -> None:
-        """Change how much may be used."""
-        self._limit_bytes = limit_bytes
+    def set_limit(self, limit_bytes: int, setting: str) -> None:
+        """Change how much may be used, and what sets that."""
+        self._limit_bytes, self.setting = limit_bytes, setting
         self._compare()
 
     def become(self, user: str) -> None:
@@ -280,9 +296,23 @@ class Memory(MemoryAccount):
         """Return the account of a user."""
         account = self._users.get(name)
         if account is None:
-            limit_bytes = self.quota(name) or _part(self.max_bytes, USER_PART)
-            account = self._users[name] = MemoryAccount(f"user {name}", self, limit_bytes, name)
+            limit_bytes, setting = self.limit_of_user(name)
+            account = self._users[name] = MemoryAccount(f"user {name}", self, limit_bytes, name, setting)
         return account
+
+    def limit_of_user(self, name: str) -> tuple[int, str]:
+        """Return how much a user may use, and what sets that: the quota of the user, or the share of any user."""
+        share_bytes, quota_bytes = _part(self.max_bytes, USER_PART), self.quota(name)
+        if quota_bytes is None or quota_bytes > share_bytes:
+            return share_bytes, "-max-memory"
+        return quota_bytes, "max_memory_bytes"
+
+    def connection_count(self, user: str | None) -> int:
+        """Return the number of connections of a user; with None, of all clients."""
+        if user is None:
+            return sum(account.child_count for account in (*self._users.values(), *self._addresses.values()))
+        account = self._users.get(user)
+        return 0 if account is None else account.child_count
 
     def of_address(self, address: str) -> MemoryAccount:
         """Return the account of the clients of an address that have not authenticated."""
@@ -312,7 +342,7 @@ class Memory(MemoryAccount):
             account.count_leases()
             self.drop_unused(account)
         for name, account in self._users.items():
-            account.set_limit(self.quota(name) or _part(self.max_bytes, USER_PART))
+            account.set_limit(*self.limit_of_user(name))
         if self._resident_bytes is not None:
             charged_bytes = self.used_bytes - self._amounts.get(Purpose.OTHER, 0)
             known_bytes = self._base_bytes + SPARE_BYTES + charged_bytes
@@ -332,7 +362,7 @@ class Memory(MemoryAccount):
         if self.over_count:
             account = account_of(CURRENT_ACTOR.get()) or self
             if (over := account.first_over()) is not None:
-                raise MemoryLimitError(over.name, over.limit_bytes)
+                raise MemoryLimitError(over.name, over.limit_bytes, over.setting)
 
     @contextmanager
     def reserve(self, size_bytes: int) -> Iterator[None]:
@@ -365,6 +395,12 @@ def account_of(actor: object) -> MemoryAccount | None:
     """Return the account of whoever acts; None for the broker itself."""
     account: MemoryAccount | None = getattr(actor, "account", None)
     return account
+
+
+def user_of(actor: object) -> str:
+    """Return the name of the user that acts; empty for the broker itself, and for a client that is no user."""
+    user: str = getattr(actor, "user", "")
+    return user
 
 
 def _part(max_bytes: int, part: float) -> int:

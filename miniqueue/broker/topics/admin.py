@@ -75,7 +75,7 @@ class TopicAdmin:
         """Set the settings of a topic, and all others to their default; create the topic if it does not exist.
 
         Returns the commit that makes this durable, and whether the topic is new. If `settings` omits them, an existing
-        topic keeps its number of partitions and its `default_group`.
+        topic keeps its number of partitions, its `default_group`, and its `owner`.
 
         Raises as `create`, except TopicExistsError.
         """
@@ -83,13 +83,20 @@ class TopicAdmin:
         topic = self._topics.find(check_topic(name))
         is_new = topic is None
         if topic is not None:
-            kept = {"partitions": topic.partition_count, "default_group": topic.settings.default_group}
+            kept = {
+                "partitions": topic.partition_count,
+                "default_group": topic.settings.default_group,
+                "owner": topic.settings.owner,
+            }
             settings = {**settings, **{key: kept[key] for key in kept if settings.get(key) is None}}
         wanted = DEFAULT_SETTINGS.with_changes(settings, name)
         self._check_partitions(topic, wanted)
         self._check_default_group(name, wanted)
         _check_dead_letter_topic(DEFAULT_SETTINGS if topic is None else topic.settings, wanted)
-        return self._set(self._topics.create(name, settings=wanted) if topic is None else topic, wanted), is_new
+        if topic is None:
+            topic = self._topics.create(name, settings=wanted, owner=wanted.owner)
+            wanted = wanted._replace(owner=topic.settings.owner)
+        return self._set(topic, wanted), is_new
 
     def change(self, name: bytes, settings: Changes) -> Commit:
         """Change settings of a topic; return the commit that makes the change durable.
@@ -127,7 +134,8 @@ class TopicAdmin:
         added_count = wanted.partitions - (0 if topic is None else topic.partition_count)
         if added_count > 0:
             group_count = 1 if topic is None else len(topic.existing_groups)
-            self._engine.limits.admit_partitions(added_count * group_count)
+            owner = self._topics.owner_of_new(wanted.owner) if topic is None else topic.settings.owner or ""
+            self._engine.limits.admit_partitions(added_count * group_count, owner)
 
     def _check_default_group(self, name: bytes, wanted: TopicSettings) -> None:
         """Raise InvalidSettingError if the group `default` would end, because it may have or get consumers."""
@@ -141,8 +149,10 @@ class TopicAdmin:
 
     def _set(self, topic: Topic, settings: TopicSettings) -> Commit:
         assert topic.id is not None  # it exists
+        self._topics.check_owner(topic, settings.owner)
         is_default = settings == DEFAULT_SETTINGS
         if topic.settings != settings:
+            self._topics.count_for(topic, settings.owner)
             value = None if is_default else values.encode_settings(settings)
             self._journal.change({keys.settings(topic.id): value})
             topic.settings = DEFAULT_SETTINGS if is_default else settings

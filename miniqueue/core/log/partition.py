@@ -171,6 +171,19 @@ class Partition:
         if delays is not None:
             self.delays.committed = delays
 
+    @property
+    def retained_bytes(self) -> int:
+        """Size of the log from the first chunk that is retained, delayed messages included; 0 if nothing is retained.
+
+        After a startup, it can be 0 until the first chunk has been read once.
+        """
+        retained = self.retained
+        if retained is None or (retained.first is None and retained.start_seq):
+            return 0
+        first = retained.first
+        before_bytes = 0 if first is None else first.log_bytes - first.content_bytes
+        return max(0, self.log_bytes - before_bytes) + self.delays.state.size_bytes
+
     def is_unneeded(self, progress: ChunkProgress) -> bool:
         """Whether a chunk that a group has just finished can be deleted: every group has, and nothing keeps it."""
         first_seq, retained = progress.chunk.first_seq, self.retained

@@ -1,5 +1,6 @@
-"""The rules for the names of topics, groups, and members."""
+"""The rules for the names of topics, groups, members, and users."""
 
+import re
 import unicodedata
 
 from miniqueue.errors import InvalidTopicError
@@ -11,6 +12,8 @@ MAX_TOPIC_BYTES = 255
 DEFAULT_GROUP_NAME = b"default"
 #: HTTP clients resolve these path segments before they send the path, so no request could reach such a name.
 DOT_SEGMENTS = frozenset({b".", b".."})
+USER_NAME_RULE = "1 to 64 letters, digits, and . _ @ -"
+_USER_NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 
 
 def check_topic(name: bytes) -> bytes:
@@ -66,3 +69,8 @@ def check_new_group(name: bytes) -> bytes:
     if name in DOT_SEGMENTS:
         raise InvalidGroupError(refusal_of_dots("group", name))
     return check_group(name)
+
+
+def is_user_name(name: str) -> bool:
+    """Whether a user can have this name."""
+    return _USER_NAME.fullmatch(name) is not None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
-from miniqueue.core.message.names import check_topic
+from miniqueue.core.message.names import USER_NAME_RULE, check_topic, is_user_name
 from miniqueue.errors import InvalidDelayError
 from miniqueue.errors.requests import InvalidOptionError
 
@@ -180,6 +180,11 @@ def topic_name(text: str, *, unset: str) -> Field:
     return Field("the name of a topic", str, _check_topic_name, text, unset)
 
 
+def user_name(text: str, *, unset: str) -> Field:
+    """Return the row of the name of a user, who need not exist."""
+    return Field(f"the name of a user, {USER_NAME_RULE}", str, _check_user_name, text, unset)
+
+
 def delays(text: str) -> Field:
     """Return the row of a list of durations."""
     allowed = f"at most {MAX_RETRY_DELAYS} numbers of seconds {_range(0, MAX_RETRY_SECONDS)}"
@@ -254,3 +259,11 @@ def _check_topic_name(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError
     return check_topic(value.encode()).decode()
+
+
+def _check_user_name(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    if not is_user_name(value):
+        raise ValueError
+    return value

@@ -44,6 +44,7 @@ from miniqueue.core.settings.fields import (
     pause,
     seconds,
     topic_name,
+    user_name,
     whole,
     zero_or,
 )
@@ -216,6 +217,14 @@ class TopicSettings(NamedTuple):
             "after this time without a reader a [group](#groups) other than `default` is deleted",
         ),
     ] = 0.0
+    owner: Annotated[
+        str | None,
+        user_name(
+            "user whose [quotas](#quotas) the topic counts in: who created it; "
+            "to name another requires the role admin on `*`",
+            unset="none",
+        ),
+    ] = None
 
     def with_changes(self, changes: Mapping[str, object], topic: bytes) -> "TopicSettings":
         """Return the settings of `topic` with other JSON values; None resets a setting to its default.

@@ -32,16 +32,21 @@ from miniqueue.server.security.certificate_reading import STATE_KEY
 MAX_KNOWN = 10_000
 
 
-def routes(endpoints: Mapping[tuple[str, str], ASGIApp], sign_in: Authenticator | None) -> dict[str, Methods]:
+def routes(
+    endpoints: Mapping[tuple[str, str], ASGIApp],
+    sign_in: Authenticator | None,
+    admit: Callable[[str], None] = lambda _user: None,
+) -> dict[str, Methods]:
     """Return the methods of each path, with their endpoints guarded.
 
     Args:
       endpoints: the endpoints by method and path.
       sign_in: authenticates the users; with None, every client may do everything.
+      admit: raises ShareLimitError if a user, by name, may have no further connection.
 
     Raises KeyError for a route that the table of rights does not contain.
     """
-    gate = None if sign_in is None else AuthMiddleware(sign_in)
+    gate = None if sign_in is None else AuthMiddleware(sign_in, admit)
     methods: dict[str, dict[str, ASGIApp]] = {}
     for (method, path), endpoint in endpoints.items():
         guarded = endpoint if gate is None else gate.guard(method, path, endpoint)
@@ -54,10 +59,12 @@ class AuthMiddleware:
 
     Args:
       sign_in: authenticates the users.
+      admit: raises ShareLimitError if a user, by name, may have no further connection.
     """
 
-    def __init__(self, sign_in: Authenticator) -> None:
+    def __init__(self, sign_in: Authenticator, admit: Callable[[str], None] = lambda _user: None) -> None:
         self._sign_in = sign_in
+        self._admit = admit
         self._key = secrets.token_bytes(32)
         #: Users by a hash of connection and header; so are the checks in progress.
         self._known: dict[bytes, User] = {}
@@ -115,6 +122,13 @@ class AuthMiddleware:
             return False
         return user.may(right, None)
 
+    def assign(self, scope: Scope, user: User) -> None:
+        """Charge the connection of a request to a user; raises ShareLimitError if the user has too many."""
+        account = scope.get("state", {}).get(ACCOUNT_KEY)
+        if account is not None and account.user != user.name:
+            self._admit(user.name)
+            account.become(user.name)
+
     def _remember(self, digest: bytes, task: asyncio.Task[User]) -> None:
         del self._checks[digest]
         if task.cancelled() or task.exception() is not None:
@@ -141,13 +155,11 @@ class _Guarded:
             topic = None if self._needs.topic_at is None else self._topic_of(scope)
             if not user.may(self._needs.right, topic):
                 raise NotPermittedError(self._act)
+            self._gate.assign(scope, user)
         except MiniqueueError as error:
             await error_reply(error)(scope, receive, send)
             return
         scope["user"] = user
-        account = scope.get("state", {}).get(ACCOUNT_KEY)
-        if account is not None and account.owner.key != user.name:
-            account.become(user.name)
         await self._endpoint(scope, _while_current(self._gate, user, receive), send)
 
 

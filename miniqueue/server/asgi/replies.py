@@ -11,6 +11,7 @@ problem+json (RFC 9457) with a stable code; `problem` returns their headers and 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from math import ceil
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -28,6 +29,7 @@ from miniqueue.errors import (
     NothingOutstandingError,
     NotPermittedError,
     PayloadTooLargeError,
+    RateLimitError,
     RequestError,
     TooManyAttemptsError,
     UnavailableError,
@@ -108,6 +110,7 @@ STATUS: Mapping[type[BaseException], HTTPStatus] = MappingProxyType(
         RequestError: HTTPStatus.BAD_REQUEST,
         FullError: HTTPStatus.INSUFFICIENT_STORAGE,
         MemoryLimitError: HTTPStatus.TOO_MANY_REQUESTS,
+        RateLimitError: HTTPStatus.TOO_MANY_REQUESTS,
         LimitReachedError: HTTPStatus.INSUFFICIENT_STORAGE,
         UnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
         MiniqueueError: HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -193,7 +196,11 @@ def error_reply(
     """Return the reply for an error: `{"error": text, "code": word}`, then the members of `more`."""
     status = status_of(error)
     content = {"error": str(error), "code": error.code, **more}
-    added = _AGAIN_SOON if isinstance(error, MemoryLimitError) else _HEADERS.get(status, ())
+    added = _HEADERS.get(status, ())
+    if isinstance(error, MemoryLimitError):
+        added = _AGAIN_SOON
+    elif isinstance(error, RateLimitError):
+        added = ((b"retry-after", b"%d" % ceil(error.seconds)),)
     return json_reply(status, content, [*added, *headers])
 
 

@@ -97,6 +97,12 @@ class HttpActor:
             return self._memory.of_user(user.name)
         return self._memory.of_address((self._scope.get("client") or "?")[0])
 
+    @property
+    def user(self) -> str:
+        """The name of the user; empty if the broker has no users."""
+        user = self._scope.get("user")
+        return "" if user is None else str(user.name)
+
     def __bytes__(self) -> bytes:
         """Encode protocol, address, and the user, if there is one."""
         host, port = self._scope.get("client") or ("?", 0)

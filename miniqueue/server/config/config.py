@@ -168,6 +168,7 @@ def broker_limits(config: Config, max_memory_bytes: int) -> BrokerLimits:
         max_prefetch=config.max_prefetch,
         max_uncommitted_bytes=config.max_uncommitted_bytes,
         max_memory_bytes=max_memory_bytes,
+        max_connections=config.max_connections,
         has_users=config.users is not None,
     )
 

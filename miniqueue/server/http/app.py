@@ -9,6 +9,7 @@
     GET    /topics…              inspects topics and messages (`inspect`)
     …      /schedules…           messages that are published on a schedule (`schedules`)
     GET    /leases               leased messages with their receipts (`leases`)
+    GET    /usage                what users have, and may have (`usage`)
 
 Knows the broker and ASGI; knows neither sockets nor the server that calls it. The endpoints are raw ASGI applications:
 request and response objects would cost more than the publish itself, and would read the command stream to detect
@@ -17,11 +18,13 @@ dictionary finds the endpoint.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from miniqueue.broker import Broker
+from miniqueue.broker.model.shares import Pool
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.server.asgi.authorization import routes
 from miniqueue.server.asgi.browser_pages import NOT_FOR_OTHER_SITES, is_from_another_site
@@ -41,6 +44,7 @@ from miniqueue.server.http.schedules import schedule_endpoints
 from miniqueue.server.http.settle import settle_endpoints
 from miniqueue.server.http.subscribe import SubscribeEndpoint
 from miniqueue.server.http.topics import pause_endpoints, topic_endpoints
+from miniqueue.server.http.usage import usage_endpoints
 from miniqueue.server.security.authentication import Authenticator
 
 
@@ -68,18 +72,22 @@ class HttpApp:
             **topic_endpoints(broker),
             **settle_endpoints(broker),
             **schedule_endpoints(broker),
-            # Topics can have the names of these paths, which list leases, schedules, and topics with GET.
+            # Topics can have the names of these paths, which list leases, schedules, topics, and usage with GET.
             ("DELETE", "/leases"): delete,
             ("DELETE", "/schedules"): delete,
             ("DELETE", "/topics"): delete,
+            ("DELETE", "/usage"): delete,
             **inspect_endpoints(broker),
             **pause_endpoints(broker),
             **group_endpoints(broker),
             **read_endpoints(broker),
             **lease_endpoints(broker),
+            **usage_endpoints(broker),
         }
         self._memory = broker.memory
-        self._routes: Mapping[str, Methods] = MappingProxyType(routes(endpoints, sign_in))
+        self._routes: Mapping[str, Methods] = MappingProxyType(
+            routes(endpoints, sign_in, partial(broker.shares.admit, Pool.CONNECTIONS))
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

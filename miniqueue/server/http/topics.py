@@ -19,7 +19,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from miniqueue.access.users import check_dead_letters, check_target
+from miniqueue.access.users import check_settings, check_target
 from miniqueue.broker import Broker, Commit
 from miniqueue.core.options.amounts import parse_delay, parse_limit, parse_rate
 from miniqueue.core.settings.fields import parse_side
@@ -81,7 +81,7 @@ async def _changed(act: _Act, scope: Scope, content: object) -> Reply:
         content = {}
     if not isinstance(content, dict):
         raise InvalidLineError("invalid body; must be a JSON object of settings")
-    check_dead_letters(scope.get("user"), content)
+    check_settings(scope.get("user"), content)
     commit, is_new = act(topic_of(scope), content)
     await commit.wait()
     return CREATED if is_new else OK

@@ -20,6 +20,7 @@ from typing import Any, Final, cast
 
 import structlog
 
+from miniqueue.broker.model.shares import Pool
 from miniqueue.broker.runtime.accounts import MemoryAccount, Purpose
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.errors import MemoryLimitError, MiniqueueError, PayloadTooLargeError, TopicFullError
@@ -118,6 +119,7 @@ class RespConnection(asyncio.Protocol):
             self.guard = Guard(
                 self.session,
                 shared.sign_in,
+                admit=self._admit_to,
                 trust=self._trust,
                 hold=partial(self.hold, reads_on=False),  # an unauthenticated client gets no more memory
                 release=self.release,
@@ -219,6 +221,11 @@ class RespConnection(asyncio.Protocol):
         if self.guard is not None:
             self.guard.close()
 
+    def _admit_to(self, user: str) -> None:
+        """Raise ShareLimitError if this connection is not the user's yet, and would be one too many."""
+        if self.account.user != user:
+            self.broker.shares.admit(Pool.CONNECTIONS, user)
+
     def _has_last_commands(self) -> bool:
         if self._life >= CLOSING or (self._hold is None and not self._incoming.is_behind):
             return False
@@ -258,7 +265,7 @@ class RespConnection(asyncio.Protocol):
 
     def _refuse_for_memory(self) -> None:
         over = self.account.first_over() or self.account
-        self._refuse(MemoryLimitError(over.name, over.limit_bytes))
+        self._refuse(MemoryLimitError(over.name, over.limit_bytes, over.setting))
         self._replies.flush()
 
     # --- carrying out, a turn at a time -----------------------------------------------------------------------

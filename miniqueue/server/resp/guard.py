@@ -15,7 +15,7 @@ import structlog
 
 from miniqueue.access.rights import Right, command_needs
 from miniqueue.access.users import User
-from miniqueue.errors import MiniqueueError, NotAuthenticatedError, NotPermittedError
+from miniqueue.errors import MiniqueueError, NotAuthenticatedError, NotPermittedError, ShareLimitError
 from miniqueue.server.resp.commands.arguments import shown
 from miniqueue.server.resp.commands.context import INTERNAL_ERROR
 from miniqueue.server.resp.commands.session import Session
@@ -41,6 +41,7 @@ class Guard:
     Args:
       session: describes the client; the guard sets its user.
       sign_in: authenticates users.
+      admit: raises ShareLimitError if a user, by name, may not have this connection, too.
       trust: permits the client larger commands, once it has authenticated.
       hold: makes the connection carry out nothing more until `release`.
       release: sends a reply and carries out the next commands.
@@ -52,6 +53,7 @@ class Guard:
         session: Session,
         sign_in: Authenticator,
         *,
+        admit: Callable[[str], None],
         trust: Callable[[], None],
         hold: Callable[[], None],
         release: Callable[[bytes], None],
@@ -59,6 +61,7 @@ class Guard:
     ) -> None:
         self._session = session
         self._sign_in = sign_in
+        self._admit = admit
         self._trust = trust
         self._hold = hold
         self._release = release
@@ -92,7 +95,7 @@ class Guard:
     def close(self) -> None:
         """Stop the timer, and let go of the connection, which has ended."""
         self.stop()
-        self._trust = self._hold = _nothing
+        self._admit = self._trust = self._hold = _nothing
         self._release = self._reject = _nothing
 
     def note_read(self, size_bytes: int) -> None:
@@ -145,14 +148,26 @@ class Guard:
         """Return to the state at the start of the connection, for RESET; the time to authenticate starts again."""
         self.stop()
         self._is_late = False
-        self._become(self._sign_in.with_certificate(self._subject))
-        if self.user is None:
+        user = self._sign_in.with_certificate(self._subject)
+        try:
+            if user is not None:
+                self._admit(user.name)
+        except ShareLimitError as exc:
+            self._reject(Reason.SHARE, str(exc), replies.error(exc.code, str(exc)))
+            return
+        self._become(user)
+        if user is None:
             self._deadline = asyncio.get_running_loop().call_later(SIGN_IN_SECONDS, self._too_late)
 
     async def _identify(self, name: bytes | None, secret: bytes, finish: Callable[[], bytes]) -> None:
         text = None if name is None else name.decode("utf-8", "replace")
         try:
             user = await self._sign_in.identify(text, secret, self._session.host)
+            self._admit(user.name)
+        except ShareLimitError as exc:
+            self._task = None
+            self._release(replies.error(exc.code, str(exc)))
+            self._reject(Reason.SHARE, str(exc), b"")
         except MiniqueueError as exc:
             self._refuse(replies.error(exc.code, str(exc)))
         except Exception:  # a fault of the system, such as no thread, must not leave the connection held forever

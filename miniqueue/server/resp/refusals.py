@@ -23,6 +23,7 @@ class Reason(StrEnum):
     LONG_SIGN_IN = "long_sign_in"
     MEMORY = "memory"
     PROTOCOL_ERROR = "protocol_error"
+    SHARE = "share"
     SLOW_READER = "slow_reader"
     WRONG_SECRETS = "wrong_secrets"
 

@@ -22,7 +22,7 @@ import asyncio
 import hashlib
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ import structlog
 from miniqueue.access.hashing import NOBODY, hash_token, is_slow, matches
 from miniqueue.access.throttle import Throttle, network_of
 from miniqueue.access.users import User, Users
+from miniqueue.core.settings.quotas import Quotas
 from miniqueue.errors import TooManyAttemptsError, WrongSecretError
 from miniqueue.server.process.repeats import LogRateLimit
 
@@ -73,6 +74,11 @@ class Authenticator:
         self._password_lock = asyncio.Lock()
         # Only one thread: the verification for a cancelled task continues, and must not overlap with the next.
         self._thread = ThreadPoolExecutor(1, "passwords")
+
+    @property
+    def quotas(self) -> Mapping[str, Quotas]:
+        """The quotas of every user, by name."""
+        return self._users.quotas
 
     async def identify(self, name: str | None, secret: bytes, address: str, connection: str = "") -> User:
         """Return the user to whom a secret belongs.

@@ -160,6 +160,31 @@ def test_sighup_cuts_off_who_is_gone_and_nobody_else(start_broker, trust, tmp_pa
     broker.stop()
 
 
+def test_quotas_of_a_running_broker_change_on_sighup_and_cut_off_nobody(start_broker, trust, tmp_path, http_server):
+    users = UsersFile(tmp_path)
+    token = users.add("ada", "-admin", "*")
+    users.run("quota", "-max-topics", "1", "ada")
+    broker = start_broker("data", "-users", str(users.path), "-http-server", http_server)
+    ada = patient.Connection(port=broker.resp_port, password=token)
+
+    def publish(topic):
+        ada.send_command("PUBLISH", topic, "x")
+        return ada.read_response()
+
+    assert publish("a") == b"OK"
+    with pytest.raises(redis.ResponseError, match=r"one user may have, 1 \(max_topics\)"):
+        publish("b")
+    users.run("quota", "-max-topics", "2", "-max-connections", "1", "ada")
+    broker.process.send_signal(signal.SIGHUP)
+    broker.wait_for_event("users read again")
+    assert publish("b") == b"OK"
+    reply = Curl(broker, trust)("/publish/b", "-H", f"Authorization: Bearer {token}", body=b"x")
+    assert reply.status == (507 if http_server == "hypercorn" else 201), "Granian shows no connections"
+    assert publish("b") == b"OK", "the connection that is there stays"
+    ada.disconnect()
+    broker.stop()
+
+
 def test_a_users_file_that_cannot_be_used_is_78(trust, tmp_path: Path, http_server):
     for content, word in ((None, "it is missing"), ("[user.x]\nsecret = 'x'\n", "key secret")):
         if content is not None:

@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from miniqueue.broker.leases import request_reply
+from miniqueue.broker.model.limits import BrokerLimits
+from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.core.message import attributes
 from miniqueue.core.options.consume import ReceiveOptions
 from miniqueue.core.options.publish import NO_OPTIONS
@@ -15,6 +17,7 @@ from miniqueue.errors import (
     NothingOutstandingError,
     OutcomeUnknownError,
     PayloadTooLargeError,
+    ShareLimitError,
     UnknownReceiptError,
 )
 from miniqueue.errors.requests import InvalidOptionError, NoReplyError, NoRequestError, RequesterGoneError
@@ -259,3 +262,41 @@ async def test_a_dead_letter_asks_nothing(world):
     _, given = await received(world, b"t.dlq")
     assert given.origin is not None
     assert given.reply_to == b""
+
+
+class Actor:
+    """A client as a user."""
+
+    account = None
+
+    def __init__(self, user: str) -> None:
+        self.user = user
+
+    def __bytes__(self) -> bytes:
+        return b""
+
+
+async def test_a_user_has_three_quarters_of_the_waiting_requests_and_another_has_the_rest(monkeypatch):
+    monkeypatch.setattr(request_reply, "MAX_WAITING", 4)
+    async with started_world(limits=BrokerLimits(has_users=True)) as world:
+        requests = world.broker.requests
+
+        def ask(user):
+            token = CURRENT_ACTOR.set(Actor(user))
+            try:
+                return requests.request(b"t", b"x", NO_OPTIONS, 60, lambda _: None, lambda _: None)
+            finally:
+                CURRENT_ACTOR.reset(token)
+
+        waiting = [ask("ada") for _ in range(3)]
+        with pytest.raises(
+            ShareLimitError, match="the waiting requests of user ada are as many as one user may have, 3 "
+        ):
+            ask("ada")
+        other = ask("bob")
+        waiting.pop().give_up()
+        waiting.append(ask("ada"))
+        assert (await world.broker.usage("ada"))[0]["requests"] == {"used": 3, "limit": 3}
+        for request in (*waiting, other):
+            request.give_up()
+        assert (await world.broker.usage("ada"))[0]["requests"] == {"used": 0, "limit": 3}

@@ -4,7 +4,7 @@ import pytest
 
 from miniqueue.broker.model.limits import BrokerLimits, Limit
 from miniqueue.broker.runtime.accounts import Purpose
-from miniqueue.errors import LimitReachedError
+from miniqueue.errors import LimitReachedError, ShareLimitError
 from tests.broker.support import world_with
 from tests.fakes import settle_down
 
@@ -12,7 +12,7 @@ LIMITED = world_with(limits=BrokerLimits(max_partitions=10))
 
 
 def counted(world) -> int:
-    return world.broker._engine.limits.partition_count
+    return world.broker._engine.limits.partition_count()
 
 
 def charged_bytes(world) -> int:
@@ -88,3 +88,15 @@ async def test_deleted_topics_are_charged_no_more(world):
     await settle_down()
     await world.broker.delete_topic(b"b")
     assert (counted(world), charged_bytes(world)) == (0, 0)
+
+
+@world_with(limits=BrokerLimits(max_partitions=8, has_users=True))
+async def test_one_user_may_have_three_quarters_of_the_partitions(world):
+    limits = world.broker._engine.limits
+    world.broker.admin.create(b"a", {"partitions": 4, "owner": "ada"})
+    limits.admit_partitions(2, "ada")
+    with pytest.raises(ShareLimitError, match=r"ada.*6.*three quarters of -max-partitions"):
+        limits.admit_partitions(3, "ada")
+    limits.admit_partitions(4, "bob")
+    world.broker.admin.change(b"a", {"owner": "bob"})
+    assert (limits.partition_count("ada"), limits.partition_count("bob")) == (0, 4)

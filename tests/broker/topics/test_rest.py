@@ -172,7 +172,7 @@ async def test_statistics_do_not_wake_a_topic(world):
     sums = await world.broker.inspect.totals()
     assert (sums["published"], sums["acknowledged"], sums["depth"]) == (2, 2, 0)
     assert world.broker.stats()[b"t"].acknowledged == 2
-    assert world.broker.inspect.content() == (1, 0)
+    assert await world.broker.inspect.content() == (1, 0)
     assert world.broker.admin.leased_count == 0
     assert is_at_rest(world)
     after = await world.broker.inspect.stats(b"t")

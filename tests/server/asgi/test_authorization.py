@@ -40,6 +40,8 @@ ALLOWED = {
     ("DELETE", "/topics"): {"admin-of-all"},
     ("DELETE", "/schedules"): {"admin-of-all"},
     ("DELETE", "/leases"): {"admin-of-all"},
+    ("DELETE", "/usage"): {"admin-of-all"},
+    "/usage": {each.name for each in EVERYBODY},
     ("GET", "/leases"): {"subscriber-of-all", "admin-of-all"},
     "/schedules": {"monitor-of-all", "admin-of-all"},
     "/schedules/{name}": {"admin-of-all"},

@@ -15,11 +15,14 @@ from urllib.parse import quote, urlencode
 import hiredis
 import orjson
 
+from miniqueue.server.asgi.request import ACCOUNT_KEY
 from miniqueue.server.http.app import HttpApp
 from miniqueue.server.resp.server import RespServer
+from miniqueue.server.security.authentication import Authenticator
 from tests.broker.support import World
 from tests.fakes import settle_down
 from tests.model.protocols import RespWire
+from tests.server.access import token_of
 from tests.server.resp.clients import PARAMETERS
 
 Reply = dict[str, Any]
@@ -32,8 +35,14 @@ class RefusedError(Exception):
 class RespSpeaker:
     """Speaks RESP."""
 
-    def __init__(self, world: World) -> None:
-        self._wire = RespWire(RespServer(world.broker, PARAMETERS))
+    def __init__(self, world: World, sign_in: Authenticator | None = None) -> None:
+        self._wire = RespWire(RespServer(world.broker, PARAMETERS, sign_in))
+
+    async def become(self, user: str) -> None:
+        assert await self.ask(f"AUTH {user}", token_of(user)) == b"OK"
+
+    def leave(self) -> None:
+        self._wire.connection.connection_lost(None)
 
     async def ask(self, line: str, *words: bytes, **options: object) -> Any:
         """Send the words of a line, more words, and options as names and values; return the reply."""
@@ -110,12 +119,28 @@ class RespSpeaker:
     async def leases(self, topic: str, group: str, **options: object) -> list[Reply]:
         return [_named(each) for each in await self.ask(f"LEASES {topic} GROUP {group}", **options)]
 
+    async def usage(self) -> list[Reply]:
+        return [
+            {name: _paired(value) if isinstance(value, list) else value for name, value in _named(each).items()}
+            for each in await self.ask("USAGE")
+        ]
+
 
 class HttpSpeaker:
     """Speaks HTTP, to the application itself."""
 
-    def __init__(self, world: World) -> None:
-        self._app = HttpApp(world.broker)
+    def __init__(self, world: World, sign_in: Authenticator | None = None) -> None:
+        self._app = HttpApp(world.broker, sign_in)
+        self._account = world.broker.memory.connect("192.0.2.1")
+        self._headers: list[tuple[bytes, bytes]] = []
+        self.reply_headers: Reply = {}
+
+    async def become(self, user: str) -> None:
+        self._headers = [(b"authorization", b"Bearer " + token_of(user))]
+        await self.ask("GET", "/topics")
+
+    def leave(self) -> None:
+        self._account.close()
 
     async def ask(self, method: str, path: str, body: object = b"", **options: object) -> tuple[Reply, bytes]:
         """Make a request with options in its query; return the headers and the body of the reply."""
@@ -129,15 +154,17 @@ class HttpSpeaker:
 
         path, _, query = path.partition("?")
         query = query or urlencode({name: _plain(value) for name, value in options.items()})
-        scope = {"type": "http", "method": method, "path": path, "raw_path": quote(path, "/%").encode(), "headers": []}
+        scope = {"type": "http", "method": method, "path": path, "raw_path": quote(path, "/%").encode()}
+        scope |= {"headers": self._headers, "state": {ACCOUNT_KEY: self._account}}
         asking = asyncio.create_task(self._app(scope | {"query_string": query.encode()}, receive, send))
         await settle_down()
         await asking
         reply = b"".join(message.get("body", b"") for message in sent)
+        self.reply_headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
         if sent[0]["status"] >= 400:
             refusal = orjson.loads(reply)
             raise RefusedError(f"{refusal['code']} {refusal['error']}")
-        return {name.decode(): value.decode() for name, value in sent[0]["headers"]}, reply
+        return self.reply_headers, reply
 
     async def _json(self, method: str, path: str, body: object = b"", **options: object) -> Any:
         return _snake(orjson.loads((await self.ask(method, path, body, **options))[1]))
@@ -204,6 +231,9 @@ class HttpSpeaker:
     async def leases(self, topic: str, group: str, **options: object) -> list[Reply]:
         return (await self._json("GET", "/leases", topic=topic, group=group, **options))["leases"]
 
+    async def usage(self) -> list[Reply]:
+        return (await self._json("GET", "/usage"))["usage"]
+
 
 Speaker = RespSpeaker | HttpSpeaker
 
@@ -214,6 +244,10 @@ Speaker = RespSpeaker | HttpSpeaker
 def _named(words: list[Any]) -> Reply:
     """Return names and values as a dict; the values are text and numbers."""
     return {name.decode(): _text(value) for name, value in zip(words[::2], words[1::2], strict=True)}
+
+
+def _paired(words: list[Any]) -> Reply:
+    return dict(zip(words[::2], words[1::2], strict=True))
 
 
 def _text(value: Any) -> Any:

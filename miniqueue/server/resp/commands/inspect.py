@@ -1,14 +1,17 @@
-"""Commands that inspect topics: LEN, STATS, PEEK and TRACE; and those that remove messages: PURGE and CANCEL.
+"""Commands that inspect topics and users: LEN, STATS, PEEK, TRACE, USAGE; and that remove messages: PURGE, CANCEL.
 
 A command that reads the store runs in the background and holds its connection, so that replies stay in order; other
 connections continue.
 """
 
+from collections.abc import Mapping
 from functools import partial
 
 from miniqueue.access.rights import Right
+from miniqueue.access.users import viewed_by
 from miniqueue.broker.inspect.peek import DEFAULT_COUNT
 from miniqueue.broker.inspect.peeked import State, parse_count, parse_state
+from miniqueue.broker.inspect.usage import Usage
 from miniqueue.core.message.ids import parse_any_id, parse_delayed_id
 from miniqueue.core.options.amounts import parse_delay
 from miniqueue.errors import RequestError
@@ -44,6 +47,20 @@ def stats(client: Client, command: Command) -> bytes:
         return replies.map_of(pairs, protocol)
 
     return answer_later(client, reply())
+
+
+def usage(client: Client, _command: Command) -> bytes:
+    """Carry out USAGE: return what the user has, or all users have, and may have."""
+    viewed = viewed_by(None if client.guard is None else client.guard.user)
+
+    async def reply() -> bytes:
+        return replies.encode([_usage(each) for each in await client.broker.usage(viewed)], client.session.protocol)
+
+    return answer_later(client, reply())
+
+
+def _usage(usage: Usage) -> dict[replies.Value, replies.Value]:
+    return {name: dict(value.items()) if isinstance(value, Mapping) else value for name, value in usage.items()}
 
 
 def peek(client: Client, command: Command) -> bytes:

@@ -18,6 +18,11 @@ class Actor:
         self.account = account
         self._encoded = b""
 
+    @property
+    def user(self) -> str:
+        """The name of the user; empty if the client has not authenticated."""
+        return self._client[2].decode()
+
     def __bytes__(self) -> bytes:
         """Encode protocol, address, number and user."""
         if not self._encoded:

@@ -385,6 +385,7 @@ COMMANDS: dict[bytes, Entry] = {
     b"UNWATCH": Entry(1, "", "Return OK; no key is watched.", transaction.unwatch),
     b"PING": Entry(-1, "[text]", "Return PONG, or the argument.", about_connection.ping),
     b"INFO": Entry(-1, "[section...]", "Show information about the broker.", _after_writes(info.info)),
+    b"USAGE": Entry(1, "", "Show what the user, or all users, have and may have.", _after_writes(inspect.usage)),
     b"HELLO": Entry(
         -1, "[2|3 [AUTH user secret] [SETNAME name]]", "Select the protocol version, 2 or 3.", about_connection.hello
     ),

@@ -13,7 +13,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 
-from miniqueue.access.users import check_dead_letters, check_target
+from miniqueue.access.users import check_settings, check_target
 from miniqueue.broker import Commit
 from miniqueue.broker.consume.redrive import Redriven
 from miniqueue.core.options.amounts import parse_delay, parse_limit, parse_rate
@@ -118,7 +118,7 @@ SUBCOMMANDS: Mapping[bytes, Callable[[Client, Command], bytes]] = MappingProxyTy
 
 def _settings(client: Client, command: Command) -> dict[str, object]:
     settings = topic_settings.parse_texts([word.decode("utf-8", "replace") for word in command[3:]])
-    check_dead_letters(None if client.guard is None else client.guard.user, settings)
+    check_settings(None if client.guard is None else client.guard.user, settings)
     return settings
 
 

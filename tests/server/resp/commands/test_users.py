@@ -138,6 +138,7 @@ FOR_EVERY_USER = {
     b"UNSUBSCRIBE",
     b"PUNSUBSCRIBE",
     b"TOPICS",
+    b"USAGE",
     b"TOPIC HELP",
     b"CLIENT",
     b"COMMAND",
