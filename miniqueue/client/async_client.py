@@ -121,6 +121,7 @@ class AsyncClient:
     peek = awaitable(topic_calls.peek)
     find = awaitable(topic_calls.find)
     leases = awaitable(topic_calls.leases)
+    usage = awaitable(topic_calls.usage)
     trace = awaitable(topic_calls.trace)
     redrive = awaitable(topic_calls.redrive)
     redrive_report = awaitable(topic_calls.redrive_report)

@@ -134,6 +134,7 @@ class Client:
     peek = blocking(topic_calls.peek)
     find = blocking(topic_calls.find)
     leases = blocking(topic_calls.leases)
+    usage = blocking(topic_calls.usage)
     trace = blocking(topic_calls.trace)
     redrive = blocking(topic_calls.redrive)
     redrive_report = blocking(topic_calls.redrive_report)

@@ -77,6 +77,7 @@ def test_a_publish_says_the_options_that_it_has(options, words):
         (topics.peek("t"), "PEEK t"),
         (topics.peek("t", state="delayed", count=5, after="0-7"), "PEEK t STATE delayed COUNT 5 AFTER 0-7"),
         (topics.find("t", "0-7"), "PEEK t ID 0-7"),
+        (topics.usage(), "USAGE"),
         (topics.leases("t"), "LEASES t GROUP default"),
         (
             topics.leases("t", group="g", member="m", count=5, after="5f0c-17"),

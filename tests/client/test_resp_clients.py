@@ -109,6 +109,16 @@ def test_leases_are_listed_page_by_page(either, topic):
     assert either.leases(topic) == []
 
 
+def test_usage_is_that_of_all_clients_without_users(either, topic):
+    before = either.usage()[0]["topics"]["used"]
+    either.publish(topic, "one")
+    (usage,) = either.usage()
+    assert usage["user"] is None
+    assert usage["topics"]["used"] == before + 1
+    assert usage["requests"] == {"used": 0, "limit": 10_000}
+    assert usage["memory"]["connections"] > 0
+
+
 EVENTS_OF_A_DEAD_LETTER = ["published", "committed", "delivered", "rejected", "dead_lettered", "arrived"]
 
 

@@ -77,6 +77,11 @@ def figures(reply: Reply) -> dict[str, object]:
     return {text(name): plain(value) for name, value in reply.items()}
 
 
+def all_figures(reply: Reply) -> list[dict[str, object]]:
+    """Return a list of maps of statistics."""
+    return [figures(item) for item in reply]
+
+
 def redriven(reply: Reply) -> Redriven:
     """Return the result of a redrive."""
     remaining, error = reply[b"remaining"], reply[b"error"]

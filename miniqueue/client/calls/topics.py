@@ -54,6 +54,15 @@ def stats(topic: str | None = None) -> Call[dict[str, object]]:
     return Call(("STATS", *side_words(topic)), answers.figures)
 
 
+def usage() -> Call[list[dict[str, object]]]:
+    """Return what the user has of topics, bytes, connections, and so on, and may have; docs/protocol.md describes it.
+
+    A user with the role monitor on `*`, and every client of a broker without users, gets all clients together first,
+    with the user None, and then every user.
+    """
+    return Call(("USAGE",), answers.all_figures)
+
+
 def peek(
     topic: str,
     *,
