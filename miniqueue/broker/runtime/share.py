@@ -13,12 +13,15 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from itertools import islice
+from math import inf
 from typing import Final, TypeVar
 
 T = TypeVar("T")
 
 #: After a slice, other work comes first for this many times as long as the slice took.
 OTHERS_FACTOR: Final = 3
+#: A slice of `in_turns` counts as at most this long: it may wait for the store, and others work meanwhile.
+MAX_SLICE_SECONDS: Final = 0.003
 #: An iteration that takes less had nothing else to do.
 IDLE_SECONDS: Final = 0.00003
 
@@ -36,10 +39,10 @@ class TimeShare:
         self._owed_seconds = 0.0
         self._gate = asyncio.Lock()
 
-    def used(self, begun_at: float) -> None:
+    def used(self, begun_at: float, max_seconds: float = inf) -> None:
         """Record a slice that began at this time and ends now."""
         self._left_at = self.clock()
-        self._owed_seconds = OTHERS_FACTOR * (self._left_at - begun_at)
+        self._owed_seconds = OTHERS_FACTOR * min(self._left_at - begun_at, max_seconds)
 
     def is_for_others(self) -> bool:
         """Whether others have work, and have not had their time since the last slice; called once per iteration."""
@@ -56,7 +59,7 @@ class TimeShare:
             begun_at = self.clock()
             for item in some:
                 yield item
-            self.used(begun_at)
+            self.used(begun_at, MAX_SLICE_SECONDS)
 
     async def _wait(self) -> None:
         """Return when the next slice may begin; first come, first served."""

@@ -25,6 +25,7 @@ from miniqueue.access.rights import Right
 from miniqueue.broker import Broker
 from miniqueue.broker.model.views import stats_of
 from miniqueue.broker.runtime.accounts import Memory
+from miniqueue.broker.runtime.tasks import SharedResult
 from miniqueue.errors import DrainingError
 from miniqueue.server.asgi.authorization import AuthMiddleware, routes
 from miniqueue.server.asgi.browser_pages import ForLoopback
@@ -65,6 +66,8 @@ class MonitorApp:
         self._registry = CollectorRegistry()
         self._registry.register(RowCollector(BROKER_ROWS, broker))
         self._topic_metrics = TopicMetrics(broker)
+        self._rendering: SharedResult[bytes] = SharedResult()  # however many clients ask at the same time
+        self._counting: SharedResult[dict[str, orjson.Fragment]] = SharedResult()
         self._registry.register(RowCollector(LOOP_ROWS, None))
         if refusals is not None:
             self._registry.register(RowCollector(HTTP_REFUSAL_ROWS, refusals))
@@ -97,16 +100,13 @@ class MonitorApp:
 
     async def metrics(self) -> Reply:
         """Return the metrics in Prometheus' text format."""
-        topic_metrics = await self._topic_metrics.render()
+        topic_metrics = await self._rendering.get(self._topic_metrics.render)
         return Reply(200, topic_metrics + generate_latest(self._registry), CONTENT_TYPE_LATEST.encode())
 
     async def stats(self) -> Reply:
         """Return version, uptime, and the counts of every topic; a count is of messages unless its name differs."""
         refusal = self._broker.refusal
-        topics = {}
-        async with aclosing(self._broker.inspect.everything()) as inspected:
-            async for topic in inspected:
-                topics[topic.name.decode()] = orjson.Fragment(orjson.dumps(asdict(stats_of(topic))))
+        topics = await self._counting.get(self._count)
         return json_reply(
             200,
             {
@@ -118,6 +118,13 @@ class MonitorApp:
                 "topics": topics,
             },
         )
+
+    async def _count(self) -> dict[str, orjson.Fragment]:
+        counts = {}
+        async with aclosing(self._broker.inspect.everything()) as topics:
+            async for topic in topics:
+                counts[topic.name.decode()] = orjson.Fragment(orjson.dumps(asdict(stats_of(topic))))
+        return counts
 
 
 def _memory_of(memory: Memory) -> dict[str, object]:
