@@ -9,8 +9,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 #: Far longer than a start takes on a machine that does nothing else.
 START_SECONDS = 60
@@ -145,9 +146,10 @@ class BrokerProcess:
         """Return the address of a path of the HTTPS port."""
         return f"https://localhost:{self.https_port}{path}"
 
-    def monitor(self, path: str) -> bytes:
+    def monitor(self, path: str, headers: Mapping[str, str] = MappingProxyType({})) -> bytes:
         """Return what the monitoring port answers."""
-        with urlopen(f"http://127.0.0.1:{self.monitor_port}{path}", timeout=START_SECONDS) as answer:
+        request = Request(f"http://127.0.0.1:{self.monitor_port}{path}", headers=dict(headers))
+        with urlopen(request, timeout=START_SECONDS) as answer:
             body: bytes = answer.read()
         return body
 

@@ -25,6 +25,7 @@ from tests.durability.crash.unsynced import Mode
 from tests.durability.damage.outcome import Tally
 from tests.durability.damage.plan import soak as damage_soak
 from tests.durability.disk.disk_sweep import SWEPT, Sweeper
+from tests.durability.hostile import mix
 from tests.durability.load.footprint import measure
 from tests.durability.load.long_run import soak
 from tests.durability.time.pause import stop_and_go_on
@@ -113,6 +114,12 @@ def _backlog(directory: Path, count: int, seed: int) -> Outcome:
     return Outcome(line, not measured.findings, "\n".join(measured.findings))
 
 
+def _hostile(directory: Path, count: int, seed: int) -> Outcome:
+    """Let a random mix of hostile clients work on one broker, `count` rounds of 3.6 s."""
+    mixed = mix.soak(directory, make_trust(directory), count, seed)
+    return Outcome(mixed.line(), not mixed.findings, "\n".join(mixed.findings))
+
+
 def _pause(directory: Path, count: int, seed: int) -> Outcome:
     """Stop the process again and again, for half a minute each."""
     trust, pauses = make_trust(directory), min(count, PAUSES)
@@ -135,6 +142,7 @@ LOOPS: dict[str, Loop] = {
     "damage": _damage,
     "load": _load,
     "backlog": _backlog,
+    "hostile": _hostile,
     "pause": _pause,
     "kill": _kill,
     **{mode.value: _cut(mode) for mode in Mode},
