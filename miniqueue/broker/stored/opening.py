@@ -148,9 +148,11 @@ def _installed(stored: _StoredTopic, known: dict[bytes, Topic]) -> Topic:
     topic = known.get(stored.name)
     if topic is None:
         return stored.topic or _filled(Topic(stored.name), stored)
-    if stored.topic is not None and stored.topic.at_rest is not None:
-        topic.become(stored.topic)
-        return topic
+    if stored.topic is not None:
+        if stored.topic.at_rest is not None:
+            topic.become(stored.topic)
+            return topic
+        stored.topic.dissolve()  # a client has made the topic known since
     return _filled(topic, stored)
 
 
