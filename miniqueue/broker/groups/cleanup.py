@@ -18,6 +18,7 @@ the group was deleted or moved, keys can remain whose messages the key group doe
 This reads all unique keys of the topic and, if there are keys to free, all messages that were returned to the group.
 """
 
+import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -104,6 +105,10 @@ async def _returned(journal: Journal, topic_id: int, number: int, group_id: int)
         await snapshot.close()
 
 
+#: Number of deletions after which the next act that needs one waits.
+MAX_LEFT: Final = 16
+
+
 class _Remains(NamedTuple):
     """The stored data of a group that was deleted or moved.
 
@@ -121,14 +126,24 @@ class _Remains(NamedTuple):
 
 
 class GroupCleanup:
-    """Deletes the stored data under ids that groups no longer use, in background tasks."""
+    """Deletes the stored data under ids that groups no longer use, in the background, one id after the other.
+
+    The store reads one range after the other for all, so many deletions at once would keep every client waiting.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._journal = engine.journal
         self._spawn = engine.spawn
         self._left: set[tuple[int, int]] = set()  # topic ids and group ids that still have stored data
         self._failed: list[_Remains] = []  # the data whose deletion failed; the next tick tries again
+        self._turn = asyncio.Lock()
         self._last_warning = ""
+
+    async def room(self) -> None:
+        """Wait for the deletions before this call, if they are many: clients must not be faster than deletions."""
+        if len(self._left) >= MAX_LEFT:
+            async with self._turn:
+                pass
 
     def next_id(self, topic: Topic) -> int:
         """Return a group id under which the topic has no stored data."""
@@ -184,7 +199,8 @@ class GroupCleanup:
         try:
             if remains.frees_keys and remains.topic.id == remains.ids[0]:
                 await free_keys(self._journal, remains.topic)
-            await self._delete(*remains.ids, remains.runs)
+            async with self._turn:
+                await self._delete(*remains.ids, remains.runs)
         except MiniqueueError as exc:
             self._failed.append(remains)
             self._warn(str(exc))

@@ -132,6 +132,8 @@ class Groups:
         The group loses its leases and the messages that were returned to it. A dry run changes nothing. Raises the
         errors of `create`, UnknownTopicError and UnknownGroupError.
         """
+        if not is_dry:
+            await self._remains.room()
         effect = await self._journal.epoch.repeat(partial(self._seek, name, group_name, start, is_dry=is_dry))
         if not is_dry:
             await self._journal.committer.flush()
@@ -156,6 +158,7 @@ class Groups:
           GroupInUseError: the group has consumers, or is the only group of its topic.
           UnavailableError: no change is possible now.
         """
+        await self._remains.room()
         topic = await self._journal.committed_topic(name)
         self._delete(_existing(topic, group_name))
         await self._journal.committer.flush()

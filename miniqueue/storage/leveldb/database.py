@@ -18,6 +18,8 @@ from miniqueue.storage.leveldb.mapped_tables import limit_mapped_tables
 
 #: Bytes in a mebibyte.
 MIB = 1 << 20
+#: After a scan of less, the tables in RAM are not measured: that takes as long as a short scan.
+MIN_READ_BYTES = 64 << 10
 
 #: Error numbers of a full disk; a quota is a smaller disk.
 NO_SPACE = frozenset((errno.ENOSPC, errno.EDQUOT))
@@ -174,7 +176,8 @@ def pairs_between(database: Readable, start: bytes, stop: bytes) -> Generator[tu
             cursor.next()
     finally:
         cursor.close()
-        limit_mapped_tables()
+        if read_bytes >= MIN_READ_BYTES:
+            limit_mapped_tables()
 
 
 def first_pairs(

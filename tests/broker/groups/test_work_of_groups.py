@@ -1,9 +1,10 @@
 """What is told of groups, and where they go on, costs what is touched, not what there is: values read are counted."""
 
+from miniqueue.broker.groups.cleanup import MAX_LEFT
 from miniqueue.core.options.start import Edge, FromMessage, FromTime
 from tests.broker.groups.test_groups import receive
 from tests.broker.support import World, run
-from tests.fakes import START_MS
+from tests.fakes import START_MS, settle_down
 
 FEW, MANY = 16, 256
 
@@ -76,3 +77,27 @@ def test_it_does_not_grow_with_the_log():
     assert many_reads["list"] == 0
     assert max(many_reads.values()) <= 20
     assert by_time[1] - by_time[0] <= 8  # found by halves: 16 times as many chunks are 4 steps
+
+
+async def test_what_groups_have_left_is_deleted_one_after_the_other(world):
+    """Otherwise a client that seeks over and over keeps the store busy, and every other read waits behind it."""
+    world.broker.admin.create(b"t", {"partitions": 8})
+    await world.commit()
+    waiting = most = 0
+    scan = world.store.scan
+
+    async def counted(*args, **options):
+        nonlocal waiting, most
+        waiting += 1
+        most = max(most, waiting)
+        try:
+            return await scan(*args, **options)
+        finally:
+            waiting -= 1
+
+    world.store.scan = counted
+    for _ in range(3 * MAX_LEFT):
+        await world.broker.groups.seek(b"t", b"default", Edge.LATEST)
+        assert len(world.broker.groups._remains._left) <= MAX_LEFT + 1
+    await settle_down()
+    assert most <= 2  # of a deletion, and of a seek
