@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
@@ -289,6 +290,7 @@ class _Listeners:
 
     def _serve_monitor(self, listener: socket) -> Coroutine[None, None, None]:
         """Serve monitoring, over TLS if other machines can reach it; clients such as kubelet need no certificate."""
+        limits = replace(self._limits, is_reserved=True)
         app = MonitorApp(
             self._broker,
             self._sign_in,
@@ -301,11 +303,11 @@ class _Listeners:
             is_exposed=self._is_monitor_exposed,
         )
         if not self._is_monitor_exposed:
-            return serve_plain(app, listener, self._stopping.wait, self._limits)
+            return serve_plain(app, listener, self._stopping.wait, limits)
         context = self._tls.context(HTTP_PROTOCOLS, requires_client_certificate=False)
         cert, key = self._certificates.cert, self._certificates.key
         recorded = self._guests.recorded(app)
-        return serve_https(recorded, listener, cert, key, self._stopping.wait, self._limits, context=context)
+        return serve_https(recorded, listener, cert, key, self._stopping.wait, limits, context=context)
 
     def _ask_to_stop(self) -> None:
         """Give consumers time to settle, then stop; on the second signal, stop at once."""

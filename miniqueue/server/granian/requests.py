@@ -13,12 +13,16 @@ from http import HTTPStatus
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from miniqueue.broker.runtime.accounts import Memory, MemoryAccount, Purpose
 from miniqueue.server.asgi.refusals import Reason, Refusals
 from miniqueue.server.asgi.replies import INTERNAL_ERROR, problem, start_message
 from miniqueue.server.hypercorn.limits import CHECK_SECONDS, BodyDeadline
 
 #: Time for Granian's thread to write the last replies; it does not report when it has.
 LAST_WORDS_SECONDS = 0.2
+#: Bodies up to this size are not charged: most requests end at once. Replies cannot be charged, as Granian does not
+#: report when it has written them; they count as `other` in the account of the process.
+CHARGED_BYTES = 64 << 10
 
 
 class Requests:
@@ -30,16 +34,18 @@ class Requests:
     Args:
       app: the application that answers the requests.
       refusals: counts bodies that were late.
+      memory: the accounts of the memory that clients use.
     """
 
-    def __init__(self, app: ASGIApp, refusals: Refusals) -> None:
+    def __init__(self, app: ASGIApp, refusals: Refusals, memory: Memory | None = None) -> None:
         self._app = app
         self._refusals = refusals
+        self._memory = memory or Memory()
         self._tasks: dict[_Request, asyncio.Task[object] | None] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        request = _Request(scope, receive, send)
+        request = _Request(scope, receive, send, self._memory)
         self._tasks[request] = asyncio.current_task()
         try:
             if _is_ambiguous(scope):
@@ -59,6 +65,8 @@ class Requests:
             raise  # Granian logs it
         finally:
             del self._tasks[request]
+            if request.received_bytes > CHARGED_BYTES:
+                request.give_back()
 
     async def watch(self, begin: Callable[[], None]) -> None:
         """Check for late bodies until cancelled; `begin` starts the requests that still wait for their bodies."""
@@ -85,21 +93,23 @@ class _Request:
 
     __slots__ = (
         "_deadline",
+        "_payer",
         "_reader",
         "_receive",
-        "_received_bytes",
         "_send",
         "_unread_bytes",
         "has_reply",
         "is_late",
         "is_read",
+        "received_bytes",
     )
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, memory: Memory) -> None:
         self._receive = receive
         self._send = send
+        self._payer = memory, scope  # which are looked at only if the body is large
         self._unread_bytes = _content_length(scope)
-        self._received_bytes = 0
+        self.received_bytes = 0
         self._reader: asyncio.Task[object] | None = None
         self._deadline: BodyDeadline | None = None
         self.is_read = False
@@ -120,8 +130,10 @@ class _Request:
         self._reader = None
         if message["type"] == "http.request":
             size_bytes = len(message["body"])
-            self._received_bytes += size_bytes
+            self.received_bytes += size_bytes
             self._unread_bytes -= size_bytes
+            if self.received_bytes > CHARGED_BYTES:
+                self._charge(size_bytes)
             if self._unread_bytes == 0:
                 message["more_body"] = False
         self.is_read = not message.get("more_body", False)
@@ -131,13 +143,27 @@ class _Request:
         self.has_reply = True
         return self._send(message)
 
+    def _account(self) -> MemoryAccount:
+        """Return the account of the client's address: a request can belong to a user only when its body is read."""
+        memory, scope = self._payer
+        return memory.of_address((scope.get("client") or "?")[0])
+
+    def _charge(self, size_bytes: int) -> None:
+        """Charge a part of the body until the request ends: the application may keep it."""
+        is_first = self.received_bytes - size_bytes <= CHARGED_BYTES
+        self._account().add(Purpose.INPUT, self.received_bytes if is_first else size_bytes)
+
+    def give_back(self) -> None:
+        """Give back what was charged for the body."""
+        self._account().add(Purpose.INPUT, -self.received_bytes)
+
     def check_deadline(self, now_seconds: float) -> None:
         """Wake the task that waits for a late body."""
         if self.is_read or self.is_late or self.has_reply or self._reader is None:
             return
         if self._deadline is None:
             self._deadline = BodyDeadline()
-        if self._deadline.is_over(self._received_bytes, 0, now_seconds):
+        if self._deadline.is_over(self.received_bytes, 0, now_seconds):
             self.is_late = True
             self._reader.cancel()
 
@@ -151,8 +177,7 @@ def _is_ambiguous(scope: Scope) -> bool:
     """Whether a proxy could read a request in another way than Granian, which accepts it."""
     if scope["http_version"] == "1.1" and [name for name, _ in scope["headers"]].count(b"host") != 1:
         return True
-    is_connect: bool = scope["method"] == "CONNECT"
-    return is_connect
+    return scope["method"] in ("CONNECT",)
 
 
 async def _refuse(scope: Scope, send: Send) -> None:

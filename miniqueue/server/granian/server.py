@@ -79,7 +79,7 @@ async def serve_https(
     server_tls_context(cert, key)
     _check_kind(key)
     port = listener.getsockname()[1]
-    requests = Requests(app, limits.refusals if limits else Refusals(time.monotonic))
+    requests = Requests(app, limits.refusals if limits else Refusals(time.monotonic), limits.memory if limits else None)
     handover = Handover(requests)
     server = _EmbeddedServer(handover, listener, cert, key)
     serving = asyncio.create_task(server.serve())

@@ -74,7 +74,7 @@ class GuardedConnection(TCPServer):
         self._account = limits.memory.connect(peer[0] if peer else "?")
         self._account.add(Purpose.CONNECTIONS, CONNECTION_BYTES)
         self.state = {**self.state, ACCOUNT_KEY: self._account}
-        if limits.memory.is_full or self._account.owner.is_crowd_over:
+        if limits.is_memory_full or self._account.owner.is_crowd_over:
             limits.refusals.count(Reason.MEMORY, peer)
             self._account.close()
             self.writer.transport.abort()

@@ -197,7 +197,7 @@ class GuardedH2(hypercorn_h2.H2Protocol):
 
     def _has_no_memory(self) -> bool:
         """Whether a request is not even answered: the connection uses too much, or its client is a stranger."""
-        return self._account.is_over or self._limits.memory.is_full or self._account.owner.is_crowd_over
+        return self._account.is_over or self._limits.is_memory_full or self._account.owner.is_crowd_over
 
     def _charge_streams(self) -> None:
         """Charge the requests in progress, now and when there are some more, or fewer."""

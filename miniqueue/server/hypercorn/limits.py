@@ -101,6 +101,7 @@ class HttpLimits:
       max_header_bytes: maximum size of a request's headers: as HTTP/2 counts them; HTTP/1.1: with the request line.
       stall_seconds: maximum time in which a client accepts no data of a reply that is ready.
       memory: the accounts of the memory that clients use.
+      is_reserved: whether clients are served even if the memory of the process is used up, as monitoring is.
     """
 
     refusals: Refusals
@@ -110,6 +111,12 @@ class HttpLimits:
     handshake_seconds: float = TLS_HANDSHAKE_SECONDS
     max_header_bytes: int = MAX_HEADER_BYTES
     memory: Memory = field(default_factory=Memory)
+    is_reserved: bool = False
+
+    @property
+    def is_memory_full(self) -> bool:
+        """Whether there is no memory for another connection or request."""
+        return self.memory.is_full and not self.is_reserved
 
 
 class GuardedConfig(Config):

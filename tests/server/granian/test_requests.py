@@ -6,8 +6,9 @@ import time
 import pytest
 from hyperframe.frame import DataFrame
 
+from miniqueue.broker.runtime.accounts import Memory, Purpose
 from miniqueue.server.asgi.refusals import Refusals
-from miniqueue.server.granian.requests import Requests
+from miniqueue.server.granian.requests import CHARGED_BYTES, Requests
 from miniqueue.server.granian.server import serve_https
 from miniqueue.server.hypercorn import HttpLimits
 from miniqueue.server.hypercorn.limits import BODY_STALL_SECONDS, CHECK_SECONDS
@@ -25,7 +26,8 @@ class Exchange:
 
     def __init__(self, app) -> None:
         self.refusals = Refusals(time.monotonic)
-        self.requests = Requests(app, self.refusals)
+        self.memory = Memory()
+        self.requests = Requests(app, self.refusals, self.memory)
         self.incoming = asyncio.Queue()
         self.sent = []
 
@@ -211,3 +213,21 @@ async def test_a_request_with_one_host_does():
     exchange.put(b"body", more_body=False)
     await exchange.run()
     assert exchange.sent[0]["status"] == 200
+
+
+async def test_large_parts_of_bodies_are_charged_until_the_request_ends():
+    charged = []
+
+    async def app(scope, receive, send):
+        for _ in range(2):
+            await receive()
+            charged.append(exchange.memory.amounts())
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    exchange = Exchange(app)
+    exchange.put(bytes(CHARGED_BYTES + 1), more_body=True)
+    exchange.put(bytes(CHARGED_BYTES + 2), more_body=False)
+    await exchange.run()
+    assert charged == [{Purpose.INPUT: CHARGED_BYTES + 1}, {Purpose.INPUT: 2 * CHARGED_BYTES + 3}]
+    assert exchange.memory.amounts() == {}

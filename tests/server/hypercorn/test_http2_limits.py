@@ -551,3 +551,19 @@ async def test_messages_are_published_and_consumed_beside_an_attack(certificates
                 attacker.send(*[PingFrame(0, opaque_data=bytes(8))] * TOO_MANY)
                 assert await publish(innocent, 2 * number + 1) == 201
         assert server.served.broker.stats()[b"t"].published == 10
+
+
+@on_loop(CalmLoop)
+@pytest.mark.parametrize("is_reserved", [True, False])
+async def test_monitoring_is_served_when_all_memory_is_used_up(certificates, is_tls, is_reserved):
+    memory = Memory(1 << 20)
+    memory.add(Purpose.COMMITS, 2 << 20)
+    limits = {"memory": memory, "is_reserved": is_reserved}
+    async with limited(), victim(certificates, Endpoint(echo), is_tls=is_tls, limits=limits) as server:
+        if not is_reserved:
+            peer = await server.raw()
+            assert await peer.until_over() == b""
+            return
+        async with server.http2() as client:
+            client.send(client.post(1), DataFrame(1, data=b"x", flags=["END_STREAM"]))
+            assert await client.body(1) == b"x"
