@@ -72,6 +72,7 @@ async def _free(journal: Journal, topic: Topic, topic_id: int, claims: list[_Cla
     group = topic.key_group if topic.id == topic_id else None
     if group is None or not positions:
         return
+    group_id = group.id or 0
     in_log = {cursor.partition: Unsettled(cursor) for cursor in group.cursors}
     unheld = {
         claim: (number, seq)
@@ -81,13 +82,16 @@ async def _free(journal: Journal, topic: Topic, topic_id: int, claims: list[_Cla
     if unheld:
         await journal.committer.flush()  # so the store has the messages that were returned before
     for partition in {number for number, _ in unheld.values()}:
-        returned = await _returned(journal, topic_id, partition, group.id or 0)
+        returned = await _returned(journal, topic_id, partition, group_id)
         unheld = {
             claim: (number, seq)
             for claim, (number, seq) in unheld.items()
             if number != partition or seq not in returned
         }
-    if unheld and topic.id == topic_id and topic.key_group is group:
+    if not unheld or topic.id != topic_id:
+        return
+    key_group = topic.key_group  # another object if the topic was at rest meanwhile
+    if key_group is not None and key_group.id == group_id:
         for claim in unheld:
             topic.unique_keys.take(*claim)
         journal.touch(topic)

@@ -1,0 +1,41 @@
+"""Topics that come to rest in the middle of an act, or while the store is read again, lose nothing."""
+
+from miniqueue.broker.model.topic import Topic
+from miniqueue.core.options.publish import PublishOptions
+from tests.broker.support import World
+from tests.fakes import FakeConsumer, settle_down
+
+
+def topic_of(world: World) -> Topic:
+    return world.broker._engine.topics.by_name[b"t"]
+
+
+async def tick(world: World) -> None:
+    world.broker.tick()
+    await settle_down()
+
+
+async def test_the_key_of_a_deleted_group_is_freed_while_the_topic_comes_to_rest(world):
+    await world.broker.groups.create(b"t", b"one")
+    await world.broker.groups.create(b"t", b"two")
+    options = PublishOptions(unique_key=b"k")
+    await world.broker.publish_unique(b"t", b"x", options)
+    two = FakeConsumer(world.broker, b"t", b"two")
+    await two.drain_all()
+    two.consumer.close()
+    for _ in range(3):  # nothing of the key is in memory any more
+        await world.commit()
+        await tick(world)
+    world.store.may_scan.clear()
+    await world.broker.groups.delete(b"t", b"one")  # which frees the key of the message that it had
+    await settle_down()
+    rests = 0
+    for _ in range(10):  # each scan of the store waits, and the topic comes to rest meanwhile
+        await tick(world)
+        rests += topic_of(world).at_rest is not None
+        world.store.may_scan.set()
+        world.store.may_scan.clear()
+    world.store.may_scan.set()
+    await settle_down()
+    assert rests
+    assert not (await world.broker.publish_unique(b"t", b"y", options)).is_duplicate
