@@ -76,10 +76,11 @@ class Groups:
         Groups that are deleted meanwhile are left out. Raises InvalidTopicError, UnknownTopicError or UnavailableError.
         """
         topic = await self._journal.epoch.repeat(partial(self._counted, name))
-        listed = sorted(topic.existing_groups, key=lambda group: group.name)
-        async with aclosing(self._engine.share.in_turns(listed, 1)) as existing:
-            async for group in existing:
-                if group.id is not None:
+        listed = sorted(group.name for group in topic.existing_groups)
+        async with aclosing(self._engine.share.in_turns(listed, 1)) as names:
+            async for group_name in names:  # a topic that was at rest meanwhile has other objects
+                group = topic.groups.get(group_name)
+                if group is not None and group.id is not None:
                     yield figures_of(group)
 
     async def figures_of(self, name: bytes, group_name: bytes) -> GroupFigures:

@@ -15,6 +15,17 @@ async def tick(world: World) -> None:
     await settle_down()
 
 
+async def test_a_list_of_groups_has_those_of_a_topic_that_comes_to_rest(world):
+    for name in (b"a", b"b"):
+        await world.broker.groups.create(b"t", name)
+    listed, rests = [], 0
+    async for figures in world.broker.groups.figures(b"t"):
+        listed.append(figures.name)
+        await tick(world)
+        rests += topic_of(world).at_rest is not None
+    assert (listed, rests > 0) == ([b"a", b"b"], True)
+
+
 async def test_the_key_of_a_deleted_group_is_freed_while_the_topic_comes_to_rest(world):
     await world.broker.groups.create(b"t", b"one")
     await world.broker.groups.create(b"t", b"two")
