@@ -231,8 +231,11 @@ class Group:
         return self._receipts | {cursor.partition: cursor.next_receipt for cursor in self.cursors}
 
     def resume(self, receipts: dict[int, int], unread_seconds: float, *, was_read: bool) -> None:
-        """Continue a group that was at rest; the caller gives it its cursors next."""
-        self._receipts = receipts
+        """Continue a group that was at rest; the caller gives it its cursors next.
+
+        A group whose consumers waited while the store was read again has receipts of its own, which go further.
+        """
+        self._receipts = self._receipts or receipts
         self.unread_seconds, self.was_read = unread_seconds, was_read
 
     @property

@@ -1,5 +1,7 @@
 """Topics that come to rest in the middle of an act, or while the store is read again, lose nothing."""
 
+from contextlib import suppress
+
 from miniqueue.broker.model.topic import Topic
 from miniqueue.core.options.publish import PublishOptions
 from tests.broker.support import World
@@ -13,6 +15,28 @@ def topic_of(world: World) -> Topic:
 async def tick(world: World) -> None:
     world.broker.tick()
     await settle_down()
+
+
+async def reopen(world: World) -> None:
+    """Let the store fail, so that it is read again."""
+    world.store.fail_writes = {world.store.write_count + 1}
+    with suppress(Exception):
+        await world.publish(b"other", b"x")
+    await settle_down()
+    assert world.broker.refusal is None
+
+
+async def test_a_receipt_from_before_a_fault_names_no_later_message(world):
+    await world.publish(b"t", b"a")
+    consumer = await world.holding(b"t")
+    consumer.consumer.ack()
+    await world.commit()
+    await reopen(world)
+    await world.publish(b"t", b"b")
+    consumer.consumer.request()
+    await settle_down()
+    before, after = consumer.leases
+    assert after.receipt > before.receipt
 
 
 async def test_a_list_of_groups_has_those_of_a_topic_that_comes_to_rest(world):
