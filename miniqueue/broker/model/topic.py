@@ -13,6 +13,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol
@@ -513,6 +514,7 @@ class Topic:
         if any(group.consumer_count for group in self.groups.values()):
             at_rest.wake(self)
         else:
+            at_rest.stats = replace(at_rest.stats, expired=self.expired_count, duplicates=self.duplicate_count)
             self.rest(at_rest)
 
     def come_back(self, partitions: dict[int, Partition], group_ids: dict[bytes, int], plain_number: int) -> None:

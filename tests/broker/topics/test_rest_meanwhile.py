@@ -39,6 +39,22 @@ async def test_a_receipt_from_before_a_fault_names_no_later_message(world):
     assert after.receipt > before.receipt
 
 
+async def test_counts_since_the_start_outlive_a_fault(world):
+    world.broker.admin.create(b"t", {"ttl_seconds": 1, "dedup_window_seconds": 1})
+    options = PublishOptions(dedup_id=b"i")
+    world.broker.publish_with(b"t", b"a", options)
+    assert world.broker.publish_with(b"t", b"a", options).is_duplicate
+    await world.commit()
+    for _ in range(3):
+        world.clock.advance(5)
+        await tick(world)
+        await world.commit()
+    counts = world.broker.stats()[b"t"]
+    assert (counts.expired, counts.duplicates, topic_of(world).at_rest is not None) == (1, 1, True)
+    await reopen(world)
+    assert (world.broker.stats()[b"t"], topic_of(world).at_rest is not None) == (counts, True)
+
+
 async def test_a_list_of_groups_has_those_of_a_topic_that_comes_to_rest(world):
     for name in (b"a", b"b"):
         await world.broker.groups.create(b"t", name)
