@@ -54,7 +54,7 @@ class Publisher:
         self._create = engine.topics.create
         self._journal = engine.journal
         self._admission, self._memory, self._shares = engine.journal.admission, engine.memory, engine.shares
-        self._committer = engine.journal.committer
+        self._committer, self._limits = engine.journal.committer, engine.limits
         self._admit = partial(engine.limits.admit, may_dead_letter=partial(dead_letters.may_dead_letter, engine))
         self._delayed = delayed
         self._clock = engine.clock
@@ -125,7 +125,7 @@ class Publisher:
         Raises what `publish` raises, and the following; nothing was added then:
           InvalidAttributesError: headers and key are too long together.
           InvalidOptionError: an option cannot be used.
-          LimitReachedError: the maximum number of dedup ids is reached.
+          LimitReachedError: the maximum number of dedup ids, or of partitions with their lanes, is reached.
           DedupMismatchError: other content was published under the dedup id.
         """
         self._admission.check()
@@ -217,6 +217,8 @@ class Publisher:
             number = lanes.lane(0, options.priority)
         else:
             number = topic.number_for(options.key, options.priority)
+            if number not in topic.partitions:  # the first message of this priority there
+                self._limits.admit_partitions(len(topic.existing_groups), topic.settings.owner or "")
         published = self.publish(name, [payload], [attributes], number)
         message_id = format_message_id(published.partition, published.first_seq)
         return Accepted(published.commit, message_id, size_bytes=published.size_bytes)

@@ -4,6 +4,8 @@ import pytest
 
 from miniqueue.broker.model.limits import BrokerLimits, Limit
 from miniqueue.broker.runtime.accounts import Purpose
+from miniqueue.core.message.lanes import Priority
+from miniqueue.core.options.publish import PublishOptions
 from miniqueue.errors import LimitReachedError, ShareLimitError
 from tests.broker.support import world_with
 from tests.fakes import settle_down
@@ -100,3 +102,15 @@ async def test_one_user_may_have_three_quarters_of_the_partitions(world):
     limits.admit_partitions(4, "bob")
     world.broker.admin.change(b"a", {"owner": "bob"})
     assert (limits.partition_count("ada"), limits.partition_count("bob")) == (0, 4)
+
+
+@LIMITED
+async def test_lanes_count(world):
+    world.broker.admin.create(b"a", {"partitions": 9})
+    high, low = PublishOptions(priority=Priority.HIGH), PublishOptions(priority=Priority.LOW)
+    world.broker.publish_with(b"a", b"x", high)
+    with pytest.raises(LimitReachedError, match=r"10 and 1 more"):
+        world.broker.publish_with(b"a", b"x", low)
+    await world.commit()
+    world.broker.publish_with(b"a", b"x", PublishOptions())
+    assert counted(world) == 10
