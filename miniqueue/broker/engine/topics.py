@@ -85,7 +85,7 @@ class Topics:
         owner = self.owner_of_new(owner)
         try:
             self._shares.admit(Pool.TOPICS, owner)
-            self._limits.admit_partitions(1, owner)
+            self._limits.admit_partitions(len(topic.first_groups(groups, settings)), owner)
             self._shares.admit_bytes(owner, size_bytes)
             self._limits.admit_topic(topic, self._count, payloads, size_bytes, attributes)
         except LimitReachedError:

@@ -474,13 +474,15 @@ class Topic:
         """
         self.id = topic_id
         self.settings = DEFAULT_SETTINGS._replace(owner=owner) if owner else DEFAULT_SETTINGS
-        begun = {name: self.group(name) for name in names}
-        if settings.auto_create_groups:
-            begun |= {name: group for name, group in self.groups.items() if group.consumer_count}
-        for number, group in enumerate(begun.values() or [self.default], start=1):
+        for number, group in enumerate(map(self.group, self.first_groups(names, settings)), start=1):
             group.id = DEFAULT_GROUP if group is self.default else number
         self.add_partitions([0])
         self.plain = self.partitions[0]
+
+    def first_groups(self, names: Iterable[bytes], settings: TopicSettings) -> list[bytes]:
+        """Return the names of the groups with which the topic would begin; see `begin`."""
+        waiting = (name for name, group in self.groups.items() if group.consumer_count)
+        return list(dict.fromkeys([*names, *(waiting if settings.auto_create_groups else ())])) or [DEFAULT_GROUP_NAME]
 
     def fill(
         self,

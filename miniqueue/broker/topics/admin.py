@@ -90,7 +90,7 @@ class TopicAdmin:
             }
             settings = {**settings, **{key: kept[key] for key in kept if settings.get(key) is None}}
         wanted = DEFAULT_SETTINGS.with_changes(settings, name)
-        self._check_partitions(topic, wanted)
+        self._check_partitions(name, topic, wanted)
         self._check_default_group(name, wanted)
         _check_dead_letter_topic(DEFAULT_SETTINGS if topic is None else topic.settings, wanted)
         if topic is None:
@@ -109,7 +109,7 @@ class TopicAdmin:
         self._journal.admission.check_change()
         topic = self._known(name)
         wanted = topic.settings.with_changes(settings, name)
-        self._check_partitions(topic, wanted)
+        self._check_partitions(name, topic, wanted)
         self._check_default_group(name, wanted)
         _check_dead_letter_topic(topic.settings, wanted)
         return self._set(topic, wanted)
@@ -124,7 +124,7 @@ class TopicAdmin:
             raise UnknownTopicError
         return topic
 
-    def _check_partitions(self, topic: Topic | None, wanted: TopicSettings) -> None:
+    def _check_partitions(self, name: bytes, topic: Topic | None, wanted: TopicSettings) -> None:
         """Raise LimitReachedError if there would be too many partitions.
 
         Raises InvalidSettingError if there would be fewer than before: their messages would have no partition.
@@ -133,8 +133,12 @@ class TopicAdmin:
             raise InvalidSettingError("partitions", f"at least the {topic.partition_count} that there are")
         added_count = wanted.partitions - (0 if topic is None else topic.partition_count)
         if added_count > 0:
-            group_count = 1 if topic is None else len(topic.existing_groups)
-            owner = self._topics.owner_of_new(wanted.owner) if topic is None else topic.settings.owner or ""
+            if topic is None:
+                waiting = self._topics.by_name.get(name)
+                group_count = 1 if waiting is None else len(waiting.first_groups((), wanted))
+                owner = self._topics.owner_of_new(wanted.owner)
+            else:
+                group_count, owner = len(topic.existing_groups), topic.settings.owner or ""
             self._engine.limits.admit_partitions(added_count * group_count, owner)
 
     def _check_default_group(self, name: bytes, wanted: TopicSettings) -> None:

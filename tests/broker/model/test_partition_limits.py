@@ -8,7 +8,7 @@ from miniqueue.core.message.lanes import Priority
 from miniqueue.core.options.publish import PublishOptions
 from miniqueue.errors import LimitReachedError, ShareLimitError
 from tests.broker.support import world_with
-from tests.fakes import settle_down
+from tests.fakes import FakeConsumer, settle_down
 
 LIMITED = world_with(limits=BrokerLimits(max_partitions=10))
 
@@ -114,3 +114,17 @@ async def test_lanes_count(world):
     await world.commit()
     world.broker.publish_with(b"a", b"x", PublishOptions())
     assert counted(world) == 10
+
+
+@LIMITED
+async def test_groups_in_which_consumers_wait_for_a_topic_count(world):
+    for number in range(6):
+        FakeConsumer(world.broker, b"a", b"group-%d" % number).consumer.request()
+    with pytest.raises(LimitReachedError, match=r"0 and 12 more"):
+        world.broker.admin.create(b"a", {"partitions": 2})
+    for number in range(5):
+        FakeConsumer(world.broker, b"b", b"group-%d" % number).consumer.request()
+    world.broker.admin.create(b"b", {"partitions": 2})
+    assert counted(world) == 10
+    with pytest.raises(LimitReachedError, match=r"10 and 6 more"):
+        world.broker.publish(b"a", [b"x"])
