@@ -236,8 +236,8 @@ class Groups:
             group = topic.group(group.name)
             if is_new != (group.id is None):  # another act created or deleted the group meanwhile
                 raise GroupExistsError if is_new else UnknownGroupError
-            if is_new and not group.consumer_count:  # a group with consumers was admitted when the first one entered
-                self._engine.limits.admit_group(topic)
+            if is_new:
+                self._admit(group)
             new_id = self._remains.next_id(topic)
             cursors = {
                 number: positions[number].cursor(partition, new_id)
@@ -248,6 +248,14 @@ class Groups:
             self._replace(group, new_id, cursors)
             self._drop_placeholder(topic)
         return positions
+
+    def _admit(self, group: Group) -> None:
+        """Raise LimitReachedError unless the topic of a group that does not exist may have it."""
+        topic, limits = group.topic, self._engine.limits
+        if not group.consumer_count:
+            limits.admit_group(topic)
+        else:  # it counts since its first consumer entered, but its partitions do not
+            limits.admit_partitions(topic.lane_count, topic.settings.owner or "")
 
     def _drop_placeholder(self, topic: Topic) -> None:
         """Delete the group default of a topic that was created without it.

@@ -128,3 +128,14 @@ async def test_groups_in_which_consumers_wait_for_a_topic_count(world):
     assert counted(world) == 10
     with pytest.raises(LimitReachedError, match=r"10 and 6 more"):
         world.broker.publish(b"a", [b"x"])
+
+
+@LIMITED
+async def test_groups_that_begin_at_the_same_time_count(world):
+    world.broker.admin.create(b"a", {"partitions": 4})
+    consumers = [FakeConsumer(world.broker, b"a", b"group-%d" % number) for number in range(4)]
+    for each in consumers:
+        each.consumer.request()
+    await settle_down()
+    assert counted(world) == 8
+    assert [type(error) for each in consumers for error in each.errors] == [LimitReachedError] * 3
