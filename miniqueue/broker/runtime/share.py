@@ -13,13 +13,14 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from itertools import islice
-from math import inf
 from typing import Final, TypeVar
 
 T = TypeVar("T")
 
 #: After a slice, other work comes first for this many times as long as the slice took.
 OTHERS_FACTOR: Final = 3
+#: A slice counts as at most this long: in a longer one, the process was stopped, or its machine was.
+MAX_COUNTED_SECONDS: Final = 1.0
 #: A slice of `in_turns` counts as at most this long: it may wait for the store, and others work meanwhile.
 MAX_SLICE_SECONDS: Final = 0.003
 #: An iteration that takes less had nothing else to do.
@@ -39,7 +40,7 @@ class TimeShare:
         self._owed_seconds = 0.0
         self._gate = asyncio.Lock()
 
-    def used(self, begun_at: float, max_seconds: float = inf) -> None:
+    def used(self, begun_at: float, max_seconds: float = MAX_COUNTED_SECONDS) -> None:
         """Record a slice that began at this time and ends now."""
         self._left_at = self.clock()
         self._owed_seconds = OTHERS_FACTOR * min(self._left_at - begun_at, max_seconds)

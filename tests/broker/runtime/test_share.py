@@ -4,7 +4,13 @@ import asyncio
 from contextlib import aclosing
 from itertools import pairwise
 
-from miniqueue.broker.runtime.share import IDLE_SECONDS, MAX_SLICE_SECONDS, OTHERS_FACTOR, TimeShare
+from miniqueue.broker.runtime.share import (
+    IDLE_SECONDS,
+    MAX_COUNTED_SECONDS,
+    MAX_SLICE_SECONDS,
+    OTHERS_FACTOR,
+    TimeShare,
+)
 
 
 class Clock:
@@ -72,3 +78,15 @@ async def test_work_that_ends_early_leaves_the_gate_open():
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)
     assert len(await work.beside(0.0, slices=3)) == 2
+
+
+def test_others_are_not_owed_the_time_for_which_the_process_was_stopped():
+    clock = Clock()
+    share, begun_at = TimeShare(clock), clock.seconds
+    clock.seconds += 60
+    share.used(begun_at)
+    iterations = 0
+    while share.is_for_others() or not iterations:
+        clock.seconds += 0.1  # of others
+        iterations += 1
+    assert iterations <= 10 * OTHERS_FACTOR * MAX_COUNTED_SECONDS + 1
