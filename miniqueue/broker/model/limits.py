@@ -199,7 +199,8 @@ class Limits:
                 f"partition limit reached: {self.partition_count()} and {count} more, counted once for each group "
                 f"(-max-partitions {self._max_partitions}); delete topics or groups, or raise the limit"
             )
-        self._admit_share(owner, count)
+        if count:
+            self._admit_share(owner, count)
         self._memory.check()
 
     def measure(self, topic: Topic) -> None:

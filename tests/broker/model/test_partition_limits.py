@@ -139,3 +139,13 @@ async def test_groups_that_begin_at_the_same_time_count(world):
     await settle_down()
     assert counted(world) == 8
     assert [type(error) for each in consumers for error in each.errors] == [LimitReachedError] * 3
+
+
+async def test_a_consumer_may_wait_for_a_topic_while_those_without_an_owner_exceed_their_share(world):
+    world.broker.admin.create(b"a", {"partitions": 8})
+    await world.commit()
+    world.options["limits"] = BrokerLimits(max_partitions=9, has_users=True)
+    await world.restart()
+    consumer = FakeConsumer(world.broker, b"b", b"one")
+    consumer.consumer.request()
+    assert consumer.consumer.is_waiting
