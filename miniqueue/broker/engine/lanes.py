@@ -61,13 +61,9 @@ def grow(journal: Journal, topic: Topic, partition_count: int) -> None:
 
 
 def _note_growth(journal: Journal, topic: Topic) -> None:
-    """Record where all logs end now; drop growths that are no longer needed, and the oldest if there are too many.
-
-    A growth is needed as long as older messages are left: see `is_needed`.
-    """
+    """Record where all logs end now; drop growths that are no longer needed, and the oldest if there are too many."""
     assert topic.id is not None
-    dropped = [growth for growth in topic.growths if not is_needed(topic, growth)]
-    topic.growths = [growth for growth in topic.growths if growth not in dropped]
+    forget_growths(journal, topic)
     ends = {number: partition.next_seq for number, partition in topic.partitions.items() if partition.next_seq}
     growth = Growth(topic.partition_count, ends)
     if is_needed(topic, growth):
@@ -76,9 +72,17 @@ def _note_growth(journal: Journal, topic: Topic) -> None:
         topic.growths.append(growth)
         value = log_ends.encode_growth(ends)
         journal.change({log_ends.growth(topic.id, growth.partition_count): value})
-    while len(topic.growths) > MAX_GROWTHS:
-        dropped.append(topic.growths.pop(0))
-    journal.change({log_ends.growth(topic.id, growth.partition_count): None for growth in dropped})
+    oldest, topic.growths = topic.growths[:-MAX_GROWTHS], topic.growths[-MAX_GROWTHS:]
+    journal.change({log_ends.growth(topic.id, growth.partition_count): None for growth in oldest})
+
+
+def forget_growths(journal: Journal, topic: Topic) -> None:
+    """Drop the growths of an existing topic that are no longer needed: no older messages are left, see `is_needed`."""
+    assert topic.id is not None
+    dropped = [growth for growth in topic.growths if not is_needed(topic, growth)]
+    if dropped:
+        topic.growths = [growth for growth in topic.growths if growth not in dropped]
+        journal.change({log_ends.growth(topic.id, growth.partition_count): None for growth in dropped})
 
 
 def _make(journal: Journal, topic: Topic, numbers: Iterable[int]) -> list[Partition]:

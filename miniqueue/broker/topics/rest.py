@@ -3,12 +3,14 @@
     tick ─▶ check, once a minute ─▶ empty, and not used for a minute ─▶ at rest
     a topic at rest was only inspected ─▶ at rest again
 
-The time spares topics that are used now and then, and the acts that wait in the middle with a partition of the topic.
+The time, which is that without a consumer, spares topics that are used now and then. An act that waits in the middle
+must find partitions and groups again, by number and by name: the topic may have been at rest meanwhile.
 """
 
 from contextlib import aclosing
 from typing import Final
 
+from miniqueue.broker.engine import lanes
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.model.rest import put_to_rest
 from miniqueue.broker.model.topic import Topic
@@ -50,6 +52,8 @@ class TopicRest:
         """Put a topic to rest if nothing is in it."""
         if self._engine.journal.is_dirty(topic):
             return
+        if topic.growths:
+            lanes.forget_growths(self._engine.journal, topic)
         if topic.unique_keys.is_used:
             self._engine.journal.touch(topic)  # the next commits write its claims, and then nothing of it is in memory
         elif put_to_rest(topic, self._engine.events.changed):

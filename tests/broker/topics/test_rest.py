@@ -252,3 +252,19 @@ async def test_the_time_without_a_consumer_goes_on_at_rest(world):
         await tick(world)
     (group,) = topic_of(world).existing_groups
     assert group.unread_seconds >= 120
+
+
+async def test_a_topic_with_new_partitions_comes_to_rest_when_the_older_messages_are_gone(world):
+    await world.publish(b"t", b"a")
+    world.broker.admin.change(b"t", {"partitions": 4})
+    await world.commit()
+    await tick(world)
+    assert topic_of(world).growths
+    assert await world.drain(b"t") == [b"a"]
+    await world.commit()
+    await tick(world)
+    assert is_at_rest(world)
+    await world.commit()
+    await world.restart()
+    assert is_at_rest(world)
+    assert not topic_of(world).growths
