@@ -1,6 +1,6 @@
 """Puts topics to rest in which nothing is, so that they use little memory; `model.rest` says what is left of them.
 
-    tick ─▶ check, once a minute ─▶ empty, and not used for a minute ─▶ at rest
+    tick ─▶ check, once a minute ─▶ empty, awake since the last check, and not used for a minute ─▶ at rest
     a topic at rest was only inspected ─▶ at rest again
 
 The time, which is that without a consumer, spares topics that are used now and then. An act that waits in the middle
@@ -34,6 +34,7 @@ class TopicRest:
         self._rest_seconds = rest_seconds
         self._next_look_at = engine.clock.monotonic() + rest_seconds
         self._looking = SingleTask(engine.spawn)
+        self._awake: set[Topic] = set()  # topics that were awake at the last check
 
     def tick(self) -> None:
         """Check all topics if it is time and no check is in progress."""
@@ -43,10 +44,18 @@ class TopicRest:
             self._looking.start(self._look())
 
     async def _look(self) -> None:
+        awake: set[Topic] = set()
+        if not self._rest_seconds:
+            self._awake = {*self._topics.values()}
         async with aclosing(self._engine.share.in_turns(list(self._topics.values()), TOPICS_IN_TURN)) as topics:
             async for topic in topics:
-                if topic.id is not None and topic.at_rest is None and not self._is_used(topic):
+                if topic.id is None or topic.at_rest is not None:
+                    continue
+                if topic in self._awake and not self._is_used(topic):
                     self.put(topic)
+                if topic.at_rest is None:
+                    awake.add(topic)
+        self._awake = awake
 
     def put(self, topic: Topic) -> None:
         """Put a topic to rest if nothing is in it."""

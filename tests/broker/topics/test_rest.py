@@ -268,3 +268,23 @@ async def test_a_topic_with_new_partitions_comes_to_rest_when_the_older_messages
     await world.restart()
     assert is_at_rest(world)
     assert not topic_of(world).growths
+
+
+@world_with(rest_seconds=REST_SECONDS)
+async def test_a_topic_that_was_woken_stays_awake_for_a_minute(world):
+    await world.publish(b"t", b"a")
+    await world.drain(b"t")
+    await world.commit()
+    while not is_at_rest(world):
+        world.clock.advance(1)
+        await tick(world)
+    world.clock.advance(REST_SECONDS - 2)
+    await world.broker.inspect.stats(b"t")
+    for _ in range(int(REST_SECONDS)):
+        assert not is_at_rest(world)
+        world.clock.advance(1)
+        await tick(world)
+    for _ in range(3):
+        world.clock.advance(1)
+        await tick(world)
+    assert is_at_rest(world)
