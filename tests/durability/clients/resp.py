@@ -40,6 +40,16 @@ class Resp:
     def close(self) -> None:
         self._writer.close()
 
+    async def end(self) -> None:
+        """Close it, and wait until it is closed; what was not sent yet is lost if the broker does not read."""
+        self._writer.close()
+        try:
+            async with asyncio.timeout(1):
+                await self._writer.wait_closed()
+        except (TimeoutError, ConnectionError):
+            self.abort()
+            await asyncio.sleep(0)
+
     def abort(self) -> None:
         """End it without a word, and without what was not sent yet."""
         self._writer.transport.abort()

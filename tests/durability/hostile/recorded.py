@@ -67,35 +67,40 @@ class Recorded:
 
     async def _publish(self) -> None:
         connection, client = await signed_in(self._port, self._token), self._recorder.new_client("publisher")
-        while not self._is_over:
-            (id_,) = self._recorder.new_ids(1)
-            operation = self._recorder.invoke(client, Act.PUBLISH, TOPIC, (id_,))
-            begun = time.monotonic()
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                reply = await connection.ask(b"PUBLISH", TOPIC.encode(), payload_of(id_))
-            self.took_seconds.append(time.monotonic() - begun)
-            if isinstance(reply, hiredis.ReplyError):
-                assert str(reply).startswith(REFUSED), reply
-                self._recorder.fail(operation)
-                self.refused_count += 1
-            else:
-                self._recorder.ok(operation)
-                self._outstanding ^= {id_}
-            await asyncio.sleep(PAUSE_SECONDS)
-        connection.close()
+        try:
+            while not self._is_over:
+                (id_,) = self._recorder.new_ids(1)
+                operation = self._recorder.invoke(client, Act.PUBLISH, TOPIC, (id_,))
+                begun = time.monotonic()
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    reply = await connection.ask(b"PUBLISH", TOPIC.encode(), payload_of(id_))
+                self.took_seconds.append(time.monotonic() - begun)
+                if isinstance(reply, hiredis.ReplyError):
+                    assert str(reply).startswith(REFUSED), reply
+                    self._recorder.fail(operation)
+                    self.refused_count += 1
+                else:
+                    self._recorder.ok(operation)
+                    self._outstanding ^= {id_}
+                await asyncio.sleep(PAUSE_SECONDS)
+        finally:
+            await connection.end()
 
     async def _consume(self) -> None:
         connection, client = await signed_in(self._port, self._token), self._recorder.new_client("consumer")
-        connection.send((b"SUBSCRIBE", TOPIC.encode(), b"PREFETCH", b"%d" % PREFETCH))
-        while True:
-            reply = await connection.hear()
-            if not isinstance(reply, list):
-                assert reply == b"OK", reply
-                self._recorder.ok(self._asked.popleft())
-                continue
-            receipt, payload, marks = reply
-            id_ = self._recorder.deliver(client, TOPIC, payload, marks_of(marks))
-            if id_ is not None:
-                self._outstanding ^= {id_}
-                self._asked.append(self._recorder.invoke(client, Act.ACK, TOPIC, (id_,)))
-            connection.send((b"ACK", receipt))
+        try:
+            connection.send((b"SUBSCRIBE", TOPIC.encode(), b"PREFETCH", b"%d" % PREFETCH))
+            while True:
+                reply = await connection.hear()
+                if not isinstance(reply, list):
+                    assert reply == b"OK", reply
+                    self._recorder.ok(self._asked.popleft())
+                    continue
+                receipt, payload, marks = reply
+                id_ = self._recorder.deliver(client, TOPIC, payload, marks_of(marks))
+                if id_ is not None:
+                    self._outstanding ^= {id_}
+                    self._asked.append(self._recorder.invoke(client, Act.ACK, TOPIC, (id_,)))
+                connection.send((b"ACK", receipt))
+        finally:
+            await connection.end()
