@@ -6,7 +6,7 @@
 
 A partition with a group uses 3 KB while it is awake. At rest, partitions and groups are numbers: where logs end, what
 the groups have done, and the next receipts; everything else is as in a topic that was just read from the store. Equal
-numbers compress well, so a partition uses at most 100 bytes, and one that was never used about 10.
+numbers compress well, so a partition uses about 30 bytes, and one that was never used about 10.
 """
 
 import marshal

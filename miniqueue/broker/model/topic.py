@@ -322,7 +322,7 @@ class Topic:
     """A named topic.
 
     A topic in which nothing is can be put to rest (`rest`): then it has no `groups`, `growths`, `partitions`, `plain`,
-    `sole`, and `unique_keys`, and wakes when one of them is used. Whoever looks at all topics asks `at_rest` before.
+    `sole`, and `unique_keys`, and wakes when one of them is used. Code that inspects all topics checks `at_rest` first.
 
     Attributes:
       at_rest: what the topic has instead while it is at rest; None while it is awake.

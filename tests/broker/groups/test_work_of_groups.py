@@ -80,7 +80,7 @@ def test_it_does_not_grow_with_the_log():
 
 
 async def test_what_groups_have_left_is_deleted_one_after_the_other(world):
-    """Otherwise a client that seeks over and over keeps the store busy, and every other read waits behind it."""
+    """Otherwise a client that seeks repeatedly keeps the store busy, and all other reads wait."""
     world.broker.admin.create(b"t", {"partitions": 8})
     await world.commit()
     waiting = most = 0

@@ -58,7 +58,7 @@ def made(make, count: int) -> float:
 
 
 def used(topic: Topic) -> Topic:
-    """Let a topic look like one that was used: its partitions and groups have counts of their own."""
+    """Give the partitions and groups of a topic different counts, as if they had been used."""
     for partition in topic.partitions.values():
         count = 1_000_000 + partition.number * 7919 % 1000
         partition.next_seq, partition.log_bytes = count, 1000 * count
