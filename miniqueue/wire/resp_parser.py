@@ -34,6 +34,8 @@ from miniqueue.wire.resp_limits import USUAL, Limits
 
 Command: TypeAlias = list[bytes]
 
+#: What an argument uses in memory beyond its size.
+WORD_BYTES: Final = 48
 #: Maximum length of a length line: "$", at most 19 digits, CRLF. The parser does not wait for the end of a longer one.
 _MAX_LENGTH_LINE_BYTES: Final = 32
 # Empty lines are read together, because that is fast, but at most 256, so that other clients do not wait.
@@ -80,6 +82,13 @@ class StrictParser:
         self._buffer, self._position = b"", 0
         self.is_idle = self._arguments is None and self.error is None
         return rest
+
+    def stored_bytes(self) -> int:
+        """Return how much is stored of unread bytes and of an unfinished command."""
+        size_bytes = len(self._buffer) - self._position
+        if self._arguments is None:
+            return size_bytes
+        return size_bytes + self._command_bytes - self._bulk_bytes_missing + WORD_BYTES * (1 + len(self._arguments))
 
     def next_command(self) -> Command | None:
         """Return the next complete command, of one word or more; None: feed more bytes, unless `error` is set."""

@@ -282,6 +282,10 @@ class CommandReader:
             self._strict.feed(data)
         self.is_stopped = True
 
+    def unread_bytes(self) -> int:
+        """Return how much is stored of the bytes that have not become commands, unfinished ones included."""
+        return sum(map(len, self._pieces)) + self._strict.stored_bytes()
+
     def _remember_word(self, data: bytes, commands: list[Command | Run]) -> None:
         """Remember a command of one word with its bytes.
 

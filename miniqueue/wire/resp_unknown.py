@@ -55,6 +55,10 @@ class UnauthenticatedReader:
         self._strict.feed(data)
         self.is_stopped = True
 
+    def unread_bytes(self) -> int:
+        """Return how much is stored of the bytes that have not become commands."""
+        return self._strict.stored_bytes()
+
     def take_rest(self) -> bytes:
         """Return the unread bytes; call it only while `is_stopped` is set."""
         return self._strict.take_rest()

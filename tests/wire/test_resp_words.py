@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from miniqueue.wire import resp_parser
 from miniqueue.wire.resp_limits import USUAL, Limits
-from miniqueue.wire.resp_parser import StrictParser, SwiftParser
+from miniqueue.wire.resp_parser import WORD_BYTES, StrictParser, SwiftParser
 from miniqueue.wire.resp_reader import CommandReader
 from tests.wire.test_resp_commands import BAD_SIZE, NO_CRLF, bulks, reader_in_pieces, run
 from tests.wire.test_resp_fuzz import HOSTILE, payloads, split
@@ -127,3 +127,17 @@ def test_words_of_any_size_come_in_pieces():
     stream = bulks(b"MPUBLISH", *words)
     pieces = [stream[start : start + 8192] for start in range(0, len(stream), 8192)]
     assert run(SwiftParser(), pieces) == ([[b"MPUBLISH", *words]], None)
+
+
+@pytest.mark.parametrize("new", [StrictParser, SwiftParser, CommandReader])
+@pytest.mark.parametrize("size", [7, 129, 1000])
+def test_what_is_stored_of_an_unfinished_command_is_what_was_fed_of_it(new, size):
+    words = [b"ACK", *[b"1234567890"] * 40, bytes(3000)]
+    stream = bulks(*words)
+    headers_bytes = len(stream) - sum(map(len, words))
+    parser = new()
+    stored_bytes = parser.unread_bytes if isinstance(parser, CommandReader) else parser.stored_bytes
+    for start in range(0, len(stream), size):
+        assert max(0, start - headers_bytes) <= stored_bytes() <= start + WORD_BYTES * (1 + len(words))
+        assert run(parser, [stream[start : start + size]])[0] in ([], [words])
+    assert stored_bytes() == 0

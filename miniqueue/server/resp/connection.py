@@ -71,12 +71,13 @@ MAX_LAST_COMMANDS: Final = 4096
 #: How much is read while a command holds the connection. A command that can wait long is answered when there is more,
 #: because the client could no longer be noticed to leave.
 MAX_KEPT_BYTES: Final = 64 << 10
+#: At most so much is used by commands that have been read and are not carried out yet (`incoming.MAX_READ_BYTES`).
+READ_COMMANDS_BYTES: Final = 96 << 10
 #: The memory of an idle connection, and of TLS in addition.
 CONNECTION_BYTES: Final = 12 << 10
 TLS_BYTES: Final = 48 << 10
-#: From this size on, the part of a command that has arrived is charged, in steps.
+#: From this size on, the part of a command that has arrived is charged.
 CHARGED_BYTES: Final = 64 << 10
-INPUT_STEP_BYTES: Final = 512 << 10
 #: How long a command waits for memory, and how often it is checked.
 MEMORY_SECONDS: Final = 10.0
 MEMORY_CHECK_SECONDS: Final = 0.5
@@ -97,7 +98,8 @@ class RespConnection(asyncio.Protocol):
         self.held: dict[bytes, HeldByGet] = {}
         self.tasks: set[asyncio.Task[None]] = set()
         self.command_count = 0
-        self._gathered_bytes = 0  # size of the part of a command that has arrived
+        self._input_bytes = 0  # what is charged for the bytes that wait
+        self._waits_for_memory = False
         self._incoming = CommandQueue()
         self._replies = ReplyQueue(self._all_sent, self._cut_broken)
         self.reply = self._replies.add  # bound: without a call more for each reply
@@ -149,22 +151,22 @@ class RespConnection(asyncio.Protocol):
             if self._linger is not None:
                 self._linger.drop(len(data))
             return
+        incoming = self._incoming
         if self._hold is not None:  # how the bytes are read depends on the command that holds the connection
             self._keep(data, self._hold)
-        elif self._turn is not None and not self._may_read():
-            self._incoming.reader.keep(data)
+        elif incoming.postponed or (self._turn is not None and not self._may_read()):
+            incoming.reader.keep(data)
             self._let_others_go_first()
-        elif not self._incoming.postponed and (again := self._incoming.reader.read_again(data)) is not None:
+        elif (again := incoming.reader.read_again(data)) is not None:
             self._carry_out_one(again)
         else:
-            incoming = self._incoming
             commands = incoming.reader.read(data)
-            if not commands or self._gathered_bytes:
-                self._gather(0 if commands else len(data))
-            if len(commands) == 1 and not incoming.postponed:
+            if not commands or self._input_bytes or len(data) >= CHARGED_BYTES:
+                self._charge_input()
+            if len(commands) == 1:
                 self._carry_out_one(commands[0])
             else:
-                self._carry_out_several([*incoming.postponed, *commands])
+                self._work([*commands], inf if len(commands) <= FEW_COMMANDS else self.server.turns.ends_at())
         if self.guard is not None and self.guard.user is None and self._life < CLOSING:
             self.guard.note_read(len(data))
         if len(data) >= FULL_READ_BYTES and self._life < CLOSING:
@@ -241,19 +243,27 @@ class RespConnection(asyncio.Protocol):
         self.give_up_waiting()
         self._adjust_reading()
 
-    def _gather(self, size_bytes: int) -> None:
-        """Charge the part of a command that has arrived, or nothing when the command is complete."""
-        self._gathered_bytes = gathered_bytes = self._gathered_bytes + size_bytes if size_bytes else 0
-        steps = (gathered_bytes + INPUT_STEP_BYTES - 1) // INPUT_STEP_BYTES if gathered_bytes >= CHARGED_BYTES else 0
-        self.account.put(Purpose.INPUT, steps * INPUT_STEP_BYTES)
-        if steps and self.account.first_over() is not None:
+    def _charge_input(self) -> None:
+        """Charge the bytes that wait: part of a command, or commands that are not carried out yet."""
+        incoming = self._incoming
+        size_bytes = incoming.reader.unread_bytes()
+        if incoming.is_behind:
+            size_bytes += READ_COMMANDS_BYTES
+        elif size_bytes < CHARGED_BYTES:
+            size_bytes = 0
+        self._input_bytes = size_bytes
+        self.account.put(Purpose.INPUT, size_bytes)
+        if size_bytes and not incoming.is_behind and not self._waits_for_memory and self.account.first_over():
+            self._waits_for_memory = True
             self._wait_for_memory(asyncio.get_running_loop().time() + MEMORY_SECONDS)
 
     def _wait_for_memory(self, until: float) -> None:
         """Read nothing more of a command while there is no memory for it; if that lasts, close the connection."""
-        if self._life is not OPEN or not self._gathered_bytes:
+        if self._life is not OPEN or not self._input_bytes:
+            self._waits_for_memory = False
             return
         if self.account.first_over() is None:
+            self._waits_for_memory = False
             self._adjust_reading()
             return
         loop = asyncio.get_running_loop()
@@ -279,9 +289,6 @@ class RespConnection(asyncio.Protocol):
         self._execute(command)
         self._finish_turn()
 
-    def _carry_out_several(self, commands: list[Command | Run]) -> None:
-        self._work(commands, inf if len(commands) <= FEW_COMMANDS else self.server.turns.ends_at())
-
     def _carry_out_last(self) -> None:
         last_count = self.command_count + MAX_LAST_COMMANDS
         while self._incoming.is_behind and self.command_count < last_count:
@@ -301,8 +308,6 @@ class RespConnection(asyncio.Protocol):
 
     def _carry_out(self, commands: list[Command | Run], until: float) -> None:
         """Carry out as many commands as there is time for and as the client reads the replies of; postpone the rest."""
-        if self._gathered_bytes and commands:
-            self._gather(0)
         if self.stream is None:  # a client that has a stream publishes nothing
             CURRENT_ACTOR.set(self.session.actor)
         self._incoming.postponed = []
@@ -355,9 +360,7 @@ class RespConnection(asyncio.Protocol):
     def _let_others_go_first(self) -> None:
         """Continue in the next turn."""
         self._transport.pause_reading()
-        self._go_on_soon()
-
-    def _go_on_soon(self) -> None:
+        self._charge_input()
         if self._turn is not DUE:
             self._turn = DUE
             self.server.turns.queue(self._go_on)
@@ -379,15 +382,25 @@ class RespConnection(asyncio.Protocol):
             if self._life is not HALF_CLOSED:
                 self._pause_reading()
         elif self._incoming.is_behind:
-            self._go_on_soon()
+            self._let_others_go_first()
         elif self._life is HALF_CLOSED:
             self._end()
-        elif not self._transport.is_reading():
-            self._transport.resume_reading()
+        else:
+            if self._input_bytes:
+                self._charge_input()
+            if not self._waits_for_memory and not self._transport.is_reading():
+                self._transport.resume_reading()
 
     def _pause_reading(self) -> None:
         """Read no more, unless a command holds the connection and there is room for what comes meanwhile."""
-        if self._hold is None or self._hold.room_bytes < 0:
+        hold = self._hold
+        if self._incoming.is_behind:
+            self._charge_input()
+        if hold is not None and hold.room_bytes < 0:
+            self.give_up_waiting()
+            if self._hold is not hold:  # so it has been answered, and what comes next was seen to
+                return
+        if hold is None or hold.room_bytes < 0:
             self._transport.pause_reading()
         elif not self._transport.is_reading():
             self._transport.resume_reading()
@@ -513,7 +526,9 @@ class RespConnection(asyncio.Protocol):
 
     def hold(self, waiting: Waiting | None = None, *, reads_on: bool = True) -> None:
         """Carry out nothing more until `release`: the reply to a command is being made elsewhere."""
-        self._hold = Hold(waiting, MAX_KEPT_BYTES if reads_on else -1)
+        reader = self._incoming.reader
+        kept_bytes = reader.unread_bytes() if reader.is_stopped else 0
+        self._hold = Hold(waiting, MAX_KEPT_BYTES - kept_bytes if reads_on else -1)
 
     def release(self, reply: bytes) -> None:
         """Queue the reply that the connection was held for, if it is not empty, and carry out the next commands."""
@@ -539,6 +554,7 @@ class RespConnection(asyncio.Protocol):
     def _keep(self, data: bytes, hold: Hold) -> None:
         """Keep bytes that came while the connection is held; with too many, the command gives up or reading stops."""
         self._incoming.reader.keep(data)
+        self._charge_input()
         hold.room_bytes -= len(data)
         if hold.room_bytes < 0:
             self.give_up_waiting()

@@ -95,6 +95,16 @@ def _in_own_turn(run: Callable[[Client, Command], bytes]) -> Callable[[Client, C
     return run_in_own_turn
 
 
+def _for_reader(run: Callable[[Client, Command], bytes]) -> Callable[[Client, Command], bytes]:
+    """Skip a command that does nothing but show something, if the client that sent it has gone."""
+
+    def run_for_reader(client: Client, command: Command) -> bytes:
+        client.check_client()
+        return run(client, command)
+
+    return run_for_reader
+
+
 def _publish(client: Client, command: Command) -> bytes:
     client.publish(command[1], [command[2]])
     return b""
@@ -303,7 +313,7 @@ COMMANDS: dict[bytes, Entry] = {
         "CREATE, LIST, SEEK and DELETE the groups of a topic; list their MEMBERS.",
         _after_writes(groups.group),
     ),
-    b"TOPICS": Entry(1, "", "List the topics.", _in_own_turn(_topics)),
+    b"TOPICS": Entry(1, "", "List the topics.", _for_reader(_in_own_turn(_topics))),
     b"REDRIVE": Entry(
         -2,
         "topic [TO topic] [LIMIT n] [RATE n] [REPORT]",
@@ -326,32 +336,32 @@ COMMANDS: dict[bytes, Entry] = {
         -2,
         "topic [GROUP g]",
         "Count the unacknowledged messages of a topic or a group.",
-        _after_writes(inspect.length),
+        _for_reader(_after_writes(inspect.length)),
     ),
     b"STATS": Entry(
         -1,
         "[topic [GROUP g]]",
         "Return the statistics of a group, a topic, or all topics.",
-        _after_writes(inspect.stats),
+        _for_reader(_after_writes(inspect.stats)),
     ),
     b"PEEK": Entry(
         -2,
         "topic [ID id | [STATE ready|leased|delayed|dead] [COUNT n] [AFTER id]] [GROUP g]",
         "Show messages of a topic without leasing them.",
-        _after_writes(inspect.peek),
+        _for_reader(_after_writes(inspect.peek)),
     ),
-    b"TRACE": Entry(3, "topic id", "Show the trace of a message.", _after_writes(inspect.trace)),
+    b"TRACE": Entry(3, "topic id", "Show the trace of a message.", _for_reader(_after_writes(inspect.trace))),
     b"READ": Entry(
         -4,
         "topic partition (offset | TIME ms) [COUNT n] [BYTES n]",
         "Read messages of a partition, starting at an offset or a time.",
-        _after_writes(logs.read),
+        _for_reader(_after_writes(logs.read)),
     ),
     b"PARTITIONS": Entry(
         2,
         "topic",
         "List the partitions of a topic and their readable offsets.",
-        _after_writes(logs.partitions),
+        _for_reader(_after_writes(logs.partitions)),
     ),
     b"CANCEL": Entry(3, "topic id", "Remove a message that is not due yet.", _after_writes(inspect.cancel)),
     b"SCHEDULE": Entry(
@@ -384,8 +394,10 @@ COMMANDS: dict[bytes, Entry] = {
     b"WATCH": Entry(-2, "key...", "Not supported, as there are no transactions.", transaction.watch),
     b"UNWATCH": Entry(1, "", "Return OK; no key is watched.", transaction.unwatch),
     b"PING": Entry(-1, "[text]", "Return PONG, or the argument.", about_connection.ping),
-    b"INFO": Entry(-1, "[section...]", "Show information about the broker.", _after_writes(info.info)),
-    b"USAGE": Entry(1, "", "Show what the user, or all users, have and may have.", _after_writes(inspect.usage)),
+    b"INFO": Entry(-1, "[section...]", "Show information about the broker.", _for_reader(_after_writes(info.info))),
+    b"USAGE": Entry(
+        1, "", "Show what the user, or all users, have and may have.", _for_reader(_after_writes(inspect.usage))
+    ),
     b"HELLO": Entry(
         -1, "[2|3 [AUTH user secret] [SETNAME name]]", "Select the protocol version, 2 or 3.", about_connection.hello
     ),
