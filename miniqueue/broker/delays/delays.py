@@ -68,9 +68,9 @@ class DelayedMessages:
         return DelayedId(partition.number, *position)
 
     def restored(self, _content: StoreContent) -> None:
-        """Check all topics at the next tick: they have been read from the store."""
+        """Look at all topics: they have been read from the store."""
         self._holding = {topic: None for topic in self._topics.values() if topic.at_rest is None}
-        self._next_due_at_ms = 0
+        self._look_again()
 
     async def cancel(self, name: bytes, delayed_id: DelayedId) -> None:
         """Remove a waiting message; on return, its removal is durable.
