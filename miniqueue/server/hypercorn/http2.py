@@ -102,9 +102,12 @@ class GuardedH2(hypercorn_h2.H2Protocol):
             await self._take_slowly(b"")
 
     async def _take_slowly(self, data: bytes) -> None:
-        frames = self.connection.frames
-        begun_at = time.monotonic()
+        frames, turns = self.connection.frames, self._limits.frame_turns
+        if turns.is_over:
+            await turns.wait()
+        begun_at, frame_count = time.monotonic(), frames.frame_count
         await self._take(data)
+        turns.used(frames.frame_count - frame_count)
         if frames.may_be_more or frames.is_wasteful:
             await asyncio.sleep(0)
         if frames.is_wasteful and not self._is_ending:

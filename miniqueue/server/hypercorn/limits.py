@@ -19,6 +19,7 @@ from hypercorn.config import Config
 
 from miniqueue.broker.runtime.accounts import Memory
 from miniqueue.server.asgi.refusals import Refusals
+from miniqueue.server.hypercorn.frame_turns import FrameTurns
 
 #: Interval of the checks.
 CHECK_SECONDS = 1.0
@@ -101,6 +102,7 @@ class HttpLimits:
       max_header_bytes: maximum size of a request's headers: as HTTP/2 counts them; HTTP/1.1: with the request line.
       stall_seconds: maximum time in which a client accepts no data of a reply that is ready.
       memory: the accounts of the memory that clients use.
+      frame_turns: shares the event loop between HTTP/2 connections.
       is_reserved: whether clients are served even if the memory of the process is used up, as monitoring is.
     """
 
@@ -111,6 +113,7 @@ class HttpLimits:
     handshake_seconds: float = TLS_HANDSHAKE_SECONDS
     max_header_bytes: int = MAX_HEADER_BYTES
     memory: Memory = field(default_factory=Memory)
+    frame_turns: FrameTurns = field(default_factory=FrameTurns)
     is_reserved: bool = False
 
     @property
