@@ -14,13 +14,12 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-import orjson
-
 from miniqueue.core.message.attributes import sole_key
 from miniqueue.core.message.ids import format_message_id, id_prefix
 from miniqueue.core.message.message import Chunk
 from miniqueue.core.message.numerals import numeral_runs
 from miniqueue.wire.attribute_words import as_json, attribute_words
+from miniqueue.wire.json_parts import json_part
 from miniqueue.wire.resp_replies import Value, encode, integer, map_of, size_lines
 
 _BASE64: Final = partial(binascii.b2a_base64, newline=False)
@@ -97,4 +96,4 @@ def _json_message(partition: int, run: Chunk, seq: int, payload: bytes, attribut
     members = as_json(_words(run, attributes))
     assert isinstance(members, dict)
     message_id = format_message_id(partition, seq).decode()
-    return orjson.dumps({"id": message_id, "msg": _BASE64(payload).decode(), **members})
+    return json_part({"id": message_id, "msg": _BASE64(payload).decode(), **members})

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from math import ceil
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import orjson
 from starlette.types import Message, Receive, Scope, Send
 
+from miniqueue.broker.runtime.accounts import MemoryAccount, Purpose
 from miniqueue.errors import (
     DedupMismatchError,
     FullError,
@@ -63,6 +64,7 @@ from miniqueue.server.asgi.early_errors import (
     UnknownPathError,
     UnknownTransferCodingError,
 )
+from miniqueue.server.asgi.request import ACCOUNT_KEY
 
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 
@@ -131,26 +133,47 @@ _HEADERS: Mapping[HTTPStatus, Headers] = MappingProxyType(
 _AGAIN_SOON: Headers = ((b"retry-after", b"1"),)
 
 
+#: A body that is larger is sent in pieces of this size, if the server shows the account of the connection.
+PIECE_BYTES: Final = 256 << 10
+
+
 class Reply:
     """A status with a whole body; callable as an ASGI application, any number of times."""
 
-    __slots__ = ("_body", "_start", "_whole")
+    __slots__ = ("_body", "_is_large", "_start", "_whole")
 
     def __init__(self, status: int, body: bytes = b"", content_type: bytes = b"", headers: Headers = ()) -> None:
         self._start: Message = start_message(
             status, [*_content_type(content_type), (b"content-length", b"%d" % len(body)), *headers]
         )
         self._body: Message = {"type": "http.response.body", "body": body}
+        self._is_large = len(body) > PIECE_BYTES
         self._whole: Message | None = None if body else {**self._start, "type": EMPTY_REPLY}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the reply to a request."""
-        if self._whole is not None and EMPTY_REPLY in (scope.get("extensions") or ()):
-            await send(self._whole)
+        empty = self._whole
+        if empty is not None and EMPTY_REPLY in (scope.get("extensions") or ()):
+            await send(empty)
+            return
+        await send(self._start)
+        if empty is None and scope.get("method") == "HEAD":  # Granian sends a body even then
+            await send(_NO_BODY)
+        elif self._is_large and (account := scope.get("state", {}).get(ACCOUNT_KEY)) is not None:
+            await _send_in_pieces(self._body["body"], account, send)
         else:
-            await send(self._start)
-            # Granian sends a body even in reply to HEAD.
-            await send(_NO_BODY if scope.get("method") == "HEAD" else self._body)
+            await send(self._body)
+
+
+async def _send_in_pieces(body: bytes, account: MemoryAccount, send: Send) -> None:
+    """Send a large body, charged once: servers copy what they get, and keep it until the client has read it."""
+    account.add(Purpose.OUTPUT, len(body))
+    try:
+        for start in range(0, len(body), PIECE_BYTES):
+            end = start + PIECE_BYTES
+            await send({"type": "http.response.body", "body": body[start:end], "more_body": end < len(body)})
+    finally:
+        account.add(Purpose.OUTPUT, -len(body))
 
 
 def start_message(status: int, headers: list[tuple[bytes, bytes]]) -> Message:

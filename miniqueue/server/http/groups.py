@@ -11,7 +11,6 @@
 
 from contextlib import aclosing
 
-import orjson
 from starlette.types import ASGIApp, Scope
 
 from miniqueue.broker import Broker
@@ -22,6 +21,7 @@ from miniqueue.server.asgi.replies import CREATED
 from miniqueue.server.asgi.request import query_of
 from miniqueue.server.asgi.routing import segment_of, topic_within
 from miniqueue.server.views.groups import shown_group
+from miniqueue.wire.json_parts import json_fragment
 
 
 def group_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
@@ -42,7 +42,7 @@ class _Groups:
 
     async def list(self, scope: Scope) -> object:
         async with aclosing(self._groups.figures(topic_within(scope))) as groups:
-            return {"groups": [orjson.Fragment(orjson.dumps(shown_group(group))) async for group in groups]}
+            return {"groups": [json_fragment(shown_group(group)) async for group in groups]}
 
     async def get(self, scope: Scope) -> object:
         return shown_group(await self._groups.figures_of(topic_within(scope), _group_of(scope)))

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from functools import partial
 
-import orjson
 from starlette.types import Scope
 
 from miniqueue.access.rights import Right
@@ -30,6 +29,7 @@ from miniqueue.server.asgi.request import query_of
 from miniqueue.server.asgi.routing import message_id_of, segment_of, topic_of, topic_within
 from miniqueue.server.views.messages import json_message
 from miniqueue.server.views.traces import json_steps
+from miniqueue.wire.json_parts import json_fragment
 
 
 def inspect_endpoints(broker: Broker) -> dict[tuple[str, str], JsonEndpoint]:
@@ -59,7 +59,7 @@ class _Pages:
                     stats = stats_of(topic)
                     counts = {"ready": stats.ready, "leased": stats.leased, "delayed": stats.delayed}
                     shown = {"topic": topic.name.decode(), "depth": sum(counts.values()), **counts}
-                    listed.append(orjson.Fragment(orjson.dumps(shown)))
+                    listed.append(json_fragment(shown))
         return {"topics": listed}
 
     async def topic(self, scope: Scope) -> object:

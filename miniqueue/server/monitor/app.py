@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import asdict
 
-import orjson
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.registry import Collector
 from starlette.routing import Route, Router
@@ -36,6 +35,7 @@ from miniqueue.server.monitor.metrics import BROKER_ROWS, HTTP_REFUSAL_ROWS, LOO
 from miniqueue.server.monitor.topic_metrics import TopicMetrics
 from miniqueue.server.process.metric_rows import RowCollector
 from miniqueue.server.security.authentication import Authenticator
+from miniqueue.wire.json_parts import json_fragment
 
 #: Pages that contain the names of topics.
 _WITH_NAMES = ("/metrics", "/stats")
@@ -66,8 +66,8 @@ class MonitorApp:
         self._registry = CollectorRegistry()
         self._registry.register(RowCollector(BROKER_ROWS, broker))
         self._topic_metrics = TopicMetrics(broker)
-        self._rendering: SharedResult[bytes] = SharedResult()  # however many clients ask at the same time
-        self._counting: SharedResult[dict[str, orjson.Fragment]] = SharedResult()
+        self._rendering: SharedResult[Reply] = SharedResult()  # however many clients ask at the same time
+        self._counting: SharedResult[Reply] = SharedResult()
         self._registry.register(RowCollector(LOOP_ROWS, None))
         if refusals is not None:
             self._registry.register(RowCollector(HTTP_REFUSAL_ROWS, refusals))
@@ -100,13 +100,22 @@ class MonitorApp:
 
     async def metrics(self) -> Reply:
         """Return the metrics in Prometheus' text format."""
-        topic_metrics = await self._rendering.get(self._topic_metrics.render)
+        return await self._rendering.get(self._render)
+
+    async def _render(self) -> Reply:
+        topic_metrics = await self._topic_metrics.render()
         return Reply(200, topic_metrics + generate_latest(self._registry), CONTENT_TYPE_LATEST.encode())
 
     async def stats(self) -> Reply:
         """Return version, uptime, and the counts of every topic; a count is of messages unless its name differs."""
+        return await self._counting.get(self._count)
+
+    async def _count(self) -> Reply:
+        topics = {}
+        async with aclosing(self._broker.inspect.everything()) as existing:
+            async for topic in existing:
+                topics[topic.name.decode()] = json_fragment(asdict(stats_of(topic)))
         refusal = self._broker.refusal
-        topics = await self._counting.get(self._count)
         return json_reply(
             200,
             {
@@ -118,13 +127,6 @@ class MonitorApp:
                 "topics": topics,
             },
         )
-
-    async def _count(self) -> dict[str, orjson.Fragment]:
-        counts = {}
-        async with aclosing(self._broker.inspect.everything()) as topics:
-            async for topic in topics:
-                counts[topic.name.decode()] = orjson.Fragment(orjson.dumps(asdict(stats_of(topic))))
-        return counts
 
 
 def _memory_of(memory: Memory) -> dict[str, object]:

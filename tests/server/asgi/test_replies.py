@@ -1,9 +1,12 @@
 import inspect
+from contextlib import nullcontext
 
 import pytest
 
 from miniqueue import errors
-from miniqueue.server.asgi.replies import EMPTY_REPLY, Reply, error_reply, status_of
+from miniqueue.broker.runtime.accounts import Memory, Purpose
+from miniqueue.server.asgi.replies import EMPTY_REPLY, PIECE_BYTES, Reply, error_reply, status_of
+from miniqueue.server.asgi.request import ACCOUNT_KEY
 
 TEXTS = [
     (errors.InvalidTopicError(), 400),
@@ -65,3 +68,30 @@ async def test_reply_without_a_body_is_one_message_where_the_server_knows_it(bod
     assert [message["type"] for message in sent] == types
     assert sent[0]["status"] == 201
     assert (b"content-length", b"%d" % len(body)) in sent[0]["headers"]
+
+
+@pytest.mark.parametrize("ends_at", [None, 2])
+async def test_a_large_body_is_sent_in_pieces_and_charged_once_until_it_is_sent(ends_at):
+    """Whether the client reads all of it, or leaves after two pieces."""
+    body, account, sent = bytes(3 * PIECE_BYTES + 1), Memory().connect("127.0.0.1"), list[dict]()
+
+    async def send(message):
+        sent.append(message)
+        if message["type"] == "http.response.body":
+            assert account.amounts() == {Purpose.OUTPUT: len(body)}
+        if len(sent) == ends_at:
+            raise ConnectionResetError
+
+    reply = Reply(200, body)({"type": "http", "state": {ACCOUNT_KEY: account}}, None, send)
+    with nullcontext() if ends_at is None else pytest.raises(ConnectionResetError):
+        await reply
+    pieces = sent[1:]
+    assert account.amounts() == {}
+    if ends_at is None:
+        assert [len(piece["body"]) for piece in pieces] == [PIECE_BYTES, PIECE_BYTES, PIECE_BYTES, 1]
+        assert [piece["more_body"] for piece in pieces] == [True, True, True, False]
+
+
+async def test_a_large_body_is_sent_whole_by_a_server_that_shows_no_accounts():
+    _start, only = await sent_by(Reply(200, bytes(3 * PIECE_BYTES)))
+    assert len(only["body"]) == 3 * PIECE_BYTES

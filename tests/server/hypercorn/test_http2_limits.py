@@ -23,7 +23,7 @@ from hyperframe.frame import (
 )
 
 from miniqueue.broker.runtime.accounts import Memory, Purpose
-from miniqueue.server.asgi.replies import Reply
+from miniqueue.server.asgi.replies import PIECE_BYTES, Reply
 from miniqueue.server.hypercorn import http2, listening
 from miniqueue.server.hypercorn.frames import (
     BURST,
@@ -346,7 +346,7 @@ async def test_a_reply_that_waits_for_windows_is_charged_until_it_is_sent(certif
     ):
         async with server.http2(settings) as client:
             client.send(*(client.request(stream_id) for stream_id in odd(3)))
-            await eventually(lambda: memory.amounts().get(Purpose.OUTPUT) == 3 * 2 * MUCH_BYTES)
+            await eventually(lambda: memory.amounts().get(Purpose.OUTPUT) == 3 * (MUCH_BYTES + 2 * PIECE_BYTES))
             client.send(*(WindowUpdateFrame(stream_id, window_increment=MUCH_BYTES) for stream_id in odd(3)))
             client.send(WindowUpdateFrame(0, window_increment=3 * MUCH_BYTES))
             assert {len(await client.body(stream_id)) for stream_id in odd(3)} == {MUCH_BYTES}
