@@ -53,7 +53,7 @@ async def _of_log(store: Store, topic_id: int, cursor: GroupCursor) -> int | Non
     chunk = view.oldest_open_chunk(cursor)
     if chunk is not None:
         return chunk.committed_at_ms
-    start, stop = (keys.chunk(topic_id, cursor.partition, seq) for seq in (cursor.state.head_seq, cursor.tail_seq))
+    start, stop = (keys.chunk(topic_id, cursor.partition, seq) for seq in (cursor.head_seq, cursor.tail_seq))
     pairs = await store.scan(start, stop, max_items=1, max_bytes=1) if start < stop else []
     return values.decode_chunk(0, pairs[0][1]).committed_at_ms if pairs else None
 

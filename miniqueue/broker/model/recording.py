@@ -178,7 +178,7 @@ class TopicTrace:
         self.is_urgent = True
         kind, actor = Kind.SOUGHT if after else Kind.GROUP_DELETED, bytes(CURRENT_ACTOR.get())
         for cursor in before:
-            number, first_seq, end_seq = cursor.partition, cursor.state.head_seq, cursor.tail_seq
+            number, first_seq, end_seq = cursor.partition, cursor.head_seq, cursor.tail_seq
             next_seq = _first_of(after[number]) if number in after else end_seq
             change = Regrouping(min(first_seq, next_seq), end_seq, next_seq, actor)
             if change.first_seq < end_seq:
@@ -227,7 +227,7 @@ class TopicTrace:
 
 def _first_of(cursor: GroupCursor) -> int:
     """Return the first message that a group delivers, if no consumer has used the group yet."""
-    head_seq = cursor.state.head_seq
+    head_seq = cursor.head_seq
     bits = view.settled_bits(cursor).get(head_seq, 0)
     return head_seq + (~bits & (bits + 1)).bit_length() - 1
 

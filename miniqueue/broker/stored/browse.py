@@ -156,7 +156,7 @@ class CursorBrowser:
 
     async def _chunk_before(self, seq: int) -> Chunk | None:
         """Return the last chunk that begins at `seq` or before."""
-        first_seq = self._cursor.state.head_seq  # If the log has a chunk, it has this one.
+        first_seq = self._cursor.head_seq  # If the log has a chunk, it has this one.
         start, stop = (keys.chunk(self._topic_id, self._partition, number) for number in (first_seq, seq + 1))
         (last,) = await self._store.last_of([(start, stop)])
         return None if last is None else values.decode_chunk(keys.chunk_first_seq(last[0]), last[1])

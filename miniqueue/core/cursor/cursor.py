@@ -150,10 +150,14 @@ class GroupCursor:
         self.leases: dict[int, Lease] = {}
 
     @property
+    def head_seq(self) -> int:
+        """The sequence number of the first chunk that has messages left, or the end of the log."""
+        return next(iter(self.open_chunks), self.read_seq)
+
+    @property
     def state(self) -> CursorState:
         """The state that the next commit writes."""
-        head_seq = next(iter(self.open_chunks), self.read_seq)
-        position = self.acked_count, head_seq, self.serial, self.delayed_count
+        position = self.acked_count, self.head_seq, self.serial, self.delayed_count
         counts = self.moved_count, self.missed_count, self.skipped_count
         return CursorState(*position, self.dropped_count, self.gone_bytes, self.tail_bytes, *counts)
 
@@ -387,7 +391,7 @@ class GroupCursor:
         self.log.settle(first_seq)
         self.changes.touched.pop(first_seq, None)
         self.changes.finished.append(progress)
-        self.changes.gaps |= self.gaps.add(first_seq, progress.chunk.end_seq, self.state.head_seq)
+        self.changes.gaps |= self.gaps.add(first_seq, progress.chunk.end_seq, self.head_seq)
 
     def _settle_in_range(self, range_: Range, order: int) -> None:
         self.returned[range_].settle(order)

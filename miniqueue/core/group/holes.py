@@ -8,7 +8,6 @@ Holes are runs from start to before stop, sorted; they are not adjacent.
 """
 
 from collections.abc import Iterable
-from functools import reduce
 
 from miniqueue.core.cursor.cursor import GroupCursor
 
@@ -17,7 +16,13 @@ Runs = list[tuple[int, int]]
 
 def holes_of(cursors: Iterable[GroupCursor]) -> Runs:
     """Return the runs that all cursors have finished; there must be at least one cursor."""
-    return reduce(_both, map(_finished, cursors))
+    all_finished = map(_finished, cursors)
+    holes = next(all_finished)
+    for finished in all_finished:
+        if not holes:
+            break
+        holes = _both(holes, finished)
+    return holes
 
 
 def without(runs: Runs, others: Runs) -> Runs:
@@ -36,7 +41,7 @@ def without(runs: Runs, others: Runs) -> Runs:
 
 
 def _finished(cursor: GroupCursor) -> Runs:
-    head_seq = cursor.state.head_seq
+    head_seq = cursor.head_seq
     runs = [(0, head_seq)] if head_seq else []
     for start, stop in cursor.gaps.runs():
         if runs and start <= runs[-1][1]:

@@ -78,4 +78,4 @@ def limit_of(settings: TopicSettings, log_bytes: int, now_ms: int) -> RetentionL
 
 def floor_of(cursors: Iterable[GroupCursor]) -> int:
     """Return the start of the first chunk that a group has not finished."""
-    return min(cursor.state.head_seq for cursor in cursors)
+    return min(cursor.head_seq for cursor in cursors)
