@@ -63,18 +63,18 @@ class Figures(NamedTuple):
         return f"| {' | '.join(cells)} |"
 
 
-def measure(name: str, found: Victim, rounds: int = ROUNDS) -> Figures:
-    """Let innocent clients work in the calm and beside a hostile one, by turns."""
+def measure(name: str, found: Victim, rounds: int = ROUNDS, phase_seconds: float = PHASE_SECONDS) -> Figures:
+    """Measure innocent clients in the calm and beside a hostile one, alternating."""
     pid, calm, beside, shares = found.process.process.pid, list[Served](), list[Served](), list[float]()
     peak_bytes = own_bytes(pid)
     with asyncio.Runner() as runner:
         innocent = runner.run(Innocent.sign_in(found.process.resp_port, found.innocent_token))
         for _ in range(rounds):
-            calm.append(runner.run(innocent.work_for(PHASE_SECONDS)))
+            calm.append(runner.run(innocent.work_for(phase_seconds)))
             with at_work(name, found.target):
                 runner.run(innocent.work_for(START_SECONDS))
                 begun, used_seconds = time.monotonic(), cpu_seconds(pid)
-                beside.append(runner.run(innocent.work_for(PHASE_SECONDS)))
+                beside.append(runner.run(innocent.work_for(phase_seconds)))
                 shares.append((cpu_seconds(pid) - used_seconds) / (time.monotonic() - begun))
                 peak_bytes = max(peak_bytes, own_bytes(pid))
         innocent.leave()
