@@ -23,6 +23,7 @@ from tests.broker.support import World, started_world
 
 #: The start of a test's id, and why it may be skipped even there.
 MAY_SKIP_IN_CI: dict[str, str] = {
+    "tests/acceptance/lifecycle/test_systemd.py": "to boot a systemd takes root, overlays, and cgroups",
     "tests/durability/disk/test_disk_full.py": "to mount a small disk takes root",
     "tests/durability/disk/test_disk_errors.py": "to trace a process takes strace, and the right to do so",
 }

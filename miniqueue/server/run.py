@@ -46,6 +46,7 @@ from miniqueue.server.process.connection_limits import ConnectionLimits
 from miniqueue.server.process.guests import Guests
 from miniqueue.server.process.loop_lag import LoopLag
 from miniqueue.server.process.metric_rows import RowCollector
+from miniqueue.server.process.service_manager import ServiceManager
 from miniqueue.server.process.stopping import settle_before_stop
 from miniqueue.server.resp.idle import IdleWatch
 from miniqueue.server.resp.refusals import REFUSAL_ROWS
@@ -228,6 +229,7 @@ class _Listeners:
             broker, _shown_parameters(config), sign_in, config.max_output_bytes, config.pipeline_seconds
         )
         self._lag = LoopLag(time.monotonic)
+        self._service_manager = ServiceManager(os.environ)
         self._guests = Guests(lambda user: sign_in is not None and sign_in.is_current(user))
         self._stopping = asyncio.Event()
         self._settling: asyncio.Task[None] | None = None
@@ -268,6 +270,7 @@ class _Listeners:
             monitor=monitor.getsockname()[1],
             max_memory_mib=self._broker.memory.max_bytes >> 20,
         )
+        self._service_manager.ready()
         watching = self._watch()
         await asyncio.wait([asyncio.create_task(self._stopping.wait()), *serving], return_when="FIRST_COMPLETED")
         for task in watching:
@@ -320,11 +323,12 @@ class _Listeners:
             self._settling.cancel()
 
     def _watch(self) -> list[asyncio.Task[None]]:
-        """Start the tasks that close idle connections, reload certificates, return memory, and measure the lag."""
+        """Start the tasks that close idle connections, reload certificates, return memory, and watch the loop."""
         tasks = [
             asyncio.create_task(watch_certificate(self._tls)),
             asyncio.create_task(runtime.return_memory_regularly([runtime.return_freed_memory, release_tables])),
             asyncio.create_task(self._lag.run()),
+            asyncio.create_task(self._service_manager.feed_watchdog()),
         ]
         if idle_seconds := self._config.idle_seconds:
             watch = IdleWatch(self._resp.all_connections, idle_seconds, self._broker.limit_counts, time.monotonic)
@@ -334,8 +338,9 @@ class _Listeners:
     def _reload(self) -> None:
         """Reload users and certificate, on SIGHUP."""
         # Users first: even if the certificate has a problem, a removed user must not stay.
-        self._reload_users()
-        self._tls.reload()
+        with self._service_manager.reloading():
+            self._reload_users()
+            self._tls.reload()
 
     def _reload_users(self) -> None:
         """Reload the users, and disconnect those who were removed or changed."""
@@ -357,6 +362,7 @@ class _Listeners:
     async def _drain(self, serving: list[asyncio.Task[None]]) -> None:
         """End every stream and return its leases, within `STOP_SECONDS`; raise the error of a listener, if any."""
         log.info("stopping")
+        self._service_manager.stopping()
         self._stopping.set()
         if self._settling is not None:
             self._settling.cancel()

@@ -24,6 +24,8 @@ BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 SCRIPTS = [text for language, text in BLOCKS if language == "sh"]
 UNIT = ROOT / "examples/miniqueue.service"
 INSTALLED = "/opt/miniqueue/bin/miniqueue"
+#: Far more than anything may hold the event loop; a watchdog that is faster than that would kill a broker at work.
+MAX_HOLD_SECONDS = 10
 
 
 def arguments(line: str) -> list[str] | None:
@@ -124,9 +126,17 @@ def test_the_service_may_do_what_the_page_says_and_no_more():
     assert (service["User"], service["StateDirectoryMode"], service["UMask"]) == ("miniqueue", "0700", "0077")
     assert (service["LimitCORE"], service["CapabilityBoundingSet"], service["ProtectSystem"]) == ("0", "", "strict")
     assert int(service["TimeoutStopSec"]) > 10, "a stop may take as long, see the protocol"
-    for name in ("NoNewPrivileges", "PrivateDevices", "MemoryDenyWriteExecute", "RestrictNamespaces", "ProtectHome"):
+    assert (service["IPAddressDeny"], service["IPAddressAllow"]) == ("any", "localhost")
+    for name in ("NoNewPrivileges", "PrivateDevices", "PrivateMounts", "MemoryDenyWriteExecute", "RestrictNamespaces"):
         assert service[name] == "yes"
+    assert service["ProtectHome"] == "yes"
     assert {"MemoryMax", "LimitNOFILE", "TasksMax"} <= set(service)
+
+
+def test_the_service_reports_its_states():
+    service = unit(UNIT.read_text())
+    assert (service["Type"], service["KillMode"], service["TimeoutStartSec"]) == ("notify", "mixed", "infinity")
+    assert int(service["WatchdogSec"]) > MAX_HOLD_SECONDS
 
 
 def test_a_person_is_asked_where_starting_again_does_not_help():

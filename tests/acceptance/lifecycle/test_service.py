@@ -11,7 +11,7 @@ from tests.acceptance.tools import needs
 
 UNIT = Path(__file__).parents[3] / "examples/miniqueue.service"
 #: Of 10, by systemd-analyze; what stands there when everything is taken that a server of the network can lack.
-MAX_EXPOSURE = 1.5
+MAX_EXPOSURE = 0.9
 
 pytestmark = [pytest.mark.acceptance, needs("systemd-analyze")]
 
