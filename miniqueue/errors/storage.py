@@ -35,7 +35,8 @@ class FormatVersionError(StorageError):
     """The store was written in a format that this version does not read."""
 
     def __init__(self, source: str, version: int, expected: int) -> None:
-        super().__init__(f"{source}: format version {version} found, this miniqueue reads {expected}")
+        remedy = "; a later miniqueue wrote it: start that one" if version > expected else ""
+        super().__init__(f"{source}: format version {version} found, this miniqueue reads up to {expected}{remedy}")
         self.version = version
         self.expected = expected
 

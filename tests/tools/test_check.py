@@ -184,7 +184,7 @@ FAULTS = {
     "attributes of a newer version": (
         LAST_CHUNK,
         put(values.encode_chunk(Chunk(8, 1_700_000_003_000, [b"12345678", b"1"], 80, [b"", b"\x0a\2\0\0\0xx"]))),
-        "attributes: format version 10 found, this miniqueue reads 9",
+        "attributes: format version 10 found, this miniqueue reads up to 9",
     ),
     "two records of a message": (FRONT, record_with(seq=6), "message 6 has another record"),
 } | {f"key {key[0]:02x} of no topic": (key, put(b""), "there is no such topic") for key in NOBODYS}

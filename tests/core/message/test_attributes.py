@@ -88,7 +88,7 @@ def test_they_are_at_most_64_kib_together_without_the_origin():
 
 
 def test_a_field_of_a_newer_version_is_named():
-    with pytest.raises(FormatVersionError, match="attributes: format version 10 found, this miniqueue reads 9"):
+    with pytest.raises(FormatVersionError, match="attributes: format version 10 found, this miniqueue reads up to 9"):
         attributes.decode(ALL.encode() + b"\x0a\0\0\0\0")
 
 
