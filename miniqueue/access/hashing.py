@@ -12,10 +12,14 @@ import hmac
 import re
 import secrets
 
+from miniqueue.errors import ConfigError
+
 PASSWORD_MEMORY_KIB = 19_456
 PASSWORD_PASSES = 2
 #: Size of a token: 192 random bits.
 TOKEN_BYTES = 24
+#: Minimum length of a password.
+MIN_PASSWORD_BYTES = 8
 #: Maximum length of a secret; hashing a longer one would cost the broker more than sending it costs the client.
 MAX_SECRET_BYTES = 1024
 #: Maximum parameters of a hash in the file; more would keep the broker busy for minutes, or exhaust its memory.
@@ -39,6 +43,13 @@ def new_token() -> str:
 def hash_token(token: bytes) -> str:
     """Return the stored form of a token."""
     return _TOKEN_PREFIX + hashlib.sha256(token).hexdigest()
+
+
+def check_password(password: bytes) -> bytes:
+    """Return a new password if it has an allowed length; raises ConfigError otherwise."""
+    if not MIN_PASSWORD_BYTES <= len(password) <= MAX_SECRET_BYTES:
+        raise ConfigError([f"invalid password; must have {MIN_PASSWORD_BYTES} to {MAX_SECRET_BYTES} bytes"])
+    return password
 
 
 def hash_password(password: bytes) -> str:

@@ -17,6 +17,8 @@ from miniqueue.access.rights import ROLES, Right
 from miniqueue.core.settings.quotas import NO_QUOTAS, Quotas
 from miniqueue.errors import NotPermittedError
 
+#: The user of a password without a name; as in Redis, the name can also be given.
+DEFAULT_NAME = "default"
 #: The pattern that matches every topic, and the whole broker.
 EVERYTHING = "*"
 

@@ -62,7 +62,7 @@ from miniqueue.server.security.exposure import (
 )
 from miniqueue.server.security.file_access import correction
 from miniqueue.server.security.tls import ServerTls, watch_certificate
-from miniqueue.server.security.users_file import read_users
+from miniqueue.server.security.user_source import UserSource
 from miniqueue.storage.leveldb.database import DatabaseOptions
 from miniqueue.storage.leveldb.mapped_tables import release_tables
 from miniqueue.storage.leveldb.marker import MARKER_FILE_NAME
@@ -101,14 +101,15 @@ def run(config: Config, ignored_variables: Sequence[str] = ()) -> None:
     if ignored_variables:
         log.info("variables of a Kubernetes Service ignored", variables=", ".join(ignored_variables))
     _check_exposure(config)
-    sign_in = None if config.users is None else Authenticator(read_users(config.users, _report_access))
+    users = UserSource(config, _report_access) if config.has_users else None
+    sign_in = None if users is None else Authenticator(users.read())
     certificates = ensure_certificates(
         config.cert, config.key, may_create=config.has_default_certificate, now=datetime.now(UTC)
     )
     _report_certificates(certificates)
     descriptors.raise_limit()
     try:
-        uvloop.run(_serve(config, certificates, sign_in), loop_factory=AcceptingLoop)
+        uvloop.run(_serve(config, certificates, users, sign_in), loop_factory=AcceptingLoop)
     except asyncio.CancelledError:
         raise Interrupted(signal.SIGTERM) from None
 
@@ -137,7 +138,9 @@ def _report_certificates(certificates: Certificates) -> None:
         _report_access(correction(key))
 
 
-async def _serve(config: Config, certificates: Certificates, sign_in: Authenticator | None = None) -> None:
+async def _serve(
+    config: Config, certificates: Certificates, users: UserSource | None, sign_in: Authenticator | None
+) -> None:
     starting = cast("asyncio.Task[None]", asyncio.current_task())
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, starting.cancel)  # `_Listeners` replaces it
     with (
@@ -154,7 +157,7 @@ async def _serve(config: Config, certificates: Certificates, sign_in: Authentica
         runtime.return_freed_memory()  # the checks of a start read tables: 60 MB with a million returned messages
         broker.memory.watch(memory_limit.own_bytes, runtime.return_freed_memory)
         try:
-            await _Listeners(config, certificates, broker, sign_in).run(https, resp, monitor)
+            await _Listeners(config, certificates, broker, users, sign_in).run(https, resp, monitor)
         finally:
             await broker.stop()
             log.info("stopped")
@@ -201,9 +204,15 @@ class _Listeners:
     """The three listeners of one broker, from startup until all connections have ended."""
 
     def __init__(
-        self, config: Config, certificates: Certificates, broker: Broker, sign_in: Authenticator | None
+        self,
+        config: Config,
+        certificates: Certificates,
+        broker: Broker,
+        users: UserSource | None,
+        sign_in: Authenticator | None,
     ) -> None:
         self._config = config
+        self._users = users
         self._sign_in = sign_in
         self._certificates = certificates
         self._limits = HttpLimits(
@@ -344,11 +353,11 @@ class _Listeners:
 
     def _reload_users(self) -> None:
         """Reload the users, and disconnect those who were removed or changed."""
-        if self._sign_in is None or self._config.users is None:
+        if self._sign_in is None or self._users is None:
             log.info("there are no users to be read again")
             return
         try:
-            users = read_users(self._config.users, _report_access)
+            users = self._users.read()
         except ConfigError as exc:
             log.error("the users stay as they were: their file cannot be used", problems=exc.problems)
             return

@@ -17,6 +17,7 @@ from miniqueue.errors import ConfigError
 from miniqueue.server.config.config import Config, load
 from miniqueue.server.config.sources import split_flag
 from miniqueue.server.process.escaping import quote
+from miniqueue.server.security.user_source import password_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,16 @@ def read_token(file: str) -> str:
         return Path(file).read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError([f"flag -token-file: no token can be read from {quote(file)}"]) from exc
+
+
+def read_secret(options: Arguments) -> str | None:
+    """Return the token of -token-file, else the password of the settings, as the broker has it; None if there is none.
+
+    In a container, a tool has the variables of the broker, and so its password.
+    """
+    if (file := options.flags.get("token-file")) is not None:
+        return read_token(file)
+    return password_of(options.config) if options.config.has_password else None
 
 
 def counted(count: int, noun: str) -> str:

@@ -2,7 +2,7 @@
 
     redis://[user[:secret]@]host[:port]      rediss:// for TLS, with the certificates that the machine trusts
 
-A token in a file that `miniqueue user` wrote is a secret without a user.
+A token, or the password of the user `default`, is a secret without a user.
 
 `miniqueue.client` cannot replace this module: over RESP it requires redis-py, an extra that is missing on many brokers.
 A single command requires only a socket and hiredis.
@@ -24,7 +24,7 @@ DEFAULT_PORT = 6379
 _READ_BYTES = 1 << 16
 
 
-def ask(url: str, token: str | None, command: Sequence[bytes]) -> Any:  # noqa: ANN401 - replies are of any type
+def ask(url: str, secret: str | None, command: Sequence[bytes]) -> Any:  # noqa: ANN401 - replies are of any type
     """Return the reply to a command; maps are dicts.
 
     Raises:
@@ -35,8 +35,8 @@ def ask(url: str, token: str | None, command: Sequence[bytes]) -> Any:  # noqa: 
     """
     parts = _parsed(url)
     commands = [[b"HELLO", b"3"], list(command)]
-    if token is not None:
-        commands.insert(0, [b"AUTH", token.encode()])
+    if secret is not None:
+        commands.insert(0, [b"AUTH", secret.encode("utf-8", "surrogateescape")])
     elif parts.username is not None:
         commands.insert(0, [b"AUTH", unquote(parts.username).encode(), unquote(parts.password or "").encode()])
     connection = _connected(parts)

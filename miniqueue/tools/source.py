@@ -6,18 +6,20 @@
 Both return every pair in key order, as of one moment. The broker is asked over TLS unless its address is loopback.
 """
 
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from ssl import SSLContext, create_default_context
 from types import MappingProxyType
 
+from miniqueue.access.users import DEFAULT_NAME
 from miniqueue.errors import ConfigError, ConnectError, DisconnectedError, ProtocolError, ServerError
 from miniqueue.server.config.config import naming_flag_of_store
 from miniqueue.server.process.escaping import escape, quote
 from miniqueue.server.security.exposure import is_loopback
 from miniqueue.storage.leveldb.view import StoreView, viewed
-from miniqueue.tools.arguments import Arguments, read, read_token
+from miniqueue.tools.arguments import Arguments, read, read_secret
 from miniqueue.wire.pair_stream import Pair, PairDecoder
 
 FLAGS_USAGE = """\
@@ -30,7 +32,8 @@ FLAGS_USAGE = """\
   -ca file
         authorities to trust for TLS, PEM (default: those of the system)
   -token-file file
-        token of a user with the role admin for '*'; required if the running broker has users
+        token of a user with the role admin for '*'; required if the running broker has users,
+        unless a password is set as for the broker
   -config file
         TOML file with settings
 """
@@ -45,7 +48,7 @@ _READ_BYTES = 1 << 18
 _HINTS = MappingProxyType(
     {
         (401, False): "; pass -token-file with the token of a user with the role admin for '*'",
-        (401, True): "; no user has the token of -token-file",
+        (401, True): "; no user has the token of -token-file, or the password",
         (403, True): "; the user of -token-file requires the role admin for '*'",
     }
 )
@@ -68,7 +71,7 @@ def pairs_of(options: Arguments) -> AbstractContextManager[Iterator[Pair]]:
     """
     if "db" in options.flags:
         return _offline(options)
-    headers = _authorization(options.flags.get("token-file"))
+    headers = _authorization(read_secret(options))
     return _online(
         _connection(options.config.monitor_host, options.config.monitor_port, options.flags.get("ca")), headers
     )
@@ -87,8 +90,12 @@ def _read(view: StoreView) -> Iterator[Pair]:
         yield from view.pairs()
 
 
-def _authorization(token_file: str | None) -> dict[str, str]:
-    return {} if token_file is None else {"Authorization": "Bearer " + read_token(token_file)}
+def _authorization(secret: str | None) -> dict[str, str]:
+    if secret is None:
+        return {}
+    # Unlike a bearer token, a password can contain any character. A token has its own user, whatever the name is.
+    credentials = f"{DEFAULT_NAME}:{secret}".encode("utf-8", "surrogateescape")
+    return {"Authorization": "Basic " + b64encode(credentials).decode()}
 
 
 def _connection(host: str, port: int, ca: str | None) -> HTTPConnection:

@@ -22,7 +22,8 @@ setting trace must have been on. Asks the running broker over RESP.
   -resp-port port
         port of the running broker (default 6379)
   -token-file file
-        token of a user with the role monitor for the topic; required if the broker has users
+        token of a user with the role monitor for the topic; required if the broker has users,
+        unless it is on this machine and a password is set as for the broker
   -config file
         TOML file with settings
 
@@ -45,9 +46,10 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
         raise ConfigError(["trace requires a topic and the id of a message; see -h"])
     url = options.flags.get("url", f"redis://localhost:{options.config.resp_port}")
     topic, message_id = (word.encode("utf-8", "surrogateescape") for word in options.words)
-    token_file = options.flags.get("token-file")
-    token = None if token_file is None else arguments.read_token(token_file)
-    steps = ask(url, token, [b"TRACE", topic, message_id])
+    # The password of the settings is that of the broker on this machine, and not for another one.
+    is_elsewhere = "url" in options.flags and "token-file" not in options.flags
+    secret = None if is_elsewhere else arguments.read_secret(options)
+    steps = ask(url, secret, [b"TRACE", topic, message_id])
     for line in timeline(steps, (topic, message_id)):
         print(line)
     return 0

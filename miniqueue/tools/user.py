@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from miniqueue.access.hashing import MAX_SECRET_BYTES, hash_password, hash_token, new_token
+from miniqueue.access.hashing import check_password, hash_password, hash_token, new_token
 from miniqueue.access.rights import ROLES
 from miniqueue.access.users import User, Users
 from miniqueue.access.users_text import check_name, check_pattern
@@ -60,8 +60,6 @@ The password is read from the terminal, or is the first line of the standard inp
 
 Exit codes: 0 done; 78 a flag, a name, or the file is invalid.
 """
-#: Minimum length of a password; `access.hashing` bounds the maximum.
-MIN_PASSWORD_BYTES = 8
 #: The flag of each quota.
 _QUOTA_FLAGS: Mapping[str, str] = MappingProxyType({name.replace("_", "-"): name for name in quotas.FIELDS})
 _OWN = (*ROLES, "token-file", "certificate", *_QUOTA_FLAGS)
@@ -213,14 +211,8 @@ def _new_secret(options: Arguments) -> str:
 
 def _ask_for_password() -> bytes:
     if not sys.stdin.isatty():
-        return _checked(sys.stdin.buffer.readline().rstrip(b"\r\n"))
-    password = _checked(getpass.getpass("password: ").encode())
+        return check_password(sys.stdin.buffer.readline().rstrip(b"\r\n"))
+    password = check_password(getpass.getpass("password: ").encode())
     if getpass.getpass("once more: ").encode() != password:
         raise ConfigError(["the passwords differ"])
-    return password
-
-
-def _checked(password: bytes) -> bytes:
-    if not MIN_PASSWORD_BYTES <= len(password) <= MAX_SECRET_BYTES:
-        raise ConfigError([f"invalid password; must have {MIN_PASSWORD_BYTES} to {MAX_SECRET_BYTES} bytes"])
     return password

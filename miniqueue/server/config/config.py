@@ -10,14 +10,14 @@ nothing else: whether a port is free or a certificate is valid is checked by the
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from miniqueue.broker.model.limits import BrokerLimits
 from miniqueue.core.settings.fields import LimitPolicy
 from miniqueue.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
-from miniqueue.server.config.setting import Setting
+from miniqueue.server.config.setting import PASSWORD_VARIABLE, Setting
 from miniqueue.server.config.settings_table import SETTINGS
 from miniqueue.server.config.sources import Question, Reading, SettingText, read_file, read_flags, read_variables
 from miniqueue.server.process.escaping import quote
@@ -38,6 +38,7 @@ class Config:
     lease_seconds: float
     host: str
     users: Path | None
+    password_file: Path | None
     client_ca: Path | None
     insecure: bool
     port: int
@@ -75,6 +76,18 @@ class Config:
     stall_seconds: float
     http_server: Literal["hypercorn", "granian"]
     config_file: Path | None
+    password: str = field(default="", repr=False)
+    """The text of the variable MINIQUEUE_PASSWORD, which is no setting."""
+
+    @property
+    def has_users(self) -> bool:
+        """Whether clients must authenticate."""
+        return self.users is not None or self.has_password
+
+    @property
+    def has_password(self) -> bool:
+        """Whether there is a password, that of the only user while there is no users file."""
+        return bool(self.password) or self.password_file is not None
 
     @property
     def has_default_certificate(self) -> bool:
@@ -101,10 +114,10 @@ def load(argv: Sequence[str], environ: Mapping[str, str]) -> Config | Question:
     readings = [file, variables, flags]
     problems = [problem for reading in readings for problem in reading.problems]
     values = _values((text for reading in readings for text in reading.texts), problems)
-    problems += _clashes(values) + _contradictions(values)
+    problems += _clashes(values) + _contradictions(values, has_password=bool(variables.password))
     if problems:
         raise ConfigError(problems)
-    return Config(**values)
+    return Config(**values, password=variables.password)
 
 
 def _read_config_file(texts: Sequence[SettingText]) -> Reading:
@@ -142,11 +155,13 @@ def _clashes(values: Mapping[str, object]) -> list[str]:
     ]
 
 
-def _contradictions(values: Mapping[str, object]) -> list[str]:
+def _contradictions(values: Mapping[str, object], *, has_password: bool) -> list[str]:
     """Return a problem for each combination of settings that cannot work."""
-    if values.get("client_ca") is None:
-        return []
     problems = []
+    if has_password and values.get("password_file") is not None:
+        problems.append(f"flag -password-file: {PASSWORD_VARIABLE} contains a password, too; remove one of them")
+    if values.get("client_ca") is None:
+        return problems
     if values.get("users", "") is None:
         problems.append("flag -client-ca: requires -users, the file that maps certificate subjects to users")
     if values.get("http_server") == "granian":
@@ -169,7 +184,7 @@ def broker_limits(config: Config, max_memory_bytes: int) -> BrokerLimits:
         max_uncommitted_bytes=config.max_uncommitted_bytes,
         max_memory_bytes=max_memory_bytes,
         max_connections=config.max_connections,
-        has_users=config.users is not None,
+        has_users=config.has_users,
     )
 
 

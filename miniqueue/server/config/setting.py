@@ -17,6 +17,8 @@ from miniqueue.server.config.durations import parse_positive_duration
 
 GRANIAN_VERSION = "2.8.7"
 VARIABLE_PREFIX = "MINIQUEUE_"
+#: A variable and no setting: other users of the machine can see a flag, and others can read most TOML files.
+PASSWORD_VARIABLE = VARIABLE_PREFIX + "PASSWORD"
 
 _SIZE = re.compile(r"([0-9]{1,12})(|KB|MB|GB|KiB|MiB|GiB)")
 _BYTES = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}

@@ -75,6 +75,14 @@ SETTINGS = (
         "TOML file of the users, which `miniqueue user` writes; default: every client may do everything",
     ),
     Setting(
+        "password-file",
+        "password_file",
+        "",
+        parse_optional_path,
+        "file",
+        "password of the user default, who may do everything; for a broker without a users file",
+    ),
+    Setting(
         "client-ca",
         "client_ca",
         "",

@@ -19,7 +19,7 @@ from enum import Enum
 from pathlib import Path
 
 from miniqueue.server.config.service_variables import is_service_variable
-from miniqueue.server.config.setting import VARIABLE_PREFIX, Setting
+from miniqueue.server.config.setting import PASSWORD_VARIABLE, VARIABLE_PREFIX, Setting
 from miniqueue.server.config.settings_table import SETTINGS
 from miniqueue.server.process.escaping import escape, quote
 
@@ -51,6 +51,7 @@ class Reading:
     texts: list[SettingText] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     question: Question | None = None
+    password: str = field(default="", repr=False)
 
 
 _QUESTIONS = {"h": Question.HELP, "help": Question.HELP, "version": Question.VERSION}
@@ -93,10 +94,12 @@ def read_variables(environ: Mapping[str, str]) -> Reading:
     for name in sorted(name for name in environ if name.startswith(VARIABLE_PREFIX)):
         if is_service_variable(name, environ[name]):
             continue
-        if name in known:
+        if name == PASSWORD_VARIABLE:
+            reading.password = environ[name]
+        elif name in known:
             reading.texts.append(SettingText(f"variable {name}", known[name], environ[name]))
         else:
-            reading.problems.append(_unknown("variable", name, known))
+            reading.problems.append(_unknown("variable", name, [*known, PASSWORD_VARIABLE]))
     return reading
 
 

@@ -26,6 +26,7 @@ _FOOT = """\
 
 Each setting can also be set by an environment variable (-resp-port: MINIQUEUE_RESP_PORT) or by a key of
 the TOML file that -config names (resp-port = 6379). Flags override variables, which override the file.
+MINIQUEUE_PASSWORD can contain the password instead of a file; it is no flag, which others could see.
 """
 
 

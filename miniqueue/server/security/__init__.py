@@ -2,7 +2,8 @@
 
 Read `exposure` first (which startups are rejected), then `file_access` and `private_files` (reading and writing the
 files that the operator names), `certificates`, `local_authority`, and `certificate_reading` (the files of TLS), `tls`
-(contexts, and reloading without a restart), `users_file` and `authentication` (users, and who a client is).
+(contexts, and reloading without a restart), `users_file`, `user_source`, and `authentication` (users, and who a client
+is).
 
 Knows the configuration, files, and `access`; must not import the broker, a protocol, or a listener.
 """

@@ -30,7 +30,7 @@ import structlog
 
 from miniqueue.access.hashing import NOBODY, hash_token, is_slow, matches
 from miniqueue.access.throttle import Throttle, network_of
-from miniqueue.access.users import User, Users
+from miniqueue.access.users import DEFAULT_NAME, User, Users
 from miniqueue.core.settings.quotas import Quotas
 from miniqueue.errors import TooManyAttemptsError, WrongSecretError
 from miniqueue.server.process.repeats import LogRateLimit
@@ -44,8 +44,6 @@ FAILURE_SECONDS = 0.25
 MAX_NETWORK_FAILURES = 20
 MAX_CONNECTION_FAILURES = 5
 BLOCK_SECONDS = 60.0
-#: The user of a password without a name; as in Redis, the name can also be given.
-DEFAULT_NAME = "default"
 
 
 class Authenticator:

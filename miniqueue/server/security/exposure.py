@@ -3,7 +3,7 @@
 The ports, by the addresses of -host and -monitor-host:
 
     loopback                 only this machine can connect: accepted
-    other, with -users       only users can do anything: accepted, with a warning unless RESP uses TLS
+    other, with users        only users can do anything: accepted, with a warning unless RESP uses TLS
     other, without users     rejected (exit code 78), with the flags that help
     other, with -insecure    accepted, with a warning at every startup
 
@@ -28,6 +28,7 @@ from pathlib import Path
 
 from miniqueue.errors import ConfigError, StorageError
 from miniqueue.server.config.config import Config
+from miniqueue.server.config.setting import PASSWORD_VARIABLE
 from miniqueue.server.process.escaping import escape
 from miniqueue.server.security.file_access import OTHER_USER_OR_MODE, Account, acceptance, correction, make_private
 
@@ -43,14 +44,14 @@ def check_exposure(config: Config) -> str:
     """
     hosts = {"-host": config.host, "-monitor-host": config.monitor_host}
     exposed = {flag: host for flag, host in hosts.items() if not is_loopback(host)}
-    if config.users is not None:
+    if config.has_users:
         return _IN_THE_CLEAR if "-host" in exposed and not config.resp_tls else ""
     if exposed and not config.insecure:
         raise ConfigError(
             [
                 f"flag {flag}: {host} can be reached from other machines, and there are no users, so every client "
-                f"could {_OPEN_TO_ALL[flag]}; use {flag} 127.0.0.1, or create users with "
-                "`miniqueue user add` and set -users, or accept it with -insecure"
+                f"could {_OPEN_TO_ALL[flag]}; use {flag} 127.0.0.1, or set the variable {PASSWORD_VARIABLE}, or create "
+                "users with `miniqueue user add` and set -users, or accept it with -insecure"
                 for flag, host in exposed.items()
             ]
         )

@@ -1,4 +1,4 @@
-"""Opening files that the operator names: certificates, keys, and the users file; checking who can write to them.
+"""Opening files that the operator names: certificates, keys, users, a password; checking who can write to them.
 
 They can be reached through symbolic links, as the files of a Kubernetes Secret are, but must be regular files: a FIFO
 would block a startup, or a reload, until another process writes to it.
@@ -8,16 +8,18 @@ the process belongs can write to a file, that access is withdrawn if the process
 
     owner           can also write            result
     this user       a group of the process    the mode is corrected, with a warning
-    another user    a group of the process    accepted, with a warning; a users file is rejected
+    another user    a group of the process    accepted, with a warning; users and a password are rejected
     any             another group, or all     rejected
 """
 
 import errno
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from miniqueue.errors import ConfigError
 from miniqueue.server.process.escaping import escape
 
 #: Flags of `open`; without O_NONBLOCK, opening a FIFO blocks until another process opens its other end.
@@ -99,6 +101,49 @@ def read_regular(path: Path) -> bytes:
     """Return the content of a regular file; raises OSError."""
     with open(open_regular(path), "rb") as opened:
         return opened.read()
+
+
+def read_protected(path: Path, report: Callable[[str], None], account: Account | None = None) -> str:
+    """Return the text of a file that decides who may use the broker: its users, or a password.
+
+    Args:
+      path: path of the file.
+      report: called with a warning if this process owns the file and one of its groups can or could write to it.
+      account: the account to check against; None: that of this process.
+
+    Raises:
+      FileNotFoundError: the file is missing.
+      ConfigError: it cannot be read, is not UTF-8, or another user can write to it.
+    """
+    try:
+        with open(open_regular(path), encoding="utf-8") as opened:
+            _check_protection(path, opened.fileno(), report, account or Account.current())
+            return opened.read()
+    except FileNotFoundError:
+        raise
+    except OSError as exc:
+        raise ConfigError([explained(exc, path)]) from exc
+    except UnicodeDecodeError as exc:
+        raise ConfigError(["it is not UTF-8"]) from exc
+
+
+def _check_protection(path: Path, descriptor: int, report: Callable[[str], None], account: Account) -> None:
+    if make_private(descriptor, account):
+        report(correction(path))
+    status = os.fstat(descriptor)
+    if account.is_open_to_others(status):
+        raise ConfigError(["it is writable by other users; run chmod 600"])
+    if not account.is_open_to_own_group(status):
+        return
+    if status.st_uid != account.uid:
+        mode = stat.S_IMODE(status.st_mode)
+        raise ConfigError(
+            [
+                f"it is writable by group {status.st_gid} (mode {mode:o}), and it belongs to uid {status.st_uid}; "
+                f"run chmod g-w or chown {account.uid}"
+            ]
+        )
+    report(acceptance(path, status))
 
 
 def explained(error: OSError, path: Path) -> str:

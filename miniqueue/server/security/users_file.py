@@ -8,8 +8,6 @@ The file is written as a whole, with mode 0600 (`private_files`): a broker that 
 the new ones.
 """
 
-import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from miniqueue.access.users import Users
 from miniqueue.access.users_text import parse_users, render_users
 from miniqueue.errors import ConfigError
 from miniqueue.server.process.escaping import escape
-from miniqueue.server.security.file_access import Account, acceptance, correction, explained, make_private, open_regular
+from miniqueue.server.security.file_access import Account, explained, read_protected
 from miniqueue.server.security.private_files import FileToWrite, locked, write_files
 
 
@@ -30,38 +28,13 @@ def read_users(path: Path, report: Callable[[str], None] = lambda _: None, accou
       account: the account to check against; None: that of this process.
     """
     try:
-        with open(open_regular(path), encoding="utf-8") as opened:
-            _check_access(path, opened.fileno(), report, account or Account.current())
-            return parse_users(opened.read())
+        return parse_users(read_protected(path, report, account))
     except FileNotFoundError as exc:
         raise ConfigError(
             [f"flag -users: users file {_shown(path)}: it is missing; create it with `miniqueue user add`"]
         ) from exc
-    except OSError as exc:
-        raise ConfigError([f"flag -users: users file {_shown(path)}: {explained(exc, path)}"]) from exc
-    except UnicodeDecodeError as exc:
-        raise ConfigError([f"flag -users: users file {_shown(path)}: it is not UTF-8"]) from exc
     except ConfigError as exc:
         raise ConfigError([f"flag -users: users file {_shown(path)}: {problem}" for problem in exc.problems]) from exc
-
-
-def _check_access(path: Path, descriptor: int, report: Callable[[str], None], account: Account) -> None:
-    if make_private(descriptor, account):
-        report(correction(path))
-    status = os.fstat(descriptor)
-    if account.is_open_to_others(status):
-        raise ConfigError(["it is writable by other users; run chmod 600"])
-    if not account.is_open_to_own_group(status):
-        return
-    if status.st_uid != account.uid:
-        mode = stat.S_IMODE(status.st_mode)
-        raise ConfigError(
-            [
-                f"it is writable by group {status.st_gid} (mode {mode:o}), and it belongs to uid {status.st_uid}; "
-                f"run chmod g-w or chown {account.uid}"
-            ]
-        )
-    report(acceptance(path, status))
 
 
 def change_users(path: Path, change: Callable[[Users], Users]) -> None:

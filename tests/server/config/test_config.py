@@ -23,6 +23,7 @@ DEFAULTS = Config(
     lease_seconds=30.0,
     host="127.0.0.1",
     users=None,
+    password_file=None,
     client_ca=None,
     insecure=False,
     port=8080,
@@ -154,7 +155,7 @@ def test_every_setting_has_a_field_of_the_type_that_its_parser_returns(row):
 
 
 def test_every_field_has_a_setting():
-    assert [field.name for field in dataclasses.fields(Config)] == [row.field for row in SETTINGS]
+    assert [field.name for field in dataclasses.fields(Config)] == [*(row.field for row in SETTINGS), "password"]
 
 
 VARIABLES = {
@@ -167,6 +168,7 @@ VARIABLES = {
     "MINIQUEUE_LEASE": "1m",
     "MINIQUEUE_HOST": "0.0.0.0",
     "MINIQUEUE_USERS": "u.toml",
+    "MINIQUEUE_PASSWORD_FILE": "p",
     "MINIQUEUE_CLIENT_CA": "",
     "MINIQUEUE_INSECURE": "true",
     "MINIQUEUE_PORT": "1",
@@ -215,6 +217,7 @@ VARIABLES_CONFIG = Config(
     lease_seconds=60.0,
     host="0.0.0.0",
     users=Path("u.toml"),
+    password_file=Path("p"),
     client_ca=None,
     insecure=True,
     port=1,
@@ -465,3 +468,25 @@ def test_client_certificates_require_users_and_hypercorn():
         "flag -client-ca: requires -users, the file that maps certificate subjects to users",
         "flag -client-ca: requires -http-server hypercorn; granian does not report client certificates",
     ]
+
+
+def test_a_password_is_a_variable_and_shown_nowhere():
+    config = load_config(environ={"MINIQUEUE_PASSWORD": "a long secret"})
+    assert (config.password, config.has_users) == ("a long secret", True)
+    assert "secret" not in repr(config)
+    (line,) = problems_of(["-password", "a long secret"])
+    assert line.startswith("flag -password: no such setting")
+
+
+def test_an_empty_password_is_none():
+    assert not load_config(environ={"MINIQUEUE_PASSWORD": ""}).has_users
+
+
+def test_two_passwords_are_a_contradiction():
+    (line,) = problems_of(environ={"MINIQUEUE_PASSWORD": "a long secret", "MINIQUEUE_PASSWORD_FILE": "file"})
+    assert line == "flag -password-file: MINIQUEUE_PASSWORD contains a password, too; remove one of them"
+
+
+def test_a_variable_that_is_nearly_the_password_is_named():
+    (line,) = problems_of(environ={"MINIQUEUE_PASWORD": "a long secret"})
+    assert line == "variable MINIQUEUE_PASWORD: no such setting; did you mean MINIQUEUE_PASSWORD?"

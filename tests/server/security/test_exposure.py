@@ -30,6 +30,7 @@ def test_elsewhere_is_refused_and_the_line_says_what_helps(host):
         check_exposure(load([f"-host={host}"], {}))
     (line,) = caught.value.problems
     assert host in line
+    assert "set the variable MINIQUEUE_PASSWORD, or create users" in line
     assert "-insecure" in line
 
 
@@ -59,6 +60,11 @@ def test_insecure_monitoring_is_worth_a_warning():
 
 def test_with_users_every_address_will_do():
     assert check_exposure(load(["-host=0.0.0.0", "-users=users.toml", "-resp-tls"], {})) == ""
+
+
+def test_with_a_password_every_address_will_do():
+    assert check_exposure(load(["-host=0.0.0.0", "-resp-tls"], {"MINIQUEUE_PASSWORD": "a long secret"})) == ""
+    assert check_exposure(load(["-host=0.0.0.0", "-resp-tls", "-password-file=secret"], {})) == ""
 
 
 def test_secrets_in_the_clear_are_worth_a_warning():
