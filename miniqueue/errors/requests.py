@@ -185,6 +185,22 @@ class SessionOverError(RequestError):
         )
 
 
+# --- copies that follow the store ------------------------------------------------------------------------------
+
+
+class PositionLostError(RequestError):
+    """A copy cannot be continued: the writes after its position are not kept, or it is in another history.
+
+    Args:
+      change: number of the change of the position.
+    """
+
+    code = "NOPOSITION"
+
+    def __init__(self, change: int) -> None:
+        super().__init__(f"the writes after change {change} are not kept here; make a new copy")
+
+
 # --- leases ---------------------------------------------------------------------------------------------------
 
 

@@ -10,8 +10,8 @@ runtime dependencies has a sorted map.
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from miniqueue.errors import StoreClosedError
-from miniqueue.storage.port import Batch, Room, Snapshot
+from miniqueue.errors import PositionLostError, RequestError, StoreClosedError
+from miniqueue.storage.port import Batch, Position, Room, Snapshot, Writes
 
 
 class MemoryStore:
@@ -19,7 +19,10 @@ class MemoryStore:
 
     Attributes:
       last_change: see `Store`.
+      position: see `Snapshot`; always None, because no history is kept.
     """
+
+    position: Position | None = None
 
     def __init__(self) -> None:
         self._values: dict[bytes, bytes] = {}
@@ -76,12 +79,18 @@ class MemoryStore:
         self._refuse_if_closed()
         return Room(is_enough=True)
 
-    async def snapshot(self) -> Snapshot:
-        """Return a copy that shares the values."""
+    async def snapshot(self, *, is_followed: bool = False) -> Snapshot:
+        """Return a copy that shares the values; raises RequestError if it is to be followed."""
         self._refuse_if_closed()
+        if is_followed:
+            raise RequestError("a store in memory cannot be followed: it keeps no history")
         copy = MemoryStore()
         copy._values, copy._sorted_keys = dict(self._values), sorted(self._values)
         return copy
+
+    async def writes_after(self, position: Position, max_bytes: int) -> Writes:
+        """Raise PositionLostError: no history is kept."""
+        raise PositionLostError(position.change)
 
     async def close(self) -> None:
         """Drop all content; safe to call twice."""

@@ -24,8 +24,47 @@ class Room(NamedTuple):
     free_bytes: int | None = None
 
 
+class Position(NamedTuple):
+    """A place in the history of a store, after one of its writes.
+
+    Attributes:
+      change: number of the last change of the write.
+      digest: digest of the write, which another history does not have at this place.
+    """
+
+    change: int
+    digest: bytes
+
+
+class Writes(NamedTuple):
+    """Consecutive writes of a store.
+
+    Attributes:
+      batches: the writes, as the store encodes them.
+      position: the position after them.
+      last_change: number of the last change of the store.
+      size_bytes: size of `batches`.
+      rest_bytes: size of the writes after them, at most.
+    """
+
+    batches: list[bytes]
+    position: Position
+    last_change: int
+    size_bytes: int
+    rest_bytes: int
+
+
 class Snapshot(Protocol):
-    """The content of a store at one moment; close it, because the store keeps the content until then."""
+    """The content of a store at one moment; close it, because the store keeps the content until then.
+
+    Attributes:
+      position: the moment, as a place in the history of the store; None unless the snapshot is for a follower.
+    """
+
+    @property
+    def position(self) -> Position | None:
+        """See above."""
+        ...
 
     async def scan(self, start: bytes, stop: bytes, *, max_items: int, max_bytes: int) -> list[tuple[bytes, bytes]]:
         """Return the first pairs with `start <= key < stop`, as `Store.scan` does."""
@@ -98,8 +137,20 @@ class Store(Protocol):
         """
         ...
 
-    async def snapshot(self) -> Snapshot:
-        """Return the content after all writes that have returned; later writes are not visible in it."""
+    async def snapshot(self, *, is_followed: bool = False) -> Snapshot:
+        """Return the content after all writes that have returned; later writes are not visible in it.
+
+        Args:
+          is_followed: whether later writes will be read from its position on; raises RequestError if the store
+            never keeps them.
+        """
+        ...
+
+    async def writes_after(self, position: Position, max_bytes: int) -> Writes:
+        """Return the writes after a position, in order, up to the one with which they reach `max_bytes`.
+
+        Raises PositionLostError unless the position is in the history of this store, and all writes after it are kept.
+        """
         ...
 
     async def close(self) -> None:

@@ -6,6 +6,8 @@
     miniqueue.ballast         space that is released if the disk is full         reserve
     db/                       LevelDB's files
     lost/                     logs as they were before a torn tail was cut       set_aside
+    recent/                   logs that a copy may still need                    history
+    miniqueue.follows         in a copy that follows a broker: its position      replica
 
 A store is created only in a missing or empty directory, and opened only if there is a marker. Creation can restart
 after a crash at each step, and `db/` never exists without a marker:
@@ -29,6 +31,7 @@ from miniqueue.storage.leveldb.own_files import refuse_special_files
 
 DATABASE_NAME = "db"
 LOST_NAME = "lost"
+RECENT_NAME = "recent"
 UNFINISHED_DATABASE_NAME = "db.unfinished"
 
 _LEFT_BY_UNFINISHED_CREATION = {LOCK_FILE_NAME, UNFINISHED_MARKER_NAME, UNFINISHED_DATABASE_NAME}

@@ -9,6 +9,7 @@ The startup sequence; each step requires the step before it:
        changes exist; set a torn tail aside                                   set_aside, files.log, acknowledged
        check that the tables exist, that the parts that a startup reads are
        sound, and, in some of the rest, the lengths that LevelDB trusts       table_check, files.table
+       name the logs again that a follower may need                           history
     5  open LevelDB with paranoid checks: it verifies every log record
     6  if it refuses: verify the checksums here, to set a torn tail aside
        or to report file and offset; if a tail was cut, repeat step 5
@@ -29,6 +30,7 @@ from miniqueue.storage.leveldb.acknowledged import Acknowledged, AcknowledgedFil
 from miniqueue.storage.leveldb.database import Database, DatabaseOptions, create_database, open_database, translated
 from miniqueue.storage.leveldb.directory import DATABASE_NAME, LOST_NAME, claim, prepare
 from miniqueue.storage.leveldb.directory_sync import DirectorySync
+from miniqueue.storage.leveldb.history import History
 from miniqueue.storage.leveldb.lock import StoreLock
 from miniqueue.storage.leveldb.marker import MARKER_FILE_NAME, raise_marker
 from miniqueue.storage.leveldb.preallocation import Preallocation
@@ -50,6 +52,7 @@ class Opened:
     doubts: tuple[str, ...] = ()
     last_change: int = 0
     preallocation: Preallocation | None = None
+    history: History | None = None
 
     def close(self) -> None:
         """Close the database, then release the directory, even if a step fails; raise StorageError."""
@@ -96,6 +99,8 @@ def _open_directory(path: Path, options: DatabaseOptions) -> Opened:
         directory_sync = DirectorySync(path / DATABASE_NAME)
         held.callback(directory_sync.close)
         last, doubt = read_acknowledged(path)
+        history = History(path)
+        history.resume()
         database, checked = open_checked(path, options, last)
         held.callback(database.close)
         acknowledged = AcknowledgedFile(path)
@@ -105,7 +110,16 @@ def _open_directory(path: Path, options: DatabaseOptions) -> Opened:
     set_aside, last_change = checked
     preallocation = Preallocation(path / DATABASE_NAME)
     return Opened(
-        path, database, directory_sync, lock, tuple(set_aside), acknowledged, doubts, last_change, preallocation
+        path,
+        database,
+        directory_sync,
+        lock,
+        tuple(set_aside),
+        acknowledged,
+        doubts,
+        last_change,
+        preallocation,
+        history,
     )
 
 

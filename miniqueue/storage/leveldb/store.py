@@ -46,11 +46,12 @@ from miniqueue.storage.leveldb.database import (
 )
 from miniqueue.storage.leveldb.directory import DATABASE_NAME
 from miniqueue.storage.leveldb.directory_sync import DirectorySync
+from miniqueue.storage.leveldb.history import History
 from miniqueue.storage.leveldb.opening import Opened, open_directory
 from miniqueue.storage.leveldb.reserve import Reserve, ReserveOptions
 from miniqueue.storage.leveldb.set_aside import SetAside
 from miniqueue.storage.leveldb.table_check import name_table_damage
-from miniqueue.storage.port import Batch, Room, SyncMode
+from miniqueue.storage.port import Batch, Position, Room, SyncMode, Writes
 
 T = TypeVar("T")
 
@@ -154,9 +155,15 @@ class LevelDBSnapshot:
 
     LevelDB keeps the data that the snapshot sees, and reclaims its space after `close`. All blocking calls run on the
     thread of `submit`, not on the event loop.
+
+    Attributes:
+      position: see `Snapshot`.
     """
 
-    def __init__(self, snapshot: DatabaseSnapshot, submit: Submit, path: Path) -> None:
+    def __init__(
+        self, snapshot: DatabaseSnapshot, submit: Submit, path: Path, position: Position | None = None
+    ) -> None:
+        self.position = position
         self._snapshot = snapshot
         self._submit = submit
         self._path = path
@@ -195,6 +202,7 @@ class LevelDBStore:
         self._database: Database = opened.database
         self._directory_sync: DirectorySync = opened.directory_sync
         self._reserve = reserve or Reserve(opened.path)
+        self._history = opened.history or History(opened.path)
         self._sync_mode = sync
         self._unrecorded: Acknowledged | None = None  # the last change written, until it is synced
         self._failure: StorageError | None = None  # never reset; normally set by the writer thread
@@ -284,10 +292,29 @@ class LevelDBStore:
         candidates = (start + b"\x00", _just_below(stop))
         return {key: None for key in candidates if start <= key < stop and await self.get(key) is None}
 
-    async def snapshot(self) -> LevelDBSnapshot:
-        """Return the current content of the store, to be read while writes continue; wait for a running `reclaim`."""
+    async def snapshot(self, *, is_followed: bool = False) -> LevelDBSnapshot:
+        """Return the current content of the store, to be read while writes continue; wait for a running `reclaim`.
+
+        A snapshot to be followed is taken on the thread that writes, so that the number of its last change is known.
+        The deletion of a random key before it makes sure that a batch ends there, which no other history has.
+        """
         submit = partial(self._submit, self._maintenance)
-        return LevelDBSnapshot(await submit(self._database.snapshot), submit, self._opened.path)
+        if not is_followed:
+            return LevelDBSnapshot(await submit(self._database.snapshot), submit, self._opened.path)
+        await self._submit(self._writer, self._keep_history)
+        await self.write({b"\xff" + os.urandom(16): None})
+        taken, change = await self._submit(self._writer, self._take_snapshot)
+        snapshot = LevelDBSnapshot(taken, submit, self._opened.path)
+        try:
+            snapshot.position = await self._submit(self._reader, self._history.position_at, change)
+        except BaseException:
+            await snapshot.close()
+            raise
+        return snapshot
+
+    async def writes_after(self, position: Position, max_bytes: int) -> Writes:
+        """Return the writes after a position, in order, up to the one with which they reach `max_bytes`."""
+        return await self._submit(self._reader, self._writes_after, position, self.last_change, max_bytes)
 
     async def close(self) -> None:
         """Stop the threads, close the files, and release the directory; safe to call twice.
@@ -352,6 +379,7 @@ class LevelDBStore:
             writing.__exit__(None, None, None)
             if is_synced or self._sync_mode is SyncMode.INTERVAL:
                 self._directory_sync.sync_if_changed()
+            self._history.follow()
             if change_count:
                 self.last_change += change_count
                 self._unrecorded = Acknowledged(self.last_change, self._directory_sync.used_log)
@@ -398,7 +426,25 @@ class LevelDBStore:
 
     def _look(self, is_full: bool) -> Room:
         try:
-            return self._reserve.look(is_full=is_full)
+            room = self._reserve.look(is_full=is_full)
+        except OSError as exc:
+            raise translated(exc, self._opened.path) from exc
+        if not room.is_enough:
+            self._history.drop()
+        return room
+
+    def _keep_history(self) -> None:
+        try:
+            self._history.keep()
+        except OSError as exc:
+            raise translated(exc, self._opened.path) from exc
+
+    def _take_snapshot(self) -> tuple[DatabaseSnapshot, int]:
+        return self._database.snapshot(), self.last_change
+
+    def _writes_after(self, position: Position, last_change: int, max_bytes: int) -> Writes:
+        try:
+            return self._history.after(position, last_change, max_bytes)
         except OSError as exc:
             raise translated(exc, self._opened.path) from exc
 

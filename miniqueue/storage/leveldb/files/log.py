@@ -40,7 +40,7 @@ from miniqueue.storage.leveldb.files.crc32c import masked_crc32c, masked_crc32c_
 BLOCK_BYTES = 32_768
 HEADER = struct.Struct("<IHB")
 _SEQUENCE = struct.Struct("<Q")
-_FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
 
 # A position at which a batch may begin: sequence numbers stay below 2**48 (8 years at a million messages a second), so
 # two bytes must be zero. In random bytes, this leaves one position in 8 million for which to compute a checksum.
@@ -127,8 +127,8 @@ def begins_soundly(log: bytes, offset: int) -> bool:
 def content_at(log: bytes, offset: int) -> bytes:
     """Return the content of the whole batch that begins at `offset`."""
     pieces: list[bytes] = []
-    kind = _FIRST
-    while kind not in (_FULL, _LAST):
+    kind = FIRST
+    while kind not in (FULL, LAST):
         if _room_in_block(offset) < HEADER.size:
             offset += _room_in_block(offset)
         _, length, kind = _header(log, offset)
@@ -199,7 +199,7 @@ class _Walk:
         if kind == length == 0 and not self.is_inside_batch:
             return not self.log[self.offset :].strip(b"\0")
         size_bytes = HEADER.size + length
-        return _FULL <= kind <= _LAST and remaining_bytes < size_bytes <= _room_in_block(self.offset)
+        return FULL <= kind <= LAST and remaining_bytes < size_bytes <= _room_in_block(self.offset)
 
     def _skip_trailer(self) -> bool:
         self.offset = min(self.offset + _room_in_block(self.offset), len(self.log))
@@ -209,15 +209,15 @@ class _Walk:
         return True
 
     def _is_in_sequence(self) -> bool:
-        return self.is_inside_batch is (self.log[self.offset + 6] in (_MIDDLE, _LAST))
+        return self.is_inside_batch is (self.log[self.offset + 6] in (MIDDLE, LAST))
 
     def _pass_record(self, end: int) -> None:
         kind = self.log[self.offset + 6]
-        if kind in (_FULL, _FIRST):
+        if kind in (FULL, FIRST):
             self.batch_offsets.append(self.offset)
             if end - self.offset >= HEADER.size + _SEQUENCE.size:
                 (self.last_sequence,) = _SEQUENCE.unpack_from(self.log, self.offset + HEADER.size)
-        self.is_inside_batch = kind in (_FIRST, _MIDDLE)
+        self.is_inside_batch = kind in (FIRST, MIDDLE)
         self.record_offset, self.offset = self.offset, end
         if not self.is_inside_batch:
             self.batch_offset = end
@@ -262,7 +262,7 @@ def _record_end(log: bytes, offset: int) -> int | None:
     _, length, kind = _header(log, offset)
     end = offset + HEADER.size + length
     fits = end <= len(log) and HEADER.size + length <= _room_in_block(offset)
-    return end if fits and _FULL <= kind <= _LAST else None
+    return end if fits and FULL <= kind <= LAST else None
 
 
 def _has_good_checksum(log: bytes, offset: int, end: int) -> bool:

@@ -1,0 +1,1 @@
+"""Tests of copies that follow a store: `storage/leveldb/history` and `replica`."""
