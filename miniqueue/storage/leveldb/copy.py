@@ -4,11 +4,16 @@
 
 A crash leaves `.<name>.unfinished-<random>`, which no tool mistakes for a store; any other failure leaves nothing. The
 target must be missing or empty. No library writes a directory atomically.
+
+`replace_store` replaces the copy that is there: the two directories exchange their names in one step, so that there is
+a whole copy at every moment. What a crash of it leaves has a fixed name, and the next call removes it.
 """
 
+import ctypes
+import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +26,8 @@ from miniqueue.storage.leveldb.opening import Opened, open_directory
 
 #: Size of the pairs in one write batch; memory use is not much larger.
 BATCH_BYTES = 1 << 20
+#: Of renameat2(2): paths are relative to the working directory; the two files exchange their names.
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 def write_store(directory: Path, pairs: Iterable[tuple[bytes, bytes]]) -> int:
@@ -35,12 +42,48 @@ def write_store(directory: Path, pairs: Iterable[tuple[bytes, bytes]]) -> int:
       StorageError: the directory cannot be written.
     """
     refuse_content(directory)
-    with _unfinished(directory) as unfinished, _translating(directory):
+    name = f"unfinished-{secrets.token_hex(4)}"
+    with _unfinished(directory, name) as unfinished, _translating(directory):
         count = _fill(unfinished, pairs)
         _make_private_and_durable(unfinished)
         unfinished.rename(directory)
         sync_path(directory.parent)
     return count
+
+
+def replace_store(
+    directory: Path,
+    pairs: Iterable[tuple[bytes, bytes]],
+    finish: Callable[[Path, int], None] = lambda _path, _change: None,
+) -> int:
+    """Make `directory`, which the caller has locked, a store that contains exactly `pairs`; return their number.
+
+    Args:
+      directory: an existing directory; its content is removed when the new store is complete. The caller must release
+        its lock then, and must not use what it has opened there.
+      pairs: pairs in key order; their exceptions are passed on, and then nothing has changed.
+      finish: adds files to the new store; called with its unfinished directory and the number of its last change.
+
+    Raises StorageError: the directory cannot be written, or names cannot be exchanged here.
+    """
+    name = "unfinished-follower"
+    with _translating(directory):
+        shutil.rmtree(_beside(directory, name), ignore_errors=True)
+    with _unfinished(directory, name) as unfinished, _translating(directory):
+        count = _fill(unfinished, pairs)
+        finish(unfinished, count)
+        _make_private_and_durable(unfinished)
+        _exchange(unfinished, directory)
+        sync_path(directory.absolute().parent)
+    return count  # the old content is at the unfinished name, and was removed with it
+
+
+def _exchange(directory: Path, other: Path) -> None:
+    """Exchange the names of two directories in one step; raises OSError."""
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.renameat2(_AT_FDCWD, os.fsencode(directory), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
+        number = ctypes.get_errno()
+        raise OSError(number, f"cannot exchange {directory} and {other}: {os.strerror(number)}")
 
 
 def refuse_content(directory: Path) -> None:
@@ -50,16 +93,20 @@ def refuse_content(directory: Path) -> None:
 
 
 @contextmanager
-def _unfinished(directory: Path) -> Iterator[Path]:
+def _unfinished(directory: Path, name: str) -> Iterator[Path]:
     """Create a directory alongside `directory`; remove it at the end unless it was renamed."""
-    absolute = directory.absolute()
-    unfinished = absolute.with_name(f".{absolute.name}.unfinished-{secrets.token_hex(4)}")
+    unfinished = _beside(directory, name)
     try:  # before the directory exists, since a signal can arrive at any moment
         with _translating(directory):
             unfinished.mkdir(mode=0o700, parents=True)
         yield unfinished
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _beside(directory: Path, name: str) -> Path:
+    absolute = directory.absolute()
+    return absolute.with_name(f".{absolute.name}.{name}")
 
 
 def _fill(directory: Path, pairs: Iterable[tuple[bytes, bytes]]) -> int:

@@ -23,7 +23,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from miniqueue.errors import CorruptionError, NotAStoreError
+from miniqueue.errors import CorruptionError, NotAStoreError, NotEmptyError
 from miniqueue.storage.leveldb.directory_sync import sync_path
 from miniqueue.storage.leveldb.lock import LOCK_FILE_NAME, StoreLock
 from miniqueue.storage.leveldb.marker import MARKER_FILE_NAME, UNFINISHED_MARKER_NAME, check_marker, write_marker
@@ -32,6 +32,8 @@ from miniqueue.storage.leveldb.own_files import refuse_special_files
 DATABASE_NAME = "db"
 LOST_NAME = "lost"
 RECENT_NAME = "recent"
+#: In a copy that follows a broker: its position (`replica`).
+FOLLOWS_NAME = "miniqueue.follows"
 UNFINISHED_DATABASE_NAME = "db.unfinished"
 
 _LEFT_BY_UNFINISHED_CREATION = {LOCK_FILE_NAME, UNFINISHED_MARKER_NAME, UNFINISHED_DATABASE_NAME}
@@ -47,6 +49,22 @@ def claim(directory: Path) -> StoreLock:
     _refuse_foreign(directory)
     _make_directory(directory)
     return StoreLock(directory)
+
+
+def refuse_unless_following(directory: Path) -> None:
+    """Raise NotEmptyError unless a locked directory is a copy that follows, and that no broker has used since."""
+    if not (directory / FOLLOWS_NAME).exists():
+        raise NotEmptyError(
+            f"{directory} follows no broker (any more): it was served or changed; choose another directory"
+        )
+
+
+def end_following(directory: Path) -> None:
+    """Make a locked store one that follows no broker, durably: from now on it has a history of its own."""
+    follows = directory / FOLLOWS_NAME
+    if follows.exists():
+        follows.unlink()
+        sync_path(directory)
 
 
 def prepare(directory: Path, create_database: Callable[[Path], None]) -> None:

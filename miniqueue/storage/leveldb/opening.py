@@ -28,7 +28,14 @@ from pathlib import Path
 from miniqueue.errors import CorruptionError, NoSpaceError
 from miniqueue.storage.leveldb.acknowledged import Acknowledged, AcknowledgedFile, read_acknowledged
 from miniqueue.storage.leveldb.database import Database, DatabaseOptions, create_database, open_database, translated
-from miniqueue.storage.leveldb.directory import DATABASE_NAME, LOST_NAME, claim, prepare
+from miniqueue.storage.leveldb.directory import (
+    DATABASE_NAME,
+    LOST_NAME,
+    claim,
+    end_following,
+    prepare,
+    refuse_unless_following,
+)
 from miniqueue.storage.leveldb.directory_sync import DirectorySync
 from miniqueue.storage.leveldb.history import History
 from miniqueue.storage.leveldb.lock import StoreLock
@@ -69,31 +76,44 @@ class Opened:
             raise translated(exc, self.path) from exc
 
 
-def open_directory(path: Path, options: DatabaseOptions, reserve: Reserve | None = None) -> Opened:
+def open_directory(
+    path: Path, options: DatabaseOptions, reserve: Reserve | None = None, *, is_follower: bool = False
+) -> Opened:
     """Carry out the startup sequence; if the disk is full, release the ballast and try again.
+
+    Args:
+      path: path of the directory.
+      options: memory use and compression of LevelDB.
+      reserve: the ballast.
+      is_follower: whether to go on with a copy that follows a broker; otherwise it ends to follow, since changes of its
+        own may come.
 
     Raises:
       StorageError: or a subclass, see `LevelDBStore.open`; nothing remains open or locked.
     """
     try:
-        return _open_translated(path, options)
+        return _open_translated(path, options, is_follower)
     except NoSpaceError:
         if reserve is None or not reserve.release():
             raise
-        return _open_translated(path, options)
+        return _open_translated(path, options, is_follower)
 
 
-def _open_translated(path: Path, options: DatabaseOptions) -> Opened:
+def _open_translated(path: Path, options: DatabaseOptions, is_follower: bool) -> Opened:
     try:
-        return _open_directory(path, options)
+        return _open_directory(path, options, is_follower)
     except Exception as exc:
         raise translated(exc, path) from exc
 
 
-def _open_directory(path: Path, options: DatabaseOptions) -> Opened:
+def _open_directory(path: Path, options: DatabaseOptions, is_follower: bool) -> Opened:
     with ExitStack() as held:
         lock = claim(path)
         held.callback(lock.release)
+        if is_follower:
+            refuse_unless_following(path)
+        else:
+            end_following(path)
         is_new = not (path / MARKER_FILE_NAME).exists()
         prepare(path, create_database)
         directory_sync = DirectorySync(path / DATABASE_NAME)

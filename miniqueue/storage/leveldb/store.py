@@ -220,6 +220,7 @@ class LevelDBStore:
         sync: SyncMode = SyncMode.ALWAYS,
         options: DatabaseOptions | None = None,
         reserve: ReserveOptions | None = None,
+        is_follower: bool = False,
     ) -> "LevelDBStore":
         """Open the store in the directory `path`; create it if the directory is missing or empty.
 
@@ -228,9 +229,11 @@ class LevelDBStore:
           sync: when a write reaches the disk.
           options: memory use and compression of LevelDB.
           reserve: space to keep free; none by default.
+          is_follower: see `open_directory`.
 
         Raises:
           StoreInUseError: the store is open already, in this or another process.
+          NotEmptyError: `is_follower`, but the store is no copy that follows.
           NotAStoreError: the directory contains something else.
           FormatVersionError: this version cannot read the format of the store.
           CorruptionError: the store is damaged or incomplete.
@@ -240,7 +243,8 @@ class LevelDBStore:
         writer = Worker("miniqueue-store-writer")
         space = Reserve(path, reserve or ReserveOptions())
         try:
-            opened = await _outcome(writer.submit(open_directory, path, options or DatabaseOptions(), space))
+            opening = partial(open_directory, is_follower=is_follower)
+            opened = await _outcome(writer.submit(opening, path, options or DatabaseOptions(), space))
         except BaseException:
             await writer.stop()
             raise
