@@ -1,7 +1,12 @@
-"""A real broker process: started on free ports, ready when it says so, stopped by its process id."""
+"""A real broker process: started on free ports, ready when it says so, stopped by its process id.
+
+MINIQUEUE_COMMAND is the command to test, with absolute paths, such as the one-file program; by default it is the
+miniqueue of this Python.
+"""
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,6 +24,8 @@ START_SECONDS = 60
 STOP_SECONDS = 30
 HTTP_SERVERS = ("hypercorn", "granian")
 ROOT = Path(__file__).parents[2]
+OTHER_COMMAND = tuple(shlex.split(os.environ.get("MINIQUEUE_COMMAND", "")))
+COMMAND = OTHER_COMMAND or (sys.executable, "-m", "miniqueue")
 FREE_PORTS = ("-port", "0", "-resp-port", "0", "-monitor-port", "0")
 
 
@@ -41,7 +48,7 @@ def run_to_end(
 ) -> subprocess.CompletedProcess[str]:
     """Run `miniqueue` with words after which it ends by itself."""
     return subprocess.run(
-        [sys.executable, "-m", "miniqueue", *arguments],
+        [*COMMAND, *arguments],
         cwd=cwd,
         env=environment(**(variables or {})),
         capture_output=True,
@@ -73,14 +80,14 @@ class BrokerProcess:
     Args:
       arguments: after the name of the program.
       cwd: where it runs.
-      command: the program; by default that of this Python.
+      command: the program; by default the one to test.
     """
 
     def __init__(
         self,
         arguments: Sequence[str],
         cwd: Path,
-        command: Sequence[str] = (sys.executable, "-m", "miniqueue"),
+        command: Sequence[str] = COMMAND,
         env: Mapping[str, str] | None = None,
     ) -> None:
         self._lines: list[str] = []

@@ -1,10 +1,9 @@
 """Users for real brokers: a file made by the real command, and secrets to go with it."""
 
 import subprocess
-import sys
 from pathlib import Path
 
-from tests.acceptance.process import environment
+from tests.acceptance.process import COMMAND, environment
 
 PASSWORD = "correct: horse"
 
@@ -27,7 +26,7 @@ class UsersFile:
 
     def run(self, *words: str, given: str = "") -> None:
         subprocess.run(
-            [sys.executable, "-m", "miniqueue", "user", *words, "-users", str(self.path)],
+            [*COMMAND, "user", *words, "-users", str(self.path)],
             input=given,
             env=environment(),
             check=True,

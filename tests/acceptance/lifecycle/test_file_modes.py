@@ -1,11 +1,10 @@
 """What a broker writes is for its owner only, whatever the umask of the shell that starts it."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.process import FREE_PORTS, BrokerProcess
+from tests.acceptance.process import COMMAND, FREE_PORTS, BrokerProcess
 from tests.acceptance.telnet import publish
 
 pytestmark = pytest.mark.acceptance
@@ -19,7 +18,7 @@ def modes(directory: Path) -> dict[str, int]:
 
 
 def test_files_are_0600_and_directories_0700(tmp_path):
-    shell = ["sh", "-c", 'umask 000; exec "$@"', "sh", sys.executable, "-m", "miniqueue"]
+    shell = ["sh", "-c", 'umask 000; exec "$@"', "sh", *COMMAND]
     broker = BrokerProcess(FREE_PORTS, cwd=tmp_path, command=shell)
     try:
         publish(broker.wait_until_ready().resp_port, "orders", "1")

@@ -3,14 +3,13 @@
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.process import FREE_PORTS, START_SECONDS, BrokerProcess, environment
+from tests.acceptance.process import COMMAND, FREE_PORTS, START_SECONDS, BrokerProcess, environment
 from tests.acceptance.tools import needs
 
 UID = 10001
@@ -19,7 +18,7 @@ FS_GROUP = 2000
 
 def as_uid(uid: int) -> list[str]:
     """Return the command of a broker that runs as this user, in the group of the volume as well."""
-    return ["setpriv", f"--reuid={uid}", f"--regid={uid}", f"--groups={FS_GROUP}", sys.executable, "-m", "miniqueue"]
+    return ["setpriv", f"--reuid={uid}", f"--regid={uid}", f"--groups={FS_GROUP}", *COMMAND]
 
 
 pytestmark = [

@@ -21,7 +21,7 @@ from pathlib import Path
 from random import Random
 from types import MappingProxyType
 
-from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust, environment
+from tests.acceptance.process import COMMAND, FREE_PORTS, OTHER_COMMAND, BrokerProcess, Trust, environment
 from tests.durability.clients.crew import Crew
 from tests.durability.clients.deleter import Deleter
 from tests.durability.clients.desk import Desk
@@ -35,7 +35,7 @@ from tests.durability.crash.result import Result
 from tests.durability.crash.unsynced import Mode
 
 ROOT = Path(__file__).parents[3]
-LAUNCHER = (sys.executable, "-m", "tests.durability.crash.launcher")
+LAUNCHER = OTHER_COMMAND or (sys.executable, "-m", "tests.durability.crash.launcher")
 #: A tick of the broker, for messages with a delay.
 PERIOD = "20ms"
 #: A run takes a few seconds; one that takes this long will not end.
@@ -230,7 +230,7 @@ class CrashLoop:
         """Let `miniqueue check` look at the store, if there is one yet."""
         if not (self._database / "db").exists():
             return
-        command = [sys.executable, "-m", "miniqueue", "check", "-db", str(self._database)]
+        command = [*COMMAND, "check", "-db", str(self._database)]
         done = subprocess.run(
             command,
             capture_output=True,

@@ -21,11 +21,19 @@ from urllib.error import HTTPError
 
 import hiredis
 
-from tests.acceptance.process import FREE_PORTS, START_SECONDS, BrokerProcess, Trust, environment
+from tests.acceptance.process import (
+    COMMAND,
+    FREE_PORTS,
+    OTHER_COMMAND,
+    START_SECONDS,
+    BrokerProcess,
+    Trust,
+    environment,
+)
 from tests.meta.modules import ROOT
 
 #: With write buffers of 64 KiB: every few messages a log begins and a table is written.
-LAUNCHER = (sys.executable, "-m", "tests.durability.crash.launcher")
+LAUNCHER = OTHER_COMMAND or (sys.executable, "-m", "tests.durability.crash.launcher")
 TOPIC = b"orders"
 PAYLOAD_BYTES = 20_000
 PREFETCH = 500
@@ -207,7 +215,7 @@ class DiskBroker:
 
 def check(database: Path, cwd: Path) -> None:
     """Let `miniqueue check` verify every invariant of a store."""
-    command = [sys.executable, "-m", "miniqueue", "check", "-db", str(database)]
+    command = [*COMMAND, "check", "-db", str(database)]
     env = environment(PYTHONPATH=str(ROOT))
     done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -8,7 +8,6 @@ It is a finding if a process takes more than MAX_RSS_BYTES, beyond what the brok
 import random
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from typing import NamedTuple
 
 import redis
 
-from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust, environment
+from tests.acceptance.process import COMMAND, FREE_PORTS, BrokerProcess, Trust, environment
 from tests.durability.load.measuring import PATIENCE_SECONDS, file_bytes, own_bytes, rss_bytes
 
 MIB = 1 << 20
@@ -158,7 +157,7 @@ class Footprint:
 
     def tool(self, *arguments: str, cwd: Path) -> None:
         """Run a tool to its end, and measure it and the broker."""
-        command = [sys.executable, "-m", "miniqueue", *arguments]
+        command = [*COMMAND, *arguments]
         process = subprocess.Popen(command, cwd=cwd, env=environment(), stdout=subprocess.DEVNULL)
         with self.step(f"broker beside {arguments[0]}"), self.step(arguments[0], process.pid):
             code = process.wait()

@@ -2,13 +2,12 @@
 
 import asyncio
 import json
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust
+from tests.acceptance.process import COMMAND, FREE_PORTS, BrokerProcess, Trust
 from tests.durability.clients.publishers import Ports
 from tests.durability.load import mixed_load
 from tests.durability.load.flatness import MIB, Sample, findings, growth
@@ -48,7 +47,7 @@ def soak(
     trust: Trust,
     seconds: float,
     seed: int,
-    command: Sequence[str] = (sys.executable, "-m", "miniqueue"),
+    command: Sequence[str] = COMMAND,
 ) -> Soaked:
     """Run a broker under the mixed load, and judge it."""
     broker = BrokerProcess([*FREE_PORTS, *trust.flags, "-period", "50ms"], cwd=directory, command=command)
