@@ -28,7 +28,7 @@ MODEL_RUNS := 20000
 FUZZ_SECONDS := 600
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-spark planted soak lint bench lock audit clean
+.PHONY: help install run test test-spark planted soak lint bench lock audit release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ lock: $(TOOLS)/.installed ## lock what pyproject.toml asks for (ARGS='--upgrade-
 
 audit: $(TOOLS)/.installed ## look what is locked up in a database of known weaknesses (ARGS=--ignore-vuln=<id>)
 	$(PYTHON) .ci/audit.py $(TOOLS)/bin/pip-audit .ci/locks/*.lock $(ARGS)
+
+release: install ## check, build, and tag a release; pushes nothing (ARGS=--dry-run shows the steps)
+	$(BIN)/python .ci/release.py $(ARGS)
 
 clean: ## remove .venv and everything that was built or cached; keeps data/ and certs/
 	rm -rf $(VENV) build dist miniqueue.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
