@@ -131,6 +131,10 @@ class Machine:
 
 def can_boot() -> bool:
     """Tell whether this machine lets us have the namespaces and mounts that it takes."""
-    mounts = "mount -t tmpfs none /mnt && mount -t cgroup2 cgroup2 /mnt"
+    mounts = (
+        "mount -t tmpfs none /mnt && cd /mnt && mkdir upper inner root"
+        " && mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=inner root"
+        " && mount -t proc proc root/proc && mount -t cgroup2 cgroup2 root/sys"
+    )
     command = ["unshare", *UNSHARED, "--fork", "--propagation", "private", "bash", "-c", mounts]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
