@@ -185,6 +185,7 @@ ROUTES: Mapping[tuple[str, str], RequiredRight] = MappingProxyType(
         ("GET", "/metrics"): RequiredRight(Right.MONITOR),
         ("GET", "/stats"): RequiredRight(Right.MONITOR),
         ("GET", "/backup"): RequiredRight(Right.ADMIN),
+        ("GET", "/changes"): RequiredRight(Right.ADMIN),
     }
 )
 

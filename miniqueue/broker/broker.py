@@ -47,7 +47,7 @@ from miniqueue.core.message.ids import DelayedId
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME
 from miniqueue.core.options.consume import DEFAULT_LEASE_SECONDS, DEFAULT_SESSION_SECONDS, StreamOptions
 from miniqueue.errors import MiniqueueError, UnavailableError
-from miniqueue.storage.port import Snapshot, Store
+from miniqueue.storage.port import Position, Snapshot, Store, Writes
 
 
 class Broker:
@@ -328,11 +328,23 @@ class Broker:
         """Return the steps of a message in order, including its steps in other topics. See `traces.reader`."""
         return await trace(self._engine, self.inspect.messages, name, message_id, sees)
 
-    async def snapshot(self) -> Snapshot:
-        """Return a snapshot of the store with everything acknowledged so far, settles included; raises StorageError."""
+    async def snapshot(self, *, is_followed: bool = False) -> Snapshot:
+        """Return a snapshot of the store with everything acknowledged so far, settles included; raises StorageError.
+
+        If `is_followed`, `writes_after` returns what is written after it; raises RequestError for a store in memory.
+        """
         self._tracer.hurry()
         await self._engine.journal.commit_settles()  # if this fails, the changes were not acknowledged
-        return await self._engine.journal.store.snapshot()
+        return await self._engine.journal.store.snapshot(is_followed=is_followed)
+
+    @property
+    def last_change(self) -> int:
+        """Number of the last change of the store."""
+        return self._engine.journal.store.last_change
+
+    async def writes_after(self, change: int, digest: bytes, max_bytes: int) -> Writes:
+        """Return the writes of the store after a position, as `Store.writes_after` does, and with its errors."""
+        return await self._engine.journal.store.writes_after(Position(change, digest), max_bytes)
 
     # --- from the journal -------------------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     audit = Audit()
     with viewed(Path(options.words[0])) as view:
         try:
-            _write(options.config.db, _audited(view.pairs(), audit))
+            _write(options.config.db, audited(view.pairs(), audit))
         finally:
             for line in report(audit, view.set_aside, view.doubt):
                 print(line)
@@ -63,7 +63,7 @@ def _write(directory: Path, pairs: Iterator[Pair]) -> None:
         raise exc.error from None
 
 
-def _audited(pairs: Iterator[Pair], audit: Audit) -> Iterator[Pair]:
+def audited(pairs: Iterator[Pair], audit: Audit) -> Iterator[Pair]:
     """Pass the pairs on; raise CorruptionError after the last pair if the audit reports a problem."""
     try:
         for pair in pairs:

@@ -25,6 +25,7 @@ from tests.durability.crash.unsynced import Mode
 from tests.durability.damage.outcome import Tally
 from tests.durability.damage.plan import soak as damage_soak
 from tests.durability.disk.disk_sweep import SWEPT, Sweeper
+from tests.durability.follow.loop import FollowLoop
 from tests.durability.hostile import mix
 from tests.durability.load.footprint import measure
 from tests.durability.load.long_run import soak
@@ -35,6 +36,9 @@ CRASHES = 1000
 CONTROL_CUTS = 30
 #: A round of the mixed load; a thousand of them are an hour.
 LOAD_ROUND_SECONDS = 3.6
+#: A copy that follows is killed a hundred times in ten minutes.
+KILLS_OF_FOLLOWED = 10
+FOLLOW_SECONDS = 6.0
 PAUSES = 10
 PAUSE_SECONDS = 30.0
 
@@ -129,6 +133,13 @@ def _pause(directory: Path, count: int, seed: int) -> Outcome:
     return Outcome(f"{line}; pauses={pauses}", True, "")
 
 
+def _follow(directory: Path, count: int, seed: int) -> Outcome:
+    """Kill a broker and the copy that follows it, a tenth of `count` times in six seconds each on average."""
+    kills = max(1, count // KILLS_OF_FOLLOWED)
+    judged = FollowLoop(directory, make_trust(directory), seed).run(kills, kills * FOLLOW_SECONDS)
+    return Outcome(f"{judged.line()}; seed={seed}", not judged.findings, "\n".join(judged.findings))
+
+
 def _damage(directory: Path, count: int, seed: int) -> Outcome:
     """Damage files of stores in every way there is, up to 25 times `count` cases of a kind and store."""
     total = Tally()
@@ -144,6 +155,7 @@ LOOPS: dict[str, Loop] = {
     "backlog": _backlog,
     "hostile": _hostile,
     "pause": _pause,
+    "follow": _follow,
     "kill": _kill,
     **{mode.value: _cut(mode) for mode in Mode},
     "sweep": _sweep("always"),

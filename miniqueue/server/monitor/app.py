@@ -5,6 +5,7 @@
     GET /metrics    metrics in the text format of Prometheus
     GET /stats      the same counts as JSON
     GET /backup     the whole store, for `miniqueue backup` (`backup`)
+    GET /changes    what was written after it, for copies that follow (`changes`)
 
 Knows the broker's counts; knows neither messages nor the protocols of the queue.
 """
@@ -31,6 +32,8 @@ from miniqueue.server.asgi.browser_pages import ForLoopback
 from miniqueue.server.asgi.refusals import Refusals
 from miniqueue.server.asgi.replies import NOT_FOUND, Reply, json_reply, refuse_websocket
 from miniqueue.server.monitor.backup import BackupReply
+from miniqueue.server.monitor.changes import ChangesReply
+from miniqueue.server.monitor.followers import FOLLOWER_ROWS, Followers
 from miniqueue.server.monitor.metrics import BROKER_ROWS, HTTP_REFUSAL_ROWS, LOOP_ROWS
 from miniqueue.server.monitor.topic_metrics import TopicMetrics
 from miniqueue.server.process.metric_rows import RowCollector
@@ -79,8 +82,12 @@ class MonitorApp:
         if sign_in is None and not is_exposed:
             # Without authentication, a web page in a browser on this machine could read the names of topics.
             endpoints |= {route: ForLoopback(page) for route, page in endpoints.items() if route[1] in _WITH_NAMES}
-        endpoints["GET", "/readyz"] = Readiness(broker, sign_in)
-        endpoints["GET", "/backup"] = BackupReply(broker, sign_in, is_exposed=is_exposed)
+        followers = Followers(broker, time.monotonic)
+        self._registry.register(RowCollector(FOLLOWER_ROWS, followers))
+        endpoints["GET", "/readyz"] = Readiness(broker, followers, sign_in)
+        endpoints["GET", "/backup"] = BackupReply(broker, followers, sign_in, is_exposed=is_exposed)
+        changes = ChangesReply(broker, followers)
+        endpoints["GET", "/changes"] = changes if is_exposed else ForLoopback(changes)
         self._router = Router(
             [Route(path, endpoint) for path, endpoint in routes(endpoints, sign_in).items()],
             redirect_slashes=False,
@@ -152,17 +159,20 @@ class Page:
 
 
 class Readiness:
-    """An endpoint that reports whether the broker can serve clients, and what it rejects.
+    """An endpoint that reports whether the broker can serve clients, what it rejects, and how far copies are behind.
 
-    The reasons name topics, so they are reported only to users who may monitor the broker, if there are users.
+    The reasons name topics, so they and the copies are reported only to users who may monitor the broker, if there are
+    users.
 
     Args:
       broker: the broker whose state is reported.
+      followers: the copies that follow it.
       sign_in: authenticates the users; None if there are none.
     """
 
-    def __init__(self, broker: Broker, sign_in: Authenticator | None) -> None:
+    def __init__(self, broker: Broker, followers: Followers, sign_in: Authenticator | None) -> None:
         self._broker = broker
+        self._followers = followers
         self._gate = None if sign_in is None else AuthMiddleware(sign_in)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -174,12 +184,17 @@ class Readiness:
         refusal = self._broker.refusal
         reasons = [] if refusal is None else [str(refusal())]
         reasons += [f"topic {name.decode()}: {fault}" for name, fault in self._broker.faults().items()]
-        if not reasons:
-            return json_reply(200, {"status": "ok"})
+        lags = self._followers.lags()
         is_stopping = refusal is DrainingError
-        body: dict[str, object] = {"status": "not ready" if is_stopping else "degraded"}
+        body: dict[str, object] = {"status": "not ready" if is_stopping else "degraded" if reasons else "ok"}
         if refusal is not None:
             body["refused"] = ["publish"]
-        if self._gate is None or await self._gate.may(scope, Right.MONITOR):
-            body["reasons"] = reasons
+        if (reasons or lags) and (self._gate is None or await self._gate.may(scope, Right.MONITOR)):
+            if reasons:
+                body["reasons"] = reasons
+            if lags:
+                body["followers"] = {
+                    name: {"lag_seconds": seconds, "lag_bytes": size_bytes}
+                    for name, (seconds, size_bytes) in lags.items()
+                }
         return json_reply(503 if is_stopping else 200, body)

@@ -6,6 +6,8 @@ Commits continue meanwhile. If a page cannot be read, the client does not read a
 revoked, the stream stops without its end marker, which the client detects. A snapshot keeps deleted data on the disk,
 so few backups can run at a time.
 
+With `?follower=<name>`, the headers state the position of the snapshot, after which `GET /changes` continues.
+
 On loopback, only requests whose Host header is a loopback name are answered: see `asgi.browser_pages`.
 """
 
@@ -20,7 +22,9 @@ from miniqueue.broker import Broker
 from miniqueue.errors import LimitReachedError, MiniqueueError
 from miniqueue.server.asgi.browser_pages import NOT_FOR_OTHER_HOSTS, is_for_loopback
 from miniqueue.server.asgi.replies import error_reply, start_message
-from miniqueue.server.asgi.request import until_gone
+from miniqueue.server.asgi.request import query_of, until_gone
+from miniqueue.server.monitor.changes import position_headers
+from miniqueue.server.monitor.followers import Followers
 from miniqueue.server.security.authentication import Authenticator
 from miniqueue.wire.pair_stream import MAGIC, Pair, encode_end, encode_pairs
 
@@ -45,12 +49,16 @@ class BackupReply:
 
     Args:
       broker: the broker of the store.
+      followers: learns of copies that will follow.
       sign_in: reports whether the user still exists; None if there are no users.
       is_exposed: whether other machines can reach the port, so that `Host` can be any name.
     """
 
-    def __init__(self, broker: Broker, sign_in: Authenticator | None = None, *, is_exposed: bool = False) -> None:
+    def __init__(
+        self, broker: Broker, followers: Followers, sign_in: Authenticator | None = None, *, is_exposed: bool = False
+    ) -> None:
         self._broker = broker
+        self._followers = followers
         self._sign_in = sign_in
         self._is_exposed = is_exposed
         self._count = 0
@@ -72,13 +80,21 @@ class BackupReply:
 
     async def _reply(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            snapshot = await self._broker.snapshot()
+            follower = query_of(scope, ("follower",)).get("follower")
+            if follower is not None:
+                self._followers.admit(follower)
+            snapshot = await self._broker.snapshot(is_followed=follower is not None)
+            if follower is not None:
+                self._followers.begin(follower)
         except MiniqueueError as exc:
             await error_reply(exc)(scope, receive, send)
             return
+        headers = [(b"content-type", b"application/octet-stream")]
+        if snapshot.position is not None:
+            headers += position_headers(*snapshot.position)
         listening = asyncio.ensure_future(until_gone(receive))
         try:
-            await send(start_message(200, [(b"content-type", b"application/octet-stream")]))
+            await send(start_message(200, headers))
             await _send_all(
                 snapshot.scan, send, is_wanted=lambda: not listening.done() and self._is_user_current(scope)
             )

@@ -13,6 +13,7 @@ from miniqueue.broker import Broker
 from miniqueue.broker.model.limits import Limit
 from miniqueue.broker.runtime.accounts import Purpose
 from miniqueue.server.asgi.refusals import Reason, Refusals
+from miniqueue.server.monitor.followers import FOLLOWER_ROWS
 from miniqueue.server.process.accepting import AcceptingLoop
 from miniqueue.server.process.loop_lag import LoopLag
 from miniqueue.server.process.metric_rows import MetricRow
@@ -111,7 +112,7 @@ HTTP_REFUSAL_ROWS: tuple[MetricRow[Refusals], ...] = (
         note="Since the start, by [reason](#http-limits).",
     ),
 )
-ROWS = (*BROKER_ROWS, *CERTIFICATE_ROWS, *LOOP_ROWS, *LAG_ROWS, *HTTP_REFUSAL_ROWS)
+ROWS = (*BROKER_ROWS, *CERTIFICATE_ROWS, *LOOP_ROWS, *LAG_ROWS, *HTTP_REFUSAL_ROWS, *FOLLOWER_ROWS)
 
 
 def _loop() -> asyncio.AbstractEventLoop | None:

@@ -29,7 +29,7 @@ from miniqueue.core.settings.fields import Side
 from miniqueue.core.settings.schedule import Schedule
 from miniqueue.errors import MiniqueueError, OutcomeUnknownError, StorageError, StoreClosedError, UnavailableError
 from miniqueue.storage.memory import MemoryStore
-from miniqueue.storage.port import Batch, Room
+from miniqueue.storage.port import Batch, Position, Room, Writes
 from tests.broker.support import World
 from tests.fakes import START_MS, FakeConsumer, ManualClock
 from tests.loops import LeapingLoop
@@ -94,8 +94,11 @@ class Opening:
     async def last_of(self, ranges: Any) -> Any:
         return await self._read(self._disk.last_of(ranges))
 
-    async def snapshot(self) -> Any:
-        return await self._disk.snapshot()
+    async def snapshot(self, *, is_followed: bool = False) -> Any:
+        return await self._disk.snapshot(is_followed=is_followed)
+
+    async def writes_after(self, position: Position, max_bytes: int) -> Writes:
+        return await self._disk.writes_after(position, max_bytes)
 
     def write(self, batch: Batch) -> Awaitable[None]:
         return self._begin(self._write(batch))

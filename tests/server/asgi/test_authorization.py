@@ -23,7 +23,7 @@ from tests.fakes import FakeConsumer, FaultyStore, ManualClock, broker_on
 from tests.server.access import EVERYBODY, Clock, Naps, sign_in_for, token_of, user
 from tests.serving import NDJSON, Lines, serving
 
-MONITOR_PATHS = {"/healthz", "/livez", "/readyz", "/metrics", "/stats", "/backup"}
+MONITOR_PATHS = {"/healthz", "/livez", "/readyz", "/metrics", "/stats", "/backup", "/changes"}
 QUEUE_ROUTES = {route for route in ROUTES if "{topic}" in route[1]}
 #: The rights of each role, written a second time by hand.
 ALLOWED = {
@@ -63,6 +63,7 @@ ALLOWED = {
     "/metrics": {"monitor-of-all", "admin-of-all"},
     "/stats": {"monitor-of-all", "admin-of-all"},
     "/backup": {"admin-of-all"},
+    "/changes": {"admin-of-all"},
 }
 #: Good for every route that reads a body.
 BODY = b'{"receipts":["x"],"delaySeconds":1,"leaseSeconds":1,"reason":"broken"}'
@@ -72,8 +73,14 @@ QUERIES = {
     "/topics/{topic}/reply": b"receipt=",
     "/topics/{topic}/groups/{id}/seek": b"to=latest",
     "/leases": b"topic=topics",
+    "/changes": b"follower=0123abcd&change=1&digest=00",
 }
-LET_IN = {"/request/{topic}": 400, "/topics/{topic}/reply": 409, "/topics/{topic}/messages/{id}/trace": 404}
+LET_IN = {
+    "/request/{topic}": 400,
+    "/topics/{topic}/reply": 409,
+    "/topics/{topic}/messages/{id}/trace": 404,
+    "/changes": 410,
+}
 #: What is sent to routes that do not take everything.
 BODIES = {"/topics/{topic}": b"{}", "/schedules/{name}": b'{"topic":"orders","every":60,"text":"x"}'}
 ADA = User("ada", hash_password(b"correct: horse"), roles={"admin": ("*",)})

@@ -59,7 +59,8 @@ def test_other_names(host):
 
 
 @pytest.mark.parametrize(
-    ("path", "status"), [("/healthz", 200), ("/readyz", 200), ("/stats", 403), ("/metrics", 403), ("/backup", 403)]
+    ("path", "status"),
+    [("/healthz", 200), ("/readyz", 200), ("/stats", 403), ("/metrics", 403), ("/backup", 403), ("/changes", 403)],
 )
 async def test_names_of_topics_are_reported_under_a_name_of_this_machine_only(path, status):
     sent = []
@@ -68,7 +69,13 @@ async def test_names_of_topics_are_reported_under_a_name_of_this_machine_only(pa
         sent.append(message)
 
     app = MonitorApp(broker_on(FaultyStore(), ManualClock()))
-    scope = {"type": "http", "method": "GET", "path": path, "headers": [(b"host", b"evil.example:8081")]}
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "query_string": b"",
+        "headers": [(b"host", b"evil.example:8081")],
+    }
     await app(scope, None, send)
     assert sent[0]["status"] == status
     assert b"access-control-allow-origin" not in dict(sent[0]["headers"])

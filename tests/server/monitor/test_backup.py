@@ -9,6 +9,7 @@ from miniqueue.access.users import Users
 from miniqueue.errors import CorruptionError
 from miniqueue.server.monitor import backup
 from miniqueue.server.monitor.backup import BackupReply
+from miniqueue.server.monitor.followers import Followers
 from miniqueue.storage.memory import MemoryStore
 from miniqueue.wire.pair_stream import PairDecoder
 from tests.fakes import FakeConsumer, FaultyStore, ManualClock, broker_on, settle_down
@@ -16,7 +17,13 @@ from tests.loops import LeapingLoop, on_loop
 from tests.server.access import sign_in_for, user
 from tests.serving import eventually
 
-SCOPE = {"type": "http", "method": "GET", "path": "/backup", "headers": [(b"host", b"localhost:8081")]}
+SCOPE = {
+    "type": "http",
+    "method": "GET",
+    "path": "/backup",
+    "query_string": b"",
+    "headers": [(b"host", b"localhost:8081")],
+}
 
 
 class Client:
@@ -68,7 +75,7 @@ async def test_everything_comes_also_a_settle_that_is_not_committed_yet():
         consumer.consumer.request()
         consumer.consumer.ack()
         client = Client()
-        await BackupReply(broker)(SCOPE, client.receive, client.send)
+        await BackupReply(broker, Followers(broker, lambda: 0.0))(SCOPE, client.receive, client.send)
         assert client.messages[0]["status"] == 200
         assert client.pairs() == store.pairs()
         assert len(store.batches) == 2
@@ -78,7 +85,9 @@ async def test_what_is_published_meanwhile_is_not_in_it():
     async with started_broker(FaultyStore()) as broker:
         before = (await broker.snapshot())._values
         client = Client()
-        reply = asyncio.ensure_future(BackupReply(broker)(SCOPE, client.receive, client.send))
+        reply = asyncio.ensure_future(
+            BackupReply(broker, Followers(broker, lambda: 0.0))(SCOPE, client.receive, client.send)
+        )
         await eventually(lambda: len(client.messages) >= 3)
         await broker.publish(b"new", [b"d"]).commit.wait()
         await reply
@@ -93,14 +102,14 @@ async def test_a_fault_in_the_middle_ends_the_stream_without_its_end():
             return await super().scan(start, stop, **limits)
 
     class Store(FaultyStore):
-        async def snapshot(self):
+        async def snapshot(self, *, is_followed=False):
             copy = Damaged()
             await copy.write(self.pairs())
             return copy
 
     async with started_broker(Store()) as broker:
         client = Client()
-        await BackupReply(broker)(SCOPE, client.receive, client.send)
+        await BackupReply(broker, Followers(broker, lambda: 0.0))(SCOPE, client.receive, client.send)
         assert client.pairs() is None
         assert client.messages[-1]["more_body"]
 
@@ -108,7 +117,7 @@ async def test_a_fault_in_the_middle_ends_the_stream_without_its_end():
 async def test_nothing_is_read_for_a_client_that_has_left():
     async with started_broker(FaultyStore()) as broker:
         client = Client(part_count=3)
-        await BackupReply(broker)(SCOPE, client.receive, client.send)
+        await BackupReply(broker, Followers(broker, lambda: 0.0))(SCOPE, client.receive, client.send)
         assert len(client.messages) <= 5
         assert client.pairs() is None
 
@@ -124,7 +133,9 @@ async def test_nothing_is_read_for_a_user_who_is_revoked():
 
     async with started_broker(FaultyStore()) as broker:
         client = Revoking()
-        await BackupReply(broker, sign_in)(SCOPE | {"user": admin}, client.receive, client.send)
+        await BackupReply(broker, Followers(broker, lambda: 0.0), sign_in)(
+            SCOPE | {"user": admin}, client.receive, client.send
+        )
         assert len(client.messages) <= 4
         assert client.pairs() is None
 
@@ -144,18 +155,20 @@ async def test_a_web_page_under_another_name_gets_nothing(host):
 async def status_for(headers: list[tuple[bytes, bytes]]) -> int:
     client = Client()
     async with started_broker(FaultyStore()) as broker:
-        await BackupReply(broker)(SCOPE | {"headers": headers}, client.receive, client.send)
+        await BackupReply(broker, Followers(broker, lambda: 0.0))(
+            SCOPE | {"headers": headers}, client.receive, client.send
+        )
     return client.messages[0]["status"]
 
 
 async def test_a_store_that_cannot_be_read_is_a_reply_of_its_own():
     class Store(FaultyStore):
-        async def snapshot(self):
+        async def snapshot(self, *, is_followed=False):
             raise CorruptionError("block 7")
 
     async with started_broker(Store()) as broker:
         client = Client()
-        await BackupReply(broker)(SCOPE, client.receive, client.send)
+        await BackupReply(broker, Followers(broker, lambda: 0.0))(SCOPE, client.receive, client.send)
         await settle_down()
         assert client.messages[0]["status"] == 500
 
@@ -173,7 +186,7 @@ class Unread(Client):
 async def test_a_backup_that_nobody_reads_ends_after_a_minute():
     async with started_broker(MemoryStore()) as broker:
         client = Unread()
-        await BackupReply(broker)(SCOPE, client.receive, client.send)
+        await BackupReply(broker, Followers(broker, lambda: 0.0))(SCOPE, client.receive, client.send)
     assert asyncio.get_running_loop().time() == pytest.approx(backup.MAX_PAGE_SECONDS)
     assert client.pairs() is None
 
@@ -181,7 +194,7 @@ async def test_a_backup_that_nobody_reads_ends_after_a_minute():
 @on_loop(LeapingLoop)
 async def test_few_backups_run_at_a_time():
     async with started_broker(MemoryStore()) as broker:
-        reply = BackupReply(broker)
+        reply = BackupReply(broker, Followers(broker, lambda: 0.0))
         unread = [Unread() for _ in range(backup.MAX_BACKUPS)]
         running = [asyncio.ensure_future(reply(SCOPE, client.receive, client.send)) for client in unread]
         await settle_down()

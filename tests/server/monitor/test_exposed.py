@@ -25,7 +25,7 @@ async def ask(app, path, *headers):
     async def send(message):
         sent.append(message)
 
-    scope = {"type": "http", "method": "GET", "path": path, "headers": [ELSEWHERE, *headers]}
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": [ELSEWHERE, *headers]}
     await app(scope | {"client": ("10.0.0.1", 50_000)}, asyncio.Event().wait, send)
     return sent[0]["status"], sent[1]["body"]
 
@@ -73,12 +73,12 @@ async def test_without_users_everybody_is_told_reasons():
         assert orjson.loads(body)["reasons"] == ["topic t: bytes are missing"]
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/stats", "/backup"])
-async def test_all_else_takes_a_user(path):
+@pytest.mark.parametrize(("path", "status"), [("/metrics", 200), ("/stats", 200), ("/backup", 200), ("/changes", 400)])
+async def test_all_else_takes_a_user(path, status):
     async with exposed(sign_in_for()) as (app, _broker):
         assert (await ask(app, path))[0] == 401
         assert (await ask(app, path, bearer("nobody")))[0] == 403
-        assert (await ask(app, path, bearer("admin-of-all")))[0] == 200
+        assert (await ask(app, path, bearer("admin-of-all")))[0] == status
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/stats", "/backup"])

@@ -1,0 +1,99 @@
+"""Requests of tools to the monitoring port of a running broker: over TLS unless its address is loopback."""
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from ssl import SSLContext, create_default_context
+from types import MappingProxyType
+from urllib.parse import SplitResult, urlsplit
+
+from miniqueue.access.users import DEFAULT_NAME
+from miniqueue.errors import ConfigError, ConnectError, DisconnectedError, ProtocolError, ServerError
+from miniqueue.server.process.escaping import escape, quote
+from miniqueue.server.security.exposure import is_loopback
+from miniqueue.wire.pair_stream import Pair, PairDecoder
+
+#: Longer than the broker's disk can be busy with other work between two slices of the content.
+TIMEOUT_SECONDS = 600.0
+DEFAULT_PORT = 8081
+#: The address at which this machine reaches a listener on all addresses.
+_LOCAL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_READ_BYTES = 1 << 18
+#: The remedy, by the status of the response and by whether a token was sent.
+_HINTS = MappingProxyType(
+    {
+        (401, False): "; pass -token-file with the token of a user with the role admin for '*'",
+        (401, True): "; no user has the token of -token-file, or the password",
+        (403, True): "; the user of -token-file requires the role admin for '*'",
+    }
+)
+
+
+def authorization(secret: str | None) -> dict[str, str]:
+    """Return the headers with a token, or with the password of the default user."""
+    if secret is None:
+        return {}
+    # Unlike a bearer token, a password can contain any character. A token has its own user, whatever the name is.
+    credentials = f"{DEFAULT_NAME}:{secret}".encode("utf-8", "surrogateescape")
+    return {"Authorization": "Basic " + b64encode(credentials).decode()}
+
+
+def connection_to(host: str, port: int, ca: str | None, timeout_seconds: float = TIMEOUT_SECONDS) -> HTTPConnection:
+    """Return an unopened connection to the broker: plain on loopback unless authorities are named, else TLS."""
+    address = _LOCAL_ADDRESSES.get(host, host)
+    if is_loopback(host) and ca is None:
+        return HTTPConnection(address, port, timeout=timeout_seconds)
+    return HTTPSConnection(address, port, timeout=timeout_seconds, context=_client_context(ca))
+
+
+def connection_to_url(url: str, ca: str | None, timeout_seconds: float) -> HTTPConnection:
+    """Return an unopened connection to the broker at `https://host[:port]`, or `http://` on loopback.
+
+    Raises ConfigError for another URL: elsewhere, plain HTTP would show the token and all messages.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or DEFAULT_PORT
+    except ValueError:  # the port is no number
+        parts, host, port = SplitResult("", "", "", "", ""), "", 0
+    is_plain = parts.scheme == "http" and is_loopback(host)
+    has_more = parts.path not in ("", "/") or parts.query or parts.username
+    if not host or has_more or not (is_plain or parts.scheme == "https"):
+        raise ConfigError(["flag -follow: invalid URL; must be https://host[:port], or http://localhost[:port]"])
+    if is_plain:
+        return HTTPConnection(host, port, timeout=timeout_seconds)
+    return HTTPSConnection(host, port, timeout=timeout_seconds, context=_client_context(ca))
+
+
+def requested(connection: HTTPConnection, path: str, headers: Mapping[str, str]) -> HTTPResponse:
+    """Return the response to a GET; raises ConnectError, or ServerError unless the status is 200."""
+    try:
+        connection.request("GET", path, headers=dict(headers))
+        response = connection.getresponse()
+    except (OSError, HTTPException) as exc:
+        address = f"{escape(connection.host)}:{connection.port}"
+        raise ConnectError(f"no broker answers on {address} (-monitor-port): {exc}") from exc
+    if response.status != 200:
+        text = response.read(1000).decode("utf-8", "replace")
+        hint = _HINTS.get((response.status, "Authorization" in headers), "")
+        raise ServerError(f"the broker refused: {response.status} {text}{hint}", response.status)
+    return response
+
+
+def received(response: HTTPResponse) -> Iterator[Pair]:
+    """Yield the pairs of a response, which is `wire.pair_stream`; raises DisconnectedError if it is incomplete."""
+    decoder = PairDecoder()
+    try:
+        while chunk := response.read1(_READ_BYTES):
+            yield from decoder.feed(chunk)
+    except (OSError, HTTPException, ProtocolError) as exc:
+        raise DisconnectedError(f"the content of the store is incomplete: {exc}") from exc
+    if not decoder.is_complete:
+        raise DisconnectedError("the content of the store is incomplete: the broker aborted the backup")
+
+
+def _client_context(ca: str | None) -> SSLContext:
+    try:
+        return create_default_context(cafile=ca)
+    except OSError as exc:
+        raise ConfigError([f"flag -ca: no certificate can be read from {quote(str(ca))}"]) from exc
