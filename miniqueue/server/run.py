@@ -64,7 +64,7 @@ from miniqueue.server.security.file_access import correction
 from miniqueue.server.security.tls import ServerTls, watch_certificate
 from miniqueue.server.security.user_source import UserSource
 from miniqueue.storage.leveldb.database import DatabaseOptions
-from miniqueue.storage.leveldb.mapped_tables import release_tables
+from miniqueue.storage.leveldb.mapped_tables import CHECK_SECONDS, limit_mapped_tables, release_tables
 from miniqueue.storage.leveldb.marker import MARKER_FILE_NAME
 from miniqueue.storage.leveldb.reserve import ReserveOptions
 from miniqueue.storage.leveldb.store import LevelDBStore
@@ -336,6 +336,7 @@ class _Listeners:
         tasks = [
             asyncio.create_task(watch_certificate(self._tls)),
             asyncio.create_task(runtime.return_memory_regularly([runtime.return_freed_memory, release_tables])),
+            asyncio.create_task(runtime.return_memory_regularly([limit_mapped_tables], CHECK_SECONDS)),
             asyncio.create_task(self._lag.run()),
             asyncio.create_task(self._service_manager.feed_watchdog()),
         ]

@@ -80,10 +80,12 @@ def return_freed_memory() -> None:
 
 
 async def return_memory_regularly(
-    acts: Sequence[Callable[[], None]], sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    acts: Sequence[Callable[[], None]],
+    seconds: float = TRIM_SECONDS,
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> None:
-    """Call what returns memory to the system, in a thread, forever."""
+    """Call what returns memory to the system, in a thread, every so many seconds."""
     while True:
-        await sleep(TRIM_SECONDS)
+        await sleep(seconds)
         for act in acts:
             await asyncio.to_thread(act)

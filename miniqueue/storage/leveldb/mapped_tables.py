@@ -2,8 +2,9 @@
 
 LevelDB maps its tables, at most 64 at a time, each as large as a write buffer. What is read stays in the process's RSS
 until LevelDB drops the table or the system needs the memory: while a store of 2.5 GB was backed up, RSS grew to 2 GB.
-No option of LevelDB limits that, so scans ask the system to take the pages back. They are read from the disk if they
-are needed again; the limit leaves room for what consumers read ahead.
+No option of LevelDB limits that, so scans ask the system to take the pages back, and the broker does regularly, as
+compactions read tables, too. Pages are read from the disk if they are needed again; the limit leaves room for what
+consumers read ahead.
 
 `MADV_PAGEOUT` never changes what memory contains. LevelDB may unmap a table meanwhile, and something else may get its
 addresses, so `MADV_DONTNEED`, which would be cheaper, could destroy that. Before Linux 5.4 there is no such limit.
@@ -19,6 +20,8 @@ from typing import Any, Final
 MAX_MAPPED_BYTES: Final = 80 << 20
 #: The same while nothing is read: the broker returns the rest regularly, as it does with freed memory.
 MAX_RESTING_BYTES: Final = 32 << 20
+#: How often the broker checks the limit, besides scans.
+CHECK_SECONDS: Final = 1.0
 #: Size of one request to the system: the event loop can need a lock that is held meanwhile, for 1 ms with this size.
 _PIECE_BYTES: Final = 4 << 20
 _MADV_PAGEOUT: Final = 21  # in sys/mman.h

@@ -87,6 +87,6 @@ async def test_memory_is_returned_regularly(monkeypatch):
 
     monkeypatch.setattr(ctypes, "CDLL", lambda _name: SimpleNamespace(malloc_trim=returned.append))
     with pytest.raises(EndedError):
-        await runtime.return_memory_regularly([runtime.return_freed_memory], sleep)
+        await runtime.return_memory_regularly([runtime.return_freed_memory], sleep=sleep)
     assert returned == [0, 0]
     assert waits == [runtime.TRIM_SECONDS] * 3
