@@ -61,7 +61,8 @@ from miniqueue.server.security.exposure import (
     is_loopback,
 )
 from miniqueue.server.security.file_access import correction
-from miniqueue.server.security.tls import ServerTls, watch_certificate
+from miniqueue.server.security.file_watch import watch
+from miniqueue.server.security.tls import ServerTls
 from miniqueue.server.security.user_source import UserSource
 from miniqueue.storage.leveldb.database import DatabaseOptions
 from miniqueue.storage.leveldb.mapped_tables import CHECK_SECONDS, limit_mapped_tables, release_tables
@@ -332,17 +333,18 @@ class _Listeners:
             self._settling.cancel()
 
     def _watch(self) -> list[asyncio.Task[None]]:
-        """Start the tasks that close idle connections, reload certificates, return memory, and watch the loop."""
+        """Start the tasks that close idle connections, reload changed files, return memory, and watch the loop."""
         tasks = [
-            asyncio.create_task(watch_certificate(self._tls)),
+            asyncio.create_task(watch("certificate", self._tls.reload_if_changed)),
+            asyncio.create_task(watch("users", self._reload_changed_users)),
             asyncio.create_task(runtime.return_memory_regularly([runtime.return_freed_memory, release_tables])),
             asyncio.create_task(runtime.return_memory_regularly([limit_mapped_tables], CHECK_SECONDS)),
             asyncio.create_task(self._lag.run()),
             asyncio.create_task(self._service_manager.feed_watchdog()),
         ]
         if idle_seconds := self._config.idle_seconds:
-            watch = IdleWatch(self._resp.all_connections, idle_seconds, self._broker.limit_counts, time.monotonic)
-            tasks.append(asyncio.create_task(watch.run()))
+            idle = IdleWatch(self._resp.all_connections, idle_seconds, self._broker.limit_counts, time.monotonic)
+            tasks.append(asyncio.create_task(idle.run()))
         return tasks
 
     def _reload(self) -> None:
@@ -351,6 +353,10 @@ class _Listeners:
         with self._service_manager.reloading():
             self._reload_users()
             self._tls.reload()
+
+    def _reload_changed_users(self) -> None:
+        if self._users is not None and self._users.has_changed():
+            self._reload_users()
 
     def _reload_users(self) -> None:
         """Reload the users, and disconnect those who were removed or changed."""

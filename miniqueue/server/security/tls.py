@@ -6,28 +6,19 @@
 A connection keeps the certificate with which it began. Knows files and contexts, but no listeners.
 """
 
-import asyncio
-import os
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeAlias
 
 import structlog
 
-from miniqueue.errors import CertificateError, described
+from miniqueue.errors import CertificateError
 from miniqueue.server.security.certificate_reading import ends_at
 from miniqueue.server.security.certificates import server_tls_context
+from miniqueue.server.security.file_watch import Identity, identity
 
 log = structlog.get_logger()
-
-#: Interval of checks for changed files; so a new certificate is in use within a minute.
-CHECK_SECONDS = 30.0
-
-#: Distinguishes a file from its predecessor, even one of the same size and time, and even if a symbolic link in its
-#: path was changed, as Kubernetes does. None if the file is not accessible.
-_Identity: TypeAlias = tuple[int, ...] | None
 
 
 class ReloadableContext(ssl.SSLContext):
@@ -142,28 +133,5 @@ class ServerTls:
         except OSError as error:  # a file was removed meanwhile
             raise CertificateError([str(error)]) from error
 
-    def _identities(self) -> list[_Identity]:
-        return [_identity(path) for path in (self._cert, self._key, self._client_ca) if path is not None]
-
-
-async def watch_certificate(tls: ServerTls, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
-    """Reload a changed certificate, until cancelled and despite any error; log each problem once."""
-    problem = ""
-    while True:
-        await sleep(CHECK_SECONDS)
-        try:
-            tls.reload_if_changed()
-        except Exception as error:
-            if described(error) != problem:
-                log.exception("could not check for a changed certificate; the previous one stays in use")
-            problem = described(error)
-        else:
-            problem = ""
-
-
-def _identity(path: Path) -> _Identity:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    def _identities(self) -> list[Identity]:
+        return [identity(path) for path in (self._cert, self._key, self._client_ca) if path is not None]

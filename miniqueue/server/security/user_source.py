@@ -19,6 +19,7 @@ from miniqueue.server.config.config import Config
 from miniqueue.server.config.setting import PASSWORD_VARIABLE
 from miniqueue.server.process.escaping import escape
 from miniqueue.server.security.file_access import read_protected
+from miniqueue.server.security.file_watch import Identity, identity
 from miniqueue.server.security.users_file import read_users
 
 
@@ -34,13 +35,23 @@ class UserSource:
         self._config = config
         self._report = report
         self._default: tuple[str, User] | None = None
+        self._seen: list[Identity] = []
 
     def read(self) -> Users:
         """Return the users of now; raises ConfigError with every problem."""
+        self._seen = self._identities()  # before reading, so that the next check finds changes that happen meanwhile
         file = self._config.users
         if file is None or (self._config.has_password and _is_missing(file)):
             return Users([self._user_with(password_of(self._config, self._report))])
         return read_users(file, self._report)
+
+    def has_changed(self) -> bool:
+        """Whether a file has changed since `read` was called, even if that raised an error."""
+        return self._identities() != self._seen
+
+    def _identities(self) -> list[Identity]:
+        files = (self._config.users, self._config.password_file)
+        return [identity(file) for file in files if file is not None]
 
     def _user_with(self, password: str) -> User:
         # A hash has a new salt each time; the user must stay the same while the password does.

@@ -13,7 +13,8 @@ from miniqueue.server.hypercorn.listening import serve_https
 from miniqueue.server.monitor.metrics import CERTIFICATE_ROWS
 from miniqueue.server.process.metric_rows import RowCollector
 from miniqueue.server.security.certificates import HTTP_PROTOCOLS, Certificates, ensure_certificates
-from miniqueue.server.security.tls import CHECK_SECONDS, ServerTls, watch_certificate
+from miniqueue.server.security.file_watch import CHECK_SECONDS, watch
+from miniqueue.server.security.tls import ServerTls
 from tests.server.apps import Endpoint, answer_early
 from tests.server.security.test_certificates import shake_hands
 from tests.serving import make_certificates, serving
@@ -201,7 +202,7 @@ async def test_the_files_are_checked_every_30_seconds(certs, other):
             raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        await watch_certificate(tls, sleep)
+        await watch("certificate", tls.reload_if_changed, sleep)
     assert served == [(CHECK_SECONDS, before), (CHECK_SECONDS, after)]
     assert CHECK_SECONDS == 30
 
@@ -220,7 +221,7 @@ async def test_a_check_that_fails_unexpectedly_is_logged_once_and_the_next_one_h
 
     monkeypatch.setattr(tls, "reload_if_changed", check)
     with pytest.raises(asyncio.CancelledError):
-        await watch_certificate(tls, sleep)
+        await watch("certificate", tls.reload_if_changed, sleep)
     event = "could not check for a changed certificate; the previous one stays in use"
     assert [(entry["event"], entry["log_level"]) for entry in logged] == [(event, "error")] * 3
     assert all(entry["exc_info"] for entry in logged)

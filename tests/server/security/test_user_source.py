@@ -105,3 +105,30 @@ def test_a_file_that_others_could_write_is_no_source_of_passwords(tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     (line,) = problems_of(source([f"-password-file={tmp_path}/no"]))
     assert line == f"flag -password-file: {tmp_path}/no: it is missing"
+
+
+def test_a_change_of_a_file_is_seen_until_it_was_read(tmp_path):
+    file, secret = tmp_path / "users.toml", private(tmp_path / "password", PASSWORD)
+    users = source([f"-users={file}", f"-password-file={secret}"])
+    users.read()
+    assert not users.has_changed()
+    add_ada(file)
+    assert users.has_changed()
+    users.read()
+    assert not users.has_changed()
+    file.write_text("[user.ada")
+    assert users.has_changed()
+    problems_of(users)
+    assert not users.has_changed(), "the same mistake is reported once"
+
+
+def test_a_link_that_kubernetes_changes_is_a_change(tmp_path):
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        add_ada(tmp_path / name / "users.toml")
+    (tmp_path / "now").symlink_to("old")
+    users = source([f"-users={tmp_path}/now/users.toml"])
+    users.read()
+    (tmp_path / "next").symlink_to("new")
+    (tmp_path / "next").rename(tmp_path / "now")
+    assert users.has_changed()
