@@ -28,7 +28,7 @@ MODEL_RUNS := 20000
 FUZZ_SECONDS := 600
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-spark planted soak lint bench lock audit release clean
+.PHONY: help install run test test-spark image-test planted soak lint bench lock audit release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ test-spark: ## run the tests of Spark; it takes Java 17, and says so (ARGS as fo
 	$(BIN)/python -m miniqueue.tools.spark.needs
 	$(BIN)/python -m pytest tests/spark $(ARGS)
 
+image-test: install ## build the image and run it without rights; takes root, buildah, podman, runc, mmdebstrap
+	$(BIN)/python -m pytest tests/containers/soak_image.py $(ARGS)
+
 planted: install ## plant bugs that the tests must find, and note in which sources they did; two minutes
 	$(BIN)/python -m tests.planted --numprocesses=$(PROCESSES)
 
@@ -70,6 +73,7 @@ soak: install ## crash it for hours, and count what is lost (ARGS='kill --count 
 	$(if $(ARGS),,$(BIN)/python -m pytest tests/broker/runtime/soak_interrupted_acts.py --quiet)
 	$(if $(ARGS),,$(BIN)/python -m tests.fuzz.soak --seconds $(FUZZ_SECONDS))
 	$(if $(ARGS),,$(BIN)/python -m pytest tests/acceptance/faults/test_resp_floods.py --quiet --capture no)
+	$(if $(ARGS),,$(BIN)/python -m pytest tests/containers/soak_image.py --quiet)
 	$(if $(ARGS),,$(if $(findstring spark,$(EXTRAS)),$(BIN)/python -m pytest tests/spark/cluster/soak_*.py --quiet))
 	$(BIN)/python -m tests.durability.soak $(ARGS)
 

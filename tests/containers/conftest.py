@@ -1,0 +1,5 @@
+"""The certificate that the brokers of these tests use."""
+
+from tests.acceptance.conftest import trust
+
+__all__ = ["trust"]
