@@ -53,7 +53,7 @@ RUN PYTHONHASHSEED=0 python3 -m compileall -q --invalidation-mode unchecked-hash
     "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"
 # Group 0 and not the user: OpenShift gives each project a uid of its own, with this group.
 RUN install --directory --owner 10001 --group 0 --mode 0770 /var/lib/miniqueue
-COPY image/health /opt/miniqueue/bin/health
+COPY .ci/image-health /opt/miniqueue/bin/health
 COPY --from=packages /opt/miniqueue /opt/miniqueue
 COPY --from=miniqueue /own/ /
 USER 10001:0

@@ -23,12 +23,15 @@ BY_FILE := --dist=loadfile --no-loadscope-reorder
 # The tests start hundreds of processes: what those import is compiled once, whatever the shell says.
 unexport PYTHONDONTWRITEBYTECODE
 
+# The wheels in the one file are for these machines, whichever one builds it: a number is the oldest glibc.
+PLATFORMS := $(patsubst %,--platform=manylinux%_x86_64,_2_28 _2_27 _2_24 _2_17 2014 _2_12 2010 _2_5 1)
+
 # How often `make soak` runs the broker beside the model of it, and for how long it fuzzes each parser.
 MODEL_RUNS := 20000
 FUZZ_SECONDS := 600
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-spark image-test planted soak lint bench lock audit release clean
+.PHONY: help install run test test-spark image-test planted soak lint bench binary lock audit release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +88,12 @@ lint: install ## check style and types
 bench: ## measure it, Spark with EXTRAS=dev,client,granian,spark (ARGS='--quick' for minutes, ARGS='--help')
 	$(MAKE) install EXTRAS=$(EXTRAS),bench
 	$(BIN)/python -m benchmarks $(ARGS)
+
+binary: install ## make one file with everything in it, dist/miniqueue-<version>-linux-x86_64 (docs/binary.md)
+	rm -rf build/wheels
+	$(BIN)/pip download --quiet --no-deps --require-hashes --only-binary=:all: --implementation=cp \
+		--python-version=3.11 $(PLATFORMS) --dest=build/wheels --requirement=.ci/locks/binary.lock
+	env --ignore-environment PATH="$$PATH" PYTHONHASHSEED=0 /usr/bin/python3.11 -B .ci/binary/build.py build/wheels dist
 
 lock: $(TOOLS)/.installed ## lock what pyproject.toml asks for (ARGS='--upgrade-package h2', ARGS=--upgrade for all)
 	.ci/lock $(TOOLS)/bin/pip-compile $(ARGS)

@@ -15,7 +15,7 @@ from tests.containers.dockerfile import Step, read_steps
 
 STEPS = read_steps(ROOT / "Dockerfile")
 VOLUME = "/var/lib/miniqueue"
-HEALTH = ROOT / "image/health"
+HEALTH = ROOT / ".ci/image-health"
 
 
 def the(word: str) -> Step:
@@ -56,7 +56,7 @@ def test_it_runs_as_a_number_and_any_uid_with_group_0_may_write_to_the_volume():
 def test_what_changes_most_is_copied_last():
     copied = [step.rest for step in STEPS if step.word == "COPY" and step.stage == STEPS[-1].stage]
     assert copied == [
-        "image/health /opt/miniqueue/bin/health",
+        ".ci/image-health /opt/miniqueue/bin/health",
         "--from=packages /opt/miniqueue /opt/miniqueue",
         "--from=miniqueue /own/ /",
     ]

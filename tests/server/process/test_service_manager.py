@@ -79,13 +79,15 @@ def test_a_reload_that_fails_ends_too(manager):
     assert manager.heard()[-1] == "READY=1"
 
 
-@pytest.mark.parametrize("pid", [None, str(os.getpid())])
+@pytest.mark.parametrize("pid", [None, str(os.getpid())], ids=["no pid", "its pid"])
 async def test_the_watchdog_is_fed_twice_in_its_interval(manager, pid):
     assert await fed(manager, WATCHDOG_USEC="30000000", **({"WATCHDOG_PID": pid} if pid else {})) == [15.0] * 3
     assert manager.heard() == ["WATCHDOG=1"] * 3
 
 
-@pytest.mark.parametrize("variables", [{}, {"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": OTHER_PID}])
+@pytest.mark.parametrize(
+    "variables", [{}, {"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": OTHER_PID}], ids=["none", "of another"]
+)
 async def test_a_watchdog_of_another_process_is_not_fed(manager, variables):
     assert await fed(manager, **variables) == []
     assert manager.heard() == []
