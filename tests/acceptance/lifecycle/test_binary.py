@@ -22,7 +22,7 @@ from tests.acceptance.process import FREE_PORTS, HTTP_SERVERS, ROOT, BrokerProce
 from tests.acceptance.tools import MAX_SECONDS, needs
 
 BINARY = ROOT / f"dist/miniqueue-{__version__}-linux-x86_64"
-SOURCES = [*(ROOT / "miniqueue").rglob("*.py"), *(ROOT / ".ci/binary").iterdir(), ROOT / ".ci/locks/binary.lock"]
+SOURCES = [*(ROOT / "miniqueue").rglob("*.py"), *(ROOT / ".ci/binary").glob("*.*"), ROOT / ".ci/locks/binary.lock"]
 #: Runs a command that can make no memory executable: PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN.
 DENIED = """
 import ctypes, os, sys
