@@ -35,10 +35,11 @@ def _component(part: Part, parent: str = "") -> dict[str, Any]:
         "type": "library",
         "bom-ref": reference,
         "name": part.name,
-        "version": part.version,
         "licenses": [{"license": {"name": part.licenses}}],
         "purl": part.url(),
     }
+    if part.version:
+        component["version"] = part.version
     if part.sha256:
         component["hashes"] = [{"alg": "SHA-256", "content": part.sha256}]
     if part.inside:
@@ -51,9 +52,9 @@ def third_party(parts: Iterable[Part]) -> str:
     parts = list(parts)
     lines = ["This file of miniqueue contains the following software of others.", ""]
     for part in parts:
-        lines.append(f"{part.name} {part.version}: {part.licenses}")
-        lines.extend(f"    {inner.name} {inner.version}: {inner.licenses}" for inner in part.inside)
+        lines.append(f"{part.title()}: {part.licenses}")
+        lines.extend(f"    {inner.title()}: {inner.licenses}" for inner in part.inside)
     for part in parts:
         for text in part.texts:
-            lines += ["", _LINE, f"{part.name} {part.version}", _LINE, "", text.rstrip()]
+            lines += ["", _LINE, part.title(), _LINE, "", text.rstrip()]
     return "\n".join(lines) + "\n"

@@ -31,7 +31,7 @@ LINKED = ("libpython3.11-dev", "libexpat1-dev", "zlib1g-dev")
 
 def main(wheels: Path, results: Path) -> None:
     """Write the file, its licenses and its bill of materials."""
-    _require_packages("gcc", "libc6-dev", *LINKED, *chain(*CONTAINED.values()))
+    _require_packages("gcc", "libc6-dev", *LINKED, *chain(*map(dict.values, CONTAINED.values())))
     archive, libraries = Archive(), Libraries()
     parts = [debian_part(package) for package in LINKED]
     add_standard_library(archive, libraries)

@@ -7,13 +7,18 @@ from dataclasses import dataclass
 from email.parser import Parser
 from hashlib import sha256
 from pathlib import Path
+from urllib.parse import quote
 from zipfile import ZipFile
 
 from archive import Archive
 from libraries import Libraries
 
-# What wheels contain of others without the license: the license is also in the Debian package of the same software.
-CONTAINED = {"plyvel": ("libleveldb1d", "libsnappy1v5"), "uvloop": ("libuv1",), "hiredis": ("libhiredis0.14",)}
+# Software that wheels contain without saying so, and the Debian package that has its license.
+CONTAINED = {
+    "plyvel": {"leveldb": "libleveldb1d", "snappy": "libsnappy1v5"},
+    "uvloop": {"libuv": "libuv1"},
+    "hiredis": {"hiredis": "libhiredis0.14"},
+}
 # What an interpreter that never compiles and never shows a source does not read.
 _LEFT_OUT = (".py", ".pyi", ".pyx", ".pxd", ".pxi", ".c", ".h", ".cpp", ".hpp")
 
@@ -24,6 +29,7 @@ class Part:
 
     Attributes:
       kind: the type of its package URL: pypi, deb, cargo, or generic.
+      version: empty if it is not known.
       licenses: the names of its licenses, as it states them itself.
       texts: their texts.
       sha256: of the wheel; empty for other kinds.
@@ -42,24 +48,32 @@ class Part:
         """Return the key that parts are sorted by."""
         return self.kind, self.name, self.version
 
+    def title(self) -> str:
+        """Return its name and version."""
+        return f"{self.name} {self.version}".rstrip()
+
     def url(self) -> str:
         """Return the package URL."""
         qualifiers = "?arch=amd64&distro=debian-12" if self.kind == "deb" else ""
         vendor = "debian/" if self.kind == "deb" else ""
-        return f"pkg:{self.kind}/{vendor}{self.name}@{self.version}{qualifiers}"
+        version = f"@{quote(self.version, safe='~')}" if self.version else ""
+        return f"pkg:{self.kind}/{vendor}{quote(self.name)}{version}{qualifiers}"
 
 
 def debian_part(package: str) -> Part:
     """Return what is known of an installed Debian package."""
     query = ["dpkg-query", "--show", "--showformat=${Version}", f"{package}:amd64"]
     version = subprocess.run(query, capture_output=True, text=True, check=True).stdout
-    text = _debian_text(package)
-    names = sorted(set(re.findall(r"^License: *(\S.*)$", text, re.MULTILINE)))
-    return Part("deb", package, version, ", ".join(names) or "see its text", (text,))
+    return Part("deb", package, version, _license_names(package), (_license_text(package),))
 
 
-def _debian_text(package: str) -> str:
+def _license_text(package: str) -> str:
     return Path(f"/usr/share/doc/{package}/copyright").read_text()
+
+
+def _license_names(package: str) -> str:
+    names = re.findall(r"^License: *([A-Za-z].{,60})$", _license_text(package), re.MULTILINE)
+    return ", ".join(sorted(set(names))) or "see its text"
 
 
 def read_wheel(path: Path, archive: Archive, libraries: Libraries) -> Part:
@@ -92,16 +106,25 @@ def _wheel_part(path: Path, files: dict[str, bytes]) -> Part:
     classifiers = [line.rpartition(" :: ")[2] for line in fields.get_all("Classifier", []) if "License ::" in line]
     name = re.sub(r"[-_.]+", "-", fields["Name"]).lower()
     texts = [text.decode() for file, text in sorted(of_metadata.items()) if re.match(r"(licenses/|LICEN[CS]E)", file)]
+    contained = CONTAINED.get(name, {})
     inside = [part for file, text in sorted(of_metadata.items()) if file.startswith("sboms/") for part in _inside(text)]
     return Part(
         kind="pypi",
         name=name,
         version=fields["Version"],
         licenses=fields["License-Expression"] or ", ".join(classifiers) or fields["License"] or "see its text",
-        texts=(*texts, *map(_debian_text, CONTAINED.get(name, ()))),
+        texts=(*texts, *map(_license_text, contained.values())),
         sha256=sha256(path.read_bytes()).hexdigest(),
-        inside=tuple(sorted(set(inside), key=Part.order)),
+        inside=tuple(sorted({*inside, *_unstated(contained, files)}, key=Part.order)),
     )
+
+
+def _unstated(contained: dict[str, str], files: dict[str, bytes]) -> list[Part]:
+    """Return what a wheel contains without saying so; only names of libraries tell a version."""
+    versions = dict(re.findall(r"/lib(\w+)-\w+\.so\.([0-9.]+)", "\n".join(files)))
+    return [
+        Part("generic", name, versions.get(name, ""), _license_names(package)) for name, package in contained.items()
+    ]
 
 
 def _inside(text: bytes) -> list[Part]:
