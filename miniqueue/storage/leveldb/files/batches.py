@@ -11,16 +11,19 @@ of the kernel, and what an earlier process has written was verified when the sto
 Sources: LevelDB `doc/log_format.md`, `db/write_batch.cc`.
 """
 
+import os
 import struct
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from miniqueue.errors import CorruptionError
 from miniqueue.storage.leveldb.files.log import BLOCK_BYTES, FIRST, FULL, HEADER, LAST, MIDDLE
 
 _HEADER = struct.Struct("<QI")
-_READ_BYTES = 1 << 18
+#: How much is read at a time; a multiple of the size of a block.
+_READ_BYTES = 8 * BLOCK_BYTES
 _DELETE, _PUT = 0, 1
 #: A length has at most 32 bits.
 _MAX_LENGTH_BYTES = 5
@@ -55,11 +58,9 @@ class Batch(NamedTuple):
 
 def batches_from(path: Path, offset: int) -> Iterator[Batch]:
     """Yield the whole batches of a log from `offset` on, which is 0 or where a batch ends; raises OSError."""
-    with path.open("rb", buffering=_READ_BYTES) as log:
-        log.seek(offset)
-        pieces: list[bytes] = []
-        while (record := _record(log, offset)) is not None:
-            kind, content, offset = record
+    with path.open("rb", buffering=0) as log:
+        pieces: list[memoryview] = []
+        for kind, content, end_offset in _records(log, offset):
             if bool(pieces) is not (kind in (MIDDLE, LAST)):
                 return
             pieces.append(content)
@@ -67,7 +68,7 @@ def batches_from(path: Path, offset: int) -> Iterator[Batch]:
                 whole = b"".join(pieces)
                 if len(whole) < _HEADER.size:
                     return
-                yield Batch(whole, offset)
+                yield Batch(whole, end_offset)
                 pieces = []
 
 
@@ -98,20 +99,29 @@ def changes_in(batch: bytes) -> list[tuple[bytes, bytes | None]]:
     return changes
 
 
-def _record(log: BinaryIO, offset: int) -> tuple[int, bytes, int] | None:
-    """Return type, content, and end of the record at or after `offset`, which is the position of `log`, or None."""
-    room = BLOCK_BYTES - offset % BLOCK_BYTES
-    if room < HEADER.size:
-        log.seek(room, 1)
-        offset, room = offset + room, BLOCK_BYTES
-    header = log.read(HEADER.size)
-    if len(header) < HEADER.size:
-        return None
-    _, length, kind = HEADER.unpack(header)
-    if kind not in (FULL, FIRST, MIDDLE, LAST) or HEADER.size + length > room:
-        return None
-    content = log.read(length)
-    return None if len(content) < length else (kind, content, offset + HEADER.size + length)
+def _records(log: FileIO, offset: int) -> Iterator[tuple[int, memoryview, int]]:
+    """Yield type, content, and end of the whole records from `offset` on.
+
+    A thread that reads needs the interpreter lock after each call, so blocks are read together: no record crosses them.
+    """
+    while True:
+        read = memoryview(os.pread(log.fileno(), _READ_BYTES - offset % _READ_BYTES, offset))
+        if not read:
+            return
+        start, stop = offset, offset + len(read)
+        while offset < stop:
+            room = BLOCK_BYTES - offset % BLOCK_BYTES
+            if room < HEADER.size:
+                offset += room
+                continue
+            if stop - offset < HEADER.size:
+                return
+            _, length, kind = HEADER.unpack_from(read, offset - start)
+            end = offset + HEADER.size + length
+            if kind not in (FULL, FIRST, MIDDLE, LAST) or HEADER.size + length > room or end > stop:
+                return
+            yield kind, read[offset + HEADER.size - start : end - start], end
+            offset = end
 
 
 def _text(batch: bytes, offset: int) -> tuple[bytes, int]:

@@ -9,7 +9,7 @@ import pytest
 from miniqueue.errors import CorruptionError, PositionLostError
 from miniqueue.storage.leveldb.files.batches import batches_from, changes_in
 from miniqueue.storage.leveldb.files.log import BLOCK_BYTES
-from miniqueue.storage.leveldb.history import History
+from miniqueue.storage.leveldb.history import History, digest_of
 from miniqueue.storage.leveldb.store import LevelDBStore
 from miniqueue.storage.port import Position, Room, SyncMode
 from tests.storage.contract import END, NO_LIMIT
@@ -215,3 +215,9 @@ def test_a_log_that_is_being_written_ends_before_its_unfinished_batch(tmp_path):
 def test_a_batch_that_is_none_is_refused(batch):
     with pytest.raises(CorruptionError):
         changes_in(batch)
+
+
+def test_a_digest_shows_a_difference_anywhere_in_a_batch():
+    batch = bytes(100_000)
+    digests = {digest_of(batch[:index] + b"\1" + batch[index + 1 :]) for index in (0, 4_095, 50_000, 99_999)}
+    assert len(digests | {digest_of(batch), digest_of(batch[1:])}) == 6
