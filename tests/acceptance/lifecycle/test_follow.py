@@ -1,6 +1,7 @@
 """A copy that follows a broker over TLS, and a broker that takes its place."""
 
 import json
+import shutil
 import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -108,6 +109,27 @@ def test_the_old_follower_ends_when_a_broker_has_used_its_copy(start_broker, fol
     start_broker("data", "-monitor-port", str(port))
     assert copy.wait() == IN_USE
     assert "follows no" in copy.output
+
+
+def test_a_copy_that_was_away_too_long_is_replaced_by_a_new_one(start_broker, follow, tmp_path: Path):
+    broker = start_broker("data")
+    port = str(broker.monitor_port)
+    copy = follow(f"http://127.0.0.1:{port}")
+    copy.wait_for_event("following")
+    copy.kill()
+    broker.stop()
+    shutil.rmtree(tmp_path / "data" / "recent")  # as after an hour
+    broker = start_broker("data", "-monitor-port", port)
+    with patient.Redis(port=broker.resp_port) as client:
+        publish(client, 0, 20)
+    copy = follow(f"http://127.0.0.1:{port}")
+    copy.wait_for_event("copied")
+    copy.wait_for_event("following")
+    assert "is made again" in copy.output
+    broker.kill()
+    copy.wait_for_event("the broker does not answer")
+    assert received(start_broker("copy")) == list(range(20))
+    assert not list(tmp_path.glob(".copy*"))
 
 
 @pytest.mark.parametrize(
