@@ -12,6 +12,8 @@ from random import Random
 
 import plyvel
 
+from miniqueue.errors import CorruptionError
+from miniqueue.storage.leveldb.files.batches import batches_from, change_numbers, changes_in
 from miniqueue.storage.leveldb.files.blocks import decompress, varint
 from miniqueue.storage.leveldb.files.crc32c import crc32c, crc32c_of_each, masked_crc32c
 from miniqueue.storage.leveldb.files.log import (
@@ -29,6 +31,7 @@ from tests.fuzz.pieces import payload
 from tests.storage.leveldb.files.leveldb_log import batch, log_of
 
 _FOOTER_BYTES, _TRAILER_BYTES, _MAX_VARINT_BYTES = 48, 5, 10
+_BATCH_HEADER_BYTES = 12
 _MAGIC = 0xDB4775248B80FB57.to_bytes(8, "little")
 _EVERYTHING = 1 << 62
 _MAX_MANIFEST_BYTES = 2000  # behind damage every place is tried, and the work grows with the square of the length
@@ -136,8 +139,23 @@ def _check(content: bytes) -> None:
     assert isinstance(found, Exception) or len(found) == varint(content, 0)[0]
     number = attempt(varint, content, 0, documented=(IndexError,))
     assert isinstance(number, Exception) or number[1] <= _MAX_VARINT_BYTES
+    changes = attempt(changes_in, content, documented=(CorruptionError,))
+    assert isinstance(changes, Exception) or len(changes) == change_numbers(content)[1]
+    _check_batches(content)
     pieces = [content[start : start + 100] for start in range(0, min(len(content), 1000), 100)]
     assert crc32c_of_each(pieces) == list(map(crc32c, pieces))
+
+
+def _check_batches(log: bytes) -> None:
+    """A log that is followed has at least the batches that a startup finds in it, and they are the same."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(log)
+        file.flush()
+        followed = [batch.content for batch in batches_from(Path(file.name), 0)]
+    whole = [content_at(log, offset) for offset in survey(log, verify_checksums=False).batch_offsets]
+    sound = [content for content in whole if len(content) >= _BATCH_HEADER_BYTES]
+    if sound == whole:
+        assert followed == whole
 
 
 def _check_log(log: bytes, verify_checksums: bool) -> None:

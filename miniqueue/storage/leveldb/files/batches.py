@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from miniqueue.errors import CorruptionError
+from miniqueue.storage.leveldb.files.blocks import varint
 from miniqueue.storage.leveldb.files.log import BLOCK_BYTES, FIRST, FULL, HEADER, LAST, MIDDLE
 
 _HEADER = struct.Struct("<QI")
 #: How much is read at a time; a multiple of the size of a block.
 _READ_BYTES = 8 * BLOCK_BYTES
 _DELETE, _PUT = 0, 1
-#: A length has at most 32 bits.
-_MAX_LENGTH_BYTES = 5
 
 
 class Batch(NamedTuple):
@@ -126,12 +125,11 @@ def _records(log: FileIO, offset: int) -> Iterator[tuple[int, memoryview, int]]:
 
 def _text(batch: bytes, offset: int) -> tuple[bytes, int]:
     """Return the key or value at `offset`, and its end."""
-    length = 0
-    for index, byte in enumerate(batch[offset : offset + _MAX_LENGTH_BYTES]):
-        length |= (byte & 0x7F) << 7 * index
-        if byte < 0x80:
-            start = offset + index + 1
-            if start + length > len(batch):
-                break
-            return batch[start : start + length], start + length
-    raise CorruptionError("a batch ends inside a change")
+    try:
+        length, start = varint(batch, offset)
+    except IndexError as exc:
+        raise CorruptionError("a batch has an invalid length") from exc
+    end = start + length
+    if end > len(batch):
+        raise CorruptionError("a batch ends inside a change")
+    return batch[start:end], end
