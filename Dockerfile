@@ -21,13 +21,13 @@ RUN python3 -m venv pip \
     && python3 -m venv --without-pip /opt/miniqueue
 
 # On some machines, such as arm64, plyvel has no wheel: it is compiled there, or where `--build-arg SOURCES=plyvel` says
-# so, and takes its libraries along.
+# so, and takes its libraries along; old tags, since these have libraries of their own.
 ARG SOURCES=
 RUN download() { pip/bin/pip wheel --no-deps --require-hashes --requirement .ci/locks/broker.lock --wheel-dir wheels "$@"; } \
     && { download --only-binary=:all: ${SOURCES:+--no-binary=$SOURCES} \
         || { apt-get update \
             && apt-get install --yes --no-install-recommends g++ libleveldb-dev \
-            && LDFLAGS=-Wl,-rpath,/opt/miniqueue/lib download --no-build-isolation ${SOURCES:+--no-binary=$SOURCES} \
+            && LDFLAGS=-Wl,--disable-new-dtags,-rpath,/opt/miniqueue/lib download --no-build-isolation ${SOURCES:+--no-binary=$SOURCES} \
             && cp --dereference /usr/lib/*-linux-gnu/libleveldb.so.1d /usr/lib/*-linux-gnu/libsnappy.so.1 /opt/miniqueue/lib; }; } \
     && pip/bin/pip --python /opt/miniqueue/bin/python3 install --no-deps --no-index --no-compile wheels/* \
     && rm --recursive wheels
