@@ -78,12 +78,16 @@ class Containers:
         assert isinstance(image, dict)
         return image
 
-    def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        """Run a container to its end; the words are options, the image, and flags."""
-        command = self._podman(["run", "--rm", *_OPTIONS, *WITHOUT_RIGHTS, *words])
+    def attempt(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Run podman, which may fail."""
+        command = self._podman(words)
         return subprocess.run(
             command, env=self._env, capture_output=True, text=True, timeout=START_SECONDS, check=False
         )
+
+    def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Run a container to its end; the words are options, the image, and flags."""
+        return self.attempt("run", "--rm", *_OPTIONS, *WITHOUT_RIGHTS, *words)
 
     def start(self, *words: str) -> "Container":
         """Start a container with a broker, and wait until it is ready."""
@@ -133,13 +137,7 @@ class Container:
 
     def log(self) -> str:
         """Return what the broker has said."""
-        done = subprocess.run(
-            self._containers._podman(["logs", self._name]),
-            env=self._containers._env,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        done = self._containers.attempt("logs", self._name)
         return done.stdout + done.stderr
 
     def execute(self, *words: str) -> str:
@@ -148,8 +146,7 @@ class Container:
 
     def fails(self, *words: str) -> bool:
         """Tell whether a program in the container fails."""
-        command = self._containers._podman(["exec", self._name, *words])
-        return subprocess.run(command, env=self._containers._env, capture_output=True, check=False).returncode != 0
+        return self._containers.attempt("exec", self._name, *words).returncode != 0
 
     def ask(self, secret: str, *words: str) -> str:
         """Return what the broker answers to a command, as Python shows it."""
