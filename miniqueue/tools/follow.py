@@ -101,8 +101,8 @@ class Follower:
           CorruptionError: the content of the broker's store has problems.
           StorageError: the directory cannot be written.
         """
-        refuse_other_content(self._directory)
         while True:
+            refuse_other_content(self._directory)  # also while no broker answers: one may have used the copy
             try:
                 await self._follow()
             except (ConnectError, DisconnectedError, ServerError) as exc:

@@ -92,7 +92,8 @@ async def test_a_copy_over_tls_takes_the_place_of_its_broker(start_broker, follo
     assert received(successor) == list(range(40))
     again = run_to_end("backup", "-follow", "http://localhost:1", "copy", cwd=tmp_path)
     assert (again.returncode, "in use" in again.stderr or "follows no" in again.stderr) == (IN_USE, True)
-    assert copy.is_alive()  # it has nothing to do until a broker answers
+    assert copy.wait() == IN_USE  # even though no broker answers
+    assert "a broker has used" in copy.output
     successor.stop()
     again = run_to_end("backup", "-follow", "http://localhost:1", "copy", cwd=tmp_path)
     assert (again.returncode, "a broker has used" in again.stderr) == (IN_USE, True)
