@@ -10,7 +10,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _LEVEL = 6
-#: In the header of a .pyc: a hash of the source follows, and nobody compares it.
+#: A flag in the header of a .pyc: a hash of the source follows, and Python does not check it.
 _UNCHECKED_HASH = 0b01
 
 

@@ -102,7 +102,7 @@ class Follower:
           StorageError: the directory cannot be written.
         """
         while True:
-            refuse_other_content(self._directory)  # also while no broker answers: one may have used the copy
+            refuse_other_content(self._directory)  # even if the broker that it followed has gone
             try:
                 await self._follow()
             except (ConnectError, DisconnectedError, ServerError) as exc:

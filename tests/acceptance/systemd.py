@@ -101,7 +101,7 @@ class Machine:
         return done.stdout.strip()
 
     def systemctl(self, act: str, *words: str) -> str:
-        """Tell systemd to do something with the service."""
+        """Run `systemctl act words... miniqueue` and return its output."""
         return self.run("systemctl", act, *words, SERVICE)
 
     def configure(self, name: str, text: str) -> None:
@@ -130,7 +130,7 @@ class Machine:
 
 
 def can_boot() -> bool:
-    """Tell whether this machine lets us have the namespaces and mounts that it takes."""
+    """Whether this machine permits the namespaces and mounts that are required."""
     mounts = (
         "mount -t tmpfs none /mnt && cd /mnt && mkdir upper inner root"
         " && mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=inner root"

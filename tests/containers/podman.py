@@ -130,7 +130,7 @@ class Container:
         while "ready" not in self.log():
             assert self.is_running(), self.log()
             assert time.monotonic() < end, self.log()
-            time.sleep(0.1)
+            time.sleep(0.1)  # podman has nothing that waits for a line of the log
 
     def is_running(self) -> bool:
         return self._containers.podman("inspect", "--format={{.State.Running}}", self._name).strip() == "true"
@@ -145,7 +145,7 @@ class Container:
         return self._containers.podman("exec", self._name, *words)
 
     def fails(self, *words: str) -> bool:
-        """Tell whether a program in the container fails."""
+        """Whether a program in the container fails."""
         return self._containers.attempt("exec", self._name, *words).returncode != 0
 
     def ask(self, secret: str, *words: str) -> str:

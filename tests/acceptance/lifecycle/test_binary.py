@@ -29,8 +29,8 @@ import ctypes, os, sys
 assert ctypes.CDLL(None).prctl(65, 1, 0, 0, 0) == 0
 os.execv(sys.argv[1], sys.argv[1:])
 """
-#: Runs a command in a root with nothing but glibc and /proc, read-only but for /data; no file of it can be executed
-#: but the command.
+#: Runs a command in a root that contains only glibc, /proc, and the command. Only /data and /tmp can be written to, and
+#: files there cannot be executed.
 EMPTY_ROOT = """
 root=$1; shift
 mkdir "$root/proc" "$root/data" "$root/tmp"

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from abc import ABC, abstractmethod
 
 import redis
 
@@ -11,8 +12,8 @@ from tests.acceptance import patient
 BALLAST_COUNT = 50
 
 
-class Client(threading.Thread):
-    """Does one thing after the other on a connection of its own, until it is told to stop."""
+class Client(threading.Thread, ABC):
+    """Repeats an act on a connection of its own until `stop` is called; a subclass defines the act."""
 
     def __init__(self, port: int) -> None:
         super().__init__(daemon=True)
@@ -32,8 +33,9 @@ class Client(threading.Thread):
         self._is_stopped.set()
         self.join()
 
+    @abstractmethod
     def act(self, client: redis.Redis) -> None:
-        raise NotImplementedError
+        """Do what is repeated; errors of redis are ignored."""
 
 
 class Publisher(Client):

@@ -74,10 +74,10 @@ class FollowLoop:
             counts = {"broker": 0, "follower": 0}
             try:
                 for _ in range(kills):
-                    time.sleep(self._random.expovariate(kills / seconds))
+                    time.sleep(self._random.expovariate(kills / seconds))  # the moment of a kill is random
                     counts[self._kill_one()] += 1
                 self._follower.wait_for_event("following")
-                time.sleep(self._random.uniform(0.5, 1.5))
+                time.sleep(self._random.uniform(0.5, 1.5))  # so that the copy lags by a random amount
                 self._broker.kill()
                 self._follower.kill()
             finally:
