@@ -54,7 +54,7 @@ $(TOOLS)/.installed: .ci/locks/tools.lock
 run: install ## start the broker (ARGS='-port 9000 …')
 	$(BIN)/miniqueue -human $(ARGS)
 
-test: install ## run all tests, some 8 minutes on 2 cores, and check what they cover; or some (ARGS=tests/core)
+test: install ## run all tests, up to 30 minutes on 2 cores, and check what they cover; or some (ARGS=tests/core)
 	$(BIN)/python -m pytest $(if $(ARGS),,--cov --cov-report=) --numprocesses=$(PROCESSES) $(BY_FILE) $(ARGS)
 	$(if $(ARGS),,$(BIN)/coverage report --fail-under=95)
 
