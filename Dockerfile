@@ -36,13 +36,14 @@ RUN download() { pip/bin/pip wheel --no-deps --require-hashes --requirement .ci/
 RUN find /opt/miniqueue -name direct_url.json -delete \
     && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/miniqueue/lib
 
-# miniqueue itself, below a directory of its own.
+# miniqueue itself, and its client, below a directory of their own.
 FROM packages AS miniqueue
 COPY pyproject.toml README.md LICENSE ./
 COPY .ci/sbom.py .ci/
+COPY client client
 COPY miniqueue miniqueue
-RUN pip/bin/pip wheel --no-deps --no-build-isolation --wheel-dir wheels . \
-    && pip/bin/pip --python /opt/miniqueue/bin/python3 install --no-deps --no-index --no-compile --find-links wheels --prefix /own/opt/miniqueue miniqueue \
+RUN pip/bin/pip wheel --no-deps --no-build-isolation --wheel-dir wheels ./client . \
+    && pip/bin/pip --python /opt/miniqueue/bin/python3 install --no-deps --no-index --no-compile --find-links wheels --prefix /own/opt/miniqueue miniqueue-client miniqueue \
     && python3 -m compileall -q --invalidation-mode unchecked-hash -s /own /own \
     && install -D --mode 644 LICENSE /own/opt/miniqueue/share/miniqueue/LICENSE \
     && python3 .ci/sbom.py .ci/locks/broker.lock >/own/opt/miniqueue/share/miniqueue/sbom.cdx.json

@@ -16,8 +16,9 @@ BUILD_LOCK := .ci/locks/build.lock
 LOCKS := $(patsubst %,.ci/locks/%.lock,$(subst $(COMMA), ,$(EXTRAS)))
 TOOLS := $(VENV)/tools
 
-# How many tests run at a time (PROCESSES=4). Those of one file stay together: they share what is slow to start.
-PROCESSES ?= 2
+# How many tests run at a time (PROCESSES=2): four on two cores, since they wait for processes and disks two fifths of
+# the time. Those of one file stay together: they share what is slow to start (tests/scheduling.py).
+PROCESSES ?= 4
 BY_FILE := --dist=loadfile --no-loadscope-reorder
 
 # The tests start hundreds of processes: what those import is compiled once, whatever the shell says.
@@ -38,11 +39,11 @@ help: ## list the targets
 
 install: $(INSTALLED) ## make .venv with miniqueue and its tools in it (EXTRAS=dev,client,granian,spark for all)
 
-$(INSTALLED): pyproject.toml $(BUILD_LOCK) $(LOCKS)
+$(INSTALLED): pyproject.toml client/pyproject.toml $(BUILD_LOCK) $(LOCKS)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --no-deps --require-hashes --requirement=$(BUILD_LOCK)
 	$(BIN)/pip install --quiet --no-deps --require-hashes --no-build-isolation $(LOCKS:%=--requirement=%)
-	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable ./client --editable .
 	$(BIN)/pip check --quiet
 	touch $@
 
@@ -74,6 +75,7 @@ soak: install ## crash it for hours, and count what is lost (ARGS='kill --count 
 	$(if $(ARGS),,$(BIN)/python -m tests.model.soak --runs $(MODEL_RUNS))
 	$(if $(ARGS),,$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=other --timeout=3600 --quiet)
 	$(if $(ARGS),,$(BIN)/python -m pytest tests/broker/runtime/soak_interrupted_acts.py --quiet)
+	$(if $(ARGS),,$(BIN)/python -m pytest tests/transcripts/soak_garbage.py --quiet)
 	$(if $(ARGS),,$(BIN)/python -m tests.fuzz.soak --seconds $(FUZZ_SECONDS))
 	$(if $(ARGS),,$(BIN)/python -m pytest tests/acceptance/faults/test_resp_floods.py --quiet --capture no)
 	$(if $(ARGS),,$(BIN)/python -m pytest tests/containers/soak_image.py --quiet)
@@ -84,6 +86,7 @@ lint: install ## check style and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/mypy --python-version=3.10 client/src
 
 bench: ## measure it, Spark with EXTRAS=dev,client,granian,spark (ARGS='--quick' for minutes, ARGS='--help')
 	$(MAKE) install EXTRAS=$(EXTRAS),bench
@@ -93,7 +96,8 @@ binary: install ## make one file with everything in it, dist/miniqueue-<version>
 	rm -rf build/wheels
 	$(BIN)/pip download --quiet --no-deps --require-hashes --only-binary=:all: --implementation=cp \
 		--python-version=3.11 $(PLATFORMS) --dest=build/wheels --requirement=.ci/locks/binary.lock
-	env --ignore-environment PATH="$$PATH" PYTHONHASHSEED=0 /usr/bin/python3.11 -B .ci/binary/build.py build/wheels dist
+	env --ignore-environment PATH="$$PATH" PYTHONPATH=.ci PYTHONHASHSEED=0 \
+		/usr/bin/python3.11 -B .ci/binary/build.py build/wheels dist
 
 lock: $(TOOLS)/.installed ## lock what pyproject.toml asks for (ARGS='--upgrade-package h2', ARGS=--upgrade for all)
 	.ci/lock $(TOOLS)/bin/pip-compile $(ARGS)
@@ -105,6 +109,6 @@ release: install ## check, build, and tag a release; pushes nothing (ARGS=--dry-
 	$(BIN)/python .ci/release.py $(ARGS)
 
 clean: ## remove .venv and everything that was built or cached; keeps data/ and certs/
-	rm -rf $(VENV) build dist miniqueue.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) build client/build dist miniqueue.egg-info client/src/miniqueue_client.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
 	rm -rf tests/acceptance/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -8,6 +8,7 @@
       ─▶ .ci/run                           every suite
       ─▶ dist/miniqueue-<v>.tar.gz         the source: the files of the commit, and the metadata of the wheel
          dist/miniqueue-<v>-….whl          built from that archive
+         dist/miniqueue_client-<v>…        both for the client, of the files in client/
          what `make binary` and `make image` add to dist/, if there are such targets
          dist/SHA256SUMS                   of everything in dist/
       ─▶ git tag v<v>
@@ -32,6 +33,7 @@ import tomllib
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 DONE, REFUSED = 0, 1
 #: Targets of the Makefile that add files to dist/.
@@ -44,6 +46,36 @@ class RefusedError(Exception):
     """The commit cannot be released; the text says why."""
 
 
+class Distribution(NamedTuple):
+    """What is built and installed as a whole.
+
+    Attributes:
+      package: the package, whose `__version__` is the version.
+      folder: the folder with its pyproject.toml, ending with a slash, or empty for the root.
+      source: the folder with the package, relative to `folder`.
+    """
+
+    package: str
+    folder: str = ""
+    source: str = ""
+
+    @property
+    def project(self) -> Path:
+        """The file that describes it, from the root."""
+        return Path(self.folder, "pyproject.toml")
+
+    @property
+    def module(self) -> Path:
+        """The file that contains its version, from the root."""
+        return Path(self.folder, self.source, self.package, "__init__.py")
+
+
+BROKER = Distribution("miniqueue")
+CLIENT = Distribution("miniqueue_client", "client/", "src")
+#: In the order in which they are built and installed.
+DISTRIBUTIONS = (CLIENT, BROKER)
+
+
 class Release:
     """The release of a checked-out commit.
 
@@ -54,16 +86,15 @@ class Release:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._dist = root / "dist"
-        self.version = _assigned(root / "miniqueue/__init__.py", "__version__")
+        self.version = _assigned(root / BROKER.module, "__version__")
         self._tag = f"v{self.version}"
-        self._name = f"miniqueue-{self.version}"
         self._commit = self._git("rev-parse", "HEAD")
 
     def check(self) -> None:
         """Raise RefusedError unless the commit can be released; change nothing."""
         if changed := self._git("status", "--porcelain"):
             raise RefusedError(f"the tree has changes; commit or remove them:\n{changed}")
-        _check_project(self._root / "pyproject.toml")
+        _check_versions(self._root, self.version)
         _check_change_log(self._root / "CHANGELOG.md", self.version)
         if self._git("tag", "--list", self._tag):
             raise RefusedError(f"tag {self._tag} exists already; a version is released once")
@@ -94,34 +125,53 @@ class Release:
         return sorted(path for path in self._dist.iterdir() if path.is_file())
 
     def build_packages(self) -> None:
-        """Build the wheel from the source archive, which then gets the metadata of the wheel, for registries."""
+        """Build each wheel from its source archive, which then gets the metadata of the wheel, for registries."""
         shutil.rmtree(self._dist, ignore_errors=True)
         self._dist.mkdir()
+        for distribution in DISTRIBUTIONS:
+            self._build(distribution)
+
+    def _build(self, distribution: Distribution) -> None:
+        name = f"{distribution.package}-{self.version}"
         with tempfile.TemporaryDirectory() as directory:
-            with tarfile.open(fileobj=io.BytesIO(self._archive())) as archive:
+            with tarfile.open(fileobj=io.BytesIO(self._archive(distribution, name))) as archive:
                 archive.extractall(directory, filter="tar")
-            wheel = self._build_wheel(Path(directory, self._name))
-            metadata = Path(directory, "PKG-INFO")
-            with zipfile.ZipFile(wheel) as content:
-                metadata.write_bytes(content.read(f"{self._name}.dist-info/METADATA"))
-            source = self._archive(f"--add-file={metadata}")
-        path = self._dist / f"{self._name}.tar.gz"
+            wheel = self._build_wheel(Path(directory, name), name)
+        with zipfile.ZipFile(wheel) as content:
+            source = self._archive(distribution, name, content.read(f"{name}.dist-info/METADATA"))
+        path = self._dist / f"{name}.tar.gz"
         with path.open("wb") as file, gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as packed:
             packed.write(source)
 
-    def _archive(self, *options: str) -> bytes:
-        """Return the files of the commit as a tar archive, with the same modes on every machine."""
-        return self._output("-c", "tar.umask=0022", "archive", f"--prefix={self._name}/", *options, self._commit)
+    def _archive(self, distribution: Distribution, name: str, metadata: bytes | None = None) -> bytes:
+        """Return the files of the commit, in a folder of this name, as a tar archive; the same on every machine."""
+        files = self._output("-c", "tar.umask=0022", "archive", self._commit, "--", distribution.folder or ".")
+        written = io.BytesIO()
+        with tarfile.open(fileobj=io.BytesIO(files)) as archive, tarfile.open(fileobj=written, mode="w") as result:
+            for member in archive:
+                content = archive.extractfile(member) if member.isfile() else None
+                member.name = f"{name}/{member.name}/".replace(f"/{distribution.folder}", "/", 1).rstrip("/")
+                member.pax_headers = {}
+                result.addfile(member, content)
+            if metadata is not None:
+                member = tarfile.TarInfo(f"{name}/PKG-INFO")
+                member.size, member.mtime = len(metadata), int(self._time())
+                result.addfile(member, io.BytesIO(metadata))
+        return written.getvalue()
 
-    def _build_wheel(self, source: Path) -> Path:
+    def _time(self) -> str:
+        """Return when the commit was made, in seconds since 1970."""
+        return self._git("log", "-1", "--format=%ct", self._commit)
+
+    def _build_wheel(self, source: Path, name: str) -> Path:
         """Build without a network and without isolation, with the tools that `make install` has locked."""
-        environment = os.environ | {"SOURCE_DATE_EPOCH": self._git("log", "-1", "--format=%ct", self._commit)}
+        environment = os.environ | {"SOURCE_DATE_EPOCH": self._time()}
         program = "import setuptools.build_meta as builder, sys; builder.build_wheel(sys.argv[1])"
         command = [sys.executable, "-c", program, str(self._dist.absolute())]
         done = subprocess.run(command, cwd=source, env=environment, check=False, capture_output=True, text=True)
         if done.returncode != 0:
             raise RefusedError(f"the wheel cannot be built:\n{done.stderr}")
-        (wheel,) = self._dist.glob("*.whl")
+        (wheel,) = self._dist.glob(f"{name}-*.whl")
         return wheel
 
     def _write_checksums(self) -> None:
@@ -151,12 +201,19 @@ def _assigned(path: Path, name: str) -> str:
     raise RefusedError(f"{path.name}: no {name}")
 
 
-def _check_project(path: Path) -> None:
-    """Check that the version of the packages is that of the program."""
-    project = tomllib.loads(path.read_text())
-    source = project.get("tool", {}).get("setuptools", {}).get("dynamic", {}).get("version")
-    if project["project"].get("dynamic") != ["version"] or source != {"attr": "miniqueue.__version__"}:
-        raise RefusedError(f"{path.name}: the version must be read from miniqueue.__version__")
+def _check_versions(root: Path, version: str) -> None:
+    """Check that both distributions have the version of the program, and that the broker requires that client."""
+    for distribution in DISTRIBUTIONS:
+        project = tomllib.loads((root / distribution.project).read_text())
+        source = project.get("tool", {}).get("setuptools", {}).get("dynamic", {}).get("version")
+        attribute = f"{distribution.package}.__version__"
+        if project["project"].get("dynamic") != ["version"] or source != {"attr": attribute}:
+            raise RefusedError(f"{distribution.project}: the version must be read from {attribute}")
+        if (other := _assigned(root / distribution.module, "__version__")) != version:
+            raise RefusedError(f"{distribution.module}: the version is {other}; must be {version}")
+    required = tomllib.loads((root / BROKER.project).read_text())["project"]["dependencies"]
+    if (needed := f"miniqueue-client=={version}") not in required:
+        raise RefusedError(f"{BROKER.project}: the dependencies must contain {needed}")
 
 
 def _check_change_log(path: Path, version: str) -> None:

@@ -207,6 +207,9 @@ class Transport:
     def get_write_buffer_size(self) -> int:
         return 0
 
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass  # nothing ever waits
+
     def take(self) -> bytes:
         """Return what was written since the last call."""
         written, self._written = self._written, b""

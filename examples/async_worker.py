@@ -11,7 +11,7 @@ import argparse
 import asyncio
 import sys
 
-from miniqueue.client import AsyncClient, AsyncWorker, ClientError, Message, Reject
+from miniqueue_client import AsyncClient, AsyncWorker, ClientError, Message, Reject
 
 
 async def handle(job: Message) -> None:

@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from miniqueue.client import Client, ClientError, Message
+from miniqueue_client import Client, ClientError, Message
 
 PAGE = 100
 

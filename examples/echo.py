@@ -11,7 +11,7 @@ import asyncio
 import sys
 from threading import Thread
 
-from miniqueue.client import Http2Client, Subscription, connect
+from miniqueue_client import Http2Client, Subscription, connect
 
 Lines = asyncio.Queue[bytes | None]
 
@@ -49,8 +49,10 @@ def read_input() -> Lines:
     loop, lines = asyncio.get_running_loop(), Lines()
 
     def read() -> None:
-        for line in sys.stdin.buffer:
-            loop.call_soon_threadsafe(lines.put_nowait, line.rstrip(b"\r\n"))
+        # Not `sys.stdin`, which Python closes when it ends: that fails while this thread waits in it.
+        with open(sys.stdin.fileno(), "rb", closefd=False) as stdin:
+            for line in stdin:
+                loop.call_soon_threadsafe(lines.put_nowait, line.rstrip(b"\r\n"))
         loop.call_soon_threadsafe(lines.put_nowait, None)
 
     Thread(target=read, daemon=True).start()

@@ -12,7 +12,7 @@ import argparse
 import asyncio
 import sys
 
-from miniqueue.client import Delivery, Http2Client, Subscription, connect
+from miniqueue_client import Delivery, Http2Client, Subscription, connect
 
 
 class CallError(Exception):

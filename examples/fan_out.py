@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from miniqueue.client import Client, ClientError, Message, RefusedError
+from miniqueue_client import Client, ClientError, Message, RefusedError
 
 
 def make_groups(client: Client, topic: str) -> None:

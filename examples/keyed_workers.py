@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 
-from miniqueue.client import Client, ClientError, Delay, Message, Outgoing, RefusedError, Worker
+from miniqueue_client import Client, ClientError, Delay, Message, Outgoing, RefusedError, Worker
 
 
 def make_topic(client: Client, topic: str) -> None:

@@ -9,7 +9,7 @@ is published twice.
 import argparse
 import sys
 
-from miniqueue.client import Client, ClientError
+from miniqueue_client import Client, ClientError
 
 
 def publish_lines(client: Client, options: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from miniqueue.client import Client, ClientError, Page
+from miniqueue_client import Client, ClientError, Page
 
 
 def pages(client: Client, topic: str, partition: str, since: datetime) -> Iterator[Page]:

@@ -10,7 +10,7 @@ and who asked for it hears nothing within `--timeout` seconds.
 import argparse
 import sys
 
-from miniqueue.client import Client, ClientError, Message, RefusedError, Reject, Worker
+from miniqueue_client import Client, ClientError, Message, RefusedError, Reject, Worker
 
 
 def square(question: Message) -> str:

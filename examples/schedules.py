@@ -11,7 +11,7 @@ Each time has exactly one message, also when the broker was down then. Lists all
 import argparse
 import sys
 
-from miniqueue.client import Client, ClientError, Schedule
+from miniqueue_client import Client, ClientError, Schedule
 
 
 def describe(schedule: Schedule) -> str:

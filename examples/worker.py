@@ -12,7 +12,7 @@ import random
 import sys
 import time
 
-from miniqueue.client import Client, ClientError, Delay, Message, Reject, Worker
+from miniqueue_client import Client, ClientError, Delay, Message, Reject, Worker
 
 
 def handle(job: Message, options: argparse.Namespace) -> None:

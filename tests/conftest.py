@@ -8,18 +8,23 @@ machine stood still for a moment. To look for others is for `make soak`.
 Bugs are planted when it can make a difference, tests/planted.py.
 """
 
+import gc
 import os
 import signal
-import sys
-import threading
 from collections.abc import AsyncIterator, Generator
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from tests import planted
 from tests.broker.support import World, started_world
+from tests.covering import pytest_collection, pytest_runtest_protocol, pytest_runtestloop
+from tests.scheduling import put_longest_first, pytest_xdist_make_scheduler
+
+#: Hooks.
+__all__ = ["pytest_collection", "pytest_runtest_protocol", "pytest_runtestloop", "pytest_xdist_make_scheduler"]
 
 #: The start of a test's id, and why it may be skipped even there.
 MAY_SKIP_IN_CI: dict[str, str] = {
@@ -47,11 +52,6 @@ for _number in (signal.SIGHUP, signal.SIGTERM):
 LONG_SECONDS = 600
 
 
-#: The tests that have to cover what `make test` measures. To measure takes more than the tests themselves take, and a
-#: line that is met by chance only is not covered: those that are slow, or go on at random, do not count.
-COVERING = "tests/core/", "tests/wire/", "tests/storage/", "tests/broker/"
-
-
 @pytest.fixture
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, object]]:
     """Return what async tests and their fixtures run on: asyncio, with a loop for each test; see `on_loop`."""
@@ -65,6 +65,13 @@ def nobody_acts() -> Generator[None]:
     token = CURRENT_ACTOR.set(b"")
     yield
     CURRENT_ACTOR.reset(token)
+
+
+@pytest.fixture(autouse=True)
+def logs_as_it_was() -> Generator[None]:
+    """Let no test set up the log of this process: loggers that keep that would log nothing to the tests after it."""
+    yield
+    assert not structlog.get_config()["cache_logger_on_first_use"], "the test calls logs.configure"
 
 
 @pytest.fixture
@@ -83,26 +90,18 @@ def pytest_report_header() -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not planted.are_due() and (left_out := planted.leave_out(items)):
         config.hook.pytest_deselected(items=left_out)
+    if hasattr(config, "workerinput"):  # a process of pytest-xdist
+        put_longest_first(items)
     for item in items:
         is_long = item.get_closest_marker("slow") or item.get_closest_marker("acceptance")
         if is_long and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LONG_SECONDS))
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    is_covering = item.nodeid.startswith(COVERING) and "at_random" not in item.nodeid
-    if is_covering and item.get_closest_marker("slow") is None:
-        return (yield)
-    # In a process of pytest-xdist pytest-cov measures twice, so that what its mark no_cover pauses goes on.
-    of_this_thread, of_new_threads = sys.gettrace(), threading.gettrace()
-    sys.settrace(None)
-    threading.settrace(None)
-    try:
-        return (yield)
-    finally:
-        sys.settrace(of_this_thread)
-        threading.settrace(of_new_threads)
+def pytest_collection_finish() -> None:
+    """Hide the tests and their modules from the garbage collector, which takes 0.3 s to look at all of them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -66,15 +66,15 @@ class FaultyStore(MemoryStore):
         self.may_scan.set()
         self.synced = asyncio.Event()
 
-    def write(self, batch: Batch) -> Awaitable[None]:
+    def write(self, batch: Batch, *, is_synced: bool = False) -> Awaitable[None]:
         self.write_count += 1
-        return asyncio.create_task(self._write_in_order(self.write_count, batch, self.may_write))
+        return asyncio.create_task(self._write_in_order(self.write_count, batch, self.may_write, is_synced))
 
     async def _write_in_order(self, *write: Any) -> None:
         async with self._order:
             await self._write(*write)
 
-    async def _write(self, number: int, batch: Batch, may_write: asyncio.Event) -> None:
+    async def _write(self, number: int, batch: Batch, may_write: asyncio.Event, is_synced: bool) -> None:
         await may_write.wait()
         is_failing = number in self.fail_writes
         if not is_failing or self.applies_failed:
@@ -82,6 +82,8 @@ class FaultyStore(MemoryStore):
             self.batches.append(dict(batch))
         if is_failing:
             raise self.write_fault(f"write {number} fails")
+        if is_synced:
+            await self.sync()
 
     async def scan(self, start: bytes, stop: bytes, *, max_items: int, max_bytes: int) -> list[tuple[bytes, bytes]]:
         self.scan_count += 1
@@ -190,6 +192,7 @@ class FakeTransport:
         self.is_closed = False
         self.is_lost = False
         self.high_water_bytes: int | None = None  # of what was written and not taken, where the peer counts as slow
+        self.limit_bytes: int | None = None  # what the protocol wants that to be; the kernel takes much before
         self.extra: dict[str, object] = {"peername": ("127.0.0.1", 50_000)}
         self._is_reading = True
 
@@ -204,6 +207,9 @@ class FakeTransport:
 
     def get_write_buffer_size(self) -> int:
         return len(self.written)
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        self.limit_bytes = high
 
     def abort(self) -> None:
         self.close()

@@ -12,12 +12,12 @@ import structlog.testing
 from starlette.types import ASGIApp
 
 from miniqueue.broker import Broker
-from miniqueue.client import Http2Client, connect
-from miniqueue.client.http2.stream import Stream
 from miniqueue.server.http.app import HttpApp
 from miniqueue.server.hypercorn.listening import ServeHttps, listen, serve_https
 from miniqueue.server.security.authentication import Authenticator
 from miniqueue.server.security.certificates import Certificates, ensure_certificates
+from miniqueue_client import Http2Client, connect
+from miniqueue_client.http2.stream import Stream
 from tests.fakes import FaultyStore, ManualClock, broker_on
 
 NDJSON = (b"content-type", b"application/x-ndjson")

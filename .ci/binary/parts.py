@@ -12,6 +12,7 @@ from zipfile import ZipFile
 
 from archive import Archive
 from libraries import Libraries
+from sbom import Component
 
 # Software that wheels contain without saying so, and the Debian package that has its license.
 CONTAINED = {
@@ -58,6 +59,12 @@ class Part:
         vendor = "debian/" if self.kind == "deb" else ""
         version = f"@{quote(self.version, safe='~')}" if self.version else ""
         return f"pkg:{self.kind}/{vendor}{quote(self.name)}{version}{qualifiers}"
+
+    def component(self, required_by: frozenset[str] = frozenset()) -> Component:
+        """Return its entry of the bill of materials."""
+        hashes = (self.sha256,) if self.sha256 else ()
+        inside = tuple(part.component() for part in self.inside)
+        return Component(self.url(), self.name, self.version, hashes, required_by, self.licenses, inside)
 
 
 def debian_part(package: str) -> Part:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from benchmarks.rides.failing import MISSING, Fate, fate_of
 from benchmarks.rides.making import TOTALS
 from benchmarks.rides.working import NOTED, noted
-from miniqueue.client import Client, Message
+from miniqueue_client import Client, Message
 
 _REASONS: Final[Mapping[Fate, str]] = MappingProxyType({Fate.REJECTED: MISSING, Fate.POISONOUS: "max_deliveries"})
 

@@ -17,7 +17,7 @@ from benchmarks.rides.failing import MAX_DELIVERIES
 from benchmarks.rides.making import make_rides
 from benchmarks.rides.sampling import Sample, Sampler
 from benchmarks.servers import free_port
-from miniqueue.client import Client
+from miniqueue_client import Client
 
 TOPIC: Final = "rides"
 WORKERS: Final = 3

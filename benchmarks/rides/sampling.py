@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from miniqueue.client import Client, ClientError
+from miniqueue_client import Client, ClientError
 
 EVERY_SECONDS: Final = 1.0
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")

@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 
 from benchmarks.rides.failing import MISSING, Fate, fate_of
-from miniqueue.client import Client, Message, Reject, Worker
+from miniqueue_client import Client, Message, Reject, Worker
 
 CONCURRENCY: Final = 64
 LEASE_SECONDS: Final = 10.0
@@ -47,7 +47,7 @@ def main(url: str, topic: str, file: Path, count: int) -> None:
         note["times"] += 1
         note["checksum"] = crc32(message.payload)
 
-    logging.getLogger("miniqueue.client").setLevel(logging.ERROR)  # the failures are meant
+    logging.getLogger("miniqueue_client").setLevel(logging.ERROR)  # the failures are meant
     with Client(url, retries=-1) as client:
         Worker(client, topic, handle, concurrency=CONCURRENCY, lease_seconds=LEASE_SECONDS).run()
 

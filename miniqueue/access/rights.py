@@ -87,6 +87,7 @@ COMMANDS: Mapping[bytes, RequiredRight] = MappingProxyType(
         b"PUNSUBSCRIBE": RequiredRight(Right.KNOWN),
         b"GET": RequiredRight(Right.CONSUME, 1),
         b"RECEIVE": RequiredRight(Right.CONSUME, 1),
+        b"RECEIVEANY": RequiredRight(Right.KNOWN),  # the command checks CONSUME for each topic
         b"ACK": RequiredRight(Right.CONSUME, 1),
         b"NACK": RequiredRight(Right.CONSUME, 1),
         b"BACK": RequiredRight(Right.CONSUME, 1),
@@ -112,17 +113,31 @@ COMMANDS: Mapping[bytes, RequiredRight] = MappingProxyType(
         b"RESUME": RequiredRight(Right.ADMIN, 1),
         b"PURGE": RequiredRight(Right.ADMIN, 1),
         b"CANCEL": RequiredRight(Right.PUBLISH, 1),
+        b"MESSAGE": RequiredRight(Right.ADMIN),
+        b"MESSAGE DELETE": RequiredRight(Right.ADMIN, 2),
+        b"MESSAGE FRONT": RequiredRight(Right.ADMIN, 2),
+        b"MESSAGE REDRIVE": RequiredRight(Right.ADMIN, 2),
+        b"MESSAGE DUE": RequiredRight(Right.ADMIN, 2),
+        b"MESSAGES": RequiredRight(Right.ADMIN),
+        b"MESSAGES DELETE": RequiredRight(Right.ADMIN, 2),
+        b"MESSAGES FRONT": RequiredRight(Right.ADMIN, 2),
+        b"MESSAGES REDRIVE": RequiredRight(Right.ADMIN, 2),
+        b"MESSAGES DUE": RequiredRight(Right.ADMIN, 2),
+        b"TASK": RequiredRight(Right.KNOWN),  # checks MONITOR, or ADMIN to cancel, on the topic of the task
         b"SCHEDULE": RequiredRight(Right.ADMIN),  # names of schedules are unique in the broker
         b"SCHEDULE SET": RequiredRight(Right.ADMIN),
         b"SCHEDULE GET": RequiredRight(Right.MONITOR),
         b"SCHEDULE LIST": RequiredRight(Right.MONITOR),
+        b"SCHEDULE FIRE": RequiredRight(Right.ADMIN),
         b"SCHEDULE DELETE": RequiredRight(Right.ADMIN),
         b"LEN": RequiredRight(Right.MONITOR, 1),
         b"STATS": RequiredRight(Right.MONITOR, 1),
         b"PEEK": RequiredRight(Right.MONITOR, 1),
+        b"SEARCH": RequiredRight(Right.MONITOR, 1),
         b"TRACE": RequiredRight(Right.MONITOR, 1),
         b"READ": RequiredRight(Right.CONSUME, 1),
         b"PARTITIONS": RequiredRight(Right.CONSUME, 1),
+        b"EVENTS": RequiredRight(Right.KNOWN),  # sends the events that the user may monitor
         b"USAGE": RequiredRight(Right.KNOWN),  # shows the user; with MONITOR on the whole broker, all users
         b"INFO": RequiredRight(Right.MONITOR),
         b"CONFIG": RequiredRight(Right.MONITOR),
@@ -148,6 +163,8 @@ ROUTES: Mapping[tuple[str, str], RequiredRight] = MappingProxyType(
         ("GET", "/topics/{topic}"): RequiredRight(Right.MONITOR, 1),
         ("DELETE", "/topics/{topic}"): RequiredRight(Right.ADMIN, 1),
         ("POST", "/topics/{topic}/receive"): RequiredRight(Right.CONSUME, 1),
+        ("POST", "/receive"): RequiredRight(Right.KNOWN),  # the route checks CONSUME for each topic of the query
+        ("DELETE", "/receive"): RequiredRight(Right.ADMIN, 1),  # is /{topic}: a topic may have this name
         ("POST", "/topics/{topic}/ack"): RequiredRight(Right.CONSUME, 1),
         ("POST", "/topics/{topic}/nack"): RequiredRight(Right.CONSUME, 1),
         ("POST", "/topics/{topic}/back"): RequiredRight(Right.CONSUME, 1),
@@ -161,22 +178,39 @@ ROUTES: Mapping[tuple[str, str], RequiredRight] = MappingProxyType(
         ("PUT", "/topics/{topic}/groups/{id}"): RequiredRight(Right.ADMIN, 1),
         ("DELETE", "/topics/{topic}/groups/{id}"): RequiredRight(Right.ADMIN, 1),
         ("POST", "/topics/{topic}/groups/{id}/seek"): RequiredRight(Right.ADMIN, 1),
+        ("POST", "/topics/{topic}/groups/{id}/pause"): RequiredRight(Right.ADMIN, 1),
+        ("POST", "/topics/{topic}/groups/{id}/resume"): RequiredRight(Right.ADMIN, 1),
         ("POST", "/topics/{topic}/pause"): RequiredRight(Right.ADMIN, 1),
         ("POST", "/topics/{topic}/resume"): RequiredRight(Right.ADMIN, 1),
         ("POST", "/topics/{topic}/purge"): RequiredRight(Right.ADMIN, 1),
         ("GET", "/topics/{topic}/messages"): RequiredRight(Right.MONITOR, 1),
         ("GET", "/topics/{topic}/messages/{id}"): RequiredRight(Right.MONITOR, 1),
         ("GET", "/topics/{topic}/messages/{id}/trace"): RequiredRight(Right.MONITOR, 1),
+        ("GET", "/topics/{topic}/search"): RequiredRight(Right.MONITOR, 1),
         ("GET", "/topics/{topic}/partitions"): RequiredRight(Right.CONSUME, 1),
         ("GET", "/topics/{topic}/partitions/{id}"): RequiredRight(Right.CONSUME, 1),
+        # The route checks ADMIN for a message that was published without a delay, or is due.
         ("DELETE", "/topics/{topic}/messages/{id}"): RequiredRight(Right.PUBLISH, 1),
+        ("POST", "/topics/{topic}/messages/{id}/front"): RequiredRight(Right.ADMIN, 1),
+        ("POST", "/topics/{topic}/messages/{id}/redrive"): RequiredRight(Right.ADMIN, 1),
+        ("POST", "/topics/{topic}/messages/{id}/due"): RequiredRight(Right.ADMIN, 1),
+        ("POST", "/topics/{topic}/messages/{id}"): RequiredRight(Right.ADMIN, 1),  # the id is the name of an act
+        ("GET", "/tasks"): RequiredRight(Right.KNOWN),  # lists the tasks of topics that the user may inspect
+        ("GET", "/tasks/{id}"): RequiredRight(Right.KNOWN),  # the route checks MONITOR on the topic of the task
+        ("DELETE", "/tasks/{id}"): RequiredRight(Right.KNOWN),  # the route checks ADMIN on the topic of the task
+        ("DELETE", "/tasks"): RequiredRight(Right.ADMIN, 1),  # is /{topic}: a topic may have this name
         ("PUT", "/schedules/{name}"): RequiredRight(Right.ADMIN),
         ("GET", "/schedules/{name}"): RequiredRight(Right.MONITOR),
         ("GET", "/schedules"): RequiredRight(Right.MONITOR),
+        ("POST", "/schedules/{name}/fire"): RequiredRight(Right.ADMIN),
         ("DELETE", "/schedules/{name}"): RequiredRight(Right.ADMIN),
         ("DELETE", "/schedules"): RequiredRight(Right.ADMIN, 1),  # is /{topic}: a topic may have this name
         ("GET", "/leases"): RequiredRight(Right.KNOWN),  # the route checks CONSUME: its topic is in the query
         ("DELETE", "/leases"): RequiredRight(Right.ADMIN, 1),  # is /{topic}: a topic may have this name
+        ("POST", "/transactions"): RequiredRight(Right.KNOWN),  # the route checks PUBLISH and CONSUME for each act
+        ("DELETE", "/transactions"): RequiredRight(Right.ADMIN, 1),  # is /{topic}: a topic may have this name
+        ("GET", "/events"): RequiredRight(Right.KNOWN),  # sends the events that the user may monitor
+        ("DELETE", "/events"): RequiredRight(Right.ADMIN, 1),  # is /{topic}: a topic may have this name
         ("GET", "/usage"): RequiredRight(Right.KNOWN),  # shows the user; with MONITOR on the whole broker, all users
         ("DELETE", "/usage"): RequiredRight(Right.ADMIN, 1),  # is /{topic}: a topic may have this name
         ("GET", "/healthz"): RequiredRight(Right.OPEN),
@@ -184,6 +218,13 @@ ROUTES: Mapping[tuple[str, str], RequiredRight] = MappingProxyType(
         ("GET", "/readyz"): RequiredRight(Right.OPEN),
         ("GET", "/metrics"): RequiredRight(Right.MONITOR),
         ("GET", "/stats"): RequiredRight(Right.MONITOR),
+        ("GET", "/ui"): RequiredRight(Right.OPEN),
+        ("GET", "/ui/assets"): RequiredRight(Right.OPEN),
+        ("GET", "/ui/session"): RequiredRight(Right.OPEN),
+        ("POST", "/ui/session"): RequiredRight(Right.OPEN),
+        ("DELETE", "/ui/session"): RequiredRight(Right.OPEN),
+        ("GET", "/ui/data"): RequiredRight(Right.KNOWN),  # shows what the user may monitor
+        ("GET", "/ui/live"): RequiredRight(Right.KNOWN),  # the same
         ("GET", "/backup"): RequiredRight(Right.ADMIN),
         ("GET", "/changes"): RequiredRight(Right.ADMIN),
     }

@@ -51,17 +51,30 @@ class User:
 
     def seen(self, topics: list[bytes]) -> list[bytes]:
         """Return the topics, of sorted ones, that `sees` returns true for; their number hardly matters."""
-        patterns = {pattern for patterns in self.roles.values() for pattern in patterns}
-        if EVERYTHING in patterns:
-            return topics
-        seen: set[bytes] = set()
-        for pattern in patterns:
-            first = pattern.removesuffix("*").encode()
-            start = bisect_left(topics, first)
-            # Names are UTF-8, and so contain no byte 0xFF.
-            last = first + (b"\xff" if pattern.endswith("*") else b"\x00")
-            seen.update(topics[start : bisect_left(topics, last, start)])
-        return sorted(seen)
+        return _within(self.roles.values(), topics)
+
+    def consumable(self, topics: list[bytes]) -> list[bytes]:
+        """Return the topics, of sorted ones, that the user may consume; their number hardly matters."""
+        return _within((patterns for role, patterns in self.roles.items() if Right.CONSUME in ROLES[role]), topics)
+
+    def monitored(self, topics: list[bytes]) -> list[bytes]:
+        """Return the topics, of sorted ones, that the user may monitor; their number hardly matters."""
+        return _within((patterns for role, patterns in self.roles.items() if Right.MONITOR in ROLES[role]), topics)
+
+
+def _within(roles: Iterable[tuple[str, ...]], topics: list[bytes]) -> list[bytes]:
+    """Return the topics, of sorted ones, that fit a pattern of any of these roles."""
+    patterns = {pattern for patterns in roles for pattern in patterns}
+    if EVERYTHING in patterns:
+        return topics
+    fitting: set[bytes] = set()
+    for pattern in patterns:
+        first = pattern.removesuffix("*").encode()
+        start = bisect_left(topics, first)
+        # Names are UTF-8, and so contain no byte 0xFF.
+        last = first + (b"\xff" if pattern.endswith("*") else b"\x00")
+        fitting.update(topics[start : bisect_left(topics, last, start)])
+    return sorted(fitting)
 
 
 class Users:
@@ -114,6 +127,17 @@ def _fits(patterns: tuple[str, ...], topic: bytes | None) -> bool:
     )
 
 
+def is_permitted(user: User | None, right: Right, topic: bytes | None = None) -> bool:
+    """Whether a client has a right on a topic, or, with None, on the whole broker; `user` is None if no users exist."""
+    return user is None or user.may(right, topic)
+
+
+def check_permitted(user: User | None, right: Right, topic: bytes | None, act: str) -> None:
+    """Raise NotPermittedError for an act unless `is_permitted` on its topic, or, with None, on the whole broker."""
+    if not is_permitted(user, right, topic):
+        raise NotPermittedError(act)
+
+
 def check_settings(user: User | None, settings: Mapping[str, object]) -> None:
     """Raise NotPermittedError if the user may not give a topic these settings; None: no users exist.
 
@@ -123,8 +147,8 @@ def check_settings(user: User | None, settings: Mapping[str, object]) -> None:
     if user is not None and settings.get("owner", user.name) != user.name and not user.may(Right.ADMIN):
         raise NotPermittedError("TOPIC SET of another owner")
     target = settings.get("dead_letter_topic")
-    if user is not None and isinstance(target, str) and not user.may(Right.PUBLISH, target.encode()):
-        raise NotPermittedError("PUBLISH on the dead_letter_topic")
+    if isinstance(target, str):
+        check_permitted(user, Right.PUBLISH, target.encode(), "PUBLISH on the dead_letter_topic")
 
 
 def viewed_by(user: User | None) -> str | None:
@@ -132,7 +156,12 @@ def viewed_by(user: User | None) -> str | None:
     return None if user is None or user.may(Right.MONITOR) else user.name
 
 
+def check_letters(user: User | None, topic: bytes) -> None:
+    """Raise NotPermittedError if the user may not administer a topic that contains dead letters of another one."""
+    check_permitted(user, Right.ADMIN, topic, "ADMIN on the topic of the dead letters")
+
+
 def check_target(user: User | None, target: bytes | None) -> None:
     """Raise NotPermittedError if `target` is a topic that the user may not publish to."""
-    if user is not None and target is not None and not user.may(Right.PUBLISH, target):
-        raise NotPermittedError("PUBLISH on the topic to move to")
+    if target is not None:
+        check_permitted(user, Right.PUBLISH, target, "PUBLISH on the topic to move to")

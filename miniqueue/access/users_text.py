@@ -30,7 +30,7 @@ PATTERN_RULE = "must be the name of a topic, or its beginning followed by *"
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _HEAD = """\
 # The users of miniqueue. `miniqueue user` rewrites this file and keeps no other comments.
-# A broker reads it at startup and on SIGHUP.
+# A broker reads it at startup, and within 30 s after a change, or on SIGHUP.
 """
 
 

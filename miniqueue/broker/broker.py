@@ -7,17 +7,26 @@ called on one event loop.
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from random import Random
 
+from miniqueue.broker.acts.acts import Acts
+from miniqueue.broker.acts.by_filter import ActsByFilter
+from miniqueue.broker.acts.by_id import ActsById
+from miniqueue.broker.acts.holes import Holes
+from miniqueue.broker.acts.replacing import Replacing
+from miniqueue.broker.acts.tasks import ActTasks
 from miniqueue.broker.cleanup.disk_space import DiskReclaimer
 from miniqueue.broker.cleanup.expiry_sweep import ExpirySweep
 from miniqueue.broker.cleanup.purge import purge
 from miniqueue.broker.cleanup.retention import RetentionKeeper
 from miniqueue.broker.commit.backpressure import Backpressure
 from miniqueue.broker.commit.disk_watch import look_at_space, watch_space
+from miniqueue.broker.commit.journal import Commit
 from miniqueue.broker.consume.consumer import Consumer, MemberConsumer
 from miniqueue.broker.consume.dispatcher import Dispatcher
 from miniqueue.broker.consume.members import Members
 from miniqueue.broker.consume.redrive import Redriven, redrive
+from miniqueue.broker.consume.stream_leases import StreamLeases
 from miniqueue.broker.dead_letters import dead_letters
 from miniqueue.broker.delays.delays import DelayedMessages
 from miniqueue.broker.delays.schedules import Scheduler
@@ -25,9 +34,11 @@ from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.groups.groups import Groups
 from miniqueue.broker.inspect.inspect import Inspect
 from miniqueue.broker.inspect.log import LogReader
+from miniqueue.broker.inspect.overview import Overview
 from miniqueue.broker.inspect.peeked import State
 from miniqueue.broker.inspect.usage import Usage, usage_of, usage_of_all
 from miniqueue.broker.leases.leases import Leases
+from miniqueue.broker.leases.receive_any import SeveralTopics
 from miniqueue.broker.leases.request_reply import Requests
 from miniqueue.broker.model.limits import BrokerLimits, LimitCounts
 from miniqueue.broker.model.parts import TopicStats
@@ -42,10 +53,12 @@ from miniqueue.broker.topics.rest import TopicRest
 from miniqueue.broker.traces.reader import trace
 from miniqueue.broker.traces.steps import Step
 from miniqueue.broker.traces.tracer import Tracer
+from miniqueue.broker.transactions.transactions import Transactions
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.message.ids import DelayedId
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME
 from miniqueue.core.options.consume import DEFAULT_LEASE_SECONDS, DEFAULT_SESSION_SECONDS, StreamOptions
+from miniqueue.core.settings.defaults import TopicDefaults
 from miniqueue.errors import MiniqueueError, UnavailableError
 from miniqueue.storage.port import Position, Snapshot, Store, Writes
 
@@ -63,6 +76,7 @@ class Broker:
       lease_seconds: duration of a lease, unless the client or the topic specifies one.
 
     Attributes:
+      clock: the clock that was passed in.
       publish: adds messages to a topic; see `Publisher`, also for `publish_with` and `publish_batch`.
       publish_unique: adds a message with a unique key; `publish_several` adds many, with or without keys.
       delayed: keeps messages until they are due.
@@ -70,13 +84,20 @@ class Broker:
       backpressure: makes publishers wait while too many bytes are uncommitted.
       limit_counts: how often limits were reached; shared by all parts.
       memory: the accounts of the memory that clients use.
+      notices: reports what happens to clients that listen.
       shares: how much of each pool one user may have.
       leases: delivers messages for a limited time, to be settled by receipt.
+      several: delivers messages of any of several topics.
       members: assigns the partitions of a group to its members.
       requests: publishes messages that request a reply, and forwards the replies.
+      transactions: does publishes and settles in one commit, all or none.
       admin: creates, changes, pauses, and deletes topics; pauses all topics before a stop.
       groups: creates, moves, and deletes groups.
       inspect: returns statistics of topics, and shows messages and logs.
+      overview: shows all topics at once, what needs attention, and the history of the last hours.
+      by_id: deletes or moves one message, which an administrator has chosen.
+      by_filter: deletes or moves all messages that a filter selects.
+      tasks: the same, without a client that waits, and over restarts.
     """
 
     def __init__(
@@ -91,7 +112,7 @@ class Broker:
         lease_seconds: float = DEFAULT_LEASE_SECONDS,
     ) -> None:
         self.max_message_bytes = max_message_bytes
-        self.limits = limits or BrokerLimits()
+        self.clock, self.limits = clock, limits or BrokerLimits()
         self.limit_counts = LimitCounts()
         self._period_seconds = period_seconds
         self._sync_interval_seconds = sync_interval_seconds
@@ -100,25 +121,29 @@ class Broker:
             open_store, clock, self.limits, self.limit_counts, reopened=self._install, memory=self.memory
         )
         self.shares, self.set_quotas = engine.shares, engine.set_quotas
+        self.notices = engine.notices
         log = LogReader(engine)
         self._disk = DiskReclaimer(engine)
         self.admin = TopicAdmin(engine, self._disk)
-        self.groups = Groups(engine, log, period_seconds=period_seconds)
+        self.groups = Groups(engine, log, self.admin.set_own, period_seconds=period_seconds)
         self._dispatcher = Dispatcher(engine, begin=self.groups.begin_soon)
         self.members = Members(engine, self._dispatcher, period_seconds)
-        max_prefetch = self.limits.max_prefetch
+        self._stream_leases = StreamLeases(clock)
         self.leases = Leases(
-            engine, self.members, self._dispatcher, lease_seconds=lease_seconds, max_count=max_prefetch
+            engine, self.members, self._dispatcher, lease_seconds=lease_seconds, max_count=self.limits.max_prefetch
         )
-        max_uncommitted_bytes = self.limits.max_uncommitted_bytes
-        self.backpressure = Backpressure(engine.journal.committer, max_uncommitted_bytes, self.limit_counts)
-        self.delayed = DelayedMessages(engine)
-        publisher = self._publisher = Publisher(engine, self.delayed, self.backpressure, max_bytes=max_message_bytes)
+        self.several = SeveralTopics(engine, self.leases, Random(0))
+        self.backpressure = Backpressure(engine.journal.committer, self.limits.max_uncommitted_bytes, self.limit_counts)
+        publisher = self._publisher = self._make_publisher()
         self.requests = Requests(engine, publisher.publish_with, self.leases, max_message_bytes)
+        self.transactions = Transactions(engine, publisher, self.leases, self.backpressure)
         self.scheduler = Scheduler(engine, self.backpressure, publisher.publish_with, max_message_bytes, period_seconds)
-        self._rest = TopicRest(engine, rest_seconds=self.limits.rest_seconds)
-        self.inspect = Inspect(engine, log, self.requests.waiting_in, self._rest.put)
-        self._retention, self._sweep, self._tracer = RetentionKeeper(engine), ExpirySweep(engine), Tracer(engine)
+        rest = self._rest = TopicRest(engine, rest_seconds=self.limits.rest_seconds)
+        self.inspect = Inspect(engine, log, self.requests.waiting_in, rest.put)
+        self.overview = Overview(engine, self.inspect.rates)
+        self._make_acts()
+        self._retention = RetentionKeeper(engine, rest.put)
+        self._sweep, self._tracer = ExpirySweep(engine), Tracer(engine)
         # Bound here, so that a publish costs no additional call.
         self.publish, self.publish_with = publisher.publish, publisher.publish_with
         self.publish_batch = publisher.publish_batch
@@ -127,10 +152,24 @@ class Broker:
         self._measure_memory()
         self._connect()
 
+    def _make_publisher(self) -> Publisher:
+        """Make the part that publishes, and those that keep delayed messages and replace messages for it."""
+        engine = self._engine
+        self.delayed, self._holes = DelayedMessages(engine), Holes(engine)
+        find = Replacing(engine, self._dispatcher, self.delayed, self._holes).find
+        return Publisher(engine, self.delayed, self.backpressure, find, max_bytes=self.max_message_bytes)
+
+    def _make_acts(self) -> None:
+        """Make the parts that act on chosen messages, of the parts that find and move messages."""
+        engine, acts = self._engine, Acts(self._engine, self._dispatcher, self.delayed, self._holes)
+        self.by_id = ActsById(engine, acts, self.inspect.messages, self.delayed)
+        self.by_filter = ActsByFilter(engine, self.inspect.scan, acts, self.delayed)
+        self.tasks = ActTasks(engine, self.by_filter)
+
     def _measure_memory(self) -> None:
         """Charge the process for what has limits of its own, once a second."""
         memory, engine = self.memory, self._engine
-        memory.measure(Purpose.CACHE, lambda: engine.cache.used_bytes)
+        memory.measure(Purpose.CACHE, lambda: engine.cache.used_bytes + engine.schemas.size_bytes)
         memory.measure(Purpose.COMMITS, lambda: engine.journal.committer.waiting_bytes)
         memory.measure(Purpose.DEDUP_IDS, lambda: self._publisher.duplicates.size_bytes)
         memory.measure(Purpose.REQUESTS, lambda: self.requests.size_bytes)
@@ -141,6 +180,7 @@ class Broker:
         engine.events.connect(
             restored=[
                 engine.topics.restored,
+                engine.schemas.restored,
                 self._tracer.restored,
                 self.delayed.restored,
                 self.scheduler.restored,
@@ -148,15 +188,20 @@ class Broker:
                 self.groups.restored,
                 self._disk.restored,
                 self.members.restored,
+                self.tasks.restored,
+                self.several.restored,
             ],
             changed=[
                 engine.limits.changed,
                 partial(dead_letters.changed, engine),
                 self.inspect.rates.changed,
                 self.admin.changed,
+                self.groups.changed,
+                self._holes.changed,
                 self._dispatcher.changed,
                 self._retention.changed,
                 self._tracer.changed,
+                self.several.changed,
             ],
             readable=self._dispatcher.readable,
             loaded=self._disk.loaded,
@@ -164,6 +209,14 @@ class Broker:
         )
 
     # --- life -------------------------------------------------------------------------------------------------
+
+    def set_defaults(self, defaults: TopicDefaults) -> None:
+        """Replace the settings of topics that are created from now on.
+
+        Raises InvalidSettingError if one is a schema that cannot be checked.
+        """
+        self._engine.schemas.check_defaults(defaults)
+        self._engine.topics.set_defaults(defaults)
 
     async def start(self) -> None:
         """Open the store, read its content, and start all background tasks; raises StorageError if that fails."""
@@ -191,19 +244,38 @@ class Broker:
 
     def tick(self) -> None:
         """Publish due messages, end expired leases and pauses, reclaim disk space, and measure memory, in all parts."""
-        first = self.leases, self.members, self.admin, self._dispatcher, self._sweep, self.delayed, self.scheduler
+        first = (
+            self.leases,
+            self._stream_leases,
+            self.members,
+            self.admin,
+            self._dispatcher,
+            self._sweep,
+            self.delayed,
+            self.scheduler,
+        )
         for part in (
             *first,
             self._publisher.duplicates,
             self._retention,
             self._tracer,
             self._disk,
+            self.tasks,
+            self._holes,
             self.groups,
             self._rest,
+            self.notices,
         ):
             part.tick()
         self._engine.tick()
         self._disk.reclaim(self._engine.topics.by_name.values(), is_full=self._engine.journal.admission.is_full)
+
+    def sync(self) -> Commit:
+        """Return a commit that is done when everything done so far is on the disk, settles included.
+
+        This holds whatever the sync mode of the store is. The commit is shared with all that arrives until it begins.
+        """
+        return self._engine.journal.sync()
 
     @property
     def refusal(self) -> type[UnavailableError] | None:
@@ -255,8 +327,11 @@ class Broker:
         fail: Callable[[MiniqueueError], None],
     ) -> Consumer:
         """Create a consumer with the options of a client's request, of either protocol; raises as `consumer`."""
-        prefetch, group, member, session_seconds = options
-        return self.consumer(name, deliver, fail, prefetch or 1, group, member, session_seconds=session_seconds)
+        prefetch, group, member, session_seconds, lease_seconds = options
+        consumer = self.consumer(name, deliver, fail, prefetch or 1, group, member, session_seconds=session_seconds)
+        if lease_seconds is not None:
+            self._stream_leases.limit(consumer, lease_seconds, has_receipts=prefetch is not None)
+        return consumer
 
     # --- inspecting and removing -------------------------------------------------------------------------------
 
@@ -355,6 +430,7 @@ class Broker:
             if topic.at_rest is not None:  # the other handlers are called when it wakes
                 self._engine.limits.changed(topic)
                 self.admin.changed(topic)
+                self._retention.restored(topic)
                 continue
             self._engine.events.changed(topic)
             self._engine.cache.touch(topic)

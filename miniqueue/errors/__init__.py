@@ -1,21 +1,15 @@
 """Every error that miniqueue raises on purpose; import them from this package.
 
-Must not import other parts of the product. Exceptions: each client, tool, or protocol adapter may define errors of its
-own next to the code that raises them, if no other part handles them.
+Must not import other parts of the product, except the errors of the Python client, which are the base of all and are
+exported here too. Exceptions: each client, tool, or protocol adapter may define errors of its own next to the code that
+raises them, if no other part handles them.
 
-Reading order: `base`, `requests` (what clients of the broker receive), `storage`, `startup`, `client`.
+Reading order: `miniqueue_client.errors`, `base`, `requests` (what clients of the broker receive), `storage`, `startup`.
 """
 
 from miniqueue.errors.base import (
     InternalError,
-    MiniqueueError,
     described,
-)
-from miniqueue.errors.client import (
-    ClientError,
-    ConnectError,
-    DisconnectedError,
-    ServerError,
 )
 from miniqueue.errors.requests import (
     BrokenOffError,
@@ -38,6 +32,7 @@ from miniqueue.errors.requests import (
     MembersOnlyError,
     MemoryLimitError,
     MessageOutstandingError,
+    MessageStateError,
     NoMembersError,
     NoReplyError,
     NoRequestError,
@@ -52,7 +47,6 @@ from miniqueue.errors.requests import (
     RateLimitError,
     ReadOnlyError,
     RequesterGoneError,
-    RequestError,
     SessionOverError,
     ShareLimitError,
     TooManyAttemptsError,
@@ -65,13 +59,13 @@ from miniqueue.errors.requests import (
     UnknownPartitionError,
     UnknownReceiptError,
     UnknownScheduleError,
+    UnknownTaskError,
     UnknownTopicError,
     UnsupportedEncodingError,
     WrongSecretError,
 )
 from miniqueue.errors.startup import (
     CertificateError,
-    ConfigError,
     ListenError,
 )
 from miniqueue.errors.storage import (
@@ -84,6 +78,15 @@ from miniqueue.errors.storage import (
     StoreClosedError,
     StoreFailedError,
     StoreInUseError,
+)
+from miniqueue_client.errors import (
+    ClientError,
+    ConfigError,
+    ConnectError,
+    DisconnectedError,
+    MiniqueueError,
+    RequestError,
+    ServerError,
 )
 
 __all__ = [
@@ -116,6 +119,7 @@ __all__ = [
     "MembersOnlyError",
     "MemoryLimitError",
     "MessageOutstandingError",
+    "MessageStateError",
     "MiniqueueError",
     "NoMembersError",
     "NoReplyError",
@@ -152,6 +156,7 @@ __all__ = [
     "UnknownPartitionError",
     "UnknownReceiptError",
     "UnknownScheduleError",
+    "UnknownTaskError",
     "UnknownTopicError",
     "UnsupportedEncodingError",
     "WrongSecretError",

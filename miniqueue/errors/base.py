@@ -1,25 +1,10 @@
-"""The base of all errors that miniqueue raises on purpose.
+"""The base of the broker's errors that are neither those of requests, of the store, nor of a startup.
 
-A class says whose fault it is; `code` is the stable word that RESP clients see before the text, and HTTP clients next
-to it; the docstring of a class is its default text. The server maps classes to HTTP statuses (`server.asgi.replies`).
+`miniqueue_client.errors` defines the base of all errors, and what the clients raise. The server maps classes to HTTP
+statuses (`server.asgi.replies`).
 """
 
-import inspect
-from typing import Self
-
-
-class MiniqueueError(Exception):
-    """Something went wrong in miniqueue."""
-
-    code = "ERR"
-
-    def __init__(self, text: str = "") -> None:
-        super().__init__(text or (inspect.getdoc(type(self)) or "").rstrip("."))
-
-    def detached(self) -> Self:
-        """Return this error without its traceback and cause: an error kept as a value must not keep their frames."""
-        self.__cause__ = self.__context__ = None
-        return self.with_traceback(None)
+from miniqueue_client.errors import MiniqueueError
 
 
 def described(error: BaseException) -> str:

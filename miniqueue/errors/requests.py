@@ -1,6 +1,6 @@
 """Refused requests: the errors that RESP and HTTP clients receive."""
 
-from miniqueue.errors.base import MiniqueueError
+from miniqueue_client.errors import MiniqueueError, RequestError
 
 # --- the bytes of the client are invalid; the connection ends -------------------------------------------------
 
@@ -16,10 +16,6 @@ class ForeignProtocolError(ProtocolError):
 # --- the request is invalid; connection and lease stay --------------------------------------------------------
 
 
-class RequestError(MiniqueueError):
-    """The request cannot be carried out."""
-
-
 class UnknownCommandError(RequestError):
     """Unrecognised command received."""
 
@@ -28,6 +24,25 @@ class InvalidOptionError(RequestError):
     """The value of an option is invalid."""
 
     code = "BADOPTION"
+
+
+class TransactionRefusedError(RequestError):
+    """A part of a transaction cannot be carried out, so nothing of the transaction was done; has the code of its error.
+
+    Args:
+      part: such as `command 2 of 3`.
+      error: why it cannot be carried out.
+    """
+
+    def __init__(self, part: str, error: MiniqueueError) -> None:
+        super().__init__(f"{part}: {error}; nothing of the transaction was done")
+        self.code = error.code
+
+
+class TransactionAbortedError(RequestError):
+    """Transaction discarded because of previous errors."""
+
+    code = "EXECABORT"
 
 
 # --- messages -------------------------------------------------------------------------------------------------
@@ -45,7 +60,7 @@ class PayloadTooLargeError(RequestError):
 
 
 class InvalidDelayError(RequestError):
-    """A delay is a number of seconds, 0 or more."""
+    """A delay is a number of seconds, or a duration such as 1h30m, 0 or more."""
 
     code = "BADDELAY"
 
@@ -54,6 +69,23 @@ class InvalidAttributesError(RequestError):
     """The headers or other attributes of a message are invalid or too long."""
 
     code = "BADATTRIBUTE"
+
+
+class SchemaError(RequestError):
+    """The message does not fit the schema of its topic.
+
+    Args:
+      problem: the place in the message, and the reason.
+      index: the index of the message among those that are published together.
+      count: the number of these messages.
+    """
+
+    code = "SCHEMA"
+
+    def __init__(self, problem: str, index: int = 0, count: int = 1) -> None:
+        super().__init__(f"message {index + 1} of {count}: {problem}" if count > 1 else problem)
+        self.problem = problem
+        self.index = index
 
 
 class UnsupportedEncodingError(RequestError):
@@ -78,6 +110,18 @@ class UnknownMessageError(RequestError):
     """There is no such message: it never was, or was acknowledged."""
 
     code = "NOMESSAGE"
+
+
+class MessageStateError(RequestError):
+    """The message is in a state in which this cannot be done with it."""
+
+    code = "BADSTATE"
+
+
+class UnknownTaskError(RequestError):
+    """There is no such task: it never was, or ended long ago."""
+
+    code = "NOTASK"
 
 
 class UnknownScheduleError(RequestError):
@@ -378,6 +422,12 @@ class TopicFullError(LimitReachedError):
         self.unit = unit
         self.setting = setting
         self.fitting_count = fitting_count
+
+
+class NoValidatorError(UnavailableError):
+    """The topic has a schema, and this broker has no validator for it."""
+
+    code = "NOVALIDATOR"
 
 
 class PausedError(UnavailableError):

@@ -1,14 +1,6 @@
 """Errors of the operator: the broker, or a tool, cannot start."""
 
-from miniqueue.errors.base import MiniqueueError
-
-
-class ConfigError(MiniqueueError):
-    """The configuration cannot be used."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = problems
+from miniqueue_client.errors import ConfigError, MiniqueueError
 
 
 class CertificateError(ConfigError):

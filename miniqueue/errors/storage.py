@@ -1,6 +1,6 @@
 """Errors of the store."""
 
-from miniqueue.errors.base import MiniqueueError
+from miniqueue_client.errors import MiniqueueError
 
 
 class StorageError(MiniqueueError):

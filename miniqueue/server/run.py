@@ -10,20 +10,23 @@ Sockets are bound before the store is opened, so that a port in use is detected 
 import asyncio
 import os
 import signal
+import sys
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
-from socket import socket
+from socket import gethostname, socket
 from typing import cast
 
 import structlog
 import uvloop
+from starlette.types import ASGIApp
 
 from miniqueue import __version__
 from miniqueue.broker import Broker, SystemClock
+from miniqueue.broker.runtime.notices import NoticeKind
 from miniqueue.errors import (
     ConfigError,
     InternalError,
@@ -31,9 +34,12 @@ from miniqueue.errors import (
     StoreFailedError,
     described,
 )
+from miniqueue.errors.requests import InvalidSettingError
 from miniqueue.interrupts import Interrupted, admit_hangup
+from miniqueue.server.asgi.late import LateApp
 from miniqueue.server.asgi.refusals import Refusals
-from miniqueue.server.config.config import Config, broker_limits, naming_flag_of_store
+from miniqueue.server.config.config import Config, broker_limits, naming_flag_of_store, shown_settings
+from miniqueue.server.greeting import Ports, greeting, is_greeted
 from miniqueue.server.http.app import HttpApp
 from miniqueue.server.hypercorn import HttpLimits
 from miniqueue.server.hypercorn.limits import KEEP_ALIVE_SECONDS
@@ -59,6 +65,7 @@ from miniqueue.server.security.exposure import (
     check_writable,
     correct_modes,
     is_loopback,
+    serves_dashboard,
 )
 from miniqueue.server.security.file_access import correction
 from miniqueue.server.security.file_watch import watch
@@ -167,7 +174,7 @@ async def _serve(
 
 
 def _make_broker(config: Config) -> Broker:
-    return Broker(
+    broker = Broker(
         partial(_open_store, config),
         clock=SystemClock(),
         max_message_bytes=config.max_message_bytes,
@@ -176,6 +183,11 @@ def _make_broker(config: Config) -> Broker:
         sync_interval_seconds=config.sync_interval_seconds if config.sync == "interval" else None,
         limits=broker_limits(config, config.max_memory_bytes or memory_limit.default_bytes()),
     )
+    try:
+        broker.set_defaults(config.topic_defaults)
+    except InvalidSettingError as exc:
+        raise ConfigError([f"the defaults of new topics: {exc}"]) from exc
+    return broker
 
 
 async def _open_store(config: Config) -> Store:
@@ -243,6 +255,7 @@ class _Listeners:
         self._guests = Guests(lambda user: sign_in is not None and sign_in.is_current(user))
         self._stopping = asyncio.Event()
         self._settling: asyncio.Task[None] | None = None
+        self._drain_dashboard: Callable[[], None] = lambda: None
 
     async def run(self, https: socket, resp: socket, monitor: socket) -> None:
         """Serve until a signal arrives or the store has failed for good; raises InternalError if a listener fails."""
@@ -270,7 +283,7 @@ class _Listeners:
                     self._http, https, self._certificates.cert, self._certificates.key, self._stopping.wait
                 )
             ),
-            asyncio.create_task(self._serve_monitor(monitor)),
+            asyncio.create_task(self._serve_monitor(monitor, https, resp)),
         ]
         log.info(
             "ready",
@@ -280,6 +293,9 @@ class _Listeners:
             monitor=monitor.getsockname()[1],
             max_memory_mib=self._broker.memory.max_bytes >> 20,
         )
+        if is_greeted(self._config, sys.stderr.isatty()):
+            ports = Ports(*(each.getsockname()[1] for each in (https, resp, monitor)))
+            print(greeting(self._config, ports), end="", file=sys.stderr, flush=True)
         self._service_manager.ready()
         watching = self._watch()
         await asyncio.wait([asyncio.create_task(self._stopping.wait()), *serving], return_when="FIRST_COMPLETED")
@@ -301,10 +317,11 @@ class _Listeners:
             return None
         return ConnectionLimits(MAX_MONITOR_CONNECTIONS, MAX_MONITOR_CONNECTIONS_PER_ADDRESS, self._broker.limit_counts)
 
-    def _serve_monitor(self, listener: socket) -> Coroutine[None, None, None]:
+    def _serve_monitor(self, listener: socket, https: socket, resp: socket) -> Coroutine[None, None, None]:
         """Serve monitoring, over TLS if other machines can reach it; clients such as kubelet need no certificate."""
         limits = replace(self._limits, is_reserved=True)
-        app = MonitorApp(
+        app: ASGIApp
+        app = monitoring = MonitorApp(
             self._broker,
             self._sign_in,
             self._limits.refusals,
@@ -315,12 +332,59 @@ class _Listeners:
             ],
             is_exposed=self._is_monitor_exposed,
         )
+        if serves_dashboard(self._config):
+            self._broker.overview.begin(self._min_free_bytes)
+            ports = [each.getsockname()[1] for each in (listener, https, resp)]
+            make = partial(self._make_dashboard, monitoring, ports, self._broker.clock.now_ms())
+            app = LateApp(monitoring, _is_of_dashboard, "miniqueue.server.dashboard.app", make)
         if not self._is_monitor_exposed:
             return serve_plain(app, listener, self._stopping.wait, limits)
         context = self._tls.context(HTTP_PROTOCOLS, requires_client_certificate=False)
         cert, key = self._certificates.cert, self._certificates.key
         recorded = self._guests.recorded(app)
         return serve_https(recorded, listener, cert, key, self._stopping.wait, limits, context=context)
+
+    @property
+    def _min_free_bytes(self) -> int:
+        """The free space below which publishes are refused."""
+        return 0 if self._config.storage == "memory" else self._config.min_free_bytes
+
+    def _make_dashboard(self, monitoring: MonitorApp, ports: Sequence[int], started_at_ms: int) -> ASGIApp:
+        """Return the dashboard, which is asked for the first time.
+
+        Args:
+          monitoring: the application of the monitoring port.
+          ports: the ports of monitoring, of HTTP, and of RESP.
+          started_at_ms: when the broker started, in ms since 1970.
+        """
+        from miniqueue.server.dashboard.app import DashboardApp  # noqa: PLC0415 - a startup does not wait for it
+        from miniqueue.server.dashboard.models.facts import Facts  # noqa: PLC0415 - the same
+
+        config = self._config
+        monitor_port, http_port, resp_port = ports
+        facts = Facts(
+            name=gethostname(),
+            monitor_port=monitor_port,
+            http_port=http_port,
+            resp_port=resp_port,
+            is_exposed=self._is_monitor_exposed,
+            sync=config.sync,
+            storage=config.storage,
+            store_path=str(config.db.absolute()),
+            started_at_ms=started_at_ms,
+            min_free_bytes=self._min_free_bytes,
+            rss_bytes=memory_limit.own_bytes,
+            loop_lag=self._lag.quantiles_seconds,
+            certificate_expires_at=lambda: self._tls.expires_at,
+            settings=shown_settings(config),
+            clients=self._resp.listed,
+            followers=monitoring.follower_lags,
+        )
+        dashboard = DashboardApp(monitoring, self._http, self._broker, self._sign_in, facts)
+        self._drain_dashboard = dashboard.drain
+        if self._stopping.is_set():
+            dashboard.drain()
+        return dashboard
 
     def _ask_to_stop(self) -> None:
         """Give consumers time to settle, then stop; on the second signal, stop at once."""
@@ -374,6 +438,7 @@ class _Listeners:
             self._resp.cut_off()
             self._http.cut_off()
         log.info("users read again", users=len(users))
+        self._broker.notices.report(NoticeKind.USERS_RELOADED, users=len(users))
 
     async def _drain(self, serving: list[asyncio.Task[None]]) -> None:
         """End every stream and return its leases, within `STOP_SECONDS`; raise the error of a listener, if any."""
@@ -385,6 +450,7 @@ class _Listeners:
         with self._broker.leases.dispatcher.many_leave():
             self._resp.drain()
             self._http.drain()
+        self._drain_dashboard()
         _done, hanging = await asyncio.wait(serving, timeout=STOP_SECONDS)
         for task in hanging:
             log.warning("a listener did not stop in time", seconds=STOP_SECONDS)
@@ -396,6 +462,10 @@ class _Listeners:
         for outcome in outcomes:
             if isinstance(outcome, MiniqueueError):
                 raise outcome
+
+
+def _is_of_dashboard(path: str) -> bool:
+    return path in ("/", "/ui") or path.startswith("/ui/")
 
 
 def _http_server(config: Config, limits: HttpLimits, tls: ServerTls) -> ServeHttps:

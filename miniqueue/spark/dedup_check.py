@@ -14,8 +14,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from miniqueue.client import Client, RefusedError
 from miniqueue.spark.options import Options
+from miniqueue_client import Client, RefusedError
 
 log = logging.getLogger("miniqueue.spark")
 

@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from miniqueue.client import Bounds, Client, RefusedError
-from miniqueue.client.calls import logs
-from miniqueue.client.calls.call import Call, Reply
 from miniqueue.errors import ConfigError
 from miniqueue.spark.errors import LostMessagesError
 from miniqueue.spark.offsets import Offsets, Range, check_offsets, ends_of, starts_of
 from miniqueue.spark.options import Options
 from miniqueue.spark.rows import ReadMessage, batch_of, offset_of
+from miniqueue_client import Bounds, Client, RefusedError
+from miniqueue_client.calls import logs
+from miniqueue_client.calls.call import Call, Reply
 
 log = logging.getLogger("miniqueue.spark")
 

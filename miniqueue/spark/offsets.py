@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
-from miniqueue.client import Bounds
 from miniqueue.errors import ConfigError
+from miniqueue_client import Bounds
 
 #: Offsets by topic and partition.
 Offsets: TypeAlias = dict[str, dict[str, int]]

@@ -15,11 +15,11 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
-from miniqueue.client import Client
-from miniqueue.client.calls.messages import MAX_AT_ONCE
 from miniqueue.errors import ConfigError
 from miniqueue.spark.offsets import Offsets, parse_offsets, parse_time
 from miniqueue.spark.zones import in_zone
+from miniqueue_client import Client
+from miniqueue_client.calls.messages import MAX_AT_ONCE
 
 #: `path`, the argument of Spark's `load` and `save`, is another name for `topic`.
 _NAMES_OF_TOPIC: Final = ("topic", "path")

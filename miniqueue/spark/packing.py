@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pyarrow import compute
 
-from miniqueue.client.calls.messages import Packed
 from miniqueue.spark.rows import USUAL, WRITTEN
+from miniqueue_client.calls.messages import Packed
 
 
 def parts_of(batches: Iterable[pa.RecordBatch], max_count: int, max_bytes: int) -> Iterator[pa.RecordBatch]:

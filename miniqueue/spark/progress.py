@@ -8,9 +8,11 @@ deleted, and possibly created again, it has no message at the stream's offset. A
 none is created.
 """
 
-from miniqueue.client import Client, RefusedError
-from miniqueue.client.calls import groups
+from dataclasses import replace
+
 from miniqueue.spark.offsets import Offsets
+from miniqueue_client import Client, RefusedError
+from miniqueue_client.calls import groups
 
 #: The broker's error code for an offset that was never published.
 _PAST_THE_END = "BADOPTION"
@@ -21,7 +23,7 @@ def make_groups(client: Client, group: str, start: Offsets) -> None:
     for topic, of in start.items():
         call = groups.create_group(topic, group, start=_position(of))
         try:
-            client.execute(call._replace(is_repeatable=True))  # a repeated creation finds the group and is harmless
+            client.execute(replace(call, is_repeatable=True))  # a repeated creation finds the group and is harmless
         except RefusedError as exc:
             if exc.code not in ("GROUPEXISTS", _PAST_THE_END):
                 raise

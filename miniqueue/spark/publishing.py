@@ -23,15 +23,15 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from miniqueue.client import Client, Outgoing, RefusedError
-from miniqueue.client.calls import messages as message_calls
-from miniqueue.client.calls.call import Call, Word, may_follow
-from miniqueue.client.calls.errors import UntrustedError, is_passing
 from miniqueue.errors import ClientError
 from miniqueue.spark.errors import NotWrittenError
 from miniqueue.spark.packing import packed, parts_of, sizes_of
 from miniqueue.spark.rows import OF_BATCHES, Row, rows_of
 from miniqueue.spark.waiting import Waiting
+from miniqueue_client import Client, Outgoing, RefusedError
+from miniqueue_client.calls import messages as message_calls
+from miniqueue_client.calls.call import Call, Word, may_follow
+from miniqueue_client.calls.errors import UntrustedError, is_passing
 
 #: Error codes of a broker that may accept the message later.
 _LATER = frozenset({"LIMIT", "FULL", "PAUSED"})

@@ -18,7 +18,6 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from miniqueue.client import Client
 from miniqueue.errors import ConfigError
 from miniqueue.spark.errors import TopicRestartedError
 from miniqueue.spark.filters import Narrowing
@@ -26,6 +25,7 @@ from miniqueue.spark.log_source import bounds_of, check_topics, offsets_at, read
 from miniqueue.spark.offsets import Offsets, Range, begun, divided, ends_of, limited, ranges_between
 from miniqueue.spark.options import Options
 from miniqueue.spark.progress import make_groups, move_groups
+from miniqueue_client import Client
 
 
 @dataclass

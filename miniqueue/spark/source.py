@@ -23,16 +23,16 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from miniqueue.client import Client
-from miniqueue.client.address import Address
-from miniqueue.client.calls.call import Call
-from miniqueue.client.calls.errors import UntrustedError, is_passing
 from miniqueue.errors import ClientError, ConfigError
 from miniqueue.spark.dedup_check import DEFAULT_ATTEMPTS, attempts_of, warn_of_short_window
 from miniqueue.spark.options import OPTIONS, Options, Use, instead_of, unknown_among
 from miniqueue.spark.readers import BatchReader, StreamReader
 from miniqueue.spark.rows import ORIGIN, SCHEMA, check_columns
 from miniqueue.spark.writers import BatchWriter, StreamWriter
+from miniqueue_client import Client
+from miniqueue_client.address import Address
+from miniqueue_client.calls.call import Call
+from miniqueue_client.calls.errors import UntrustedError, is_passing
 
 log = logging.getLogger("miniqueue.spark")
 

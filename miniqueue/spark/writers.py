@@ -12,11 +12,11 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from miniqueue.client import Client
 from miniqueue.spark.errors import NotWrittenError
 from miniqueue.spark.options import Options
 from miniqueue.spark.publishing import publish_rows
 from miniqueue.spark.waiting import Waiting
+from miniqueue_client import Client
 
 #: Local properties of a task of a stream: the id of the query, and the number of the micro-batch.
 _QUERY, _MICRO_BATCH = "sql.streaming.queryId", "streaming.sql.batchId"

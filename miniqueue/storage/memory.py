@@ -55,7 +55,7 @@ class MemoryStore:
             for start, stop in ranges
         ]
 
-    async def write(self, batch: Batch) -> None:
+    async def write(self, batch: Batch, *, is_synced: bool = False) -> None:
         """Apply all of `batch`; no other call runs between its changes."""
         self._refuse_if_closed()
         for key, value in batch.items():

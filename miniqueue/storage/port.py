@@ -114,10 +114,11 @@ class Store(Protocol):
         """
         ...
 
-    def write(self, batch: Batch) -> Awaitable[None]:
+    def write(self, batch: Batch, *, is_synced: bool = False) -> Awaitable[None]:
         """Apply all of `batch` or nothing; once awaited, the write is as durable as the sync mode states.
 
-        The write begins with the call if the store can work concurrently. `batch` must not change until it returns.
+        If `is_synced`, this write and every earlier one are durable then, whatever the sync mode. The write begins with
+        the call if the store can work concurrently. `batch` must not change until it returns.
         """
         ...
 

@@ -29,7 +29,6 @@ TOOLS = MappingProxyType(
         "export": Tool("write messages as JSON lines, even while the broker runs", "miniqueue.tools.export"),
         "import": Tool("create topics from JSON lines", "miniqueue.tools.import_"),
         "pipeline": Tool("load, archive, and replay files with Spark", "miniqueue.tools.spark.pipeline"),
-        "trace": Tool("print what happened to a message", "miniqueue.tools.trace"),
         "user": Tool("add, remove, and list users, and change their secrets", "miniqueue.tools.user"),
     }
 )

@@ -74,14 +74,15 @@ def _follow(target: Path, options: Arguments) -> None:
     if problems := [f"flag -{name}: not with -follow" for name in _OTHER_SOURCES if name in flags]:
         raise ConfigError(problems)
     interval_seconds = _interval(flags.get("interval", "10s"))
+    status_port = _port(flags["status-port"]) if "status-port" in flags else None
     connect = partial(connection_to_url, flags["follow"], flags.get("ca"), ANSWER_SECONDS)
     connect()  # raises for an invalid URL before anything else happens
     headers = authorization(read_secret(options))
     logs.configure("info", None)
     status = Status()
     with ExitStack() as stack:
-        if (port := flags.get("status-port")) is not None:
-            log.info("status", port=stack.enter_context(served(status, _port(port))))
+        if status_port is not None:
+            log.info("status", port=stack.enter_context(served(status, status_port)))
         asyncio.run(Follower(target, connect, headers, status, interval_seconds).run())
 
 

@@ -29,7 +29,7 @@ their number.
   -db directory
         the store (default ./data)
   -config file
-        TOML file with settings
+        TOML, JSON, or YAML file with settings
 
 Exit codes: 0 the store is sound; 1 it has problems; 65 the directory is no store, or its
 format is unsupported; 71 it cannot be read; 73 a broker has it open; 78 a flag is invalid.

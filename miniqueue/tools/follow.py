@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from math import ceil
 from pathlib import Path
 
 import structlog
@@ -60,9 +59,8 @@ class Status:
 
     @property
     def lag_seconds(self) -> float | None:
-        """How old the moment is of which the copy is complete, to milliseconds; None before the first answer."""
-        seconds = self.lag.seconds(self.monotonic())
-        return None if seconds is None else ceil(seconds * 1000) / 1000
+        """How old the moment is of which the copy is complete; None before the first answer."""
+        return self.lag.seconds(self.monotonic())
 
 
 class Follower:
@@ -91,6 +89,7 @@ class Follower:
         self._interval_seconds = interval_seconds
         self._logged_at = 0.0
         self._failure_count = 0
+        self._problem = ""  # why the broker has not answered since it did
 
     async def run(self) -> None:
         """Follow until something ends that; it blocks its event loop, which has nothing else to do.
@@ -108,9 +107,9 @@ class Follower:
             except (ConnectError, DisconnectedError, ServerError) as exc:
                 if isinstance(exc, ServerError) and exc.status not in _TEMPORARY:
                     raise
-                if self._status.phase != "connecting":
+                if str(exc) != self._problem:
                     log.warning("the broker does not answer", problem=str(exc))
-                self._status.phase = "connecting"
+                self._status.phase, self._problem = "connecting", str(exc)
             self._log()
             await asyncio.sleep(RETRY_SECONDS[min(self._failure_count, len(RETRY_SECONDS) - 1)])
             self._failure_count += 1
@@ -142,11 +141,12 @@ class Follower:
         audit = Audit()
         try:
             count = begin_replica(self._directory, name, position, audited(received(response), audit))
-        except CorruptionError:
-            log.error(
-                "the store of the broker has problems", problems=[str(problem) for problem in audit.problems.kept]
-            )
-            raise
+        except CorruptionError as exc:
+            if not audit.problems.count:
+                raise
+            problems = [str(problem) for problem in audit.problems.kept]
+            log.error("the store of the broker has problems", problems=problems)
+            raise CorruptionError("the store of the broker has problems; no copy was made") from exc
         self._status.lag = CopyLag(began_at)
         log.info("copied", keys=count, seconds=round(self._status.monotonic() - began_at, 3))
 
@@ -169,7 +169,7 @@ class Follower:
             batches = _writes_of(response)
             if batches:
                 await replica.apply(batches, _position_of(response))
-            self._failure_count = 0
+            self._failure_count, self._problem = 0, ""
             rest_bytes = self._note(response, replica.position or position, asked_at)
             if not rest_bytes:
                 await asyncio.sleep(max(0.0, asked_at + PACE_SECONDS - self._status.monotonic()))

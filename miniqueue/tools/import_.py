@@ -28,7 +28,7 @@ topics. The topics must be new. If a line is invalid, nothing is imported.
   -max-message-size size
         of the broker that the lines come from, if it was raised; longer lines are refused
   -config file
-        TOML file with settings
+        TOML, JSON, or YAML file with settings
 
 Exit codes: 0 done; 65 a line is invalid or its topic exists already, or the store is
 damaged; 71 the store cannot be opened; 73 a broker has it open; 78 a flag is invalid, or the

@@ -21,7 +21,7 @@ is sound. Prints its content, as check does.
   -db directory
         the store to create (default ./data)
   -config file
-        TOML file with settings
+        TOML, JSON, or YAML file with settings
 
 Exit codes: 0 done; 65 the backup is damaged, nothing was restored; 71 the directory cannot
 be written; 73 it is not empty, or a broker has the backup open; 78 a flag is invalid.

@@ -29,7 +29,7 @@ FLAGS_USAGE = """\
         token of a user with the role admin for '*'; required if the running broker has users,
         unless a password is set as for the broker
   -config file
-        TOML file with settings
+        TOML, JSON, or YAML file with settings
 """
 _SETTINGS = ("db", "monitor-host", "monitor-port")
 _OWN_FLAGS = ("ca", "token-file")

@@ -1,4 +1,4 @@
-"""`miniqueue user`: changes the users file, which the broker reads at startup and on SIGHUP.
+"""`miniqueue user`: changes the users file, which the broker reads at startup and after each change.
 
 A secret comes from the terminal or the standard input, or is written to a file that only its owner can read. It is
 never an argument, which every user of the machine could see, and never printed.
@@ -30,10 +30,10 @@ Usage: miniqueue user add [flags] name      adds a user; asks for the password
        miniqueue user list                  lists users, roles, and quotas
        miniqueue user quota [flags] name    shows the quotas of a user, or changes them
 
-Changes the file of -users, which a running broker reads again on SIGHUP; it then disconnects
-users that were removed or changed, except in their quotas. A pattern is the name of a topic,
-or a prefix followed by *; several patterns are separated by blanks, as in -publisher 'orders
-orders.*'.
+Changes the file of -users, which a running broker reads again within 30 s, or on SIGHUP; it
+then disconnects users that were removed or changed, except in their quotas. A pattern is the
+name of a topic, or a prefix followed by *; several patterns are separated by blanks, as in
+-publisher 'orders orders.*'.
 
   -users file
         the users file; also MINIQUEUE_USERS
@@ -54,7 +54,7 @@ orders.*'.
         quotas, with the action quota: what the user may have; none removes a quota, and the
         user may have as much as any
   -config file
-        TOML file with settings
+        TOML, JSON, or YAML file with settings
 
 The password is read from the terminal, or is the first line of the standard input.
 
@@ -192,7 +192,7 @@ def _existing(users: Users, name: str) -> User:
 
 
 def _report(path: Path, change: str) -> None:
-    print(f"{path}: {change}; a running broker reads it on SIGHUP")
+    print(f"{path}: {change}; a running broker reads it within 30 s")
 
 
 def _new_secret(options: Arguments) -> str:

@@ -5,6 +5,7 @@
     headers        [[name, value], …]
     reply_to       of a request: the broker's name of it
     only_for       the only group that receives the message
+    failure        the reason of the last NACK that gave one
     origin         of a dead letter: {topic, id, published_at_ms, died_at_ms, reason, group, nacks, …}; the group is
                    omitted if it is the default group
 
@@ -42,6 +43,7 @@ def attribute_words(encoded: bytes) -> dict[Value, Value]:
         "origin": None if attributes.origin is None else _origin(attributes.origin),
         "reply_to": attributes.reply_to,
         "only_for": attributes.only_for,
+        "failure": attributes.failure,
     }
     return {name: value for name, value in words.items() if value}
 

@@ -137,6 +137,11 @@ def encode_ids(partition: int, first_seq: int, count: int) -> bytes:
     return b"".join(lines)
 
 
+def max_line_bytes(max_payload_bytes: int) -> int:
+    """Return the maximum size of a line: room for a payload of the maximum size, its options, and its encoding."""
+    return 2 * max_payload_bytes + 1024
+
+
 class PublishDecoder:
     """Turns the lines of a publish request, however split, into payloads.
 
@@ -148,7 +153,7 @@ class PublishDecoder:
 
     def __init__(self, max_payload_bytes: int) -> None:
         self._max_payload_bytes = max_payload_bytes
-        self._max_line_bytes = 2 * max_payload_bytes + 1024
+        self._max_line_bytes = max_line_bytes(max_payload_bytes)
         self._partial_line = bytearray()
         self._skipped_bytes = 0  # the size so far of a line that is too long to store; 0: the line is stored
 

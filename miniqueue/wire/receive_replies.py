@@ -1,4 +1,4 @@
-"""The replies of RECEIVE and GET, for both protocols: messages with their receipts and attributes.
+"""The replies of RECEIVE, RECEIVEANY and GET, for both protocols: messages with their receipts and attributes.
 
     RESP   [receipt, payload, [id, 0-17, published_at_ms, 1700000000000, deliveries, 2, nacks, 1]]
            version 3 has a map in place of the inner array
@@ -111,6 +111,17 @@ def _attribute_count(counts: Counts) -> int:
 def json_messages(prefix: bytes, leases: Iterable[tuple[int, Lease]]) -> bytes:
     """Encode messages, one line each; the arguments are those of `resp_messages`."""
     return b"".join(_json_lease(prefix, partition, lease) for partition, lease in leases)
+
+
+def json_messages_of(topic: bytes, prefix: bytes, leases: Iterable[tuple[int, Lease]]) -> bytes:
+    """Encode messages as `json_messages` does, each with its topic as the first member."""
+    member = b'{"topic":%b,' % orjson.dumps(topic.decode())
+    return b"".join(member + line[1:] for line in json_messages(prefix, leases).splitlines(keepends=True))
+
+
+def resp_messages_of(topic: bytes, prefix: bytes, leases: Iterable[tuple[int, Lease]], protocol: int) -> bytes:
+    """Encode an array of a topic and of messages, as `resp_messages` does."""
+    return b"*2\r\n$%d\r\n%b\r\n%b" % (len(topic), topic, resp_messages(prefix, leases, protocol))
 
 
 def _json_lease(prefix: bytes, partition: int, lease: Lease) -> bytes:

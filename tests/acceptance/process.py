@@ -40,7 +40,7 @@ def environment(**variables: str) -> dict[str, str]:
 
 def python_path(directory: Path) -> str:
     """Return a PYTHONPATH that begins with a directory and leads to this source tree, whichever one is installed."""
-    return os.pathsep.join([str(directory), str(ROOT)])
+    return os.pathsep.join([str(directory), str(ROOT), str(ROOT / "client/src")])
 
 
 def run_to_end(

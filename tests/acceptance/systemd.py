@@ -20,7 +20,8 @@ from tests.acceptance.process import ROOT, START_SECONDS
 
 SERVICE = "miniqueue.service"
 UNSHARED = ("--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup")
-#: Arguments: where to work, the sources, Python, its packages, the events. PrivateUsers= does not work in a chroot.
+#: Arguments: where to work, the sources, Python, its packages, the events, and the one file if the service runs that.
+#: PrivateUsers= does not work in a chroot.
 BOOT = """
 set -eu
 work=$1
@@ -39,7 +40,11 @@ mount --bind "$2" opt/source
 mount --bind "$3" opt/python
 mount --bind "$4" opt/packages
 mount --bind "$5" opt/events
-printf '%s\\n' '#!/bin/sh' 'exec "/opt/python/bin/$PYTHON" -m miniqueue "$@"' >opt/miniqueue/bin/miniqueue
+if [ -n "$6" ]; then
+    cp "$6" opt/miniqueue/bin/miniqueue
+else
+    printf '%s\\n' '#!/bin/sh' 'exec "/opt/python/bin/$PYTHON" -m miniqueue "$@"' >opt/miniqueue/bin/miniqueue
+fi
 chmod 755 opt/miniqueue/bin/miniqueue
 echo miniqueue:x:977:977::/var/lib/miniqueue:/usr/sbin/nologin >>etc/passwd
 echo miniqueue:x:977: >>etc/group
@@ -55,7 +60,7 @@ exec env -i container=test NOTIFY_SOCKET=/opt/events/ready PATH=/usr/sbin:/usr/b
 REPORTS = f"""
 [Service]
 Environment=PYTHON=python{sysconfig.get_python_version()} PYTHONDONTWRITEBYTECODE=1
-Environment=PYTHONPATH=/opt/source:/opt/packages LD_LIBRARY_PATH=/opt/python/lib
+Environment=PYTHONPATH=/opt/source:/opt/source/client/src:/opt/packages LD_LIBRARY_PATH=/opt/python/lib
 ExecStartPost=+/bin/sh -c 'echo started >/opt/events/fifo'
 ExecStopPost=+/bin/sh -c 'echo $SERVICE_RESULT $EXIT_CODE $EXIT_STATUS >/opt/events/fifo'
 """
@@ -66,9 +71,10 @@ class Machine:
 
     Args:
       directory: an empty one.
+      program: the one-file program that the service runs; None: the package.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, program: Path | None = None) -> None:
         work, events = directory / "work", directory / "events"
         work.mkdir()
         events.mkdir()
@@ -81,7 +87,8 @@ class Machine:
             ready.bind(str(events / "ready"))
             ready.settimeout(START_SECONDS)
             self._process = subprocess.Popen(
-                [*command, "boot", str(work), str(ROOT), python, packages, str(events)], stdout=subprocess.DEVNULL
+                [*command, "boot", str(work), str(ROOT), python, packages, str(events), str(program or "")],
+                stdout=subprocess.DEVNULL,
             )
             try:
                 while b"READY=1" not in ready.recv(4096).split(b"\n"):

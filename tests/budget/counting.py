@@ -12,8 +12,9 @@ from types import FrameType
 from typing import Any
 
 import miniqueue
+import miniqueue_client
 
-_PACKAGE = str(Path(miniqueue.__file__).parent)
+_PACKAGES = tuple(str(Path(package.__file__).parent) for package in (miniqueue, miniqueue_client))
 
 
 class Counter:
@@ -37,7 +38,7 @@ class Counter:
 @contextmanager
 def counting(*folders: str) -> Iterator[Counter]:
     """Count miniqueue, and `folders`, while the block runs; coverage, which uses the same hook, sees nothing of it."""
-    counter, others = Counter((_PACKAGE, *folders)), sys.gettrace()
+    counter, others = Counter((*_PACKAGES, *folders)), sys.gettrace()
     sys.settrace(counter.trace)
     try:
         yield counter

@@ -9,7 +9,14 @@ from functools import partial
 from typing import NamedTuple
 
 import pytest
+from starlette.types import ASGIApp
 
+from miniqueue.broker.inspect.history import STEP_SECONDS
+from miniqueue.broker.leases.receive import ReceiveResult
+from miniqueue.core.options.consume import ReceiveOptions
+from miniqueue.core.options.topic_choice import MAX_TOPICS
+from miniqueue.server.dashboard.app import DashboardApp
+from miniqueue.server.dashboard.models.facts import Facts
 from miniqueue.server.http.app import HttpApp
 from miniqueue.server.monitor.app import MonitorApp
 from miniqueue.server.resp.server import RespServer
@@ -20,6 +27,13 @@ from tests.server.resp.clients import PARAMETERS, Client
 
 TOPICS = 2000
 PARTITIONS = 64
+#: Groups of one topic, each with a time after which it ends; these end.
+GROUPS = 200
+ENDING = 30
+#: Messages of one topic.
+LONG = 40_000
+#: Messages of another topic that were returned, and are in memory.
+RETURNED = 3000
 #: Instructions of one iteration, about 10 ms: those of a command that costs 100 for each topic.
 MOST = 200_000
 HOST = [(b"host", b"localhost:8080")]
@@ -32,6 +46,19 @@ COMMANDS = [
     b"USAGE",
     b"LEN wide",
     b"PEEK wide COUNT 100",
+    b"SEARCH wide COUNT 100",
+    b"SEARCH long CONTAINS nothing SCAN 100000",
+    b"MESSAGES DELETE long CONTAINS nothing",
+    b"MESSAGES DELETE long LIMIT 5000 RATE 1000000",
+    b"PUB long x UNIQUE k",
+    b"MESSAGE FRONT long 0-40000",
+    b"MESSAGES FRONT long LIMIT 2000",
+    b"MESSAGES DELETE scattered CONTAINS 1",
+    b"MESSAGES DELETE returned LIMIT 1000",
+    b"MESSAGES FRONT returned",
+    b"PUB long x UNIQUE k REPLACE",
+    b"PUB long x UNIQUE k REPLACE",
+    b"TASK LIST",
     b"PARTITIONS wide",
     b"READ wide 0 0",
     b"RECEIVE wide COUNT 100",
@@ -56,6 +83,17 @@ PAGES = [
     ("monitor", "/stats"),
     ("monitor", "/metrics"),
     ("monitor", "/readyz"),
+    ("page", "/ui/data/overview"),
+    ("page", "/ui/data/topics?sort=-ready"),
+    ("page", "/ui/data/topics?sort=oldest&q=1"),
+    ("page", "/ui/data/topics?sort=state&q=*1*"),
+    ("page", "/ui/data/topic?topic=wide"),
+    ("page", "/ui/data/messages?topic=long&count=100"),
+    ("page", "/ui/data/dead"),
+    ("page", "/ui/data/dead?topic=long"),
+    ("page", "/ui/data/history?topic=long"),
+    ("page", "/ui/data/settings"),
+    ("page", "/ui/data/broker"),
 ]
 
 
@@ -103,8 +141,9 @@ async def say(client: Client, line: bytes) -> None:
     assert not reply.startswith(b"-"), (line, reply)
 
 
-async def get(app: HttpApp | MonitorApp, path: str) -> None:
+async def get(app: ASGIApp, target: str) -> None:
     """Ask for a page."""
+    path, _, query = target.partition("?")
     statuses = []
 
     async def send(message: dict[str, object]) -> None:
@@ -119,26 +158,40 @@ async def get(app: HttpApp | MonitorApp, path: str) -> None:
         "method": "GET",
         "path": path,
         "raw_path": path.encode(),
-        "query_string": b"",
+        "query_string": query.encode(),
         "headers": HOST,
     }
     await app(scope, receive, send)
-    assert statuses == [200], path
+    assert statuses == [200], target
 
 
 async def measure_all() -> list[Measured]:
     world = World()
     broker = await world.start()
     client = Client(RespServer(broker, PARAMETERS))
-    apps = {"http": HttpApp(broker), "monitor": MonitorApp(broker)}
+    apps: dict[str, ASGIApp] = {"http": HttpApp(broker), "monitor": MonitorApp(broker)}
+    facts = Facts(name="here", monitor_port=8081, http_port=8080, resp_port=6379)
+    apps["page"] = DashboardApp(apps["monitor"], apps["http"], broker, None, facts)
     await say(client, b"TOPIC CREATE wide partitions %d" % PARTITIONS)
     await say(client, b"GROUP CREATE wide second")
     for number in range(TOPICS):
         broker.publish(b"topic-%d" % number, [b"x"])
     for number in range(200):
         broker.publish(b"wide", [b"%d" % number])
+    for _ in range(LONG // 1000):
+        broker.publish(b"long", [b"x"] * 1000)
+    broker.publish(b"scattered", [b"%d" % (number % 2) for number in range(4000)])
+    broker.publish(b"returned", [b"x"] * RETURNED)
     await world.commit()
+    await say(client, b"RECEIVE scattered AUTOACK")  # so its chunk is being read
+    received: list[ReceiveResult] = []
+    options = ReceiveOptions(max_count=RETURNED)
+    broker.leases.receive(b"returned", options, received.append, lambda error: pytest.fail(str(error)))
     await settle_down()
+    ((prefix, leases),) = received
+    receipts = [b"%b%d" % (prefix, lease.receipt + n) for _, lease in leases for n in range(lease.count)]
+    assert broker.leases.back(b"returned", receipts) == [True] * RETURNED
+    await world.commit()
 
     async def tick() -> None:
         broker.tick()
@@ -146,8 +199,50 @@ async def measure_all() -> list[Measured]:
     measured = [await measure("tick", tick)]
     measured += [await measure(line.decode(), partial(say, client, line)) for line in COMMANDS]
     measured += [await measure(path, partial(get, apps[which], path)) for which, path in PAGES]
+    world.clock.advance(STEP_SECONDS)
+    measured.append(await measure("a point of the history", broker.overview.note))
+    for number in range(GROUPS):
+        await broker.groups.create(b"grouped", b"g%d" % number)
+    await broker.admin.change(b"grouped", {"idle_groups": {f"g{number}": 1e6 for number in range(GROUPS)}}).wait()
+    await world.commit()
+    await settle_down()
+    measured.append(await measure("a check of groups", tick))
+    measured.append(await measure("/metrics of groups", partial(get, apps["monitor"], "/metrics")))
+    own = {f"g{number}": 1.0 if number < ENDING else 1e6 for number in range(GROUPS)}
+    await broker.admin.change(b"grouped", {"idle_groups": own}).wait()
+    world.clock.advance(2)
+    grouped = broker._engine.topics.by_name[b"grouped"]
+
+    async def end_groups() -> None:
+        broker.tick()
+        while len(grouped.existing_groups) > GROUPS - ENDING:  # noqa: ASYNC110 - each iteration is measured
+            await asyncio.sleep(0)
+
+    measured.append(await measure("the end of groups", end_groups))
     await broker.stop()
     return measured
+
+
+async def measure_receives() -> list[Measured]:
+    """Receive from as many topics as one may: all have messages, or none has."""
+    world = World()
+    broker = await world.start()
+    client = Client(RespServer(broker, PARAMETERS))
+    for number in range(MAX_TOPICS):
+        broker.publish(b"full-%d" % number, [b"x"])
+    await world.commit()
+    names = b" ".join(b"none-%d" % number for number in range(MAX_TOPICS))
+    lines = [b"RECEIVEANY COUNT 1000 PATTERN full-*", b"RECEIVEANY COUNT 1000 TOPICS " + names]
+    measured = [await measure(line.decode(), partial(say, client, line)) for line in lines]
+    await broker.stop()
+    return measured
+
+
+@pytest.mark.slow
+def test_no_receive_holds_the_loop_in_proportion_to_its_topics():
+    with asyncio.Runner(loop_factory=IterationLoop) as runner:
+        measured = runner.run(measure_receives())
+    assert {act.name: act.count for act in measured if act.count > MOST} == {}
 
 
 @pytest.mark.slow

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from miniqueue.client import Client
 from miniqueue.server.security.certificates import Certificates
+from miniqueue_client import Client
 from tests.client.broker import RespBroker
 from tests.serving import make_certificates
 

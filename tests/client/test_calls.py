@@ -3,18 +3,20 @@
 import importlib
 import pickle
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
 
-from miniqueue.client import Message, Outgoing, RefusedError
-from miniqueue.client.calls import groups, logs, messages, schedules, topics
-from miniqueue.client.calls.call import may_follow, raise_what_passes, seconds_word
-from miniqueue.client.calls.errors import refusal
-from miniqueue.client.calls.values import Origin
 from miniqueue.core.message.message import Counts
 from miniqueue.errors import ConnectError, DisconnectedError, RequestError
+from miniqueue.wire.resp_limits import MAX_WORDS_OF_MANY
+from miniqueue_client import Message, Outgoing, RefusedError
+from miniqueue_client.calls import chosen, groups, logs, messages, schedules, topics
+from miniqueue_client.calls.call import may_follow, raise_what_passes, seconds_word
+from miniqueue_client.calls.chosen import Selection
+from miniqueue_client.calls.errors import refusal
+from miniqueue_client.calls.values import Origin
 from tests.meta.modules import ROOT
 
 LOST_REPLY = DisconnectedError("the connection ended")
@@ -29,7 +31,9 @@ NO_CONNECTION = ConnectError("refused")
         ({"delay_seconds": 0.00001}, ("DELAY", "0.00001")),
         ({"at": datetime(2026, 1, 1, tzinfo=UTC)}, ("AT", 1767225600000)),
         ({"ttl_seconds": 60, "priority": "high"}, ("PRIORITY", "high", "TTL", "60")),
+        ({"delay_seconds": timedelta(days=2), "ttl_seconds": timedelta(hours=1)}, ("DELAY", "172800", "TTL", "3600")),
         ({"unique_key": b"u"}, ("UNIQUE", b"u")),
+        ({"unique_key": b"u", "replace": True, "headers": {"a": "1"}}, ("UNIQUE", b"u", "REPLACE", "HEADER", "a", "1")),
         ({"headers": {"a": "1", "b": b"2"}}, ("HEADER", "a", "1", "HEADER", "b", b"2")),
         ({"headers": [("a", "1"), ("a", "2")]}, ("HEADER", "a", "1", "HEADER", "a", "2")),
     ],
@@ -58,14 +62,39 @@ def test_a_publish_says_the_options_that_it_has(options, words):
         (messages.receive("t", group="g", member="m"), "RECEIVE t GROUP g MEMBER m COUNT 1"),
         (groups.members("t"), "GROUP MEMBERS t default"),
         (messages.ack("t", "r-1", Message("t", "0-1", b"", receipt="r-2")), "ACK t r-1 r-2"),
+        (messages.ack("t", "r-1", "r-2", sync=True), "ACK t r-1 r-2 SYNC"),
+        (messages.nack("t", "r-1", sync=True), "NACK t r-1 SYNC"),
+        (messages.back("t", "r-1", sync=True), "BACK t r-1 SYNC"),
         (messages.dack("t", "r-1", seconds=0.5), "DACK t r-1 0.5"),
+        (messages.dack("t", "r-1", seconds=0.5, sync=True), "DACK t r-1 SYNC 0.5"),
+        (messages.reject("t", "r-1", reason="bad", sync=True), "REJECT t r-1 SYNC bad"),
         (messages.reject("t", "r-1", reason="bad"), "REJECT t r-1 bad"),
         (messages.extend("t", "r-1", seconds=60), "EXTEND t r-1 60"),
         (
             schedules.set_schedule("s", "t", "x", cron="0 9 * * *", zone="Europe/Berlin", missed="one"),
             "SCHEDULE SET s CRON 0 9 * * * TZ Europe/Berlin MISSED one t x",
         ),
+        (messages.receive_any("a", "b"), "RECEIVEANY COUNT 1 TOPICS a b"),
+        (
+            messages.receive_any("a", patterns=["jobs.*", "b*"], group="g", count=5, wait_seconds=2, autoack=True),
+            "RECEIVEANY GROUP g COUNT 5 WAIT 2 AUTOACK PATTERN jobs.* PATTERN b* TOPICS a",
+        ),
+        (messages.receive_any(patterns=["*"], lease_seconds=9), "RECEIVEANY COUNT 1 LEASE 9 PATTERN *"),
         (schedules.set_schedule("s", "t", "x", every_seconds=0.5), "SCHEDULE SET s EVERY 0.5 t x"),
+        (
+            schedules.set_schedule(
+                "s",
+                "t",
+                "x",
+                every_seconds=5,
+                until=datetime(2030, 1, 1, tzinfo=UTC),
+                headers={"a": "b"},
+                key="k",
+                ttl_seconds=9,
+                priority="high",
+            ),
+            "SCHEDULE SET s EVERY 5 UNTIL 1893456000000 KEY k TTL 9 PRIORITY high HEADER a b t x",
+        ),
         (schedules.schedules(after="s", count=5), "SCHEDULE LIST AFTER s COUNT 5"),
         (groups.create_group("t", "g"), "GROUP CREATE t g FROM earliest"),
         (
@@ -77,6 +106,35 @@ def test_a_publish_says_the_options_that_it_has(options, words):
         (topics.peek("t"), "PEEK t"),
         (topics.peek("t", state="delayed", count=5, after="0-7"), "PEEK t STATE delayed COUNT 5 AFTER 0-7"),
         (topics.find("t", "0-7"), "PEEK t ID 0-7"),
+        (chosen.search("t", Selection()), "SEARCH t"),
+        (chosen.search("t", Selection(older_than_seconds=timedelta(hours=1))), "SEARCH t OLDER 3600"),
+        (
+            chosen.search("t", Selection("ready", "k", ("h", "v"), "x", 1.5, "r", "g")),
+            "SEARCH t STATE ready KEY k CONTAINS x OLDER 1.5 REASON r HEADER h v GROUP g",
+        ),
+        (
+            chosen.search("t", Selection(key=""), count=5, scan=100, after="0-3-7"),
+            "SEARCH t KEY  COUNT 5 SCAN 100 AFTER 0-3-7",
+        ),
+        (
+            chosen.act_on("delete", "t", Selection(key="k"), limit=5, per_second=0.5, dry_run=True),
+            "MESSAGES DELETE t KEY k LIMIT 5 RATE 0.5 DRYRUN",
+        ),
+        (chosen.act_on("due", "t", Selection(), delay_seconds=5), "MESSAGES DUE t DELAY 5"),
+        (
+            chosen.begin_task("redrive", "t.dlq", Selection(reason="r"), to="u"),
+            "MESSAGES REDRIVE t.dlq REASON r TO u TASK",
+        ),
+        (chosen.tasks(), "TASK LIST"),
+        (chosen.find_task("7"), "TASK GET 7"),
+        (chosen.cancel_task("7"), "TASK CANCEL 7"),
+        (chosen.delete_message("t", "0-7", group="g"), "MESSAGE DELETE t 0-7 GROUP g"),
+        (chosen.move_to_front("t", "0-7"), "MESSAGE FRONT t 0-7"),
+        (chosen.redrive_message("t.dlq", "0-7", to="u"), "MESSAGE REDRIVE t.dlq 0-7 TO u"),
+        (chosen.reschedule("t", "0-7"), "MESSAGE DUE t 0-7"),
+        (chosen.reschedule("t", "0-7", at=datetime(2026, 1, 1, tzinfo=UTC)), "MESSAGE DUE t 0-7 AT 1767225600000"),
+        (chosen.reschedule("t", "0-7", delay_seconds=1.5), "MESSAGE DUE t 0-7 DELAY 1.5"),
+        (schedules.fire_schedule("s"), "SCHEDULE FIRE s"),
         (topics.usage(), "USAGE"),
         (topics.leases("t"), "LEASES t GROUP default"),
         (
@@ -89,7 +147,15 @@ def test_a_publish_says_the_options_that_it_has(options, words):
         (topics.purge("t", state="ready", older_than_seconds=60), "PURGE t STATE ready OLDER 60"),
         (topics.pause("t"), "PAUSE t BOTH"),
         (topics.pause("t", "in", seconds=1), "PAUSE t IN 1"),
+        (topics.pause("t", seconds=timedelta(minutes=5)), "PAUSE t BOTH 300"),
+        (messages.receive("t", wait_seconds=timedelta(milliseconds=500)), "RECEIVE t COUNT 1 WAIT 0.5"),
+        (messages.dack("t", "r-1", seconds=timedelta(days=1)), "DACK t r-1 86400"),
+        (
+            topics.set_topic("t", lease_seconds=timedelta(minutes=5), retry_delays=[1, timedelta(minutes=1)]),
+            "TOPIC SET t lease_seconds 300 retry_delays 1,60",
+        ),
         (topics.resume("t", "out"), "RESUME t OUT"),
+        (topics.create_topic("t", schema={"type": "object"}), 'TOPIC CREATE t schema {"type": "object"}'),
         (
             topics.set_topic("t", max_deliveries=5, retry_delays=[1, 2.5], lease_seconds=None, ordered=True),
             "TOPIC SET t max_deliveries 5 retry_delays 1,2.5 lease_seconds default ordered true",
@@ -110,10 +176,24 @@ def test_seconds_are_decimal_and_never_have_an_exponent(seconds, word):
     assert seconds_word(seconds) == word
 
 
+def test_a_nack_can_have_a_delay_and_a_reason():
+    assert messages.nack("t", "r").words == ("NACK", "t", "r")
+    words = ("NACK", "t", "r", "DELAY", "1.5", "REASON", "why")
+    assert messages.nack("t", "r", seconds=1.5, reason="why").words == words
+
+
 @pytest.mark.parametrize("make", [messages.ack, messages.nack, messages.back])
 def test_a_settle_needs_a_receipt(make):
     with pytest.raises(RequestError):
         make("t")
+
+
+def test_a_settle_has_no_more_words_than_a_broker_takes():
+    most = partial(messages.dack, seconds=1)
+    assert len(most("t", *["r"] * 9_999).words) == len(most("t", *["r"] * 9_998, sync=True).words) == MAX_WORDS_OF_MANY
+    for make in (partial(most, "t", *["r"] * 10_000), partial(most, "t", *["r"] * 9_999, sync=True)):
+        with pytest.raises(RequestError):
+            make()
 
 
 @pytest.mark.parametrize("count", [0, 10_000])
@@ -293,7 +373,13 @@ def test_a_refusal_that_passes_is_raised_only_when_all_may_be_tried_again():
 def test_what_the_page_on_the_client_imports_is_there():
     page = (ROOT / "docs" / "client.md").read_text()
     imported = re.findall(r"^from (miniqueue[\w.]*) import (.+)$", page, re.MULTILINE)
-    assert ("miniqueue.client", "message_calls") in imported
+    assert ("miniqueue_client", "message_calls") in imported
     for module, names in imported:
         for name in names.split(", "):
             assert getattr(importlib.import_module(module), name), f"{module}.{name}"
+
+
+@pytest.mark.parametrize("act", [chosen.act_on, chosen.begin_task])
+def test_an_order_has_no_other_keywords(act):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'rate'"):
+        act("delete", "t", Selection(), rate=5)

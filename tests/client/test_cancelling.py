@@ -5,7 +5,7 @@ import asyncio
 import hiredis
 import pytest
 
-from miniqueue.client import AsyncClient, ConnectError
+from miniqueue_client import AsyncClient, ConnectError
 
 #: More turns of the event loop than a call takes to be sent, and than a task that is cancelled takes to end.
 TURNS = 30

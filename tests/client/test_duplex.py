@@ -2,11 +2,12 @@ import asyncio
 import contextlib
 import socket
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import pytest
 
-from miniqueue.client import ConnectError, Delivery, DisconnectedError, ServerError, connect
 from miniqueue.server.security.certificates import server_tls_context
+from miniqueue_client import ConnectError, Delivery, DisconnectedError, ServerError, connect
 from tests.fakes import FakeConsumer
 from tests.server.access import sign_in_for, token_of
 from tests.serving import eventually, serving
@@ -43,12 +44,41 @@ async def test_payload_of_any_size_goes_there_and_back(certificates, size_bytes)
             assert await anext(subscription) == Delivery(payload[:size_bytes], 0)
 
 
+async def test_a_message_that_a_subscription_settles_too_late_goes_to_another_consumer(certificates):
+    async with connected(certificates) as (client, served):
+        await served.broker.publish(b"t", [b"a", b"b"]).commit.wait()
+        async with client.subscribe("t", lease_seconds=1.5) as subscription:
+            assert (await anext(subscription)).payload == b"a"
+            served.clock.advance(2)
+            served.broker.tick()
+            other = FakeConsumer(served.broker, b"t")
+            other.consumer.request()
+            assert other.payloads == [b"a"]
+            subscription.ack()
+            with pytest.raises(ServerError, match="no message is outstanding"):
+                await anext(subscription)
+            assert (await anext(subscription)).payload == b"b"
+            other.consumer.close()
+
+
+async def test_a_message_of_a_subscription_returns_after_a_delay(certificates):
+    async with connected(certificates) as (client, served):
+        await served.broker.publish(b"t", [b"a"]).commit.wait()
+        async with client.subscribe("t") as subscription:
+            assert (await anext(subscription)).payload == b"a"
+            subscription.nack(timedelta(seconds=1.5), "later")
+            await eventually(lambda: served.broker.stats()[b"t"].delayed)
+            served.clock.advance(2)
+            served.broker.tick()
+            assert (await anext(subscription)).payload == b"a"
+
+
 async def test_subscription_settles_in_every_way(certificates):
     async with connected(certificates) as (client, served):
         await served.broker.publish(b"t", [b"a", b"b", b"c"]).commit.wait()
         async with client.subscribe("t") as subscription:
             assert (await anext(subscription)).payload == b"a"
-            subscription.nack()
+            subscription.nack(reason='it "failed"')
             assert (await anext(subscription)).payload == b"a"
             subscription.back()
             assert (await anext(subscription)).payload == b"b"

@@ -3,16 +3,17 @@
 import asyncio
 import inspect
 import pickle
-import sys
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import aclosing, suppress
+from datetime import UTC, datetime, timedelta
 
 import pytest
+import redis
 
-import miniqueue.client
-from miniqueue.client import AsyncClient, Client, ConnectError, Outgoing, RefusedError
-from miniqueue.client.address import Address
-from miniqueue.client.calls import messages as message_calls
 from miniqueue.errors import ConfigError, DisconnectedError, RequestError
+from miniqueue_client import AsyncClient, Client, ConnectError, Outgoing, RefusedError, Selection
+from miniqueue_client.address import Address
+from miniqueue_client.calls import messages as message_calls
 from tests.acceptance.ports import hold_port, port_of
 
 pytestmark = pytest.mark.acceptance
@@ -70,10 +71,24 @@ def test_publish_receive_and_settle(either, topic):
     assert (first.payload, first.key, first.headers, first.deliveries) == (b"\x00\xff", b"k", (("a", b"1"),), 1)
     assert either.nack(topic, first) == [True]
     [again] = either.receive(topic)
-    assert (again.id, again.counts.nacks, again.deliveries) == (first.id, 1, 2)
+    assert (again.id, again.counts.nacks, again.deliveries, again.failure) == (first.id, 1, 2, "")
+    assert either.nack(topic, again, seconds=0, reason="why") == [True]
+    [again] = either.receive(topic, wait_seconds=5)
+    assert (again.id, again.counts.nacks, again.failure) == (first.id, 2, "why")
     assert either.ack(topic, first, again, *rest) == [False, True, True, True]
     assert either.ack(topic, again) == [False]
     assert either.length(topic) == 0
+
+
+def test_settles_that_are_on_the_disk_on_return(either, topic):
+    either.publish_many(topic, ["one", "two", "three", "four", "five"])
+    one, two, three, four, five = either.receive(topic, count=5)
+    assert either.ack(topic, one, one, sync=True) == [True, False]
+    assert either.nack(topic, two, sync=True) == [True]
+    assert either.back(topic, three, sync=True) == [True]
+    assert either.dack(topic, four, seconds=60, sync=True) == [True]
+    assert either.reject(topic, five, reason="no good", sync=True) == [True]
+    assert either.ack(topic, five, sync=True) == [False]
 
 
 def test_messages_that_are_delayed_returned_extended_and_rejected(either, topic):
@@ -195,6 +210,31 @@ def test_schedules_are_set_told_and_ended(either, topic):
         either.find_schedule(first.name)
 
 
+def test_messages_of_several_topics_name_their_topic(either, topic):
+    either.publish_many(f"{topic}.a", ["1", "2"])
+    either.publish(f"{topic}.b", "3", key="k")
+    messages = either.receive_any(f"{topic}.a", f"{topic}.none", patterns=[f"{topic}.*"], count=9, wait_seconds=5)
+    found = sorted((message.topic, message.text, message.key) for message in messages)
+    assert found == [(f"{topic}.a", "1", b""), (f"{topic}.a", "2", b""), (f"{topic}.b", "3", b"k")]
+    assert [either.ack(message.topic, message) for message in messages] == [[True]] * 3
+    assert either.receive_any(patterns=[f"{topic}.*"]) == []
+
+
+def test_a_schedule_with_options_and_an_end_is_shown_with_them(either, topic):
+    until = datetime(2100, 1, 1, tzinfo=UTC)
+    options = {"headers": {"a": b"\xff"}, "key": "k", "ttl_seconds": 1.5, "priority": "low", "until": until}
+    either.set_schedule(topic, topic, "x", every_seconds=3600, **options)
+    shown = either.find_schedule(topic)
+    assert (shown.headers, shown.key, shown.ttl_seconds, shown.priority) == ((("a", b"\xff"),), b"k", 1.5, "low")
+    assert shown.until_ms == until.timestamp() * 1000
+    either.set_schedule(topic, topic, "x", every_seconds=3600)
+    plain = either.find_schedule(topic)
+    assert (plain.headers, plain.key, plain.ttl_seconds, plain.priority, plain.until_ms) == (
+        *((), b"", None, "normal", None),
+    )
+    either.delete_schedule(topic)
+
+
 def test_groups_read_independently_and_go_back_and_forth(either, topic):
     either.create_group(topic, "audit")
     either.publish_many(topic, ["a", "b", "c"])
@@ -250,6 +290,42 @@ def test_the_log_is_read_without_taking_anything(either, topic):
     assert either.stats(topic)["ready"] == 3
 
 
+def test_messages_are_found_by_conditions_page_by_page(either, topic):
+    for number in range(4):
+        either.publish(topic, f"{number} of 4", key="ab"[number % 2], headers={"tenant": "acme"})
+    either.publish(topic, "other")
+    page = either.search(topic, Selection(key="b", header=("tenant", "acme"), contains="of"), count=1)
+    assert [message.text for message in page.messages] == ["1 of 4"]
+    rest = either.search(topic, Selection(key="b"), after=page.next)
+    assert ([message.text for message in rest.messages], rest.next, rest.scanned) == (["3 of 4"], None, 3)
+
+
+def test_one_message_is_moved_made_due_and_deleted(either, topic):
+    first, second = either.publish_many(topic, ["one", "two"])
+    either.move_to_front(topic, second)
+    assert [message.text for message in either.peek(topic)] == ["two", "one"]
+    either.delete_message(topic, first)
+    later = either.publish(topic, "later", delay_seconds=60)
+    moved = either.reschedule(topic, later, delay_seconds=120)
+    assert either.find(topic, moved).due_at_ms > either.find(topic, second).published_at_ms + 100_000
+    either.cancel(topic, moved)
+
+
+def test_many_messages_are_counted_moved_and_deleted_by_a_task(either, topic):
+    for number in range(6):
+        either.publish(topic, f"{number}", key="ab"[number % 2])
+    assert either.act_on("delete", topic, Selection(key="b"), dry_run=True) == 3
+    assert either.act_on("front", topic, Selection(key="b")) == 3
+    assert [message.text for message in either.peek(topic)] == ["1", "3", "5", "0", "2", "4"]
+    task_id = either.begin_task("delete", topic, Selection(key="b"), limit=2)
+    while (task := either.find_task(task_id)).status == "running":
+        pass
+    assert (task.act, task.count, task.error) == ("delete", 2, "")
+    either.cancel_task(task_id)
+    assert task in either.tasks()
+    assert [message.text for message in either.peek(topic)] == ["5", "0", "2", "4"]
+
+
 def test_consume_yields_what_comes_and_ends_when_nothing_does(either, topic):
     either.publish_many(topic, ["one", "two", "three"])
     assert [m.text for m in either.consume(topic, count=2, autoack=True, idle_seconds=0.1)] == ["one", "two", "three"]
@@ -257,7 +333,8 @@ def test_consume_yields_what_comes_and_ends_when_nothing_does(either, topic):
 
 def test_consume_that_waits_for_nothing_yields_what_is_there(either, topic):
     either.publish_many(topic, ["one", "two", "three"])
-    assert [m.text for m in either.consume(topic, count=2, autoack=True, idle_seconds=0)] == ["one", "two", "three"]
+    options = {"count": 2, "autoack": True, "idle_seconds": timedelta()}
+    assert [m.text for m in either.consume(topic, **options)] == ["one", "two", "three"]
 
 
 def test_a_refusal_has_the_word_of_the_broker(either, topic):
@@ -404,13 +481,81 @@ def test_a_closed_client_connects_anew(client, topic):
     assert client.ping() == "PONG"
 
 
-def test_without_redis_py_it_is_said_what_to_install(monkeypatch):
-    for name in [name for name in sys.modules if name.split(".")[0] == "redis"]:
-        monkeypatch.delitem(sys.modules, name)
-    for name in ("client", "link"):
-        monkeypatch.delitem(sys.modules, f"miniqueue.client.{name}")
-    monkeypatch.setitem(sys.modules, "redis", None)
-    with pytest.raises(ImportError, match=r"miniqueue\[client\]"):
-        miniqueue.client.__getattr__("Client")
-    with pytest.raises(AttributeError):
-        miniqueue.client.__getattr__("Nothing")
+def test_what_happens_in_the_broker_is_heard(resp_broker, topic):
+    with Client(resp_broker.url) as client, ThreadPoolExecutor(1) as pool:
+        events = client.events("topic-created")
+        first = pool.submit(next, events)
+        for name in names_until(first.done, topic):
+            client.publish(name, "x")
+            wait([first], 0.05)
+        assert (first.result().type, first.result().topic.startswith(topic)) == ("topic-created", True)
+        assert first.result().at_ms > 0
+        assert "resp" in str(first.result().details["by"])
+        events.close()
+        with pytest.raises(RefusedError, match="BADOPTION a type of event is one of topic-created"):
+            next(client.events("rain"))
+        with pytest.raises(RequestError, match="invalid type of an argument"):
+            next(client.events(None))
+
+
+class FakeConnection:
+    """A connection, and the pool that has it, with replies that were received before."""
+
+    def __init__(self, *replies):
+        self.replies = list(replies)
+        self.is_closed = False
+
+    def get_connection(self):
+        return self
+
+    def release(self, connection):
+        assert connection.is_closed
+
+    def pack_commands(self, commands):
+        return []
+
+    def send_packed_command(self, packed, *, check_health):
+        pass
+
+    def can_read(self, timeout):
+        return bool(self.replies)
+
+    def read_response(self, *, timeout=None):
+        reply = self.replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def disconnect(self):
+        self.is_closed = True
+
+
+def test_a_refusal_among_events_is_raised():
+    client = Client("redis://localhost:1")
+    client._link._pool = FakeConnection(
+        b"OK",
+        [b"event", b"topic-created", {b"at_ms": 1, b"topic": b"t"}],
+        redis.ResponseError("LIMIT this connection uses too much memory"),
+    )
+    events = client.events()
+    assert next(events).topic == "t"
+    with pytest.raises(RefusedError, match="too much memory") as refused:
+        next(events)
+    assert refused.value.code == "LIMIT"
+
+
+async def test_what_happens_in_the_broker_is_heard_by_a_task(resp_broker, topic):
+    async with AsyncClient(resp_broker.url) as client, aclosing(client.events("topic-created")) as events:
+        first = asyncio.ensure_future(anext(events))
+        for name in names_until(first.done, topic):
+            await client.publish(name, "x")
+            await asyncio.wait([first], timeout=0.05)
+        assert (await first).topic.startswith(topic)
+
+
+def names_until(is_done, topic):
+    """Yield names of new topics until a client that has begun to listen has heard of one."""
+    for number in range(1000):
+        if is_done():
+            return
+        yield f"{topic}.{number}"

@@ -7,7 +7,7 @@ import traceback
 
 import pytest
 
-from miniqueue.client import AsyncClient
+from miniqueue_client import AsyncClient
 
 pytestmark = pytest.mark.acceptance
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from miniqueue.client import AsyncClient, Client, ConnectError, DisconnectedError
+from miniqueue_client import AsyncClient, Client, ConnectError, DisconnectedError
 from tests.client.lossy_proxy import LossyProxy
 
 pytestmark = pytest.mark.acceptance
@@ -124,3 +124,43 @@ async def test_the_awaited_client_reports_errors_too():
     with pytest.raises(ConnectError) as raised:
         await scenario()
     assert [str(error) for error in errors] == [str(raised.value)] * 3
+
+
+def test_a_transaction_of_publishes_whose_reply_is_lost_stores_each_once(kind, proxy, client, topic):
+    proxy.losses = 2
+    assert transact(kind, proxy, topic, []) == ["0-0", ["0-1", "0-2"]]
+    assert proxy.losses == 0
+    assert client.length(topic) == 3
+
+
+def test_a_transaction_that_settles_is_not_repeated_and_all_of_it_is_done(kind, proxy, client, topic):
+    source = f"{topic}-in"
+    client.publish(source, "x")
+    [message] = client.receive(source)
+    proxy.losses = 1
+    with pytest.raises(DisconnectedError):
+        transact(kind, proxy, topic, [message])
+    client.publish(f"{topic}-after", "x")  # whose commit is none before that of the transaction
+    assert (client.length(topic), client.length(source)) == (3, 0)
+
+
+def transact(kind, proxy, topic, messages):
+    """Publish three messages in one transaction, and acknowledge what was received; return the results."""
+
+    def collect(transaction):
+        transaction.publish(topic, "one")
+        transaction.publish_many(topic, ["two", "three"])
+        for message in messages:
+            transaction.ack(message.topic, message)
+
+    def blocking(client):
+        with client.transaction() as transaction:
+            collect(transaction)
+        return transaction.results
+
+    async def awaited(client):
+        async with client.transaction() as transaction:
+            collect(transaction)
+        return transaction.results
+
+    return ask(kind, proxy, blocking if kind == "blocking" else awaited)

@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from miniqueue.client import AsyncClient, AsyncWorker, Message
-from miniqueue.client.async_worker import AsyncAckBatcher
-from miniqueue.client.worker import AckBatcher
+from miniqueue_client import AsyncClient, AsyncWorker, Message
+from miniqueue_client.async_worker import AsyncAckBatcher
+from miniqueue_client.worker import AckBatcher
 
 
 def named(name):

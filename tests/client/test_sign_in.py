@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from miniqueue.client import AsyncClient, Client, ConnectError, RefusedError
-from miniqueue.client.calls.errors import UntrustedError
+from miniqueue_client import AsyncClient, Client, ConnectError, RefusedError
+from miniqueue_client.calls.errors import UntrustedError
 from tests.acceptance.users import PASSWORD, UsersFile
 from tests.client.broker import RespBroker
 

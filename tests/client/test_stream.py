@@ -1,4 +1,4 @@
-from miniqueue.client.http2.stream import Stream
+from miniqueue_client.http2.stream import Stream
 
 
 class FakeOwner:

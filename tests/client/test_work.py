@@ -4,10 +4,11 @@ import logging
 
 import pytest
 
-from miniqueue.client import Delay, Message, Reject
-from miniqueue.client.calls.errors import refusal
-from miniqueue.client.work import MAX_REASON_BYTES, Work, settlement, tell_failure, tell_settled
 from miniqueue.errors import RequestError
+from miniqueue_client import Delay, Message, Reject
+from miniqueue_client.calls.errors import refusal
+from miniqueue_client.calls.outcomes import MAX_REASON_BYTES
+from miniqueue_client.work import Work, settlement, tell_failure, tell_settled
 
 MESSAGE = Message("t", "0-1", b"x", receipt="r-1")
 
@@ -23,6 +24,21 @@ MESSAGE = Message("t", "0-1", b"x", receipt="r-1")
 )
 def test_an_outcome_settles_its_message(error, words):
     assert settlement(MESSAGE, None, error).words == words
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (None, ("ACK", "t", "r-1", "SYNC")),
+        (Delay(1.5), ("DACK", "t", "r-1", "SYNC", "1.5")),
+        (Reject("bad"), ("REJECT", "t", "r-1", "SYNC", "bad")),
+        (ValueError("no"), ("NACK", "t", "r-1", "SYNC")),
+    ],
+)
+def test_with_sync_each_outcome_waits_for_the_disk_and_a_reply_does_not(error, words):
+    assert settlement(MESSAGE, None, error, sync=True).words == words
+    request = Message("t", "0-1", b"x", receipt="r-1", reply_to="w-1")
+    assert settlement(request, "5", None, sync=True).words == ("REPLY", "t", "r-1", "5")
 
 
 def test_what_a_handler_returns_is_the_reply_where_one_is_asked_for():
@@ -55,17 +71,33 @@ def test_a_worker_asks_for_as_much_as_it_has_hands_free():
 
 def test_the_leases_of_all_in_hand_are_extended_at_once():
     work = Work("t", concurrency=3, lease_seconds=60)
-    assert work.extension() is None
+    assert work.extensions() == []
     work.begin(MESSAGE)
     work.begin(Message("t", "0-2", b"y", receipt="r-2"))
-    assert work.extension().words == ("EXTEND", "t", "r-1", "r-2", "60")
+    assert [call.words for call in work.extensions()] == [("EXTEND", "t", "r-1", "r-2", "60")]
     assert work.extend_every_seconds == 20
+
+
+def test_a_worker_of_several_topics_receives_from_any_and_extends_by_topic():
+    work = Work(("t", "u"), concurrency=3, lease_seconds=60, patterns=("jobs.*",))
+    assert work.next_receive().words == (
+        *("RECEIVEANY", "COUNT", 3, "WAIT", "1", "LEASE", "60", "PATTERN", "jobs.*", "TOPICS", "t", "u"),
+    )
+    for message in (MESSAGE, Message("jobs.eu", "0-2", b"y", receipt="r-2"), Message("t", "0-3", b"z", receipt="r-3")):
+        work.begin(message)
+    assert [call.words for call in work.extensions()] == [
+        ("EXTEND", "t", "r-1", "r-3", "60"),
+        ("EXTEND", "jobs.eu", "r-2", "60"),
+    ]
+    assert Work("t", patterns=("u*",)).next_receive().words[-4:] == ("PATTERN", "u*", "TOPICS", "t")
 
 
 @pytest.mark.parametrize("concurrency", [0, 10_000])
 def test_a_worker_has_a_hand_and_no_more_than_a_receive_can_fill(concurrency):
     with pytest.raises(RequestError):
         Work("t", concurrency=concurrency)
+    with pytest.raises(RequestError):  # the receipts of all, and SYNC, must fit in one command
+        Work("t", concurrency=concurrency and concurrency - 1, sync=True)
 
 
 def test_failures_are_told_and_decisions_are_not(caplog):

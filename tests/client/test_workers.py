@@ -8,10 +8,12 @@ import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 
-from miniqueue.client import AsyncClient, AsyncWorker, Client, Delay, RefusedError, Reject, Worker, work
+from miniqueue_client import AsyncClient, AsyncWorker, Client, Delay, RefusedError, Reject, Worker, work
+from miniqueue_client.calls.errors import refusal
 
 pytestmark = pytest.mark.acceptance
 
@@ -45,7 +47,25 @@ def kind(request):
     return request.param
 
 
-def test_what_a_handler_does_settles_its_message(kind, resp_broker, client, topic):
+def test_a_worker_of_several_topics_settles_each_message_in_its_own(kind, resp_broker, client, topic):
+    topics = [f"{topic}.a", f"{topic}.b", f"{topic}.more.c"]
+    for name in topics:
+        client.publish_many(name, ["1", "2", "3"])
+    seen = Counter()
+
+    def handle(message, stop):
+        seen[message.topic] += 1
+        if seen.total() == 9:
+            stop()
+
+    options = {"concurrency": 4, "patterns": [f"{topic}.more.*"], "lease_seconds": timedelta(minutes=1)}
+    run_worker(kind, resp_broker.url, topics[:2], handle, **options)
+    assert seen == dict.fromkeys(topics, 3)
+    assert [client.stats(name)["acknowledged"] for name in topics] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_what_a_handler_does_settles_its_message(kind, resp_broker, client, topic, sync):
     client.publish_many(topic, ["done", "fails once", "bad", "later"])
     seen = Counter()
 
@@ -60,7 +80,7 @@ def test_what_a_handler_does_settles_its_message(kind, resp_broker, client, topi
         if message.text == "fails once" and message.counts.nacks == 0:
             raise ValueError(message.text)
 
-    run_worker(kind, resp_broker.url, topic, handle)
+    run_worker(kind, resp_broker.url, topic, handle, sync=sync)
     assert seen == {"done": 1, "fails once": 2, "bad": 1, "later": 1}
     figures = client.stats(topic)
     assert (figures["delayed"], figures["ready"], figures["leased"], figures["acknowledged"]) == (1, 0, 0, 2)
@@ -158,6 +178,74 @@ def test_a_lease_lasts_as_long_as_its_handler(kind, resp_broker, client, topic, 
     assert client.stats(topic)["acknowledged"] == 1
 
 
+def refuse_extensions(own, call):
+    """Refuse to extend leases of the topic that is extended first."""
+    if call.words[0] == "EXTEND":
+        own.refused = own.refused or call.words[1]
+        if call.words[1] == own.refused:
+            raise refusal("NOPERM no right to EXTEND")
+
+
+class RefusingClient(Client):
+    refused = None
+
+    def execute(self, call):
+        refuse_extensions(self, call)
+        return super().execute(call)
+
+
+class RefusingAsyncClient(AsyncClient):
+    refused = None
+
+    async def execute(self, call):
+        refuse_extensions(self, call)
+        return await super().execute(call)
+
+
+def test_the_refused_extension_of_one_topic_does_not_keep_those_of_others(
+    kind, resp_broker, client, topic, monkeypatch
+):
+    monkeypatch.setattr(work, "EXTENSIONS_PER_LEASE", 600)
+    topics = [f"{topic}.a", f"{topic}.b"]
+    for name in topics:
+        client.create_topic(name, trace="true")
+        client.publish(name, "x")
+    both_began, may_end = threading.Barrier(2, timeout=60), threading.Event()
+    options = {"concurrency": 2, "lease_seconds": 30, "poll_seconds": POLL_SECONDS}
+    own = worker = None
+
+    def hold(message):
+        both_began.wait()
+        while own.refused is None:
+            threading.Event().wait(0.01)
+        if message.topic != own.refused:
+            wait_for_extensions(client, message)
+            may_end.set()
+        may_end.wait(60)
+
+    def hold_in_thread(message):
+        hold(message)
+        worker.stop()
+
+    async def hold_in_task(message):
+        await asyncio.to_thread(hold, message)
+        worker.stop()
+
+    async def scenario():
+        nonlocal own, worker
+        async with RefusingAsyncClient(resp_broker.url) as own:
+            worker = AsyncWorker(own, topics, hold_in_task, **options)
+            await worker.run()
+
+    if kind == "tasks":
+        asyncio.run(scenario())
+    else:
+        with RefusingClient(resp_broker.url) as own:
+            worker = Worker(own, topics, hold_in_thread, **options)
+            worker.run()
+    assert [client.stats(name)["acknowledged"] for name in topics] == [1, 1]
+
+
 def test_threads_work_at_the_same_time(resp_broker, client, topic):
     client.publish_many(topic, ["a", "b", "c"])
     together = threading.Barrier(3)
@@ -243,7 +331,7 @@ def test_a_refusal_for_good_ends_the_worker(kind, resp_broker):
 
 PROGRAM = """
 import asyncio, sys, time
-from miniqueue.client import AsyncClient, AsyncWorker, Client, Worker
+from miniqueue_client import AsyncClient, AsyncWorker, Client, Worker
 
 kind, url, topic = sys.argv[1:]
 
@@ -289,3 +377,23 @@ def test_a_signal_lets_it_finish_what_it_has_in_hand(kind, resp_broker, client, 
     assert (output, process.returncode) == ("done\nstopped\n", 0)
     figures = client.stats(topic)
     assert (figures["acknowledged"], figures["ready"], figures["leased"]) == (1, 1, 0)
+
+
+async def test_a_program_can_handle_the_signals_itself(resp_broker, client, topic):
+    before, seen = signal.getsignal(signal.SIGTERM), []
+    client.publish_many(topic, ["one", "two"])
+
+    def handle(_message):
+        seen.append(signal.getsignal(signal.SIGTERM))
+        worker.stop()
+
+    async def handle_in_task(_message):
+        seen.append(signal.getsignal(signal.SIGTERM))
+        async_worker.stop()
+
+    worker = Worker(client, topic, handle)
+    worker.run(handle_signals=False)
+    async with AsyncClient(resp_broker.url) as async_client:
+        async_worker = AsyncWorker(async_client, topic, handle_in_task)
+        await async_worker.run(handle_signals=False)
+    assert seen == [before, before]

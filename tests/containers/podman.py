@@ -113,8 +113,10 @@ _OPTIONS = ("--network=none", "--no-healthcheck", *_limits())  # podman's own ti
 #: Asks for what the words after the first, a secret, say.
 _ASK = """
 import sys
-from miniqueue.tools.ask import ask
-print(ask("redis://127.0.0.1", sys.argv[1], [word.encode() for word in sys.argv[2:]]))
+from miniqueue_client import Client
+from miniqueue_client.calls.call import Call
+with Client("redis://127.0.0.1", password=sys.argv[1]) as client:
+    print(client.execute(Call(tuple(sys.argv[2:]), lambda reply: reply)))
 """
 
 

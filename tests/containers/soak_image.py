@@ -64,7 +64,7 @@ def test_two_builds_are_the_same_byte_for_byte(containers, layers):
 def test_a_change_of_the_code_changes_the_last_layers_only(containers, layers, tmp_path):
     for name in ("Dockerfile", ".dockerignore", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
-    for name in ("miniqueue", "image", ".ci"):
+    for name in ("miniqueue", "client", ".ci"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     with (tmp_path / "miniqueue/__init__.py").open("a") as file:
         file.write("# changed\n")

@@ -4,7 +4,18 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 BAD = ("lost", "phantom", "duplicated", "out_of_order", "broken")
-GOOD = ("confirmed", "unknown", "delivered", "acknowledged", "forgotten", "deleted", "crashes", "acts", "answered")
+GOOD = (
+    "confirmed",
+    "unknown",
+    "delivered",
+    "acknowledged",
+    "forgotten",
+    "deleted",
+    "crashes",
+    "acts",
+    "answered",
+    "synced",
+)
 
 
 @dataclass(slots=True)

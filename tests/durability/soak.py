@@ -21,6 +21,8 @@ from tests.durability.crash.loop import CrashLoop, Cutting, find
 from tests.durability.crash.powercut import build_library
 from tests.durability.crash.result import Result
 from tests.durability.crash.sweep import record_run, sweep
+from tests.durability.crash.tasks import TaskLoop
+from tests.durability.crash.transform import TransformLoop
 from tests.durability.crash.unsynced import Mode
 from tests.durability.damage.outcome import Tally
 from tests.durability.damage.plan import soak as damage_soak
@@ -140,6 +142,18 @@ def _follow(directory: Path, count: int, seed: int) -> Outcome:
     return Outcome(f"{judged.line()}; seed={seed}", not judged.findings, "\n".join(judged.findings))
 
 
+def _transform(directory: Path, count: int, seed: int) -> Outcome:
+    """Kill a broker under a pipeline of transactions, `count` times; what comes out must be what went in."""
+    judged = TransformLoop(directory, make_trust(directory), seed).run(count)
+    return Outcome(f"{judged.line()} seed={seed}", not judged.findings, "\n".join(judged.findings))
+
+
+def _tasks(directory: Path, count: int, seed: int) -> Outcome:
+    """Kill a broker under tasks that delete and redrive, `count` times; each message must be settled once."""
+    counted = TaskLoop(directory, make_trust(directory), seed).run(count)
+    return Outcome(f"{counted.line()} seed={seed}", not counted.findings, "\n".join(counted.findings))
+
+
 def _damage(directory: Path, count: int, seed: int) -> Outcome:
     """Damage files of stores in every way there is, up to 25 times `count` cases of a kind and store."""
     total = Tally()
@@ -156,6 +170,8 @@ LOOPS: dict[str, Loop] = {
     "hostile": _hostile,
     "pause": _pause,
     "follow": _follow,
+    "transform": _transform,
+    "tasks": _tasks,
     "kill": _kill,
     **{mode.value: _cut(mode) for mode in Mode},
     "sweep": _sweep("always"),

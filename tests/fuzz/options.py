@@ -1,4 +1,4 @@
-"""What an operator writes: command line, environment, TOML file, and the values of settings.
+"""What an operator writes: command line, environment, file in TOML, JSON or YAML, and the values of settings.
 
 Documented: ConfigError, of which each problem is one printable line.
 """
@@ -19,13 +19,50 @@ from tests.fuzz.engine import Target, attempt, chance_of
 from tests.fuzz.pieces import some, text
 
 _TEXTS = (
-    *("1s", "1m30s", "1.5h", "100ns", "0", "-1s", ".5s", "1.s", "1µs", "8080", "65536", "1MiB", "64KiB", "1000000MB"),
+    *(
+        "1s",
+        "1m30s",
+        "1.5h",
+        "100ns",
+        "2d",
+        "0",
+        "-1s",
+        ".5s",
+        "1.s",
+        "1µs",
+        "8080",
+        "65536",
+        "1MiB",
+        "64KiB",
+        "1000000MB",
+    ),
     *("true", "F", "info", "always", "memory", "hypercorn", "127.0.0.1", "::", "./x", "", "interval", "1e3", "nan"),
 )
 _TOKENS = (
     *(setting.flag for setting in SETTINGS),
     *_TEXTS,
-    *("--", "-", "-h", "=", "'''", '"""', "[", "]", "{", "#", "1979-05-27"),
+    *(
+        "--",
+        "-",
+        "-h",
+        "=",
+        "'''",
+        '"""',
+        "[",
+        "]",
+        "{",
+        "#",
+        "1979-05-27",
+        ": ",
+        "\n  ",
+        "- ",
+        "&a",
+        "*a",
+        "!!",
+        "}",
+        "defaults",
+        "max_deliveries",
+    ),
 )
 _PARSERS: tuple[Callable[[str], object], ...] = (
     durations.parse_duration,
@@ -66,6 +103,13 @@ def _check(content: bytes) -> None:
         file.write(content)
         file.flush()
         _check_config(lambda: load(["-config", file.name], {}))
+        for suffix in (".json", ".yaml"):
+            link = Path(file.name + suffix)
+            link.symlink_to(file.name)
+            try:
+                _check_config(lambda link=link: load(["-config", str(link)], {}))
+            finally:
+                link.unlink()
         _check_sources(chance_of(content), words[0], Path(file.name))
     _refuse_or_return(lambda: arguments.read(words, {}, "", settings=("db", "port"), own=("o",)))
     for parse in _PARSERS:

@@ -15,11 +15,13 @@ from miniqueue.core.cursor.lease import Range
 from miniqueue.core.log.delayed import Delayed, DelaysState
 from miniqueue.core.message import attributes
 from miniqueue.core.message.attributes import Attributes, Origin
+from miniqueue.core.message.lanes import Priority
 from miniqueue.core.message.message import Chunk, Counts, Record
+from miniqueue.core.options.publish import PublishOptions
 from miniqueue.core.settings.schedule import Missed, Schedule
 from miniqueue.core.settings.settings import TopicSettings
 from miniqueue.errors import CorruptionError, FormatVersionError
-from miniqueue.storage.format import delays, keys, log_ends, schedules, values
+from miniqueue.storage.format import delays, keys, log_ends, schedules, tasks, values
 from miniqueue.storage.format.keys import Parts, Space
 from tests.fuzz.engine import Target, attempt, chance_of
 from tests.fuzz.pieces import number, payload, some
@@ -53,12 +55,20 @@ def _attributes(chance: Random) -> Attributes:
 
 def _record(chance: Random) -> Record:
     counts = Counts(*(number(chance, 32) for _ in Counts._fields))
-    return Record(number(chance, 64), number(chance, 64), counts, payload(chance), payload(chance))
+    failure = chance.choice((b"", payload(chance)))
+    return Record(number(chance, 64), number(chance, 64), counts, payload(chance), payload(chance), failure)
 
 
 def _schedule(chance: Random) -> Schedule:
     rule = chance.choice(({"cron": "0 9 * * *", "zone": "Europe/Berlin"}, {"every_ms": 1 + number(chance, 62)}))
-    return Schedule(b"letters", payload(chance), **rule, missed=chance.choice(list(Missed)))
+    options = PublishOptions(
+        tuple((b"h%d" % n, payload(chance)) for n in range(chance.randint(0, 3))),
+        payload(chance),
+        chance.choice((None, 0.5, 60.0)),
+        priority=chance.choice(list(Priority)),
+    )
+    missed, until_ms = chance.choice(list(Missed)), chance.choice((None, number(chance, 62)))
+    return Schedule(b"letters", payload(chance), **rule, missed=missed, options=options, until_ms=until_ms)
 
 
 _KINDS = (
@@ -111,17 +121,19 @@ _KINDS = (
         log_ends.decode_growth,
         lambda chance: {n: number(chance, 64) for n in range(chance.randint(1, 4))},
     ),
+    _Kind(tasks.encode_task, tasks.decode_task, lambda chance: {"number": number(chance, 63), "name": None}),
     _Kind(schedules.encode_schedule, schedules.decode_schedule, _schedule),
 )
 #: All there are, also those of which no kind is made.
 _DECODERS = tuple(
     partial(decode, _FIRST_SEQ) if decode in (values.decode_chunk, values.decode_extent) else decode
-    for module in (values, delays, log_ends, log_ends, schedules)
+    for module in (values, delays, log_ends, log_ends, schedules, tasks)
     for name, decode in vars(module).items()
     if name.startswith("decode_")
 )
 #: What makes the key of each space, of those whose key has parts.
 _KEYS: dict[Space, Callable[[Parts], bytes]] = {
+    Space.TASK: lambda parts: tasks.task(parts.order),
     Space.PURGE: lambda parts: keys.purge(parts.topic_id),
     Space.CURSOR: lambda parts: keys.cursor(parts.topic_id, parts.partition, parts.group),
     Space.BITMAP: lambda parts: keys.bitmap(parts.topic_id, parts.partition, parts.group, parts.order),

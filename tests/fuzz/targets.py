@@ -1,6 +1,8 @@
 """All targets, by name. To add one, write a module with `TARGET`, name it here, and plant a bug in `test_engine`."""
 
+from tests.commands.applying import topic_files
 from tests.fuzz import (
+    choices,
     credentials,
     http_requests,
     json_streams,
@@ -10,6 +12,7 @@ from tests.fuzz import (
     resp_connections,
     resp_reading,
     stored_values,
+    transactions,
     words,
 )
 
@@ -26,5 +29,8 @@ TARGETS = {
         options,
         credentials,
         message_lines,
+        transactions,
+        choices,
+        topic_files,
     )
 }

@@ -13,8 +13,11 @@ import orjson
 import pytest
 
 from miniqueue.access import users_text
+from miniqueue.broker.transactions import checks
+from miniqueue.commands.applying import export
 from miniqueue.core.message import names
 from miniqueue.core.message.partitioning import MAX_PARTITIONS
+from miniqueue.core.options import topic_choice
 from miniqueue.server.config import sources
 from miniqueue.server.http import subscribe
 from miniqueue.server.resp.commands import table as resp_commands
@@ -188,7 +191,7 @@ _SEAL = values.seal
 PLANTED = {
     "an error of two lines": ("resp_reading", resp_replies, "_line", lambda text: text.encode() + b"\r\n"),
     "commands that must be UTF-8": ("resp_connections", resp_commands, "shown", bytes.decode),
-    "delays that Python takes": ("http_requests", subscribe, "parse_delay", float),
+    "delays that Python takes": ("http_requests", subscribe, "parse_seconds", float),
     "an error of orjson's": ("json_streams", json_lines, "_decode_command", orjson.loads),
     "names that are too long": ("words", names, "MAX_TOPIC_BYTES", 1 << 20),
     "payloads that get lost": ("stored_values", values, "seal", _seal_without_payload),
@@ -196,6 +199,9 @@ PLANTED = {
     "raw text for a terminal": ("options", sources, "escape", str),
     "strings that are not escaped": ("credentials", users_text, "_string", '"{}"'.format),
     "numbers that are none": ("message_lines", messages, "number_of", lambda found, maximum=0: found),
+    "acts that are done unchecked": ("transactions", checks.Check, "run", lambda self, acts: None),
+    "an export without escapes": ("topic_files", export, "_text", lambda text: f'"{text}"'),
+    "stars in the middle": ("choices", topic_choice, "_beginning", lambda pattern: pattern.replace(b"*", b"")),
 }
 
 
@@ -223,6 +229,14 @@ def test_the_soak_tells_of_a_finding(capsys, monkeypatch):
     monkeypatch.setitem(TARGETS, "words", toy(lambda content: 1 // 0))
     assert soak.main(["words", "--seconds", "0", "--seed", "5"]) == 1
     assert "seed=5, input 1: ZeroDivisionError" in capsys.readouterr().out
+
+
+def test_the_command_runs_several_targets():
+    names = list(TARGETS)[:2]
+    command = [sys.executable, "-m", "tests.fuzz.soak", *names, "--seconds=0.1", "--seed=1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line.split()[1].rstrip(":") for line in done.stdout.splitlines()] == names
 
 
 @pytest.mark.slow

@@ -73,7 +73,8 @@ def readable_files(*roots: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
-    paths = [Path(word).resolve() for word in sys.argv[1:]] or [ROOT / "miniqueue", ROOT / "docs", ROOT / "README.md"]
+    default = [ROOT / name for name in ("miniqueue", "client", "docs", "README.md")]
+    paths = [Path(word).resolve() for word in sys.argv[1:]] or default
     findings = [finding for path in readable_files(*paths) for finding in findings_in(path)]
     for finding in findings:
         print(f"{finding.path}:{finding.line}: {finding.what_is_wrong}: {finding.text}")

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "miniqueue"
+CLIENT = ROOT / "client/src/miniqueue_client"
 
 
 class Import(NamedTuple):
@@ -19,16 +20,22 @@ class Import(NamedTuple):
 
 
 def module_paths() -> list[Path]:
-    return sorted(PACKAGE.rglob("*.py"))
+    return sorted((*PACKAGE.rglob("*.py"), *CLIENT.rglob("*.py")))
 
 
 def module_name(path: Path) -> str:
     """Return the dotted name of the module in a file: `miniqueue.core`, `miniqueue.core.cursor.lease`."""
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    parent = CLIENT.parent if path.is_relative_to(CLIENT) else ROOT
+    return ".".join(path.relative_to(parent).with_suffix("").parts).removesuffix(".__init__")
 
 
 def package_of(module: str) -> str:
-    """Return the layer of a module: `core` for `miniqueue.core.cursor.lease`, `` for `miniqueue` itself."""
+    """Return the layer of a module: `core` for `miniqueue.core.cursor.lease`, `` for `miniqueue` itself.
+
+    The package of the client is a layer as a whole, and has its own name.
+    """
+    if module.split(".", maxsplit=1)[0] == CLIENT.name:
+        return CLIENT.name
     return module.split(".")[1] if "." in module else ""
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import miniqueue
 from miniqueue import cli
+from miniqueue.access.rights import COMMANDS, Right
 from miniqueue.errors import MiniqueueError
 from miniqueue.interrupts import Interrupted, exit_code
 from miniqueue.server.asgi import replies
@@ -31,6 +32,14 @@ STORAGE_FORMAT = (ROOT / "docs/storage-format.md").read_text()
 DIFFERENCES = (ROOT / "docs/differences.md").read_text()
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])
 MAX_PROSE_CHARS = 112
+#: The first role in the table of the protocol that has a right.
+ROLE_OF = {
+    Right.OPEN: "no user",
+    Right.PUBLISH: "publisher",
+    Right.CONSUME: "subscriber",
+    Right.MONITOR: "monitor",
+    Right.ADMIN: "admin",
+}
 HAS_SPARK = importlib.util.find_spec("pyspark") is not None  # an extra
 
 
@@ -51,6 +60,18 @@ def test_every_tool_is_in_the_operations(name):
 @pytest.mark.parametrize("name", sorted(resp_commands.COMMANDS))
 def test_every_resp_command_is_in_the_protocol(name):
     assert re.search(rf" {name.decode()}[ ,]", SPANS)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_is_in_the_table_of_roles(name):
+    table = PROTOCOL.partition("\n| role | commands | routes |\n")[2].partition("\n\n")[0]
+    cells = {role: code_spans(cell) for role, cell in re.findall(r"^\| ([a-z ]+) \| (.+?) \| ", table, re.MULTILINE)}
+    right, (command, *_) = COMMANDS[name].right, name.split()
+    # A command for any user can check the rights of other roles itself, for each topic.
+    spans = "".join(cells.values()) if right is Right.KNOWN else cells[ROLE_OF[right]]
+    has_subcommands = any(other.startswith(command + b" ") for other in COMMANDS)
+    is_named = f" {name.decode()} " in spans or f" {command.decode()} " in spans
+    assert is_named or (name == command and has_subcommands)
 
 
 @pytest.mark.parametrize("words", sorted({words for words, _ in connection._CLIENT_SUBCOMMANDS}))
@@ -103,7 +124,7 @@ def error_classes() -> list[type[MiniqueueError]]:
     classes = [MiniqueueError]
     for cls in classes:
         classes += cls.__subclasses__()
-    return [cls for cls in classes if cls.__module__.startswith("miniqueue.")]
+    return [cls for cls in classes if cls.__module__.startswith(("miniqueue.", "miniqueue_client."))]
 
 
 def error_table() -> str:
@@ -179,6 +200,12 @@ def anchors(text: str) -> set[str]:
 def test_files_that_are_named_exist(document):
     named = re.findall(r"`((?:miniqueue|tests|docs|examples|benchmarks)/[\w./-]*)(?:::\w+)?`", document.read_text())
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_tests_that_are_named_exist(document):
+    named = re.findall(r"(tests/[\w/]+\.py)::(\w+)", document.read_text())
+    assert [(file, name) for file, name in named if f"def {name}(" not in (ROOT / file).read_text()] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.meta.english import ROOT, findings_in, readable_files
 
-READ = [ROOT / name for name in ("miniqueue", "docs", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")]
+READ = [ROOT / name for name in ("miniqueue", "client", "docs", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")]
 #: The figures of benchmarks.md are generated, with the texts of the machine that measured them.
 FILES = [path for path in readable_files(*READ) if path.name != "benchmarks.md"]
 

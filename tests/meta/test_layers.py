@@ -6,23 +6,27 @@ from graphlib import TopologicalSorter
 
 import pytest
 
-from tests.meta.modules import PACKAGE, Import, imported_module, imports, module_name, module_paths, package_of
+from tests.meta.modules import CLIENT, ROOT, Import, imported_module, imports, module_name, module_paths, package_of
 
 #: What each layer may import of miniqueue, beside itself. `` is the package itself, with the version in it.
 MAY_IMPORT = {
     "": set(),
-    "errors": set(),
+    "miniqueue_client": set(),
+    "errors": {"miniqueue_client"},
     "interrupts": set(),
+    "lean_logging": set(),
     "core": {"errors"},
     "access": {"core", "errors"},
     "storage": {"core", "errors"},
     "wire": {"core", "errors"},
     "broker": {"storage", "wire", "core", "errors"},
-    "client": {"wire", "core", "errors", ""},
-    "spark": {"client", "errors"},
+    "client": {"miniqueue_client"},
+    "testing": {"miniqueue_client"},
+    "spark": {"miniqueue_client", "errors"},
     "server": {"broker", "access", "storage", "wire", "core", "errors", "interrupts", ""},
-    "tools": {"spark", "server", "client", "broker", "access", "storage", "wire", "core", "errors", ""},
-    "cli": {"tools", "server", "errors", "interrupts", ""},
+    "tools": {"spark", "server", "miniqueue_client", "broker", "access", "storage", "wire", "core", "errors", ""},
+    "commands": {"miniqueue_client", "tools", "server", "access", "storage", "core", "errors", "interrupts", ""},
+    "cli": {"commands", "tools", "server", "errors", "interrupts", "lean_logging", ""},
     "__main__": {"cli", "interrupts"},
 }
 #: The encodings and the port; everything else in `storage` is an adapter or belongs to one.
@@ -30,8 +34,12 @@ STORAGE_FOR_THE_BROKER = ("miniqueue.storage.format.", "miniqueue.storage.port")
 IMPURE = {"asyncio", "logging", "os", "selectors", "signal", "socket", "ssl", "subprocess", "threading", "time"}
 IMPURE |= {"structlog", "uvloop", "plyvel", "hypercorn", "starlette"}
 
-OWN = [found for found in imports() if found.imported.split(".")[0] == "miniqueue"]
 MODULES = {module_name(path) for path in module_paths()}
+
+
+def own_imports() -> list[Import]:
+    """Return the imports of modules of miniqueue; not when the tests are collected, since it takes seconds."""
+    return [found for found in imports() if found.imported.split(".")[0] in ("miniqueue", "miniqueue_client")]
 
 
 def shown(wrong: list[Import]) -> list[str]:
@@ -45,7 +53,7 @@ def test_every_module_belongs_to_a_layer():
 def test_imports_only_point_down():
     wrong = [
         found
-        for found in OWN
+        for found in own_imports()
         if (layer := package_of(imported_module(found))) != package_of(found.module)
         and layer not in MAY_IMPORT[package_of(found.module)]
     ]
@@ -58,7 +66,7 @@ def test_the_table_of_layers_itself_only_points_down():
 
 def test_modules_and_rooms_do_not_import_each_other_in_a_circle_not_even_for_types():
     modules, rooms = {}, {}
-    for each in OWN:
+    for each in own_imports():
         importing, imported = each.module, imported_module(each)
         modules.setdefault(importing, set()).update({imported} - {importing})
         if room_of(importing) != room_of(imported):
@@ -70,7 +78,8 @@ def test_modules_and_rooms_do_not_import_each_other_in_a_circle_not_even_for_typ
 
 def room_of(module: str) -> str:
     """Return the folder of a module; modules of `miniqueue` itself, such as the one with the version, stand alone."""
-    is_package = (PACKAGE.parent / module.replace(".", "/")).is_dir()
+    parent = CLIENT.parent if package_of(module) == CLIENT.name else ROOT
+    is_package = (parent / module.replace(".", "/")).is_dir()
     return module if is_package or module.count(".") == 1 else module.rpartition(".")[0]
 
 
@@ -85,7 +94,7 @@ def test_pure_layers_import_nothing_that_does_io_or_tells_the_time(layer):
 def test_the_broker_knows_the_store_by_its_port_and_encodings_only():
     wrong = [
         found
-        for found in OWN
+        for found in own_imports()
         if package_of(found.module) == "broker"
         and package_of(imported_module(found)) == "storage"
         and not found.imported.startswith(STORAGE_FOR_THE_BROKER)
@@ -96,10 +105,33 @@ def test_the_broker_knows_the_store_by_its_port_and_encodings_only():
 def test_in_the_server_only_run_knows_the_store():
     wrong = [
         found
-        for found in OWN
+        for found in own_imports()
         if package_of(found.module) == "server"
         and package_of(imported_module(found)) == "storage"
         and found.module != "miniqueue.server.run"
+    ]
+    assert shown(wrong) == []
+
+
+def test_a_command_knows_of_the_server_only_its_settings_its_users_file_and_how_it_shows_foreign_text():
+    wrong = [
+        found
+        for found in own_imports()
+        if package_of(found.module) == "commands"
+        and package_of(imported_module(found)) == "server"
+        and not found.imported.startswith("miniqueue.server.process.escaping.")
+        and found.module not in ("miniqueue.commands.shell.local", "miniqueue.commands.applying.users")
+    ]
+    assert shown(wrong) == []
+
+
+def test_of_the_commands_only_those_that_read_backups_know_stores_and_tools():
+    wrong = [
+        found
+        for found in own_imports()
+        if package_of(found.module) == "commands"
+        and package_of(imported_module(found)) in ("storage", "tools")
+        and not found.module.startswith("miniqueue.commands.stored.")
     ]
     assert shown(wrong) == []
 
@@ -108,7 +140,7 @@ def test_in_the_server_only_run_knows_the_store():
 def test_protocols_do_not_know_each_other(one, other):
     wrong = [
         found
-        for found in OWN
+        for found in own_imports()
         if re.match(rf"miniqueue\.server\.{one}\.", found.module)
         and re.match(rf"miniqueue\.server\.{other}(\.|$)", imported_module(found))
     ]
@@ -118,7 +150,7 @@ def test_protocols_do_not_know_each_other(one, other):
 def test_nothing_but_run_names_a_protocol():
     wrong = [
         found
-        for found in OWN
+        for found in own_imports()
         if re.match(r"miniqueue\.server\.(http|resp|monitor)(\.|$)", imported_module(found))
         and not re.match(r"miniqueue\.server\.(http|resp|monitor|run)(\.|$)", found.module)
     ]
@@ -137,5 +169,5 @@ def test_functions_do_not_import_but_for_a_reason_beside_it():
 
 
 def test_the_walk_finds_imports_at_all():
-    assert Import("miniqueue.core.cursor.cursor", "miniqueue.core.cursor.window.Window", False) in OWN
-    assert any(found.is_for_types for found in OWN)
+    assert Import("miniqueue.core.cursor.cursor", "miniqueue.core.cursor.window.Window", False) in own_imports()
+    assert any(found.is_for_types for found in own_imports())

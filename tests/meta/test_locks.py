@@ -13,6 +13,7 @@ from tests.meta.modules import ROOT
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
+CLIENT = tomllib.loads((ROOT / "client/pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 LOCKS = sorted((ROOT / ".ci/locks").glob("*.lock"))
 #: For an environment of its own; all others may be installed together.
@@ -37,7 +38,9 @@ def asked_for(name: str) -> list[Requirement]:
         return [Requirement(line) for line in lines if not line.startswith("#")]
     if name == "build":
         return [Requirement(line) for line in PYPROJECT["build-system"]["requires"]]
-    return [Requirement(line) for line in [*PROJECT["dependencies"], *EXTRAS.get(name, ())]]
+    required = [Requirement(line) for line in [*PROJECT["dependencies"], *EXTRAS.get(name, ())]]
+    others = [needed for needed in required if needed.name != CLIENT["name"]]  # it is built from the repository
+    return [*others, *map(Requirement, CLIENT["dependencies"])]
 
 
 def environments() -> list[dict[str, str]]:

@@ -7,9 +7,10 @@ import pytest
 
 from tests import conftest, planted
 from tests.model.planted.bugs import IN_THE_CORE, IN_THE_PROTOCOLS, IN_WAITING
+from tests.model.planted.in_more import IN_MORE
 from tests.model.test_walks import EVERYWHERE
 
-PLANTS = [*IN_THE_CORE, *IN_WAITING, *IN_THE_PROTOCOLS, *EVERYWHERE]
+PLANTS = [*IN_THE_CORE, *IN_MORE, *IN_WAITING, *IN_THE_PROTOCOLS, *EVERYWHERE]
 
 
 class Noting:

@@ -8,16 +8,19 @@ import pytest
 PUBLIC = {
     "miniqueue": {"__version__"},
     "miniqueue.broker": {"Accepted", "Broker", "Clock", "Commit", "Consumer", "Published", "SystemClock"},
-    "miniqueue.client": {
+    "miniqueue_client": {
         "AsyncClient",
         "AsyncWorker",
         "Bounds",
         "Client",
         "ClientError",
         "ConnectError",
+        "Counts",
         "Delay",
         "Delivery",
         "DisconnectedError",
+        "Event",
+        "Found",
         "Group",
         "HeldMessage",
         "Http2Client",
@@ -32,11 +35,14 @@ PUBLIC = {
         "Reject",
         "Schedule",
         "Seek",
+        "Selection",
         "ServerError",
         "Step",
         "Subscription",
+        "Task",
         "Worker",
         "connect",
+        "handling",
     },
 }
 if importlib.util.find_spec("pyspark") is not None:  # an extra

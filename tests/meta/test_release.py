@@ -20,7 +20,11 @@ pytestmark = needs("git", "bash")
 TAG = f"v{__version__}"
 MAKEFILE = "binary:\n\techo binary >dist/miniqueue-binary\n\nimages:\n\tfalse\n"
 PAGE = (ROOT / "docs/releasing.md").read_text()
-NAMES = [f"miniqueue-{__version__}-py3-none-any.whl", f"miniqueue-{__version__}.tar.gz"]
+NAMES = [
+    f"{name}-{__version__}{suffix}"
+    for name in ("miniqueue", "miniqueue_client")
+    for suffix in ("-py3-none-any.whl", ".tar.gz")
+]
 
 
 class Repository:
@@ -38,6 +42,7 @@ class Repository:
         for name in ("__init__.py", "errors/__init__.py", "errors/base.py", "py.typed"):
             (root / "miniqueue" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / "miniqueue" / name, root / "miniqueue" / name)
+        shutil.copytree(ROOT / "client", root / "client", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
         self.write("CHANGELOG.md", f"# Change log\n\n## [{__version__}] – 2026-11-24\n\n### Added\n")
         self.write("Makefile", MAKEFILE)
         self.write(".ci/run", "#!/bin/sh\necho the suites run\n").chmod(0o755)
@@ -130,7 +135,7 @@ def test_source_and_wheel_are_the_same_in_another_clone(released, tmp_path):
 
 
 def test_the_source_archive_has_all_files_and_the_metadata(released):
-    wheel, source = (released.root / "dist" / name for name in NAMES)
+    wheel, source = (released.root / "dist" / name for name in NAMES[:2])
     with tarfile.open(source) as archive, zipfile.ZipFile(wheel) as built:
         folder = f"miniqueue-{__version__}"
         tracked = {f"{folder}/{name}" for name in released.git("ls-files").splitlines()}
@@ -139,6 +144,20 @@ def test_the_source_archive_has_all_files_and_the_metadata(released):
         assert metadata is not None
         assert metadata.read() == built.read(f"{folder}.dist-info/METADATA")
         assert {"miniqueue/__init__.py", "miniqueue/py.typed"} <= set(built.namelist())
+
+
+def test_the_client_is_a_distribution_of_the_files_in_its_folder(released):
+    wheel, source = (released.root / "dist" / name for name in NAMES[2:])
+    with tarfile.open(source) as archive, zipfile.ZipFile(wheel) as built:
+        folder = f"miniqueue_client-{__version__}"
+        tracked = {name.removeprefix("client/") for name in released.git("ls-files", "client").splitlines()}
+        expected = {f"{folder}/{name}" for name in (*tracked, "PKG-INFO")}
+        assert {member.name for member in archive if member.isfile()} == expected
+        metadata = built.read(f"{folder}.dist-info/METADATA").decode()
+        modules = {name for name in built.namelist() if not name.startswith(f"{folder}.dist-info/")}
+    assert modules == {name.removeprefix("src/") for name in tracked if name.startswith("src/")}
+    assert f"\nVersion: {__version__}\n" in metadata
+    assert re.findall(r"^Requires-Dist: (\w+)[^;]*$", metadata, re.MULTILINE) == ["redis"]
 
 
 def test_a_dry_run_shows_the_steps_and_changes_nothing(repository):
@@ -155,6 +174,25 @@ REFUSED = {
     "unreleased": ("CHANGELOG.md", f"## [{__version__}] – unreleased\n", "CHANGELOG.md: the first heading is", True),
     "other version": ("CHANGELOG.md", "## [9.9.9] – 2026-11-24\n", "CHANGELOG.md: the first heading is", True),
     "no version": ("miniqueue/__init__.py", "", "__init__.py: no __version__", True),
+    "other client": (
+        "client/src/miniqueue_client/__init__.py",
+        '__version__ = "9.9.9"\n',
+        "client/src/miniqueue_client/__init__.py: the version is 9.9.9; must be",
+        True,
+    ),
+    "two versions of the client": (
+        "client/pyproject.toml",
+        '[project]\nversion = "0.1"\n',
+        "client/pyproject.toml: the version must be",
+        True,
+    ),
+    "other dependency": (
+        "pyproject.toml",
+        '[project]\ndynamic = ["version"]\ndependencies = ["miniqueue-client==9.9.9"]\n'
+        '[tool.setuptools.dynamic]\nversion = { attr = "miniqueue.__version__" }\n',
+        "pyproject.toml: the dependencies must contain miniqueue-client==",
+        True,
+    ),
     "two versions": ("pyproject.toml", '[project]\nversion = "0.1"\n', "pyproject.toml: the version must be", True),
     "old store": ("tests/releases/make.py", "raise SystemExit(1)\n", "tests.releases.make check failed", True),
     "red suites": (".ci/run", "#!/bin/sh\nexit 3\n", ".ci/run failed with exit code 3", True),

@@ -6,12 +6,14 @@ not before it was durable; the counts agree.
 """
 
 from collections.abc import Callable
+from math import inf
 
 from hypothesis.stateful import RuleBasedStateMachine
 
 from miniqueue.core.log.partition import DEFAULT_GROUP
+from miniqueue.core.options.consume import StreamOptions
 from miniqueue.storage.format import keys, values
-from tests.model.drivers import Answers, CoreDriver, Delivery, Driver, Peer
+from tests.model.drivers import PLAIN, Answers, CoreDriver, Delivery, Described, Driver, Peer
 from tests.model.model import Entry, Model, Request, Topic
 from tests.model.stores import Disk, MemoryDisk
 
@@ -28,10 +30,11 @@ class Worker:
 
     peer: Peer
 
-    def __init__(self, topic: bytes, prefetch: int | None) -> None:
+    def __init__(self, topic: bytes, options: StreamOptions) -> None:
         self.topic = topic
-        self.has_receipts = prefetch is not None
-        self.prefetch = prefetch or 1
+        self.has_receipts = options.prefetch is not None
+        self.prefetch = options.prefetch or 1
+        self.lease_seconds = options.lease_seconds or inf
         self.is_sure = True
         self.held: list[tuple[int | None, Entry]] = []  # with what has ended with its topic or its store
         self.receipts: set[int] = set()  # all that there ever were
@@ -47,10 +50,12 @@ class Worker:
         for told in self.peer.hear():
             (self.told if isinstance(told, str) else self.news).append(told)
 
-    def take(self, entry: Entry) -> None:
+    def take(self, entry: Entry, described: Described) -> None:
         delivery = self.news.pop(0)
         shown = entry.returns if self.peer.shown_causes is None else self.peer.shown_causes
         assert delivery.returns == {cause: entry.returns[cause] for cause in shown if entry.returns[cause]}
+        assert delivery.failure == (entry.failure if self.peer.shows_failures else b"")
+        assert delivery.described in (None, described)
         assert (delivery.receipt is not None) == self.has_receipts
         assert delivery.receipt not in self.receipts
         if delivery.receipt is not None:
@@ -74,6 +79,7 @@ class Comparison(RuleBasedStateMachine):
         self.published_count = 0
         self.found: AssertionError | None = None  # where nobody could be told
         self.is_sound = False  # set when every check of the last step has passed
+        self.came_back: set[bytes] = set()  # at the same time, from several: it may be given one by one
         self.disk = self.disk_class()
         self.driver = self.driver_class(
             self.disk,
@@ -95,14 +101,15 @@ class Comparison(RuleBasedStateMachine):
         self.driver.store.release()
 
     def store_opened(self):
-        """A start, or the end of a fault: the broker looks for what is due."""
-        self.model.is_read_only = False
-        self.model.horizon_ms = self.driver.clock.now_ms()
+        """A start, or the end of a fault."""
+        self.model.open(self.driver.clock.now_ms(), self.driver.clock.monotonic())
 
     # --- what must hold ---
 
     def compare(self):
         self.is_sound = False
+        if self.driver.broken is not None:
+            raise self.driver.broken
         for worker in self.present:
             worker.is_sure = worker.is_sure and (worker.prefetch == 1 or len(self.live(worker)) == len(worker.held))
         self.match_all_deliveries()
@@ -114,6 +121,8 @@ class Comparison(RuleBasedStateMachine):
         for name in NAMES if not self.is_held_up else ():
             assert not self.line(name) or self.model.topics.get(name, Topic()).next(self.model.horizon_ms) is None
         self.answers_are_right()
+        assert self.driver.take_events() == self.model.events
+        self.model.events = []
         if not self.model.is_read_only:
             self.counts_are_right()
         self.step += 1
@@ -135,6 +144,8 @@ class Comparison(RuleBasedStateMachine):
         while given := {worker.news[0].payload: worker for worker in workers if worker.news}:
             entry = topic.next(self.model.horizon_ms)
             assert entry is not None, f"{given} were given out of nowhere"
+            if entry.payload not in given and (early := self.came_back & given.keys()):
+                entry = next(entry for entry in topic.entries if entry.payload in early)
             assert entry.payload in given, f"{entry} comes next, but {given} were given"
             worker = given[entry.payload]
             if worker is not current:
@@ -144,7 +155,9 @@ class Comparison(RuleBasedStateMachine):
                     assert self.waiting[worker] == min(self.waiting[other] for other in self.line(name))
                 current = worker
             assert worker.has_room if worker.is_sure else len(self.live(worker)) < worker.prefetch
-            worker.take(topic.take(entry))
+            taken = topic.take(entry)
+            taken.ends_at = self.driver.clock.monotonic() + worker.lease_seconds
+            worker.take(taken, self.model.described.get(taken.payload, PLAIN))
         self.go_behind(current)
 
     @property
@@ -184,8 +197,11 @@ class Comparison(RuleBasedStateMachine):
         for name, topic in self.model.topics.items():
             stats = broker.stats()[name]
             delayed = sum(entry.place == "delayed" for entry in topic.entries)
-            assert (stats.ready, stats.leased) == (len(topic.entries) - delayed, len(topic.held))
-            assert (stats.published, stats.delayed) == (topic.tail, delayed)
+            counts = len(topic.entries) - delayed, len(topic.held), delayed
+            if topic.group is not None and len(topic.group.unread) > sum(counts):
+                counts = len(topic.group.unread), 0, 0  # those of the slowest group
+            assert (stats.ready, stats.leased, stats.delayed, stats.published) == (*counts, topic.tail)
+            assert self.driver.has_second_group(name) == (topic.group is not None)
             if all(worker.is_sure for worker in self.present if worker.topic == name):
                 assert stats.waiting == len(self.line(name))
 

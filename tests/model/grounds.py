@@ -89,6 +89,14 @@ GROUNDS: tuple[Ground, ...] = (
         frozenset({"ttl", "delay", "unique"}),
     ),
     Ground(
+        b"debounced",
+        (b"key_max_concurrency", b"2"),
+        Rules(has_dead=False),
+        frozenset({"unique", "delay", "priority", "key"}),
+        ("cancel", "look", "stream"),
+        (DEFAULT, b"g"),
+    ),
+    Ground(
         b"kept",
         (b"retention", b"forever"),
         options=frozenset({"dedup", "unique", "delay"}),
@@ -115,6 +123,14 @@ GROUNDS: tuple[Ground, ...] = (
         (b"retention_bytes", b"30", b"retention_drops_unread", b"true", b"partitions", b"2"),
         Rules(keeps_bytes=30, drops_unread=True, has_dead=False, partitions=2),
         acts=("read", "grow"),
+        groups=(DEFAULT, b"slow"),
+        has_sums=True,
+    ),
+    Ground(
+        b"counted",
+        (b"retention_messages", b"4", b"retention_drops_unread", b"true"),
+        Rules(keeps_count=4, drops_unread=True, has_dead=False),
+        acts=("read", "read"),
         groups=(DEFAULT, b"slow"),
         has_sums=True,
     ),
@@ -164,5 +180,16 @@ GROUNDS: tuple[Ground, ...] = (
         frozenset({"key"}),
         ("stream", "stream", "grow", "order", "order"),
         members=(b"a", b"b", b"c"),
+    ),
+)
+#: And one that needs a broker with the extra `schema`.
+ALL_GROUNDS: tuple[Ground, ...] = (
+    *GROUNDS,
+    Ground(
+        b"formed",
+        (b"schema", b'{"type":"string"}'),
+        Rules(is_formed=True),
+        frozenset({"delay", "key", "priority"}),
+        ("look", "purge"),
     ),
 )

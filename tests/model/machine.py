@@ -2,21 +2,34 @@
 
 After every step all that can be seen is compared (`comparing`). The store is held up, fails, and is cut off by
 crashes; a commit of which nobody knows the outcome is kept or dropped, as Hypothesis likes.
+
+What else clients can do is done in some runs only (`more_rules`): with all of it in every run, there would be little of
+each, and what takes five steps of a few kinds would hardly ever happen.
 """
+
+from math import inf
 
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
+from miniqueue.broker.acts.orders import Act
 from miniqueue.broker.commit import journal
-from tests.model.comparing import NAMES, Comparison, Worker
+from miniqueue.core.options.consume import StreamOptions
+from miniqueue.core.options.publish import PublishOptions
+from tests.model.comparing import NAMES, Worker
 from tests.model.drivers import CoreDriver, WaitingDriver
-from tests.model.model import Topic, as_stored
+from tests.model.model import Topic
+from tests.model.more_rules import KINDS_OF_RUNS, MoreRules
 from tests.model.protocols import ProtocolDriver
 from tests.model.stores import LevelDBDisk
 
 FIRST_CONSUMERS = ((NAMES[0], None), (NAMES[0], 5), (NAMES[1], None), (NAMES[0], 1))
 SLOT_COUNT = len(FIRST_CONSUMERS)
 NO_RECEIPT = 10**12
+#: Of the streams of a slot, in runs in which leases end: seldom two at the same time.
+LEASE_SECONDS = (2.0, 2.117, 2.259, 2.431)
+#: How far the clock goes on at a time in such runs.
+SHORT_SECONDS = 3
 LONG_SECONDS = 1 + sum(journal.REOPEN_DELAYS_SECONDS)  # in which a store that can be opened is opened
 
 NAME = st.sampled_from([NAMES[0], *NAMES])
@@ -30,21 +43,20 @@ OUTCOME = st.sampled_from(["kept", "dropped"])
 STEP_SECONDS = st.sampled_from([-3600, -1, 0, 0.001, 0.5, 1, 1, 2, 3, 3600])
 
 
-class BrokerMachine(Comparison):
-    """Through the core alone, on a store in memory; `retry_seconds` are how long what failed waits."""
+class BrokerMachine(MoreRules):
+    """Through the core alone, on a store in memory."""
 
-    retry_seconds: tuple[float, ...] = ()
-
-    @initialize(kinds=KINDS)
-    def begin(self, kinds):
+    @initialize(kinds=KINDS, more=KINDS_OF_RUNS)
+    def begin(self, kinds, more):
+        self.more = more
         self.start(kinds)
         self.publish(NAMES[0], 5, kinds[0])
 
     def start(self, kinds):
-        self.model.is_read_only = False
-        self.workers, self.waiting, self.requests = [None] * SLOT_COUNT, {}, []
+        self.model.is_read_only, self.model.events = False, []
+        self.workers, self.waiting, self.requests, self.received = [None] * SLOT_COUNT, {}, [], []
         self.driver.start()
-        for slot, kind in enumerate(kinds):
+        for slot, kind in enumerate(kinds[:1] if "leases" in self.more else kinds):  # something is left to receive
             self.connect(slot, *FIRST_CONSUMERS[slot], kind)
             self.compare()  # for who comes next may be too late
 
@@ -55,11 +67,24 @@ class BrokerMachine(Comparison):
         self.publish(name, count, choice)
 
     def publish(self, name, count, choice):
-        payloads = [b"%d" % n for n in range(self.published_count, self.published_count + count)]
-        self.published_count += count
-        request = self.model.publish(name, payloads)
+        payloads = self.payloads(count)
+        request = self.model.publish((name, payloads))
         way = self.driver.WAYS[choice % len(self.driver.WAYS)]
         self.requests.append((request, self.driver.do(self.driver.publish, way, name, payloads)))
+
+    @rule(name=NAME, key=st.sampled_from([b"k", b"l"]), is_replacing=st.booleans())
+    def publish_unique(self, name, key, is_replacing):
+        """Publish with a unique key, while nothing holds the store up: so it is done at once."""
+        if not self.is_at_rest or "groups" in self.more:  # a key is that of one group
+            return
+        (payload,) = self.payloads(1)
+        request = self.model.publish_unique(name, payload, key, is_replacing=is_replacing)
+        options = PublishOptions(unique_key=key, is_replacing=is_replacing)
+        answers = self.driver.do(self.driver.publish_unique, name, payload, options)
+        if isinstance(request, int):
+            assert answers.words == [f"0-{request} again"]
+        else:
+            self.requests.append((request, answers))
 
     def delete(self, name, choice):
         request = self.model.delete(name)
@@ -77,9 +102,11 @@ class BrokerMachine(Comparison):
 
     def connect(self, slot, name, prefetch, choice):
         kind = self.driver.KINDS[choice % len(self.driver.KINDS)]
-        worker = self.workers[slot] = Worker(name, prefetch)
+        lease_seconds = LEASE_SECONDS[slot] if "timed streams" in self.more else None
+        options = StreamOptions(prefetch, lease_seconds=lease_seconds)
+        worker = self.workers[slot] = Worker(name, options)
         self.waiting[worker] = self.step
-        self.driver.do(lambda: setattr(worker, "peer", self.driver.connect(kind, name, prefetch)))
+        self.driver.do(lambda: setattr(worker, "peer", self.driver.connect(kind, name, options)))
 
     def leave(self, slot):
         worker, self.workers[slot] = self.workers[slot], None
@@ -99,7 +126,7 @@ class BrokerMachine(Comparison):
 
     @rule(
         slot=SLOT,
-        act=st.sampled_from(["ack", "nack", "back", "dack"]),
+        act=st.sampled_from(["ack", "nack", "back", "dack", "nack later"]),
         picks=PICKS,
         seconds=st.sampled_from([0, 0.5, 1, 1, 1, 2]),
     )
@@ -122,11 +149,8 @@ class BrokerMachine(Comparison):
         named, can_be_settled, was_holding = dict(worker.held), self.live(worker), bool(worker.held)
         worker.held = [(receipt, entry) for receipt, entry in worker.held if receipt not in wanted]
         live = [named[receipt] for receipt in wanted if named.get(receipt) in can_be_settled]
-        waits = bool(live and self.retry_seconds) if act == "nack" else act == "dack"
-        if waits:  # whenever the clock has been set back, delays begin with the new time
-            self.model.horizon_ms = min(self.model.horizon_ms, self.driver.clock.now_ms())
-        for entry in reversed(live) if act == "nack" and not waits else live:
-            self.settle_one(self.model.topics[worker.topic], entry, act, seconds)
+        if live or act in ("dack", "nack later"):
+            self.settle_all(worker.topic, live, act, seconds)
         asked_count = len(receipts) if worker.has_receipts else 1
         is_done = len(live) == asked_count
         if act == "ack" and was_holding and not worker.has_receipts and not worker.peer.confirms:
@@ -136,23 +160,30 @@ class BrokerMachine(Comparison):
             self.waiting.setdefault(worker, self.step)
         self.driver.do(worker.peer.settle, act, receipts if worker.has_receipts else None, seconds)
 
-    def settle_one(self, topic, entry, act, seconds):
-        if act == "nack" and self.retry_seconds:
-            seconds = self.retry_seconds[min(entry.returns["nacks"], len(self.retry_seconds) - 1)]
-        due_at_ms = max(self.driver.clock.now_ms() + round(1000 * seconds), self.model.horizon_ms + 1)
-        if act == "ack":
-            topic.held.remove(entry)
+    @rule(name=NAME, act=st.sampled_from([Act.DELETE, Act.FRONT, Act.FRONT, Act.DUE]), pick=st.integers(0, 9))
+    def administer(self, name, act, pick):
+        """Act on one message that waits, while nothing holds the store up: so it is done at once."""
+        topic = self.model.topics.get(name, Topic())
+        entries = [entry for entry in topic.entries if act is not Act.DUE or entry.place == "delayed"]
+        if not (self.is_at_rest and entries):
+            return
+        entry = sorted(entries, key=lambda entry: entry.payload)[pick % len(entries)]
+        if act is Act.DUE and entry.key[0] <= self.model.horizon_ms:
+            return  # it is ready
+        if act is Act.DELETE:
+            topic.remove(entry)
         else:
-            nacked = "delayed" if self.retry_seconds else "front"
-            place = {"nack": nacked, "back": "back", "dack": "delayed"}[act]
-            topic.put_back(entry, place, f"{act}s", due_at_ms)
+            topic.move(entry, "front" if act is Act.FRONT else "delayed", self.model.horizon_ms)
+        assert self.driver.do(self.driver.administer, act, name, entry.payload).words == ["OK"]
 
     # --- time, and what goes wrong ---
 
     @rule(seconds=STEP_SECONDS, has_tick=st.sampled_from([True, True, True, False]))
     def step_clock(self, seconds, has_tick):
-        self.driver.clock.advance(seconds)
-        if has_tick:
+        has_leases = {"timed streams", "leases"} & {*self.more}
+        self.driver.clock.advance(min(seconds, SHORT_SECONDS) if has_leases else seconds)
+        self.latest_ms = max(self.latest_ms, self.driver.clock.now_ms())
+        if has_tick or self.must_tick:
             self.tick()
 
     @rule(early_ms=st.integers(0, 1))
@@ -163,10 +194,28 @@ class BrokerMachine(Comparison):
             (entry.key[0] for entry in entries if entry.place == "delayed" and entry.key[0] > now_ms), default=0
         )
         self.driver.clock.time_ms = max(now_ms, due_ms - early_ms)
+        self.latest_ms = max(self.latest_ms, self.driver.clock.time_ms)
         self.tick()
 
     def tick(self):
-        self.model.horizon_ms = self.driver.clock.now_ms()
+        """Leases end one after the other: so it can be told who is given what came back.
+
+        Nothing happens if a schedule would publish nobody knows when.
+        """
+        is_due = any(schedule.due_at_ms <= self.driver.clock.now_ms() for schedule in self.model.schedules)
+        if is_due and not self.is_at_rest:
+            return
+        clock, now_ms = self.driver.clock, self.driver.clock.monotonic_ms
+        while (ends_ms := [int(1000 * at) for at in self.lease_ends if at < inf]) and min(ends_ms) + 1 < now_ms:
+            clock.monotonic_ms = min(ends_ms) + 1
+            self.tick_once()
+            self.compare()
+        clock.monotonic_ms = now_ms
+        self.tick_once()
+
+    def tick_once(self):
+        self.end_leases()
+        self.model.tick(self.driver.clock.now_ms(), self.driver.clock.monotonic())
         self.driver.do(self.driver.broker.tick)
 
     @rule(seconds=st.sampled_from([0.005, 0.005, LONG_SECONDS]))
@@ -217,7 +266,7 @@ class BrokerMachine(Comparison):
         if is_told or not issubclass(self.driver_class, CoreDriver):
             self.leave_all()
         if not self.model.is_read_only:
-            self.model.stored = as_stored(self.model.topics)
+            self.model.store_all()
         self.driver.stop()
         self.answers_are_right()
         self.model.lose_memory()
@@ -246,7 +295,12 @@ class BrokerMachine(Comparison):
 
     def everything_comes_in_order_and_nothing_is_left(self):
         self.restart((), is_told=False)
+        self.driver.clock.advance(3600)  # less than a day: at its end, there is a warning before a group ends
+        self.tick()
         for name in NAMES:
+            if name in self.model.topics:
+                self.pause(name, is_paused=False)
+                self.compare()
             self.driver.clock.advance(1e6)
             self.tick()
             self.connect(0, name, 5, 0)

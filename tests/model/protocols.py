@@ -8,11 +8,12 @@ from collections.abc import Sequence
 import hiredis
 import orjson
 
+from miniqueue.core.options.consume import StreamOptions
 from miniqueue.errors import DrainingError, OutcomeUnknownError, ReadOnlyError
 from miniqueue.server.http.app import HttpApp
 from miniqueue.server.resp.server import RespServer
 from tests.fakes import FakeTransport
-from tests.model.drivers import Answers, Delivery, Driver, Peer
+from tests.model.drivers import Answers, Delivery, Driver, Peer, reason_of
 
 #: The words for what HTTP says with a text.
 WORDS = {str(error()): error.code for error in (OutcomeUnknownError, ReadOnlyError, DrainingError)}
@@ -62,11 +63,14 @@ class RespPeer:
 
     confirms = True
 
-    def __init__(self, server: RespServer, topic: bytes, prefetch: int | None) -> None:
-        self.shown_causes = () if prefetch is None else None
-        self._has_receipts = prefetch is not None
+    def __init__(self, server: RespServer, topic: bytes, options: StreamOptions) -> None:
+        self.shown_causes = () if options.prefetch is None else None
+        self.shows_failures = options.prefetch is not None
+        self._has_receipts = options.prefetch is not None
         self._wire = RespWire(server)
-        self._wire.send([b"SUBSCRIBE", topic, *([b"PREFETCH", b"%d" % prefetch] if prefetch else [])])
+        prefetch = [b"PREFETCH", b"%d" % options.prefetch] if options.prefetch else []
+        lease = [b"LEASE", b"%g" % options.lease_seconds] if options.lease_seconds else []
+        self._wire.send([b"SUBSCRIBE", topic, *prefetch, *lease])
 
     def hear(self) -> list[Delivery | str]:
         return [self._told(reply) for reply in self._wire.replies()]
@@ -75,14 +79,17 @@ class RespPeer:
         if isinstance(reply, list):
             receipt, payload, attributes = reply
             counts = dict(zip(attributes[::2], attributes[1::2], strict=True))
-            return Delivery(payload, int(receipt), {cause.decode(): count for cause, count in counts.items()})
+            failure = counts.pop(b"failure", b"")
+            return Delivery(payload, int(receipt), {cause.decode(): count for cause, count in counts.items()}, failure)
         if reply == b"OK" or isinstance(reply, hiredis.ReplyError):
             return _word(reply)
         return Delivery(bytes(reply), None, {})
 
     def settle(self, act: str, receipts: Sequence[int] | None, seconds: float) -> None:
         words = [b"%d" % receipt for receipt in receipts or ()]
-        self._wire.send([act.upper().encode(), *([b"%g" % seconds] if act == "dack" else []), *words])
+        later = [b"DELAY", b"%g" % seconds, b"REASON", reason_of(seconds)] if act == "nack later" else []
+        word = act.removesuffix(" later").upper().encode()
+        self._wire.send([word, *([b"%g" % seconds] if act == "dack" else []), *words, *later])
 
     def leave(self) -> None:
         self._wire.transport.lose()
@@ -116,7 +123,9 @@ class RespClient:
 class HttpRequest:
     """One request: parts of a body in, messages of ASGI out."""
 
-    def __init__(self, app: HttpApp, method: str, path: bytes, query: bytes = b"", content_type: bytes = b"") -> None:
+    def __init__(
+        self, app: HttpApp, method: str, path: bytes, query: bytes = b"", content_type: bytes = b"", token: bytes = b""
+    ) -> None:
         self._body: asyncio.Queue[dict[str, object]] = asyncio.Queue()
         self.status = 0
         self.received = b""
@@ -129,6 +138,8 @@ class HttpRequest:
             "query_string": query,
             "headers": [(b"content-type", content_type)] if content_type else [],
         }
+        if token:
+            scope["headers"] = [(b"authorization", b"Bearer " + token)]
         self._task = asyncio.get_running_loop().create_task(app(scope, self._body.get, self._send))
 
     def send(self, body: bytes, *, is_last: bool = False) -> None:
@@ -154,10 +165,13 @@ class HttpPeer:
     """A duplex stream."""
 
     shown_causes = ("dacks",)
+    shows_failures = True
     confirms = False
 
-    def __init__(self, app: HttpApp, topic: bytes, prefetch: int | None) -> None:
-        self._request = HttpRequest(app, "POST", b"/subscribe/" + topic, b"prefetch=%d" % prefetch if prefetch else b"")
+    def __init__(self, app: HttpApp, topic: bytes, options: StreamOptions) -> None:
+        prefetch = [b"prefetch=%d" % options.prefetch] if options.prefetch else []
+        lease = [b"lease=%g" % options.lease_seconds] if options.lease_seconds else []
+        self._request = HttpRequest(app, "POST", b"/subscribe/" + topic, b"&".join(prefetch + lease))
         self._request.send(b'"INIT"\n')
 
     def hear(self) -> list[Delivery | str]:
@@ -169,11 +183,17 @@ class HttpPeer:
             return "NOLEASE" if text == "no message is outstanding" or "receipts belong to no" in text else text
         receipt = int(line["receipt"]) if "receipt" in line else None
         count = int(line.get("dackCount", 0))
-        return Delivery(base64.b64decode(str(line.get("msg", ""))), receipt, {"dacks": count} if count else {})
+        failure = str(line.get("failure", "")).encode()
+        return Delivery(base64.b64decode(str(line.get("msg", ""))), receipt, {"dacks": count} if count else {}, failure)
 
     def settle(self, act: str, receipts: Sequence[int] | None, seconds: float) -> None:
-        words = [act.upper(), *([f"{seconds:g}"] if act == "dack" else []), *map(str, receipts or ())]
-        self._request.send(orjson.dumps(" ".join(words)))
+        words = [
+            act.removesuffix(" later").upper(),
+            *([f"{seconds:g}"] if act == "dack" else []),
+            *map(str, receipts or ()),
+        ]
+        later = ["DELAY", f"{seconds:g}", "REASON", reason_of(seconds).decode()] if act == "nack later" else []
+        self._request.send(orjson.dumps(" ".join(words + later)))
 
     def leave(self) -> None:
         self._request.disconnect()
@@ -217,8 +237,8 @@ class ProtocolDriver(Driver):
         self._client = RespClient(self._resp)
         self._http_answers: list[HttpAnswers] = []
 
-    def connect(self, kind: str, topic: bytes, prefetch: int | None) -> Peer:
-        return RespPeer(self._resp, topic, prefetch) if kind == "resp" else HttpPeer(self._app, topic, prefetch)
+    def connect(self, kind: str, topic: bytes, options: StreamOptions) -> Peer:
+        return RespPeer(self._resp, topic, options) if kind == "resp" else HttpPeer(self._app, topic, options)
 
     def publish(self, way: str, topic: bytes, payloads: list[bytes]) -> Answers:
         match way:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.model.chance import EVEN
 from tests.model.machine import BrokerMachine, LevelDBMachine, ProtocolMachine, WaitingMachine
 from tests.model.rules.limits import small_limits
 from tests.model.walk import STEPS as WALK_STEPS
@@ -59,6 +60,7 @@ def check(machine: type[BrokerMachine], runs: int, *, is_repeatable: bool, short
         deadline=None,
         suppress_health_check=list(HealthCheck),
         derandomize=is_repeatable,
+        backend=EVEN,
         database=None,
         phases=[Phase.generate, Phase.shrink] if shortens else [Phase.generate],
         report_multiple_bugs=False,

@@ -87,7 +87,8 @@ class FragileStore:
     """Stands before the store of a disk, over every opening of it.
 
     `fails_next` makes the next write to end fail: "kept" and "dropped" say whether it is carried out all the same.
-    While `may_write` or `may_scan` is cleared, writes and scans wait.
+    While `may_write` or `may_scan` is cleared, writes and scans wait. `writes_left` are carried out before `may_write`
+    is cleared, if it is a number.
 
     Args:
       began, ended, failed: called when a write begins, and when it has ended in one of the two ways.
@@ -111,6 +112,7 @@ class FragileStore:
         self._calls_under_way = 0
         self.refused_openings = 0
         self.fails_next: str | None = None
+        self.writes_left: int | None = None
         self.may_write, self.may_scan = asyncio.Event(), asyncio.Event()
         self.release()
 
@@ -122,6 +124,7 @@ class FragileStore:
         return self._calls_under_way > 0
 
     def release(self) -> None:
+        self.writes_left = None
         self.may_write.set()
         self.may_scan.set()
 
@@ -146,7 +149,7 @@ class FragileStore:
                 await self._call(store.write(batch))
             await self._call(store.close())
 
-    def write(self, batch: Batch) -> Awaitable[None]:
+    def write(self, batch: Batch, *, is_synced: bool = False) -> Awaitable[None]:
         self._in_flight.append(dict(batch))
         self._began()
         writing = asyncio.create_task(self._write(batch, self._in_flight))
@@ -155,6 +158,10 @@ class FragileStore:
     async def _write(self, batch: Batch, in_flight: list[Batch]) -> str | None:
         """Return how it fails."""
         async with self._line:
+            if self.writes_left == 0:
+                self.may_write.clear()
+            elif self.writes_left is not None:
+                self.writes_left -= 1
             await self.may_write.wait()
             if in_flight is not self._in_flight or self._is_failing:
                 return "dropped"

@@ -3,6 +3,7 @@
 import pytest
 
 from miniqueue.broker.commit.journal import LARGE_BYTES
+from miniqueue.core.options.consume import StreamOptions
 from miniqueue.core.options.publish import PublishOptions
 from tests.model.drivers import CoreDriver
 from tests.model.machine import LONG_SECONDS
@@ -24,7 +25,7 @@ class Scene:
         self.driver.start()
         self.publish(SETTLED)
         self.publish(OTHER)
-        self.consumer = self.driver.do(self.driver.connect, "core", SETTLED, None)
+        self.consumer = self.driver.do(self.driver.connect, "core", SETTLED, StreamOptions())
         assert [one.payload for one in self.consumer.hear()] == [b"x"]
 
     def publish(self, topic):

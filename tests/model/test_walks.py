@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.model.grounds import GROUNDS
+from tests.model.grounds import ALL_GROUNDS
 from tests.model.planted.in_logs import IN_LOGS
 from tests.model.planted.in_walks import PLANTS
 from tests.model.walk import walks
@@ -25,7 +25,7 @@ EVERYWHERE = PLANTS | IN_LOGS
 @pytest.mark.parametrize("plant", EVERYWHERE, ids=lambda plant: plant.__name__)
 def test_planted_bug_is_found(plant, monkeypatch):
     plant(monkeypatch)
-    grounds = [ground for ground in GROUNDS if ground.name == EVERYWHERE[plant].encode()]
+    grounds = [ground for ground in ALL_GROUNDS if ground.name == EVERYWHERE[plant].encode()]
     with pytest.raises(AssertionError, match="seed") as found:
         walks(range(WALKS_TO_FIND), grounds)
     of_the_walk = found.value.__cause__

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-MAX_TURNS = 5000  # until everything rests; some dozens is usual
+MAX_TURNS = 5000  # some dozens is usual
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -14,18 +14,22 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     Args:
       is_busy: whether a thread has yet to report to this loop.
+
+    Attributes:
+      max_turns: until everything rests.
     """
 
     def __init__(self, is_busy: Callable[[], bool]) -> None:
         self._now_seconds = 0.0
         self._is_busy = is_busy
+        self.max_turns = MAX_TURNS
         super().__init__()
 
     def time(self) -> float:
         return self._now_seconds
 
     def run_until_idle(self) -> None:
-        self._turns_left = MAX_TURNS
+        self._turns_left = self.max_turns
         self.call_soon(self._stop_when_idle)
         self.run_forever()
         assert self._turns_left, "this never comes to rest"

@@ -21,7 +21,7 @@ from tests.model.acts.acts import Acts
 from tests.model.acts.consuming import SCHEDULED
 from tests.model.clients import Client, StampedWire
 from tests.model.drivers import Driver
-from tests.model.grounds import GROUNDS, Ground
+from tests.model.grounds import ALL_GROUNDS, Ground
 from tests.model.machine import LONG_SECONDS
 from tests.model.rules.ledger import Ledger
 from tests.model.rules.limits import small_limits
@@ -52,7 +52,7 @@ class Walk:
       grounds: the topics among which two or three are chosen.
     """
 
-    def __init__(self, seed: int, grounds: Sequence[Ground] = GROUNDS) -> None:
+    def __init__(self, seed: int, grounds: Sequence[Ground] = ALL_GROUNDS) -> None:
         self.random = Random(seed)
         self.grounds = self.random.sample(grounds, min(len(grounds), self.random.choice((1, 2, 3))))
         self.told: deque[str] = deque(maxlen=TOLD_ACTS)
@@ -335,7 +335,7 @@ class Walk:
         return bool(reply)
 
 
-def walks(seeds: Sequence[int], grounds: Sequence[Ground] = GROUNDS) -> int:
+def walks(seeds: Sequence[int], grounds: Sequence[Ground] = ALL_GROUNDS) -> int:
     """Walk with each of the seeds; return how many messages were published. Raises AssertionError with the seed."""
     count = 0
     with small_limits():

@@ -43,7 +43,9 @@ def test_each_kind_has_names_and_a_missing_one_is_noticed():
 def test_names_are_those_that_users_know():
     present = names()
     assert "-db" in present["flags"]
-    assert "MINIQUEUE_DB" in present["variables"]
+    assert {"MINIQUEUE_DB", "MINIQUEUE_PASSWORD"} <= set(present["variables"])
+    assert {"backup", "backup -follow", "user -max-bytes", "pipeline -secret-file"} <= set(present["subcommands"])
+    assert {"trace -url", "topic show", "dlq drop -yes", "sub -until-empty"} <= set(present["subcommands"])
     assert "PUB DELAY" in present["commands"]
     assert "POST /publish/{topic}" in present["routes"]
     assert "miniqueue_messages topic state" in present["metrics"]

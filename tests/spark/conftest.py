@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from miniqueue.cli import main
-from miniqueue.client import Client
+from miniqueue_client import Client
 from tests.client.broker import RespBroker
 from tests.spark.needs import SHORT_LIVED_JAVA
 

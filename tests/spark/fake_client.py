@@ -1,7 +1,7 @@
 """A client of no broker: it keeps what it is asked to publish, refuses what it is told to, and has logs to be read."""
 
-from miniqueue.client import Bounds, RefusedError
-from miniqueue.client.address import Address
+from miniqueue_client import Bounds, RefusedError
+from miniqueue_client.address import Address
 
 
 class FakeClient:

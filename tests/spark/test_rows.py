@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from miniqueue.client import Outgoing
 from miniqueue.errors import ConfigError
 from miniqueue.spark.rows import ARROW_SCHEMA, batch_of, check_columns, rows_of
+from miniqueue_client import Outgoing
 
 TOLD = {b"published_at_ms": 1767225600123, b"key": b"k", b"headers": [[b"a", b"1"], [b"a", b"\xfe"]]}
 FOUND = [b"0.high-17", b"\xff", TOLD]

@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from miniqueue.client import Client
 from miniqueue.errors import ConfigError
 from miniqueue.spark import register
+from miniqueue_client import Client
 from tests.spark.needs import IN_A_SESSION
 
 pytestmark = IN_A_SESSION

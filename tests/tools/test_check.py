@@ -183,8 +183,8 @@ FAULTS = {
     "attributes of a record": (FRONT, record_with(attributes=b"\x02"), "the attributes of a message make no sense"),
     "attributes of a newer version": (
         LAST_CHUNK,
-        put(values.encode_chunk(Chunk(8, 1_700_000_003_000, [b"12345678", b"1"], 80, [b"", b"\x0a\2\0\0\0xx"]))),
-        "attributes: format version 10 found, this miniqueue reads up to 9",
+        put(values.encode_chunk(Chunk(8, 1_700_000_003_000, [b"12345678", b"1"], 80, [b"", b"\x0b\2\0\0\0xx"]))),
+        "attributes: format version 11 found, this miniqueue reads up to 10",
     ),
     "two records of a message": (FRONT, record_with(seq=6), "message 6 has another record"),
 } | {f"key {key[0]:02x} of no topic": (key, put(b""), "there is no such topic") for key in NOBODYS}
@@ -338,7 +338,7 @@ def test_help_is_printed(capsys):
     assert cli.main(["check", "-db", "x", "-h"], {}) == 0
     assert "Usage: miniqueue check" in capsys.readouterr().out
     assert cli.main(["-h"], {}) == 0
-    assert "\n  check     verify" in capsys.readouterr().out
+    assert "\n  check       verify" in capsys.readouterr().out
 
 
 def test_the_module_runs_it_too(store):

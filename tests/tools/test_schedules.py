@@ -5,6 +5,8 @@ import json
 import pytest
 
 from miniqueue import cli
+from miniqueue.core.message.lanes import Priority
+from miniqueue.core.options.publish import PublishOptions
 from miniqueue.core.settings.schedule import Missed, Schedule
 from miniqueue.storage.format import schedules, values
 from tests.fakes import START_MS, settle_down
@@ -13,6 +15,13 @@ from tests.tools.test_delayed_messages import problems_of
 
 NINE = Schedule(b"t", b"\xff", cron="0 9 * * *", zone="Europe/Berlin", missed=Missed.ONE)
 BEAT = Schedule(b"u", b"x", every_ms=1500)
+SALE = Schedule(
+    b"v",
+    b"x",
+    every_ms=1500,
+    options=PublishOptions(((b"kind", b"\xff"),), b"shop", 0.5, priority=Priority.LOW),
+    until_ms=START_MS + 9000,
+)
 
 
 async def test_a_store_is_sound_after_every_commit(world):
@@ -47,6 +56,11 @@ LINES = [
         **{"schedule": "nine", "next_at": 1_700_035_200_000, "topic": "t", "cron": "0 9 * * *"},
         **{"zone": "Europe/Berlin", "missed": "one", "msg": "/w=="},
     },
+    {
+        **{"schedule": "sale", "next_at": START_MS + 1500, "topic": "v", "every_ms": 1500, "missed": "all"},
+        **{"until_ms": START_MS + 9000, "priority": "low", "ttl": 0.5, "headers": [["kind", {"base64": "/w=="}]]},
+        **{"key": "shop", "text": "x"},
+    },
 ]
 
 
@@ -56,6 +70,7 @@ def run_tool(*words):
 
 async def put(broker, _clock):
     broker.scheduler.set(b"nine", NINE)
+    broker.scheduler.set(b"sale", SALE)
     await broker.scheduler.set(b"beat", BEAT)[0].wait()
     await stores.publish(broker, b"t", b"x")
 
@@ -72,7 +87,7 @@ def test_they_leave_a_store_as_lines_and_come_back_the_same(tmp_path, capfdbinar
         {k: v for k, v in stores.contents(tmp_path / name).items() if k[0] in (5, 0x30)} for name in ("old", "new")
     )
     assert old == new
-    assert len(new) == 4
+    assert len(new) == 6
     capfdbinary.readouterr()
     (tmp_path / "again").write_text(json.dumps(LINES[0]))
     assert run_tool("import", "-db", tmp_path / "new", tmp_path / "again") == 65
@@ -84,11 +99,16 @@ def test_they_leave_a_store_as_lines_and_come_back_the_same(tmp_path, capfdbinar
 def test_schedules_alone_can_be_imported(tmp_path, capfdbinary):
     (tmp_path / "lines").write_text("\n".join(map(json.dumps, LINES)))
     assert run_tool("import", "-db", tmp_path / "new", tmp_path / "lines") == 0
-    assert len(stores.contents(tmp_path / "new")) == 4
+    assert len(stores.contents(tmp_path / "new")) == 6
 
 
 @pytest.mark.parametrize(
-    "change", [{"schedule": "a/b"}, {"next_at": -1}, {"cron": "* * * * *"}, {"every_ms": 0}, {"text": 5}, {"what": 1}]
+    "change",
+    [
+        *({"schedule": "a/b"}, {"next_at": -1}, {"cron": "* * * * *"}, {"every_ms": 0}, {"text": 5}, {"what": 1}),
+        *({"until_ms": "x"}, {"until_ms": -1}, {"ttl": 0}, {"ttl": True}, {"priority": "urgent"}, {"key": 5}),
+        *({"headers": [["a b", "c"]]}, {"dedup": "d"}, {"unique": "u"}),
+    ],
 )
 def test_a_line_that_is_wrong_is_refused(change, tmp_path, capfdbinary):
     (tmp_path / "lines").write_text(json.dumps(LINES[0] | change))

@@ -25,6 +25,7 @@ def collector_off() -> Iterator[None]:
         gc.unfreeze()
         gc.enable()
         gc.collect()
+        gc.freeze()  # again, as tests/conftest.py does
 
 
 def cycles() -> list[str]:
@@ -35,8 +36,9 @@ def cycles() -> list[str]:
     finally:
         gc.set_debug(0)
     names = sorted({", ".join(sorted({_name(part) for part in cycle})) for cycle in _components(gc.garbage)})
-    gc.garbage.clear()
-    gc.collect()
+    if gc.garbage:
+        gc.garbage.clear()
+        gc.collect()
     return names
 
 

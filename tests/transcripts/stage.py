@@ -34,12 +34,15 @@ from miniqueue.broker.model.limits import BrokerLimits
 from miniqueue.core.settings.fields import LimitPolicy
 from miniqueue.errors import StorageError
 from miniqueue.server.asgi.refusals import Refusals
+from miniqueue.server.dashboard.app import DashboardApp
+from miniqueue.server.dashboard.models.facts import Facts
 from miniqueue.server.http.app import HttpApp
 from miniqueue.server.monitor.app import MonitorApp
 from miniqueue.server.process.metric_rows import RowCollector
 from miniqueue.server.process.stopping import settle_before_stop
 from miniqueue.server.resp.refusals import REFUSAL_ROWS
 from miniqueue.server.resp.server import RespServer
+from miniqueue.server.resp.turns import LoopShare
 from miniqueue.storage.port import Room
 from tests.fakes import FakeTransport, FaultyStore, ManualClock
 from tests.model.virtual_loop import VirtualLoop
@@ -55,6 +58,7 @@ _RESP = re.compile(r"(?:(?P<name>[a-z]+): )?(?P<words>.*)", re.DOTALL)
 #: A reply that is longer begins a new line of the record where an array or a map begins.
 _LONG_REPLY_BYTES = 1000
 _POLICY = "policy"
+FACTS = Facts(name="here", monitor_port=8081, http_port=8080, resp_port=6379)
 
 
 class StillLoop(VirtualLoop):
@@ -227,11 +231,12 @@ class Stage:
         self.broker = Broker(self._open, clock=self.clock, period_seconds=1e6, limits=limits, **self._options)
         await self.broker.start()
         self._resp = RespServer(self.broker, PARAMETERS, self._sign_in)
-        self._resp.shared.turns.clock = lambda: 0.0
+        self._resp.shared.turns = LoopShare(clock=lambda: 0.0)
         self._http = HttpApp(self.broker, self._sign_in)
         collectors = [RowCollector(REFUSAL_ROWS, self._resp.refusals)]
         refusals = Refusals(self.clock.monotonic)
-        self._monitor = MonitorApp(self.broker, self._sign_in, refusals, collectors, is_exposed=self._is_exposed)
+        monitor = MonitorApp(self.broker, self._sign_in, refusals, collectors, is_exposed=self._is_exposed)
+        self._monitor = DashboardApp(monitor, self._http, self.broker, self._sign_in, FACTS)
 
     async def _open(self) -> Any:
         if self._is_store_lost:
@@ -322,6 +327,11 @@ class Stage:
             self._requests.pop(name).leave()
         else:
             self._clients.pop(name).transport.lose()
+
+    def disconnect_all(self) -> None:
+        """Disconnect the clients of all requests that are still open."""
+        for name in list(self._requests):
+            self._act(self._lose, name)
 
     def _pass_time(self, seconds: float) -> None:
         self.clock.advance(seconds)

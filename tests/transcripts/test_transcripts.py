@@ -22,9 +22,9 @@ from tests.transcripts.script import sections, words_of
 #: Of what differs; the rest is told by `python -m tests.transcripts.record` and `git diff`.
 MAX_DIFFERENCE_LINES = 100
 MAX_LINE_CHARS = 1000
-MAX_RECORDS_BYTES = 1_000_000
-#: What takes a fault in the middle of one act.
-UNHEARD_CODES = {"UNAVAILABLE"}
+MAX_RECORDS_BYTES = 1_300_000
+#: What takes a fault in the middle of one act, or a package that is not installed.
+UNHEARD_CODES = {"NOVALIDATOR", "UNAVAILABLE"}
 
 
 def difference(recorded: str, played: str) -> str:
@@ -59,7 +59,8 @@ def test_the_first_store_keeps_every_invariant():
 @pytest.mark.parametrize("name", ["store.txt", "store_of_first_record.txt"])
 def test_every_kind_of_key_is_stored(name):
     kinds = {bytes.fromhex(line[:2])[0] for line in (RECORDS / name).read_text().splitlines()}
-    assert kinds == {*keys.Space} - {keys.Space.COMMIT}, "that one is of format 1"
+    later = {keys.Space.TASK} if name == "store_of_first_record.txt" else set()  # which is of format 4
+    assert kinds == {*keys.Space} - {keys.Space.COMMIT} - later, "that one is of format 1"
 
 
 def said(script: str) -> Iterator[list[str]]:

@@ -82,8 +82,7 @@ async def purge(
       UnavailableError, StorageError: the purge was interrupted; messages that were removed before remain removed. If
         the store failed, BrokenOffError says how many these are.
     """
-    if state in (State.LEASED, State.DEAD):
-        raise InvalidOptionError(f"{state} messages cannot be purged")
+    check_purged(state)
     if older_seconds is not None and not 0 <= older_seconds < inf:
         raise InvalidDelayError
     removed = Removed()
@@ -93,6 +92,12 @@ async def purge(
         outcome = f"at least {removed.count} messages were removed"
         raise BrokenOffError(f"the store failed during the purge; {outcome}; purge again for the rest") from exc
     return removed.count
+
+
+def check_purged(state: State | None) -> None:
+    """Raise InvalidOptionError for a state whose messages a purge does not remove."""
+    if state in (State.LEASED, State.DEAD):
+        raise InvalidOptionError(f"{state} messages cannot be purged")
 
 
 class _Selection(NamedTuple):

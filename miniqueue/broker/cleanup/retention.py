@@ -7,7 +7,7 @@
 The commit that deletes chunks also stores the new start of the log, so a startup reads no message to find it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from itertools import takewhile
 
@@ -36,8 +36,10 @@ TOPICS_IN_TURN = 100
 class RetentionKeeper:
     """Keeps the logs of topics within the limits of their settings."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, put_to_rest: Callable[[Topic], None]) -> None:
+        """Create the keeper; `put_to_rest` puts a topic to rest if nothing is in it but what it retains."""
         self._engine = engine
+        self._put_to_rest = put_to_rest
         self._journal = engine.journal
         self._clock = engine.clock
         self._retaining: dict[Topic, None] = {}
@@ -55,6 +57,11 @@ class RetentionKeeper:
             elif partition.retained is not None:
                 self._keep_no_more(topic, partition, partition.retained)
         self._note(topic)
+
+    def restored(self, topic: Topic) -> None:
+        """Keep the log of a topic that is at rest after a startup within its limits."""
+        if topic.settings.retains:
+            self._retaining[topic] = None
 
     def tick(self) -> None:
         """Start to trim the logs that are over their limits, unless the last trim is still in progress."""
@@ -108,14 +115,28 @@ class RetentionKeeper:
         self._last_warning = error
 
     async def _trim(self, topic: Topic) -> None:
-        kept = [partition for partition in topic.partitions.values() if partition.retained is not None]
+        was_at_rest = topic.at_rest is not None
+        if topic.at_rest is not None and self._clock.now_ms() < topic.at_rest.trim_at_ms:
+            return
+        kept = [number for number, partition in topic.partitions.items() if partition.retained is not None]
         if topic.id is None or not kept:
             del self._retaining[topic]
             return
-        for partition in kept:
-            while await self._trim_page(topic, partition) or await self._drop_page(topic, partition):
+        for number in kept:
+            while await self._has_more(topic, number):
                 pass
-            self._finish(topic, partition)
+        if was_at_rest and topic.at_rest is None:
+            self._put_to_rest(topic)
+
+    async def _has_more(self, topic: Topic, number: int) -> bool:
+        """Trim a partition by one page; return whether there may be more. The topic can rest between two pages."""
+        partition = topic.partitions.get(number)
+        if partition is None:
+            return False
+        if await self._trim_page(topic, partition) or await self._drop_page(topic, partition):
+            return True
+        self._finish(topic, partition)
+        return False
 
     def _finish(self, topic: Topic, partition: Partition) -> None:
         if partition.retained is not None and partition.retained.is_over and _has(topic, partition):
@@ -128,8 +149,9 @@ class RetentionKeeper:
     def _limit(self, topic: Topic, partition: Partition) -> RetentionLimit:
         log_bytes = max(cursor.tail_bytes for cursor in partition.cursors.values())
         if partition.retained is not None and partition.retained.stop_seq is not None:
-            return RetentionLimit(None, log_bytes)
-        return limit_of(topic.settings, log_bytes, self._clock.now_ms())
+            return RetentionLimit(None, log_bytes, None)
+        end_seq = max(cursor.tail_seq for cursor in partition.cursors.values())
+        return limit_of(topic.settings, log_bytes, end_seq, self._clock.now_ms())
 
     async def _trim_page(self, topic: Topic, partition: Partition) -> bool:
         """Delete chunks over the limits from the start of the log; return whether there may be more."""

@@ -35,6 +35,7 @@ from miniqueue.broker.commit.events import Events
 from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.runtime.accounts import Memory
 from miniqueue.broker.runtime.clock import Clock
+from miniqueue.broker.runtime.notices import NoticeKind, Notices
 from miniqueue.broker.runtime.tasks import Epoch
 from miniqueue.broker.stored import encode_commit, opening
 from miniqueue.core.message.names import check_topic
@@ -188,6 +189,7 @@ class Committer:
       begun: the last two commits that were begun, the older one first; each may be done or in progress.
       large_bytes: see `LARGE_BYTES`.
       must_prepare: whether to call `prepare` before the next commit.
+      clock: the clock that was passed in.
     """
 
     def __init__(
@@ -204,7 +206,7 @@ class Committer:
         self._begin = begin
         self._broken = broken
         self._prepare = prepare or _nothing
-        self._clock = clock
+        self.clock = clock
         self._wanted = asyncio.Event()
         self._endings: deque[Ending] = deque()
         self._is_large = False  # `_begin_second` is scheduled, to begin the open commit
@@ -243,6 +245,11 @@ class Committer:
         """Start the next commit as soon as the commit in progress is done."""
         self._wanted.set()
 
+    def end_later(self, ending: Ending) -> None:
+        """Call `ending` after the commits in progress have ended, and before another one begins."""
+        self._endings.append(ending)
+        self._wanted.set()
+
     def request_soon(self) -> None:
         """Start the next commit within `SETTLE_DELAY_SECONDS`."""
         if self._timer is None:
@@ -276,7 +283,10 @@ class Committer:
                 await self._prepare_next()
             else:
                 self._wanted.clear()
-            self._begin_next()
+            if self._endings:
+                self._wanted.set()  # `end_later` was called meanwhile
+            else:
+                self._begin_next()
         await self._endings.popleft()()
         if self.open.size_bytes >= self.large_bytes:
             self._begin_second()
@@ -309,8 +319,8 @@ class Committer:
 
         Ends after `GATHER_SECONDS`, or when there are as many as in the larger of the last two commits.
         """
-        count, all_count, ends_at = 1, max(self._last_counts), self._clock() + GATHER_SECONDS
-        while count < self.open.company_count < all_count and self._clock() < ends_at:
+        count, all_count, ends_at = 1, max(self._last_counts), self.clock() + GATHER_SECONDS
+        while count < self.open.company_count < all_count and self.clock() < ends_at:
             count = self.open.company_count
             for _ in range(GATHER_TURNS):
                 await asyncio.sleep(0)
@@ -356,6 +366,7 @@ class Journal:
       committer: runs the commits.
       failed: done when the broker cannot continue; the result is the reason.
       events: the events above, for modules that change what the journal commits.
+      notices: reports what happens to clients that listen.
       epoch: ends when memory is dropped after a fault; acts that wait run within it.
       over: topics that are over their limits, to be trimmed before the next commit.
       touched: topics that were committed since the set was last inspected; the inspector replaces it by an empty set.
@@ -377,6 +388,7 @@ class Journal:
         self.epoch = Epoch()
         self.failed: asyncio.Future[MiniqueueError] = asyncio.get_running_loop().create_future()
         self.events = events
+        self.notices = Notices(clock)
         self.committer = Committer(self._begin, self._abort_commits, self._prepare)
         self._open_store = open_store
         self._clock = clock
@@ -444,8 +456,7 @@ class Journal:
         """Refuse all changes from now on, and make the accepted changes durable."""
         if self.admission.may_change:
             self.admission.drain()
-            self._is_sync_due = True
-            await self.committer.flush()
+            await self.sync().wait()
 
     def is_dirty(self, topic: Topic) -> bool:
         """Whether the next commit writes something of a topic."""
@@ -478,14 +489,19 @@ class Journal:
         with suppress(UnavailableError):
             await self.committer.flush()
 
+    def sync(self) -> Commit:
+        """Return a commit that is done when everything done so far is on the disk, whatever the store's sync mode."""
+        self._is_sync_due = True
+        self.committer.request()
+        return self.committer.open
+
     def request_sync(self) -> None:
         """Make durable all commits since the last sync, whatever the store's sync mode.
 
         Does nothing if there are no such commits: every sync makes LevelDB's log longer, even if the broker is idle.
         """
         if self._acknowledged_change != self._synced_change:
-            self._is_sync_due = True
-            self.committer.request()
+            self.sync()
 
     async def _prepare(self) -> None:
         await self.events.before_commit()
@@ -493,7 +509,7 @@ class Journal:
     def _begin(self, commit: Commit) -> Ending:
         batch, appended, grown = self._gather()
         is_sync_due, self._is_sync_due = self._is_sync_due, False
-        written = self.store.write(batch) if batch else None
+        written = self.store.write(batch, is_synced=is_sync_due) if batch else None
         return partial(self._end, commit, written, is_sync_due, appended, grown)
 
     async def _end(
@@ -516,8 +532,10 @@ class Journal:
             if is_written:
                 self._acknowledged_change = self.store.last_change
             if is_sync_due:
-                await self.store.sync()
-                self._synced_change = self._acknowledged_change
+                if not is_written:
+                    await self.store.sync()
+                if self.committer.begun[1] is commit:  # otherwise the last change may be one of the next commit
+                    self._synced_change = self._acknowledged_change
         except StorageError as exc:
             if not commit.is_done:
                 await self._recover(exc)
@@ -543,9 +561,24 @@ class Journal:
 
     # --- after a fault ----------------------------------------------------------------------------------------
 
+    def distrust(self, fault: MiniqueueError) -> None:
+        """Drop what is in memory, now, and read the store again: memory contains a part of an act, not the whole.
+
+        Nothing of the open commit is written, so nothing of the act becomes durable.
+        """
+        self._drop_memory("memory is dropped; messages are refused until the store has been reopened", fault)
+        self.committer.end_later(partial(self._reopen_or_fail, fault))
+
     async def _recover(self, fault: StorageError) -> None:
-        log.error("the store failed; messages are refused until it has been reopened", error=str(fault))
+        self._drop_memory("the store failed; messages are refused until it has been reopened", fault)
+        await self._reopen_or_fail(fault)
+
+    def _drop_memory(self, event: str, fault: MiniqueueError) -> None:
+        log.error(event, error=str(fault))
         self._abort_commits(fault)
+        self.notices.report(NoticeKind.STORE_FAILED, error=str(fault))
+
+    async def _reopen_or_fail(self, fault: MiniqueueError) -> None:
         if not await self._reopen_at_last():
             self.fail(fault)
 
@@ -597,3 +630,4 @@ class Journal:
         self.admission.open()
         log.warning("the store was reopened; all that was acknowledged is there")
         self._reopened(content)
+        self.notices.report(NoticeKind.STORE_RECOVERED)

@@ -24,6 +24,7 @@ from miniqueue.core.cursor import returning
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.holding import CursorLease, Holding, settle_each
 from miniqueue.core.cursor.lease import Lease
+from miniqueue.core.options.settle import PLAIN_NACK, NackOptions
 from miniqueue.errors import MessageOutstandingError, MiniqueueError, NothingOutstandingError, UnknownReceiptError
 from miniqueue.errors.requests import SessionOverError
 
@@ -109,6 +110,11 @@ class Consumer:
         """Whether the consumer has a message that it has not settled, even if the message was deleted."""
         return self._holding.count > 0
 
+    @property
+    def held_count(self) -> int:
+        """Number of messages that the consumer has, and has not settled."""
+        return self._holding.count
+
     async def load_ended(self) -> None:
         """Wait until the requested messages have been loaded, if they must be loaded from the store."""
         while self.is_waiting and self.group.is_loading:
@@ -146,9 +152,18 @@ class Consumer:
         """Remove messages that the same commit adds to another topic."""
         self._settle(_move, receipts, is_returned=False)
 
-    def nack(self, receipts: Sequence[int] | None = None) -> None:
-        """Return messages to the front of the topic, in the order of `receipts`."""
-        self._settle(returning.nack, receipts, returning.nack_all)
+    def nack(self, receipts: Sequence[int] | None = None, options: NackOptions = PLAIN_NACK) -> None:
+        """Return messages to the front of the topic, in the order of `receipts`; also raises InvalidDelayError."""
+        if options is PLAIN_NACK:
+            self._settle(returning.nack, receipts, returning.nack_all)
+            return
+        delay_seconds, reason = options
+        if delay_seconds is None:
+            nack_all = partial(returning.nack_all, reason=reason)
+            self._settle(partial(returning.nack, reason=reason), receipts, nack_all)
+            return
+        due_at_ms = self._dispatcher.due_at_ms(delay_seconds)
+        self._settle(partial(returning.dack, due_at_ms=due_at_ms, cause="nacks", reason=reason), receipts)
 
     def back(self, receipts: Sequence[int] | None = None) -> None:
         """Return messages to the back of the topic."""
@@ -177,6 +192,25 @@ class Consumer:
     def held(self) -> list[CursorLease]:
         """Return the leases that the consumer holds, in the order of their receipts."""
         return self._holding.leases()
+
+    def deadline_of(self, lease: Lease) -> float | None:
+        """Return when a lease ends that the consumer holds; None if it has no deadline, or is not held."""
+        return self._holding.deadline_of(lease)
+
+    def hold_in(self, holding: Holding) -> None:
+        """Hold messages in `holding`; the consumer must not have requested any."""
+        self._holding = holding
+
+    def time_out(self, late: Sequence[CursorLease]) -> int:
+        """Return messages that the consumer held for too long to the front; return the number of messages.
+
+        The caller has removed them from what is held.
+        """
+        self._measure_room()
+        count = returning.nack_all(late, "timeouts")
+        if count:
+            self._dispatcher.settled(self.group, is_returned=True)
+        return count
 
     def close(self, cause: str = "disconnects") -> None:
         """Stop waiting, and return the messages held to the front, counted as `cause`; can be called repeatedly."""
@@ -287,7 +321,7 @@ class MemberConsumer(Consumer):
         self._member = member
         self._session_seconds = session_seconds
         self._session_began_at = 0.0
-        member.membership.streams[self] = None
+        member.membership.streams[self] = member.name
 
     def hold(self, cursor: GroupCursor, lease: Lease) -> None:
         """Take over a lease; the session begins with the first one."""

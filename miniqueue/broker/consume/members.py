@@ -17,6 +17,9 @@ from miniqueue.broker.consume.member_clock import MemberClock
 from miniqueue.broker.consume.membership import Member, Membership
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.model.topic import Group, Topic
+from miniqueue.broker.runtime.accounts import account_of
+from miniqueue.broker.runtime.notices import NoticeKind
+from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.core.message.names import check_member, check_new_group
 from miniqueue.errors import LimitReachedError, MiniqueueError
@@ -34,7 +37,7 @@ class Members:
     """The members of all groups.
 
     Args:
-      engine: provides the topics, and limits the number of groups.
+      engine: provides the topics, and limits the number of groups and the memory of members.
       dispatcher: serves waiting consumers.
       period_seconds: the time between two ticks.
     """
@@ -42,9 +45,12 @@ class Members:
     def __init__(self, engine: Engine, dispatcher: Dispatcher, period_seconds: float) -> None:
         self._topic_of = engine.topics.topic
         self._limits = engine.limits
+        self._memory = engine.memory
         self._clock = MemberClock(engine.clock, engine.journal.admission, period_seconds)
         self._dispatcher = dispatcher
         self._memberships: dict[Group, Membership] = {}
+        self._names: dict[Group, frozenset[bytes]] = {}  # the members of each group when they last changed
+        self._notices = engine.notices
         self._timer: asyncio.TimerHandle | None = None
 
     def enter(self, topic_name: bytes, group_name: bytes, name: bytes) -> tuple[Group, Member | None]:
@@ -60,6 +66,7 @@ class Members:
           InvalidMemberError: no member can have this name.
           MembersOnlyError: the group has members, and `name` is b"".
           NoMembersError: the group has consumers that belong to no member.
+          MemoryLimitError: the client may not use the memory of another member.
         """
         topic = self._topic_of(topic_name)
         group = topic.groups.get(group_name)
@@ -87,15 +94,18 @@ class Members:
                 raise MembersOnlyError
             return None
         check_member(name)
+        if membership is None and group.consumer_count:
+            raise NoMembersError
+        if membership is None or name not in membership.members:
+            self._memory.check()
         if membership is None:
-            if group.consumer_count:
-                raise NoMembersError
             membership = group.membership = Membership(group, self._clock, self._changed)
             self._memberships[group] = membership
             self._dispatcher.apply_flow(group)
         if len(membership.members) >= MAX_MEMBERS and name not in membership.members:
             raise LimitReachedError(f"as many members are in the group as may be, {MAX_MEMBERS}")
-        return membership.join(name)
+        account = account_of(CURRENT_ACTOR.get())
+        return membership.join(name, None if account is None else account.owner)  # which outlives the connection
 
     def tick(self) -> None:
         """End the sessions that have expired; a gap between two ticks does not count."""
@@ -115,12 +125,22 @@ class Members:
 
     def _changed(self, membership: Membership) -> None:
         group = membership.group
+        self._report_changes(membership)
         if not membership.members:
             group.membership = None
             self._memberships.pop(group, None)
             self._dispatcher.apply_flow(group)
         asyncio.get_running_loop().call_soon(self._serve, group)
         self._look_later()
+
+    def _report_changes(self, membership: Membership) -> None:
+        group, names = membership.group, frozenset(membership.members)
+        before = self._names.pop(group, frozenset())
+        if names:
+            self._names[group] = names
+        for kind, changed in ((NoticeKind.MEMBER_JOINED, names - before), (NoticeKind.MEMBER_LEFT, before - names)):
+            for name in sorted(changed):
+                self._notices.report(kind, group.topic.name, group=group.name.decode(), member=name.decode())
 
     def _serve(self, group: Group) -> None:
         """Commit returned messages, and deliver them to the consumers that read their partitions now."""

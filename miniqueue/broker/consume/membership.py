@@ -9,10 +9,11 @@ restart, the members that join build it again.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from miniqueue.broker.consume.member_clock import MemberClock
 from miniqueue.broker.model.topic import Group
+from miniqueue.broker.runtime.accounts import MemoryAccount, Purpose
 from miniqueue.core.cursor import returning
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import Lease
@@ -21,9 +22,16 @@ from miniqueue.core.group.assignment import assign
 from miniqueue.core.group.turns import turns_among
 from miniqueue.core.message.lanes import partition_of
 
+#: The memory of a member besides its name, about.
+MEMBER_BYTES: Final = 400
+
 
 class MemberStream(Protocol):
     """A consumer of a member that stays connected, and has a session."""
+
+    def deadline_of(self, lease: Lease) -> float | None:
+        """Return when a lease ends that the consumer holds; None if it has no deadline, or is not held."""
+        ...
 
     def is_late(self, now: float) -> bool:
         """Return whether the session has expired."""
@@ -40,16 +48,18 @@ class Member:
     Attributes:
       name: the name of the member.
       membership: the membership that the member belongs to.
+      payer: is charged for the member's memory until it leaves; None if the broker itself joined.
       partitions: the partitions that the member reads now.
       consumer_count: number of its current streams and requests.
       expires_at: when the member leaves if it has no consumer then, on the clock of the membership.
     """
 
-    __slots__ = ("_turns", "consumer_count", "expires_at", "membership", "name", "partitions")
+    __slots__ = ("_turns", "consumer_count", "expires_at", "membership", "name", "partitions", "payer")
 
-    def __init__(self, name: bytes, membership: "Membership") -> None:
+    def __init__(self, name: bytes, membership: "Membership", payer: MemoryAccount | None) -> None:
         self.name = name
         self.membership = membership
+        self.payer = payer
         self.partitions: list[int] = []
         self.consumer_count = 0
         self.expires_at = 0.0
@@ -84,13 +94,13 @@ class Membership:
 
     Attributes:
       clock: measures sessions and handovers.
-      streams: the consumers of members that stay connected.
+      streams: the consumers of members that stay connected, with the names of the members.
     """
 
     def __init__(self, group: Group, clock: MemberClock, changed: Callable[["Membership"], None]) -> None:
         self.group = group
         self.members: dict[bytes, Member] = {}
-        self.streams: dict[MemberStream, None] = {}
+        self.streams: dict[MemberStream, bytes] = {}
         self.clock = clock
         self._changed = changed
         self._wanted: dict[int, Member] = {}
@@ -114,6 +124,10 @@ class Membership:
         """The partitions that no member reads now, with the names of their next members."""
         return {number: self._wanted[number].name for number in sorted(self._moving)}
 
+    def streams_of(self, name: bytes) -> list[MemberStream]:
+        """Return the consumers of a member that stay connected."""
+        return [stream for stream, owner in self.streams.items() if owner == name]
+
     def cursors_of(self, name: bytes) -> list[GroupCursor]:
         """Return the cursors that a member reads, or has leases of until their partitions move.
 
@@ -126,12 +140,16 @@ class Membership:
             for cursor in self._cursors.get(number, ())
         ]
 
-    def join(self, name: bytes) -> Member:
-        """Add a consumer to the member of a name, and return the member; if it is new, partitions move."""
+    def join(self, name: bytes, payer: MemoryAccount | None = None) -> Member:
+        """Add a consumer to the member of a name, and return the member.
+
+        If it is new, partitions move, and `payer` is charged for it.
+        """
         member = self.members.get(name)
         is_new = member is None
         if member is None:
-            member = self.members[name] = Member(name, self)
+            member = self.members[name] = Member(name, self, payer)
+            _charge(member, 1)
         member.consumer_count += 1
         if is_new:
             self._rebalance()
@@ -156,6 +174,7 @@ class Membership:
         expired = [member for member in self.members.values() if not member.consumer_count and member.expires_at <= now]
         for member in expired:
             del self.members[member.name]
+            _charge(member, -1)
         if expired:
             self._rebalance()
 
@@ -227,6 +246,11 @@ class Membership:
                 mine = set(numbers)
                 cursors = [cursor for cursor in self.group.cursors if partition_of(cursor.partition) in mine]
                 member.read(sorted(numbers), cursors)
+
+
+def _charge(member: Member, count: int) -> None:
+    if member.payer is not None:
+        member.payer.add(Purpose.TOPICS, count * (MEMBER_BYTES + len(member.name)))
 
 
 def _receipt(lease: Lease) -> int:

@@ -20,7 +20,7 @@ again meanwhile are not moved twice.
 
 import asyncio
 from asyncio import sleep
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -46,11 +46,11 @@ from miniqueue.errors.requests import PausedError, UnknownTopicError
 MAX_PAGE_MESSAGES = 1000
 
 
-class _DeadLetter(NamedTuple):
-    """A message that was taken from the dead-letter topic.
+class DeadLetter(NamedTuple):
+    """A message of the dead-letter topic that is to be moved.
 
     Attributes:
-      receipt: its receipt in the consumer that took it.
+      receipt: its receipt in the consumer that took it, or another number by which the caller knows it.
       partition: its partition in the dead-letter topic.
       seq: its sequence number in that partition.
       name: the name of the topic to move it to; None if it has no origin, so is not a dead letter.
@@ -67,7 +67,11 @@ class _DeadLetter(NamedTuple):
     attributes: Attributes
     content: NewMessage
 
-    def only_for_its_group(self) -> "_DeadLetter":
+    def to(self, name: bytes | None) -> "DeadLetter":
+        """Return this message as one for another topic, for all its groups; None leaves it as it is."""
+        return self if name is None else self._replace(name=name, group=None)
+
+    def only_for_its_group(self) -> "DeadLetter":
         """Return this message marked as for its group only."""
         if self.group is None:
             return self
@@ -129,7 +133,7 @@ async def redrive(
       UnavailableError, StorageError: no message can be moved now.
     """
     if target is not None:
-        _check_target(engine, name, target)
+        check_destination(engine, name, target)
     topic, ready_count = await engine.journal.epoch.repeat(partial(_ready, engine, name))
     remaining = ready_count if limit is None else min(limit, ready_count)
     moved_count, topic_id = 0, topic.id
@@ -137,7 +141,7 @@ async def redrive(
     while remaining > 0 and not _is_deleted(engine, topic, topic_id):
         page_count = min(remaining, MAX_PAGE_MESSAGES, max(1, int(per_second or MAX_PAGE_MESSAGES)))
         try:
-            if topic.is_paused_out:
+            if topic.is_paused_out or group_named(topic, None).is_paused:
                 raise PausedError
             page = await engine.journal.epoch.once(_page(engine, dispatcher, topic, page_count, target))
             # Outside the epoch, because the commit itself reports whether it moved the page.
@@ -159,7 +163,7 @@ async def redrive(
     return Redriven(moved_count, _remaining(topic, topic_id), error)
 
 
-def _check_target(engine: Engine, name: bytes, target: bytes) -> None:
+def check_destination(engine: Engine, name: bytes, target: bytes) -> None:
     """Raise RequestError or InvalidTopicError unless messages of a topic can be moved to `target`."""
     if check_topic(target) == name:
         raise RequestError("messages cannot be moved to the topic that they are in")
@@ -207,38 +211,48 @@ async def _page(
             raise faults[0]
         if (topic.id, group.id) != ids:  # the leases have ended with the topic or group
             return None
-        if not leases and topic.is_paused_out:  # it was paused meanwhile
+        if not leases and (topic.is_paused_out or group.is_paused):  # it was paused meanwhile
             raise PausedError
-        taken = [message for lease in leases for message in _messages(group, lease)]
-        if target is not None:
-            taken = [message._replace(name=target, group=None) for message in taken]
-        moved_count, error = _move(engine, topic, consumer, taken)
+        taken = [message.to(target) for lease in leases for message in _messages(group, lease)]
+        moved_count, error = move_back(engine, topic, taken, consumer.move, consumer.pass_over)
     finally:
         consumer.close("")  # no cause to count: the messages returned were not processed
     return len(taken), moved_count, error
 
 
-def _move(
-    engine: Engine, source: Topic, consumer: Consumer, taken: list[_DeadLetter]
+def move_back(
+    engine: Engine,
+    source: Topic,
+    taken: list[DeadLetter],
+    leave: Callable[[Sequence[int]], None],
+    pass_over: Callable[[Sequence[int]], None],
 ) -> tuple[int, MiniqueueError | None]:
-    """Move messages that were taken; return how many were moved, and the error that ended it early, if any."""
-    by_name: dict[bytes | None, list[_DeadLetter]] = {}
+    """Move messages to their topics; return how many were moved, and the error that ended it early, if any.
+
+    Args:
+      engine: has the topics.
+      source: the topic of the dead letters.
+      taken: the messages.
+      leave: removes the messages with these receipts from `source`.
+      pass_over: called with the receipts of messages that have no origin, or whose group does not exist.
+    """
+    by_name: dict[bytes | None, list[DeadLetter]] = {}
     for message in taken:
         by_name.setdefault(message.name, []).append(message)
     moved_count = 0
     if without_origin := by_name.pop(None, []):
-        consumer.pass_over([message.receipt for message in without_origin])
+        pass_over([message.receipt for message in without_origin])
     for name, messages in by_name.items():
         assert name is not None  # None was removed above
         groups = _groups(engine, name, messages)
-        remaining = _for_existing_groups(consumer, messages, groups)
+        remaining = _for_existing_groups(pass_over, messages, groups)
         while remaining:
             try:
                 topic, fitting = _fitting(engine, name, remaining, groups)
             except MiniqueueError as exc:  # messages moved before stay moved
                 return moved_count, exc.detached()
             moved_count += len(fitting)
-            consumer.move([message.receipt for message in fitting])
+            leave([message.receipt for message in fitting])
             positions = move.add(engine, topic, [message.content for message in fitting])
             if source.trace is not None:
                 for message, position in zip(fitting, positions, strict=True):
@@ -248,15 +262,17 @@ def _move(
     return moved_count, None
 
 
-def _for_existing_groups(consumer: Consumer, messages: list[_DeadLetter], groups: list[bytes]) -> list[_DeadLetter]:
+def _for_existing_groups(
+    pass_over: Callable[[Sequence[int]], None], messages: list[DeadLetter], groups: list[bytes]
+) -> list[DeadLetter]:
     """Return the messages whose group is in `groups`, marked as for it only if necessary; pass over the others."""
     if groupless := [m.receipt for m in messages if m.group is not None and m.group not in groups]:
-        consumer.pass_over(groupless)
+        pass_over(groupless)
     movable = [message for message in messages if message.group is None or message.group in groups]
     return movable if len(groups) <= 1 else [message.only_for_its_group() for message in movable]
 
 
-def _groups(engine: Engine, name: bytes, messages: list[_DeadLetter]) -> list[bytes]:
+def _groups(engine: Engine, name: bytes, messages: list[DeadLetter]) -> list[bytes]:
     """Return the names of the groups of a topic or, if it does not exist, of the groups to create it with."""
     topic = engine.topics.by_name.get(name)
     if topic is None or topic.id is None:
@@ -265,8 +281,8 @@ def _groups(engine: Engine, name: bytes, messages: list[_DeadLetter]) -> list[by
 
 
 def _fitting(
-    engine: Engine, name: bytes, messages: list[_DeadLetter], groups: list[bytes]
-) -> tuple[Topic, list[_DeadLetter]]:
+    engine: Engine, name: bytes, messages: list[DeadLetter], groups: list[bytes]
+) -> tuple[Topic, list[DeadLetter]]:
     """Return the topic of a name, created if necessary, and the first of `messages` that it has room for.
 
     Messages of the topic are not evicted for them, whatever its limit policy. Raises MiniqueueError if none fits.
@@ -303,24 +319,24 @@ async def _loaded(group: Group, is_done: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-def _messages(group: Group, lease: Lease) -> list[_DeadLetter]:
+def _messages(group: Group, lease: Lease) -> list[DeadLetter]:
     extras = lease.attributes or [b""] * lease.count
     partition, ahead = group.partition_of(lease.receipt), lease.first_seq - lease.receipt
     source_name = place_of(group.topic.name, partition)
     return [
-        _dead_letter((receipt, partition, receipt + ahead), payload, extra, source_name)
+        dead_letter((receipt, partition, receipt + ahead), payload, extra, source_name)
         for receipt, (payload, extra) in enumerate(zip(lease.payloads, extras, strict=True), lease.receipt)
     ]
 
 
-def _dead_letter(position: tuple[int, int, int], payload: bytes, extra: bytes, source_name: bytes) -> _DeadLetter:
+def dead_letter(position: tuple[int, int, int], payload: bytes, extra: bytes, source_name: bytes) -> DeadLetter:
     """Return the message with a receipt, partition and sequence number, as it is to be added to its origin."""
     source = Source(Kind.ARRIVED, source_name, position[2] + 1)
     described = attributes.decode(extra)
     origin = described.origin
     # Without its unique key, because another message may have that key in the destination topic.
-    kept = described._replace(origin=None, unique_key=b"", only_for=b"")
+    kept = described._replace(origin=None, unique_key=b"", only_for=b"", failure=b"")
     if origin is None:
-        return _DeadLetter(*position, None, None, kept, NewMessage(payload, kept.encode(), source=source))
+        return DeadLetter(*position, None, None, kept, NewMessage(payload, kept.encode(), source=source))
     content = NewMessage(payload, kept.encode(), lane(0, priority_of(origin.partition)), source)
-    return _DeadLetter(*position, origin.topic, origin.group, kept, content)
+    return DeadLetter(*position, origin.topic, origin.group, kept, content)

@@ -14,6 +14,7 @@ for publishers, and messages that cannot move would be returned forever.
 import random
 from collections.abc import Callable, Iterable
 from functools import partial
+from operator import attrgetter
 
 from miniqueue.broker.dead_letters import move
 from miniqueue.broker.engine.engine import Engine
@@ -21,6 +22,7 @@ from miniqueue.broker.engine.lanes import NewMessage
 from miniqueue.broker.model.limits import Room
 from miniqueue.broker.model.recording import Source, place_of
 from miniqueue.broker.model.topic import Topic
+from miniqueue.broker.runtime.notices import NoticeKind
 from miniqueue.core.cursor import returning
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.holding import CursorLease
@@ -44,10 +46,15 @@ LIMIT = b"limit"
 _FAILURES = ("nacks", "timeouts")
 
 
+_policy = attrgetter("policy")
+
+
 def changed(engine: Engine, topic: Topic) -> None:
     """Apply the settings of `topic` to the messages that are returned to it from now on."""
     settings = topic.settings
     is_needed = settings.max_deliveries or settings.has_retry_delay
+    if not is_needed and not any(map(_policy, topic.cursors)):
+        return
     for cursor in topic.cursors:
         cursor.policy = _Policy(engine, topic, cursor, settings) if is_needed else None
 
@@ -91,6 +98,7 @@ def dead_letter_oldest(engine: Engine, topic: Topic, cursor: GroupCursor, lease:
     contents = [_letter(engine, topic, cursor, record, LIMIT) for record in letters]
     name = topic.settings.dead_letters_of(topic.name)
     _note(cursor, letters, move.push(engine, name, contents), name)
+    _report(engine, topic, cursor, letters, LIMIT)
 
 
 def expire(engine: Engine, topic: Topic, cursor: GroupCursor, lease: Lease) -> None:
@@ -121,6 +129,7 @@ def _dead_letter(
         return False
     leave()
     _note(cursor, records, move.add(engine, dead, contents), dead.name)
+    _report(engine, topic, cursor, records, reason)
     return True
 
 
@@ -138,9 +147,11 @@ def _letter(engine: Engine, topic: Topic, cursor: GroupCursor, record: Record, r
         topic.group_of(cursor).name,
     )
     described = attributes.decode(record.attributes)
-    described = described._replace(expires_at_ms=0, origin=origin, reply_to=b"", unique_key=b"", only_for=b"")
+    kept = described._replace(expires_at_ms=0, origin=origin, reply_to=b"", unique_key=b"", only_for=b"")
+    if record.failure:
+        kept = kept._replace(failure=record.failure)
     source = Source(Kind.ARRIVED, place_of(topic.name, partition), record.seq + 1)
-    return NewMessage(record.payload, described.encode(), lane(0, priority_of(partition)), source)
+    return NewMessage(record.payload, kept.encode(), lane(0, priority_of(partition)), source)
 
 
 class _Policy:
@@ -187,6 +198,15 @@ def _note(cursor: GroupCursor, records: list[Record], positions: list[tuple[int,
     """Record the new positions of messages, if the topic is traced."""
     if cursor.trace is not None:
         cursor.trace.moved(Kind.DEAD_LETTERED, [record.seq for record in records], positions, topic)
+
+
+def _report(engine: Engine, topic: Topic, cursor: GroupCursor, records: list[Record], reason: bytes) -> None:
+    """Count new dead letters for the clients that listen."""
+    if engine.notices.is_heard and records:
+        group = topic.group_of(cursor).name.decode()
+        engine.notices.count(
+            NoticeKind.DEAD_LETTER, topic.name, len(records), group, reason=reason.decode("utf-8", "replace")
+        )
 
 
 def _nothing() -> None:

@@ -10,8 +10,9 @@ clock is set, the message is due when the clock shows its due time. Whatever hap
 message to the log exactly once.
 """
 
-from collections.abc import Callable, Collection
-from functools import partial
+from collections.abc import Callable, Collection, Iterable
+from itertools import groupby
+from operator import attrgetter
 
 import structlog
 
@@ -27,7 +28,7 @@ from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.core.cursor.recording import Kind
 from miniqueue.core.log.delayed import MAX_DUE_AT_MS, NOWHERE, Delayed, PartitionDelays, Place
 from miniqueue.core.log.partition import Partition
-from miniqueue.core.message.attributes import unique_key
+from miniqueue.core.message.attributes import expires_at_ms, unique_key
 from miniqueue.core.message.ids import DelayedId
 from miniqueue.core.message.lanes import lane, with_number
 from miniqueue.errors import StorageError, UnavailableError
@@ -43,6 +44,10 @@ PAGE_BYTES = 1 << 20
 #: is due. Normally a few are due, and reading a full page of later messages would be in vain.
 FIRST_PAGE_ITEMS = 32
 FIRST_PAGE_BYTES = 64 << 10
+
+
+#: Changes messages of a partition that wait at these positions.
+ChangeWaiting = Callable[[Partition, list[tuple[Place, Delayed]]], None]
 
 
 class DelayedMessages:
@@ -79,26 +84,86 @@ class DelayedMessages:
           InvalidTopicError, UnknownTopicError, UnavailableError, StorageError.
           UnknownMessageError: the message was removed already, or has become due.
         """
-        await self._journal.epoch.repeat(partial(self._cancel, name, delayed_id))
+
+        async def cancel() -> None:
+            topic = await self._journal.committed_topic(name)
+            if not await self.change(topic, [delayed_id], self.remover(topic, Kind.CANCELLED)):
+                raise UnknownMessageError(GONE)
+
+        await self._journal.epoch.repeat(cancel)
         await self._journal.committer.flush()
 
-    async def _cancel(self, name: bytes, delayed_id: DelayedId) -> None:
-        topic = await self._journal.committed_topic(name)
-        partition = topic.partitions.get(delayed_id.partition)
-        if partition is None:
-            raise UnknownMessageError(GONE)
-        position, delays = (delayed_id.due_at_ms, delayed_id.serial), partition.delays
-        stored = self._stored(topic, partition)
-        with delays.look() as look:
-            await self._journal.committer.flush()
-            message = await stored.get(position)
-            if message is None or position in look.gone or not _is_of(topic, partition, delays):
-                raise UnknownMessageError(GONE)
-            delays.remove(position, message)
-            _free(topic, partition, position, message)
+    async def change(
+        self,
+        topic: Topic,
+        ids: Iterable[DelayedId],
+        change: ChangeWaiting,
+        note: Callable[[int], None] = lambda _count: None,
+    ) -> int:
+        """Change those of some messages that still wait; return how many these are.
+
+        The caller commits. Only acts that run within an epoch may call this. `note` is called with the number of
+        messages that were just changed, before anything else happens. Raises UnavailableError or StorageError.
+        """
+        changed_count = 0
+        for number, group in groupby(sorted(ids), key=attrgetter("partition")):
+            partition = topic.partitions.get(number)
+            if partition is None:
+                continue
+            stored, delays = self._stored(topic, partition), partition.delays
+            with delays.look() as look:
+                await self._journal.committer.flush()
+                positions = [(delayed_id.due_at_ms, delayed_id.serial) for delayed_id in group]
+                read = [(position, await stored.get(position)) for position in positions]
+                if not _is_of(topic, partition, delays):
+                    break
+                waiting = [(position, message) for position, message in read if message and position not in look.gone]
+                change(partition, waiting)
+                self._journal.touch(topic)
+                note(len(waiting))
+                changed_count += len(waiting)
+        return changed_count
+
+    async def read(self, topic: Topic, partition: Partition, position: Place) -> Delayed | None:
+        """Return the message that was added at a position; None if the store no longer contains it.
+
+        It may have left the position, which the caller has to know. Only acts that run within an epoch may call this.
+        Raises StorageError.
+        """
+        return partition.delays.unwritten(position) or await self._stored(topic, partition).get(position)
+
+    def remover(self, topic: Topic, kind: Kind) -> ChangeWaiting:
+        """Return what removes waiting messages of a topic, with the trace event to record."""
+
+        def remove(partition: Partition, waiting: list[tuple[Place, Delayed]]) -> None:
+            delays = partition.delays
+            for position, message in waiting:
+                delays.remove(position, message)
+                _free(topic, partition, position, message)
             if topic.trace is not None:
-                topic.trace.waits_no_longer(Kind.CANCELLED, partition.number, [(position, message)])
-        self._journal.touch(topic)
+                topic.trace.waits_no_longer(kind, partition.number, waiting)
+
+        return remove
+
+    def mover(self, topic: Topic, due_at_ms: int) -> ChangeWaiting:
+        """Return what gives waiting messages of a topic another due time; they keep their serial numbers."""
+
+        def move(partition: Partition, waiting: list[tuple[Place, Delayed]]) -> None:
+            if topic.trace is not None:
+                topic.trace.waits_no_longer(Kind.RESCHEDULED, partition.number, waiting)
+            delays = partition.delays
+            for position, message in waiting:
+                moved = delays.move(position, due_at_ms, message)
+                if message.attributes and (key := unique_key(message.attributes)) and moved != position:
+                    topic.unique_keys.take(key, bytes(DelayedId(partition.number, *position)))
+                    expires_ms = expires_at_ms(message.attributes)
+                    topic.unique_keys.put(key, bytes(DelayedId(partition.number, *moved)), expires_ms)
+                if topic.trace is not None:
+                    topic.trace.scheduled(partition.number, moved)
+            self._holding[topic] = None
+            self._next_due_at_ms = min(self._next_due_at_ms, due_at_ms)
+
+        return move
 
     async def purge(self, topic: Topic, latest_ms: float, ends: Ends, note: Callable[[int], None]) -> None:
         """Remove the waiting messages of a topic, up to `ends`, that were published by `latest_ms`.

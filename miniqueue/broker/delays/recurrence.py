@@ -32,8 +32,15 @@ MARGIN_MS = 4 * 3_600_000
 def first_tick_ms(schedule: Schedule, now_ms: int) -> int:
     """Return the first tick of a schedule that is set now.
 
-    Raises InvalidOptionError if its rule is invalid, or never has a tick.
+    Raises InvalidOptionError if its rule is invalid, or has no tick until its end.
     """
+    tick_ms = _first_tick_ms(schedule, now_ms)
+    if schedule.until_ms is not None and tick_ms > schedule.until_ms:
+        raise InvalidOptionError(f"the first message would be due at {tick_ms}, after UNTIL")
+    return tick_ms
+
+
+def _first_tick_ms(schedule: Schedule, now_ms: int) -> int:
     if schedule.every_ms:
         return now_ms + schedule.every_ms
     if len(schedule.cron) > schedules.MAX_CRON_CHARS:  # Each tick parses the expression.
@@ -50,7 +57,18 @@ def first_tick_ms(schedule: Schedule, now_ms: int) -> int:
 
 
 def due_ticks_ms(schedule: Schedule, due_at_ms: int, now_ms: int, max_count: int) -> tuple[list[int], int]:
-    """Return the latest `max_count` ticks from `due_at_ms`, itself a tick, to now, in order; and the next tick."""
+    """Return the latest `max_count` ticks from `due_at_ms`, itself a tick, to now, in order; and the next tick.
+
+    The next tick is NEVER_MS if there is none until the end of the schedule.
+    """
+    until_ms = NEVER_MS if schedule.until_ms is None else schedule.until_ms
+    if due_at_ms > until_ms:
+        return [], NEVER_MS
+    ticks_ms, next_at_ms = _due_ticks_ms(schedule, due_at_ms, min(now_ms, until_ms), max_count)
+    return ticks_ms, next_at_ms if next_at_ms <= until_ms else NEVER_MS
+
+
+def _due_ticks_ms(schedule: Schedule, due_at_ms: int, now_ms: int, max_count: int) -> tuple[list[int], int]:
     if schedule.every_ms:
         count = (now_ms - due_at_ms) // schedule.every_ms + 1
         numbers = range(max(0, count - max_count), count)

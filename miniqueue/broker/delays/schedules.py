@@ -9,7 +9,8 @@ So each tick has exactly one message, whatever happens in between. Memory contai
 each schedule. If a message cannot be published now (the topic is full, or paused), the scheduler retries at every tick
 of the broker until it can. A tick is missed if the broker could not publish its message at that time; the setting
 `missed` of the schedule determines what happens to missed ticks. Ticks are missed before a startup, and while the
-broker does not check for too long: the process was stopped, the store failed, or the clock was set.
+broker does not check for too long: the process was stopped, the store failed, or the clock was set. A schedule without
+a further tick is deleted, in the commit of its last message.
 """
 
 import heapq
@@ -21,9 +22,10 @@ import structlog
 
 from miniqueue.broker.commit.backpressure import Backpressure
 from miniqueue.broker.commit.journal import Accepted, Commit
-from miniqueue.broker.delays.recurrence import due_ticks_ms, first_tick_ms
+from miniqueue.broker.delays.recurrence import NEVER_MS, due_ticks_ms, first_tick_ms
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.runtime.clock import is_gap
+from miniqueue.broker.runtime.notices import NoticeKind
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR, SingleTask
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.core.message.names import check_new_topic
@@ -41,7 +43,7 @@ MAX_TICKS = 1000
 MAX_BYTES_PER_COMMIT = 1 << 20
 MAX_TICKS_PER_COMMIT = 100
 PAGE_BYTES = 1 << 20
-#: Headers of each message: the name of its schedule, and the time of its tick.
+#: Headers of each message, before those of the schedule: the name of its schedule, and the time of its tick.
 SCHEDULE_HEADER = b"schedule"
 TICK_HEADER = b"schedule-at-ms"
 
@@ -80,6 +82,7 @@ class Scheduler:
         period_seconds: float,
     ) -> None:
         self._journal = engine.journal
+        self._notices = engine.notices
         self._clock = engine.clock
         self._backpressure = backpressure
         self._publish = publish
@@ -111,8 +114,9 @@ class Scheduler:
         """Add or replace a schedule; return the commit that makes it durable, and whether the schedule is new.
 
         Its first tick is in the future. If this raises, nothing was changed:
-          InvalidOptionError: the name, the rule, or the time zone is invalid.
+          InvalidOptionError: the name, the rule, the time zone, or the end is invalid.
           InvalidTopicError, PayloadTooLargeError.
+          InvalidAttributesError: the headers and the key are too long together.
           LimitReachedError: the maximum number of schedules is reached.
           FullError, ReadOnlyError, DrainingError: nothing can be stored now.
         """
@@ -122,6 +126,7 @@ class Scheduler:
         if len(schedule.payload) > self._max_payload_bytes:
             raise PayloadTooLargeError(len(schedule.payload), self._max_payload_bytes)
         tick_ms = first_tick_ms(schedule, self._clock.now_ms())
+        _options_at(name, schedule, tick_ms).attributes(tick_ms).encode()  # Each message must fit.
         is_new = name not in self._next
         if is_new:
             self._limits.admit_schedule(len(self._next))
@@ -130,6 +135,7 @@ class Scheduler:
         self._wait_for(name)
         if len(self._heap) > 2 * len(self._next) + MAX_TICKS:
             self._rebuild()  # Most of its entries are outdated.
+        self._notices.report(NoticeKind.SCHEDULE_SET, schedule=name.decode("utf-8", "replace"))
         return self._commit(), is_new
 
     def delete(self, name: bytes) -> Commit:
@@ -138,10 +144,18 @@ class Scheduler:
         Raises UnknownScheduleError, or UnavailableError: nothing can be changed now.
         """
         self._journal.admission.check_change()
-        if self._next.pop(name, None) is None:
+        if name not in self._next:
             raise UnknownScheduleError
-        self._journal.change({schedules.schedule(name): None, schedules.tick(name): None})
-        return self._commit()
+        return self._remove(name)
+
+    async def fire(self, name: bytes) -> Accepted:
+        """Publish the message of a schedule now, in addition to its ticks; return it, not yet durable.
+
+        Raises UnknownScheduleError, UnavailableError, StorageError, or as `Publisher.publish_with`.
+        """
+        listed = await self.get(name)
+        schedule, options = listed.schedule, _options_at(name, listed.schedule, self._clock.now_ms())
+        return await self._backpressure.admit(partial(self._publish, schedule.topic, schedule.payload, options))
 
     async def get(self, name: bytes) -> Listed:
         """Return a schedule; raises UnknownScheduleError, UnavailableError or StorageError."""
@@ -174,6 +188,12 @@ class Scheduler:
             for name, value in named
             if (next_at_ms := self._next.get(name)) is not None
         ]
+
+    def _remove(self, name: bytes) -> Commit:
+        del self._next[name]
+        self._journal.change({schedules.schedule(name): None, schedules.tick(name): None})
+        self._notices.report(NoticeKind.SCHEDULE_DELETED, schedule=name.decode("utf-8", "replace"))
+        return self._commit()
 
     def _commit(self) -> Commit:
         self._journal.committer.request()
@@ -253,10 +273,9 @@ class Scheduler:
         if self._next.get(name) != start_ms:
             return  # The schedule was changed in the meantime.
         for tick_ms in ticks_ms:
-            headers = (SCHEDULE_HEADER, name), (TICK_HEADER, b"%d" % tick_ms)
             token = CURRENT_ACTOR.set(b"schedule " + name)
             try:
-                self._publish(schedule.topic, schedule.payload, PublishOptions(headers))
+                self._publish(schedule.topic, schedule.payload, _options_at(name, schedule, tick_ms))
             except MiniqueueError:
                 self._go_on_at(name, tick_ms)
                 raise
@@ -265,7 +284,9 @@ class Scheduler:
         self._go_on_at(name, stop_ms)
 
     def _go_on_at(self, name: bytes, next_at_ms: int) -> None:
-        if self._next.get(name) != next_at_ms:
+        if next_at_ms == NEVER_MS:
+            self._remove(name)
+        elif self._next.get(name) != next_at_ms:
             self._next[name] = next_at_ms
             self._journal.change({schedules.tick(name): values.encode_number(next_at_ms)})
             self._journal.committer.request()
@@ -285,3 +306,9 @@ class Scheduler:
                 others=len(new) - 1,
             )
         self._said = said
+
+
+def _options_at(name: bytes, schedule: Schedule, tick_ms: int) -> PublishOptions:
+    """Return the options of the message of a tick."""
+    own = (SCHEDULE_HEADER, name), (TICK_HEADER, b"%d" % tick_ms)
+    return schedule.options._replace(headers=own + schedule.options.headers)

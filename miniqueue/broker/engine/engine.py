@@ -14,6 +14,7 @@ from typing import Any
 
 from miniqueue.broker.commit.events import Events
 from miniqueue.broker.commit.journal import Journal
+from miniqueue.broker.engine.schemas import Schemas
 from miniqueue.broker.engine.topics import Topics
 from miniqueue.broker.model.limits import BrokerLimits, Limit, LimitCounts, Limits
 from miniqueue.broker.model.shares import Pool, Shares
@@ -22,6 +23,7 @@ from miniqueue.broker.runtime.accounts import Memory, Purpose
 from miniqueue.broker.runtime.cache_budget import Budget
 from miniqueue.broker.runtime.clock import Clock
 from miniqueue.broker.runtime.horizon import Horizon
+from miniqueue.broker.runtime.notices import Notices
 from miniqueue.broker.runtime.share import TimeShare
 from miniqueue.broker.runtime.tasks import Tasks
 from miniqueue.broker.stored.opening import StoreContent
@@ -50,6 +52,7 @@ class Engine:
       memory: the accounts of the memory that clients use.
       share: cuts work on many topics into slices.
       shares: limits what one user has of each pool.
+      schemas: checks messages of topics that have a schema.
     """
 
     clock: Clock
@@ -63,6 +66,12 @@ class Engine:
     memory: Memory
     share: TimeShare
     shares: Shares
+    schemas: Schemas
+
+    @property
+    def notices(self) -> Notices:
+        """Tells clients that listen what happens."""
+        return self.journal.notices
 
     @classmethod
     def on(
@@ -89,6 +98,7 @@ class Engine:
         by_name = dict[bytes, Topic]()
         events = Events()
         journal = Journal(open_store, clock, by_name, events, reopened=reopened, memory=memory)
+        counts.report_to(journal.notices)
         shares = Shares(counts, memory, clock, has_users=limits.has_users)
         topic_limits = Limits(limits, counts, memory, shares.has_byte_quota, partial(shares.admit, Pool.PARTITIONS))
         topics = Topics(by_name, journal, topic_limits, shares, clock)
@@ -108,6 +118,7 @@ class Engine:
             memory,
             TimeShare(),
             shares,
+            Schemas(),
         )
 
     def set_quotas(self, quotas: Mapping[str, Quotas]) -> None:

@@ -1,18 +1,22 @@
 """The registry of topics by name: topics are made when first needed, each with an id that no other topic ever had."""
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 from miniqueue.broker.commit.journal import Journal
+from miniqueue.broker.engine import lanes
 from miniqueue.broker.model.limits import Limits
 from miniqueue.broker.model.shares import Pool, Shares
 from miniqueue.broker.model.topic import Topic, total
 from miniqueue.broker.runtime.accounts import user_of
 from miniqueue.broker.runtime.clock import Clock
+from miniqueue.broker.runtime.notices import NoticeKind
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.broker.stored import encode_commit
 from miniqueue.broker.stored.opening import StoreContent
-from miniqueue.core.message.names import check_new_topic, check_topic
+from miniqueue.core.message.names import DEFAULT_GROUP_NAME, check_new_topic, check_topic
+from miniqueue.core.settings.defaults import NO_DEFAULTS, TopicDefaults
 from miniqueue.core.settings.settings import DEFAULT_SETTINGS, TopicSettings
 from miniqueue.errors import LimitReachedError
 from miniqueue.storage.format import keys, values
@@ -27,6 +31,9 @@ class Topics:
       limits: limits the number of topics.
       shares: limits the number of topics of each owner, and what they hold.
       clock: returns the creation time of a topic.
+
+    Attributes:
+      defaults: the settings of new topics.
     """
 
     def __init__(
@@ -43,6 +50,7 @@ class Topics:
         self._shares = shares
         self._owned: defaultdict[str, set[Topic]] = defaultdict(set)  # topics by owner; empty: those without one
         self._clock = clock
+        self.defaults = NO_DEFAULTS
         self._next_id, self._count = 1, 0
         self._names: list[bytes] | None = None  # sorted; None: the topics have changed
 
@@ -72,35 +80,98 @@ class Topics:
         attributes: Sequence[bytes] | None = None,
         groups: Sequence[bytes] = (),
         *,
-        settings: TopicSettings = DEFAULT_SETTINGS,
+        settings: TopicSettings | None = None,
         owner: str | None = None,
     ) -> Topic:
         """Create a topic that does not exist, with `groups`, if there is room for it and for these messages.
 
-        `settings` only determine the groups that it begins with; the caller must set the settings of the topic, except
-        its owner: that is `owner`, empty for none; None means the user who acts. Raises InvalidTopicError or
-        LimitReachedError.
+        Without `settings`, it has the defaults of new topics. Its owner is `owner`, empty for none; None means the user
+        who acts. Raises InvalidTopicError or LimitReachedError.
         """
         topic = self.topic(check_new_topic(name))
         owner = self.owner_of_new(owner)
+        settings = self.settings_of_new(name, owner, settings)
         try:
             self._shares.admit(Pool.TOPICS, owner)
-            self._limits.admit_partitions(len(topic.first_groups(groups, settings)), owner)
+            self._limits.admit_partitions(settings.partitions * len(topic.first_groups(groups, settings)), owner)
             self._shares.admit_bytes(owner, size_bytes)
-            self._limits.admit_topic(topic, self._count, payloads, size_bytes, attributes)
+            if settings is DEFAULT_SETTINGS or not payloads:
+                self._limits.admit_topic(topic, self._count, payloads, size_bytes, attributes)
+            else:  # its own limits apply, too
+                with self.like_new(name, settings) as new:
+                    self._limits.admit_topic(new, self._count, payloads, size_bytes, attributes)
         except LimitReachedError:
             self.drop_idle(topic)
             raise
         self._count += 1
         self._names = None
         self._owned[owner].add(topic)
-        topic.begin(self._next_id, groups, settings, owner=owner)
-        if owner:
-            self._journal.change({keys.settings(self._next_id): values.encode_settings(topic.settings)})
+        topic.begin(self._next_id, groups, settings)
+        if settings != DEFAULT_SETTINGS:
+            self._journal.change({keys.settings(self._next_id): values.encode_settings(settings)})
         self._journal.events.changed(topic)
         self._next_id += 1
         self._journal.change(encode_commit.new_topic(topic, self._clock.now_ms()))
+        lanes.grow(self._journal, topic, settings.partitions)
+        if settings != DEFAULT_SETTINGS:
+            self._journal.events.readable(topic)  # consumers that wait may be in groups that it does not permit
+        self._journal.notices.report(NoticeKind.TOPIC_CREATED, name)
         return topic
+
+    def set_defaults(self, defaults: TopicDefaults) -> None:
+        """Replace the settings of topics that are created from now on."""
+        self.defaults = defaults
+
+    def check_new(
+        self,
+        name: bytes,
+        payloads: Sequence[bytes],
+        size_bytes: int,
+        attributes: Sequence[bytes] | None,
+        *,
+        topic_count: int,
+        partition_count: int,
+    ) -> None:
+        """Raise as `create` if a topic cannot be created for these messages, together with others; create nothing.
+
+        Args:
+          name: the name of the topic, which does not exist.
+          payloads: the payloads of its messages.
+          size_bytes: total size of payloads and attributes.
+          attributes: the encoded attributes of each message, if any.
+          topic_count: number of topics that the caller creates before it.
+          partition_count: number of partitions of all these topics, each counted once for each group.
+        """
+        owner = self.owner_of_new(None)
+        self._shares.admit(Pool.TOPICS, owner, topic_count + 1)
+        self._limits.admit_partitions(partition_count, owner)
+        self._shares.admit_bytes(owner, size_bytes)
+        with self.like_new(name) as topic:
+            self._limits.admit_topic(topic, self._count + topic_count, payloads, size_bytes, attributes)
+
+    @contextmanager
+    def like_new(self, name: bytes, settings: TopicSettings | None = None) -> Iterator[Topic]:
+        """Yield a topic with the settings of one that is created now, to check against them; it is not registered."""
+        topic = Topic(name)
+        topic.settings = self.settings_of_new(name, settings=settings)
+        try:
+            yield topic
+        finally:
+            topic.dissolve()
+
+    def settings_of_new(
+        self, name: bytes, owner: str | None = None, settings: TopicSettings | None = None
+    ) -> TopicSettings:
+        """Return the settings with which a topic is created now for an owner; without `settings`, its defaults."""
+        owner = self.owner_of_new(owner)
+        settings = self.defaults.settings(name) if settings is None else settings
+        return settings if owner == (settings.owner or "") else settings._replace(owner=owner or None)
+
+    def partition_count_of_new(self, name: bytes, settings: TopicSettings) -> tuple[int, int]:
+        """Return how many partitions and how many groups a topic has that a publish creates now."""
+        topic = self.by_name.get(name)
+        groups = [DEFAULT_GROUP_NAME] if topic is None else topic.first_groups((), settings)
+        return settings.partitions, len(groups)
 
     def owner_of_new(self, owner: str | None) -> str:
         """Return the owner of a topic that is created now for `owner`, empty for none; None means the user who acts."""
@@ -138,6 +209,7 @@ class Topics:
         """Remove a topic, durably with the next commit; its waiting consumers continue to wait."""
         assert topic.id is not None
         self._journal.change({keys.topic(topic.name): None, keys.purge(topic.id): b""})
+        self._journal.notices.report(NoticeKind.TOPIC_DELETED, topic.name)
         self._count -= 1
         self._names = None
         self._disown(topic)

@@ -9,7 +9,7 @@ When an id is deleted, its keys and the chunks that only its group needed remain
 by page; a purge entry in the store exists until then.
 """
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from miniqueue.broker.inspect.due_counting import count_due
 from miniqueue.broker.inspect.log import LogReader
 from miniqueue.broker.model.topic import Group, Topic
 from miniqueue.broker.model.views import GroupFigures, figures_of
+from miniqueue.broker.runtime.notices import NoticeKind
 from miniqueue.broker.stored import encode_commit
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.core.cursor.cursor import GroupCursor
@@ -32,6 +33,8 @@ from miniqueue.core.group.holes import without
 from miniqueue.core.log.partition import Partition, Pin
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME, check_group, check_new_group, check_topic
 from miniqueue.core.options.start import Edge, Start
+from miniqueue.core.settings.group_options import NOTHING_OWN
+from miniqueue.core.settings.settings import BY_GROUP
 from miniqueue.errors import CorruptionError, MiniqueueError
 from miniqueue.errors.requests import (
     GroupExistsError,
@@ -56,11 +59,20 @@ class Groups:
     Args:
       engine: provides the topics, and commits the changes.
       log_reader: finds messages by their time.
+      set_own: changes the settings that a group of a topic has of its own; see `TopicAdmin.set_own`.
       period_seconds: the time between two ticks.
     """
 
-    def __init__(self, engine: Engine, log_reader: LogReader, *, period_seconds: float) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        log_reader: LogReader,
+        set_own: Callable[[Topic, bytes, Mapping[str, float | None]], object],
+        *,
+        period_seconds: float,
+    ) -> None:
         self._engine = engine
+        self._store_own = set_own
         self._topics = engine.topics
         self._journal = engine.journal
         self._clock = engine.clock
@@ -97,25 +109,38 @@ class Groups:
 
     # --- changing ---------------------------------------------------------------------------------------------
 
-    async def create(self, name: bytes, group_name: bytes, start: Start = Edge.EARLIEST) -> None:
-        """Create a group, and its topic if necessary; both are durable on return.
+    async def create(
+        self,
+        name: bytes,
+        group_name: bytes,
+        start: Start = Edge.EARLIEST,
+        own: Mapping[str, float | None] = NOTHING_OWN,
+    ) -> None:
+        """Create a group, and its topic if necessary; both are durable on return, with the group's own settings.
+
+        `own` has the value of the group in settings of the topic that have values by group; see `GroupOptions`.
 
         Raises:
           InvalidTopicError, InvalidGroupError, GroupExistsError, LimitReachedError: the group was not created.
           InvalidOptionError, UnknownPartitionError: `start` is not a position in the topic; a new topic has only 0-0.
+          InvalidSettingError: too many groups of the topic have settings of their own.
           UnavailableError, StorageError: the group cannot be created now.
         """
-        await self._journal.epoch.repeat(partial(self._create, name, group_name, start))
+        await self._journal.epoch.repeat(partial(self._create, name, group_name, start, own))
         await self._journal.committer.flush()
 
-    async def _create(self, name: bytes, group_name: bytes, start: Start) -> None:
+    async def _create(self, name: bytes, group_name: bytes, start: Start, own: Mapping[str, float | None]) -> None:
         self._journal.admission.check()
         check_new_group(group_name)
+        if own and group_name == DEFAULT_GROUP_NAME:
+            raise InvalidGroupError("group default: it does not end, so it cannot be EPHEMERAL or have an IDLE time")
         topic = self._topics.find(check_topic(name))
         if topic is None:
             check_start(start, {0: 0})
-            self._topics.create(name, groups=[group_name])
+            topic = self._topics.create(name, groups=[group_name])
+            self._set_own(topic, group_name, own)
             return
+        topic.settings.with_changes(topic.settings.of_group(group_name, own), name)  # raises if they are too many
         if group_name == DEFAULT_GROUP_NAME and not topic.settings.default_group:
             raise InvalidGroupError(
                 "group default: this topic was made without it (default_group); choose another name"
@@ -124,8 +149,16 @@ class Groups:
             raise GroupExistsError
         try:
             await self._begin(topic.group(group_name), start)
+            self._set_own(topic, group_name, own)
         finally:
             topic.drop_idle(topic.group(group_name))
+
+    def _set_own(self, topic: Topic, group_name: bytes, own: Mapping[str, float | None]) -> None:
+        """Change the settings of one group with the next commit, and watch it if it ends with its last consumer."""
+        if own:
+            self._store_own(topic, group_name, own)
+        if own.get("ephemeral_groups") is not None:
+            self._idle.expect_consumer(topic.group(group_name))
 
     async def seek(self, name: bytes, group_name: bytes, start: Start, *, is_dry: bool = False) -> Seek:
         """Move a group to `start`; the move is durable on return.
@@ -175,6 +208,7 @@ class Groups:
         if group.consumer_count or len(topic.existing_groups) == 1:
             raise GroupInUseError
         self._replace(group, None, {})
+        self._set_own(topic, group.name, dict.fromkeys(BY_GROUP))
         topic.drop_idle(group)
 
     # --- first use --------------------------------------------------------------------------------------------
@@ -209,10 +243,15 @@ class Groups:
     def restored(self, content: StoreContent) -> None:
         """Delete the data of groups that have a purge entry in the store, at startup and after a fault."""
         self._remains.forget()
+        self._idle.restored()
         for topic, group_id in content.unpurged_groups:
             if topic.id is not None:
                 runs = {number: holes_in(partition) for number, partition in topic.partitions.items()}
                 self._remains.delete(topic, group_id, runs, frees_keys=True)
+
+    def changed(self, topic: Topic) -> None:
+        """Watch the groups of a topic more closely if they have settings of their own."""
+        self._idle.changed(topic)
 
     def tick(self) -> None:
         """Delete groups that no client reads, if their topic says so; retry deletions of stored data that failed."""
@@ -291,6 +330,9 @@ class Groups:
         """Give a group another id and other cursors, or delete it if `new_id` is None, with the next commit."""
         topic, old_id = group.topic, group.id
         assert topic.id is not None
+        made = NoticeKind.GROUP_CREATED if old_id is None else NoticeKind.GROUP_MOVED
+        kind = NoticeKind.GROUP_DELETED if new_id is None else made
+        self._engine.notices.report(kind, topic.name, group=group.name.decode())
         if topic.trace is not None and old_id is not None:
             topic.trace.regrouped(group.name, group.cursors, cursors)
         holes = {number: holes_in(partition) for number, partition in topic.partitions.items()}

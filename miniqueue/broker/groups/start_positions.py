@@ -9,10 +9,11 @@ A hole is a range of the log that was deleted. The partitions are pinned meanwhi
 in the log when this began.
 """
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from miniqueue.broker.commit.journal import Journal
 from miniqueue.broker.inspect.log import LogReader
@@ -28,6 +29,9 @@ from miniqueue.core.options.start import Edge, FromMessage, FromMessages, FromTi
 from miniqueue.errors import CorruptionError
 from miniqueue.errors.requests import InvalidOptionError, UnknownPartitionError
 from miniqueue.storage.format import keys, values
+
+#: Number of partitions whose positions are determined in one event-loop iteration.
+PARTITIONS_IN_TURN: Final = 128
 
 
 class StartPosition(NamedTuple):
@@ -120,11 +124,18 @@ async def find(journal: Journal, log_reader: LogReader, topic: Topic, start: Sta
         return await _from_message(journal, log_reader, topic, start)
     if isinstance(start, FromMessages):
         return await _from_messages(journal, topic, start)
-    partitions = list(topic.partitions.values())
     return {
         partition.number: await _position(journal, topic, partition, await _seq(log_reader, topic, partition, start))
-        for partition in partitions
+        async for partition in _in_turns(topic)
     }
+
+
+async def _in_turns(topic: Topic) -> AsyncIterator[Partition]:
+    """Yield the partitions of a topic, some in each event-loop iteration: there can be a thousand."""
+    for index, partition in enumerate(list(topic.partitions.values()), start=1):
+        yield partition
+        if index % PARTITIONS_IN_TURN == 0:
+            await asyncio.sleep(0)
 
 
 async def _from_message(
@@ -133,7 +144,7 @@ async def _from_message(
     time_ms = await _time_of(log_reader, topic, start)
     others = Edge.LATEST if time_ms is None else FromTime(time_ms)
     positions = {}
-    for partition in list(topic.partitions.values()):
+    async for partition in _in_turns(topic):
         is_named = partition.number == start.partition
         seq = start.seq if is_named else await _seq(log_reader, topic, partition, others)
         positions[partition.number] = await _position(journal, topic, partition, seq)
@@ -141,10 +152,9 @@ async def _from_message(
 
 
 async def _from_messages(journal: Journal, topic: Topic, start: FromMessages) -> dict[int, StartPosition]:
-    partitions = list(topic.partitions.values())
     return {
         partition.number: await _position(journal, topic, partition, start.seqs.get(partition.number, 0))
-        for partition in partitions
+        async for partition in _in_turns(topic)
     }
 
 

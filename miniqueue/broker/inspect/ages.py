@@ -11,6 +11,7 @@ The statistics of the retained log say how much of it can be read again, and sin
 of the store for each partition, the first chunk, which is cached.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from miniqueue.broker.model.topic import Topic
@@ -35,13 +36,22 @@ async def oldest_at_ms(store: Store, topic: Topic) -> int | None:
     settles = topic_id, *[_settles(cursor) for cursor in cursors]
     if pulse is not None and pulse.oldest is not None and pulse.oldest[0] == settles:
         return pulse.oldest[1]
-    times = [await _of_log(store, topic_id, cursor) for cursor in cursors]
-    for cursor in cursors:
-        times += [time for range_ in RETURN_RANGES for time in await _of_returned(store, topic_id, cursor, range_)]
-    at_ms = min((time for time in times if time is not None), default=None)
+    at_ms = await oldest_of(store, topic_id, cursors)
     if pulse is not None:
         pulse.oldest = settles, at_ms
     return at_ms
+
+
+async def oldest_of(store: Store, topic_id: int, cursors: Iterable[GroupCursor]) -> int | None:
+    """Return when the oldest message of some cursors of a topic was published, in ms; None if there is no message.
+
+    Raises StorageError.
+    """
+    cursors = [cursor for cursor in cursors if cursor.depth]
+    times = [await _of_log(store, topic_id, cursor) for cursor in cursors]
+    for cursor in cursors:
+        times += [time for range_ in RETURN_RANGES for time in await _of_returned(store, topic_id, cursor, range_)]
+    return min((time for time in times if time is not None), default=None)
 
 
 def _settles(cursor: GroupCursor) -> tuple[object, ...]:

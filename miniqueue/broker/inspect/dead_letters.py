@@ -41,7 +41,7 @@ async def dead_letters(
                 if _origin_of(seen.stored.attributes) != topic.name:
                     continue
                 letters.append(seen)
-                size_bytes += len(seen.stored.payload) + len(seen.stored.attributes)
+                size_bytes += len(seen.stored.payload) + len(seen.stored.shown_attributes)
                 if len(letters) == count or size_bytes >= max_bytes:
                     return letters
             after = page[-1].partition, page[-1].stored.seq

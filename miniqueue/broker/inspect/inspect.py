@@ -9,11 +9,12 @@ from contextlib import aclosing
 from functools import partial
 
 from miniqueue.broker.engine.engine import Engine
-from miniqueue.broker.inspect.ages import kept_of, oldest_at_ms
+from miniqueue.broker.inspect.ages import kept_of, oldest_at_ms, oldest_of
 from miniqueue.broker.inspect.due_counting import count_due
 from miniqueue.broker.inspect.log import LogReader
 from miniqueue.broker.inspect.peek import Peek
 from miniqueue.broker.inspect.rates import RateMeter
+from miniqueue.broker.inspect.scan import Scan
 from miniqueue.broker.model.parts import TopicStats
 from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.model.views import group_named, stats_of
@@ -47,6 +48,7 @@ class Inspect:
       log: reads logs from any offset.
       rates: measures the rates and latencies of topics.
       messages: shows messages; `peek` and `find` are its methods.
+      scan: searches for messages; `search` is its method.
     """
 
     def __init__(
@@ -60,6 +62,8 @@ class Inspect:
         self.rates = RateMeter(engine)
         self.messages = Peek(engine)
         self.peek, self.find = self.messages.peek, self.messages.find
+        self.scan = Scan(engine)
+        self.search = self.scan.search
         self._engine = engine
         self._requests_in = requests_in
         self._put_to_rest = put_to_rest
@@ -120,6 +124,21 @@ class Inspect:
             "latency_p50_seconds": latencies[0],
             "latency_p99_seconds": latencies[1],
         }
+
+    async def oldest_at_ms(self, name: bytes, group: bytes | None = None) -> int | None:
+        """Return when the oldest message of a topic, or of a group, was published, in ms; None if there is none.
+
+        Does not wake a topic at rest. Raises UnknownGroupError or StorageError.
+        """
+        return await self._journal.epoch.repeat(partial(self._oldest_at_ms, name, group))
+
+    async def _oldest_at_ms(self, name: bytes, group: bytes | None) -> int | None:
+        topic = self._topics.get(name)
+        if topic is None or topic.id is None or topic.at_rest is not None:
+            return None
+        if group is None or len(topic.existing_groups) == 1:
+            return await oldest_at_ms(self._journal.store, topic)
+        return await oldest_of(self._journal.store, topic.id, group_named(topic, group).cursors)
 
     def _age_seconds(self, at_ms: int | None) -> float | None:
         return None if at_ms is None else max(0, self._clock.now_ms() - at_ms) / 1000

@@ -21,10 +21,10 @@ from miniqueue.broker.inspect.dead_letters import dead_letters
 from miniqueue.broker.inspect.peeked import MAX_COUNT, PeekedMessage, State
 from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.model.views import group_named, lanes_from
-from miniqueue.broker.stored.browse import START, CursorBrowser, Position, StoredMessage, of_lease
+from miniqueue.broker.stored.browse import PAGE_ITEMS, START, CursorBrowser, Position, StoredMessage, of_lease
 from miniqueue.broker.stored.browse_delayed import DelayedPages, merged, starts_behind
 from miniqueue.core.cursor.cursor import GroupCursor
-from miniqueue.core.cursor.lease import Lease, Range
+from miniqueue.core.cursor.lease import RETURN_RANGES, Lease, Range
 from miniqueue.core.group import view
 from miniqueue.core.message.ids import DelayedId
 from miniqueue.errors.requests import InvalidOptionError, UnknownMessageError, UnknownTopicError
@@ -104,7 +104,8 @@ class Peek:
         seen: list[PeekedMessage] = []
         topic_id, read_by = topic.id, group_named(topic, group)
         group_id, size_bytes = read_by.id, 0
-        async with aclosing(self._share.in_turns(lanes_from(read_by.cursors, after), LANES_IN_TURN)) as lanes:
+        cursors = lanes_from(read_by.cursors, None if after is None else after[0])
+        async with aclosing(self._share.in_turns(cursors, LANES_IN_TURN)) as lanes:
             async for cursor in lanes:
                 lane_after = after if after is not None and after[0] == cursor.partition else None
                 more = await self._peek_lane(topic, cursor, state, count - len(seen), lane_after)
@@ -142,17 +143,20 @@ class Peek:
 
     async def _find(self, name: bytes, message_id: tuple[int, int] | DelayedId, group: bytes | None) -> PeekedMessage:
         for _ in range(MAX_LOOKS):
-            seen, was_moved = await self._find_once(name, message_id, group)
+            seen, was_moved = await self.look(name, message_id, group)
             if seen is not None:
                 return seen
             if not was_moved:
                 break
         raise UnknownMessageError
 
-    async def _find_once(
+    async def look(
         self, name: bytes, message_id: tuple[int, int] | DelayedId, group: bytes | None
     ) -> tuple[PeekedMessage | None, bool]:
-        """Return the message, or None and whether it may have moved meanwhile to a range already searched."""
+        """Return the message, or None and whether it may have moved meanwhile to a range already searched.
+
+        Only acts that run within an epoch may call this. Raises as `find`.
+        """
         topic = await self._journal.committed_topic(name)
         if isinstance(message_id, DelayedId):
             return await self._find_delayed(topic, message_id), False
@@ -164,12 +168,24 @@ class Peek:
         leased = await _leased(cursor, seq - 1, 1)
         if leased and leased[0].stored.seq == seq:
             return leased[0], False
-        message = await browser.in_log(seq) or await browser.in_returned(seq)
+        message = await browser.in_log(seq) or await self._in_returned(browser, seq)
         if message is None:
             return None, cursor.next_receipt != next_receipt or cursor not in topic.cursors
         due_at_ms = _due_at_ms(message, State.DELAYED)
         state = State.DELAYED if due_at_ms is not None and due_at_ms > self._horizon.at_ms else State.READY
         return PeekedMessage(partition, state, _due_at_ms(message, state), message), False
+
+    async def _in_returned(self, browser: CursorBrowser, seq: int) -> StoredMessage | None:
+        """Return the message with a sequence number if it was returned; reads returned messages until it is found."""
+        for range_ in RETURN_RANGES:
+            async with (
+                aclosing(browser.returned(range_, 0)) as waiting,
+                aclosing(self._share.in_turns_as_read(waiting, PAGE_ITEMS)) as messages,
+            ):
+                async for message in messages:
+                    if message.seq == seq:
+                        return message
+        return None
 
     async def _find_delayed(self, topic: Topic, message_id: DelayedId) -> PeekedMessage:
         partition, *key = message_id
@@ -213,7 +229,7 @@ class Peek:
         browser, known = self._browser(topic, cursor), self._positions.get(_position_key(topic.id, cursor, seq))
         if known is not None:
             return known
-        message = await browser.in_log(seq) or await browser.in_returned(seq)
+        message = await browser.in_log(seq) or await self._in_returned(browser, seq)
         if message is not None and message.position is not None:
             return message.position
         if state is State.DELAYED:
@@ -241,7 +257,7 @@ def _position_key(topic_id: int | None, cursor: GroupCursor, seq: int) -> tuple[
 
 
 def _size_bytes(seen: PeekedMessage) -> int:
-    return len(seen.stored.payload) + len(seen.stored.attributes)
+    return len(seen.stored.payload) + len(seen.stored.shown_attributes)
 
 
 def _due_at_ms(message: StoredMessage, state: State) -> int | None:
@@ -257,7 +273,7 @@ async def _first(source: AsyncGenerator[StoredMessage, None], count: int) -> lis
     async with aclosing(source):
         async for message in source:
             first.append(message)
-            size_bytes += len(message.payload) + len(message.attributes)
+            size_bytes += len(message.payload) + len(message.shown_attributes)
             if len(first) == count or size_bytes >= MAX_BYTES:
                 break
     return first

@@ -12,6 +12,8 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping
 from functools import partial
+from itertools import repeat
+from operator import and_, attrgetter
 
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.model.rates import Counters, TopicRates
@@ -28,6 +30,11 @@ SPANS = (1, 10, 60)
 #: Quantiles of the latencies that are reported.
 QUANTILES = (0.5, 0.99)
 
+_RECEIPT_MASK = (1 << RECEIPT_BITS) - 1
+_next_receipt, _tail_seq, _serial = attrgetter("next_receipt"), attrgetter("tail_seq"), attrgetter("serial")
+_dropped_count, _moved_count = attrgetter("dropped_count"), attrgetter("moved_count")
+_acked_count = attrgetter("acked_count")
+_NO_RATES = (0.0,) * len(Counters._fields)
 
 #: Messages per second by kind and interval, for example `publish_rate_1s`.
 Rates = Mapping[str, float]
@@ -104,6 +111,14 @@ class RateMeter:
                 rates[f"{kind.rstrip('_')}_rate_{span}s"] = round(count / seconds, 3)
         return rates
 
+    def per_second(self, topic: Topic, span: int) -> tuple[float, ...]:
+        """Return the rates of each of the `Counters` over the last `span` seconds, in messages per second."""
+        activity = None if topic.pulse is None else topic.pulse.activity
+        if activity is None:
+            return _NO_RATES
+        seconds = self._seconds(span)
+        return tuple(round(count / seconds, 3) for count in activity.sums(self._tick, span))
+
     def latencies_seconds(self, topic: Topic) -> list[float] | None:
         """Return how long messages waited in the last minute, for each of `QUANTILES`; None without deliveries."""
         latencies = None if topic.pulse is None else topic.pulse.latencies
@@ -119,14 +134,17 @@ class RateMeter:
 
 
 def counters_of(topic: Topic) -> Counters:
-    """Return the current counters of a topic; a dropped message also had a receipt, so it is subtracted."""
+    """Return the current counters of a topic; a dropped message also had a receipt, so it is subtracted.
+
+    A publish counts once, however many groups read the topic.
+    """
     cursors = topic.cursors
+    last = topic.last_group if topic.has_named_groups else None
+    # There can be thousands of cursors, so no line of Python runs for one of them.
+    receipts = sum(map(and_, map(_next_receipt, cursors), repeat(_RECEIPT_MASK))) - len(cursors)
     return Counters(
-        publish=sum(cursor.tail_seq for cursor in cursors),
-        deliver=sum(
-            cursor.next_receipt % (1 << RECEIPT_BITS) - 1 - cursor.dropped_count + cursor.moved_count
-            for cursor in cursors
-        ),
-        ack=sum(cursor.acked_count for cursor in cursors),
-        return_=sum(cursor.state.serial for cursor in cursors),
+        publish=sum(map(_tail_seq, cursors if last is None else last.cursors)),
+        deliver=receipts - sum(map(_dropped_count, cursors)) + sum(map(_moved_count, cursors)),
+        ack=sum(map(_acked_count, cursors)),
+        return_=sum(map(_serial, cursors)),
     )

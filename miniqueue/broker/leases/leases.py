@@ -13,7 +13,8 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
-from operator import or_
+from operator import itemgetter, or_
+from typing import NamedTuple
 
 from miniqueue.broker.consume.consumer import Consumer
 from miniqueue.broker.consume.dispatcher import Dispatcher
@@ -32,15 +33,28 @@ from miniqueue.core.cursor.receipts import parse_prefixed, which
 from miniqueue.core.cursor.recording import Kind
 from miniqueue.core.message.names import check_member, check_topic
 from miniqueue.core.options.consume import ReceiveOptions, check_lease
-from miniqueue.errors import DrainingError, InvalidPrefetchError, MiniqueueError, RequestError
+from miniqueue.core.options.settle import PLAIN_NACK, NackOptions, check_reason
+from miniqueue.errors import DrainingError, InvalidPrefetchError, MiniqueueError
 from miniqueue.errors.requests import UnknownTopicError
 
 #: Maximum number of messages with expired leases that one event-loop iteration returns; the next ones return the rest.
 MAX_EXPIRED_IN_TURN = 1_000
-#: Maximum size of the reason for which a message is rejected.
-MAX_REASON_BYTES = 1024
 
 _Settle = Callable[[list[CursorLease]], object]
+
+
+class Found(NamedTuple):
+    """Which receipts name leased messages.
+
+    Attributes:
+      are_leased: whether each receipt names a leased message; incomplete if `lease_count` exceeds the maximum.
+      lease_count: number of leases that were inspected.
+      cut_count: number of these leases that also have other messages.
+    """
+
+    are_leased: list[bool]
+    lease_count: int
+    cut_count: int
 
 
 class Leases:
@@ -73,6 +87,8 @@ class Leases:
         options: ReceiveOptions,
         answer: Callable[[ReceiveResult], None],
         fail: Callable[[MiniqueueError], None],
+        *,
+        kind: type[ReceiveRequest] = ReceiveRequest,
     ) -> ReceiveRequest:
         """Request messages of a topic, which need not exist; `answer` or `fail` is called once, maybe immediately.
 
@@ -91,7 +107,7 @@ class Leases:
         if (topic := self._topics.get(name)) is not None and topic.fault is not None:
             raise topic.fault
         group, member = self._members.enter(name, options.group, options.member)
-        receiving = ReceiveRequest(self.dispatcher, group, options, answer, fail, member, keep=self.keep)
+        receiving = kind(self.dispatcher, group, options, answer, fail, member, keep=self.keep)
         receiving.start()
         return receiving
 
@@ -131,9 +147,14 @@ class Leases:
         """
         return self._settle(name, receipts, partial(settle_each, GroupCursor.ack), is_returned=False)
 
-    def nack(self, name: bytes, receipts: Sequence[bytes]) -> list[bool]:
-        """Return messages to the front of the topic, in the order of `receipts`."""
-        return self._settle(name, receipts, returning.nack_all)
+    def nack(self, name: bytes, receipts: Sequence[bytes], options: NackOptions = PLAIN_NACK) -> list[bool]:
+        """Return messages to the front of the topic, in the order of `receipts`; also raises InvalidDelayError."""
+        delay_seconds, reason = options
+        if delay_seconds is None:
+            return self._settle(name, receipts, partial(returning.nack_all, reason=reason))
+        due_at_ms = self.dispatcher.due_at_ms(delay_seconds)
+        nack = partial(returning.dack, due_at_ms=due_at_ms, cause="nacks", reason=reason)
+        return self._settle(name, receipts, partial(settle_each, nack))
 
     def back(self, name: bytes, receipts: Sequence[bytes]) -> list[bool]:
         """Return messages to the back of the topic."""
@@ -146,9 +167,8 @@ class Leases:
         return self._settle(name, receipts, partial(settle_each, dack))
 
     def reject(self, name: bytes, receipts: Sequence[bytes], reason: bytes) -> list[bool]:
-        """Reject messages for a `reason`; also raises RequestError if it is longer than `MAX_REASON_BYTES`."""
-        if len(reason) > MAX_REASON_BYTES:
-            raise RequestError(f"a reason has at most {MAX_REASON_BYTES} bytes")
+        """Reject messages for a `reason`; also raises RequestError if it is too long."""
+        check_reason(reason)
 
         def reject(held: list[CursorLease]) -> None:
             dead_letters.reject(self._engine, self._topics[name], held, reason)
@@ -162,7 +182,7 @@ class Leases:
         """
         deadline = self._deadline(check_lease(lease_seconds))
         results = [False] * len(receipts)
-        for group, book in self._books(name):
+        for group, book in self._books(name, receipts):
             numbers = parse_prefixed(receipts, book.prefix)
             extended = book.extend(numbers, deadline)
             for cursor, lease in extended if group.topic.trace is not None else ():
@@ -172,9 +192,25 @@ class Leases:
             results = _either(results, _results(numbers, extended))
         return results
 
+    def find(self, name: bytes, receipts: Sequence[bytes], max_count: int) -> Found:
+        """Find leased messages by their receipts, until over `max_count` leases are inspected; raises as `ack`."""
+        are_leased, lease_count, cut_count = [False] * len(receipts), 0, 0
+        for _, book in self._books(name, receipts):
+            numbers = parse_prefixed(receipts, book.prefix)
+            leased = book.find_runs(numbers, max_count - lease_count)
+            lease_count, cut_count = lease_count + leased.seen_count, cut_count + leased.cut_count
+            if lease_count > max_count:
+                break
+            if sum(map(itemgetter(1), leased.runs)) == len(receipts):
+                are_leased = [True] * len(receipts)
+                break
+            are_leased = _either(are_leased, which(numbers, leased.runs))
+        return Found(are_leased, lease_count, cut_count)
+
     def attributes_of(self, name: bytes, receipt: bytes) -> bytes | None:
         """Return the encoded attributes of a leased message; None if the receipt names no leased message."""
-        by_book = (book.attributes_of(*parse_prefixed([receipt], book.prefix)) for _, book in self._books(name))
+        books = self._books(name, [receipt])
+        by_book = (book.attributes_of(*parse_prefixed([receipt], book.prefix)) for _, book in books)
         return next((attributes for attributes in by_book if attributes is not None), None)
 
     # --- listing ----------------------------------------------------------------------------------------------
@@ -203,15 +239,17 @@ class Leases:
             raise UnknownTopicError
         line, now = group_named(topic, group), self.dispatcher.clock.monotonic()
         if member is None:
-            return await held_messages(line, line.cursors, now, after, count, only_in_book=True)
+            return await held_messages(line, line.cursors, now, after, count, None)
         check_member(member)
-        cursors = [] if line.membership is None else line.membership.cursors_of(member)
-        return await held_messages(line, cursors, now, after, count, only_in_book=False)
+        if line.membership is None:
+            return []
+        streams = line.membership.streams_of(member)
+        return await held_messages(line, line.membership.cursors_of(member), now, after, count, streams)
 
     def of_receipt(self, name: bytes, receipt: bytes) -> HeldMessage | None:
         """Return the leased message that a receipt names, or None; raises the same errors as `ack`."""
         now = self.dispatcher.clock.monotonic()
-        for group, book in self._books(name):
+        for group, book in self._books(name, [receipt]):
             held = book.find(*parse_prefixed([receipt], book.prefix))
             for message in described(group, [] if held is None else [held[:2]], now):
                 if message.receipt == receipt:
@@ -221,7 +259,7 @@ class Leases:
     def of_consumer(self, consumer: Consumer) -> list[HeldMessage]:
         """List the messages that a consumer holds, by receipt; raises UnavailableError."""
         self._admission.check_change()
-        return list(described(consumer.group, consumer.held(), self.dispatcher.clock.monotonic()))
+        return list(described(consumer.group, consumer.held(), self.dispatcher.clock.monotonic(), [consumer]))
 
     # --- parts of settling ------------------------------------------------------------------------------------
 
@@ -234,7 +272,7 @@ class Leases:
         is_returned: bool = True,
     ) -> list[bool]:
         results = [False] * len(receipts)
-        for group, book in self._books(name):
+        for group, book in self._books(name, receipts):
             numbers = parse_prefixed(receipts, book.prefix)
             held = book.take(numbers)
             if held:
@@ -244,15 +282,19 @@ class Leases:
             results = _either(results, _results(numbers, held))
         return results
 
-    def _books(self, name: bytes) -> list[tuple[Group, LeaseBook]]:
-        """Return the groups of a topic that have a book, with the book; the prefix of a receipt identifies its book."""
+    def _books(self, name: bytes, receipts: Sequence[bytes]) -> list[tuple[Group, LeaseBook]]:
+        """Return the books that can have these receipts, with their groups; a receipt begins with that of its book."""
         if not self._admission.may_change:
             self._admission.check_change()
         topic = self._topics.get(name)
         if topic is None:
             check_topic(name)
             return []
-        return [(group, group.book) for group in topic.groups.values() if group.book is not None]
+        books = [(group, group.book) for group in topic.groups.values() if group.book is not None]
+        if len(books) > 1:  # thousands of receipts are not parsed for each of a thousand groups
+            prefixes = {receipt[: receipt.find(b"-") + 1] for receipt in receipts}
+            books = [(group, book) for group, book in books if book.prefix in prefixes]
+        return books
 
     # --- time -------------------------------------------------------------------------------------------------
 

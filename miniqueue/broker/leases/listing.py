@@ -2,16 +2,18 @@
 
     leases of the cursors ─▶ lowest receipts after the last page ─▶ still leased? ─▶ one HeldMessage for each message
 
-A lease that is in the group's book has a receipt that any connection can settle, and a deadline. The lease of a stream
-has neither: its receipt is a number that only the stream knows, and it lasts as long as the stream.
+A lease that is in the group's book has a receipt that any connection can settle, and a deadline. The receipt of a lease
+of a stream is a number that only the stream knows; the lease has a deadline if the stream has a lease time, and else
+lasts as long as the stream.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from miniqueue.broker.model.parts import Holder
 from miniqueue.broker.model.topic import Group
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.holding import CursorLease
@@ -37,7 +39,7 @@ class HeldMessage(NamedTuple):
       partition: its partition, or lane, as its id begins.
       group: the name of the group that it was delivered to.
       id: the message id.
-      receipt: settles it; only on the stream that holds it if the lease has no deadline.
+      receipt: settles it; only on the stream that holds it, if it is a number.
       remaining_ms: the time until the lease ends; None if it lasts as long as the stream.
     """
 
@@ -58,7 +60,7 @@ def parse_after(receipt: bytes) -> int:
 
 
 async def held_messages(
-    group: Group, cursors: Iterable[GroupCursor], now: float, after: int, count: int, *, only_in_book: bool
+    group: Group, cursors: Iterable[GroupCursor], now: float, after: int, count: int, streams: Sequence[Holder] | None
 ) -> list[HeldMessage]:
     """Return the messages with the lowest receipts after `after` that are leased by some cursors of a group.
 
@@ -68,13 +70,19 @@ async def held_messages(
       now: the time on the clock of the deadlines, in seconds.
       after: the number in a receipt; 0 for the first page.
       count: the maximum number of messages.
-      only_in_book: whether to leave out the leases of streams.
+      streams: the streams that may hold leases of the cursors; None: leases of streams are left out.
     """
     page: list[HeldMessage] = []
+    inspected_count = 0
     for cursor in sorted(cursors, key=attrgetter("next_receipt")):  # cursors have disjoint ranges of receipts
-        for lease in await _lowest(group, cursor, after, count - len(page), only_in_book=only_in_book):
+        for lease in await _lowest(group, cursor, after, count - len(page), only_in_book=streams is None):
             if cursor.leases.get(lease.receipt) is lease:  # the lease may have ended during the await
-                page += (held for number, held in _described(group, cursor, lease, now) if number > after)
+                numbered = _described(group, cursor, lease, now, streams or ())
+                page += (held for number, held in numbered if number > after)
+            inspected_count += len(streams or ())
+            if inspected_count >= _LEASES_IN_TURN:
+                inspected_count = 0
+                await asyncio.sleep(0)
         if len(page) >= count:
             break
     return page[:count]
@@ -87,23 +95,30 @@ async def _lowest(group: Group, cursor: GroupCursor, after: int, count: int, *, 
     for start in range(0, len(leases), _LEASES_IN_TURN):
         above = [lease for lease in leases[start : start + _LEASES_IN_TURN] if lease.receipt + lease.count > after + 1]
         if only_in_book:
-            above = [lease for lease in above if _deadline(group, lease) is not None]
+            above = [lease for lease in above if _deadline_in_book(group, lease) is not None]
         lowest = nsmallest(count, [*lowest, *above], key=attrgetter("receipt"))
         await asyncio.sleep(0)
     return lowest
 
 
-def described(group: Group, leases: Iterable[CursorLease], now: float) -> Iterator[HeldMessage]:
-    """Yield the messages of leases that have not ended."""
+def described(
+    group: Group, leases: Iterable[CursorLease], now: float, streams: Sequence[Holder] = ()
+) -> Iterator[HeldMessage]:
+    """Yield the messages of leases that have not ended; `streams` may hold them."""
     for cursor, lease in leases:
         if cursor.leases.get(lease.receipt) is lease:
-            yield from (held for _, held in _described(group, cursor, lease, now))
+            yield from (held for _, held in _described(group, cursor, lease, now, streams))
 
 
-def _described(group: Group, cursor: GroupCursor, lease: Lease, now: float) -> Iterator[tuple[int, HeldMessage]]:
+def _described(
+    group: Group, cursor: GroupCursor, lease: Lease, now: float, streams: Sequence[Holder]
+) -> Iterator[tuple[int, HeldMessage]]:
     """Yield each message of a lease with the number in its receipt."""
-    deadline, partition = _deadline(group, lease), cursor.partition
+    deadline, partition = _deadline_in_book(group, lease), cursor.partition
     prefix = b"" if group.book is None or deadline is None else group.book.prefix
+    if deadline is None:
+        ends = (stream.deadline_of(lease) for stream in streams)
+        deadline = next((end for end in ends if end is not None), None)
     remaining_ms = None if deadline is None else max(0, round(1000 * (deadline - now)))
     for n in range(lease.count):
         number, message_id = lease.receipt + n, format_message_id(partition, lease.first_seq + n)
@@ -112,6 +127,6 @@ def _described(group: Group, cursor: GroupCursor, lease: Lease, now: float) -> I
         yield number, HeldMessage(group.topic.name, word, group.name, message_id, receipt, remaining_ms)
 
 
-def _deadline(group: Group, lease: Lease) -> float | None:
+def _deadline_in_book(group: Group, lease: Lease) -> float | None:
     held = None if group.book is None else group.book.find(lease.receipt)
     return held[2] if held is not None and held[1] is lease else None

@@ -13,7 +13,7 @@ group's book of leases.
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from miniqueue.broker.consume.consumer import MAX_HELD_BYTES
 from miniqueue.broker.consume.dispatcher import Dispatcher
@@ -54,6 +54,22 @@ Keep = Callable[[Group, ReceiveOptions, list[CursorLease], Payer | None], Receiv
 
 _Answer = Callable[[ReceiveResult], None]
 _Fail = Callable[[MiniqueueError], None]
+
+
+class Receiving(Protocol):
+    """A request for messages, of one topic or of several."""
+
+    def give_up(self) -> None:
+        """Stop waiting, and answer without messages; if the request has been answered, this does nothing."""
+        ...
+
+    def wait_no_longer(self) -> None:
+        """End the waiting time: answer with the messages available, after those that are being loaded."""
+        ...
+
+    def take_back(self) -> None:
+        """Return the delivered messages to the topic, as when a stream ends: the client left before the answer."""
+        ...
 
 
 class ReceiveRequest:
@@ -263,6 +279,16 @@ class ReceiveRequest:
             self._taken, self._taken_bytes, self.room = [], 0, self.options.max_count
             self._is_collecting = False
             self._wait()
+
+
+class ReceivePart(ReceiveRequest):
+    """A request that is a part of another: it is answered with the messages in memory, and waits only without any."""
+
+    __slots__ = ()
+
+    def deliver(self, _leases: list[Lease], /) -> None:
+        """Answer with the messages taken."""
+        self._answer_with(self._taken)
 
 
 def _nothing(_: object) -> None:

@@ -12,6 +12,7 @@ messages were loaded.
 
 import asyncio
 from collections.abc import Callable
+from operator import attrgetter
 
 from miniqueue.broker.model.parts import FlowRules
 from miniqueue.broker.model.topic import Group
@@ -22,6 +23,8 @@ from miniqueue.core.keyed.key_turns import KeyTurns
 from miniqueue.core.keyed.pace import RateLimiter
 from miniqueue.core.keyed.reader import arrange, keyed_of
 from miniqueue.core.settings.settings import TopicSettings
+
+_keyed = attrgetter("keyed")
 
 #: Minimum duration of a timer, so that messages that are due at once do not keep the event loop busy.
 MIN_WAIT_SECONDS = 0.001
@@ -119,8 +122,9 @@ def apply_to(group: Group, clock: Clock, dispatch: Callable[[Group], None]) -> N
     rules = rules_of(group.topic.settings)
     if rules != (PLAIN if group.flow is None else group.flow.rules):
         group.flow = None if rules == PLAIN else FlowControl(group, rules, clock, dispatch)
-    for cursor in group.cursors:
-        arrange(cursor, rules.keys)
+    if rules.keys is not None or any(map(_keyed, group.cursors)):
+        for cursor in group.cursors:
+            arrange(cursor, rules.keys)
     _older_first(group, dispatch)
 
 

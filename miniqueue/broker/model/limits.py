@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.runtime.accounts import Memory, Purpose
+from miniqueue.broker.runtime.notices import NoticeKind, Notices
 from miniqueue.core.options.consume import MAX_PREFETCH, check_prefetch
 from miniqueue.core.settings.fields import ALL_POLICIES, LimitPolicy
 from miniqueue.errors import LimitReachedError, PayloadTooLargeError, TopicFullError
@@ -44,13 +45,15 @@ class Limit(StrEnum):
     TOPICS = "max-topics"
     TOPIC_BYTES = "max-topic-bytes"
     TOPIC_MESSAGES = "max-topic-messages"
+    TRANSACTION_BYTES = "max-transaction-bytes"
     UNCOMMITTED = "max-uncommitted"
 
 
 class LimitCounts:
-    """Counts how often each limit was reached since startup."""
+    """Counts how often each limit was reached since startup, and reports it to clients that listen."""
 
     def __init__(self) -> None:
+        self._notices: Notices | None = None
         self._counts: Counter[Limit] = Counter()
 
     @property
@@ -58,9 +61,15 @@ class LimitCounts:
         """The counts by limit; a limit that was never reached may be missing."""
         return self._counts
 
+    def report_to(self, notices: Notices) -> None:
+        """Report to `notices` that a limit was reached, from now on."""
+        self._notices = notices
+
     def reached(self, limit: Limit) -> None:
         """Count that a limit was reached."""
         self._counts[limit] += 1
+        if self._notices is not None and self._notices.is_heard:
+            self._notices.count(NoticeKind.LIMIT_REACHED, b"", 1, limit=limit.value)
 
     def note(self, error: Exception) -> None:
         """Count an error if a message was too large; other errors are counted where they are raised."""
@@ -103,6 +112,7 @@ class BrokerLimits:
       policy: what happens if a topic is full, unless its settings say.
       max_prefetch: maximum number of messages that a consumer may request.
       max_uncommitted_bytes: maximum total size of uncommitted payloads.
+      max_transaction_bytes: maximum size of a transaction, as a protocol receives it.
       max_memory_bytes: how much memory all clients together may make the broker use.
       max_connections: maximum number of connections, which users share.
       has_users: whether clients authenticate, so that no user may use everything.
@@ -119,6 +129,7 @@ class BrokerLimits:
     policy: LimitPolicy = LimitPolicy.REFUSE
     max_prefetch: int = MAX_PREFETCH
     max_uncommitted_bytes: int = 0
+    max_transaction_bytes: int = 0
     max_memory_bytes: int = 0
     max_connections: int = 0
     has_users: bool = False
@@ -244,9 +255,14 @@ class Limits:
         topic.is_limited = (
             min(topic.max_messages, topic.max_bytes) < sys.maxsize
             or bool(settings.max_message_bytes)
+            or settings.schema is not None
             or self._has_byte_quota(settings.owner)
         )
         topic.held_at_most = None  # Publishes are not counted while there is no limit.
+
+    def count_again(self, topic: Topic) -> None:
+        """Count what a topic holds before the next publish to it: messages were admitted, and maybe not added."""
+        topic.held_at_most = None
 
     def policy_of(self, topic: Topic) -> LimitPolicy:
         """Return what happens if a topic is full."""

@@ -1,6 +1,6 @@
 """What a group and a topic know of the parts that work on them: protocols and values, so no import goes upward."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -85,6 +85,14 @@ class Member(Protocol):
         ...
 
 
+class Holder(Protocol):
+    """A consumer that stays connected, and holds leases; implemented by `consume.consumer.Consumer`."""
+
+    def deadline_of(self, lease: Lease) -> float | None:
+        """Return when a lease ends that the consumer holds; None if it has no deadline, or is not held."""
+        ...
+
+
 class Membership(Protocol):
     """The members of a group; implemented by `consume.membership.Membership`."""
 
@@ -100,6 +108,10 @@ class Membership(Protocol):
 
     def cursors_of(self, name: bytes) -> list[GroupCursor]:
         """Return the cursors that a member reads, or has leases of until they move; none for an unknown member."""
+        ...
+
+    def streams_of(self, name: bytes) -> Sequence[Holder]:
+        """Return the consumers of a member that stay connected."""
         ...
 
     def cursors_replaced(self) -> None:

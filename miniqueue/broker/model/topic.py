@@ -14,8 +14,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
-from operator import attrgetter
+from itertools import chain, repeat
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Final, Protocol
 
 from miniqueue.broker.model.held import MANY_PARTITIONS, TopicUsage
@@ -48,11 +48,13 @@ MIN_WINDOW_BYTES = 64 << 10
 TOPIC_BYTES: Final = 2000
 PARTITION_BYTES: Final = 1300
 CURSOR_BYTES: Final = 1700
+#: The memory of a value that a group has of its own in the settings of the topic, with the name of the group, at most.
+BY_GROUP_BYTES: Final = 400
 
 #: What a topic at rest does not have.
 NOT_AT_REST: Final = ("groups", "growths", "partitions", "plain", "sole", "unique_keys")
 
-_returned, _keyed = attrgetter("returned"), attrgetter("keyed")
+_returned, _keyed, _unique_keys = attrgetter("returned"), attrgetter("keyed"), attrgetter("unique_keys")
 
 #: Leases the next run of at most `max_count` messages, of those that are due by `horizon_ms`.
 Take = Callable[[int, int], tuple[GroupCursor, Lease] | None]
@@ -94,6 +96,7 @@ class Group:
       old_first: the messages that are held back since partitions were added, if any are.
       flow: controls the flow by keys and limits; None: no control.
       is_loading: whether messages are being loaded for it.
+      is_paused: whether deliveries to its consumers are paused, besides those of the whole topic.
       was_read: whether a consumer has left since the last check for idle groups; see `groups.idle`.
       unread_seconds: time without a consumer, as of the last check.
       is_expiring: whether more than one event-loop iteration is needed to remove expired messages at the front.
@@ -105,6 +108,7 @@ class Group:
     | `book`                     | `broker.leases.leases`                                          |
     | `flow`, `old_first`        | `broker.model.flow`                                             |
     | `is_expiring`              | `broker.consume.dispatcher`                                     |
+    | `is_paused`                | `broker.topics.admin`                                           |
     | `membership`               | `broker.consume.members`                                        |
     | `unread_seconds`           | `broker.groups.idle`                                            |
     | `waiters`                  | `broker.consume.dispatcher`, which serves them in turn;         |
@@ -124,6 +128,7 @@ class Group:
         "id",
         "is_expiring",
         "is_loading",
+        "is_paused",
         "load_order",
         "membership",
         "name",
@@ -159,7 +164,7 @@ class Group:
         if self.book is not None:
             self.book.clear()
             self.book = None
-        self.is_expiring = False
+        self.is_expiring = self.is_paused = False
         self.was_read, self.unread_seconds = True, 0.0
         self.end_loading()
 
@@ -261,12 +266,16 @@ class Group:
         return any(cursor.blocked_on is not None for cursor in self.cursors)
 
     def take(self, max_count: int, horizon_ms: int) -> tuple[GroupCursor, Lease] | None:
-        """Lease the next run of at most `max_count` messages; None while the topic is paused.
+        """Lease the next run of at most `max_count` messages; None while the topic or the group is paused.
 
         Some of them may have expired: `cleanup.expiry` checks this.
         """
         topic = self.topic
-        if topic.is_paused_out or (self.flow is not None and not (max_count := self.flow.room(max_count))):
+        if (
+            topic.is_paused_out
+            or self.is_paused
+            or (self.flow is not None and not (max_count := self.flow.room(max_count)))
+        ):
             return None
         if self._turns is None:
             cursor = self.cursors[0]
@@ -288,7 +297,11 @@ class Group:
     ) -> tuple[GroupCursor, Lease] | None:
         """Lease the next run of at most `max_count` messages of some of the cursors, as `take` does."""
         topic = self.topic
-        if topic.is_paused_out or (self.flow is not None and not (max_count := self.flow.room(max_count))):
+        if (
+            topic.is_paused_out
+            or self.is_paused
+            or (self.flow is not None and not (max_count := self.flow.room(max_count)))
+        ):
             return None
         taken = turns.take(max_count, horizon_ms)
         if taken is not None:
@@ -306,6 +319,8 @@ class TopicAtRest(Protocol):
     lane_count: int
     partition_count: int
     stats: TopicStats
+    stored_bytes: int
+    trim_at_ms: float
     unread_seconds: float
 
     @property
@@ -358,10 +373,11 @@ class Topic:
     | `is_limited`                     | `broker.model.limits`                                     |
     | `max_bytes`, `max_messages`      | `broker.model.limits`                                     |
     | `is_paused_in`, `is_paused_out`  | `broker.topics.admin`                                     |
-    | `lease_timeout_count`            | `broker.leases.leases`                                    |
+    | `lease_timeout_count`            | `broker.leases.leases`, `broker.consume.stream_leases`    |
     | `measured`                       | `broker.model.limits`                                     |
     | `pulse`                          | `broker.inspect.rates`                                    |
-    | `settings`, `ttl_ms`             | `broker.topics.admin`                                     |
+    | `settings`                       | `broker.engine.topics`, `broker.topics.admin`             |
+    | `ttl_ms`                         | `broker.topics.admin`                                     |
     | `trace`                          | `broker.traces.tracer`                                    |
     """
 
@@ -464,16 +480,14 @@ class Topic:
         topic_id: int,
         names: Iterable[bytes] = (),
         settings: TopicSettings = DEFAULT_SETTINGS,
-        *,
-        owner: str = "",
     ) -> None:
-        """Create the topic, empty, for an owner; `settings` are the settings that it will have.
+        """Create the topic, empty, with `settings`, except that it has one partition.
 
         It has the groups in `names`, and, if `auto_create_groups` is set, the groups in which a consumer waits; if
         there are none, the default group.
         """
         self.id = topic_id
-        self.settings = DEFAULT_SETTINGS._replace(owner=owner) if owner else DEFAULT_SETTINGS
+        self.settings = settings
         for number, group in enumerate(map(self.group, self.first_groups(names, settings)), start=1):
             group.id = DEFAULT_GROUP if group is self.default else number
         self.add_partitions([0])
@@ -617,8 +631,10 @@ class Topic:
         """Share the unique keys with the cursors of `key_group`, which frees a key when it settles the message."""
         owner = self.key_group
         for group in self.existing_groups:
-            for cursor in group.cursors:
-                cursor.unique_keys = self.unique_keys if group is owner else None
+            unique_keys = self.unique_keys if group is owner else None
+            if not all(map(is_, map(_unique_keys, group.cursors), repeat(unique_keys))):
+                for cursor in group.cursors:
+                    cursor.unique_keys = unique_keys
 
     @property
     def key_group(self) -> Group | None:
@@ -658,10 +674,12 @@ class Topic:
         """Return the number of partitions, each once for each group, and the approximate memory without messages."""
         if self.id is None:
             return 0, 0
+        settings_bytes = BY_GROUP_BYTES * self.settings.by_group_count + len(self.settings.schema or "")
         if self.at_rest is not None:
-            return self.at_rest.partition_count, self.at_rest.size_bytes
+            return self.at_rest.partition_count, self.at_rest.size_bytes + settings_bytes
         count = len(self.partitions) * len(self.existing_groups)
-        return count, TOPIC_BYTES + PARTITION_BYTES * len(self.partitions) + CURSOR_BYTES * count
+        own_bytes = TOPIC_BYTES + PARTITION_BYTES * len(self.partitions) + CURSOR_BYTES * count
+        return count, own_bytes + settings_bytes
 
     @property
     def size_bytes(self) -> int:
@@ -690,7 +708,7 @@ class Topic:
     def stored_bytes(self) -> int:
         """Size of the payloads and attributes that the topic holds, including those that it retains."""
         if self.at_rest is not None:
-            return 0
+            return self.at_rest.stored_bytes
         if self.sole is not None and self.sole[0].retained is None:  # the usual case, of which there may be thousands
             return self.held()[1]
         retained_bytes = sum(partition.retained_bytes for partition in self.partitions.values())

@@ -5,8 +5,9 @@ and the lanes that an inspecting client selects. `ends_of` returns the end of a 
 topic stops there, and so does not follow messages that are published in the meantime.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeAlias
 
 from miniqueue.broker.model.parts import TopicStats
@@ -14,7 +15,6 @@ from miniqueue.broker.model.topic import Group, Topic
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.group import view
 from miniqueue.core.log.partition import Partition
-from miniqueue.core.message.ids import DelayedId
 from miniqueue.errors.requests import UnknownGroupError, UnknownMessageError
 
 
@@ -56,6 +56,9 @@ class GroupFigures(NamedTuple):
       moving: the partitions that wait for leases of their last member, with the name of their next member.
       unread_seconds: time for which no consumer has used the group, to a minute; at most since startup.
       held_back: the partitions in which messages wait for older ones in others, since partitions were added.
+      paused: whether deliveries to its consumers are paused, other than by a pause of the topic.
+      ephemeral: whether it ends with its last consumer.
+      idle_seconds: after this time without a reader it ends, by its own setting or that of the topic; 0: never.
     """
 
     name: bytes
@@ -75,6 +78,9 @@ class GroupFigures(NamedTuple):
     moving: dict[int, bytes]
     held_back: list[int]
     unread_seconds: int
+    paused: bool
+    ephemeral: bool
+    idle_seconds: float
 
 
 def figures_of(group: Group) -> GroupFigures:
@@ -85,6 +91,7 @@ def figures_of(group: Group) -> GroupFigures:
     delayed = sum(cursor.waiting_delayed_count for cursor in cursors)
     moved = sum(cursor.moved_count for cursor in cursors)
     skipped = sum(cursor.skipped_count for cursor in cursors)
+    end = end_of(group)
     return GroupFigures(
         group.name,
         lag=depth,
@@ -105,7 +112,27 @@ def figures_of(group: Group) -> GroupFigures:
         moving={} if membership is None else membership.moving,
         held_back=[] if group.old_first is None else sorted(group.old_first.held),
         unread_seconds=round(group.unread_seconds),
+        paused=group.is_paused,
+        ephemeral=end.setting == "ephemeral_groups",
+        idle_seconds=end.idle_seconds,
     )
+
+
+class GroupEnd(NamedTuple):
+    """After which time without a reader a group ends, 0 for never, and the setting of the topic that says so."""
+
+    idle_seconds: float
+    setting: str
+
+
+def end_of(group: Group) -> GroupEnd:
+    """Return when a group ends: by its own setting, or by that of its topic."""
+    settings, name = group.topic.settings, group.name.decode()
+    for setting, own in (("ephemeral_groups", settings.ephemeral_groups), ("idle_groups", settings.idle_groups)):
+        index = bisect_left(own, name, key=itemgetter(0))  # sorted by name
+        if index < len(own) and own[index][0] == name:
+            return GroupEnd(own[index][1], setting)
+    return GroupEnd(settings.group_idle_seconds, "group_idle_seconds")
 
 
 def group_named(topic: Topic, name: bytes | None) -> Group:
@@ -119,11 +146,11 @@ def group_named(topic: Topic, name: bytes | None) -> Group:
     return named
 
 
-def lanes_from(cursors: list[GroupCursor], after: tuple[int, int] | DelayedId | None) -> list[GroupCursor]:
-    """Return the lanes from the lane of `after` on; raises UnknownMessageError."""
-    if after is None:
+def lanes_from(cursors: list[GroupCursor], number: int | None) -> list[GroupCursor]:
+    """Return the lanes from the one with a number on, all with None; raises UnknownMessageError."""
+    if number is None:
         return list(cursors)
-    index = next((index for index, cursor in enumerate(cursors) if cursor.partition == after[0]), None)
+    index = next((index for index, cursor in enumerate(cursors) if cursor.partition == number), None)
     if index is None:
         raise UnknownMessageError
     return cursors[index:]

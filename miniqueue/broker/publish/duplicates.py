@@ -60,18 +60,20 @@ class Duplicates:
     def first_of(self, topic: Topic, options: PublishOptions) -> Accepted | None:
         """Return the result of the first publish if a publish with `options` is a duplicate of it, else None.
 
+        A message that replaces the one with its unique key is no duplicate of it; the caller removes the other one.
+
         Raises:
           InvalidOptionError: the topic accepts no dedup ids.
           DedupMismatchError: other content was published under the dedup id.
           LimitReachedError: the maximum number of dedup ids is reached.
         """
         first = self.published(topic, options.dedup_id) if options.dedup_id else None
-        if first is None and options.unique_key and topic.id is not None:
-            first = self._owner(topic, options.unique_key)
+        if first is None and options.unique_key and not options.is_replacing and topic.id is not None:
+            first = self.owner(topic, options.unique_key)
         topic.duplicate_count += first is not None
         return first
 
-    def _owner(self, topic: Topic, key: bytes) -> Accepted | None:
+    def owner(self, topic: Topic, key: bytes) -> Accepted | None:
         """Return the message that has a unique key; an expired message has it only while it is leased."""
         claims = topic.unique_keys.find(key)
         assert claims is not None  # it was looked up
@@ -82,12 +84,15 @@ class Duplicates:
                 return Accepted(commit, message_id, is_duplicate=True)
         return None
 
-    def published(self, topic: Topic, dedup_id: bytes) -> Accepted | None:
-        """Return what was published with a dedup id, or None if the id can be used; raises as `first_of`."""
+    def published(self, topic: Topic, dedup_id: bytes, count: int = 1) -> Accepted | None:
+        """Return what was published with a dedup id, or None if the id can be used; raises as `first_of`.
+
+        `count` is the number of new ids that the caller adds at once, this one included.
+        """
         oldest_ms = self._oldest_ms(topic)
         entry = None if topic.dedup is None else topic.dedup.find(dedup_id, oldest_ms)
         if topic.dedup is None or entry is None:
-            self._check_room(topic)
+            self._check_room(topic, count)
             return None
         commit = self._journal.committer.of(is_next=topic.dedup.is_new(dedup_id))
         return Accepted(commit, entry.message_id, is_duplicate=True, message_count=entry.message_count)
@@ -138,17 +143,18 @@ class Duplicates:
             raise InvalidOptionError("the topic takes no dedup ids: its dedup_window_seconds is 0")
         return self._clock.now_ms() - window_seconds * 1000
 
-    def _check_room(self, topic: Topic) -> None:
-        if self._count < self._max_count and self._max_of_owner is None:
+    def _check_room(self, topic: Topic, count: int) -> None:
+        before_count = self._count + count - 1
+        if before_count < self._max_count and self._max_of_owner is None:
             return
         owner = user_of(CURRENT_ACTOR.get()) if topic.id is None else topic.settings.owner or ""
-        if self._count < self._max_count and self._by_owner[owner] < (self._max_of_owner or 0):
+        if before_count < self._max_count and self._by_owner[owner] + count <= (self._max_of_owner or 0):
             return
         if self._clock.now_ms() >= self._next_scan_ms:
             self._next_scan_ms = self._clock.now_ms() + SCAN_INTERVAL_MS  # refused clients may retry often
             self.tick()
-        self._shares.admit(Pool.DEDUP_IDS, owner)
-        self._limits.admit_dedup_id(self._count)
+        self._shares.admit(Pool.DEDUP_IDS, owner, count)
+        self._limits.admit_dedup_id(self._count + count - 1)
 
     def _count_of(self, owner: str | None) -> int:
         return self._count if owner is None else self._by_owner[owner]

@@ -7,8 +7,10 @@ Messages without options are the usual case and take the short path of `publish`
 longer path of `publish_with`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from typing import TypeAlias
 
 from miniqueue.broker.commit.backpressure import Backpressure
 from miniqueue.broker.commit.journal import Accepted, Published
@@ -18,19 +20,25 @@ from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.engine.lanes import lane_of
 from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.publish.duplicates import Duplicates
-from miniqueue.broker.publish.unique import UniquePublisher
+from miniqueue.broker.publish.unique import Find, UniquePublisher
 from miniqueue.core.log.delayed import Delayed
 from miniqueue.core.log.partition import Partition
 from miniqueue.core.message import lanes
 from miniqueue.core.message.ids import first_id, format_message_id, joined_ids
-from miniqueue.core.message.partitioning import indexes_by_number, partitions_for
+from miniqueue.core.message.names import check_new_topic
+from miniqueue.core.message.partitioning import indexes_by_number, partition_for, partitions_for
 from miniqueue.core.options.batch import NO_BATCH_OPTIONS, BatchOptions
 from miniqueue.core.options.publish import PublishOptions
+from miniqueue.core.settings.defaults import NO_DEFAULTS
+from miniqueue.core.settings.settings import TopicSettings
 from miniqueue.errors import PayloadTooLargeError
 from miniqueue.errors.requests import PausedError
 
 #: Stands for any topic that does not exist.
 _NO_TOPIC = Topic(b"")
+
+#: Returns the topic with a name if it has room for payloads, with their total size and their attributes.
+FindRoom: TypeAlias = Callable[[bytes, list[bytes], int, list[bytes] | None], Topic]
 
 
 class Publisher:
@@ -40,6 +48,7 @@ class Publisher:
       engine: has the topics, and commits what is added.
       delayed: keeps delayed messages until they are due.
       backpressure: makes publishers of messages with unique keys wait for room.
+      find: finds messages that wait, to replace them.
       max_bytes: maximum size of a payload.
 
     Attributes:
@@ -47,11 +56,19 @@ class Publisher:
       unique: publishes messages with unique keys.
     """
 
-    def __init__(self, engine: Engine, delayed: DelayedMessages, backpressure: Backpressure, *, max_bytes: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        delayed: DelayedMessages,
+        backpressure: Backpressure,
+        find: Find,
+        *,
+        max_bytes: int,
+    ) -> None:
         self.duplicates = Duplicates(engine)
-        self.unique = UniquePublisher(engine, backpressure, self.publish_with)
+        self.unique = UniquePublisher(engine, backpressure, self.publish_with, self.duplicates.owner, find)
         self._topics = engine.topics.by_name
-        self._create = engine.topics.create
+        self._registry, self._schemas = engine.topics, engine.schemas
         self._journal = engine.journal
         self._admission, self._memory, self._shares = engine.journal.admission, engine.memory, engine.shares
         self._committer, self._limits = engine.journal.committer, engine.limits
@@ -59,6 +76,8 @@ class Publisher:
         self._delayed = delayed
         self._clock = engine.clock
         self._max_message_bytes = max_bytes
+        self._room: FindRoom = self._checked_room
+        self._checks_limits = True
 
     def publish(
         self, name: bytes, payloads: list[bytes], attributes: list[bytes] | None = None, number: int | None = None
@@ -74,6 +93,7 @@ class Publisher:
 
         Raises; nothing was added then:
           InvalidTopicError, PayloadTooLargeError: the topic cannot exist, or a payload is too large.
+          SchemaError, NoValidatorError: a message does not fit the schema of the topic, or that cannot be known.
           PausedError: the topic accepts no messages now.
           LimitReachedError: the maximum number of topics is reached.
           TopicFullError: the topic is full.
@@ -100,18 +120,27 @@ class Publisher:
         # Takes a quarter of the time of `Published(…)`.
         return tuple.__new__(Published, (commit, partition.number, first_seq, size_bytes))
 
-    def _room(self, name: bytes, payloads: list[bytes], size_bytes: int, attributes: list[bytes] | None) -> Topic:
+    def _checked_room(
+        self, name: bytes, payloads: list[bytes], size_bytes: int, attributes: list[bytes] | None
+    ) -> Topic:
         """Return the topic if it has room for these messages; create it if it does not exist."""
         if self._shares.rates:
             self._shares.spend(len(payloads))
         topic = self._topics.get(name)
         if topic is None or topic.id is None:
-            return self._create(name, payloads, size_bytes, attributes)
+            if self._registry.defaults is not NO_DEFAULTS:
+                settings = self._registry.settings_of_new(check_new_topic(name))
+                _check_size(settings, payloads)
+                if settings.schema is not None:
+                    self._schemas.check(settings.schema, payloads)
+            return self._registry.create(name, payloads, size_bytes, attributes)
         if topic.is_paused_in:
             raise PausedError
         if topic.is_limited:
             if topic.settings.max_message_bytes:
-                _check_size(topic, payloads)
+                _check_size(topic.settings, payloads)
+            if topic.settings.schema is not None:
+                self._schemas.check(topic.settings.schema, payloads)
             self._shares.admit_bytes(topic.settings.owner, size_bytes)
             if self._admit(topic, payloads, size_bytes, attributes):
                 self._journal.trim_soon(topic)
@@ -120,7 +149,8 @@ class Publisher:
     def publish_with(self, name: bytes, payload: bytes, options: PublishOptions) -> Accepted:
         """Add one message to a topic, as its options say.
 
-        If it has a unique key, only `UniquePublisher` may call this: it looks up the key first.
+        If it has a unique key, only `UniquePublisher` may call this: it looks up the key first, and removes the message
+        that this one replaces.
 
         Raises what `publish` raises, and the following; nothing was added then:
           InvalidAttributesError: headers and key are too long together.
@@ -158,8 +188,7 @@ class Publisher:
         first = self._first_of(name, options)
         if first is not None:
             return first
-        topic = self._topics.get(name)
-        if attributes is not None and topic is not None and topic.partition_count > 1:
+        if attributes is not None and self._partition_count(name) > 1:
             accepted = self._add_by_key(name, payloads, attributes, each.keys)
         else:
             commit, partition, first_seq, size_bytes = self.publish(name, payloads, attributes)
@@ -194,11 +223,70 @@ class Publisher:
                 seqs[index] = seq
         return seqs
 
+    # --- publishing several at once -----------------------------------------------------------------------------
+
+    def check(self, name: bytes, payloads: Sequence[bytes]) -> Topic | None:
+        """Return the topic, None if it does not exist, if it accepts these messages as soon as there is room for them.
+
+        Raises as `publish` otherwise.
+        """
+        self._admission.check()
+        if (longest_bytes := max(map(len, payloads))) > self._max_message_bytes:
+            raise PayloadTooLargeError(longest_bytes, self._max_message_bytes)
+        topic = self._topics.get(name)
+        if topic is None or topic.id is None:
+            _check_size(self._registry.settings_of_new(check_new_topic(name)), payloads)
+            return None
+        if topic.is_paused_in:
+            raise PausedError
+        _check_size(topic.settings, payloads)
+        return topic
+
+    def check_room(self, topic: Topic, payloads: list[bytes], size_bytes: int, attributes: list[bytes] | None) -> bool:
+        """Return whether older messages must be evicted for these, which the caller adds now, or does not add at all.
+
+        Raises as `publish` if there is no room.
+        """
+        self._shares.admit_bytes(topic.settings.owner, size_bytes)
+        has_to_evict = self._admit(topic, payloads, size_bytes, attributes)
+        self._limits.count_again(topic)
+        return has_to_evict
+
+    @contextmanager
+    def admitted(self) -> Iterator[None]:
+        """Add messages without a check of limits while the block runs, which does not wait: all of them were admitted.
+
+        The topics exist. What a settle among them adds, such as a dead letter, may have used the room meanwhile.
+        """
+        self._room, self._checks_limits = self._existing, False
+        try:
+            yield
+        finally:
+            self._room, self._checks_limits = self._checked_room, True
+
+    def _existing(
+        self, name: bytes, _payloads: list[bytes], _size_bytes: int, _attributes: list[bytes] | None
+    ) -> Topic:
+        return self._topics[name]
+
     def _first_of(self, name: bytes, options: PublishOptions) -> Accepted | None:
         """Return the result of the first publish if this publish is a duplicate of it, else None."""
         if not (options.dedup_id or options.unique_key):
             return None
-        return self.duplicates.first_of(self._topics.get(name) or _NO_TOPIC, options)
+        topic = self._topics.get(name) or _NO_TOPIC
+        if topic.id is None and options.dedup_id and self._registry.defaults is not NO_DEFAULTS:
+            with self._registry.like_new(name) as new:  # its settings can refuse the id
+                return self.duplicates.published(new, options.dedup_id)
+        return self.duplicates.first_of(topic, options)
+
+    def _partition_count(self, name: bytes) -> int:
+        """Return the number of partitions of a topic, or those that it has if it is created now."""
+        topic = self._topics.get(name)
+        if topic is not None and topic.id is not None:
+            return topic.partition_count
+        if self._registry.defaults is NO_DEFAULTS:
+            return 1
+        return self._registry.settings_of_new(check_new_topic(name)).partitions
 
     def _delay(self, name: bytes, message: Delayed, due_at_ms: int) -> Accepted:
         """Add a message that waits until it is due."""
@@ -214,19 +302,20 @@ class Publisher:
         """Add a message to the lane that its key and its priority determine."""
         topic = self._topics.get(name)
         if topic is None or topic.id is None:
-            number = lanes.lane(0, options.priority)
+            count = self._partition_count(name)
+            number = lanes.lane(partition_for(options.key, count) if options.key else 0, options.priority)
         else:
             number = topic.number_for(options.key, options.priority)
-            if number not in topic.partitions:  # the first message of this priority there
+            if self._checks_limits and number not in topic.partitions:  # the first message of this priority there
                 self._limits.admit_partitions(len(topic.existing_groups), topic.settings.owner or "")
         published = self.publish(name, [payload], [attributes], number)
         message_id = format_message_id(published.partition, published.first_seq)
         return Accepted(published.commit, message_id, size_bytes=published.size_bytes)
 
 
-def _check_size(topic: Topic, payloads: list[bytes]) -> None:
-    """Raise PayloadTooLargeError if a payload is larger than the topic accepts."""
-    longest_bytes, max_bytes = max(map(len, payloads)), topic.settings.max_message_bytes
+def _check_size(settings: TopicSettings, payloads: Sequence[bytes]) -> None:
+    """Raise PayloadTooLargeError if a payload is larger than a topic with these settings accepts."""
+    longest_bytes, max_bytes = max(map(len, payloads)), settings.max_message_bytes
     if max_bytes and longest_bytes > max_bytes:
         raise PayloadTooLargeError(longest_bytes, max_bytes, "max_message_bytes of the topic")
 

@@ -6,11 +6,18 @@
 A lock serializes the lookups of each key: if two publishes have the same key, the second one sees the first. The event
 loop runs nothing else between a lookup's result and its publish. Several messages are published in their order, and in
 one commit if nothing comes in between. A publish of several keys locks them in sorted order, which prevents deadlocks.
+
+A message that replaces one that waits is published by itself: the other one is found first, in every group.
+
+    replace ─▶ who has the key? ─▶ find: where does it wait? ─▶ still there ─▶ published, and the other one removed
+                 └ no message        └ leased                     └ no: again
+                   published           a duplicate
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from miniqueue.broker.commit.backpressure import Backpressure
@@ -19,14 +26,37 @@ from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.model.topic import Topic
 from miniqueue.core.log.unique_keys import UniqueKeys
 from miniqueue.core.options.publish import PublishOptions
-from miniqueue.errors import MiniqueueError, StorageError
+from miniqueue.errors import MessageStateError, MiniqueueError, StorageError
+from miniqueue.errors.requests import UnknownTopicError
 from miniqueue.storage.format import dedup
 
 #: Maximum number of stored messages that are read for one key. There can be several: a delayed message that expired
 #: before it was due may be due after another message has taken its key.
 MAX_CLAIMS = 100
+#: Maximum number of searches for a message to replace, which may become due or be delivered during each.
+MAX_LOOKS = 4
+
+T = TypeVar("T")
 
 _Key = tuple[bytes, bytes]
+
+
+class Replaceable(NamedTuple):
+    """A message that waits, as it was found; what is called here does not wait.
+
+    Attributes:
+      is_there: returns whether it waits where it was found, if it has its key still.
+      check: raises LimitReachedError if it cannot be removed now.
+      remove: removes it in all groups.
+    """
+
+    is_there: Callable[[], bool]
+    check: Callable[[], None]
+    remove: Callable[[], None]
+
+
+#: Finds a message of a topic by its id; see `Replacing.find`.
+Find: TypeAlias = Callable[[bytes, bytes, ExitStack], Coroutine[Any, Any, Replaceable | None]]
 
 
 class Asked(NamedTuple):
@@ -35,6 +65,11 @@ class Asked(NamedTuple):
     name: bytes
     payload: bytes
     options: PublishOptions
+
+    @property
+    def as_plain(self) -> "Asked":
+        """The same without REPLACE."""
+        return self._replace(options=self.options._replace(is_replacing=False))
 
     @property
     def key(self) -> _Key:
@@ -49,6 +84,12 @@ class UniquePublisher:
       engine: has the topics and the store.
       backpressure: makes publishers wait for room.
       publish: adds a message; see `Publisher.publish_with`.
+      owner: returns the message that has a key; see `Duplicates.owner`.
+      find: finds messages that wait, to replace them.
+
+    Attributes:
+      owner: returns the message that has a key, without a wait.
+      publish_now: adds a message, without a wait.
     """
 
     def __init__(
@@ -56,11 +97,15 @@ class UniquePublisher:
         engine: Engine,
         backpressure: Backpressure,
         publish: Callable[[bytes, bytes, PublishOptions], Accepted],
+        owner: Callable[[Topic, bytes], Accepted | None],
+        find: Find,
     ) -> None:
         self._topics = engine.topics
         self._journal = engine.journal
         self._backpressure = backpressure
-        self._publish = publish
+        self.publish_now = publish
+        self.owner = owner
+        self._find = find
         self._held: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
 
     async def publish(self, name: bytes, payload: bytes, options: PublishOptions) -> Accepted:
@@ -78,14 +123,30 @@ class UniquePublisher:
 
         Waits for room only once, before the first message, so the caller must limit the number of messages.
         """
+        async with self._holding({request.key for request in asked if request.options.unique_key}) as run:
+            return await run.publish(asked)
+
+    async def act(self, keys: Collection[_Key], replaced: Collection[_Key], act: Callable[["KnownKeys"], T]) -> T:
+        """Wait for room, then call `act` while the messages that have these keys are known; return its result.
+
+        `replaced` are those of the keys whose messages `act` may replace. Raises what `act` raises, and StorageError or
+        UnavailableError if a key cannot be looked up.
+        """
+        async with self._holding(keys) as run:
+            await run.prepare(keys, replaced)
+            return act(run)
+
+    @asynccontextmanager
+    async def _holding(self, keys: Collection[_Key]) -> AsyncIterator["KnownKeys"]:
+        """Wait for room, and lock the keys while the block runs; what it looks up is forgotten at its end."""
         await self._backpressure.admit(_nothing)
-        locks = [self._lock(key) for key in sorted({request.key for request in asked if request.options.unique_key})]
-        run, held = _Run(self, asked), 0
+        locks = [self._lock(key) for key in sorted(keys)]
+        run, held = KnownKeys(self), 0
         try:
             for lock in locks:
                 await lock.acquire()
                 held += 1
-            return await run.publish()
+            yield run
         finally:
             run.forget()
             for lock in locks[:held]:
@@ -105,9 +166,13 @@ class UniquePublisher:
     def add(self, request: Asked) -> Accepted | MiniqueueError:
         """Add a message whose key was looked up; return the result or the error."""
         try:
-            return self._publish(*request)
+            return self.publish_now(*request)
         except MiniqueueError as exc:
             return exc
+
+    async def find(self, name: bytes, message_id: bytes, watches: ExitStack) -> Replaceable | None:
+        """Find a message that waits, see `Replacing.find`; raises also BrokenOffError."""
+        return await self._journal.epoch.once(self._find(name, message_id, watches))
 
     async def ask(self, topic_id: int, key: bytes) -> dict[bytes, int]:
         """Return the messages that have a key in the store, with their expiry times; usually at most one."""
@@ -121,44 +186,131 @@ class UniquePublisher:
         return {dedup.unique_key_and_message_id(stored)[1]: dedup.decode_unique(value) for stored, value in pairs}
 
 
-class _Run:
-    """Messages that are published together, while the locks of all their keys are held."""
+class KnownKeys:
+    """What is known of unique keys while all of them are locked."""
 
-    def __init__(self, publisher: UniquePublisher, asked: Sequence[Asked]) -> None:
+    def __init__(self, publisher: UniquePublisher) -> None:
         self._publisher = publisher
-        self._asked = asked
         self._looked: list[tuple[UniqueKeys, bytes]] = []
         self._errors: dict[_Key, MiniqueueError] = {}
+        self._waiting: dict[_Key, tuple[bytes, Replaceable | None]] = {}  # what was found, with its id
+        self._watches = ExitStack()
 
-    async def publish(self) -> list[Accepted | MiniqueueError]:
-        """Publish all messages, each as soon as its key and the keys before it are known."""
+    async def publish(self, asked: Sequence[Asked]) -> list[Accepted | MiniqueueError]:
+        """Publish messages, each as soon as its key and the keys before it are known."""
         results: list[Accepted | MiniqueueError] = []
-        remaining = self._asked
+        remaining = list(asked)
         while remaining:
             await self._learn({request.key for request in remaining})
-            results += self._publish_known(remaining)
-            remaining = self._asked[len(results) :]
+            if not remaining[0].options.is_replacing:
+                results += self._publish_known(remaining)
+            elif (result := await self._replace(remaining[0])) is not None:
+                results.append(result)
+            else:
+                remaining[0] = remaining[0].as_plain
+            del remaining[: len(remaining) - len(asked) + len(results)]
         return results
 
+    async def _replace(self, request: Asked) -> Accepted | MiniqueueError | None:
+        """Publish a message in place of the one that waits with its key; None if none waits, or if it is leased."""
+        try:
+            for _ in range(MAX_LOOKS):
+                await self._learn({request.key})
+                if await self._find({request.key}):
+                    break
+            if self._found(request.key) is None:
+                return None
+            self.check(request.key)
+            return self.replace(*request)
+        except MiniqueueError as exc:
+            return exc
+
+    def check(self, key: _Key) -> None:
+        """Raise LimitReachedError if `replace` could not remove the message that has a key."""
+        if (waiting := self._found(key)) is not None:
+            waiting.check()
+
+    def replace(self, name: bytes, payload: bytes, options: PublishOptions) -> Accepted:
+        """Publish a message in place of the one that was found to have its key; if that has left, as any message.
+
+        The caller has called `check`. Raises as `Publisher.publish_with`.
+        """
+        request = Asked(name, payload, options)
+        waiting = self._found(request.key)
+        if waiting is None:
+            return self._publisher.publish_now(*request.as_plain)
+        accepted = self._publisher.publish_now(*request)
+        if not accepted.is_duplicate:
+            waiting.remove()
+        return accepted
+
+    async def prepare(self, keys: Collection[_Key], replaced: Collection[_Key]) -> None:
+        """Look up keys, as `know` does, and find the messages that have those in `replaced`, for `replace`."""
+        for _ in range(MAX_LOOKS):
+            await self.know(keys)
+            if await self._find(replaced) and all(map(self._is_read, keys)):
+                return
+        await self.know(keys)
+
+    async def _find(self, keys: Collection[_Key]) -> bool:
+        """Find the messages that have these keys and wait; return whether all that were found are there still."""
+        for key in sorted(keys):
+            self._waiting.pop(key, None)
+            if owner := self._owner(key):
+                with suppress(MessageStateError, UnknownTopicError):
+                    self._waiting[key] = owner, await self._publisher.find(key[0], owner, self._watches)
+        return all(self._found(key) is not None for key in keys if key in self._waiting)
+
+    def _found(self, key: _Key) -> Replaceable | None:
+        """Return the message that was found to have a key, if it has the key still, and waits where it was found."""
+        owner, waiting = self._waiting.get(key, (b"", None))
+        return waiting if waiting is not None and self._owner(key) == owner and waiting.is_there() else None
+
+    def _owner(self, key: _Key) -> bytes:
+        """Return the id of the message that has a key; b"" if there is none, or if it is not known."""
+        topic = self._publisher.known(key[0])
+        if topic is None or topic.id is None or not topic.unique_keys.is_known(key[1]):
+            return b""
+        owner = self._publisher.owner(topic, key[1])
+        return b"" if owner is None else owner.message_id
+
+    async def know(self, keys: Collection[_Key]) -> None:
+        """Look up keys until the messages that have them are known, whatever the caller settles before it publishes.
+
+        Raises the error of a failed lookup.
+        """
+        while unread := [key for key in sorted(keys) if not self._is_read(key)]:
+            await asyncio.gather(*map(self._learn_one, unread))
+            for error in self._errors.values():
+                raise error
+
     def _publish_known(self, asked: Sequence[Asked]) -> Iterator[Accepted | MiniqueueError]:
-        """Publish messages up to the first whose key is not known, for example because the topic was just deleted."""
+        """Publish messages up to the first that replaces another, or whose key is not known.
+
+        A key is no longer known if, for example, the topic was just deleted.
+        """
         made: set[Topic] = set()
         for request in asked:
             topic = self._publisher.known(request.name)
             if topic is not None and topic in made:
-                self._note_unclaimed(topic.unique_keys, request.options.unique_key)
-            if not self._is_known(request.key):
+                self.note_unclaimed(topic, request.options.unique_key)
+            if request.options.is_replacing or not self._is_known(request.key):
                 return
             yield self._errors.get(request.key) or self._publisher.add(request)
             if topic is None and (topic := self._publisher.known(request.name)) is not None:
                 made.add(topic)
 
-    def _note_unclaimed(self, keys: UniqueKeys, key: bytes) -> None:
-        """Record that the store has no message with a key, because this run has just created the topic."""
+    def note_unclaimed(self, topic: Topic, key: bytes) -> None:
+        """Record that the store has no message with a key, because the caller has just created the topic."""
+        keys = topic.unique_keys
         if not keys.is_known(key):
             keys.look(key)
             self._looked.append((keys, key))
             keys.note(key, {})
+
+    def _is_read(self, key: _Key) -> bool:
+        topic = self._publisher.known(key[0])
+        return topic is None or topic.unique_keys.is_read(key[1])
 
     def _is_known(self, key: _Key) -> bool:
         """Whether the messages that have a key are known, or their lookup has failed."""
@@ -190,6 +342,7 @@ class _Run:
 
     def forget(self) -> None:
         """Drop the results of all lookups."""
+        self._watches.close()
         for keys, key in self._looked:
             keys.unnote(key)
 

@@ -11,7 +11,7 @@ Not safe for use by several threads.
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -59,6 +59,18 @@ class TimeShare:
             await self._wait()
             begun_at = self.clock()
             for item in some:
+                yield item
+            self.used(begun_at, MAX_SLICE_SECONDS)
+
+    async def in_turns_as_read(self, items: AsyncIterator[T], count: int) -> AsyncGenerator[T, None]:
+        """Yield items as `in_turns` does, each as soon as it has been read: they may be long."""
+        while True:
+            await self._wait()
+            begun_at = self.clock()
+            for _ in range(count):
+                item = await anext(items, None)
+                if item is None:
+                    return
                 yield item
             self.used(begun_at, MAX_SLICE_SECONDS)
 

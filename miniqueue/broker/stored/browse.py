@@ -15,7 +15,7 @@ from typing import NamedTuple
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import ChunkLease, Lease, Range, RecordLease
 from miniqueue.core.group import view
-from miniqueue.core.message.attributes import is_for
+from miniqueue.core.message.attributes import is_for, with_failure
 from miniqueue.core.message.ids import DelayedId
 from miniqueue.core.message.message import NEVER_RETURNED, Chunk, Counts, Record
 from miniqueue.storage.format import keys, values
@@ -38,7 +38,8 @@ class Position(NamedTuple):
 class StoredMessage(NamedTuple):
     """A waiting or leased message; `position` is None if reading cannot continue after it.
 
-    A message that was published with a delay and is not due has a `delayed_id`, and no sequence number yet.
+    A message that was published with a delay and is not due has a `delayed_id`, and no sequence number yet. A returned
+    one can have a `failure`, the reason of the last NACK that gave one.
     """
 
     seq: int
@@ -48,6 +49,12 @@ class StoredMessage(NamedTuple):
     attributes: bytes = b""
     position: Position | None = None
     delayed_id: DelayedId | None = None
+    failure: bytes = b""
+
+    @property
+    def shown_attributes(self) -> bytes:
+        """The encoded attributes as clients see them: with the failure."""
+        return with_failure(self.attributes, self.failure)
 
 
 START = Position(Range.FRONT, -1)
@@ -73,7 +80,7 @@ class CursorBrowser:
 
     async def ready(self, after: Position, due_ms: int) -> AsyncGenerator[StoredMessage, None]:
         """Yield the messages that could be delivered at `due_ms`, in order of delivery, starting after `after`."""
-        sources = [self._back_and_log(after)]
+        sources = [self.back_and_log(after)]
         if after.range_ <= Range.DELAYED:
             start = after.order + 1 if after.range_ is Range.DELAYED else 0
             sources.insert(0, self.returned(Range.DELAYED, start, (due_ms + 1) << 64))
@@ -121,7 +128,8 @@ class CursorBrowser:
                         yield of_chunk(chunk, index)
             key += b"\x00"
 
-    async def _back_and_log(self, after: Position) -> AsyncGenerator[StoredMessage, None]:
+    async def back_and_log(self, after: Position) -> AsyncGenerator[StoredMessage, None]:
+        """Yield the messages of BACK and of the log in the order of delivery, starting after `after`."""
         back_start, log_start = _merge_starts(after)
         async with aclosing(self.returned(Range.BACK, back_start)) as back, aclosing(self.log(log_start)) as log:
             returned, unread = await anext(back, None), await anext(log, None)
@@ -135,24 +143,25 @@ class CursorBrowser:
 
     async def in_log(self, seq: int) -> StoredMessage | None:
         """Return the message with a sequence number if it waits in the log."""
+        chunk = await self.waiting_in(seq)
+        return None if chunk is None else of_chunk(chunk, seq - chunk.first_seq)
+
+    async def waiting_in(self, seq: int) -> Chunk | None:
+        """Return the chunk in which the message with a sequence number waits; None if it does not wait in the log."""
         is_unread = view.ready_seq(self._cursor) <= seq < self._cursor.tail_seq
-        chunk = await self._chunk_before(seq) if is_unread else None
-        if chunk is None or seq >= chunk.end_seq:
+        chunk = await self.chunk_of(seq) if is_unread else None
+        if chunk is None:
             return None
         index = next(iter(view.ready_in(self._cursor, chunk, seq)), None)
-        return of_chunk(chunk, index) if index == seq - chunk.first_seq and self._is_own(chunk, index) else None
+        return chunk if index == seq - chunk.first_seq and self._is_own(chunk, index) else None
 
     def _is_own(self, chunk: Chunk, index: int) -> bool:
         return chunk.attributes is None or is_for(chunk.attributes[index], self._group_name)
 
-    async def in_returned(self, seq: int) -> StoredMessage | None:
-        """Return the message with a sequence number if it was returned; reads returned messages until it is found."""
-        for range_ in (Range.FRONT, Range.DELAYED, Range.BACK):
-            async with aclosing(self.returned(range_, 0)) as waiting:
-                async for message in waiting:
-                    if message.seq == seq:
-                        return message
-        return None
+    async def chunk_of(self, seq: int) -> Chunk | None:
+        """Return the chunk that contains the message with a sequence number; None if it was deleted."""
+        chunk = await self._chunk_before(seq)
+        return None if chunk is None or seq >= chunk.end_seq else chunk
 
     async def _chunk_before(self, seq: int) -> Chunk | None:
         """Return the last chunk that begins at `seq` or before."""
@@ -179,7 +188,8 @@ def of_lease(lease: Lease, index: int) -> StoredMessage:
 
 
 def _of_record(record: Record, position: Position | None) -> StoredMessage:
-    return StoredMessage(record.seq, record.published_at_ms, record.payload, record.counts, record.attributes, position)
+    seq, published_at_ms, counts, payload, attributes, failure = record
+    return StoredMessage(seq, published_at_ms, payload, counts, attributes, position, failure=failure)
 
 
 def _merge_starts(after: Position) -> tuple[int, int]:

@@ -75,7 +75,8 @@ def add_topic(batch: dict[bytes, bytes | None], topic: Topic, now_ms: int) -> li
         delays = _add_delays(batch, topic.id, partition) if partition.delays.changes else None
         if chunks or delays is not None:
             appended.append((topic, partition, chunks, delays))
-        changed = [(group, cursor) for group, cursor in partition.cursors.items() if any(_of_cursor(cursor))]
+        cursors = partition.cursors
+        changed = list(compress(cursors.items(), map(any, map(_of_cursor, cursors.values()))))
         for group, cursor in changed:
             _add_cursor(batch, (topic.id, number, group), partition, cursor)
         # Each commit that deletes chunks writes the head: startup finds the next number there, or after the last chunk.

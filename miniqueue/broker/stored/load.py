@@ -84,6 +84,9 @@ async def _load_log(store: Store, cursor: GroupCursor, topic_id: int) -> None:
         pairs = await store.scan(start, stop, max_items=PAGE_ITEMS, max_bytes=page_bytes)
     except CorruptionError as exc:
         pairs = await _pairs_by_key(store, cursor.gaps, (topic_id, partition), (first_seq, tail_seq), exc)
+    if cursor.log.resume_at != first_seq:  # what was to be loaded first has been removed
+        cursor.log.abandon_load()
+        return
     chunks = [values.decode_chunk(keys.chunk_first_seq(key), value) for key, value in pairs]
     where = f"topic {topic_id}, partition {partition}"
     wanted, end_seq = _wanted(chunks, cursor.gaps, first_seq, where)

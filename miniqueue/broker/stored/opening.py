@@ -8,7 +8,7 @@ a commit writes the topic's cursor.
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -27,7 +27,7 @@ from miniqueue.errors import CorruptionError, FormatVersionError, MiniqueueError
 from miniqueue.storage.format import dedup as dedup_keys
 from miniqueue.storage.format import dedup as dedup_records
 from miniqueue.storage.format import groups as group_keys
-from miniqueue.storage.format import keys, log_ends, schedules, trace_keys, values
+from miniqueue.storage.format import keys, log_ends, schedules, tasks, trace_keys, values
 from miniqueue.storage.format.traces import TraceState, decode_traces
 from miniqueue.storage.port import Snapshot, Store
 
@@ -47,7 +47,10 @@ _DAMAGE = (CorruptionError, FormatVersionError)
 
 
 class StoreContent(NamedTuple):
-    """What the broker keeps in memory of a store, without messages; `ticks` is the next tick of each schedule."""
+    """What the broker keeps in memory of a store, without messages.
+
+    `ticks` is the next tick of each schedule, `tasks` are the members of each task by its number.
+    """
 
     topics: list[Topic]
     next_topic_id: int
@@ -55,6 +58,7 @@ class StoreContent(NamedTuple):
     ticks: dict[bytes, int]
     unpurged_groups: list[tuple[Topic, int]]
     traces: dict[int, TraceState]
+    tasks: dict[int, dict[str, Any]]
 
 
 #: Topic id and number of a partition.
@@ -112,6 +116,7 @@ async def read_content(
         ticks={schedules.name_of(key): values.decode_number(v) for key, v in state.between(schedules.ticks())},
         unpurged_groups=[(ids[topic.id], group_id) for topic in stored for group_id in topic.unpurged_group_ids],
         traces={topic.id: topic.traces for topic in stored if topic.traces is not None},
+        tasks={tasks.number_of(key): tasks.decode_task(value) for key, value in state.between(tasks.tasks())},
     )
 
 

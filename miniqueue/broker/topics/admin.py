@@ -13,8 +13,9 @@ Publishes to a topic, deliveries from it, or both can be paused, for a time or u
     out       continues            nothing; waiting     continue
                                    consumers still wait
 
-A pause is a setting of the topic, which contains the time at which it ends, so it survives a restart. The topic itself
-has only two flags, which publishes and deliveries check; ticks clear them when the pause ends.
+A single group can be paused, too, for deliveries. A pause is a setting of the topic, which contains the time at which
+it ends, so it survives a restart. The topic itself has only two flags, and a group one, which publishes and deliveries
+check; ticks clear them when the pause ends.
 
 The first part of a stop pauses all topics: nothing is published or delivered, and consumers can still settle what
 they have leased.
@@ -25,21 +26,28 @@ This pause is not stored: after a restart all topics are as before the stop.
 """
 
 from collections.abc import Coroutine, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from miniqueue.broker.cleanup.disk_space import DiskReclaimer
 from miniqueue.broker.commit.journal import Commit
 from miniqueue.broker.engine import lanes
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.model.topic import Topic
-from miniqueue.core.message.names import check_new_topic, check_topic
+from miniqueue.broker.model.views import group_named
+from miniqueue.broker.runtime.notices import NoticeKind
+from miniqueue.core.message.names import check_group, check_new_topic, check_topic
 from miniqueue.core.settings.fields import Side, ends_at_ms
-from miniqueue.core.settings.settings import DEFAULT_SETTINGS, TopicSettings
+from miniqueue.core.settings.settings import BY_GROUP, DEFAULT_SETTINGS, TopicSettings
 from miniqueue.errors.requests import InvalidSettingError, TopicExistsError, UnknownTopicError
 from miniqueue.storage.format import keys, values
 
 #: Settings by name, as in JSON; None means the default.
 Changes = Mapping[str, object]
+#: What is paused in a topic: ("side", "in"), ("side", "out"), or ("group", its name).
+_Paused = frozenset[tuple[str, str]]
+_IN: Final = ("side", "in")
+_OUT: Final = ("side", "out")
+_NOTHING: Final[_Paused] = frozenset()
 
 
 class TopicAdmin:
@@ -57,7 +65,7 @@ class TopicAdmin:
         self._topics = engine.topics
         self._clock = engine.clock
         self._disk = disk
-        self._paused: dict[Topic, None] = {}
+        self._paused: dict[bytes, _Paused] = {}  # what is paused, by the name of the topic
 
     def create(self, name: bytes, settings: Changes) -> Commit:
         """Create a topic; return the commit that makes it durable.
@@ -72,10 +80,10 @@ class TopicAdmin:
         return self.replace(name, settings)[0]
 
     def replace(self, name: bytes, settings: Changes) -> tuple[Commit, bool]:
-        """Set the settings of a topic, and all others to their default; create the topic if it does not exist.
+        """Set the settings of a topic, and all others as for a new topic; create the topic if it does not exist.
 
         Returns the commit that makes this durable, and whether the topic is new. If `settings` omits them, an existing
-        topic keeps its number of partitions, its `default_group`, and its `owner`.
+        topic keeps its number of partitions, its `default_group`, its `owner`, and the settings of its groups.
 
         Raises as `create`, except TopicExistsError.
         """
@@ -87,15 +95,18 @@ class TopicAdmin:
                 "partitions": topic.partition_count,
                 "default_group": topic.settings.default_group,
                 "owner": topic.settings.owner,
+                **{setting: getattr(topic.settings, setting) for setting in BY_GROUP},
             }
             settings = {**settings, **{key: kept[key] for key in kept if settings.get(key) is None}}
-        wanted = DEFAULT_SETTINGS.with_changes(settings, name)
-        self._check_partitions(name, topic, wanted)
+        wanted = self._topics.defaults.settings_with(name, settings)
+        if topic is not None:
+            self._check_memory(topic, wanted)
+            self._check_partitions(topic, wanted)
         self._check_default_group(name, wanted)
-        _check_dead_letter_topic(DEFAULT_SETTINGS if topic is None else topic.settings, wanted)
+        self._check_values(DEFAULT_SETTINGS if topic is None else topic.settings, wanted)
         if topic is None:
             topic = self._topics.create(name, settings=wanted, owner=wanted.owner)
-            wanted = wanted._replace(owner=topic.settings.owner)
+            wanted = topic.settings
         return self._set(topic, wanted), is_new
 
     def change(self, name: bytes, settings: Changes) -> Commit:
@@ -104,15 +115,25 @@ class TopicAdmin:
         Raises:
           UnknownTopicError: the topic does not exist.
           InvalidTopicError, InvalidSettingError: nothing was changed.
+          MemoryLimitError: there is no memory for more values by group.
           UnavailableError: the broker accepts no changes now.
         """
         self._journal.admission.check_change()
         topic = self._known(name)
         wanted = topic.settings.with_changes(settings, name)
-        self._check_partitions(name, topic, wanted)
+        self._check_memory(topic, wanted)
+        self._check_partitions(topic, wanted)
         self._check_default_group(name, wanted)
-        _check_dead_letter_topic(topic.settings, wanted)
+        self._check_values(topic.settings, wanted)
         return self._set(topic, wanted)
+
+    def set_own(self, topic: Topic, group: bytes, own: Mapping[str, float | None]) -> Commit:
+        """Set values that a group of an existing topic has of its own, None for none; return the commit.
+
+        The memory is not checked: it was, when the group was created. Raises InvalidSettingError if too many groups
+        have such a value.
+        """
+        return self._set(topic, topic.settings.with_changes(topic.settings.of_group(group, own), topic.name))
 
     def settings_of(self, name: bytes) -> TopicSettings:
         """Return the settings of a topic; raises UnknownTopicError or InvalidTopicError."""
@@ -124,22 +145,21 @@ class TopicAdmin:
             raise UnknownTopicError
         return topic
 
-    def _check_partitions(self, name: bytes, topic: Topic | None, wanted: TopicSettings) -> None:
-        """Raise LimitReachedError if there would be too many partitions.
+    def _check_memory(self, topic: Topic, wanted: TopicSettings) -> None:
+        """Raise MemoryLimitError if there is no memory for more values by group."""
+        if wanted.by_group_count > topic.settings.by_group_count:
+            self._engine.memory.check()
+
+    def _check_partitions(self, topic: Topic, wanted: TopicSettings) -> None:
+        """Raise LimitReachedError if an existing topic would have too many partitions.
 
         Raises InvalidSettingError if there would be fewer than before: their messages would have no partition.
         """
-        if topic is not None and wanted.partitions < topic.partition_count:
+        if wanted.partitions < topic.partition_count:
             raise InvalidSettingError("partitions", f"at least the {topic.partition_count} that there are")
-        added_count = wanted.partitions - (0 if topic is None else topic.partition_count)
-        if added_count > 0:
-            if topic is None:
-                waiting = self._topics.by_name.get(name)
-                group_count = 1 if waiting is None else len(waiting.first_groups((), wanted))
-                owner = self._topics.owner_of_new(wanted.owner)
-            else:
-                group_count, owner = len(topic.existing_groups), topic.settings.owner or ""
-            self._engine.limits.admit_partitions(added_count * group_count, owner)
+        if added_count := wanted.partitions - topic.partition_count:
+            owner = topic.settings.owner or ""
+            self._engine.limits.admit_partitions(added_count * len(topic.existing_groups), owner)
 
     def _check_default_group(self, name: bytes, wanted: TopicSettings) -> None:
         """Raise InvalidSettingError if the group `default` would end, because it may have or get consumers."""
@@ -151,11 +171,24 @@ class TopicAdmin:
         if topic.default.consumer_count:
             raise InvalidSettingError("default_group", "true while consumers wait in the group default of the topic")
 
+    def _check_values(self, current: TopicSettings, wanted: TopicSettings) -> None:
+        """Raise an error if a setting is changed to a value that the broker could not obey.
+
+        Raises InvalidTopicError for a dead-letter topic that cannot be created, and InvalidSettingError for a schema
+        that cannot be checked.
+        """
+        name, schema = wanted.dead_letter_topic, wanted.schema
+        if name is not None and name != current.dead_letter_topic:
+            check_new_topic(name.encode())
+        if schema is not None and schema != current.schema:
+            self._engine.schemas.check_setting(schema)
+
     def _set(self, topic: Topic, settings: TopicSettings) -> Commit:
         assert topic.id is not None  # it exists
         self._topics.check_owner(topic, settings.owner)
         is_default = settings == DEFAULT_SETTINGS
         if topic.settings != settings:
+            self._report_changes(topic, settings)
             self._topics.count_for(topic, settings.owner)
             value = None if is_default else values.encode_settings(settings)
             self._journal.change({keys.settings(topic.id): value})
@@ -165,6 +198,14 @@ class TopicAdmin:
             self._journal.events.readable(topic)
         self._journal.committer.request()
         return self._journal.committer.open
+
+    def _report_changes(self, topic: Topic, settings: TopicSettings) -> None:
+        """Report which settings of a topic change, except pauses, which `apply` reports."""
+        if self._engine.notices.is_heard:
+            pairs = zip(topic.settings._asdict().items(), settings, strict=True)
+            names = [name for (name, before), after in pairs if before != after and not name.startswith("paused_")]
+            if names:
+                self._engine.notices.report(NoticeKind.TOPIC_CHANGED, topic.name, settings=names)
 
     # --- pausing ----------------------------------------------------------------------------------------------
 
@@ -186,6 +227,20 @@ class TopicAdmin:
         """End the pause of a topic; no error if it is not paused. Returns and raises as `pause`."""
         return self._end_at(name, side, 0)
 
+    def pause_group(self, name: bytes, group: bytes, seconds: float | None = None) -> Commit:
+        """Pause deliveries to the consumers of one group at once, as `pause` does; also raises UnknownGroupError."""
+        return self._end_group_at(name, group, ends_at_ms(self._clock.next_ms(), seconds))
+
+    def resume_group(self, name: bytes, group: bytes) -> Commit:
+        """End the pause of a group; no error if it is not paused. Returns and raises as `pause_group`."""
+        return self._end_group_at(name, group, None)
+
+    def _end_group_at(self, name: bytes, group: bytes, at_ms: int | None) -> Commit:
+        self._journal.admission.check_change()
+        topic = self._known(name)
+        group_named(topic, check_group(group))
+        return self.set_own(topic, group, {"paused_groups": at_ms})
+
     def _end_at(self, name: bytes, side: Side, at_ms: int) -> Commit:
         return self.change(name, dict.fromkeys(side.settings, at_ms))
 
@@ -198,20 +253,43 @@ class TopicAdmin:
         """Set the pause flags of topics from their settings; while the broker stops, deliveries are always paused."""
         now_ms = self._clock.now_ms()
         for topic in topics:
-            topic.is_paused_in = topic.settings.paused_in_until_ms > now_ms
-            topic.is_paused_out = topic.settings.paused_out_until_ms > now_ms or self._admission.is_stopping
-            if topic.is_paused_in or topic.is_paused_out:
-                self._paused[topic] = None
+            before, paused = self._paused.get(topic.name, _NOTHING), self._paused_at(topic, now_ms)
+            topic.is_paused_in, topic.is_paused_out = _IN in paused, _OUT in paused
+            if before or paused:
+                for group in topic.groups.values() if topic.at_rest is None else ():
+                    group.is_paused = ("group", group.name.decode()) in paused  # its cursors may be new
+                self._report_pauses(topic, before, paused)
+            if paused:
+                self._paused[topic.name] = paused
             else:
-                self._paused.pop(topic, None)
+                self._paused.pop(topic.name, None)
+
+    def _paused_at(self, topic: Topic, now_ms: int) -> _Paused:
+        """Return what is paused in a topic at a time."""
+        settings = topic.settings
+        ends = (_IN, settings.paused_in_until_ms), (_OUT, settings.paused_out_until_ms)
+        paused = {side for side, until_ms in ends if until_ms > now_ms}
+        if self._admission.is_stopping:
+            paused.add(_OUT)
+        return frozenset(paused | {("group", name) for name, until_ms in settings.paused_groups if until_ms > now_ms})
+
+    def _report_pauses(self, topic: Topic, before: _Paused, paused: _Paused) -> None:
+        """Report what is paused now, and what was paused until now."""
+        for kind, changed in ((NoticeKind.PAUSED, paused - before), (NoticeKind.RESUMED, before - paused)):
+            for scope, name in sorted(changed):
+                self._engine.notices.report(kind, topic.name, **{scope: name})
 
     def tick(self) -> None:
-        """End the pauses whose time has elapsed, and forget deleted topics."""
-        paused = list(self._paused)
-        paused_out = [topic for topic in paused if topic.is_paused_out]
-        self.apply(paused)
-        for topic in paused_out:
-            if not topic.is_paused_out:
+        """End the pauses whose time has elapsed."""
+        if not self._admission.is_open:
+            return  # the topics are being read again
+        for name, paused in list(self._paused.items()):
+            topic = self._topics.find(name)
+            if topic is None:  # it was not committed when the store failed
+                del self._paused[name]
+                continue
+            self.apply([topic])
+            if paused - self._paused.get(name, _NOTHING) - {_IN}:
                 self._engine.events.readable(topic)
 
     def rest(self) -> None:
@@ -244,16 +322,10 @@ class TopicAdmin:
         if topic is not None and topic.id is not None:
             self._disk.purge_after(commit, topic.id, topic.consumed_bytes)
             self._topics.remove(topic)
+            self._paused.pop(name, None)
             self._engine.cache.touch(topic)
         committer.request()
         return _durable(commit, existed=topic is not None)
-
-
-def _check_dead_letter_topic(current: TopicSettings, wanted: TopicSettings) -> None:
-    """Raise InvalidTopicError if the dead-letter topic is changed to a name that cannot be created."""
-    name = wanted.dead_letter_topic
-    if name is not None and name != current.dead_letter_topic:
-        check_new_topic(name.encode())
 
 
 async def _durable(commit: Commit, *, existed: bool) -> bool:

@@ -31,7 +31,7 @@ ORIGINS = frozenset({ARRIVED, word(Kind.DUE)})
 #: The first event of a message is one of these.
 FIRST = frozenset(map(word, BEGINNINGS))
 #: Kinds whose `detail` is the client that acted.
-_DONE_BY = frozenset({Kind.PUBLISHED, Kind.SCHEDULED, Kind.CANCELLED})
+_DONE_BY = frozenset({Kind.PUBLISHED, Kind.SCHEDULED, Kind.CANCELLED, Kind.RESCHEDULED})
 
 
 class TracePosition(NamedTuple):

@@ -81,6 +81,8 @@ class Tracer:
             self._cut(topic.trace)
         if trace is not None:
             _see(topic, trace)
+        if trace is None and topic.trace is None:
+            return  # nor has any cursor one
         topic.trace = trace
         for group in topic.groups.values():
             for cursor in group.cursors:

@@ -279,6 +279,41 @@ class GroupCursor:
         self.leased_bytes += lease.size_bytes
         return lease
 
+    # --- out of turn: the caller settles each lease before anything else happens ------------------------------------
+
+    def take_out(self, progress: ChunkProgress, start: int, stop: int) -> Lease:
+        """Lease waiting messages, from index `start` to before `stop`, of the chunk that is being read."""
+        progress.remove(start, stop)
+        if not progress.runs:
+            self.read_seq = self.gaps.end_of(progress.chunk.end_seq)
+        return self.grant(ChunkLease(self.next_receipt, progress, start, stop - start))
+
+    def open_ahead(self, chunk: Chunk, count: int) -> ChunkProgress:
+        """Open a chunk that reading has not reached, to settle `count` of its messages; `close_ahead` must follow."""
+        progress = ChunkProgress(chunk, self.settled_bits.pop(chunk.first_seq, 0))
+        if self.read_seq == chunk.first_seq and progress.unsettled_count == count:
+            self.read_seq = self.gaps.end_of(chunk.end_seq)
+        self.open_chunks[chunk.first_seq] = progress
+        return progress
+
+    def close_ahead(self, progress: ChunkProgress, next_seq: int) -> None:
+        """Close a chunk of `open_ahead`; the log continues at `next_seq` if all its messages are settled."""
+        first_seq = progress.chunk.first_seq
+        if self.open_chunks.pop(first_seq, None) is not None:
+            self.settled_bits[first_seq] = progress.settled
+        else:
+            self.log.remove(first_seq, next_seq if next_seq < self.tail_seq else None)
+
+    def reserve_front(self, count: int) -> int:
+        """Reserve `count` consecutive orders of FRONT before all others there; return the first one."""
+        self.serial += count
+        return FRONT_START - self.serial
+
+    def take_waiting(self, range_: Range, order: int, record: Record) -> Lease:
+        """Lease a returned message that waits, in memory or not."""
+        self.returned[range_].take_again(order)
+        return self.grant(RecordLease(self.next_receipt, record, range_, order))
+
     # --- settling ---------------------------------------------------------------------------------------------
 
     def ack(self, lease: Lease) -> None:
@@ -353,14 +388,15 @@ class GroupCursor:
         if self.unique_keys is not None:
             self.unique_keys.free(self.partition, first_seq, attributes)
 
-    def end_lease(self, lease: Lease, kind: Kind | None) -> None:
+    def end_lease(self, lease: Lease, kind: Kind | None, reason: bytes = b"") -> None:
         """End a lease whose messages leave their range; raises NothingOutstandingError if it has ended.
 
-        `kind` is the trace event to record; None: the caller records one, for example with the topic of a move.
+        `kind` is the trace event to record, with its `reason`; None: the caller records one, for example with the topic
+        of a move.
         """
         self.revoke(lease)
         if self.trace is not None and kind is not None:
-            self.trace.note(kind, lease)
+            self.trace.note(kind, lease, reason)
         self.leased_count -= lease.count
         self.leased_bytes -= lease.size_bytes
         if isinstance(lease, ChunkLease):

@@ -44,7 +44,7 @@ class Holding:
 
     Attributes:
       count: number of leased messages.
-      size_bytes: size of their payloads.
+      size_bytes: size of what is held.
     """
 
     __slots__ = ("_held", "_starts", "count", "size_bytes")
@@ -60,7 +60,12 @@ class Holding:
         self._held[lease.receipt] = cursor, lease
         insort(self._starts, lease.receipt)
         self.count += lease.count
-        self.size_bytes += lease.size_bytes
+        self.size_bytes += lease.held_bytes
+
+    def has_any(self, receipts: range) -> bool:
+        """Whether a message with one of these consecutive receipts is held."""
+        index = bisect_right(self._starts, receipts.stop - 1) - 1
+        return index >= 0 and self._end(index) > receipts.start
 
     def take_only(self) -> CursorLease:
         """Remove the first lease, and return it; raises NothingOutstandingError if there is none."""
@@ -80,6 +85,15 @@ class Holding:
             return None
         lease = self._held[self._starts[index]][1]
         return lease.attributes_of(lease.receipt if receipt is None else receipt)
+
+    def holds(self, lease: Lease) -> bool:
+        """Whether a lease is held, as a whole."""
+        held = self._held.get(lease.receipt)
+        return held is not None and held[1] is lease
+
+    def deadline_of(self, _lease: Lease) -> float | None:
+        """Return when a lease ends; None if it has no deadline, or is not held."""
+        return None
 
     def leases(self) -> list[CursorLease]:
         """Return all leases in the order of their receipts."""
@@ -113,7 +127,7 @@ class Holding:
     def _remove(self, index: int) -> CursorLease:
         held = self._held.pop(self._starts.pop(index))
         self.count -= held[1].count
-        self.size_bytes -= held[1].size_bytes
+        self.size_bytes -= held[1].held_bytes
         return held
 
     def _cut_out(self, index: int, receipt: int, end_receipt: int) -> CursorLease:
@@ -125,5 +139,9 @@ class Holding:
         except NothingOutstandingError:
             return cursor, lease  # the whole lease ended with its topic; settling it raises the same error
         for other in others:
-            self.add(cursor, other)
+            self.add_part(cursor, other, lease)
         return cursor, wanted
+
+    def add_part(self, cursor: GroupCursor, part: Lease, _whole: Lease) -> None:
+        """Add a part of a lease that was held as a whole before."""
+        Holding.add(self, cursor, part)

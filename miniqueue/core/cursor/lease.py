@@ -10,6 +10,7 @@ reads from the oldest open chunk on, and could not distinguish an unrecorded gap
 Adjacent gaps are merged, and none lies before head_seq, so there are at most as many gaps as open chunks.
 """
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable
 from enum import IntEnum
 from functools import partial
@@ -17,6 +18,7 @@ from itertools import accumulate, islice, repeat, takewhile
 from itertools import count as count_from
 from typing import Any, Final
 
+from miniqueue.core.message.attributes import with_failure
 from miniqueue.core.message.message import NEVER_RETURNED, Chunk, Counts, Record
 
 
@@ -75,6 +77,12 @@ class ChunkProgress:
         sums = accumulate(islice(self.chunk.sizes(), start, stop), initial=0)
         return len(list(takewhile(size_bytes.__gt__, sums)))
 
+    def remove(self, start: int, stop: int) -> None:
+        """Remove the messages from index `start` to before `stop`, of one run, as if they had been taken."""
+        index = bisect_left(self.runs, -start, key=lambda run: -run[0])  # the last run that begins at `start` or before
+        first, end = self.runs[index]
+        self.runs[index : index + 1] = [part for part in ((stop, end), (first, start)) if part[0] < part[1]]
+
     def settle(self, start: int, count: int) -> None:
         """Mark `count` messages from index `start` on as settled."""
         self.settled |= ((1 << count) - 1) << start
@@ -108,13 +116,20 @@ class Gaps:
 
     Args:
       stops: the sequence number after the last message of each gap, by the number of its first message.
+
+    Attributes:
+      starts: the numbers of the first messages, in ascending order.
     """
 
-    __slots__ = ("_starts", "_stops")
+    __slots__ = ("_starts", "_stops", "starts")
 
     def __init__(self, stops: dict[int, int]) -> None:
         self._stops = stops
         self._starts = {stop: start for start, stop in stops.items()}
+        self.starts = sorted(stops)
+
+    def __len__(self) -> int:
+        return len(self._stops)
 
     def end_of(self, seq: int) -> int:
         """Return the end of the gap that begins at `seq`, or `seq` if none begins there."""
@@ -122,11 +137,12 @@ class Gaps:
 
     def covers(self, seq: int) -> bool:
         """Whether `seq` lies in a gap."""
-        return any(start <= seq < stop for start, stop in self._stops.items())
+        index = bisect_right(self.starts, seq) - 1
+        return index >= 0 and seq < self._stops[self.starts[index]]
 
     def runs(self) -> list[tuple[int, int]]:
         """Return the gaps, the first one first."""
-        return sorted(self._stops.items())
+        return [(start, self._stops[start]) for start in self.starts]
 
     def add(self, start: int, stop: int, head_seq: int) -> dict[int, int | None]:
         """Add the messages from `start` to before `stop`, and remove every gap that ends before `head_seq`.
@@ -137,16 +153,24 @@ class Gaps:
         changes: dict[int, int | None] = {}
         if stop in self._stops:
             changes[stop] = None
-            stop = self._stops.pop(stop)
+            stop = self._remove(stop)
         start = self._starts.pop(start, start)
         if stop > head_seq:
+            if start not in self._stops:
+                insort(self.starts, start)
             self._stops[start] = changes[start] = stop
             self._starts[stop] = start
             return changes
         self._starts.pop(stop, None)
-        if self._stops.pop(start, None) is not None:
+        if start in self._stops:
+            self._remove(start)
             changes[start] = None
         return changes
+
+    def _remove(self, start: int) -> int:
+        """Remove the gap that begins at `start`; return its stop."""
+        del self.starts[bisect_left(self.starts, start)]
+        return self._stops.pop(start)
 
 
 class Lease:
@@ -157,16 +181,18 @@ class Lease:
         consecutive ones.
       count: the number of messages.
       payloads: the payloads of the messages, in the order of their receipts.
-      attributes: the encoded attributes of each message; None if no message has any.
-      size_bytes: the size of payloads and attributes.
+      attributes: the encoded attributes of each message, as consumers see them; None if no message has any.
+      size_bytes: the size of payloads and attributes, as they were published.
+      held_bytes: the size of what a consumer holds: also of the reason of a failure.
       counts: how often the messages were returned before.
     """
 
-    __slots__ = ("attributes", "count", "counts", "payloads", "receipt", "size_bytes")
+    __slots__ = ("attributes", "count", "counts", "held_bytes", "payloads", "receipt", "size_bytes")
 
     attributes: list[bytes] | None
     count: int
     counts: Counts
+    held_bytes: int
     payloads: list[bytes]
     receipt: int
     size_bytes: int
@@ -191,8 +217,11 @@ class Lease:
         """Return the messages as records."""
         raise NotImplementedError
 
-    def returned(self, cause: str) -> list[Record]:
-        """Return the messages as records, with one more return for `cause` in their counts."""
+    def returned(self, cause: str, failure: bytes = b"") -> list[Record]:
+        """Return the messages as records, with one more return for `cause` in their counts.
+
+        `failure` is the reason of the return; if there is none, that of an earlier return stays.
+        """
         raise NotImplementedError
 
 
@@ -207,9 +236,10 @@ class ChunkLease(Lease):
         self.payloads = payloads = chunk.payloads[start:stop]
         self.attributes = None if chunk.attributes is None else chunk.attributes[start:stop]
         self.count = count
-        self.size_bytes = sum(map(len, payloads))
+        size_bytes = sum(map(len, payloads))
         if self.attributes is not None:
-            self.size_bytes += sum(map(len, self.attributes))
+            size_bytes += sum(map(len, self.attributes))
+        self.size_bytes = self.held_bytes = size_bytes
         self.counts = NEVER_RETURNED
         self.progress = progress
         self.start = start
@@ -226,16 +256,16 @@ class ChunkLease(Lease):
 
     def records(self) -> list[Record]:
         """Return the messages as records."""
-        return self._records(self.counts)
+        return self._records(self.counts, b"")
 
-    def returned(self, cause: str) -> list[Record]:
+    def returned(self, cause: str, failure: bytes = b"") -> list[Record]:
         """Return the messages as records, with one return for `cause` in their counts."""
-        return self._records(self.counts.plus(cause))
+        return self._records(self.counts.plus(cause), failure)
 
-    def _records(self, counts: Counts) -> list[Record]:
+    def _records(self, counts: Counts, failure: bytes) -> list[Record]:
         shared = repeat(self.published_at_ms), repeat(counts)
         attributes = repeat(b"") if self.attributes is None else self.attributes
-        return list(map(_record, zip(count_from(self.first_seq), *shared, self.payloads, attributes)))
+        return list(map(_record, zip(count_from(self.first_seq), *shared, self.payloads, attributes, repeat(failure))))
 
     def cut(self, receipt: int, end_receipt: int) -> "tuple[Lease, list[Lease]]":
         """Return a lease of the messages from `receipt` to before `end_receipt`, and the leases of the others."""
@@ -254,12 +284,15 @@ class RecordLease(Lease):
     __slots__ = ("order", "range_", "record")
 
     def __init__(self, receipt: int, record: Record, range_: Range, order: int) -> None:
-        _, _, self.counts, payload, attributes = record
+        _, _, self.counts, payload, attributes, failure = record
         self.receipt = receipt
         self.payloads = [payload]
+        self.size_bytes = self.held_bytes = len(payload) + len(attributes)
+        if failure:
+            attributes = with_failure(attributes, failure)
+            self.held_bytes = len(payload) + len(attributes)
         self.attributes = [attributes] if attributes else None
         self.count = 1
-        self.size_bytes = len(payload) + len(attributes)
         self.record = record
         self.range_ = range_
         self.order = order
@@ -278,7 +311,7 @@ class RecordLease(Lease):
         """Return the message as a record."""
         return [self.record]
 
-    def returned(self, cause: str) -> list[Record]:
+    def returned(self, cause: str, failure: bytes = b"") -> list[Record]:
         """Return the message as a record, with one more return for `cause` in its counts."""
-        seq, published_at_ms, counts, payload, attributes = self.record
-        return [_record((seq, published_at_ms, counts.plus(cause), payload, attributes))]
+        seq, published_at_ms, counts, payload, attributes, earlier = self.record
+        return [_record((seq, published_at_ms, counts.plus(cause), payload, attributes, failure or earlier))]

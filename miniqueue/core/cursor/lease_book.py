@@ -11,7 +11,7 @@ O(log n) for n leases. A deadline is a time in seconds on the monotonic clock.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.holding import CursorLease, split
@@ -35,6 +35,20 @@ class Payer(Protocol):
 
 #: A lease in the book: with its cursor, its deadline, and who pays for it.
 _Held = tuple[GroupCursor, Lease, float, Payer | None]
+
+
+class FoundRuns(NamedTuple):
+    """Leased messages that were found by their receipts.
+
+    Attributes:
+      runs: their receipts as runs (first, count), each of one lease.
+      seen_count: number of leases that were inspected, at least the number of runs.
+      cut_count: number of runs that are a part of their lease.
+    """
+
+    runs: list[tuple[int, int]]
+    seen_count: int
+    cut_count: int
 
 
 class LeaseBook:
@@ -90,6 +104,27 @@ class LeaseBook:
         held = self._held.get(self._starts[index]) if index >= 0 else None
         return held[:3] if held is not None and receipt < held[1].receipt + held[1].count else None
 
+    def find_runs(self, receipts: Sequence[int], max_count: int) -> FoundRuns:
+        """Find the leases of messages with these receipts, in the order of `receipts`.
+
+        Stops after the run of receipts with which more than `max_count` leases were inspected.
+        """
+        leased_runs: list[tuple[int, int]] = []
+        seen_count = cut_count = 0
+        starts, leases = self._starts, self._held
+        for receipt, stop in runs(receipts):
+            for index in range(max(0, bisect_right(starts, receipt) - 1), bisect_left(starts, stop)):
+                seen_count += 1
+                if (held := leases.get(start := starts[index])) is not None:
+                    first, end = max(receipt, start), min(stop, start + held[1].count)
+                    if first < end:
+                        leased_runs.append((first, end - first))
+                        cut_count += end - first < held[1].count
+            seen_count += not starts
+            if seen_count > max_count:
+                break
+        return FoundRuns(leased_runs, seen_count, cut_count)
+
     def extend(self, receipts: Sequence[int], deadline: float) -> list[CursorLease]:
         """Set another deadline for the messages with these receipts, as far as they are leased.
 
@@ -122,7 +157,7 @@ class LeaseBook:
         start, starts = lease.receipt, self._starts
         self._held[start] = cursor, lease, deadline, payer
         if payer is not None:
-            payer.charge_lease(lease.size_bytes + MESSAGE_BYTES * lease.count + LEASE_BYTES)
+            payer.charge_lease(lease.held_bytes + MESSAGE_BYTES * lease.count + LEASE_BYTES)
         heappush(self._deadlines, (deadline, start))
         if not starts or start > starts[-1]:
             starts.append(start)
@@ -134,7 +169,7 @@ class LeaseBook:
         held = self._held.pop(start)
         _, lease, _, payer = held
         if payer is not None:
-            payer.charge_lease(-(lease.size_bytes + MESSAGE_BYTES * lease.count + LEASE_BYTES))
+            payer.charge_lease(-(lease.held_bytes + MESSAGE_BYTES * lease.count + LEASE_BYTES))
         return held
 
     def _cut_out(self, start: int, stop: int) -> Iterator[_Held]:

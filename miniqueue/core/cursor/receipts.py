@@ -1,6 +1,7 @@
 """Receipts: the numbers by which consumers name the messages that they settle."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 
 from miniqueue.core.message.numerals import joined
 from miniqueue.errors import UnknownReceiptError
@@ -39,6 +40,10 @@ def parse_prefixed(words: Sequence[bytes], prefix: bytes) -> Sequence[int]:
         stop = start + len(words)
         if b" ".join(words) == prefix + joined(start, stop, b" " + prefix):
             return range(start, stop)
+    if words and all(map(bytes.startswith, words, repeat(prefix))):  # they are nearly always receipts, which C parses
+        digits = [word[len(prefix) :] for word in words]
+        if all(map(bytes.isdigit, digits)) and max(map(len, digits)) <= _MAX_DIGITS and min(digits) >= b"1":
+            return list(map(int, digits))
     return [_number_after(word, prefix) for word in words]
 
 

@@ -48,6 +48,8 @@ class Kind(IntEnum):
     RELEASED = 22  # a delayed message that was moved to the log
     SOUGHT = 23  # its group was moved to another position
     GROUP_DELETED = 24
+    FRONTED = 25  # moved to the front by a client that did not lease it
+    RESCHEDULED = 26  # given another due time
 
 
 #: The most frequent kinds, as names that are faster to look up than members.

@@ -14,22 +14,26 @@ from collections.abc import Iterable
 
 from miniqueue.core.cursor.cursor import FRONT_START, GroupCursor
 from miniqueue.core.cursor.holding import CursorLease
-from miniqueue.core.cursor.lease import BACK, DELAYED, FRONT, Lease
-from miniqueue.core.cursor.recording import RETURNS
+from miniqueue.core.cursor.lease import BACK, DELAYED, FRONT, Lease, Range
+from miniqueue.core.cursor.recording import RETURNS, Kind
 from miniqueue.core.message.message import Record
 from miniqueue.errors import NothingOutstandingError
 
 
-def nack(cursor: GroupCursor, lease: Lease, cause: str = "nacks") -> None:
+def nack(cursor: GroupCursor, lease: Lease, cause: str = "nacks", reason: bytes = b"") -> None:
     """Return the messages of a lease to the front; raises NothingOutstandingError if it has ended.
 
-    `cause` is the count that the return increments: `nacks`, `timeouts`, `disconnects`, or "" for none.
+    Args:
+      cursor: the cursor that granted the lease.
+      lease: the lease.
+      cause: the count that the return increments: `nacks`, `timeouts`, `disconnects`, or "" for none.
+      reason: why the messages failed; they keep the last reason that was given.
     """
-    for record in reversed(_withdraw(cursor, lease, cause)):
+    for record in reversed(_withdraw(cursor, lease, cause, reason)):
         cursor.put(FRONT, FRONT_START, record)
 
 
-def nack_all(held: Iterable[CursorLease], cause: str = "nacks") -> int:
+def nack_all(held: Iterable[CursorLease], cause: str = "nacks", reason: bytes = b"") -> int:
     """Return the messages of leases to the front, as if they were one lease; return the number of messages.
 
     Skips leases that have ended: their topic may have been deleted, or is being read again.
@@ -38,7 +42,7 @@ def nack_all(held: Iterable[CursorLease], cause: str = "nacks") -> int:
     staying: list[tuple[GroupCursor, list[Record]]] = []
     for cursor, lease in held:
         try:
-            staying.append((cursor, _withdraw(cursor, lease, cause)))
+            staying.append((cursor, _withdraw(cursor, lease, cause, reason)))
         except NothingOutstandingError:
             continue
         count += lease.count
@@ -54,19 +58,43 @@ def back(cursor: GroupCursor, lease: Lease) -> None:
         cursor.put(BACK, cursor.tail_seq << 64, record)
 
 
-def dack(cursor: GroupCursor, lease: Lease, due_at_ms: int) -> None:
+def dack(cursor: GroupCursor, lease: Lease, due_at_ms: int, cause: str = "dacks", reason: bytes = b"") -> None:
     """Delay the messages until `due_at_ms`; raises NothingOutstandingError as `nack` does.
 
-    When due, they are delivered before the messages of the log, in the order of their due times.
+    When due, they are delivered before the messages of the log, in the order of their due times. A `cause` of "nacks"
+    is a NACK with a delay, which takes precedence over that of the policy.
     """
-    for record in _withdraw(cursor, lease, "dacks"):
+    for record in _withdraw(cursor, lease, cause, reason, is_delayed=True):
         cursor.put(DELAYED, due_at_ms << 64, record)
 
 
-def _withdraw(cursor: GroupCursor, lease: Lease, cause: str) -> list[Record]:
-    """End a lease and count a return of each message; return the records that the policy leaves to the caller."""
-    cursor.end_lease(lease, RETURNS[cause])
-    records = lease.returned(cause)
+def move(cursor: GroupCursor, lease: Lease, range_: Range, start: int, kind: Kind) -> None:
+    """Move the messages of a lease to another range; that counts as no return, and the policy is not asked.
+
+    Args:
+      cursor: the cursor.
+      lease: the lease.
+      range_: the range: FRONT or DELAYED.
+      start: the start of their orders there, see `GroupCursor.put`.
+      kind: the trace event to record.
+
+    Raises NothingOutstandingError as `nack` does.
+    """
+    cursor.end_lease(lease, kind)
+    records = lease.records()
+    for record in reversed(records) if range_ is FRONT else records:
+        cursor.put(range_, start, record)
+
+
+def _withdraw(
+    cursor: GroupCursor, lease: Lease, cause: str, reason: bytes = b"", *, is_delayed: bool = False
+) -> list[Record]:
+    """End a lease and count a return of each message; return the records that the policy leaves to the caller.
+
+    `is_delayed`: the caller delays them, and the policy does not.
+    """
+    cursor.end_lease(lease, RETURNS[cause], reason)
+    records = lease.returned(cause, reason)
     policy = cursor.policy
     if policy is None:
         return records
@@ -74,7 +102,7 @@ def _withdraw(cursor: GroupCursor, lease: Lease, cause: str) -> list[Record]:
     for record in records:
         if policy.dead_letter(record):
             cursor.count_dead_lettered(record)
-        elif (due_at_ms := policy.due_at_ms(record, cause)) is not None:
+        elif not is_delayed and (due_at_ms := policy.due_at_ms(record, cause)) is not None:
             cursor.put(DELAYED, due_at_ms << 64, record)
         else:
             staying.append(record)

@@ -158,6 +158,16 @@ class Window(Generic[T]):
         for order in orders:
             self.settle(order)
 
+    def remove(self, order: int, next_order: int | None) -> None:
+        """Remove an item that was not taken, loaded or not, and that the caller deletes from the store.
+
+        `next_order` is the order of the next item in the store; None if there is none.
+        """
+        self._drop(order)
+        if self.resume_at == order:
+            self.resume_at = next_order
+        self.settle(order)
+
     def add(self, order: int, item: T) -> None:
         """Add an item that the caller has written to the store, or writes with the next commit."""
         if self.resume_at is None or order < self.resume_at:
@@ -203,11 +213,10 @@ class Window(Generic[T]):
             self.taken.discard(order)
 
     def take_again(self, order: int) -> None:
-        """Count an item that was let go as taken again; it may have been loaded a second time."""
+        """Count an item that waits as taken; it may be loaded, or have been let go and loaded a second time."""
         self._count_as_taken(order)
-        if self._items and self._items[0][0] <= order:
-            self._items = deque(entry for entry in self._items if entry[0] != order)
-            self.size_bytes = sum(item.size_bytes for _, item in self._items)
+        if self._early is not None or (self._items and self._items[0][0] <= order):
+            self._drop(order)
 
     def give_back(self, orders: Iterable[int], resume_at: int) -> None:
         """Return taken items to the range: these, and all from `resume_at` on, are loaded again.
@@ -217,6 +226,15 @@ class Window(Generic[T]):
         self.evict()
         self.taken -= set(orders)
         self.resume_at = resume_at if self.resume_at is None else min(self.resume_at, resume_at)
+
+    def _drop(self, order: int) -> None:
+        """Drop an item from memory, if it is there."""
+        index = bisect_left(self._items, order, key=_order)
+        if index < len(self._items) and self._items[index][0] == order:
+            self.size_bytes -= self._items[index][1].size_bytes
+            del self._items[index]
+        if self._early is not None:
+            self._early = [entry for entry in self._early if entry[0] != order]
 
     def _insert(self, order: int, item: T) -> None:
         items = self._items

@@ -9,12 +9,16 @@ No message before `read_seq` is ready, and none after it is leased.
 import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import compress
+from operator import attrgetter
 
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import Lease, Range, trailing_ones
 from miniqueue.core.keyed.key_queue import Returned
 from miniqueue.core.keyed.reader import keyed_of
 from miniqueue.core.message.message import Chunk, Record
+
+_holes = attrgetter("settled_bits", "gaps.starts")
 
 
 def leases(cursor: GroupCursor) -> list[Lease]:
@@ -84,9 +88,7 @@ def is_idle(cursor: GroupCursor) -> bool:
     """Whether a cursor has no message, leased or not, and no change for the next commit: its counts are all it has."""
     changes = cursor.changes
     is_changed = changes.records or changes.touched or changes.finished or changes.gaps
-    is_partly_read = (
-        cursor.open_chunks or cursor.settled_bits or cursor.gaps.runs() or cursor.read_seq < cursor.tail_seq
-    )
+    is_partly_read = cursor.open_chunks or cursor.settled_bits or cursor.gaps or cursor.read_seq < cursor.tail_seq
     return not (cursor.depth or cursor.leases or is_partly_read or is_changed)
 
 
@@ -174,3 +176,18 @@ def _last_until(seqs: list[int], seq: int) -> int | None:
 def settled_bits(cursor: GroupCursor) -> dict[int, int]:
     """Return the settled bits of chunks that are not open, by first sequence number."""
     return dict(cursor.settled_bits)
+
+
+def with_holes(cursors: Sequence[GroupCursor]) -> list[GroupCursor]:
+    """Return those of many cursors that have holes: chunks that are settled, partly or as a whole, ahead of reading."""
+    return list(compress(cursors, map(any, map(_holes, cursors))))
+
+
+def hole_count(cursor: GroupCursor) -> int:
+    """Return the number of chunks that are partly settled and not open, and of gaps."""
+    return len(cursor.settled_bits) + len(cursor.gaps)
+
+
+def bitmap_bytes(cursor: GroupCursor) -> int:
+    """Return the size of the settled bits of chunks that are not open."""
+    return sum(map(int.bit_length, cursor.settled_bits.values())) // 8

@@ -9,6 +9,7 @@ key have a queue too, which is neither ordered nor limited.
 
 import sys
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -158,6 +159,10 @@ class KeyQueue:
         if self._start > _FEW and 2 * self._start > len(self._log):
             del self._log[: self._start]
             self._start = 0
+
+    def remove(self, seq: int) -> None:
+        """Remove a message of the log, wherever it is in the queue."""
+        del self._log[bisect_left(self._log, seq, self._start)]
 
     def cut(self, stop_seq: int) -> int:
         """Forget the messages of the log from `stop_seq` on; return their number."""

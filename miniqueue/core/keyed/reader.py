@@ -176,6 +176,19 @@ class KeyedReader:
             self.turns.unspend(queue)
         return self.ahead.lease(progress, start, stop - start)
 
+    def take_out(self, progress: ChunkProgress, start: int, stop: int) -> Lease:
+        """Lease waiting messages of an open chunk, from index `start` to before `stop`, out of turn.
+
+        The caller settles them before anything else happens. The rates of their keys are not spent.
+        """
+        attributes, first_seq = progress.chunk.attributes, progress.chunk.first_seq
+        for index in range(start, stop):
+            queue = self.turns.queue(b"" if attributes is None else key_of(attributes[index]))
+            queue.remove(first_seq + index)
+            self._count(queue, first_seq + index)
+            self.turns.enlist(queue)
+        return self.ahead.lease(progress, start, stop - start)
+
     def oldest_returned(self) -> Lease | None:
         """Lease a returned message in order to drop it; None as `take`."""
         oldest = self.returns.oldest(is_full=self.ahead.is_full)

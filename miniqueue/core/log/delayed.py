@@ -83,16 +83,17 @@ class PartitionDelays:
     Attributes:
       state: the current counts, including the changes of the next commit.
       head: no message is before this position.
-      committed: the counts as of the last commit; `Partition.commit` sets them.
+      committed: the counts as of the last commit.
       changes: the messages that the next commit writes, by position; None: it deletes the message.
     """
 
-    __slots__ = ("_looks", "changes", "committed", "head", "state")
+    __slots__ = ("_looks", "_writing", "changes", "committed", "head", "state")
 
     def __init__(self, state: DelaysState) -> None:
         self.state = self.committed = state
         self.head: Place = state.head_due_at_ms, 0
         self.changes: dict[Place, Delayed | None] = {}
+        self._writing: tuple[dict[Place, Delayed | None], ...] = ()  # commits in progress, the oldest first
         self._looks: tuple[ConcurrentChanges, ...] = ()
 
     def add(self, due_at_ms: int, message: Delayed) -> Place:
@@ -114,6 +115,19 @@ class PartitionDelays:
         for look in self._looks:
             look.gone.add(position)
 
+    def move(self, position: Place, due_at_ms: int, message: Delayed) -> Place:
+        """Give a message, which must exist, another due time with the next commit; return its new position."""
+        moved = due_at_ms, position[1]
+        if moved != position:
+            self.head = min(self.head, moved)
+            self.state = self.state._replace(head_due_at_ms=self.head[0])
+            self.changes |= {position: None, moved: message}
+            for look in self._looks:
+                look.gone.add(position)
+                look.gone.discard(moved)
+                look.earliest = min(look.earliest, moved)
+        return moved
+
     def advance(self, head: Place) -> None:
         """Set the head: no remaining message is before it."""
         self.head = head
@@ -122,7 +136,17 @@ class PartitionDelays:
     def cut(self) -> dict[Place, Delayed | None]:
         """Return the changes of a commit that begins now; `state` is the state after it."""
         changes, self.changes = self.changes, {}
+        self._writing += (changes,)
         return changes
+
+    def commit(self, state: DelaysState) -> None:
+        """Record that the oldest commit in progress is done, with the state after it."""
+        self.committed = state
+        self._writing = self._writing[1:]
+
+    def unwritten(self, position: Place) -> Delayed | None:
+        """Return a message that the store may not contain yet; None if it contains the message, or there is none."""
+        return next((changes[position] for changes in (self.changes, *self._writing) if changes.get(position)), None)
 
     @contextmanager
     def look(self) -> Iterator[ConcurrentChanges]:

@@ -66,7 +66,8 @@ class Partition:
     | `is_head_due`    | `broker.groups.groups` sets it; `broker.stored.encode_commit` resets it                |
     | `pins`           | `broker.groups.start_positions`                                                        |
     | `retained`       | `broker.cleanup.retention`; `broker.stored.opening` at startup                         |
-    | `retained.first` | `broker.cleanup.retention`                                                             |
+    |                  | `broker.model.rest` restores it                                                        |
+    | `retained.first` | `broker.cleanup.retention`; `broker.model.rest` restores it                            |
     """
 
     __slots__ = (
@@ -169,7 +170,7 @@ class Partition:
             for cursor in self.cursors.values():
                 cursor.append(chunk)
         if delays is not None:
-            self.delays.committed = delays
+            self.delays.commit(delays)
 
     @property
     def retained_bytes(self) -> int:

@@ -11,6 +11,7 @@ deleted from the front, too, while later chunks are deleted as soon as they are 
     none ──settings retain──▶ KEPT ──settings do not retain──▶ ENDING ──start_seq reaches stop_seq──▶ none
 """
 
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -56,24 +57,43 @@ class RetentionLimit(NamedTuple):
     Attributes:
       oldest_ms: chunks that were committed at this time or before are over the limit; None: no limit.
       log_bytes: chunks that end at this many bytes of the log or before are over the limit; None: no limit.
+      first_seq: chunks that end at this number or before are over the limit; None: no limit.
     """
 
     oldest_ms: float | None
     log_bytes: int | None
+    first_seq: int | None
 
     def is_over(self, chunk: ChunkExtent) -> bool:
         """Whether a chunk is over one of the limits."""
         if self.oldest_ms is not None and chunk.committed_at_ms <= self.oldest_ms:
             return True
-        return self.log_bytes is not None and chunk.log_bytes <= self.log_bytes
+        if self.log_bytes is not None and chunk.log_bytes <= self.log_bytes:
+            return True
+        return self.first_seq is not None and chunk.end_seq <= self.first_seq
 
 
-def limit_of(settings: TopicSettings, log_bytes: int, now_ms: int) -> RetentionLimit:
-    """Return the limits of a log of `log_bytes` bytes at a time."""
-    seconds, size_bytes = settings.retention_seconds, settings.retention_bytes
+def limit_of(settings: TopicSettings, log_bytes: int, end_seq: int, now_ms: int) -> RetentionLimit:
+    """Return the limits of a log that ends at `end_seq` and has `log_bytes` bytes, at a time."""
+    seconds, size_bytes, count = settings.retention_seconds, settings.retention_bytes, settings.retention_messages
     return RetentionLimit(
-        None if seconds is None else now_ms - seconds * 1000, None if size_bytes is None else log_bytes - size_bytes
+        None if seconds is None else now_ms - seconds * 1000,
+        None if size_bytes is None else log_bytes - size_bytes,
+        None if count is None else end_seq - count,
     )
+
+
+def due_at_ms_of(retained: Retained, settings: TopicSettings, log_bytes: int, end_seq: int) -> float:
+    """Return when the first chunk that is kept is over its limits if nothing is published; at once if it is not known.
+
+    All groups must have finished all messages of the log.
+    """
+    first = retained.first
+    if retained.start_seq >= end_seq:
+        return math.inf
+    if first is None or limit_of(settings, log_bytes, end_seq, 0).is_over(first):
+        return 0.0
+    return math.inf if settings.retention_seconds is None else first.committed_at_ms + settings.retention_seconds * 1000
 
 
 def floor_of(cursors: Iterable[GroupCursor]) -> int:

@@ -58,6 +58,10 @@ class UniqueKeys:
         recent = self._recent(key).values()
         return key in self._read or any(expires_at_ms == 0 for expires_at_ms in recent)
 
+    def is_read(self, key: bytes) -> bool:
+        """Whether the claims of a key are known until `unnote`, whatever leaves the topic."""
+        return key in self._read
+
     def is_new(self, key: bytes, message_id: bytes) -> bool:
         """Whether the claim of a message is not committed yet."""
         return message_id in self.changed.get(key, _NO_CLAIMS)

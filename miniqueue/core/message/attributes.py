@@ -15,6 +15,7 @@
     7 reply to   the broker's name of the request that waits for a reply
     8 given by   of a dead letter: the group that dropped it, if it is not the default group
     9 only for   the only group that receives the message
+    10 failure   of a dead letter: the reason of the last NACK that gave one; of two fields, the last one counts
 
 Storing and delivering a message copies the encoded bytes. Code that needs a single field uses the functions below,
 which are faster than `decode`.
@@ -35,10 +36,17 @@ MAX_ATTRIBUTES_BYTES = 64 << 10
 #: Maximum length of the name of a header: its length is stored in one byte.
 MAX_HEADER_NAME_BYTES = 255
 
-_HEADER, _KEY, _EXPIRY, _DEDUP_ID, _ORIGIN, _UNIQUE, _REPLY_TO, _GIVEN_BY, _ONLY_FOR = range(1, 10)
+_HEADER, _KEY, _EXPIRY, _DEDUP_ID, _ORIGIN, _UNIQUE, _REPLY_TO, _GIVEN_BY, _ONLY_FOR, _FAILURE = range(1, 11)
 #: Fields whose value is stored as it is, by the attribute that contains it.
 _PLAIN: Mapping[int, str] = MappingProxyType(
-    {_KEY: "key", _DEDUP_ID: "dedup_id", _UNIQUE: "unique_key", _REPLY_TO: "reply_to", _ONLY_FOR: "only_for"}
+    {
+        _KEY: "key",
+        _DEDUP_ID: "dedup_id",
+        _UNIQUE: "unique_key",
+        _REPLY_TO: "reply_to",
+        _ONLY_FOR: "only_for",
+        _FAILURE: "failure",
+    }
 )
 _MAX_64 = (1 << 64) - 1
 
@@ -88,6 +96,7 @@ class Attributes(NamedTuple):
       unique_key: the unique key; b"" for none.
       reply_to: the broker's name of the request that waits for a reply; b"" for none. Publishers cannot set it.
       only_for: the only group that receives the message; b"" for all groups. Publishers cannot set it.
+      failure: the reason of the last NACK that gave one; b"" for none. Publishers cannot set it.
     """
 
     headers: tuple[tuple[bytes, bytes], ...] = ()
@@ -98,6 +107,7 @@ class Attributes(NamedTuple):
     unique_key: bytes = b""
     reply_to: bytes = b""
     only_for: bytes = b""
+    failure: bytes = b""
 
     def encode(self) -> bytes:
         """Encode the attributes for storage.
@@ -122,6 +132,8 @@ class Attributes(NamedTuple):
                 fields.append(_pack(_GIVEN_BY, self.origin.group))
         if self.reply_to:
             fields.append(_pack(_REPLY_TO, self.reply_to))
+        if self.failure:
+            fields.append(_pack(_FAILURE, self.failure))
         if self.only_for:
             if self.unique_key:
                 raise InvalidAttributesError("a message that only one group gets has no unique key")
@@ -164,10 +176,15 @@ def decode(encoded: bytes) -> Attributes:
             elif tag == _GIVEN_BY:
                 attributes = attributes._replace(origin=_given_by(attributes.origin, value))
             else:
-                raise FormatVersionError("attributes", tag, _ONLY_FOR)
+                raise FormatVersionError("attributes", tag, _FAILURE)
     except (struct.error, ValueError, IndexError, InvalidAttributesError) as exc:
         raise CorruptionError("the attributes of a message make no sense") from exc
     return attributes._replace(headers=tuple(headers), **plain)
+
+
+def with_failure(encoded: bytes, failure: bytes) -> bytes:
+    """Return encoded attributes with the reason of the last NACK that gave one; unchanged if it is empty."""
+    return encoded + _pack(_FAILURE, failure) if failure else encoded
 
 
 def unique_key(encoded: bytes) -> bytes:

@@ -82,13 +82,23 @@ _ONE_MORE = {cause: Counts(**{cause: 1}) for cause in Counts._fields}
 
 
 class Record(NamedTuple):
-    """A returned message, which has left its chunk."""
+    """A returned message, which has left its chunk.
+
+    Attributes:
+      seq: the sequence number.
+      published_at_ms: when the message was committed.
+      counts: how often it was returned.
+      payload: the payload.
+      attributes: the attributes as they were published, encoded.
+      failure: the reason of the last NACK that gave one.
+    """
 
     seq: int
     published_at_ms: int
     counts: Counts
     payload: bytes
     attributes: bytes = b""
+    failure: bytes = b""
 
     @property
     def content_bytes(self) -> int:
@@ -98,7 +108,7 @@ class Record(NamedTuple):
     @property
     def size_bytes(self) -> int:
         """The memory use of the record."""
-        return len(self.payload) + len(self.attributes) + RECORD_OVERHEAD_BYTES
+        return len(self.payload) + len(self.attributes) + len(self.failure) + RECORD_OVERHEAD_BYTES
 
 
 class ChunkExtent(NamedTuple):

@@ -1,9 +1,9 @@
-"""Delays, and the limit and rate of a redrive, in the syntax of every protocol."""
+"""The limit and the rate of a redrive, in the syntax of every protocol."""
 
 import re
 from typing import Final
 
-from miniqueue.errors import InvalidDelayError, RequestError
+from miniqueue.errors import RequestError
 
 #: Maximum rate of a redrive, in messages per second.
 MAX_RATE: Final = 1_000_000.0
@@ -24,16 +24,3 @@ def parse_rate(word: bytes) -> float:
     if not 0 < rate <= MAX_RATE:
         raise RequestError("a rate is a number of messages in a second, more than 0 and at most 1000000")
     return rate
-
-
-_SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?|\.[0-9]+")
-
-
-def parse_delay(text: str) -> float:
-    """Parse a number of seconds: a decimal number, 0 or more; raises InvalidDelayError.
-
-    Python's `float` would also accept `1_0`, `nan`, and `infinity`.
-    """
-    if _SECONDS.fullmatch(text) is None:
-        raise InvalidDelayError
-    return float(text)

@@ -1,7 +1,7 @@
 """The options of consumers, by the names in HTTP queries.
 
     receive once    group=default  member=worker-1  count=100  wait=20  lease=30  autoack=true
-    stream          group=audit  member=worker-1  prefetch=100  session=60
+    stream          group=audit  member=worker-1  prefetch=100  session=60  lease=30
 
 All of them are optional; a session requires a member.
 """
@@ -11,7 +11,7 @@ from math import nan
 from typing import Final, NamedTuple
 
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME, check_group, check_member
-from miniqueue.core.options.amounts import parse_delay
+from miniqueue.core.options.durations import SECONDS_RULE, parse_seconds
 from miniqueue.errors import InvalidDelayError, InvalidPrefetchError, RequestError
 
 #: How long a stream of a member may hold messages and settle none by default, as with Kafka's `max.poll.interval.ms`.
@@ -34,18 +34,15 @@ MAX_WAIT_SECONDS: Final = 60.0
 #: The error text of a receipt that settles no message.
 NOT_LEASED: Final = "the receipt belongs to no message that is leased now"
 
-_SWITCHES: Final = {"true": True, "1": True, "": True, "false": False, "0": False}
+_SWITCHES: Final = {b"true": True, b"1": True, b"": True, b"false": False, b"0": False}
 
 
 def parse_session(word: bytes) -> float:
     """Parse a session in seconds; raises InvalidDelayError."""
-    try:
-        seconds = parse_delay(word.decode("utf-8", "replace"))
-    except InvalidDelayError:
-        seconds = nan
+    seconds = _parse_seconds(word)
     if not MIN_SESSION_SECONDS <= seconds <= MAX_SESSION_SECONDS:  # NaN is rejected, too
         raise InvalidDelayError(
-            f"a session is a number of seconds, from {MIN_SESSION_SECONDS:g} to {MAX_SESSION_SECONDS:.0f}"
+            f"a session is {SECONDS_RULE} from {MIN_SESSION_SECONDS:g} to {MAX_SESSION_SECONDS:.0f}"
         )
     return seconds
 
@@ -84,54 +81,55 @@ class ReceiveOptions(NamedTuple):
     member: bytes = b""
 
 
-def parse_receive_options(options: Mapping[str, str]) -> ReceiveOptions:
+def parse_receive_options(options: Mapping[str, bytes]) -> ReceiveOptions:
     """Parse the options of a receive; other names in `options` are ignored.
 
     Raises InvalidPrefetchError for the count, InvalidDelayError for wait and lease, InvalidGroupError for the group,
     InvalidMemberError for the member, RequestError for other options.
     """
-    group, member = options.get("group"), options.get("member")
     return ReceiveOptions(
-        parse_prefetch(options["count"].encode("utf-8", "replace")) if "count" in options else 1,
+        parse_prefetch(options["count"]) if "count" in options else 1,
         _parse_wait(options["wait"]) if "wait" in options else 0.0,
         parse_lease(options["lease"]) if "lease" in options else None,
-        "autoack" in options and _parse_switch(options["autoack"]),
-        DEFAULT_GROUP_NAME if group is None else check_group(group.encode("utf-8", "surrogateescape")),
-        b"" if member is None else check_member(member.encode("utf-8", "surrogateescape")),
+        parse_switch("autoack", options),
+        check_group(options["group"]) if "group" in options else DEFAULT_GROUP_NAME,
+        check_member(options["member"]) if "member" in options else b"",
     )
 
 
-def parse_lease(text: str) -> float:
+def parse_lease(word: bytes) -> float:
     """Parse the duration of a lease in seconds; raises InvalidDelayError."""
-    return check_lease(_parse_seconds(text))
+    return check_lease(_parse_seconds(word))
 
 
 def check_lease(seconds: float) -> float:
     """Return `seconds` if it is more than 0 and at most `MAX_LEASE_SECONDS`; raises InvalidDelayError otherwise."""
     if not 0 < seconds <= MAX_LEASE_SECONDS:  # NaN is rejected, too
-        raise InvalidDelayError(f"a lease is a number of seconds, more than 0 and at most {MAX_LEASE_SECONDS:.0f}")
+        raise InvalidDelayError(f"a lease is {SECONDS_RULE} more than 0 and at most {MAX_LEASE_SECONDS:.0f}")
     return seconds
 
 
-def _parse_wait(text: str) -> float:
-    seconds = _parse_seconds(text)
+def _parse_wait(word: bytes) -> float:
+    seconds = _parse_seconds(word)
     if not seconds <= MAX_WAIT_SECONDS:
-        raise InvalidDelayError(f"a wait is a number of seconds, from 0 to {MAX_WAIT_SECONDS:.0f}")
+        raise InvalidDelayError(f"a wait is {SECONDS_RULE} from 0 to {MAX_WAIT_SECONDS:.0f}")
     return seconds
 
 
-def _parse_seconds(text: str) -> float:
-    """Parse a number of seconds; return NaN for anything else."""
+def _parse_seconds(word: bytes) -> float:
+    """Parse a duration to seconds; return NaN for anything else."""
     try:
-        return parse_delay(text)
+        return parse_seconds(word.decode("utf-8", "replace"))
     except InvalidDelayError:
         return nan
 
 
-def _parse_switch(text: str) -> bool:
-    if text not in _SWITCHES:
-        raise RequestError("autoack is true or false")
-    return _SWITCHES[text]
+def parse_switch(name: str, options: Mapping[str, bytes]) -> bool:
+    """Parse an option that is true or false: false if it is missing, true if it is empty; raises RequestError."""
+    word = options.get(name, b"false")
+    if word not in _SWITCHES:
+        raise RequestError(f"{name} is true or false")
+    return _SWITCHES[word]
 
 
 class StreamOptions(NamedTuple):
@@ -142,19 +140,21 @@ class StreamOptions(NamedTuple):
       group: the group to read with.
       member: the member of the group, which has partitions of its own; b"" for none.
       session_seconds: how long a member may hold messages and settle none.
+      lease_seconds: the duration of the leases; None: they last until the stream ends.
     """
 
     prefetch: int | None = None
     group: bytes = DEFAULT_GROUP_NAME
     member: bytes = b""
     session_seconds: float = DEFAULT_SESSION_SECONDS
+    lease_seconds: float | None = None
 
 
 def parse_stream_options(options: Mapping[str, bytes]) -> StreamOptions:
     """Parse the options of a stream; other names in `options` are ignored.
 
-    Raises InvalidPrefetchError, InvalidMemberError, InvalidDelayError for the session, or RequestError for a session
-    without a member. The broker checks the name of the group when it creates the group.
+    Raises InvalidPrefetchError, InvalidMemberError, InvalidDelayError for session and lease, or RequestError for a
+    session without a member. The broker checks the name of the group when it creates the group.
     """
     if "session" in options and "member" not in options:
         raise RequestError("session without a member; name the MEMBER too, or leave SESSION out")
@@ -163,4 +163,5 @@ def parse_stream_options(options: Mapping[str, bytes]) -> StreamOptions:
         options.get("group", DEFAULT_GROUP_NAME),
         check_member(options["member"]) if "member" in options else b"",
         parse_session(options["session"]) if "session" in options else DEFAULT_SESSION_SECONDS,
+        parse_lease(options["lease"]) if "lease" in options else None,
     )

@@ -2,8 +2,8 @@
 
 The names are those of HTTP queries; RESP has them in capitals:
 
-    RESP    DELAY 1.5 AT 1700000000000 PRIORITY high KEY k TTL 60 DEDUP id UNIQUE k HEADER name value …
-    HTTP    ?delay=1.5&at=1700000000000&priority=high&key=k&ttl=60&dedup=id&unique=k, headers as headers of the request
+    RESP    DELAY 1.5 AT 1700000000000 PRIORITY high KEY k TTL 60 DEDUP id UNIQUE k REPLACE HEADER name value …
+    HTTP    ?delay=1.5&at=1700000000000&priority=high&key=k&ttl=60&dedup=id&unique=k&replace=true, and request headers
     JSON    {"delay":1.5,"at":1700000000000,"priority":"high","key":"k","ttl":60,…,"headers":{"name":"value"}}
 
 Each option except headers may occur once. Unknown options are rejected: a message that should have been delayed must
@@ -11,7 +11,6 @@ not be delivered immediately because of a misspelling.
 """
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import nan
 from types import MappingProxyType
@@ -19,8 +18,9 @@ from typing import Any, Final, NamedTuple
 
 from miniqueue.core.message.attributes import Attributes, check_header_name
 from miniqueue.core.message.lanes import Priority
-from miniqueue.core.options.amounts import parse_delay
-from miniqueue.errors import InvalidDelayError
+from miniqueue.core.options.consume import parse_switch
+from miniqueue.core.options.durations import MAX_TIME_MS, SECONDS_RULE, parse_seconds, parse_time_ms
+from miniqueue.errors import InvalidDelayError, RequestError
 from miniqueue.errors.requests import InvalidOptionError
 
 #: Separates a dedup id from the digest of the content.
@@ -29,8 +29,6 @@ DIGEST_MARK: Final = b"?digest="
 MAX_KEY_BYTES: Final = 1024
 #: Maximum time to live, about 317 years: a sum with the current time in ms fits in 8 bytes.
 MAX_TTL_SECONDS: Final = 10.0**10
-#: Maximum due time, less than `delayed.MAX_DUE_AT_MS`.
-MAX_AT_MS: Final = 1 << 62
 #: Default and maximum time to wait for a reply.
 DEFAULT_TIMEOUT_SECONDS: Final = 30.0
 MAX_TIMEOUT_SECONDS: Final = 3600.0
@@ -48,6 +46,7 @@ class PublishOptions(NamedTuple):
       dedup_id: the dedup id, by which a second publish is a duplicate; b"" for none.
       unique_key: the unique key, of which the topic has at most one message at a time; b"" for none. An expired message
         with its own time to live frees it (`core.log.unique_keys`).
+      is_replacing: whether the message replaces one with its unique key that waits.
       priority: the priority.
       delay_seconds: the delay; None: no delay, or until `at_ms`.
       at_ms: the due time in ms since 1970; never set together with `delay_seconds`.
@@ -63,6 +62,7 @@ class PublishOptions(NamedTuple):
     delay_seconds: float | None = None
     at_ms: int | None = None
     reply_to: bytes = b""
+    is_replacing: bool = False
 
     def due_at_ms(self, now_ms: int) -> int:
         """Return when a message is due that is published now."""
@@ -82,7 +82,7 @@ NO_OPTIONS: Final = PublishOptions()
 
 
 def parse_words(words: Sequence[bytes]) -> PublishOptions:
-    """Parse the words after a message in RESP: names, in any case, each followed by a value.
+    """Parse the words after a message in RESP: names, in any case, each but REPLACE followed by a value.
 
     Raises, as the other parsers do:
       InvalidOptionError: an option is unknown, occurs twice, has no value, or an invalid one.
@@ -97,6 +97,8 @@ def parse_words(words: Sequence[bytes]) -> PublishOptions:
         try:
             if name == "header":
                 headers.append((next(remaining), next(remaining)))
+            elif name == "replace":
+                options.append((name, b"true"))
             else:
                 options.append((name, next(remaining)))
         except StopIteration as exc:
@@ -129,6 +131,8 @@ def _options(
         fields[option.field] = option.parse(name, value)
     if "at_ms" in fields and "delay_seconds" in fields:
         raise InvalidOptionError("a message has a delay or the time at which it is due, not both")
+    if fields.get("is_replacing") and "unique_key" not in fields:
+        raise InvalidOptionError("replace is an option of messages with a unique key")
     return PublishOptions(tuple((check_header_name(name), value) for name, value in headers), **fields)
 
 
@@ -153,26 +157,24 @@ def _dedup_id(name: str, value: bytes) -> bytes:
 
 
 def _delay_seconds(_: str, value: bytes) -> float:
-    seconds = parse_delay(value.decode("utf-8", "replace"))
-    if not seconds < MAX_AT_MS / 1000:
+    seconds = parse_seconds(value.decode("utf-8", "replace"))
+    if not seconds < MAX_TIME_MS / 1000:
         raise InvalidDelayError
     return seconds
 
 
 def _ttl_seconds(name: str, value: bytes) -> float:
     try:
-        seconds = parse_delay(value.decode("utf-8", "replace"))
+        seconds = parse_seconds(value.decode("utf-8", "replace"))
     except InvalidDelayError:
         seconds = 0.0
     if not 0 < seconds <= MAX_TTL_SECONDS:
-        raise InvalidOptionError(f"{name} is a number of seconds, more than 0 and at most {MAX_TTL_SECONDS:.0f}")
+        raise InvalidOptionError(f"{name} is {SECONDS_RULE} more than 0 and at most {MAX_TTL_SECONDS:.0f}")
     return seconds
 
 
 def _at_ms(name: str, value: bytes) -> int:
-    if _WHOLE.fullmatch(value) is None or int(value) > MAX_AT_MS:
-        raise InvalidOptionError(f"{name} is a time in ms since 1970, a whole number")
-    return int(value)
+    return parse_time_ms(value.decode("utf-8", "replace"), name)
 
 
 def _priority(name: str, value: bytes) -> Priority:
@@ -180,6 +182,13 @@ def _priority(name: str, value: bytes) -> Priority:
         return Priority(value.decode("utf-8", "replace").lower())
     except ValueError as exc:
         raise InvalidOptionError(f"{name} is {', '.join(Priority)}") from exc
+
+
+def _flag(name: str, value: bytes) -> bool:
+    try:
+        return parse_switch(name, {name: value})
+    except RequestError as exc:
+        raise InvalidOptionError(str(exc)) from exc
 
 
 class _Option(NamedTuple):
@@ -198,10 +207,11 @@ _OPTIONS: Final[Mapping[str, _Option]] = MappingProxyType(
         "ttl": _Option("ttl_seconds", _ttl_seconds),
         "dedup": _Option("dedup_id", _dedup_id),
         "unique": _Option("unique_key", _key),
+        "replace": _Option("is_replacing", _flag),
     }
 )
 _NUMBERS: Final = frozenset({"delay", "at", "ttl"})
-_WHOLE: Final = re.compile(rb"[0-9]{1,19}")
+_FLAGS: Final = frozenset({"replace"})
 
 
 # --- JSON ----------------------------------------------------------------------------------------------------
@@ -212,6 +222,8 @@ def _text_of(name: str, value: object) -> bytes:
     match value:
         case str():
             return value.encode()
+        case bool() if name in _FLAGS:
+            return b"true" if value else b"false"
         case bool():
             pass
         case int() if name in _NUMBERS:
@@ -242,11 +254,11 @@ def _shown(name: str) -> str:
 def parse_timeout(text: str) -> float:
     """Parse the time to wait for a reply, in seconds; raises InvalidDelayError."""
     try:
-        seconds = parse_delay(text)
+        seconds = parse_seconds(text)
     except InvalidDelayError:
         seconds = nan
     if not 0 < seconds <= MAX_TIMEOUT_SECONDS:  # NaN is rejected, too
-        raise InvalidDelayError(f"a timeout is a number of seconds, more than 0 and at most {MAX_TIMEOUT_SECONDS:.0f}")
+        raise InvalidDelayError(f"a timeout is {SECONDS_RULE} more than 0 and at most {MAX_TIMEOUT_SECONDS:.0f}")
     return seconds
 
 

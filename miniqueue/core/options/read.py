@@ -17,9 +17,8 @@ DEFAULT_COUNT: Final = 100
 #: Maximum and default size of the payloads and attributes of a page.
 MAX_BYTES: Final = 4 << 20
 DEFAULT_BYTES: Final = 1 << 20
-#: Maximum offset and time; both fit in the 8 bytes that the store has for a number.
+#: Maximum offset; it fits in the 8 bytes that the store has for a number.
 MAX_OFFSET: Final = 10**18
-MAX_TIME_MS: Final = 1 << 62
 
 
 class ReadOptions(NamedTuple):
@@ -41,11 +40,6 @@ class ReadOptions(NamedTuple):
 def parse_offset(word: bytes) -> int:
     """Parse an offset; raises InvalidOptionError, as all parsers of this module do."""
     return _parsed(word, "an offset", 0, MAX_OFFSET)
-
-
-def parse_time_ms(word: bytes) -> int:
-    """Parse a time in ms since 1970."""
-    return _parsed(word, "a time in ms since 1970", 0, MAX_TIME_MS)
 
 
 def parse_count(word: bytes) -> int:

@@ -14,6 +14,8 @@ from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
 from miniqueue.core.message.names import USER_NAME_RULE, check_topic, is_user_name
+from miniqueue.core.options.durations import SECONDS_RULE, TIME_RULE, parse_seconds, parse_time_ms
+from miniqueue.core.settings.schema import SCHEMA_RULE, check_schema
 from miniqueue.errors import InvalidDelayError
 from miniqueue.errors.requests import InvalidOptionError
 
@@ -41,6 +43,14 @@ def parse_side(word: str) -> Side:
         return Side(word.lower())
     except ValueError as exc:
         raise InvalidOptionError("a side is one of in, out, both") from exc
+
+
+def parse_side_of(word: str | None, group: bytes | None) -> Side:
+    """Parse the side of a topic, or of a group, which has only deliveries; raises InvalidOptionError."""
+    side = (Side.BOTH if group is None else Side.OUT) if word is None else parse_side(word)
+    if group is not None and side is not Side.OUT:
+        raise InvalidOptionError("a group has only the side out: all groups read what is published")
+    return side
 
 
 def ends_at_ms(now_ms: int, seconds: float | None) -> int:
@@ -86,6 +96,8 @@ MAX_DEDUP_SECONDS: Final = 7 * 86_400.0
 #: Minimum time after which an idle group is deleted; a group must survive the restart of its consumers.
 MIN_GROUP_IDLE_SECONDS: Final = 60.0
 MAX_GROUP_IDLE_SECONDS: Final = 1e9
+#: Maximum number of groups of a topic that have a setting of their own: each change writes all of them.
+MAX_OWN_GROUPS: Final = 1000
 MAX_TRACE_SECONDS: Final = 366 * 86_400.0
 #: Minimum rate other than 0: one message in 1,000 seconds.
 MIN_RATE: Final = 0.001
@@ -100,8 +112,8 @@ class Field(NamedTuple):
 
     Attributes:
       allowed: the valid values, for errors and documents.
-      parse: converts a RESP word to the JSON value; raises ValueError.
-      check: converts a JSON value to the stored one; raises ValueError, TypeError, or InvalidTopicError.
+      parse: converts a RESP word to the JSON value; raises ValueError or RequestError.
+      check: converts a JSON value to the stored one; raises ValueError, TypeError, or RequestError.
       text: the effect, in Markdown; links lead to sections of docs/protocol.md.
       unset: what applies while the setting is not set, if the default does not say it.
     """
@@ -115,13 +127,8 @@ class Field(NamedTuple):
 
 def seconds(minimum: float, maximum: float, text: str, *, zero: str = "", unset: str = "") -> Field:
     """Return the row of a duration; `zero` is the meaning of 0."""
-    return Field(
-        f"a number of seconds, {_range(minimum, maximum, zero)}",
-        _parse_number,
-        _checked_number(minimum, maximum),
-        text,
-        unset,
-    )
+    check = _checked_seconds(_checked_number(minimum, maximum))
+    return Field(f"{SECONDS_RULE} {_range(minimum, maximum, zero)}", parse_seconds, check, text, unset)
 
 
 def number(minimum: float, maximum: float, text: str) -> Field:
@@ -134,17 +141,16 @@ def number(minimum: float, maximum: float, text: str) -> Field:
     )
 
 
-def zero_or(zero: str, unit: str, minimum: float, maximum: float, text: str) -> Field:
-    """Return the row of a number that is 0, which means `zero`, or at least `minimum`."""
-    check_any = _checked_number(0, maximum)
+def rate(minimum: float, maximum: float, text: str) -> Field:
+    """Return the row of a number of messages a second."""
+    allowed = f"0, no limit, or a number each second {_range(minimum, maximum)}"
+    return Field(allowed, _parse_number, _zero_or(minimum, maximum), text)
 
-    def check(value: object) -> float:
-        checked = check_any(value)
-        if 0 < checked < minimum:
-            raise ValueError
-        return checked
 
-    return Field(f"0, {zero}, or {unit} {_range(minimum, maximum)}", _parse_number, check, text)
+def optional_seconds(zero: str, minimum: float, maximum: float, text: str) -> Field:
+    """Return the row of a duration that is 0, which means `zero`, or at least `minimum`."""
+    allowed = f"0, {zero}, or {SECONDS_RULE} {_range(minimum, maximum)}"
+    return Field(allowed, parse_seconds, _checked_seconds(_zero_or(minimum, maximum)), text)
 
 
 def whole(minimum: int, maximum: int, text: str, *, zero: str = "", unset: str = "") -> Field:
@@ -155,8 +161,8 @@ def whole(minimum: int, maximum: int, text: str, *, zero: str = "", unset: str =
 
 def pause(text: str) -> Field:
     """Return the row of the end of a pause."""
-    allowed = f"a time in ms since 1970, {_range(0, FOREVER_MS, 'not paused')}, forever"
-    return Field(allowed, _parse_count, _checked_count(0, FOREVER_MS), text)
+    allowed = f"{TIME_RULE}, {_range(0, FOREVER_MS, 'not paused')}, forever"
+    return Field(allowed, parse_time_ms, _check_end, text)
 
 
 def flag(text: str) -> Field:
@@ -185,10 +191,54 @@ def user_name(text: str, *, unset: str) -> Field:
     return Field(f"the name of a user, {USER_NAME_RULE}", str, _check_user_name, text, unset)
 
 
+def json_schema(text: str, *, unset: str) -> Field:
+    """Return the row of a JSON Schema, over RESP as its text."""
+    return Field(SCHEMA_RULE, str, check_schema, text, unset)
+
+
 def delays(text: str) -> Field:
     """Return the row of a list of durations."""
-    allowed = f"at most {MAX_RETRY_DELAYS} numbers of seconds {_range(0, MAX_RETRY_SECONDS)}"
-    return Field(allowed, _parse_numbers, _check_delays, text, "none")
+    allowed = (
+        f"at most {MAX_RETRY_DELAYS} numbers of seconds, or durations such as 1h30m, {_range(0, MAX_RETRY_SECONDS)}"
+    )
+    return Field(allowed, _parse_delays, _check_delays, text, "none")
+
+
+def by_group(unit: str, parse_number: Callable[[str], float], check_number: Callable[[Any], float], text: str) -> Field:
+    """Return the row of a number for each of some groups: pairs of a name and a number, in RESP separated by blanks."""
+
+    def parse(text: str) -> list[tuple[str, float]]:
+        words = text.split()
+        return [(name, parse_number(number)) for name, number in zip(words[::2], words[1::2], strict=True)]
+
+    def check(value: object) -> tuple[tuple[str, float], ...]:
+        pairs = [*value.items()] if isinstance(value, dict) else value
+        if not isinstance(pairs, list | tuple) or len(pairs) > MAX_OWN_GROUPS:
+            raise ValueError
+        checked = {_check_group_name(name): check_number(number) for name, number in pairs}
+        if len(checked) < len(pairs):
+            raise ValueError
+        return tuple(sorted(checked.items()))
+
+    return Field(f"at most {MAX_OWN_GROUPS} names of groups, each with {unit}", parse, check, text, "none")
+
+
+def _check_group_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise TypeError
+    return check_topic(name.encode()).decode()
+
+
+def seconds_by_group(minimum: float, text: str) -> Field:
+    """Return the row of a duration for each of some groups."""
+    unit = f"{SECONDS_RULE} {_range(minimum, MAX_GROUP_IDLE_SECONDS)}"
+    check = _checked_seconds(_checked_number(minimum, MAX_GROUP_IDLE_SECONDS))
+    return by_group(unit, parse_seconds, check, text)
+
+
+def pauses_by_group(text: str) -> Field:
+    """Return the row of the end of a pause for each of some groups."""
+    return by_group(f"an end: {TIME_RULE}", parse_time_ms, _check_end, text)
 
 
 def _range(minimum: float, maximum: float, zero: str = "") -> str:
@@ -212,8 +262,8 @@ def _parse_count(text: str) -> int:
     return int(text)
 
 
-def _parse_numbers(text: str) -> list[float]:
-    return [_parse_number(part.strip()) for part in text.split(",")]
+def _parse_delays(text: str) -> list[float]:
+    return [parse_seconds(part.strip()) for part in text.split(",")]
 
 
 def _parse_flag(text: str) -> bool:
@@ -240,7 +290,33 @@ def _checked_count(minimum: int, maximum: int) -> Callable[[Any], int]:
     return check
 
 
-_check_delay: Final = _checked_number(0, MAX_RETRY_SECONDS)
+def _zero_or(minimum: float, maximum: float) -> Callable[[Any], float]:
+    check_number = _checked_number(0, maximum)
+
+    def check(value: object) -> float:
+        checked = check_number(value)
+        if 0 < checked < minimum:
+            raise ValueError
+        return checked
+
+    return check
+
+
+def _checked_seconds(check_number: Callable[[Any], float]) -> Callable[[Any], float]:
+    def check(value: object) -> float:
+        return check_number(parse_seconds(value) if isinstance(value, str) else value)
+
+    return check
+
+
+_check_end_ms: Final = _checked_count(0, FOREVER_MS)
+
+
+def _check_end(value: object) -> int:
+    return _check_end_ms(parse_time_ms(value) if isinstance(value, str) else value)
+
+
+_check_delay: Final = _checked_seconds(_checked_number(0, MAX_RETRY_SECONDS))
 
 
 def _check_delays(value: object) -> tuple[float, ...]:

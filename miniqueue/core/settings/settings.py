@@ -40,18 +40,25 @@ from miniqueue.core.settings.fields import (
     choice,
     delays,
     flag,
+    json_schema,
     number,
+    optional_seconds,
     pause,
+    pauses_by_group,
+    rate,
     seconds,
+    seconds_by_group,
     topic_name,
     user_name,
     whole,
-    zero_or,
 )
-from miniqueue.errors import InvalidTopicError
+from miniqueue.errors import InvalidTopicError, RequestError
 from miniqueue.errors.requests import InvalidSettingError
 
 DEAD_LETTER_SUFFIX: Final = b".dlq"
+#: The settings with a value for each of some groups.
+BY_GROUP: Final = ("idle_groups", "ephemeral_groups", "paused_groups")
+_RETENTION_LIMITS: Final = "retention_seconds, retention_bytes, or retention_messages"
 
 
 class TopicSettings(NamedTuple):
@@ -118,14 +125,14 @@ class TopicSettings(NamedTuple):
     fair: Annotated[bool, flag("whether keys take turns; with `ordered` or a limit per key they always do")] = False
     max_rate: Annotated[
         float,
-        zero_or("no limit", "a number each second", MIN_RATE, MAX_RATE, "maximum messages that a group gets a second"),
+        rate(MIN_RATE, MAX_RATE, "maximum messages that a group gets a second"),
     ] = 0.0
     max_concurrency: Annotated[
         int, whole(0, MAX_CONCURRENCY, "maximum leased messages of a group", zero="no limit")
     ] = 0
     key_max_rate: Annotated[
         float,
-        zero_or("no limit", "a number each second", MIN_RATE, MAX_RATE, "`max_rate` for each key"),
+        rate(MIN_RATE, MAX_RATE, "`max_rate` for each key"),
     ] = 0.0
     key_max_concurrency: Annotated[
         int, whole(0, MAX_CONCURRENCY, "`max_concurrency` for each key", zero="no limit")
@@ -175,6 +182,9 @@ class TopicSettings(NamedTuple):
             unset="`-max-message-size`",
         ),
     ] = None
+    schema: Annotated[
+        str | None, json_schema("[JSON Schema](#schemas) of the messages that are published to the topic", unset="none")
+    ] = None
     retention: Annotated[str, choice((CONSUMED, FOREVER), "whether settled messages [are kept](#retention)")] = CONSUMED
     retention_seconds: Annotated[
         float | None,
@@ -183,8 +193,11 @@ class TopicSettings(NamedTuple):
     retention_bytes: Annotated[
         int | None, whole(1, MAX_HELD, "how many bytes of the log are kept", unset="no limit")
     ] = None
+    retention_messages: Annotated[
+        int | None, whole(1, MAX_HELD, "how many messages of the log are kept", unset="no limit")
+    ] = None
     retention_drops_unread: Annotated[
-        bool, flag("whether these two limits also apply to messages that are not settled")
+        bool, flag("whether these three limits also apply to messages that are not settled")
     ] = False
     partitions: Annotated[
         int, whole(1, MAX_PARTITIONS, "number of [partitions](#partitions); it can only be increased")
@@ -209,14 +222,27 @@ class TopicSettings(NamedTuple):
     ] = True
     group_idle_seconds: Annotated[
         float,
-        zero_or(
+        optional_seconds(
             "never",
-            "a number of seconds",
             MIN_GROUP_IDLE_SECONDS,
             MAX_GROUP_IDLE_SECONDS,
             "after this time without a reader a [group](#groups) other than `default` is deleted",
         ),
     ] = 0.0
+    idle_groups: Annotated[
+        tuple[tuple[str, float], ...],
+        seconds_by_group(1, "`group_idle_seconds` of these [groups](#groups); `GROUP CREATE` with `IDLE` sets it"),
+    ] = ()
+    ephemeral_groups: Annotated[
+        tuple[tuple[str, float], ...],
+        seconds_by_group(
+            0,
+            "[groups](#groups) that end this long after their last consumer; `GROUP CREATE` with `EPHEMERAL` sets it",
+        ),
+    ] = ()
+    paused_groups: Annotated[
+        tuple[tuple[str, int], ...], pauses_by_group("until when these [groups](#groups) are [paused](#pause)")
+    ] = ()
     owner: Annotated[
         str | None,
         user_name(
@@ -239,6 +265,18 @@ class TopicSettings(NamedTuple):
     def members(self) -> dict[str, object]:
         """Return the JSON values of the settings that are not at their defaults."""
         return {name: value for name, value in self._asdict().items() if value != DEFAULTS[name]}
+
+    def of_group(self, name: bytes, values: Mapping[str, float | None]) -> dict[str, object]:
+        """Return the changes that set settings of one group, in which None removes it from the setting."""
+        group = name.decode()
+        own: dict[str, dict[str, float]] = {setting: dict(getattr(self, setting)) for setting in values}
+        for setting, value in values.items():
+            own[setting].pop(group, None)
+            if value is not None:
+                own[setting][group] = value
+        return {
+            setting: pairs for setting, pairs in own.items() if tuple(sorted(pairs.items())) != getattr(self, setting)
+        }
 
     def dead_letters_of(self, topic: bytes) -> bytes:
         """Return the name of the topic for the dead letters of `topic`; the name may be too long."""
@@ -282,8 +320,20 @@ class TopicSettings(NamedTuple):
 
     @property
     def has_retention_limit(self) -> bool:
-        """Whether settled messages are kept for a time, or up to a size."""
-        return self.retention_seconds is not None or self.retention_bytes is not None
+        """Whether settled messages are kept for a time, or up to a size or a number."""
+        return any(
+            limit is not None for limit in (self.retention_seconds, self.retention_bytes, self.retention_messages)
+        )
+
+    @property
+    def by_group_count(self) -> int:
+        """Number of values that groups have of their own."""
+        return len(self.idle_groups) + len(self.ephemeral_groups) + len(self.paused_groups)
+
+    @property
+    def ends_groups(self) -> bool:
+        """Whether groups end that no client reads."""
+        return bool(self.group_idle_seconds or self.idle_groups or self.ephemeral_groups)
 
     @property
     def retains(self) -> bool:
@@ -292,9 +342,9 @@ class TopicSettings(NamedTuple):
 
     def _check_together(self, topic: bytes) -> None:
         if self.retention != CONSUMED and self.has_retention_limit:
-            raise InvalidSettingError("retention", f"{CONSUMED} where retention_seconds or retention_bytes is set")
+            raise InvalidSettingError("retention", f"{CONSUMED} where {_RETENTION_LIMITS} is set")
         if self.retention_drops_unread and not self.has_retention_limit:
-            raise InvalidSettingError("retention_drops_unread", "false without retention_seconds and retention_bytes")
+            raise InvalidSettingError("retention_drops_unread", f"false without {_RETENTION_LIMITS}")
         if self.retry_delays and self.retry_min_seconds:
             raise InvalidSettingError("retry_delays", "set, or retry_min_seconds; not both")
         if self.retry_max_seconds < self.retry_min_seconds:
@@ -342,6 +392,8 @@ def text_of(value: object) -> str:
     if value is None:
         return "default"
     if isinstance(value, tuple):
+        if value and isinstance(value[0], tuple):  # numbers by group
+            return " ".join(f"{name} {text_of(number)}" for name, number in value)
         return ",".join(map(text_of, value)) or "default"
     if isinstance(value, bool):
         return str(value).lower()
@@ -354,7 +406,12 @@ def help_lines() -> list[str]:
         f"{name}: {field.text}; {field.allowed}; default {field.unset or text_of(DEFAULTS[name])}"
         for name, field in FIELDS.items()
     ]
-    return [_MARKUP.sub(r"\1", line).replace("`", "") for line in lines]
+    return [plain(line) for line in lines]
+
+
+def plain(text: str) -> str:
+    """Return a text of a row, which is Markdown, as plain text."""
+    return _MARKUP.sub(r"\1", text).replace("`", "")
 
 
 def _field(name: str) -> Field:
@@ -369,7 +426,7 @@ def _parsed(name: str, text: str) -> object:
         return None
     try:
         return field.parse(text)
-    except ValueError as exc:
+    except (ValueError, RequestError) as exc:
         raise InvalidSettingError(name, field.allowed) from exc
 
 
@@ -379,5 +436,5 @@ def _checked(name: str, value: object) -> object:
         return DEFAULTS[name]
     try:
         return field.check(value)
-    except (ValueError, TypeError, InvalidTopicError) as exc:
+    except (ValueError, TypeError, RequestError) as exc:
         raise InvalidSettingError(name, field.allowed) from exc

@@ -23,7 +23,7 @@ from miniqueue.access.rights import ROUTES, Right
 from miniqueue.access.users import User
 from miniqueue.errors import MiniqueueError, NotAuthenticatedError, NotPermittedError
 from miniqueue.server.asgi.replies import error_reply
-from miniqueue.server.asgi.request import ACCOUNT_KEY
+from miniqueue.server.asgi.request import ACCOUNT_KEY, SIGNED_IN_KEY
 from miniqueue.server.asgi.routing import Methods, finder_of_topic
 from miniqueue.server.security.authentication import Authenticator
 from miniqueue.server.security.certificate_reading import STATE_KEY
@@ -105,6 +105,10 @@ class AuthMiddleware:
         return task
 
     def _certified(self, scope: Scope) -> User:
+        """Return the user whom the application around this one, or a certificate, has authenticated."""
+        user: User | None = scope.get(SIGNED_IN_KEY)
+        if user is not None and self.is_current(user):
+            return user
         user = self._sign_in.with_certificate(scope.get("state", {}).get(STATE_KEY, ""))
         if user is None:
             raise NotAuthenticatedError

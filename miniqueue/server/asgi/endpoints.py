@@ -7,7 +7,7 @@ from starlette.types import Receive, Scope, Send
 
 from miniqueue.errors import InvalidLineError, MiniqueueError, PayloadTooLargeError
 from miniqueue.server.asgi.replies import OK, Reply, error_reply, json_reply
-from miniqueue.server.asgi.request import read_body
+from miniqueue.server.asgi.request import listening, read_body
 
 
 class ActEndpoint:
@@ -40,6 +40,26 @@ class JsonEndpoint:
         except MiniqueueError as error:
             reply = error_reply(error)
         await reply(scope, receive, send)
+
+
+class LongEndpoint:
+    """Sends the reply that `answer` returns, or the error that it raises, and discards the body of each request.
+
+    Args:
+      answer: carries out a request; its first argument returns whether the client still waits for the reply.
+    """
+
+    def __init__(self, answer: Callable[[Callable[[], bool], Scope], Awaitable[Reply]]) -> None:
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        async with listening(receive) as is_there:
+            try:
+                reply = await self._answer(is_there, scope)
+            except MiniqueueError as error:
+                reply = error_reply(error)
+            await reply(scope, receive, send)
 
 
 #: Executes a request with its JSON document, None for an empty body; raises MiniqueueError.

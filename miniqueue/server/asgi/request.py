@@ -63,18 +63,46 @@ async def until_gone(receive: Receive) -> None:
         pass
 
 
-def query_of(scope: Scope, names: tuple[str, ...]) -> Mapping[str, str]:
+def parameters_of(scope: Scope) -> list[tuple[str, bytes]]:
+    """Return the names and the values in the query of a request, percent-decoded, in their order."""
+    # Latin-1 maps each byte to one character, so that values, such as keys, can be any bytes.
+    pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True, encoding="latin-1")
+    return [(name, value.encode("latin-1")) for name, value in pairs]
+
+
+def query_of(scope: Scope, names: tuple[str, ...]) -> Mapping[str, bytes]:
     """Return the query parameters of a request; raises RequestError for an unknown or repeated one."""
-    pairs = parse_qsl(scope["query_string"].decode("utf-8", "replace"), keep_blank_values=True)
-    options = dict(pairs)
-    unknown = [name for name in options if name not in names]
-    if unknown or len(options) < len(pairs):
-        raise RequestError(f"invalid parameters; must be among {', '.join(names)}, each at most once")
-    return options
+    return lists_of(scope, names, ())[0]
+
+
+def texts_of(scope: Scope, names: tuple[str, ...]) -> Mapping[str, str]:
+    """Return the query parameters of a request as text; raises RequestError for an unknown or repeated one."""
+    return {name: value.decode("utf-8", "replace") for name, value in query_of(scope, names).items()}
+
+
+def lists_of(
+    scope: Scope, names: tuple[str, ...], lists: tuple[str, ...]
+) -> tuple[Mapping[str, bytes], Mapping[str, list[bytes]]]:
+    """Return the query parameters of a request, and the values of those in `lists`, which may be repeated.
+
+    Raises RequestError for an unknown parameter, or a repeated one that is not in `lists`.
+    """
+    pairs = parameters_of(scope)
+    options = {name: value for name, value in pairs if name not in lists}
+    values: dict[str, list[bytes]] = {name: [] for name in lists}
+    for name, value in pairs:
+        if name in values:
+            values[name].append(value)
+    if options.keys() - set(names) or len(options) + sum(map(len, values.values())) < len(pairs):
+        many = f"; {' and '.join(lists)} any number of times" if lists else ""
+        raise RequestError(f"invalid parameters; must be among {', '.join(names)}, each at most once{many}")
+    return options, values
 
 
 #: The key in the state of a connection under which a server puts the account of its memory.
 ACCOUNT_KEY = "miniqueue.account"
+#: The key in a request under which an application passes the user whom it has authenticated to one that it contains.
+SIGNED_IN_KEY = "miniqueue.user"
 
 
 class HttpActor:

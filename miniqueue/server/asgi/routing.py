@@ -2,7 +2,7 @@
 
     /publish/a%20b               route /publish/{topic}                 the topic is the last segment
     /topics/a/messages/0-17      route /topics/{topic}/messages/{id}    the topic is the second segment
-    /schedules/a                 route /schedules/{name}                there is no topic
+    /schedules/a/fire            route /schedules/{name}/fire           there is no topic
 
 Names are decoded from the raw bytes of the path: in ASGI's decoded path, bytes that are not UTF-8 are lost.
 """
@@ -47,8 +47,10 @@ def finder_of_topic(route: str) -> Callable[[Scope], bytes]:
 def route_below_topic(path: str) -> str:
     """Return the route of a path that continues after the topic, as `/topics/a/messages/0-17`, or of a schedule."""
     parts = path.split("/")
-    if parts[1] == "schedules" and len(parts) == 3:
-        return "/schedules/{name}"
+    if parts[1] == "tasks" and len(parts) == 3:
+        return "/tasks/{id}"
+    if parts[1] == "schedules":
+        return "/".join(["/schedules/{name}", *parts[3:]])
     parts[2:3] = ["{topic}"]
     parts[4:5] = ["{id}"] * (len(parts) > 4)
     return "/".join(parts)

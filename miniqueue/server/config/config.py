@@ -1,9 +1,9 @@
 """The configuration of one broker process: the values of all settings, checked as a whole.
 
-    defaults  <  TOML file  <  MINIQUEUE_* variables  <  flags
+    defaults  <  file  <  MINIQUEUE_* variables  <  flags
 
 The last source wins, but every text is checked: a bad variable is reported even if a flag overrides it. All problems
-are collected before any is reported, so that an operator can fix them in one go. This module reads the TOML file and
+are collected before any is reported, so that an operator can fix them in one go. This module reads that file and
 nothing else: whether a port is free or a certificate is valid is checked by the parts that use them.
 """
 
@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from miniqueue.broker.model.limits import BrokerLimits
+from miniqueue.core.settings.defaults import NO_DEFAULTS, TopicDefaults
 from miniqueue.core.settings.fields import LimitPolicy
 from miniqueue.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from miniqueue.server.config.setting import PASSWORD_VARIABLE, Setting
@@ -46,6 +47,7 @@ class Config:
     resp_tls: bool
     monitor_host: str
     monitor_port: int
+    dashboard: bool | None
     sync: Literal["always", "interval", "never"]
     sync_interval_seconds: float
     storage: Literal["leveldb", "memory"]
@@ -60,6 +62,7 @@ class Config:
     handshake_seconds: float
     body_seconds: float
     max_uncommitted_bytes: int
+    max_transaction_bytes: int
     max_memory_bytes: int
     idle_seconds: float
     max_topics: int
@@ -78,6 +81,8 @@ class Config:
     config_file: Path | None
     password: str = field(default="", repr=False)
     """The text of the variable MINIQUEUE_PASSWORD, which is no setting."""
+    topic_defaults: TopicDefaults = NO_DEFAULTS
+    """The settings of new topics, which only a file contains."""
 
     @property
     def has_users(self) -> bool:
@@ -117,7 +122,7 @@ def load(argv: Sequence[str], environ: Mapping[str, str]) -> Config | Question:
     problems += _clashes(values) + _contradictions(values, has_password=bool(variables.password))
     if problems:
         raise ConfigError(problems)
-    return Config(**values, password=variables.password)
+    return Config(**values, password=variables.password, topic_defaults=file.topic_defaults)
 
 
 def _read_config_file(texts: Sequence[SettingText]) -> Reading:
@@ -169,6 +174,41 @@ def _contradictions(values: Mapping[str, object], *, has_password: bool) -> list
     return problems
 
 
+class ShownSetting(NamedTuple):
+    """A setting of the process, as it is shown; `default` is whether it has its default value."""
+
+    flag: str
+    value: str
+    default: bool
+
+
+def shown_settings(config: Config) -> list[ShownSetting]:
+    """Return all settings; none of them is a secret, but some are the paths of secrets."""
+    return [
+        ShownSetting(setting.flag, _text_of(setting, value), value == setting.parse(setting.default))
+        for setting in SETTINGS
+        for value in (getattr(config, setting.field),)
+    ]
+
+
+_SIZES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+_DURATIONS = (("h", 3600.0), ("m", 60.0), ("s", 1.0), ("ms", 0.001))
+
+
+def _text_of(setting: Setting, value: object) -> str:
+    """Return a text of a value that the setting accepts, as people write it: `256MiB`, `1h`, `true`."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and setting.field.endswith("_bytes"):
+        return next((f"{value // size}{unit}" for unit, size in _SIZES if value and value % size == 0), str(value))
+    if isinstance(value, float) and setting.field.endswith("_seconds"):
+        amounts = ((unit, value / size) for unit, size in _DURATIONS)
+        return next((f"{amount:.0f}{unit}" for unit, amount in amounts if amount and amount.is_integer()), f"{value}s")
+    return str(value)
+
+
 def broker_limits(config: Config, max_memory_bytes: int) -> BrokerLimits:
     """Return the limits of a broker with these settings, and the memory that -max-memory sets, or its default."""
     return BrokerLimits(
@@ -182,6 +222,7 @@ def broker_limits(config: Config, max_memory_bytes: int) -> BrokerLimits:
         policy=LimitPolicy(config.topic_limit_policy),
         max_prefetch=config.max_prefetch,
         max_uncommitted_bytes=config.max_uncommitted_bytes,
+        max_transaction_bytes=config.max_transaction_bytes,
         max_memory_bytes=max_memory_bytes,
         max_connections=config.max_connections,
         has_users=config.has_users,

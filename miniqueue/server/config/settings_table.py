@@ -1,7 +1,7 @@
 """The table of settings: the only place that lists them.
 
-Each row defines the flag, the environment variable, the key of the TOML file, the entry of `-h`, the row of the
-settings table in the README, and the field of `config.Config`:
+Each row defines the flag, the environment variable, the key of the configuration file, the entry of `-h`, the row
+of the settings table in the README, and the field of `config.Config`:
 
     name "resp-port"   flag -resp-port · variable MINIQUEUE_RESP_PORT · key resp-port · field resp_port
 
@@ -125,6 +125,14 @@ SETTINGS = (
         "HTTP for monitoring; 0 means any free port",
     ),
     Setting(
+        "dashboard",
+        "dashboard",
+        "",
+        parse_optional_switch,
+        "",
+        "live page on the monitoring port, at /ui/; default: only on loopback; elsewhere requires users",
+    ),
+    Setting(
         "sync",
         "sync",
         "always",
@@ -235,6 +243,14 @@ SETTINGS = (
         parse_space,
         "size",
         "maximum size of uncommitted messages of all clients; 0 means unlimited",
+    ),
+    Setting(
+        "max-transaction-bytes",
+        "max_transaction_bytes",
+        "16MiB",
+        parse_space,
+        "size",
+        "maximum size of the commands of a transaction; 0 means unlimited",
     ),
     Setting(
         "max-memory",
@@ -349,5 +365,5 @@ SETTINGS = (
         "name",
         "server of the HTTP port: hypercorn, or granian, which is faster but an extra",
     ),
-    Setting("config", "config_file", "", parse_optional_path, "file", "TOML file with settings"),
+    Setting("config", "config_file", "", parse_optional_path, "file", "TOML, JSON, or YAML file with settings"),
 )

@@ -1,4 +1,4 @@
-"""The sources of settings: command line, environment, TOML file. Each is read as a list of `SettingText`.
+"""The sources of settings: command line, environment, file. Each is read as a list of `SettingText`.
 
 Only names are interpreted here, not values. A name that is not a setting is a problem, and so is a flag without its
 value.
@@ -11,20 +11,22 @@ which Go does not.
 
 import difflib
 import re
-import tomllib
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from miniqueue.core.settings.defaults import NO_DEFAULTS, TopicDefaults
 from miniqueue.server.config.service_variables import is_service_variable
 from miniqueue.server.config.setting import PASSWORD_VARIABLE, VARIABLE_PREFIX, Setting
 from miniqueue.server.config.settings_table import SETTINGS
+from miniqueue.server.config.tables import parse_table
+from miniqueue.server.config.topic_defaults import KEY, parse_topic_defaults
 from miniqueue.server.process.escaping import escape, quote
 
 _FLAG = re.compile(r"--?(?P<name>[^-=][^=]*)(?:=(?P<text>.*))?", re.DOTALL)
-_MAX_TOML_INTEGER = 2**63  # TOML requires no more; Python refuses to print much longer integers
+_MAX_INTEGER = 2**63  # TOML requires no more; Python refuses to print much longer integers
 
 
 class Question(Enum):
@@ -52,11 +54,16 @@ class Reading:
     problems: list[str] = field(default_factory=list)
     question: Question | None = None
     password: str = field(default="", repr=False)
+    topic_defaults: TopicDefaults = NO_DEFAULTS
 
 
 _QUESTIONS = {"h": Question.HELP, "help": Question.HELP, "version": Question.VERSION}
 #: The commands, without a dash, that the first argument can be.
 _QUESTION_WORDS = {"help": Question.HELP, "version": Question.VERSION}
+
+
+#: Variables of commands that are clients: a person who has set them can still run a broker or a tool.
+_OF_CLIENTS = frozenset({"MINIQUEUE_URL", "MINIQUEUE_CONTEXT"})
 
 
 def split_flag(word: str) -> tuple[str | None, str | None]:
@@ -88,11 +95,11 @@ def read_flags(argv: Sequence[str]) -> Reading:
 
 
 def read_variables(environ: Mapping[str, str]) -> Reading:
-    """Read the variables whose names start with `MINIQUEUE_`, except those that Kubernetes sets for a Service."""
+    """Read the variables whose names start with `MINIQUEUE_`, except those of clients and of Services of Kubernetes."""
     reading = Reading()
     known = {setting.variable: setting for setting in SETTINGS}
     for name in sorted(name for name in environ if name.startswith(VARIABLE_PREFIX)):
-        if is_service_variable(name, environ[name]):
+        if name in _OF_CLIENTS or is_service_variable(name, environ[name]):
             continue
         if name == PASSWORD_VARIABLE:
             reading.password = environ[name]
@@ -104,17 +111,20 @@ def read_variables(environ: Mapping[str, str]) -> Reading:
 
 
 def read_file(path: Path) -> Reading:
-    """Read a TOML file whose keys are the names of the settings."""
+    """Read a file whose keys are the names of the settings, and `defaults`."""
     reading = Reading()
     source = f"file {escape(str(path))}"
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, or not TOML
+        table = parse_table(path.read_text("utf-8"), path.suffix)
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, or not in the format
         reading.problems.append(f"flag -config: {source}: {escape(_reason(error))}")
         return reading
     known = {setting.name: setting for setting in SETTINGS if setting.name != "config"}
     for name, value in table.items():
-        _take_key(source, name, known, value, reading)
+        if name == KEY:
+            reading.topic_defaults = parse_topic_defaults(value, source, reading.problems)
+        else:
+            _take_key(source, name, known, value, reading)
     return reading
 
 
@@ -147,11 +157,11 @@ def _take_key(source: str, name: str, known: Mapping[str, Setting], value: objec
 
 
 def _text_of(value: object) -> str | None:
-    """Return a TOML value as a flag would contain it; None if a flag cannot."""
+    """Return a value of the file as a flag would contain it; None if a flag cannot."""
     match value:
         case bool():
             return "true" if value else "false"
-        case int() if abs(value) >= _MAX_TOML_INTEGER:
+        case int() if abs(value) >= _MAX_INTEGER:
             return "an integer of more than 64 bits"
         case str() | int() | float():
             return str(value)

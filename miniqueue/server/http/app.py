@@ -6,10 +6,12 @@
     DELETE /{topic}              deletes a topic
     …      /topics/{topic}       settings of a topic (`topics`), its groups (`groups`), its log (`logs`)
     POST   /topics/{topic}/…     receives messages (`receive`) and settles them by receipt (`settle`)
-    GET    /topics…              inspects topics and messages (`inspect`)
+    GET    /topics…              inspects topics and messages (`inspect`), searches for messages (`messages`)
+    …      /tasks…               acts on many messages (`tasks`)
     …      /schedules…           messages that are published on a schedule (`schedules`)
     GET    /leases               leased messages with their receipts (`leases`)
     GET    /usage                what users have, and may have (`usage`)
+    GET    /events               what happens in the broker, as server-sent events (`events`)
 
 Knows the broker and ASGI; knows neither sockets nor the server that calls it. The endpoints are raw ASGI applications:
 request and response objects would cost more than the publish itself, and would read the command stream to detect
@@ -32,18 +34,22 @@ from miniqueue.server.asgi.endpoints import ActEndpoint
 from miniqueue.server.asgi.replies import NOT_FOUND, refuse_websocket
 from miniqueue.server.asgi.request import HttpActor
 from miniqueue.server.asgi.routing import Methods, route_below_topic, topic_of
+from miniqueue.server.http.events import event_endpoints
 from miniqueue.server.http.groups import group_endpoints
 from miniqueue.server.http.inspect import inspect_endpoints
 from miniqueue.server.http.leases import lease_endpoints
 from miniqueue.server.http.logs import read_endpoints
+from miniqueue.server.http.messages import message_endpoints
 from miniqueue.server.http.open_streams import OpenStreams
 from miniqueue.server.http.publish import PublishEndpoint
-from miniqueue.server.http.receive import ReceiveEndpoint
-from miniqueue.server.http.request_reply import ReplyEndpoint, RequestEndpoint
+from miniqueue.server.http.receive import receive_endpoints
+from miniqueue.server.http.request_reply import request_endpoints
 from miniqueue.server.http.schedules import schedule_endpoints
 from miniqueue.server.http.settle import settle_endpoints
-from miniqueue.server.http.subscribe import SubscribeEndpoint
+from miniqueue.server.http.subscribe import subscribe_endpoints
+from miniqueue.server.http.tasks import task_endpoints
 from miniqueue.server.http.topics import pause_endpoints, topic_endpoints
+from miniqueue.server.http.transactions import TransactionEndpoint
 from miniqueue.server.http.usage import usage_endpoints
 from miniqueue.server.security.authentication import Authenticator
 
@@ -63,21 +69,28 @@ class HttpApp:
         delete = ActEndpoint(lambda scope: broker.delete_topic(topic_of(scope)))
         endpoints: dict[tuple[str, str], ASGIApp] = {
             ("POST", "/publish/{topic}"): PublishEndpoint(broker, self._streams),
-            ("POST", "/subscribe/{topic}"): SubscribeEndpoint(broker, self._streams),
             ("DELETE", "/{topic}"): delete,
-            ("POST", "/topics/{topic}/receive"): ReceiveEndpoint(broker, self._streams),
-            ("POST", "/request/{topic}"): RequestEndpoint(broker, self._streams),
-            ("POST", "/topics/{topic}/reply"): ReplyEndpoint(broker),
+            **subscribe_endpoints(broker, self._streams),
+            **receive_endpoints(broker, self._streams),
+            **request_endpoints(broker, self._streams),
+            **event_endpoints(broker, self._streams),
+            ("POST", "/transactions"): TransactionEndpoint(broker),
             ("DELETE", "/topics/{topic}"): delete,
             **topic_endpoints(broker),
             **settle_endpoints(broker),
             **schedule_endpoints(broker),
-            # Topics can have the names of these paths, which list leases, schedules, topics, and usage with GET.
+            # Topics can have the names of these paths, which have other methods.
+            ("DELETE", "/events"): delete,
             ("DELETE", "/leases"): delete,
+            ("DELETE", "/receive"): delete,
             ("DELETE", "/schedules"): delete,
+            ("DELETE", "/tasks"): delete,
             ("DELETE", "/topics"): delete,
+            ("DELETE", "/transactions"): delete,
             ("DELETE", "/usage"): delete,
             **inspect_endpoints(broker),
+            **message_endpoints(broker),
+            **task_endpoints(broker),
             **pause_endpoints(broker),
             **group_endpoints(broker),
             **read_endpoints(broker),

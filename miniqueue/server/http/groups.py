@@ -2,11 +2,13 @@
 
     GET    /topics/{topic}/groups                           {"groups": [{"name": "audit", "lag": 3, …}]}
     GET    /topics/{topic}/groups/{group}                   one group
-    PUT    /topics/{topic}/groups/{group}?from=latest       201 created; 409 if it exists
+    PUT    /topics/{topic}/groups/{group}?from=latest       201 created; 409 if it exists; ephemeral=true, idle=30
     DELETE /topics/{topic}/groups/{group}                   200
     POST   /topics/{topic}/groups/{group}/seek?to=0-17      {"before": 3, "after": 17}; dry_run=true: count only
+    POST   /topics/{topic}/groups/{group}/pause?seconds=    200 when it is durable
+    POST   /topics/{topic}/groups/{group}/resume            200 when it is durable
 
-`core.options.start` defines the start positions of groups.
+`core.settings.group_options` defines the options of groups.
 """
 
 from contextlib import aclosing
@@ -14,11 +16,13 @@ from contextlib import aclosing
 from starlette.types import ASGIApp, Scope
 
 from miniqueue.broker import Broker
-from miniqueue.core.options.start import Edge, parse_start
+from miniqueue.core.options.durations import parse_seconds
+from miniqueue.core.options.start import parse_start
+from miniqueue.core.settings.group_options import parse_group_options
 from miniqueue.errors import RequestError
 from miniqueue.server.asgi.endpoints import ActEndpoint, JsonEndpoint
 from miniqueue.server.asgi.replies import CREATED
-from miniqueue.server.asgi.request import query_of
+from miniqueue.server.asgi.request import query_of, texts_of
 from miniqueue.server.asgi.routing import segment_of, topic_within
 from miniqueue.server.views.groups import shown_group
 from miniqueue.wire.json_parts import json_fragment
@@ -33,12 +37,15 @@ def group_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
         ("PUT", "/topics/{topic}/groups/{id}"): ActEndpoint(groups.create, CREATED),
         ("DELETE", "/topics/{topic}/groups/{id}"): ActEndpoint(groups.delete),
         ("POST", "/topics/{topic}/groups/{id}/seek"): JsonEndpoint(groups.seek),
+        ("POST", "/topics/{topic}/groups/{id}/pause"): ActEndpoint(groups.pause),
+        ("POST", "/topics/{topic}/groups/{id}/resume"): ActEndpoint(groups.resume),
     }
 
 
 class _Groups:
     def __init__(self, broker: Broker) -> None:
         self._groups = broker.groups
+        self._admin = broker.admin
 
     async def list(self, scope: Scope) -> object:
         async with aclosing(self._groups.figures(topic_within(scope))) as groups:
@@ -48,19 +55,27 @@ class _Groups:
         return shown_group(await self._groups.figures_of(topic_within(scope), _group_of(scope)))
 
     async def create(self, scope: Scope) -> None:
-        options = query_of(scope, ("from",))
-        start = parse_start(options["from"].encode()) if "from" in options else Edge.EARLIEST
-        await self._groups.create(topic_within(scope), _group_of(scope), start)
+        parsed = parse_group_options(query_of(scope, ("from", "ephemeral", "idle")))
+        await self._groups.create(topic_within(scope), _group_of(scope), parsed.start, parsed.own_settings)
 
     async def delete(self, scope: Scope) -> None:
         await self._groups.delete(topic_within(scope), _group_of(scope))
 
+    async def pause(self, scope: Scope) -> None:
+        options = texts_of(scope, ("seconds",))
+        seconds = parse_seconds(options["seconds"]) if "seconds" in options else None
+        await self._admin.pause_group(topic_within(scope), _group_of(scope), seconds).wait()
+
+    async def resume(self, scope: Scope) -> None:
+        query_of(scope, ())
+        await self._admin.resume_group(topic_within(scope), _group_of(scope)).wait()
+
     async def seek(self, scope: Scope) -> object:
         options = query_of(scope, ("to", "dry_run"))
-        if "to" not in options or options.get("dry_run", "true") not in ("true", "false"):
+        if "to" not in options or options.get("dry_run", b"true") not in (b"true", b"false"):
             raise RequestError("invalid seek; requires to=, the start position; dry_run must be true or false")
-        is_dry = options.get("dry_run") == "true"
-        start = parse_start(options["to"].encode())
+        is_dry = options.get("dry_run") == b"true"
+        start = parse_start(options["to"])
         counts = await self._groups.seek(topic_within(scope), _group_of(scope), start, is_dry=is_dry)
         return counts._asdict()
 

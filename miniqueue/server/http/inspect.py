@@ -1,29 +1,30 @@
-"""Inspecting topics and messages over HTTP, cancelling delayed messages, and purging.
+"""Inspecting topics and messages over HTTP, and purging.
 
     GET    /topics                                statistics of the topics that the user may inspect
     GET    /topics/{topic}                        statistics and settings of one topic
     GET    /topics/{topic}/messages               its messages: ?state=&count=&after=&group=
     GET    /topics/{topic}/messages/{id}          one message
     GET    /topics/{topic}/messages/{id}/trace    the events of one message
-    DELETE /topics/{topic}/messages/{id}          removes a delayed message that is not due yet
-    POST   /topics/{topic}/purge                  removes messages: ?state=&older=&group=
+    POST   /topics/{topic}/purge                  removes messages: ?state=&older=&group=&task=
 
 Replies are JSON.
 """
 
-from collections.abc import Mapping
 from contextlib import aclosing
 from functools import partial
 
 from starlette.types import Scope
 
 from miniqueue.access.rights import Right
+from miniqueue.access.users import is_permitted
 from miniqueue.broker import Broker
+from miniqueue.broker.acts.requests import purge_task
 from miniqueue.broker.inspect.peek import DEFAULT_COUNT
 from miniqueue.broker.inspect.peeked import State, parse_count, parse_state
 from miniqueue.broker.model.views import stats_of
-from miniqueue.core.message.ids import parse_any_id, parse_delayed_id
-from miniqueue.core.options.amounts import parse_delay
+from miniqueue.core.message.ids import parse_any_id
+from miniqueue.core.options.consume import parse_switch
+from miniqueue.core.options.durations import parse_seconds
 from miniqueue.server.asgi.endpoints import JsonEndpoint
 from miniqueue.server.asgi.request import query_of
 from miniqueue.server.asgi.routing import message_id_of, segment_of, topic_of, topic_within
@@ -41,7 +42,6 @@ def inspect_endpoints(broker: Broker) -> dict[tuple[str, str], JsonEndpoint]:
         ("GET", "/topics/{topic}/messages"): JsonEndpoint(pages.messages),
         ("GET", "/topics/{topic}/messages/{id}"): JsonEndpoint(pages.message),
         ("GET", "/topics/{topic}/messages/{id}/trace"): JsonEndpoint(pages.trace),
-        ("DELETE", "/topics/{topic}/messages/{id}"): JsonEndpoint(pages.cancel),
         ("POST", "/topics/{topic}/purge"): JsonEndpoint(pages.purge),
     }
 
@@ -55,7 +55,7 @@ class _Pages:
         listed = []
         async with aclosing(self._broker.inspect.existing()) as topics:
             async for topic in topics:
-                if user is None or user.may(Right.MONITOR, topic.name):
+                if is_permitted(user, Right.MONITOR, topic.name):
                     stats = stats_of(topic)
                     counts = {"ready": stats.ready, "leased": stats.leased, "delayed": stats.delayed}
                     shown = {"topic": topic.name.decode(), "depth": sum(counts.values()), **counts}
@@ -70,14 +70,14 @@ class _Pages:
 
     async def messages(self, scope: Scope) -> object:
         options = query_of(scope, ("state", "count", "after", "group"))
-        state = parse_state(options["state"].encode()) if "state" in options else State.READY
-        count = parse_count(options["count"].encode()) if "count" in options else DEFAULT_COUNT
-        after = parse_any_id(options["after"].encode()) if "after" in options else None
-        messages = await self._broker.inspect.peek(topic_within(scope), state, count, after, _group_of(options))
+        state = parse_state(options["state"]) if "state" in options else State.READY
+        count = parse_count(options["count"]) if "count" in options else DEFAULT_COUNT
+        after = parse_any_id(options["after"]) if "after" in options else None
+        messages = await self._broker.inspect.peek(topic_within(scope), state, count, after, options.get("group"))
         return {"messages": [json_message(message) for message in messages]}
 
     async def message(self, scope: Scope) -> object:
-        message_id, group = parse_any_id(message_id_of(scope)), _group_of(query_of(scope, ("group",)))
+        message_id, group = parse_any_id(message_id_of(scope)), query_of(scope, ("group",)).get("group")
         return json_message(await self._broker.inspect.find(topic_within(scope), message_id, group))
 
     async def trace(self, scope: Scope) -> object:
@@ -85,18 +85,12 @@ class _Pages:
         may_see = None if user is None else partial(user.may, Right.MONITOR)
         return {"trace": json_steps(await self._broker.trace(topic_within(scope), message_id, may_see))}
 
-    async def cancel(self, scope: Scope) -> object:
-        delayed_id = parse_delayed_id(message_id_of(scope))
-        await self._broker.delayed.cancel(topic_within(scope), delayed_id)
-        return {"cancelled": bytes(delayed_id).decode()}
-
     async def purge(self, scope: Scope) -> object:
-        options = query_of(scope, ("state", "older", "group"))
-        state = parse_state(options["state"].encode()) if "state" in options else None
-        older = parse_delay(options["older"]) if "older" in options else None
-        purge = self._broker.purge
-        return {"removed": await purge(topic_within(scope), state, older, _group_of(options))}
-
-
-def _group_of(options: Mapping[str, str]) -> bytes | None:
-    return options["group"].encode() if "group" in options else None
+        options = query_of(scope, ("state", "older", "group", "task"))
+        state = parse_state(options["state"]) if "state" in options else None
+        older = parse_seconds(options["older"].decode("utf-8", "replace")) if "older" in options else None
+        group = options.get("group")
+        if parse_switch("task", options):
+            task = purge_task(topic_within(scope), state, older, group, self._broker.clock.now_ms())
+            return {"task": str(await self._broker.tasks.begin(task))}
+        return {"removed": await self._broker.purge(topic_within(scope), state, older, group)}

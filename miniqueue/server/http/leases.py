@@ -11,10 +11,11 @@ HTTP requests have no leases of their own, so there is no list of the leases of 
 from starlette.types import ASGIApp, Scope
 
 from miniqueue.access.rights import Right
+from miniqueue.access.users import check_permitted
 from miniqueue.broker import Broker
 from miniqueue.broker.inspect.peeked import parse_count
 from miniqueue.broker.leases.listing import MAX_COUNT, parse_after
-from miniqueue.errors import NotPermittedError, RequestError
+from miniqueue.errors import RequestError
 from miniqueue.server.asgi.endpoints import JsonEndpoint
 from miniqueue.server.asgi.request import query_of
 from miniqueue.wire.attribute_words import as_json
@@ -24,12 +25,10 @@ def lease_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
     """Return the endpoint of the route, by method and path."""
 
     async def leases(scope: Scope) -> object:
-        options = {name: text.encode() for name, text in query_of(scope, _PARAMETERS).items()}
+        options = query_of(scope, _PARAMETERS)
         if "topic" not in options:
             raise RequestError("missing parameter; requires topic=")
-        user = scope.get("user")
-        if user is not None and not user.may(Right.CONSUME, options["topic"]):
-            raise NotPermittedError("GET /leases of the topic")
+        check_permitted(scope.get("user"), Right.CONSUME, options["topic"], "GET /leases of the topic")
         after = parse_after(options["after"]) if "after" in options else 0
         count = parse_count(options["count"]) if "count" in options else MAX_COUNT
         group, member = options.get("group"), options.get("member")

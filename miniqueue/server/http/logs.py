@@ -10,6 +10,7 @@ import orjson
 from starlette.types import Scope
 
 from miniqueue.broker import Broker
+from miniqueue.core.options.durations import parse_time_ms
 from miniqueue.core.options.read import (
     DEFAULT_BYTES,
     DEFAULT_COUNT,
@@ -18,7 +19,6 @@ from miniqueue.core.options.read import (
     parse_max_bytes,
     parse_offset,
     parse_partition,
-    parse_time_ms,
     partition_word,
 )
 from miniqueue.errors import RequestError
@@ -69,12 +69,12 @@ class _Pages:
 
 
 def _options(scope: Scope) -> ReadOptions:
-    texts = {name: text.encode() for name, text in query_of(scope, ("offset", "time", "count", "bytes")).items()}
-    if "offset" in texts and "time" in texts:
+    options = query_of(scope, ("offset", "time", "count", "bytes"))
+    if "offset" in options and "time" in options:
         raise RequestError("offset and time exclude each other; use one of them")
     return ReadOptions(
-        offset=parse_offset(texts["offset"]) if "offset" in texts else None,
-        time_ms=parse_time_ms(texts["time"]) if "time" in texts else None,
-        max_count=parse_count(texts["count"]) if "count" in texts else DEFAULT_COUNT,
-        max_bytes=parse_max_bytes(texts["bytes"]) if "bytes" in texts else DEFAULT_BYTES,
+        offset=parse_offset(options["offset"]) if "offset" in options else None,
+        time_ms=parse_time_ms(options["time"].decode("utf-8", "replace")) if "time" in options else None,
+        max_count=parse_count(options["count"]) if "count" in options else DEFAULT_COUNT,
+        max_bytes=parse_max_bytes(options["bytes"]) if "bytes" in options else DEFAULT_BYTES,
     )

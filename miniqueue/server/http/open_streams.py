@@ -1,14 +1,22 @@
-"""Requests that last until their client or the server ends them: streams, and requests that wait for an answer."""
+"""Requests that last until their client or the server ends them: streams, and requests that wait for an answer.
+
+    request ─▶ StreamEndpoint ─ begin ─▶ a stream ─▶ OpenStreams holds it as long as it runs
+                   └ it is refused: an error           └ the client leaves, its user is removed, the server stops: `end`
+
+A stream that only waits holds no leased messages; it ends when the server is about to stop, before the others.
+"""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
-from starlette.types import Receive
+from starlette.types import Receive, Scope, Send
 
 from miniqueue.access.users import User
 from miniqueue.errors import DrainingError, MiniqueueError
+from miniqueue.server.asgi.replies import Reply, error_reply
 from miniqueue.server.asgi.request import until_gone
 
 AnswerT = TypeVar("AnswerT")
@@ -19,6 +27,14 @@ class OpenStream(Protocol):
 
     def end(self) -> None:
         """Send the answers that are due, then end the response."""
+        ...
+
+
+class RunningStream(OpenStream, Protocol):
+    """A stream that answers its request."""
+
+    async def run(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request until its client or `end` ends it."""
         ...
 
 
@@ -65,10 +81,38 @@ class OpenStreams:
                 stream.end()
 
 
-class WaitsForAnswer(Generic[AnswerT]):
+class StreamEndpoint:
+    """Begins a stream for each request, and runs it.
+
+    Args:
+      streams: holds the open streams.
+      begin: returns the stream of a request; raises MiniqueueError if the request is refused.
+      only_waits: whether the streams have no leased messages.
+    """
+
+    def __init__(
+        self, streams: OpenStreams, begin: Callable[[Scope], RunningStream], *, only_waits: bool = False
+    ) -> None:
+        self._streams = streams
+        self._begin = begin
+        self._only_waits = only_waits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        try:
+            self._streams.check()
+            stream = self._begin(scope)
+        except MiniqueueError as error:
+            await error_reply(error)(scope, receive, send)
+            return
+        with self._streams.holding(stream, scope.get("user"), only_waits=self._only_waits):
+            await stream.run(scope, receive, send)
+
+
+class WaitsForAnswer(ABC, Generic[AnswerT]):
     """A request that waits for one answer of the broker, until its client disconnects.
 
-    The broker calls `answer` or `fail`. A subclass defines `end`, which withdraws the request from the broker.
+    The broker calls `answer` or `fail`.
     """
 
     def __init__(self) -> None:
@@ -84,9 +128,25 @@ class WaitsForAnswer(Generic[AnswerT]):
         if self._answered is not None and not self._answered.done():
             self._answered.set_exception(error)
 
+    @abstractmethod
     def end(self) -> None:
-        """Stop waiting: withdraw the request from the broker."""
-        raise NotImplementedError
+        """Stop waiting: withdraw the request from the broker, if it is not answered yet."""
+
+    @abstractmethod
+    async def obtain(self, receive: Receive) -> Reply | None:
+        """Wait for the answer; return the reply, or None if the client has disconnected. Raises MiniqueueError."""
+
+    async def run(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request, unless its client disconnects before."""
+        try:
+            reply = await self.obtain(receive)
+        except MiniqueueError as error:
+            reply = error_reply(error)
+        finally:
+            self._answered = None
+            self.end()
+        if reply is not None:
+            await reply(scope, receive, send)
 
     async def wait(self, receive: Receive) -> AnswerT | None:
         """Return the answer, or None if the client has disconnected; raises the error that `fail` was called with."""

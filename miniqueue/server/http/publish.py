@@ -19,7 +19,6 @@ import asyncio
 from functools import partial
 from http import HTTPStatus
 from typing import Final, TypeAlias
-from urllib.parse import parse_qsl
 
 from starlette.types import Receive, Scope, Send
 
@@ -35,9 +34,9 @@ from miniqueue.errors import (
     TopicFullError,
     UnsupportedEncodingError,
 )
-from miniqueue.errors.requests import InvalidOptionError
+from miniqueue.errors.requests import InvalidOptionError, SchemaError
 from miniqueue.server.asgi.replies import CREATED, JSON_LINES, Reply, begin_json_lines, error_reply
-from miniqueue.server.asgi.request import read_body
+from miniqueue.server.asgi.request import parameters_of, read_body
 from miniqueue.server.asgi.routing import topic_of
 from miniqueue.server.http.open_streams import OpenStreams
 from miniqueue.wire.json_lines import (
@@ -55,7 +54,7 @@ HEADER_PREFIX = b"miniqueue-header-"
 MAX_BATCH_BODY_BYTES: Final = 16 << 20
 #: Maximum number of messages of a batch: publishing this many and encoding their ids blocks the event loop for 10 ms.
 MAX_BATCH_MESSAGES: Final = 10_000
-#: Number of bytes of a batch that are decoded in one event-loop iteration.
+#: Number of bytes of a batch that are decoded in one event-loop iteration, and of a stream that are published in one.
 TURN_BYTES: Final = 64 << 10
 #: Maximum number of runs of a stream that wait for their answers; a run is the lines of one read from the network.
 MAX_UNANSWERED_RUNS = 64
@@ -131,9 +130,7 @@ def options_of(scope: Scope, excluded: str | None = None) -> PublishOptions | No
     headers = [(n.removeprefix(HEADER_PREFIX), value) for n, value in scope["headers"] if n.startswith(HEADER_PREFIX)]
     if not query and not headers:
         return None
-    # Latin-1 maps each byte to one character, so that keys can be any bytes.
-    parameters = parse_qsl(query.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
-    return parse_texts([(name, value.encode("latin-1")) for name, value in parameters if name != excluded], headers)
+    return parse_texts([(name, value) for name, value in parameters_of(scope) if name != excluded], headers)
 
 
 def is_json_lines(scope: Scope) -> bool:
@@ -192,16 +189,24 @@ class PublishedLines:
             if message["type"] == "http.disconnect":
                 break  # the rest may be an incomplete line
             more_body = message.get("more_body", False)
-            results = decoder.feed(message.get("body", b""))
+            body = message.get("body", b"")
+            while len(body) > TURN_BYTES:  # Granian reads up to 408 KiB at once
+                await self._publish_all(decoder.feed(body[:TURN_BYTES]))
+                body = body[TURN_BYTES:]
+                await asyncio.sleep(0)
+            results = decoder.feed(body)
             if not more_body:
                 results += decoder.finish()
-            for result in results:
-                # First of all: `end` can cancel this wait, which must not happen between a publish and its answer.
-                await self._room.acquire()
-                if isinstance(result, LineWithOptions) and result.options.unique_key:
-                    await self._publish_unique(*result)
-                else:
-                    await self._broker.backpressure.admit(partial(self._publish, result))
+            await self._publish_all(results)
+
+    async def _publish_all(self, results: list[PublishResult]) -> None:
+        for result in results:
+            # First of all: `end` can cancel this wait, which must not happen between a publish and its answer.
+            await self._room.acquire()
+            if isinstance(result, LineWithOptions) and result.options.unique_key:
+                await self._publish_unique(*result)
+            else:
+                await self._broker.backpressure.admit(partial(self._publish, result))
 
     def _publish(self, result: PublishResult) -> None:
         if isinstance(result, LineWithOptions):
@@ -217,8 +222,8 @@ class PublishedLines:
         """Publish a run of messages; return the answers to its lines."""
         try:
             return [(self._broker.publish(self._topic, payloads), len(payloads))]
-        except PayloadTooLargeError as error:
-            if len(payloads) > 1:  # only the line that is too large is refused, no other of the run
+        except (PayloadTooLargeError, SchemaError) as error:
+            if len(payloads) > 1:  # only the line that is too large, or does not fit, is refused, no other of the run
                 return [answer for payload in payloads for answer in self._run([payload])]
             self._broker.limit_counts.note(error)
             return [encode_error(error)]

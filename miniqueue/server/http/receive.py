@@ -1,61 +1,88 @@
-"""`POST /topics/{topic}/receive`: receives messages once, as JSON lines.
+"""`POST /topics/{topic}/receive`, and `POST /receive` for several topics: receive messages once, as JSON lines.
 
-    request ──▶ ReceiveRequest, in the topic's queue of consumers ──▶ {"receipt":…,"msg":…}
+    request ──▶ a request in the topic's queue of consumers ──▶ {"receipt":…,"msg":…}
        └ the client disconnects ─▶ out of the queue, before messages are delivered in vain
+
+    POST /receive?topic=orders&topic=letters&pattern=jobs.*    ──▶ {"topic":…,"receipt":…,"msg":…}
 
 The reply is sent when there are messages, or when the wait time is over. Leases of received messages do not belong to a
 connection, so the reply is sent as a whole; if it gets lost, the leases expire and the messages are redelivered.
 """
 
-from starlette.types import Receive, Scope, Send
+from collections.abc import Callable
+from functools import partial
+from typing import Generic, TypeVar
 
+from starlette.types import ASGIApp, Receive, Scope
+
+from miniqueue.access.rights import Right
+from miniqueue.access.users import check_permitted
 from miniqueue.broker import Broker
-from miniqueue.broker.leases.receive import ReceiveRequest, ReceiveResult
-from miniqueue.core.options.consume import ReceiveOptions, parse_receive_options
+from miniqueue.broker.leases.receive import ReceiveResult, Receiving
+from miniqueue.broker.leases.receive_any import ReceivedAny
+from miniqueue.core.options.consume import parse_receive_options
+from miniqueue.core.options.topic_choice import parse_choice
 from miniqueue.errors import MiniqueueError
-from miniqueue.server.asgi.replies import JSON_LINES, Reply, error_reply
-from miniqueue.server.asgi.request import query_of
+from miniqueue.server.asgi.replies import JSON_LINES, Reply
+from miniqueue.server.asgi.request import lists_of, query_of
 from miniqueue.server.asgi.routing import topic_within
-from miniqueue.server.http.open_streams import OpenStreams, WaitsForAnswer
-from miniqueue.wire.receive_replies import json_messages
+from miniqueue.server.http.open_streams import OpenStreams, StreamEndpoint, WaitsForAnswer
+from miniqueue.wire.receive_replies import json_messages, json_messages_of
+
+_OPTIONS = ("group", "member", "count", "wait", "lease", "autoack")
+
+ResultT = TypeVar("ResultT")
 
 
-class ReceiveEndpoint:
-    """Answers each request once, with messages or with none."""
-
-    def __init__(self, broker: Broker, streams: OpenStreams) -> None:
-        self._broker = broker
-        self._streams = streams
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, unless the client disconnects before."""
-        try:
-            self._streams.check()
-            request = _WaitsForMessages(self._broker, topic_within(scope), _options(scope))
-            with self._streams.holding(request, scope.get("user"), only_waits=True):
-                received = await request.run(receive)
-        except MiniqueueError as error:
-            reply = error_reply(error)
-        else:
-            if received is None:
-                return
-            reply = Reply(200, json_messages(received.prefix, received.leases), JSON_LINES)
-        await reply(scope, receive, send)
+def receive_endpoints(broker: Broker, streams: OpenStreams) -> dict[tuple[str, str], ASGIApp]:
+    """Return the endpoints by method and path."""
+    return {
+        ("POST", "/topics/{topic}/receive"): StreamEndpoint(streams, partial(_receive, broker), only_waits=True),
+        ("POST", "/receive"): StreamEndpoint(streams, partial(_receive_any, broker), only_waits=True),
+    }
 
 
-def _options(scope: Scope) -> ReceiveOptions:
-    """Return the options in the query; raises RequestError for an unknown, repeated, or invalid one."""
-    return parse_receive_options(query_of(scope, ("group", "member", "count", "wait", "lease", "autoack")))
+def _receive(broker: Broker, scope: Scope) -> "_WaitsForMessages[ReceiveResult]":
+    options = parse_receive_options(query_of(scope, _OPTIONS))
+    return _WaitsForMessages(partial(broker.leases.receive, topic_within(scope), options), _encode)
 
 
-class _WaitsForMessages(WaitsForAnswer[ReceiveResult]):
-    """One request, which waits in the topic's queue of consumers from its construction; raises MiniqueueError."""
+def _receive_any(broker: Broker, scope: Scope) -> "_WaitsForMessages[ReceivedAny]":
+    query, lists = lists_of(scope, _OPTIONS, ("topic", "pattern"))
+    choice = parse_choice(lists["topic"], lists["pattern"])
+    options, user = parse_receive_options(query), scope.get("user")
+    for name in choice.names:
+        check_permitted(user, Right.CONSUME, name, f"POST /receive of the topic '{name.decode()}'")
+    reach = list if user is None else user.consumable
+    return _WaitsForMessages(partial(broker.several.receive, choice, options, reach), _encode_any)
 
-    def __init__(self, broker: Broker, topic: bytes, options: ReceiveOptions) -> None:
+
+def _encode(received: ReceiveResult) -> bytes:
+    return json_messages(*received)
+
+
+def _encode_any(received: ReceivedAny) -> bytes:
+    return b"".join(json_messages_of(topic, *result) for topic, result in received)
+
+
+class _WaitsForMessages(WaitsForAnswer[ResultT], Generic[ResultT]):
+    """One request, which waits in the queues of consumers from its construction; raises MiniqueueError.
+
+    Args:
+      begin: requests the messages.
+      encode: makes the body of the reply.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[Callable[[ResultT], None], Callable[[MiniqueueError], None]], Receiving],
+        encode: Callable[[ResultT], bytes],
+    ) -> None:
         super().__init__()
-        self._receiving: ReceiveRequest = broker.leases.receive(topic, options, self.answer, self.fail)
+        self._encode = encode
+        self._receiving = begin(self.answer, self.fail)
 
-    async def run(self, receive: Receive) -> ReceiveResult | None:
+    async def obtain(self, receive: Receive) -> Reply | None:
         """Return the received messages, or None if the client has disconnected; raises MiniqueueError."""
         received = None
         try:
@@ -63,7 +90,7 @@ class _WaitsForMessages(WaitsForAnswer[ReceiveResult]):
         finally:
             if received is None:
                 self._receiving.take_back()
-        return received
+        return None if received is None else Reply(200, self._encode(received), JSON_LINES)
 
     def end(self) -> None:
         """Stop waiting, and answer without messages."""

@@ -7,9 +7,8 @@ The query of a request has `timeout` and the options of `POST /publish/{topic}`;
 """
 
 from functools import partial
-from urllib.parse import parse_qsl
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from miniqueue.broker import Broker
 from miniqueue.broker.leases.request_reply import Request
@@ -22,44 +21,26 @@ from miniqueue.core.options.publish import (
 )
 from miniqueue.errors import DrainingError, MiniqueueError, RequestError
 from miniqueue.server.asgi.replies import OK, Reply, error_reply
-from miniqueue.server.asgi.request import query_of, read_body
+from miniqueue.server.asgi.request import parameters_of, query_of, read_body
 from miniqueue.server.asgi.routing import topic_of, topic_within
-from miniqueue.server.http.open_streams import OpenStreams, WaitsForAnswer
+from miniqueue.server.http.open_streams import OpenStreams, StreamEndpoint, WaitsForAnswer
 from miniqueue.server.http.publish import is_json_lines, options_of
 
 BYTES = b"application/octet-stream"
 
 
-class RequestEndpoint:
-    """Publishes the body of each request, and answers with the reply to that message."""
+def request_endpoints(broker: Broker, streams: OpenStreams) -> dict[tuple[str, str], ASGIApp]:
+    """Return the endpoints by method and path."""
+    return {
+        ("POST", "/request/{topic}"): StreamEndpoint(streams, partial(_request, broker), only_waits=True),
+        ("POST", "/topics/{topic}/reply"): ReplyEndpoint(broker),
+    }
 
-    def __init__(self, broker: Broker, streams: OpenStreams) -> None:
-        self._broker = broker
-        self._streams = streams
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, unless the client disconnects before."""
-        try:
-            self._streams.check()
-            if is_json_lines(scope):
-                raise RequestError("invalid content type; a request must be one message, not JSON lines")
-            timeout_seconds, options = _options(scope)
-            payload = await read_body(receive, self._broker.max_message_bytes)
-            if payload is None:
-                return
-            waiting = _WaitsForReply(self._broker)
-            with self._streams.holding(waiting, scope.get("user"), only_waits=True):
-                begin = partial(waiting.begin, topic_of(scope), payload, options, timeout_seconds)
-                await self._broker.backpressure.admit(begin)
-                answer = await waiting.run(receive)
-        except MiniqueueError as error:
-            self._broker.limit_counts.note(error)
-            reply = error_reply(error)
-        else:
-            if answer is None:
-                return
-            reply = Reply(200, answer, BYTES)
-        await reply(scope, receive, send)
+def _request(broker: Broker, scope: Scope) -> "_WaitsForReply":
+    if is_json_lines(scope):
+        raise RequestError("invalid content type; a request must be one message, not JSON lines")
+    return _WaitsForReply(broker, topic_of(scope), *_options(scope))
 
 
 class ReplyEndpoint:
@@ -78,7 +59,7 @@ class ReplyEndpoint:
             payload = await read_body(receive, self._broker.max_message_bytes)
             if payload is None:
                 return
-            self._broker.requests.reply(topic_within(scope), query["receipt"].encode(), payload)
+            self._broker.requests.reply(topic_within(scope), query["receipt"], payload)
         except MiniqueueError as error:
             self._broker.limit_counts.note(error)
             reply = error_reply(error)
@@ -86,38 +67,52 @@ class ReplyEndpoint:
 
 
 class _WaitsForReply(WaitsForAnswer[bytes]):
-    """One request, from publishing its message to the reply."""
+    """One request, from the first part of its body to the reply."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, topic: bytes, timeout_seconds: float, options: PublishOptions) -> None:
         super().__init__()
-        self._requests = broker.requests
+        self._broker = broker
+        self._topic = topic
+        self._timeout_seconds = timeout_seconds
+        self._options = options
         self._request: Request | None = None
         self._is_over = False
 
-    def begin(self, topic: bytes, payload: bytes, options: PublishOptions, timeout_seconds: float) -> None:
-        """Publish the message; raises MiniqueueError."""
-        if self._is_over:  # the server began to drain while the request waited for uncommitted messages
-            raise DrainingError
-        self._request = self._requests.request(topic, payload, options, timeout_seconds, self.answer, self.fail)
-
-    async def run(self, receive: Receive) -> bytes | None:
-        """Return the reply, or None if the client has disconnected; raises MiniqueueError."""
+    async def obtain(self, receive: Receive) -> Reply | None:
+        """Publish the body; return the reply to it, or None if the client has disconnected; raises MiniqueueError."""
         try:
-            return await self.wait(receive)
-        finally:
-            self.end()
+            answer = await self.wait(receive) if await self._publish(receive) else None
+        except MiniqueueError as error:
+            self._broker.limit_counts.note(error)
+            raise
+        return None if answer is None else Reply(200, answer, BYTES)
+
+    async def _publish(self, receive: Receive) -> bool:
+        """Publish the body; return whether the client has sent all of it. Raises MiniqueueError."""
+        payload = await read_body(receive, self._broker.max_message_bytes)
+        if payload is None:
+            return False
+        await self._broker.backpressure.admit(partial(self._begin, payload))
+        return True
+
+    def _begin(self, payload: bytes) -> None:
+        """Publish the message; raises MiniqueueError."""
+        if self._is_over:  # the server began to drain before the body had arrived, or while there was no room for it
+            raise DrainingError
+        self._request = self._broker.requests.request(
+            self._topic, payload, self._options, self._timeout_seconds, self.answer, self.fail
+        )
 
     def end(self) -> None:
         """Stop waiting for the reply."""
         self._is_over = True
         if self._request is not None:
-            self._requests.give_up(self._request)
+            self._broker.requests.give_up(self._request)
 
 
 def _options(scope: Scope) -> tuple[float, PublishOptions]:
     """Return the timeout and the options in the query and headers of a request."""
-    query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True, encoding="latin-1")
-    timeouts = [value for name, value in query if name == "timeout"]
+    timeouts = [value.decode("utf-8", "replace") for name, value in parameters_of(scope) if name == "timeout"]
     if len(timeouts) > 1:
         raise RequestError("invalid parameters; timeout must be set at most once")
     timeout_seconds = parse_timeout(timeouts[0]) if timeouts else DEFAULT_TIMEOUT_SECONDS

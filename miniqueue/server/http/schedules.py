@@ -2,7 +2,10 @@
 
 PUT    /schedules/{name}    {"topic":"reports","cron":"0 9 * * MON-FRI","tz":"Europe/Berlin","text":"now"}
                             {"topic":"beats","every":30,"missed":"none","msg":"eA=="}   201 created, 200 replaced
+                            {"topic":"offers","every":60,"until":1700000000000,"text":"now","key":"shop","ttl":30,
+                             "priority":"high","headers":{"kind":"sale"}}
 GET    /schedules/{name}    the schedule, with its name and its next tick
+POST   /schedules/{name}/fire    publishes its message now: {"id":"0-17"}
 GET    /schedules           a page of schedules: ?after=&count=
 DELETE /schedules/{name}
 """
@@ -17,17 +20,21 @@ from starlette.types import ASGIApp, Scope
 from miniqueue.broker import Broker
 from miniqueue.broker.delays.schedules import Listed
 from miniqueue.broker.inspect.peeked import MAX_COUNT, parse_count
+from miniqueue.core.options.durations import parse_time_ms
+from miniqueue.core.options.publish import parse_members
 from miniqueue.core.settings import schedule as schedules
 from miniqueue.core.settings.schedule import Missed, Schedule
 from miniqueue.errors import InvalidLineError
 from miniqueue.server.asgi.endpoints import JsonBodyEndpoint, JsonEndpoint
 from miniqueue.server.asgi.replies import CREATED, OK, Reply
 from miniqueue.server.asgi.request import query_of
-from miniqueue.server.asgi.routing import topic_of
+from miniqueue.server.asgi.routing import topic_of, topic_within
+from miniqueue.wire.attribute_words import as_json, attribute_words
 
 #: Maximum size of a body besides its message; the message itself is a third longer in base64.
 MAX_MORE_BYTES: Final = 64 << 10
-_MEMBERS: Final = {"topic", "cron", "tz", "every", "missed", "text", "msg"}
+_OF_MESSAGES: Final = {"headers", *schedules.PUBLISH_OPTIONS}
+_MEMBERS: Final = {"topic", "cron", "tz", "every", "missed", "until", "text", "msg"} | _OF_MESSAGES
 
 
 def schedule_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
@@ -37,6 +44,7 @@ def schedule_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
         ("PUT", "/schedules/{name}"): JsonBodyEndpoint(partial(_put, broker), max_body_bytes),
         ("GET", "/schedules/{name}"): JsonEndpoint(partial(_get, broker)),
         ("GET", "/schedules"): JsonEndpoint(partial(_list, broker)),
+        ("POST", "/schedules/{name}/fire"): JsonEndpoint(partial(_fire, broker)),
         ("DELETE", "/schedules/{name}"): JsonEndpoint(partial(_delete, broker)),
     }
 
@@ -52,9 +60,15 @@ async def _put(broker: Broker, scope: Scope, content: object) -> Reply:
 def _schedule(members: Mapping[str, Any]) -> Schedule:
     if unknown := members.keys() - _MEMBERS:
         raise InvalidLineError(f"unknown member: {min(unknown)!r}; must be one of {', '.join(sorted(_MEMBERS))}")
+    options = parse_members({name: members[name] for name in _OF_MESSAGES & members.keys()})
+    until_ms = parse_time_ms(str(members["until"]), "until") if "until" in members else None
+    return _rule(members)._replace(options=options, until_ms=until_ms)
+
+
+def _rule(members: Mapping[str, Any]) -> Schedule:
     if ("cron" in members) is ("every" in members) or ("every" in members and "tz" in members):
         raise InvalidLineError("invalid schedule; must have either every, or cron and optionally tz")
-    texts = {name: _text(members, name) for name in members.keys() - {"every"}}
+    texts = {name: _text(members, name) for name in members.keys() - {"every", "until"} - _OF_MESSAGES}
     topic, payload = texts.get("topic", "").encode(), _payload(texts)
     missed = schedules.parse_missed(texts["missed"]) if "missed" in texts else Missed.ALL
     if "every" in members:
@@ -85,9 +99,15 @@ async def _get(broker: Broker, scope: Scope) -> object:
 
 async def _list(broker: Broker, scope: Scope) -> object:
     options = query_of(scope, ("after", "count"))
-    count = parse_count(options["count"].encode()) if "count" in options else MAX_COUNT
-    page = await broker.scheduler.page(options.get("after", "").encode(), count)
+    count = parse_count(options["count"]) if "count" in options else MAX_COUNT
+    page = await broker.scheduler.page(options.get("after", b""), count)
     return {"schedules": [_shown(listed) for listed in page]}
+
+
+async def _fire(broker: Broker, scope: Scope) -> object:
+    accepted = await broker.scheduler.fire(topic_within(scope))
+    await accepted.commit.wait()
+    return {"id": accepted.message_id.decode()}
 
 
 async def _delete(broker: Broker, scope: Scope) -> object:
@@ -97,10 +117,13 @@ async def _delete(broker: Broker, scope: Scope) -> object:
 
 
 def _shown(listed: Listed) -> dict[str, object]:
-    """Return the members of a schedule in replies, except the message."""
+    """Return the members of a schedule in replies, except the payload."""
     schedule = listed.schedule
     return {
         **{"name": listed.name.decode(), "topic": schedule.topic.decode()},
         **({"cron": schedule.cron, "tz": schedule.zone} if schedule.cron else {"every": schedule.every_ms / 1000}),
         **{"missed": schedule.missed.value, "nextAtMs": listed.next_at_ms},
+        **({} if schedule.until_ms is None else {"untilMs": schedule.until_ms}),
+        **schedule.option_members(),
+        **{str(name): as_json(value) for name, value in attribute_words(schedule.attributes).items()},
     }

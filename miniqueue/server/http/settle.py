@@ -2,7 +2,9 @@
 
     {"receipts": ["5f0c-17", "5f0c-18"], "delaySeconds": 5}  ──▶  ["OK", "NOLEASE …"]
 
-dack requires `delaySeconds`, extend `leaseSeconds`, reject `reason`; the reply has one result per receipt, in order.
+dack requires `delaySeconds`, extend `leaseSeconds`, reject `reason`; nack can have `delaySeconds` and `reason`. The
+reply has one result per receipt, in order.
+With `?sync=true` the reply is sent when the settle is on the disk; extend has no such form, as no lease is stored.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +16,9 @@ from starlette.types import ASGIApp, Scope
 
 from miniqueue.broker import Broker
 from miniqueue.broker.leases.leases import Leases
-from miniqueue.core.options.consume import MAX_PREFETCH, NOT_LEASED
+from miniqueue.core.options.consume import MAX_PREFETCH, NOT_LEASED, parse_switch
+from miniqueue.core.options.durations import parse_seconds
+from miniqueue.core.options.settle import NackOptions, check_reason
 from miniqueue.errors import (
     InvalidDelayError,
     InvalidLineError,
@@ -23,6 +27,7 @@ from miniqueue.errors import (
 )
 from miniqueue.server.asgi.endpoints import JsonBodyEndpoint
 from miniqueue.server.asgi.replies import Reply, json_reply
+from miniqueue.server.asgi.request import parameters_of
 from miniqueue.server.asgi.routing import topic_within
 
 #: Maximum size of a body: ample for the maximum number of receipts.
@@ -36,18 +41,30 @@ _Act = Callable[[Leases, bytes, list[bytes], dict[str, Any]], list[bool]]
 def settle_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
     """Return the endpoints by method and path."""
     return {
-        ("POST", path): JsonBodyEndpoint(partial(_settle, broker.leases, act), MAX_BODY_BYTES)
+        ("POST", path): JsonBodyEndpoint(partial(_settle, broker, act, path != _EXTEND), MAX_BODY_BYTES)
         for path, act in _ACTS.items()
     }
 
 
-async def _settle(leasing: Leases, act: _Act, scope: Scope, content: object) -> Reply:
+async def _settle(broker: Broker, act: _Act, is_stored: bool, scope: Scope, content: object) -> Reply:
     if not isinstance(content, dict):
         raise InvalidLineError(_INVALID_BODY)
-    return json_reply(200, _results(act(leasing, topic_within(scope), _receipts(content), content)))
+    is_synced = _is_synced(scope)
+    if is_synced and not is_stored:
+        raise RequestError("leases are not stored, so they cannot be synced")
+    results = act(broker.leases, topic_within(scope), receipts_of(content), content)
+    if is_synced:
+        await broker.sync().wait()
+    return json_reply(200, _results(results))
 
 
-def _receipts(content: dict[str, Any]) -> list[bytes]:
+def _is_synced(scope: Scope) -> bool:
+    """Return the parameter `sync`; others are ignored, as they always were."""
+    return parse_switch("sync", dict(parameters_of(scope)))
+
+
+def receipts_of(content: dict[str, Any]) -> list[bytes]:
+    """Return the receipts in a body; raises InvalidLineError."""
     receipts = content.get("receipts")
     if not isinstance(receipts, list) or not all(isinstance(receipt, str) for receipt in receipts):
         raise InvalidLineError(_INVALID_BODY)
@@ -56,18 +73,32 @@ def _receipts(content: dict[str, Any]) -> list[bytes]:
     return list(map(str.encode, receipts))
 
 
-def _seconds(content: dict[str, Any], name: str) -> float:
+def seconds_of(content: dict[str, Any], name: str) -> float:
+    """Return a number of seconds in a body; raises InvalidDelayError."""
     seconds = content.get(name)
+    if isinstance(seconds, str):
+        return parse_seconds(seconds)
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise InvalidDelayError(f'invalid "{name}"; must be a number of seconds')
+        raise InvalidDelayError(f'invalid "{name}"; must be a number of seconds, or a duration such as "1h30m"')
     return float(seconds)
 
 
-def _reason(content: dict[str, Any]) -> bytes:
+def reason_of(content: dict[str, Any]) -> bytes:
+    """Return the reason in a body; raises RequestError."""
     reason = content.get("reason")
     if not isinstance(reason, str):
         raise RequestError('invalid "reason"; must be a string')
     return reason.encode()
+
+
+def _nack(leasing: Leases, topic: bytes, receipts: list[bytes], content: dict[str, Any]) -> list[bool]:
+    return leasing.nack(topic, receipts, nack_options_of(content))
+
+
+def nack_options_of(content: dict[str, Any]) -> NackOptions:
+    """Return the options of a NACK in a body; raises RequestError."""
+    delay_seconds = seconds_of(content, "delaySeconds") if "delaySeconds" in content else None
+    return NackOptions(delay_seconds, check_reason(reason_of(content)) if "reason" in content else b"")
 
 
 def _results(results: list[bool]) -> list[str]:
@@ -75,19 +106,20 @@ def _results(results: list[bool]) -> list[str]:
     return ["OK" if is_settled else refusal for is_settled in results]
 
 
+_EXTEND = "/topics/{topic}/extend"
 _ACTS: Mapping[str, _Act] = MappingProxyType(
     {
         "/topics/{topic}/ack": lambda leasing, topic, receipts, _: leasing.ack(topic, receipts),
-        "/topics/{topic}/nack": lambda leasing, topic, receipts, _: leasing.nack(topic, receipts),
+        "/topics/{topic}/nack": _nack,
         "/topics/{topic}/back": lambda leasing, topic, receipts, _: leasing.back(topic, receipts),
         "/topics/{topic}/dack": lambda leasing, topic, receipts, content: leasing.dack(
-            topic, receipts, _seconds(content, "delaySeconds")
+            topic, receipts, seconds_of(content, "delaySeconds")
         ),
         "/topics/{topic}/reject": lambda leasing, topic, receipts, content: leasing.reject(
-            topic, receipts, _reason(content)
+            topic, receipts, reason_of(content)
         ),
-        "/topics/{topic}/extend": lambda leasing, topic, receipts, content: leasing.extend(
-            topic, receipts, _seconds(content, "leaseSeconds")
+        _EXTEND: lambda leasing, topic, receipts, content: leasing.extend(
+            topic, receipts, seconds_of(content, "leaseSeconds")
         ),
     }
 )

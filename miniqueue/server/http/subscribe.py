@@ -9,6 +9,7 @@ The commands:
 
     INIT                                       request the first messages
     ACK, NACK, BACK       [receipt …]          settle the leased message, or the named ones; request more
+    NACK [receipt …] [DELAY seconds] [REASON text]
     DACK seconds          [receipt …]          return them after a delay; request more
     REPLY                 [receipt] payload    settle the message, and send the payload to its requester; request more
 
@@ -18,15 +19,17 @@ The error texts are those of the Go program.
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from miniqueue.broker import Broker, Consumer
 from miniqueue.broker.leases.request_reply import Requests
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.cursor.receipts import parse_receipts
-from miniqueue.core.options.amounts import parse_delay
 from miniqueue.core.options.consume import StreamOptions, parse_stream_options
+from miniqueue.core.options.durations import parse_seconds
+from miniqueue.core.options.settle import parse_nack_options
 from miniqueue.errors import (
     InvalidDelayError,
     MessageOutstandingError,
@@ -36,10 +39,10 @@ from miniqueue.errors import (
     UnknownReceiptError,
 )
 from miniqueue.errors.requests import RequesterGoneError
-from miniqueue.server.asgi.replies import begin_json_lines, error_reply
+from miniqueue.server.asgi.replies import begin_json_lines
 from miniqueue.server.asgi.request import query_of
 from miniqueue.server.asgi.routing import topic_of
-from miniqueue.server.http.open_streams import OpenStreams
+from miniqueue.server.http.open_streams import OpenStreams, StreamEndpoint
 from miniqueue.wire.json_lines import CommandDecoder, encode_deliveries, encode_delivery, encode_error
 from miniqueue.wire.stream_deliveries import json_described
 
@@ -52,23 +55,14 @@ MAX_UNSENT_BYTES = 16 << 20
 _SETTLED_ALREADY = (NothingOutstandingError, UnknownReceiptError, RequesterGoneError)
 
 
-class SubscribeEndpoint:
-    """Runs one consumer for each request, as long as the request lasts."""
+def subscribe_endpoints(broker: Broker, streams: OpenStreams) -> dict[tuple[str, str], ASGIApp]:
+    """Return the endpoint of the route, by method and path."""
+    return {("POST", "/subscribe/{topic}"): StreamEndpoint(streams, partial(_subscribe, broker))}
 
-    def __init__(self, broker: Broker, streams: OpenStreams) -> None:
-        self._broker = broker
-        self._streams = streams
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        try:
-            self._streams.check()
-            subscription = Subscription(self._broker, topic_of(scope), _options_of(scope))
-        except MiniqueueError as error:
-            await error_reply(error)(scope, receive, send)
-            return
-        with self._streams.holding(subscription, scope.get("user")):
-            await subscription.run(receive, send)
+def _subscribe(broker: Broker, scope: Scope) -> "Subscription":
+    options = parse_stream_options(query_of(scope, ("prefetch", "group", "member", "session", "lease")))
+    return Subscription(broker, topic_of(scope), options)
 
 
 class Subscription:
@@ -77,7 +71,7 @@ class Subscription:
     Args:
       broker: delivers the messages.
       topic: topic to consume from; need not exist.
-      options: prefetch, group, member, and session of the consumer.
+      options: prefetch, group, member, session, and lease time of the consumer.
     """
 
     def __init__(self, broker: Broker, topic: bytes, options: StreamOptions) -> None:
@@ -90,7 +84,7 @@ class Subscription:
         self._is_ended = False
         self._has_news = asyncio.Event()
 
-    async def run(self, receive: Receive, send: Send) -> None:
+    async def run(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream until the client or `end` ends it."""
         async with asyncio.TaskGroup() as tasks:
             reader = tasks.create_task(self._read(receive))
@@ -114,7 +108,7 @@ class Subscription:
                 message = await receive()
                 more_body = message.get("more_body", False)
                 self._execute(message.get("body", b""))
-            if not self._is_ended:
+            if not self._is_ended and message["type"] != "http.disconnect":  # a client that has gone waits for nothing
                 await self._consumer.load_ended()
         finally:
             self.end()
@@ -173,12 +167,6 @@ def _encode_with_receipts(lease: Lease) -> bytes:
     return encode_deliveries(lease.payloads, lease.counts.dacks, lease.receipt)
 
 
-def _options_of(scope: Scope) -> StreamOptions:
-    """Return the options in the query; raises RequestError for an unknown, repeated, or invalid one."""
-    texts = query_of(scope, ("prefetch", "group", "member", "session"))
-    return parse_stream_options({name: text.encode() for name, text in texts.items()})
-
-
 def execute(consumer: Consumer, requests: Requests, command: str, *, has_receipts: bool = False) -> None:
     """Execute one command; surplus arguments are ignored, except for REPLY, where they are part of the payload.
 
@@ -187,7 +175,9 @@ def execute(consumer: Consumer, requests: Requests, command: str, *, has_receipt
       MessageOutstandingError: INIT while messages are leased or requested.
       NothingOutstandingError: no message was leased.
       UnknownReceiptError: some of the named messages are not leased; the others are settled.
-      InvalidDelayError: the argument of DACK is missing or not a delay; the messages remain leased.
+      InvalidDelayError: the argument of DACK is missing or not a delay, or the delay of a NACK is not; the messages
+        remain leased.
+      RequestError: the reason of a NACK is too long; the messages remain leased.
       NoRequestError: the message is not a request, so it has no reply; it remains leased.
       RequesterGoneError: the requester no longer waits; the message is settled.
       StorageError: the topic cannot be read.
@@ -217,7 +207,7 @@ def _settle(consumer: Consumer, name: str, arguments: list[str], has_receipts: b
     if name == "ACK":
         _ack(consumer, arguments, has_receipts)
     elif name == "NACK":
-        consumer.nack(_receipts(arguments, has_receipts))
+        _nack(consumer, arguments, has_receipts)
     elif name == "BACK":
         consumer.back(_receipts(arguments, has_receipts))
     elif name == "DACK":
@@ -243,12 +233,25 @@ def _reply(consumer: Consumer, requests: Requests, arguments: list[str], has_rec
     requests.reply_from_stream(consumer, receipt, " ".join(arguments).encode())
 
 
+def _nack(consumer: Consumer, arguments: list[str], has_receipts: bool) -> None:
+    """Return messages; `DELAY seconds` and `REASON text` follow the receipts; the text is the rest of the command."""
+    options: dict[bytes, bytes] = {}
+    if "REASON" in arguments:
+        start = arguments.index("REASON")
+        options[b"REASON"] = " ".join(arguments[start + 1 :]).encode()
+        del arguments[start:]
+    if arguments[-2:-1] == ["DELAY"]:
+        options[b"DELAY"] = arguments[-1].encode()
+        del arguments[-2:]
+    consumer.nack(_receipts(arguments, has_receipts), parse_nack_options(options))
+
+
 def _dack(consumer: Consumer, arguments: list[str], has_receipts: bool) -> None:
     if not arguments:
         raise InvalidDelayError("too few arguments provided to DACK")
     receipts = _receipts(arguments[1:], has_receipts)
     try:
-        consumer.dack(parse_delay(arguments[0]), receipts)
+        consumer.dack(parse_seconds(arguments[0]), receipts)
     except InvalidDelayError as exc:
         raise InvalidDelayError("invalid DACK duration argument at position [1]") from exc
 

@@ -6,7 +6,7 @@
     DELETE /topics/{topic}                              200, even if the topic does not exist: see `app`
     POST   /topics/{topic}/pause     ?side=in|out|both&seconds=     200 when it is durable
     POST   /topics/{topic}/resume    ?side=in|out|both              200 when it is durable
-    POST   /topics/{topic}/redrive   ?limit=&rate=&to=              {"moved": 17, "remaining": 0}
+    POST   /topics/{topic}/redrive   ?limit=&rate=&to=&task=        {"moved": 17, "remaining": 0}
 
 Redrive moves dead letters to their origin, or to the topic `to`; its counts are in the reply even after an error.
 `core.settings` defines the settings.
@@ -17,16 +17,19 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
 
 from miniqueue.access.users import check_settings, check_target
 from miniqueue.broker import Broker, Commit
-from miniqueue.core.options.amounts import parse_delay, parse_limit, parse_rate
+from miniqueue.broker.acts.requests import redrive_task
+from miniqueue.core.options.amounts import parse_limit, parse_rate
+from miniqueue.core.options.consume import parse_switch
+from miniqueue.core.options.durations import parse_seconds
 from miniqueue.core.settings.fields import parse_side
-from miniqueue.errors import InvalidLineError, MiniqueueError
-from miniqueue.server.asgi.endpoints import ActEndpoint, JsonBodyEndpoint
+from miniqueue.errors import InvalidLineError
+from miniqueue.server.asgi.endpoints import ActEndpoint, JsonBodyEndpoint, LongEndpoint
 from miniqueue.server.asgi.replies import CREATED, OK, Reply, error_reply, json_reply
-from miniqueue.server.asgi.request import listening, query_of
+from miniqueue.server.asgi.request import query_of, texts_of
 from miniqueue.server.asgi.routing import topic_of, topic_within
 
 #: Maximum size of the settings of a topic, many times that of all of them.
@@ -40,7 +43,7 @@ def topic_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
     """Return the endpoints by method and path, except GET and DELETE."""
     admin = broker.admin
     return {
-        ("POST", "/topics/{topic}/redrive"): RedriveEndpoint(broker),
+        ("POST", "/topics/{topic}/redrive"): LongEndpoint(partial(_redrive, broker)),
         ("PUT", "/topics/{topic}"): JsonBodyEndpoint(partial(_changed, admin.replace), MAX_BODY_BYTES),
         ("PATCH", "/topics/{topic}"): JsonBodyEndpoint(
             partial(_changed, lambda name, settings: (admin.change(name, settings), False)), MAX_BODY_BYTES
@@ -48,28 +51,16 @@ def topic_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
     }
 
 
-class RedriveEndpoint:
-    """Redrives dead letters as long as the client waits for the reply."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        async with listening(receive) as is_there:
-            try:
-                reply = await _redrive(self._broker, is_there, scope)
-            except MiniqueueError as error:
-                reply = error_reply(error)
-            await reply(scope, receive, send)
-
-
 async def _redrive(broker: Broker, is_there: Callable[[], bool], scope: Scope) -> Reply:
-    options = query_of(scope, ("limit", "rate", "to"))
-    limit = parse_limit(options["limit"].encode()) if "limit" in options else None
-    per_second = parse_rate(options["rate"].encode()) if "rate" in options else None
-    target = options["to"].encode() if "to" in options else None
+    """Redrive dead letters as long as the client waits for the reply."""
+    options = query_of(scope, ("limit", "rate", "to", "task"))
+    limit = parse_limit(options["limit"]) if "limit" in options else None
+    per_second = parse_rate(options["rate"]) if "rate" in options else None
+    target = options.get("to")
     check_target(scope.get("user"), target)
+    if parse_switch("task", options):
+        task = redrive_task(topic_within(scope), limit, per_second, target, broker.clock.now_ms())
+        return json_reply(HTTPStatus.OK, {"task": str(await broker.tasks.begin(task))})
     report = await broker.redrive_report(topic_within(scope), limit, per_second, target, is_there)
     counts = {"moved": report.moved, "remaining": report.remaining}
     return json_reply(HTTPStatus.OK, counts) if report.error is None else error_reply(report.error, more=counts)
@@ -91,12 +82,12 @@ def pause_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
     """Return the endpoints of pause and resume, by method and path."""
 
     async def pause(scope: Scope) -> None:
-        options = query_of(scope, ("side", "seconds"))
-        seconds = parse_delay(options["seconds"]) if "seconds" in options else None
+        options = texts_of(scope, ("side", "seconds"))
+        seconds = parse_seconds(options["seconds"]) if "seconds" in options else None
         await broker.admin.pause(topic_within(scope), parse_side(options.get("side", "both")), seconds).wait()
 
     async def resume(scope: Scope) -> None:
-        options = query_of(scope, ("side",))
+        options = texts_of(scope, ("side",))
         await broker.admin.resume(topic_within(scope), parse_side(options.get("side", "both"))).wait()
 
     return {

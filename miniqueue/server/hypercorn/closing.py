@@ -27,9 +27,9 @@ from miniqueue.broker.runtime.accounts import MemoryAccount, Purpose
 from miniqueue.server.asgi.refusals import Reason
 from miniqueue.server.asgi.request import ACCOUNT_KEY
 from miniqueue.server.hypercorn.limits import (
-    CHARGED_BYTES,
     CHECK_SECONDS,
     CONNECTION_BYTES,
+    MAX_UNREAD_BYTES,
     WRITE_SECONDS,
     Stillness,
     limits_of,
@@ -79,6 +79,7 @@ class GuardedConnection(TCPServer):
             self._account.close()
             self.writer.transport.abort()
             return
+        self.writer.transport.set_write_buffer_limits(MAX_UNREAD_BYTES)
         self._writing = Stillness()
         self._idling = Stillness()
         self._check_later()
@@ -101,7 +102,7 @@ class GuardedConnection(TCPServer):
             if self.writer.transport.is_closing():
                 return  # no client would read it, and asyncio's TLS has no transport to write to
             self._begun_writes += 1
-            charged_bytes = len(event.data) if len(event.data) > CHARGED_BYTES else 0
+            charged_bytes = len(event.data) if len(event.data) > MAX_UNREAD_BYTES else 0
             if charged_bytes:
                 self._account.add(Purpose.OUTPUT, charged_bytes)
             try:

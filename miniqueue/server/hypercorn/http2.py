@@ -35,11 +35,11 @@ from miniqueue.server.asgi.refusals import Reason
 from miniqueue.server.asgi.request import ACCOUNT_KEY
 from miniqueue.server.hypercorn.frames import CountedConnection
 from miniqueue.server.hypercorn.limits import (
-    CHARGED_BYTES,
     CHECK_SECONDS,
     GOODBYE_SECONDS,
     HEADERS_SECONDS,
     LINGER_SECONDS,
+    MAX_UNREAD_BYTES,
     REQUEST_BYTES,
     Stillness,
     limits_of,
@@ -272,7 +272,7 @@ class GuardedH2(hypercorn_h2.H2Protocol):
         elif isinstance(event, StreamClosed) and _is_being_cancelled():
             # Without upstream's new task that watches for idleness: no task can begin now.
             await self._close_stream(event.stream_id)
-        elif isinstance(event, Body) and len(event.data) >= CHARGED_BYTES:
+        elif isinstance(event, Body) and len(event.data) >= MAX_UNREAD_BYTES:
             # The buffer and the application have it, until the client's windows have let through all but a rest.
             size_bytes = 2 * len(event.data)
             self._account.add(Purpose.OUTPUT, size_bytes)

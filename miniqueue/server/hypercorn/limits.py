@@ -47,6 +47,8 @@ CONNECTION_BYTES = 70 << 10
 REQUEST_BYTES = 20 << 10
 #: From this size on, the parts of bodies that are in memory are charged.
 CHARGED_BYTES = 64 << 10
+#: From this size on, parts of replies that wait for the client are charged; a request in progress covers smaller ones.
+MAX_UNREAD_BYTES = 8 << 10
 #: Time between that and the end of the connection: TLS for the next one costs 2 ms of CPU time, and a client that was
 #: disconnected need not reconnect quickly. Clients that do not wait for the end meet the limit of connections.
 LINGER_SECONDS = 0.2

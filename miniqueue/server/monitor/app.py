@@ -53,6 +53,9 @@ class MonitorApp:
       refusals: counts of rejected HTTP requests; None: not reported.
       collectors: collectors of further metrics.
       is_exposed: whether other machines can reach the port, so that `Host` can be any name.
+
+    Attributes:
+      follower_lags: returns how far each copy that follows is behind, in seconds and bytes.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class MonitorApp:
             # Without authentication, a web page in a browser on this machine could read the names of topics.
             endpoints |= {route: ForLoopback(page) for route, page in endpoints.items() if route[1] in _WITH_NAMES}
         followers = Followers(broker, time.monotonic)
+        self.follower_lags = followers.lags
         self._registry.register(RowCollector(FOLLOWER_ROWS, followers))
         endpoints["GET", "/readyz"] = Readiness(broker, followers, sign_in)
         endpoints["GET", "/backup"] = BackupReply(broker, followers, sign_in, is_exposed=is_exposed)

@@ -22,7 +22,7 @@ from miniqueue.broker import Broker
 from miniqueue.errors import LimitReachedError, MiniqueueError
 from miniqueue.server.asgi.browser_pages import NOT_FOR_OTHER_HOSTS, is_for_loopback
 from miniqueue.server.asgi.replies import error_reply, start_message
-from miniqueue.server.asgi.request import query_of, until_gone
+from miniqueue.server.asgi.request import texts_of, until_gone
 from miniqueue.server.monitor.changes import position_headers
 from miniqueue.server.monitor.followers import Followers
 from miniqueue.server.security.authentication import Authenticator
@@ -80,7 +80,7 @@ class BackupReply:
 
     async def _reply(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            follower = query_of(scope, ("follower",)).get("follower")
+            follower = texts_of(scope, ("follower",)).get("follower")
             if follower is not None:
                 self._followers.admit(follower)
             snapshot = await self._broker.snapshot(is_followed=follower is not None)
@@ -92,10 +92,10 @@ class BackupReply:
         headers = [(b"content-type", b"application/octet-stream")]
         if snapshot.position is not None:
             headers += position_headers(*snapshot.position)
-        listening = asyncio.ensure_future(until_gone(receive))
+        listening, is_sent = asyncio.ensure_future(until_gone(receive)), False
         try:
             await send(start_message(200, headers))
-            await _send_all(
+            is_sent = await _send_all(
                 snapshot.scan, send, is_wanted=lambda: not listening.done() and self._is_user_current(scope)
             )
         except MiniqueueError as exc:
@@ -104,22 +104,26 @@ class BackupReply:
             log.error("a backup was aborted", error=f"the client has not read for {MAX_PAGE_SECONDS:.0f} s")
         finally:
             listening.cancel()
+            if follower is not None and not is_sent:
+                self._followers.forget(follower)
             await snapshot.close()
 
     def _is_user_current(self, scope: Scope) -> bool:
         return self._sign_in is None or self._sign_in.is_current(scope["user"])
 
 
-async def _send_all(scan: Scan, send: Send, is_wanted: Callable[[], bool]) -> None:
+async def _send_all(scan: Scan, send: Send, is_wanted: Callable[[], bool]) -> bool:
+    """Send everything, or what is sent until it is not wanted; return whether it was everything."""
     await _send_part(send, MAGIC)
     count, start = 0, b""
     while pairs := await scan(start, _AFTER_ALL_KEYS, max_items=PAGE_ITEMS, max_bytes=PAGE_BYTES):
         if not is_wanted():
-            return
+            return False
         await _send_part(send, encode_pairs(pairs))
         count += len(pairs)
         start = pairs[-1][0] + b"\x00"
     await _send_part(send, encode_end(count), is_last=True)
+    return True
 
 
 async def _send_part(send: Send, body: bytes, *, is_last: bool = False) -> None:

@@ -4,6 +4,7 @@
     200  Miniqueue-Change, Miniqueue-Digest: the position after them; Miniqueue-Last-Change; Miniqueue-Rest-Bytes
          body: the writes (`wire.write_frames`), about 1 MiB at most; none if nothing was written for a second
     410  NOPOSITION: they are not kept, or the position is in another history
+    400  a later request of the copy has replaced this one: writes are read for one reply to a copy at a time
 
 Each request states what its copy contains, so nothing is remembered between two requests, and a copy that is slow or
 gone costs nothing. The writes are read from LevelDB's logs (`storage.leveldb.history`): commits do not wait for them.
@@ -19,8 +20,8 @@ from starlette.types import Receive, Scope, Send
 from miniqueue.broker import Broker
 from miniqueue.errors import MiniqueueError, RequestError
 from miniqueue.server.asgi.replies import Reply, error_reply
-from miniqueue.server.asgi.request import query_of
-from miniqueue.server.monitor.followers import Followers
+from miniqueue.server.asgi.request import texts_of
+from miniqueue.server.monitor.followers import Followers, Request
 from miniqueue.wire.write_frames import encode_writes
 
 #: Size of the writes of a reply, unless the last of them is larger.
@@ -46,18 +47,22 @@ class ChangesReply:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         try:
-            reply = await self._reply(query_of(scope, ("follower", "change", "digest")))
+            reply = await self._reply(texts_of(scope, ("follower", "change", "digest")))
         except MiniqueueError as error:
             reply = error_reply(error)
         await reply(scope, receive, send)
 
     async def _reply(self, query: Mapping[str, str]) -> Reply:
         name, (change, digest) = query.get("follower", ""), _position(query)
-        self._followers.asked(name, change)
-        waited_seconds = await self._wait_for_write_after(change)
-        with self._broker.memory.reserve(REPLY_BYTES):
-            writes = await self._broker.writes_after(change, digest, REPLY_BYTES)
-            body = encode_writes(writes.batches)
+        request = self._followers.asked(name, change)
+        waited_seconds = await self._wait_for_write_after(change, request)
+        async with request.follower.reading:
+            request.check()
+            with self._broker.memory.reserve(REPLY_BYTES):
+                writes = await self._broker.writes_after(change, digest, REPLY_BYTES)
+            request.check()
+            with self._broker.memory.reserve(writes.size_bytes):  # one commit can be larger
+                body = encode_writes(writes.batches)
         self._followers.answered(name, writes.last_change, writes.size_bytes + writes.rest_bytes)
         headers = [
             *position_headers(writes.position.change, writes.position.digest),
@@ -67,11 +72,12 @@ class ChangesReply:
         ]
         return Reply(200, body, b"application/octet-stream", headers)
 
-    async def _wait_for_write_after(self, change: int) -> float:
+    async def _wait_for_write_after(self, change: int, request: Request) -> float:
         """Wait until there is a write after `change`, or for `WAIT_SECONDS`; return how long."""
         waited_seconds = 0.0
         while self._broker.last_change == change and waited_seconds < WAIT_SECONDS:
             await asyncio.sleep(LOOK_SECONDS)
+            request.check()
             waited_seconds += LOOK_SECONDS
         return waited_seconds
 

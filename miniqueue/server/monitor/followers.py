@@ -4,10 +4,11 @@ A copy states its position with every request, so its progress is known without 
 does not ask is remembered for an hour, while its lag grows; the names are random, and few can be remembered.
 """
 
+import asyncio
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from math import ceil
+from typing import NamedTuple
 
 from miniqueue.broker import Broker
 from miniqueue.errors import LimitReachedError, RequestError
@@ -30,12 +31,28 @@ class Follower:
       change: number of the last change that it contains; 0 while the first content is copied.
       lag_bytes: size of the writes that it did not have at its last request.
       lag: the moment of which it is complete.
+      request_count: number of its requests; only the last one is answered with writes.
+      reading: held while writes are read for a reply.
     """
 
     asked_at: float
     change: int = 0
     lag_bytes: int = 0
     lag: CopyLag = field(default_factory=CopyLag)
+    request_count: int = 0
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Request(NamedTuple):
+    """A request of a copy for what comes next, and how many it had made with it."""
+
+    follower: Follower
+    number: int
+
+    def check(self) -> None:
+        """Raise RequestError if the copy has made another request since: it reads one reply at a time."""
+        if self.follower.request_count != self.number:
+            raise RequestError("a later request of this copy has replaced this one")
 
 
 class Followers:
@@ -55,13 +72,19 @@ class Followers:
         """Note that a copy that was admitted begins."""
         self._by_name[name] = Follower(self._monotonic())
 
-    def asked(self, name: str, change: int) -> None:
+    def forget(self, name: str) -> None:
+        """Forget a copy whose content has not arrived: the next attempt may have another name."""
+        self._by_name.pop(name, None)
+
+    def asked(self, name: str, change: int) -> "Request":
         """Note that a copy contains everything up to `change`, and wants more; raises as `admit`."""
         self.admit(name)
         now = self._monotonic()
         follower = self._by_name.setdefault(name, Follower(now))
         follower.asked_at, follower.change = now, change
         follower.lag.reach(change)
+        follower.request_count += 1
+        return Request(follower, follower.request_count)
 
     def answered(self, name: str, last_change: int, lag_bytes: int) -> None:
         """Note what a copy has to apply to contain everything of now."""
@@ -74,24 +97,21 @@ class Followers:
         return dict(self._lags())
 
     def _lags(self) -> Iterator[tuple[str, tuple[float | None, int]]]:
-        self._forget()
+        self._forget_silent()
         for name, follower in sorted(self._by_name.items()):
             is_complete = follower.change == self._broker.last_change
             seconds = 0.0 if is_complete else follower.lag.seconds(self._monotonic())
-            yield (
-                name,
-                (None if seconds is None else ceil(seconds * 1000) / 1000, 0 if is_complete else follower.lag_bytes),
-            )
+            yield name, (seconds, 0 if is_complete else follower.lag_bytes)
 
     def admit(self, name: str) -> None:
         """Raise RequestError for an invalid name, LimitReachedError if there are too many others."""
         if not _NAME.fullmatch(name):
             raise RequestError("invalid parameter follower; must be 8 hexadecimal digits")
-        self._forget()
+        self._forget_silent()
         if name not in self._by_name and len(self._by_name) >= MAX_FOLLOWERS:
             raise LimitReachedError(f"{MAX_FOLLOWERS} copies follow already; one is forgotten after an hour of silence")
 
-    def _forget(self) -> None:
+    def _forget_silent(self) -> None:
         forgotten = self._monotonic() - FORGET_SECONDS
         self._by_name = {name: each for name, each in self._by_name.items() if each.asked_at >= forgotten}
 

@@ -7,6 +7,7 @@ add its row and run `python -m tests.meta.tables`.
 Source: https://prometheus.io/docs/instrumenting/exposition_formats/.
 """
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing, suppress
 from typing import NamedTuple
@@ -173,6 +174,14 @@ GROUP_FAMILIES = (
         _GROUP,
         note="A lane of a partition counts as one.",
     ),
+    Family(
+        "group_paused",
+        "gauge",
+        "Whether deliveries to a group are paused.",
+        "paused",
+        _GROUP,
+        note="1 or 0; see [pause](#pause).",
+    ),
     Family("group_leased", "gauge", "Messages leased to a group's consumers.", "leased", _GROUP),
     Family(
         "group_acknowledged_total",
@@ -204,6 +213,8 @@ PARTITION_FAMILY = Family(
 MAX_PARTITIONS_SHOWN = 64
 #: Maximum number of values of this metric; each is about 100 bytes of a scrape.
 MAX_PARTITION_LAGS = 10_000
+#: Groups of one topic whose metrics one event-loop iteration renders.
+GROUPS_IN_TURN = 50
 
 
 class TopicMetrics:
@@ -223,7 +234,12 @@ class TopicMetrics:
                     figures = await self._broker.inspect.figures(topic)
                     for family, family_lines in zip(FAMILIES, lines, strict=True):
                         family_lines.append("".join(_lines(family, label, figures)).encode())
-                for group in topic.existing_groups if topic.has_named_groups or topic.partition_count > 1 else ():
+                groups = topic.existing_groups if topic.has_named_groups or topic.partition_count > 1 else []
+                for number, group in enumerate(groups, 1):
+                    if number % GROUPS_IN_TURN == 0:
+                        await asyncio.sleep(0)
+                    if group.id is None:
+                        continue  # it was deleted meanwhile
                     group_label = f'group="{_escaped(group.name.decode())}",{label}'
                     figures_of_group = figures_of(group)
                     shown = figures_of_group._asdict() | {"lag_max": max(figures_of_group.lags.values(), default=0)}

@@ -5,6 +5,8 @@
 Knows neither stores nor connections; the caller passes the time.
 """
 
+from math import ceil
+
 
 class CopyLag:
     """The moment of which a copy is complete.
@@ -29,5 +31,5 @@ class CopyLag:
             self._aim = None
 
     def seconds(self, now: float) -> float | None:
-        """Return how old the moment is of which the copy is complete; None if it is unknown."""
-        return None if self._complete_of is None else max(0.0, now - self._complete_of)
+        """Return how old the moment is of which the copy is complete, to milliseconds; None if it is unknown."""
+        return None if self._complete_of is None else max(0.0, ceil((now - self._complete_of) * 1000) / 1000)

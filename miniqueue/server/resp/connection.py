@@ -20,18 +20,21 @@ from typing import Any, Final, cast
 
 import structlog
 
+from miniqueue.access.users import User
 from miniqueue.broker.model.shares import Pool
 from miniqueue.broker.runtime.accounts import MemoryAccount, Purpose
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.errors import MemoryLimitError, MiniqueueError, PayloadTooLargeError, TopicFullError
+from miniqueue.errors.requests import SchemaError
 from miniqueue.server.resp.closing import GoneTransport, LingeringClose, SlowReader
 from miniqueue.server.resp.commands import table
-from miniqueue.server.resp.commands.arguments import ClientGoneError
 from miniqueue.server.resp.commands.channels import Channels
-from miniqueue.server.resp.commands.context import HeldByGet, Mode, Waiting
+from miniqueue.server.resp.commands.context import ClientGoneError, HeldByGet, Mode, Waiting
+from miniqueue.server.resp.commands.events import EventStream
 from miniqueue.server.resp.commands.receive import return_held
 from miniqueue.server.resp.commands.session import Session
 from miniqueue.server.resp.commands.subscribe import Stream
+from miniqueue.server.resp.commands.transaction import Execution, Transaction
 from miniqueue.server.resp.guard import Guard
 from miniqueue.server.resp.incoming import CommandQueue
 from miniqueue.server.resp.refusals import Reason, reason_of
@@ -78,6 +81,8 @@ CONNECTION_BYTES: Final = 12 << 10
 TLS_BYTES: Final = 48 << 10
 #: From this size on, the part of a command that has arrived is charged.
 CHARGED_BYTES: Final = 64 << 10
+#: From this size on, unread replies are charged. Below it, ten thousand connections have 80 MiB, which are not.
+MAX_UNREAD_BYTES: Final = 8 << 10
 #: How long a command waits for memory, and how often it is checked.
 MEMORY_SECONDS: Final = 10.0
 MEMORY_CHECK_SECONDS: Final = 0.5
@@ -99,12 +104,14 @@ class RespConnection(asyncio.Protocol):
         self.tasks: set[asyncio.Task[None]] = set()
         self.command_count = 0
         self._input_bytes = 0  # what is charged for the bytes that wait
-        self._waits_for_memory = False
+        self._memory_wait: asyncio.TimerHandle | None = None
         self._incoming = CommandQueue()
         self._replies = ReplyQueue(self._all_sent, self._cut_broken)
         self.reply = self._replies.add  # bound: without a call more for each reply
         self.send = self._replies.send
         self.wait_for = self._replies.wait_for
+        self.withhold = self._replies.withhold
+        self.drop_withheld = self._replies.drop_after
         self._most_unsent_bytes = MAX_REPLIES_BYTES  # in this turn
         self._slow_reader = SlowReader(self.broker.max_message_bytes, shared.max_output_bytes)
         self._linger: LingeringClose | None = None
@@ -135,6 +142,8 @@ class RespConnection(asyncio.Protocol):
         self._transport = self._replies.transport = cast(asyncio.Transport, transport)
         peer, ssl_object = transport.get_extra_info("peername"), transport.get_extra_info("ssl_object")
         self._is_tls = ssl_object is not None
+        # The kernel takes megabytes before something waits in this buffer. uvloop lets 64 KiB wait, with TLS 512.
+        self._transport.set_write_buffer_limits(MAX_UNREAD_BYTES)
         memory = self.broker.memory
         self.account = memory.connect(peer[0] if peer else "?")
         self.session.connect(peer, self.account)
@@ -219,6 +228,7 @@ class RespConnection(asyncio.Protocol):
             self._linger.stop()
             self._linger = None
         self.leave()
+        self.mode = None
         self.account.close()
         if self.guard is not None:
             self.guard.close()
@@ -253,17 +263,17 @@ class RespConnection(asyncio.Protocol):
             size_bytes = 0
         self._input_bytes = size_bytes
         self.account.put(Purpose.INPUT, size_bytes)
-        if size_bytes and not incoming.is_behind and not self._waits_for_memory and self.account.first_over():
-            self._waits_for_memory = True
+        if not size_bytes or incoming.is_behind:
+            self._stop_waiting_for_memory()
+        elif self._memory_wait is None and self.account.first_over():
             self._wait_for_memory(asyncio.get_running_loop().time() + MEMORY_SECONDS)
 
     def _wait_for_memory(self, until: float) -> None:
         """Read nothing more of a command while there is no memory for it; if that lasts, close the connection."""
-        if self._life is not OPEN or not self._input_bytes:
-            self._waits_for_memory = False
+        self._memory_wait = None
+        if self._life is not OPEN:
             return
         if self.account.first_over() is None:
-            self._waits_for_memory = False
             self._adjust_reading()
             return
         loop = asyncio.get_running_loop()
@@ -271,7 +281,13 @@ class RespConnection(asyncio.Protocol):
             self._refuse_for_memory()
             return
         self._transport.pause_reading()
-        loop.call_later(MEMORY_CHECK_SECONDS, self._wait_for_memory, until)
+        self._memory_wait = loop.call_later(MEMORY_CHECK_SECONDS, self._wait_for_memory, until)
+
+    def _stop_waiting_for_memory(self) -> None:
+        """Do not count the time in which complete commands wait for their turn: the next wait begins afresh."""
+        if self._memory_wait is not None:
+            self._memory_wait.cancel()
+            self._memory_wait = None
 
     def _refuse_for_memory(self) -> None:
         over = self.account.first_over() or self.account
@@ -388,7 +404,7 @@ class RespConnection(asyncio.Protocol):
         else:
             if self._input_bytes:
                 self._charge_input()
-            if not self._waits_for_memory and not self._transport.is_reading():
+            if self._memory_wait is None and not self._transport.is_reading():
                 self._transport.resume_reading()
 
     def _pause_reading(self) -> None:
@@ -414,6 +430,8 @@ class RespConnection(asyncio.Protocol):
             self.command_count += len(lasts) - 1
             if self.mode is None and (self.guard is None or self.guard.lets_publish(head[1])):
                 self.publish(head[1], lasts)
+            elif reply := self._queue_run(command):
+                self.reply(reply)
             else:
                 for last in lasts:
                     self._execute([*head, last])
@@ -424,6 +442,21 @@ class RespConnection(asyncio.Protocol):
             reply = self._refusal(exc)
         if reply:  # empty if it has been queued already
             self.reply(reply)
+
+    def _queue_run(self, run: Run) -> bytes:
+        """Return the replies to a run of PUBLISH in a transaction; b"" if each command is to be looked at."""
+        if not isinstance(self.mode, Transaction) or not (self.guard is None or self.guard.lets_publish(run.head[1])):
+            return b""
+        return self.mode.queue_run(run)
+
+    def put_back(self, commands: list[Command]) -> None:
+        """Make commands the next ones; for a command that holds the connection."""
+        self._incoming.put_back(commands)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Size of the replies since all had last been handed to the transport."""
+        return self._replies.unsent_bytes
 
     def take_next(self, is_wanted: Callable[[Command | Run], bool]) -> list[Command | Run]:
         """Take the next commands as long as they are wanted; for a command that holds the connection."""
@@ -494,11 +527,12 @@ class RespConnection(asyncio.Protocol):
             return
         self._go_on_or_close()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a task that outlives the command."""
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a task that outlives the command; return it."""
         task = asyncio.get_running_loop().create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
+        return task
 
     def _refusal(self, error: MiniqueueError) -> bytes:
         """Return the reply that reports an error; count it if a limit has been reached."""
@@ -509,11 +543,11 @@ class RespConnection(asyncio.Protocol):
         try:
             commit, _, _, size_bytes = self.broker.publish(topic, payloads)
             self.wait_for(commit, replies.OK, len(payloads), size_bytes)
-        except PayloadTooLargeError as exc:
+        except (PayloadTooLargeError, SchemaError) as exc:
             if len(payloads) == 1:
                 self.reply(self._refusal(exc))
                 return
-            for payload in payloads:  # only those that are too large are refused
+            for payload in payloads:  # only those that are too large, or do not fit, are refused
                 self._publish(topic, [payload])
         except TopicFullError as exc:
             if count := exc.fitting_count:
@@ -569,16 +603,26 @@ class RespConnection(asyncio.Protocol):
         return self._hold is not None and self._hold.waiting is not None
 
     @property
+    def user(self) -> User | None:
+        """The user that the client has authenticated as; None if the broker has no users."""
+        return None if self.guard is None else self.guard.user
+
+    @property
     def is_waiting(self) -> bool:
         """Whether the client waits for messages or for replies; not if it does not read its replies."""
         is_behind = self._incoming.is_behind and not self._is_slow
-        is_subscribed = self.stream is not None or isinstance(self.mode, Channels)
+        is_subscribed = self.stream is not None or isinstance(self.mode, Channels | EventStream)
         return is_subscribed or self._hold is not None or not self._replies.is_empty or is_behind
 
     @property
     def is_closing(self) -> bool:
         """Whether no more commands are carried out."""
         return self._life >= CLOSING
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the client does not read its replies."""
+        return self._is_slow
 
     @property
     def has_ended(self) -> bool:
@@ -596,13 +640,18 @@ class RespConnection(asyncio.Protocol):
         """End the stream, return what is held to the front of its topic, and answer a command that waits."""
         self.give_up_waiting()
         return_held(self)
-        self.mode = None
+        if isinstance(self.mode, EventStream):
+            self.mode.close()
+        if not isinstance(self.mode, Execution):  # EXEC is answered before the connection closes
+            self.mode = None
         if self.stream is not None:
             self.stream.close()
             self.stream = None
 
     def close_when_sent(self) -> None:
         """Read no more, and close when the last reply has been sent."""
+        if isinstance(self.mode, Execution):
+            self.mode.abandon(is_held=self._hold is not None)
         self._change(Event.CLOSE)
         self._replies.flush()
 

@@ -16,13 +16,13 @@ import structlog
 from miniqueue.access.rights import Right, command_needs
 from miniqueue.access.users import User
 from miniqueue.errors import MiniqueueError, NotAuthenticatedError, NotPermittedError, ShareLimitError
-from miniqueue.server.resp.commands.arguments import shown
 from miniqueue.server.resp.commands.context import INTERNAL_ERROR
 from miniqueue.server.resp.commands.session import Session
 from miniqueue.server.resp.refusals import Reason
 from miniqueue.server.security.authentication import Authenticator
 from miniqueue.server.security.certificate_reading import subject_of
 from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.resp_arguments import shown
 from miniqueue.wire.resp_parser import Command
 
 log = structlog.get_logger()

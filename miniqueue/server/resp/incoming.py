@@ -60,6 +60,10 @@ class CommandQueue:
         """Return what was postponed; if nothing was, read on."""
         return self.postponed or [*self.reader.read(b"")]
 
+    def put_back(self, commands: list[Command]) -> None:
+        """Make commands the next ones."""
+        self.postponed = [*commands, *self.postponed]
+
     def take_while(self, is_wanted: Callable[[Command | Run], bool]) -> list[Command | Run]:
         """Take the next commands, up to the first that is not wanted."""
         wanted: list[Command | Run] = []

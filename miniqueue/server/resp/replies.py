@@ -10,6 +10,7 @@ either carries out no more commands. Knows no commands, and of the connection on
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from math import inf
 
 from miniqueue.broker import Commit
 from miniqueue.wire import resp_replies as replies
@@ -36,7 +37,16 @@ class ReplyQueue:
       unsent_bytes: size of the replies since the queue was last empty, without those that wait for a commit.
     """
 
-    __slots__ = ("_all_sent", "_broken", "_outcomes", "_uncommitted_bytes", "last_commit", "transport", "unsent_bytes")
+    __slots__ = (
+        "_all_sent",
+        "_broken",
+        "_max_unsent_bytes",
+        "_outcomes",
+        "_uncommitted_bytes",
+        "last_commit",
+        "transport",
+        "unsent_bytes",
+    )
 
     transport: asyncio.Transport
 
@@ -46,6 +56,7 @@ class ReplyQueue:
         self._outcomes: deque[tuple[Commit | None, bytes, int]] = deque()
         self.last_commit: Commit | None = None
         self._uncommitted_bytes = 0
+        self._max_unsent_bytes: float = MAX_UNSENT_BYTES
         self.unsent_bytes = 0
 
     @property
@@ -56,7 +67,7 @@ class ReplyQueue:
     @property
     def is_full(self) -> bool:
         """Whether so much waits that no more commands are to be carried out."""
-        return self.unsent_bytes > MAX_UNSENT_BYTES or self._uncommitted_bytes > MAX_UNCOMMITTED_BYTES
+        return self.unsent_bytes > self._max_unsent_bytes or self._uncommitted_bytes > MAX_UNCOMMITTED_BYTES
 
     def add(self, reply: bytes) -> None:
         """Queue a reply; `flush` sends it, after all replies before it."""
@@ -82,6 +93,24 @@ class ReplyQueue:
             self.last_commit = commit
             commit.add_listener(self.flush)
 
+    def withhold(self, outcome: Commit, reply: bytes) -> None:
+        """Send `reply`, and what is queued after it, when `outcome` is done; if it fails, its error instead of `reply`.
+
+        Until then no number of bytes stops the connection: the caller must bound them.
+        """
+        self._outcomes.append((outcome, reply, 1))
+        self._max_unsent_bytes = inf
+        outcome.add_listener(self._give_out)
+
+    def drop_after(self, outcome: Commit) -> None:
+        """Drop the replies that were queued after the one that waits for `outcome`."""
+        while self._outcomes and self._outcomes[-1][0] is not outcome:
+            self.unsent_bytes -= len(self._outcomes.pop()[1])
+
+    def _give_out(self) -> None:
+        self._max_unsent_bytes = MAX_UNSENT_BYTES
+        self.flush()
+
     def flush_ready(self) -> bool:
         """Write the replies that are ready; return what `is_full` is then.
 
@@ -89,7 +118,7 @@ class ReplyQueue:
         """
         if self._outcomes and ((commit := self._outcomes[0][0]) is None or commit.is_done):
             self.flush()
-        return self.unsent_bytes > MAX_UNSENT_BYTES or self._uncommitted_bytes > MAX_UNCOMMITTED_BYTES
+        return self.unsent_bytes > self._max_unsent_bytes or self._uncommitted_bytes > MAX_UNCOMMITTED_BYTES
 
     def flush(self) -> None:
         """Write the replies that are ready.

@@ -1,12 +1,13 @@
 """The RESP listener: makes a connection for each client, and ends all of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from miniqueue.broker import Broker
 from miniqueue.server.resp.connection import RespConnection
 from miniqueue.server.resp.shared import Connection, Shared
 from miniqueue.server.resp.turns import TURN_SECONDS, LoopShare
 from miniqueue.server.security.authentication import Authenticator
+from miniqueue.server.views.clients import ConnectedClient
 
 
 class RespServer:
@@ -47,6 +48,24 @@ class RespServer:
     def all_connections(self) -> list[Connection]:
         """Return the open connections."""
         return list(self.connections.values())
+
+    def listed(self) -> Iterator[ConnectedClient]:
+        """Yield the clients that are connected."""
+        for connection in self.all_connections():
+            session, stream = connection.session, connection.stream
+            client = ConnectedClient(
+                str(session.id),
+                "resp",
+                session.address,
+                session.name.decode("utf-8", "replace"),
+                None if connection.guard is None else session.user.decode("utf-8", "replace"),
+                session.library.decode("utf-8", "replace"),
+                "waits" if connection.is_waiting else "commands",
+            )
+            if stream is not None:
+                group, member, leased = stream.group, stream.member, stream.held_count
+                client = client._replace(mode="stream", topic=stream.topic, group=group, member=member, leased=leased)
+            yield client
 
     def answer_waiting(self) -> None:
         """Answer every client that waits for messages or for a reply."""

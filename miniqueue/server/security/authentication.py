@@ -78,6 +78,11 @@ class Authenticator:
         """The quotas of every user, by name."""
         return self._users.quotas
 
+    @property
+    def users(self) -> Users:
+        """All users, as they are now."""
+        return self._users
+
     async def identify(self, name: str | None, secret: bytes, address: str, connection: str = "") -> User:
         """Return the user to whom a secret belongs.
 

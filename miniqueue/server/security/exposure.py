@@ -5,7 +5,7 @@ The ports, by the addresses of -host and -monitor-host:
     loopback                 only this machine can connect: accepted
     other, with users        only users can do anything: accepted, with a warning unless RESP uses TLS
     other, without users     rejected (exit code 78), with the flags that help
-    other, with -insecure    accepted, with a warning at every startup
+    other, with -insecure    accepted, with a warning at every startup; the dashboard still requires users
 
 The directory of the store:
 
@@ -44,6 +44,13 @@ def check_exposure(config: Config) -> str:
     """
     hosts = {"-host": config.host, "-monitor-host": config.monitor_host}
     exposed = {flag: host for flag, host in hosts.items() if not is_loopback(host)}
+    if config.dashboard and "-monitor-host" in exposed and not config.has_users:
+        raise ConfigError(
+            [
+                f"flag -dashboard: requires users, because {config.monitor_host} (-monitor-host) can be reached from "
+                "other machines; create users with `miniqueue user add` and set -users, or remove one of the flags"
+            ]
+        )
     if config.has_users:
         return _IN_THE_CLEAR if "-host" in exposed and not config.resp_tls else ""
     if exposed and not config.insecure:
@@ -58,6 +65,11 @@ def check_exposure(config: Config) -> str:
     return "; ".join(
         f"every client that can reach {host} may {_OPEN_TO_ALL[flag]} (-insecure)" for flag, host in exposed.items()
     )
+
+
+def serves_dashboard(config: Config) -> bool:
+    """Return whether the dashboard is on: as its setting says, else if only this machine can reach it."""
+    return is_loopback(config.monitor_host) if config.dashboard is None else config.dashboard
 
 
 def check_writable(config: Config) -> None:

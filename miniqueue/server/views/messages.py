@@ -27,13 +27,19 @@ def resp_messages(messages: Iterable[PeekedMessage], protocol: int) -> bytes:
 
 def json_message(peeked: PeekedMessage) -> Mapping[str, object]:
     """Return a message as JSON; bytes that are not UTF-8 are replaced, except in the payload."""
-    attributes = as_json(_attributes(peeked))
-    assert isinstance(attributes, dict)
-    return {
-        "id": peeked.message_id.decode(),
-        "msg": binascii.b2a_base64(peeked.stored.payload, newline=False).decode(),
-        **attributes,
-    }
+    payload = binascii.b2a_base64(peeked.stored.payload, newline=False).decode()
+    return {"id": peeked.message_id.decode(), "msg": payload, **_json_words(peeked)}
+
+
+def json_attributes(peeked: PeekedMessage) -> Mapping[str, object]:
+    """Return a message as JSON, without its payload."""
+    return {"id": peeked.message_id.decode(), **_json_words(peeked)}
+
+
+def _json_words(peeked: PeekedMessage) -> dict[str, object]:
+    words = as_json(_attributes(peeked))
+    assert isinstance(words, dict)
+    return words
 
 
 def _attributes(peeked: PeekedMessage) -> dict[replies.Value, replies.Value]:
@@ -44,6 +50,6 @@ def _attributes(peeked: PeekedMessage) -> dict[replies.Value, replies.Value]:
         ("due_at_ms", peeked.due_at_ms),
         ("deliveries", sum(stored.counts) + (peeked.state is State.LEASED)),
         *stored.counts._asdict().items(),
-        *attribute_words(stored.attributes).items(),
+        *attribute_words(stored.shown_attributes).items(),
     ]
     return {name: value for name, value in words if value or name == "deliveries"}

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Protocol
 
-from miniqueue.client import Client, RefusedError
-from miniqueue.client.calls.call import Call, Reply
+from miniqueue_client import Client, RefusedError
+from miniqueue_client.calls.call import Call, Reply
 
 _DONE = b"acknowledged"
 #: Error codes for a message without a trace, or with one that this user may not see.

@@ -5,6 +5,7 @@
     TOPIC       = 0x03 name                      value: topic id, creation time
     PURGE       = 0x04 topic:8                   value: empty; a deleted topic with keys
     TICK        = 0x05 name                      value: when the schedule of this name next publishes
+    TASK        = 0x06 number:8                  value: an act on many messages, and how far it has come
     HEAD        = 0x10 topic:8 partition:4                                value: next sequence number
     CURSOR      = 0x11 topic:8 partition:4 group:4                        value: CursorState
     BITMAP      = 0x12 topic:8 partition:4 group:4 reserved:1 first_seq:8 value: settled bits of a chunk
@@ -32,8 +33,8 @@ partition number (`core.message.lanes`). HEAD is written with CURSOR; all chunks
 exist, and the last of them states the next number. A store that was created in format 1 can have a key 0x01, COMMIT,
 with the number of the last commit; it is never read.
 
-`delays`, `dedup`, `groups`, `log_ends`, `schedules`, and `trace_keys` make the keys of those spaces, with the layouts
-that are defined here.
+`delays`, `dedup`, `groups`, `log_ends`, `schedules`, `tasks`, and `trace_keys` make the keys of those spaces, with the
+layouts that are defined here.
 
 To change the grammar: raise FORMAT_VERSION in `leveldb/marker.py`, keep the old functions for reading, add the step
 that rewrites an old store, and add a golden file of the old format to the tests (docs/storage-format.md).
@@ -55,6 +56,7 @@ class Space(IntEnum):
     TOPIC = 0x03
     PURGE = 0x04
     TICK = 0x05
+    TASK = 0x06
     HEAD = 0x10
     CURSOR = 0x11
     BITMAP = 0x12
@@ -82,8 +84,8 @@ class Parts(NamedTuple):
       space: the first byte.
       topic_id, partition, group: numbers of these; of a GROWTH, `partition` is the number of partitions.
       reserved: `RESERVED` in the keys that the broker writes.
-      order: the first sequence number of a bitmap, gap, or chunk; the order of a record; the due time and serial of a
-        delayed message; the commit time and serial of dedup ids; the block and serial of a trace.
+      order: the number of a task; the first sequence number of a bitmap, gap, or chunk; the order of a record; the due
+        time and serial of a delayed message; the commit time and serial of dedup ids; the block and serial of a trace.
       range_: the range of a record; an unknown number is not refused.
     """
 
@@ -113,6 +115,8 @@ _MAX_128 = (1 << 128) - 1
 TOPIC_LAYOUT: Final = struct.Struct(">BQ")
 #: space topic partition, or space topic partition_count
 PARTITION_LAYOUT: Final = struct.Struct(">BQI")
+#: space number
+TASK_LAYOUT: Final = struct.Struct(">BQ")
 #: space topic partition group
 GROUP_LAYOUT: Final = struct.Struct(">BQII")
 #: space topic time serial
@@ -289,6 +293,10 @@ def _parse_fixed(space: Space, key: bytes) -> Parts:
     return Parts(space, *_FIXED[space].unpack(key)[1:])
 
 
+def _parse_task(space: Space, key: bytes) -> Parts:
+    return Parts(space, order=TASK_LAYOUT.unpack(key)[1])
+
+
 def _parse_chunk(space: Space, key: bytes) -> Parts:
     topic_id, partition, reserved, first_seq = _chunk.unpack(key)[1:]
     return Parts(space, topic_id, partition, reserved=reserved, order=first_seq)
@@ -325,6 +333,7 @@ _PARSERS = {
     **dict.fromkeys((Space.COMMIT, Space.NEXT_TOPIC), _parse_constant),
     **dict.fromkeys((Space.TOPIC, Space.TICK, Space.SCHEDULE), _parse_name),
     **dict.fromkeys(_FIXED, _parse_fixed),
+    Space.TASK: _parse_task,
     Space.DEDUP: _parse_commit,
     Space.CHUNK: _parse_chunk,
     Space.RECORD: _parse_record,

@@ -14,6 +14,7 @@ from miniqueue.errors import InvalidTopicError
 from miniqueue.storage.format.keys import KeyRange, Space, space_range
 from miniqueue.storage.format.values import malformed, seal, unseal
 
+_lengths = struct.Struct("<II")
 _length = struct.Struct("<I")
 _TICK, _SCHEDULE = bytes([Space.TICK]), bytes([Space.SCHEDULE])
 
@@ -45,18 +46,24 @@ def schedules(after: bytes = b"") -> KeyRange:
 
 
 def encode_schedule(schedule: Schedule) -> bytes:
-    """Encode what a schedule does."""
-    members = orjson.dumps(schedule.members())
-    return seal(_length.pack(len(members)), members, schedule.payload)
+    """Encode what a schedule does; raises InvalidAttributesError if the attributes of its messages are too long."""
+    members, attributes = orjson.dumps(schedule.members()), schedule.attributes
+    return seal(_lengths.pack(len(members), len(attributes)), members, attributes, schedule.payload, version=b"\x02")
 
 
 def decode_schedule(value: bytes) -> Schedule:
     """Parse `encode_schedule`; raise CorruptionError or FormatVersionError, as all parsers of values do."""
-    body = unseal(value, "schedule")
-    if len(body) < _length.size:
+    body = unseal(value, "schedule", 2)
+    layout = _length if value[0] == 1 else _lengths
+    if len(body) < layout.size:
         raise malformed("schedule")
-    payload_at = _length.size + _length.unpack_from(body)[0]
+    members_length, *attributes_length = layout.unpack_from(body)
+    attributes_at = layout.size + members_length
+    payload_at = attributes_at + sum(attributes_length)
+    if len(body) < payload_at:
+        raise malformed("schedule")
+    members, attributes, payload = body[layout.size : attributes_at], body[attributes_at:payload_at], body[payload_at:]
     try:
-        return of_members(orjson.loads(body[_length.size : payload_at]), body[payload_at:])
+        return of_members(orjson.loads(members), payload, attributes)
     except (KeyError, TypeError, ValueError, AttributeError, InvalidTopicError) as exc:
         raise malformed("schedule") from exc

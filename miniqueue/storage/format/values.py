@@ -16,7 +16,9 @@
               flags 1: length:4 × count, attributes_length:4 × count, then the payloads, then the attributes
               version 1: without log_bytes
     record  = seq:8 published_at_ms:8 nacks:4 backs:4 dacks:4 timeouts:4 disconnects:4 attributes_length:4
-              then the attributes, then the payload; version 1: without attributes_length and attributes
+              failure_length:2, then the failure, the attributes, and the payload
+              version 2, if there is no failure: without failure_length
+              version 1: also without attributes_length and attributes
     delays  = count:8 size_bytes:8 serial:8 head_due_at_ms:8
     delayed = published_at_ms:8 priority:1 attributes_length:4, then the attributes, then the payload
     dedup   = for each id: message_count:4 id_length:2 message_id_length:4, the id, then the ids of the messages
@@ -24,15 +26,18 @@
     trace   = committed_at_ms:8 count:4 text_count:2, then a column of each, kind:1 start_seq:8 message_count:2 at_ms:8
               group:2 who:2 number:8 × count, then length:2 × text_count, then the texts
     unique  = expires_at_ms:8
-    schedule = members_length:4, then the members as a JSON object, then the payload
+    task    = the members of the task as a JSON object
+    schedule = members_length:4 attributes_length:4, then the members as a JSON object, then the attributes, then the
+              payload; version 1: without attributes_length and attributes
 
 The value of PURGE and GROUP_PURGE is empty. `core.message.attributes` encodes the attributes of a message; here they
 are bytes, like a payload. A chunk of plain messages costs 26 bytes, and 4 more for each message. `dedup`, `delays`,
-`log_ends`, `schedules`, and `traces` encode and parse those values.
+`log_ends`, `schedules`, `tasks`, and `traces` encode and parse those values.
 
 Every value names its version, so a new form can be read alongside an old form: give it the next number, keep the old
 parser, write only the new form (docs/storage-format.md). The current version of a form is one more than the highest
-version that is named above, or 1 if none is named.
+version that is named above, or 1 if none is named. A record without a failure is still written as version 2, which
+earlier versions read.
 
 The checksum is zlib's CRC-32 since the standard library has it; no runtime dependency offers CRC-32C to Python.
 """
@@ -95,7 +100,8 @@ _cursor_2 = struct.Struct("<QQQQQQQ")
 _cursor_1 = struct.Struct("<QQQQ")
 _chunk = struct.Struct("<BIQQ")
 _chunk_1 = struct.Struct("<BIQ")
-_record = struct.Struct("<QQIIIIII")
+_record = struct.Struct("<QQIIIIIIH")
+_record_2 = struct.Struct("<QQIIIIII")
 _record_1 = struct.Struct("<QQIIIII")
 #: The flag of a chunk whose messages have attributes.
 _HAS_ATTRIBUTES = 1
@@ -225,23 +231,29 @@ def _contents(body: bytes, lengths_at: int, count: int) -> list[bytes]:
 
 def encode_record(record: Record) -> bytes:
     """Encode a returned message."""
-    seq, published_at_ms, counts, payload, attributes = record
-    header = _record.pack(seq, published_at_ms, *counts, len(attributes))
-    return seal(header, attributes, payload, version=b"\x02")
+    seq, published_at_ms, counts, payload, attributes, failure = record
+    if not failure:
+        header = _record_2.pack(seq, published_at_ms, *counts, len(attributes))
+        return seal(header, attributes, payload, version=b"\x02")
+    header = _record.pack(seq, published_at_ms, *counts, len(attributes), len(failure))
+    return seal(header, failure, attributes, payload, version=b"\x03")
 
 
 def decode_record(value: bytes) -> Record:
     """Parse `encode_record`."""
-    body = unseal(value, "record", 2)
-    layout = _record_1 if value[0] == 1 else _record
+    body = unseal(value, "record", 3)
+    layout = {1: _record_1, 2: _record_2}.get(value[0], _record)
     if len(body) < layout.size:
         raise malformed("record")
-    seq, published_at_ms, *counts = layout.unpack_from(body)
-    attributes_length = 0 if value[0] == 1 else counts.pop()
-    payload_at = layout.size + attributes_length
+    seq, published_at_ms, *numbers = layout.unpack_from(body)
+    counts, lengths = Counts(*numbers[: len(Counts._fields)]), numbers[len(Counts._fields) :]
+    attributes_length, failure_length = (*lengths, 0, 0)[:2]
+    attributes_at = layout.size + failure_length
+    payload_at = attributes_at + attributes_length
     if len(body) < payload_at:
         raise malformed("record")
-    return Record(seq, published_at_ms, Counts(*counts), body[payload_at:], body[layout.size : payload_at])
+    attributes, failure = body[attributes_at:payload_at], body[layout.size : attributes_at]
+    return Record(seq, published_at_ms, counts, body[payload_at:], attributes, failure)
 
 
 def _native_to_little(numbers: "array[int]") -> "array[int]":

@@ -12,8 +12,9 @@ Logs are kept from the first snapshot for a follower until there was none for an
 or until they are too many. A restart continues with those of the process before. What is not kept costs a follower a
 new copy, and the store nothing: no memory, and as long as nothing follows, one comparison for each write.
 
-`keep` and `follow` run on the thread that writes, `position_at` and `after` on the thread that reads; all that they
-share is the directory. Without hard links, as on some network file systems, `keep` fails.
+`keep` and `follow` run on the thread that writes; `position_at`, `after`, and `drop` on the thread that reads. They
+share the directory, and until when logs are kept; a log that one of them misses costs a follower a new copy. Without
+hard links, as on some network file systems, `keep` fails.
 """
 
 import os

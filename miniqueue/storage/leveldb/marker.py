@@ -1,10 +1,10 @@
 r"""The marker file of a store, which contains its format version.
 
-    miniqueue.format      miniqueue store, format 4\n
+    miniqueue.format      miniqueue store, format 5\n
 
-Formats 1 to 3 can be read, too. Format 1 wrote HEAD with every chunk and counted commits in COMMIT; formats 1 and 2 had
-no SETTINGS; none of them had the additions of format 4. A store in any of these formats is also a valid store of format
-4, so the upgrade only changes the marker, before anything else is written.
+Formats 1 to 4 can be read, too. Format 1 wrote HEAD with every chunk and counted commits in COMMIT; formats 1 and 2 had
+no SETTINGS; formats 1 to 3 had none of the additions of format 4; none of the four has tasks. A store in any of these
+formats is also a valid store of format 5, so the upgrade only changes the marker, before anything else is written.
 
 If LevelDB may create missing files, it wipes a store that has lost its CURRENT file. So a database is created only if
 there is no marker, and opened only if there is one.
@@ -20,7 +20,7 @@ from miniqueue.storage.leveldb.own_files import open_file, read_file
 
 MARKER_FILE_NAME = "miniqueue.format"
 UNFINISHED_MARKER_NAME = "miniqueue.format.unfinished"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 _OLDEST_READ = 1
 
 _MARKER = re.compile(rb"miniqueue store, format ([0-9]{1,9})\n")

@@ -262,12 +262,16 @@ class LevelDBStore:
         """Return the last pair with `start <= key < stop` of each range whose key `start` exists, otherwise None."""
         return await self._submit(self._reader, self._last_of, ranges)
 
-    def write(self, batch: Batch) -> Awaitable[None]:
+    def write(self, batch: Batch, *, is_synced: bool = False) -> Awaitable[None]:
         """Apply all of `batch` or nothing; the write begins with the call, and awaiting it raises its errors.
 
         A cancelled write is carried out nevertheless; its outcome is unknown to the caller.
+
+        Args:
+          batch: the changes.
+          is_synced: whether to sync this write, and with it all earlier ones, whatever the sync mode.
         """
-        return self._submit_batch(batch, self._sync_mode is SyncMode.ALWAYS)
+        return self._submit_batch(batch, is_synced or self._sync_mode is SyncMode.ALWAYS)
 
     async def sync(self) -> None:
         """Make every earlier write durable, whatever the sync mode."""

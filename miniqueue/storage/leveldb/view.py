@@ -17,7 +17,7 @@ everything, it is also refused for lengths anywhere in the tables that would end
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -59,11 +59,15 @@ class StoreView:
 
         Raises CorruptionError or another StorageError at the first file that cannot be read.
         """
+        return self.pairs_of((b"", _AFTER_ALL_KEYS))
+
+    def pairs_of(self, range_: tuple[bytes, bytes]) -> Generator[tuple[bytes, bytes], None, None]:
+        """Yield each key with `start <= key < stop` and its value, as `pairs`; close the generator after use."""
         if self._database is None:
             return
         with (
             _errors_naming(self.directory, self._view),
-            closing(pairs_between(self._database, b"", _AFTER_ALL_KEYS)) as remaining,
+            closing(pairs_between(self._database, *range_)) as remaining,
         ):
             yield from self._located(remaining)
 

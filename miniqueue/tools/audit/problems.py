@@ -109,5 +109,6 @@ _WORDS: Mapping[Space, Callable[[Parts, bytes], str]] = {
         f"unique key {escape(dedup.unique_key_and_message_id(key)[0])} of topic {parts.topic_id}"
     ),
     Space.TICK: lambda _parts, key: f"due time of schedule {escape(schedules.name_of(key))}",
+    Space.TASK: lambda parts, _key: f"task {parts.order}",
     Space.SCHEDULE: lambda _parts, key: f"schedule {escape(schedules.name_of(key))}",
 }

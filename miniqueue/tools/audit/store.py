@@ -9,6 +9,7 @@ One pass is enough because of the order of the spaces: before a chunk comes, eve
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from miniqueue.broker.acts import task
 from miniqueue.core.cursor.lease import Range
 from miniqueue.core.message import attributes
 from miniqueue.core.message.ids import DelayedId, format_message_id
@@ -16,7 +17,7 @@ from miniqueue.core.message.lanes import is_lane
 from miniqueue.core.message.names import check_group, check_topic
 from miniqueue.errors import CorruptionError, FormatVersionError, InvalidTopicError
 from miniqueue.errors.requests import InvalidGroupError
-from miniqueue.storage.format import dedup, delays, groups, keys, log_ends, values
+from miniqueue.storage.format import dedup, delays, groups, keys, log_ends, tasks, values
 from miniqueue.storage.format.keys import Parts, Space
 from miniqueue.tools.audit.problems import Problems
 from miniqueue.tools.audit.schedules import ScheduleAudit
@@ -64,6 +65,7 @@ class Audit:
             Space.CHUNK: self._take_chunk,
             Space.RECORD: self._take_record,
             Space.DELAYED: self._take_delayed,
+            Space.TASK: lambda _parts, key, value: self._take_task(key, value),
             Space.SCHEDULE: lambda _parts, key, value: self._schedules.take_schedule(key, value),
             Space.UNIQUE: self._take_unique,
             Space.TRACES: lambda parts, key, value: self._traces.take_state(parts.topic_id, key, value),
@@ -119,6 +121,10 @@ class Audit:
             self.problems.add(f"topic {topic_id} is registered under another name too", key)
         self.topics.setdefault(topic_id, TopicAudit(name, topic_id, self.problems))
         self._highest_topic_id = max(self._highest_topic_id, topic_id)
+
+    def _take_task(self, key: bytes, value: bytes) -> None:
+        number = tasks.number_of(key)
+        self._decoded(lambda value: task.of_members(number, tasks.decode_task(value)), key, value)
 
     def _take_purge(self, parts: Parts, key: bytes, value: bytes) -> None:
         if value:

@@ -1,7 +1,7 @@
 """The attributes of a message as members of its JSON line.
 
     "headers":[["name","value"],…]  "key":"…"  "expires_at":ms  "dedup":"…"  "reply_to":"…"  "unique":"…"
-    "only_for":"…"
+    "only_for":"…"  "failure":"…"
     "origin":{"topic":"letters","id":"0-17","published_at":ms,"died_at":ms,"returns":{"nacks":3},"reason":"…",
               "group":"…" if it is not the default group}
 
@@ -42,6 +42,7 @@ def encode(encoded: bytes) -> dict[str, object]:
         "reply_to": _text(decoded.reply_to),
         "unique": _text(decoded.unique_key),
         "only_for": decoded.only_for.decode("utf-8", "backslashreplace"),
+        "failure": _text(decoded.failure),
     }
     return {name: value for name, value in members.items() if value}
 
@@ -130,6 +131,7 @@ _PARSERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = MappingProxyType(
         "reply_to": ("reply_to", _bytes),
         "unique": ("unique_key", _bytes),
         "only_for": ("only_for", _group),
+        "failure": ("failure", _bytes),
     }
 )
 #: Names of the members of a line that are attributes.

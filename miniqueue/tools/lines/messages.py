@@ -27,6 +27,7 @@ import orjson
 
 from miniqueue.core.cursor.cursor import FRONT_START
 from miniqueue.core.cursor.lease import Range
+from miniqueue.core.message.attributes import with_failure
 from miniqueue.core.message.ids import format_message_id, parse_message_id
 from miniqueue.core.message.message import NEVER_RETURNED, Counts, Record
 from miniqueue.errors import InvalidLineError
@@ -115,7 +116,7 @@ def encode(
         members[_HIGH[range_]] = order >> 64
     if names := [*map(shown_name, groups)]:
         members["for"] = names
-    members |= shown(record.payload) | attribute_members.encode(record.attributes)
+    members |= shown(record.payload) | attribute_members.encode(with_failure(record.attributes, record.failure))
     return orjson.dumps(members) + b"\n"
 
 

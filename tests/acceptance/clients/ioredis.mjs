@@ -15,8 +15,7 @@ for (let number = 0; number < 100; number += 1) {
 }
 const published = (await pipeline.exec()).map(([error, reply]) => error ?? reply);
 const refused = await client.call('NOSUCH').catch((error) => error.message);
-const aborted = await client.multi().publish(`${topic}-never`, 'a').publish(`${topic}-never`, 'b').exec()
-  .catch((error) => error.message);
+const together = await client.multi().publish(`${topic}-together`, 'a').publish(`${topic}-together`, 'b').exec();
 
 console.log(JSON.stringify({
   ping: await client.ping(),
@@ -24,6 +23,6 @@ console.log(JSON.stringify({
   published,
   topics: await client.call('TOPICS'),
   refused,
-  aborted,
+  together: together.map(([error, reply]) => error ?? reply),
 }));
 client.disconnect();

@@ -8,7 +8,7 @@ import orjson
 import pytest
 import redis
 
-from miniqueue.client import DisconnectedError, connect
+from miniqueue_client import DisconnectedError, connect
 from tests.acceptance import patient
 from tests.acceptance.counts import counts
 from tests.serving import NDJSON

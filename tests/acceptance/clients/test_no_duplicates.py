@@ -1,9 +1,9 @@
 """kill -9 in the middle of publishes that are sent again until they are confirmed: each message is there once."""
 
-import itertools
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 import redis
@@ -32,20 +32,19 @@ class StubbornPublisher(threading.Thread):
         self._words = words
 
     def run(self) -> None:
-        for number in itertools.count():
-            while not self._publish(number):
-                time.sleep(RETRY_SECONDS)
-            self.confirmed = number + 1
-            if self.is_enough.is_set():
-                return
+        is_over = False
+        while not is_over:
+            with suppress(redis.RedisError), patient.Redis(port=self.port) as client:
+                is_over = self._publish(client)
+            time.sleep(RETRY_SECONDS)  # the broker was killed, and starts again
 
-    def _publish(self, number: int) -> bool:
-        try:
-            with patient.Redis(port=self.port) as client:
-                client.execute_command(*self._words(number))
-        except redis.RedisError:
-            return False
-        return True
+    def _publish(self, client: redis.Redis) -> bool:
+        """Publish until something is not confirmed, or what was begun is confirmed and it is enough."""
+        while True:
+            client.execute_command(*self._words(self.confirmed))
+            self.confirmed += 1
+            if self.is_enough.is_set():
+                return True
 
 
 def one_with_an_id(number: int) -> tuple[object, ...]:

@@ -23,7 +23,7 @@ const batch = (isAtomic, name, count) => Array.from({ length: count }).reduce(
 
 const published = await client.exec(batch(false, topic, 100), true);
 const refused = await call('NOSUCH').catch((error) => error.message);
-const aborted = await client.exec(batch(true, `${topic}-never`, 2), true).catch((error) => error.message);
+const together = await client.exec(batch(true, `${topic}-together`, 2), true);
 const received = await call('RECEIVE', topic, 'COUNT', '3', 'LEASE', '60');
 const settled = await call('ACK', topic, ...received.map(([receipt]) => receipt));
 
@@ -33,7 +33,7 @@ console.log(JSON.stringify({
   published,
   topics: await call('TOPICS'),
   refused,
-  aborted,
+  together,
   payloads: received.map(([, payload]) => payload),
   settled,
   waited: await call('RECEIVE', `${topic}-none`, 'WAIT', '0.1'),

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import runpy
 import shutil
 import signal
 import subprocess
@@ -235,6 +236,14 @@ def test_dead_letters_are_shown_and_moved_back(run, resp, client, topic):
     assert client.execute_command("LEN", topic) == 1
 
 
+def test_orders_that_do_not_fit_their_schema_are_refused(run, resp, client, topic):
+    sound, broken = '{"id":1,"items":[{"price":5}]}', '{"id":2,"items":[{"price":5},{"price":"free"}]}'
+    told = run("schemas.py", *resp, "--topic", topic, sound, broken).end(code=1)
+    assert told == '0-0\nrefused: /items/1/price: the value is not of type "number"\n'
+    assert run("schemas.py", *resp, "--topic", topic, sound).end(code=0) == "0-1\n"
+    assert client.execute_command("LEN", topic) == 2
+
+
 def test_schedules_are_set_listed_and_ended(run, resp, client, topic):
     set_cron = run(
         "schedules.py", *resp, "--name", "a", "--cron", "0 7 * * MON-FRI", "--zone", "Europe/Berlin", "report"
@@ -274,10 +283,14 @@ def test_spark_publishes_every_row_once(run, resp, broker, topic):
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
-def test_every_example_explains_itself_and_is_tested_and_in_the_readme(path, without_spark):
-    run = [sys.executable, path, "--help"]
-    helped = subprocess.run(run, env=without_spark, capture_output=True, text=True, check=True)
-    assert "--host" in helped.stdout
+def test_every_example_explains_itself_and_is_tested_and_in_the_readme(path, monkeypatch, capsys):
+    """Also without pyspark; in this process, since another one takes longer than all else."""
+    monkeypatch.setattr(sys, "argv", [path.name, "--help"])
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(path), run_name="__main__")
+    assert ended.value.code == 0
+    assert "--host" in capsys.readouterr().out
     assert f'"{path.name}"' in Path(__file__).read_text()
     assert f"(examples/{path.name})" in (EXAMPLES.parent / "README.md").read_text()
 

@@ -123,7 +123,9 @@ class Reader:
         return text.replace("redis-cli ", f"redis-cli -p {self._ports['6379']} ")  # 6379 is its default
 
     def _run(self, text: str) -> str:
-        code, output = self._run_block(["bash", "-c", text], self._directory, self._run_seconds)
+        # The commands that are clients use 6379 if nothing says otherwise.
+        own_port = f"export MINIQUEUE_URL=redis://localhost:{self._ports['6379']}\n"
+        code, output = self._run_block(["bash", "-c", own_port + text], self._directory, self._run_seconds)
         assert code == 0, f"exit code {code}:\n{text}\n{output}"
         return output
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from miniqueue.client import Http2Client, connect
+from miniqueue_client import Http2Client, connect
 from tests.acceptance.floods import FLOODS
 from tests.acceptance.process import BrokerProcess, Trust
 from tests.acceptance.tools import MAX_SECONDS, on_both_http_servers

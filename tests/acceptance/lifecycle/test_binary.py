@@ -17,12 +17,11 @@ import pytest
 
 from miniqueue import __version__
 from miniqueue.tools import TOOLS
+from tests.acceptance.one_file import BINARY, NOT_CURRENT, is_current
 from tests.acceptance.patient import Redis
 from tests.acceptance.process import FREE_PORTS, HTTP_SERVERS, ROOT, BrokerProcess, environment
 from tests.acceptance.tools import MAX_SECONDS, needs
 
-BINARY = ROOT / f"dist/miniqueue-{__version__}-linux-x86_64"
-SOURCES = [*(ROOT / "miniqueue").rglob("*.py"), *(ROOT / ".ci/binary").glob("*.*"), ROOT / ".ci/locks/binary.lock"]
 #: Runs a command that can make no memory executable: PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN.
 DENIED = """
 import ctypes, os, sys
@@ -46,13 +45,9 @@ exec unshare --root="$root" --wd=/data /miniqueue "$@"
 """
 
 
-def is_current() -> bool:
-    return BINARY.exists() and all(BINARY.stat().st_mtime >= source.stat().st_mtime for source in SOURCES)
-
-
 pytestmark = [
     pytest.mark.acceptance,
-    pytest.mark.skipif(not is_current(), reason="`make binary` has not been run, or not since the last change"),
+    pytest.mark.skipif(not is_current(), reason=NOT_CURRENT),
 ]
 
 
@@ -140,9 +135,10 @@ def test_every_subcommand_is_in_it(tmp_path, tool):
 
 
 def test_every_module_is_in_it():
-    modules = {f"{path.relative_to(ROOT)}c" for path in (ROOT / "miniqueue").rglob("*.py")}
+    folders = (ROOT / "miniqueue", ROOT / "client/src/miniqueue_client")
+    modules = {f"{path.relative_to(folder.parent)}c" for folder in folders for path in folder.rglob("*.py")}
     with ZipFile(BINARY) as archive:
-        assert {name for name in archive.namelist() if name.startswith("miniqueue/")} == modules
+        assert {name for name in archive.namelist() if name.startswith(("miniqueue/", "miniqueue_client/"))} == modules
 
 
 def test_the_bill_of_materials_lists_what_is_locked():
@@ -151,7 +147,9 @@ def test_the_bill_of_materials_lists_what_is_locked():
         bill = json.loads(archive.read("sbom.cdx.json"))
         licenses = archive.read("THIRD-PARTY.txt").decode()
     listed = {part["name"]: part["version"] for part in bill["components"] if part["purl"].startswith("pkg:pypi/")}
-    assert listed == locked
+    assert listed == locked | {"miniqueue-client": __version__}
+    required = {entry["ref"]: entry["dependsOn"] for entry in bill["dependencies"]}
+    assert f"pkg:pypi/granian@{locked['granian']}" in required[f"pkg:pypi/miniqueue@{__version__}"]
     assert all(f"\n{name} {version}: " in licenses for name, version in locked.items())
     contained = {part["name"] for wheel in bill["components"] for part in wheel.get("components", ())}
     assert contained >= {"leveldb", "snappy", "libuv", "hiredis", "openssl"}

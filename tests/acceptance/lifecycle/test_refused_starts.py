@@ -55,6 +55,13 @@ def test_a_file_of_another_user_in_the_store_is_78_and_is_named(trust, start_bro
     assert f"{tmp_path}/data/db/CURRENT belongs to uid 10001" in line
 
 
+def test_a_default_that_no_topic_can_have_is_78_and_makes_no_store(trust, tmp_path):
+    (tmp_path / "c.toml").write_text("""[defaults."orders.*"]\nschema = {type = "what"}\n""")
+    (line,) = refusal(*FREE_PORTS, *trust.flags, "-config", "c.toml", cwd=tmp_path, code=78)
+    assert "the defaults of new topics: schema must be a JSON Schema: " in line
+    assert not (tmp_path / "data").exists()
+
+
 def test_a_store_in_use_is_73_and_its_owner_goes_on(trust, start_broker, tmp_path):
     owner = start_broker("data")
     (line,) = refusal(*FREE_PORTS, *trust.flags, cwd=tmp_path, code=73)

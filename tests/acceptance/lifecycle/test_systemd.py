@@ -8,6 +8,7 @@ from socket import AF_UNIX, SOCK_DGRAM, socket
 
 import pytest
 
+from tests.acceptance.one_file import BINARY, NOT_CURRENT, is_current
 from tests.acceptance.process import FREE_PORTS, START_SECONDS, BrokerProcess, environment
 from tests.acceptance.systemd import Machine, can_boot
 from tests.acceptance.tools import needs
@@ -45,11 +46,14 @@ def test_a_broker_reports_its_states(tmp_path, trust, manager):
         broker.end()
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
+@pytest.fixture(
+    params=[None, pytest.param(BINARY, marks=pytest.mark.skipif(not is_current(), reason=NOT_CURRENT))],
+    ids=["package", "one file"],
+)
+def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
     if not can_boot():
         pytest.skip("no systemd can be booted here: it takes root, and a kernel with overlays and cgroups")
-    machine = Machine(tmp_path)
+    machine = Machine(tmp_path, request.param)
     yield machine
     machine.end()
 

@@ -108,6 +108,35 @@ async def test_bytes_keep_at_least_so_many(world):
     assert await readable(world) == (messages[3:], 0)
 
 
+async def test_a_number_keeps_the_last_so_many(world):
+    await configure(world, retention_messages=3)
+    messages = await fill(world)
+    await world.drain(b"t")
+    await world.commit()
+    await tick(world)
+    assert await readable(world) == (messages[-3:], 0)
+    await world.publish(b"t", b"a", b"b")
+    await world.drain(b"t")
+    await world.commit()
+    await tick(world)
+    assert await readable(world) == ([messages[-1], b"a", b"b"], 0)
+    await world.restart()
+    await tick(world)
+    assert (await readable(world))[0] == [messages[-1], b"a", b"b"]
+
+
+async def test_a_number_deletes_whole_chunks_and_no_unread_message_unless_it_is_told_to(world):
+    await configure(world, retention_messages=3)
+    for message in (b"a", b"b"):
+        await world.publish(b"t", *[message] * 4)
+    await tick(world)
+    assert await readable(world) == ([b"a"] * 4 + [b"b"] * 4, 0)
+    await configure(world, retention_messages=3, retention_drops_unread=True)
+    await tick(world)
+    assert await readable(world, 0) == ([b"b"] * 4, 4)
+    assert world.broker.stats()[b"t"].dropped == 4
+
+
 async def test_of_time_and_bytes_the_first_that_is_reached_counts(world):
     await configure(world, retention_bytes=5, retention_seconds=3.5)
     messages = await fill(world)

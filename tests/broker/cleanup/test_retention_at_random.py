@@ -20,6 +20,8 @@ CHOICES = [
     {"retention": "forever"},
     {"retention_seconds": 5},
     {"retention_bytes": 20},
+    {"retention_messages": 7},
+    {"retention_messages": 5, "retention_drops_unread": True},
     {"retention_seconds": 3, "retention_drops_unread": True},
     {"retention_bytes": 15, "retention_drops_unread": True},
 ]

@@ -17,7 +17,7 @@ async def hold_write(world: World) -> "asyncio.Future[None]":
     """Begin a write that ends when the future returned is done."""
     written, write = asyncio.get_running_loop().create_future(), world.store.write
 
-    def hold(_batch):
+    def hold(_batch, *, is_synced):
         world.store.write = write
         return written
 

@@ -2,9 +2,14 @@
 
 import pytest
 
-from miniqueue.core.options.consume import DEFAULT_SESSION_SECONDS
-from miniqueue.errors import OutcomeUnknownError, ReadOnlyError
+from miniqueue.broker.consume.membership import MEMBER_BYTES
+from miniqueue.broker.model.limits import BrokerLimits
+from miniqueue.broker.runtime.accounts import Purpose
+from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
+from miniqueue.core.options.consume import DEFAULT_SESSION_SECONDS, ReceiveOptions
+from miniqueue.errors import MemoryLimitError, OutcomeUnknownError, ReadOnlyError
 from miniqueue.errors.requests import SessionOverError
+from miniqueue.server.resp.commands.session import Actor
 from tests.broker.consume.test_members import create, fill, members_of, moving_of, receive, wait_for_move
 from tests.broker.support import World, started_world, world_with
 from tests.fakes import settle_down
@@ -275,3 +280,40 @@ async def test_a_gap_of_the_broker_ends_no_handover(world):
     await wait_for_move()
     assert two.payloads == [b"1-0"]
     assert one.payloads == [b"0-0", b"1-0"]
+
+
+async def test_a_member_is_charged_to_the_client_that_joined_as_long_as_its_session_lasts(world):
+    await create(world, 1, session_seconds=3)
+    await fill(world, 2, 1)
+    connection, other = (world.broker.memory.connect(address) for address in ("192.0.2.1", "192.0.2.2"))
+    CURRENT_ACTOR.set(Actor(account=connection))
+    await receive(world, b"a", 1)
+    owner = connection.owner
+    assert owner.amounts()[Purpose.TOPICS] == MEMBER_BYTES + 1
+    CURRENT_ACTOR.set(Actor(account=other))
+    await receive(world, b"a", 1)
+    connection.close()
+    assert owner.amounts()[Purpose.TOPICS] == MEMBER_BYTES + 1
+    await pass_seconds(world, 3)
+    assert await members_of(world) == {}
+    assert Purpose.TOPICS not in owner.amounts()
+    assert Purpose.TOPICS not in other.owner.amounts()
+
+
+@world_with(limits=BrokerLimits(max_memory_bytes=20 << 20))
+async def test_no_member_joins_without_memory_and_the_group_stays_free(world):
+    await create(world, 1)
+    memory = world.broker.memory
+    CURRENT_ACTOR.set(Actor(account=memory.connect("192.0.2.1")))
+    one = Stream(world, b"a")
+    memory.add(Purpose.OTHER, 20 << 20)
+    with pytest.raises(MemoryLimitError):
+        Stream(world, b"b")
+    with pytest.raises(MemoryLimitError):
+        world.broker.leases.receive(b"t", ReceiveOptions(is_acked=True, member=b"b"), print, print)
+    assert await members_of(world) == {b"a": [0]}
+    one.consumer.close()
+    with pytest.raises(MemoryLimitError):
+        world.broker.leases.receive(b"t", ReceiveOptions(is_acked=True, member=b"b"), print, print)
+    memory.add(Purpose.OTHER, -(20 << 20))
+    world.broker.leases.receive(b"t", ReceiveOptions(is_acked=True), print, print).give_up()

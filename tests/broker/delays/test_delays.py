@@ -29,7 +29,7 @@ async def delay(world: World, payload: bytes, seconds: float = 60, topic: bytes 
 
 
 async def tick(world: World, seconds: float = 0) -> None:
-    """Let time pass, then have the broker look for what is due."""
+    """Advance the clock, then let the broker find what is due."""
     world.clock.advance(seconds)
     world.broker.tick()
     for _ in range(5):

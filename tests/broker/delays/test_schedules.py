@@ -2,10 +2,18 @@
 
 import pytest
 
-from miniqueue.core.message import attributes
+from miniqueue.core.message import attributes, lanes
+from miniqueue.core.message.lanes import Priority
+from miniqueue.core.options.publish import PublishOptions
 from miniqueue.core.settings.fields import Side
 from miniqueue.core.settings.schedule import Missed, Schedule
-from miniqueue.errors import InvalidTopicError, OutcomeUnknownError, PayloadTooLargeError, ReadOnlyError
+from miniqueue.errors import (
+    InvalidAttributesError,
+    InvalidTopicError,
+    OutcomeUnknownError,
+    PayloadTooLargeError,
+    ReadOnlyError,
+)
 from miniqueue.errors.requests import InvalidOptionError, UnknownScheduleError
 from miniqueue.storage.format.keys import Space
 from tests.broker.support import World, started_world, world_with
@@ -22,7 +30,7 @@ async def put(world: World, name: bytes = b"s", schedule: Schedule = MINUTELY) -
 
 
 async def tick(world: World, seconds: float = 0) -> None:
-    """Let time pass, then have the broker look for what is due."""
+    """Advance the clock, then let the broker find what is due."""
     world.clock.advance(seconds)
     world.broker.tick()
     for _ in range(5):
@@ -263,6 +271,84 @@ async def test_what_cannot_be_published_is_tried_again_and_then_counts_as_missed
     assert seconds(await come(world)) == expected
 
 
+# --- options and end -----------------------------------------------------------------------------------------
+
+
+async def test_messages_have_the_options_of_the_schedule(world):
+    options = PublishOptions(((b"kind", b"sale"),), b"shop", 30.0, priority=Priority.HIGH)
+    await put(world, b"s", MINUTELY._replace(options=options))
+    await tick(world, 61)
+    consumer = world.consumer(T)
+    await consumer.drain_all()
+    (lease,) = consumer.leases
+    found = attributes.decode(lease.attributes[0])
+    own = (b"schedule", b"s"), (b"schedule-at-ms", b"%d" % (START_MS + 60_000))
+    assert (found.headers, found.key) == ((*own, (b"kind", b"sale")), b"shop")
+    assert START_MS + 91_000 <= found.expires_at_ms < START_MS + 91_100
+    assert lanes.lane(0, Priority.HIGH) in world.broker._engine.topics.by_name[T].partitions
+
+
+@pytest.mark.parametrize("until", [180_000, 239_999])
+async def test_a_schedule_is_deleted_in_the_commit_of_its_last_message(until, world):
+    await put(world, b"s", MINUTELY._replace(until_ms=START_MS + until))
+    await tick(world, 60)
+    assert (await world.broker.scheduler.get(b"s")).next_at_ms == START_MS + 120_000
+    await tick(world, 60)
+    count = len(world.store.batches)
+    await tick(world, 60)
+    (batch,) = [batch for batch in world.store.batches[count:] if batch]
+    assert {Space.TICK, Space.SCHEDULE, Space.CHUNK} <= {key[0] for key in batch}
+    with pytest.raises(UnknownScheduleError):
+        await world.broker.scheduler.get(b"s")
+    await tick(world, 600)
+    assert seconds(await come(world)) == [60, 120, 180]
+    assert [key for key in world.store.pairs() if key[0] in (Space.TICK, Space.SCHEDULE)] == []
+
+
+async def test_a_cron_rule_ends_too(world):
+    # the clock begins at 22:13:20
+    await put(world, b"s", Schedule(T, b"c", cron="*/10 * * * *", until_ms=START_MS + 1000_000))
+    await tick(world, 2000)
+    assert seconds(await come(world)) == [400, 1000]
+    assert world.broker.scheduler.count == 0
+
+
+@pytest.mark.parametrize(("missed", "expected"), [("all", [60, 120, 180]), ("one", [180]), ("none", [])])
+async def test_an_end_while_the_broker_was_down_comes_after_what_was_missed(missed, expected, world):
+    await put(world, b"s", MINUTELY._replace(missed=Missed(missed), until_ms=START_MS + 200_000))
+    await world.broker.stop()
+    world.clock.advance(3600)
+    await world.start()
+    await tick(world)
+    assert seconds(await come(world)) == expected
+    assert world.broker.scheduler.count == 0
+
+
+async def test_an_end_waits_until_the_last_message_can_be_published(world):
+    await world.publish(T, b"first")
+    await world.drain(T)
+    await world.broker.admin.pause(T, Side.IN).wait()
+    await put(world, b"s", MINUTELY._replace(until_ms=START_MS + 60_000))
+    await tick(world, 120)
+    assert world.broker.scheduler.count == 1
+    await world.broker.admin.resume(T, Side.IN).wait()
+    await tick(world, 1)
+    assert seconds(await come(world)) == [60]
+    assert world.broker.scheduler.count == 0
+
+
+@pytest.mark.parametrize("is_applied", [False, True])
+async def test_a_fault_at_the_end_neither_loses_nor_doubles_the_last_message(is_applied, world):
+    await put(world, b"s", MINUTELY._replace(until_ms=START_MS + 60_000))
+    world.store.applies_failed = is_applied
+    world.store.fail_writes.add(world.store.write_count + 1)
+    await tick(world, 60)
+    for _ in range(4):
+        await tick(world)
+    assert seconds(await come(world)) == [60]
+    assert world.broker.scheduler.count == 0
+
+
 # --- set, look, delete ---------------------------------------------------------------------------------------
 
 
@@ -328,6 +414,9 @@ async def test_they_can_be_looked_at_and_listed_by_name(world):
         (b"s", MINUTELY._replace(payload=bytes(100)), PayloadTooLargeError),
         (b"s", Schedule(T, b"", cron="often"), InvalidOptionError),
         (b"s", Schedule(T, b"", cron="* * * * *", zone="Mars"), InvalidOptionError),
+        (b"s", MINUTELY._replace(until_ms=START_MS + 59_999), InvalidOptionError),
+        (b"s", MINUTELY._replace(until_ms=0), InvalidOptionError),
+        (b"s", MINUTELY._replace(options=PublishOptions(((b"h", bytes(1 << 16)),))), InvalidAttributesError),
     ],
 )
 @world_with(max_message_bytes=50)

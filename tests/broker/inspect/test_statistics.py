@@ -10,6 +10,7 @@ from miniqueue.core.statistics import TICKS
 from miniqueue.errors import InvalidTopicError
 from miniqueue.errors.requests import UnknownTopicError
 from tests.fakes import START_MS, settle_down
+from tests.loops import CalmLoop, on_loop
 
 NO_RATES = {f"{kind}_rate_{span}s": 0 for kind in ("publish", "deliver", "ack", "return") for span in (1, 10, 60)}
 
@@ -106,6 +107,18 @@ async def test_rates_are_over_the_last_seconds(world):
     assert rates(await world.broker.inspect.stats(b"t"), "publish") == [0, 0, 0]
 
 
+async def test_a_message_is_published_once_however_many_groups_read_it(world):
+    await world.publish(b"t", b"x")
+    await world.broker.groups.create(b"t", b"other")
+    await look(world, 1)
+    await world.publish(b"t", *[b"x"] * 60)
+    await world.drain(b"t")
+    await world.commit()
+    await look(world, 2)
+    figures = await world.broker.inspect.stats(b"t")
+    assert [rates(figures, kind)[0] for kind in ("publish", "ack")] == [60, 61]
+
+
 async def test_rates_do_not_count_what_a_restart_or_a_deletion_took_away(world):
     await world.publish(b"t", *[b"x"] * 9)
     await look(world, 1)
@@ -186,6 +199,7 @@ async def test_the_oldest_message_of_a_new_topic_is_not_that_of_the_old_one(worl
     assert (await world.broker.inspect.stats(b"t"))["oldest_seconds"] == 0
 
 
+@on_loop(CalmLoop)  # rates are measured once a second
 async def test_totals_are_the_sums_over_all_topics(world):
     for number in range(250):
         world.broker.publish(b"t%d" % number, [b"xx"])

@@ -18,6 +18,7 @@ from miniqueue.errors import (
 )
 from miniqueue.server.resp.commands.session import Actor
 from tests.broker.support import started_world, world_with
+from tests.budget.counting import counting
 from tests.fakes import settle_down
 from tests.serving import eventually
 
@@ -399,3 +400,20 @@ async def test_messages_are_counted_whose_lease_timed_out(world):
     pass_time(world, 5)
     assert (await world.broker.inspect.stats(T))["lease_timeouts"] == 3
     assert world.broker.leases.ack(T, [again]) == [False]
+
+
+async def test_the_receipts_of_a_settle_are_not_parsed_for_each_group(world):
+    """Before, thousands of receipts and a thousand groups blocked the event loop for seconds."""
+    await world.publish(T, b"x")
+    counts, groups = [], 0
+    for group_count in (2, 40):
+        while groups < group_count:
+            await world.broker.groups.create(T, b"g%d" % groups)
+            asked = Asked(world, group=b"g%d" % groups)
+            await settle_down()
+            assert asked.answers[0].leases
+            groups += 1
+        with counting() as counter:
+            assert world.broker.leases.ack(T, [b"none-%d" % number for number in range(500)]) == [False] * 500
+        counts.append(counter.count)
+    assert counts[1] < 2 * counts[0]

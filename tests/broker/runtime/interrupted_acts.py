@@ -17,11 +17,15 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from miniqueue.broker import Broker
+from miniqueue.broker.acts import orders as acts
+from miniqueue.broker.acts.requests import parse_task
 from miniqueue.broker.inspect.peeked import State
 from miniqueue.broker.runtime.tasks import BrokenOffError
+from miniqueue.broker.transactions.acts import PublishWith, Refused
 from miniqueue.core.message.ids import DelayedId, parse_delayed_id
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME
 from miniqueue.core.options.consume import ReceiveOptions
+from miniqueue.core.options.filter import Filter
 from miniqueue.core.options.publish import NO_OPTIONS, PublishOptions
 from miniqueue.core.options.read import ReadOptions
 from miniqueue.core.options.start import Edge, FromMessage, FromTime
@@ -36,6 +40,8 @@ from tests.loops import LeapingLoop
 from tests.tools.test_audit_of_retention import problems_of
 
 T, DEAD, TARGET, OTHER, ASKED = b"t", b"t.dlq", b"target", b"other", b"asked"
+#: A second one replaces the first, if the outcome of that was unknown.
+REPLACING = PublishOptions(is_replacing=True)
 
 
 # --- a store whose reads and writes can be held ---------------------------------------------------------------
@@ -100,7 +106,7 @@ class Opening:
     async def writes_after(self, position: Position, max_bytes: int) -> Writes:
         return await self._disk.writes_after(position, max_bytes)
 
-    def write(self, batch: Batch) -> Awaitable[None]:
+    def write(self, batch: Batch, *, is_synced: bool = False) -> Awaitable[None]:
         return self._begin(self._write(batch))
 
     async def sync(self) -> None:
@@ -261,7 +267,7 @@ def content_of(settings: str) -> Content:
             holder.consumer.close()
         await publish_numbered(world, 3, 9)
         await reject(world, 2)
-        later = broker.publish_with(T, b"later", PublishOptions(delay_seconds=900))
+        later = await broker.publish_unique(T, b"later", PublishOptions(unique_key=b"later", delay_seconds=900))
         broker.scheduler.set(b"s", Schedule(b"scheduled", b"now", every_ms=60_000))
         await (await broker.publish_unique(T, b"unique", PublishOptions(unique_key=b"k"))).commit.wait()
         await world.publish(OTHER, b"o")
@@ -354,6 +360,26 @@ async def publish_until_confirmed(world: HeldWorld, options: PublishOptions) -> 
     raise OutcomeUnknownError from refusal
 
 
+async def transact_until_confirmed(world: HeldWorld, options: PublishOptions) -> None:
+    """Publish to two topics in one transaction, as a client does that repeats what was refused."""
+    acts = [
+        PublishWith(T, b"once", options),
+        PublishWith(OTHER, b"too", PublishOptions(dedup_id=b"one")),
+    ]
+    for _ in range(10):
+        try:
+            result = await world.broker.transactions.execute(acts)
+            if isinstance(result, Refused):
+                raise result.error
+            await result.commit.wait()
+        except UnavailableError as exc:
+            refusal = exc
+            await asyncio.sleep(1)
+        else:
+            return
+    raise OutcomeUnknownError from refusal
+
+
 async def set_schedule(world: HeldWorld) -> None:
     commit, _ = world.broker.scheduler.set(b"another", Schedule(b"scheduled", b"x", every_ms=60_000))
     await commit.wait()
@@ -394,6 +420,43 @@ async def traced(world: HeldWorld) -> list[Any]:
     return [str(step.event) for step in await world.broker.trace(T, (0, 0))]
 
 
+async def searched(world: HeldWorld) -> list[Any]:
+    page = await world.broker.inspect.search(T, Filter(contains=b"m"), count=100)
+    return payloads_of(page.messages)
+
+
+async def by_id(
+    world: HeldWorld,
+    act: acts.Act,
+    message_id: Any,
+    group: bytes | None = None,
+    *,
+    topic: bytes = T,
+    due_at_ms: int | None = None,
+) -> bytes:
+    return await world.broker.by_id.act(topic, message_id, acts.Order(act, due_at_ms), group)
+
+
+async def by_filter(world: HeldWorld, act: acts.Act, **words: bytes) -> int:
+    return await world.broker.by_filter.run(parse_task(act, T, words, world.clock.now_ms()))
+
+
+async def on_dead_letters(world: HeldWorld, act: acts.Act) -> int:
+    task = parse_task(act, T, {"state": b"dead"}, world.clock.now_ms())
+    await world.broker.by_filter.locate(task, lambda _name: None)
+    return await world.broker.by_filter.run(task)
+
+
+async def begin_task(world: HeldWorld) -> None:
+    """Begin a task that does nothing; what tasks do is interrupted by restarts, `tests/broker/acts`."""
+    await world.broker.tasks.begin(parse_task(acts.Act.DELETE, T, {"key": b"none"}, world.clock.now_ms()))
+
+
+async def fire_schedule(world: HeldWorld) -> None:
+    await (await world.broker.scheduler.fire(b"s")).commit.wait()
+
+
+LATER_MS = START_MS + 5_000_000
 TIME = FromTime(START_MS + 2500)
 
 PURGES: dict[str, Act] = {
@@ -401,11 +464,13 @@ PURGES: dict[str, Act] = {
     "purge what is ready": lambda world: world.broker.purge(T, State.READY),
     "purge what is delayed": lambda world: world.broker.purge(T, State.DELAYED),
     "purge of a group": lambda world: world.broker.purge(T, group=b"g"),
+    "delete by filter": lambda world: by_filter(world, acts.Act.DELETE),
 }
 CHANGES: dict[str, Act] = {
     "redrive": lambda world: world.broker.redrive(DEAD),
     "redrive to a target": redrive_to_target,
     "create a group": lambda world: world.broker.groups.create(T, b"h"),
+    "create a group that ends": lambda world: world.broker.groups.create(T, b"h", own={"ephemeral_groups": 5.0}),
     "create a group at a time": lambda world: world.broker.groups.create(T, b"h", TIME),
     "create a group at a message": lambda world: world.broker.groups.create(T, b"h", FromMessage(0, 1)),
     "seek to the start": lambda world: world.broker.groups.seek(T, b"g", Edge.EARLIEST),
@@ -413,11 +478,25 @@ CHANGES: dict[str, Act] = {
     "seek to a time": lambda world: world.broker.groups.seek(T, b"default", TIME),
     "delete a group": lambda world: world.broker.groups.delete(T, b"g"),
     "delete": lambda world: world.broker.delete_topic(T),
+    "delete a message of a group": lambda world: by_id(world, acts.Act.DELETE, (0, 5), b"g"),
+    "move a message to the front": lambda world: by_id(world, acts.Act.FRONT, (0, 5)),
+    "move a returned message to the front": lambda world: by_id(world, acts.Act.FRONT, (0, 1)),
+    "make a returned message due": lambda world: by_id(world, acts.Act.DUE, (0, 1)),
+    "make a message due later": lambda world: by_id(world, acts.Act.DUE, world.delayed_id, due_at_ms=LATER_MS),
+    "delete a delayed message": lambda world: by_id(world, acts.Act.DELETE, world.delayed_id),
+    "redrive a message": lambda world: by_id(world, acts.Act.REDRIVE, (0, 0), topic=DEAD),
+    "fire a schedule": fire_schedule,
+    "begin a task": begin_task,
+    "redrive the dead letters of a topic": lambda world: on_dead_letters(world, acts.Act.REDRIVE),
     "first use of a group": first_use,
     "cancel": lambda world: world.broker.delayed.cancel(T, world.delayed_id),
     "request": request,
     "publish with a dedup id": lambda world: publish_until_confirmed(world, PublishOptions(dedup_id=b"one")),
     "publish with a unique key": lambda world: publish_until_confirmed(world, PublishOptions(unique_key=b"u")),
+    "replace a message": lambda world: publish_until_confirmed(world, REPLACING._replace(unique_key=b"k")),
+    "replace a delayed message": lambda world: publish_until_confirmed(world, REPLACING._replace(unique_key=b"later")),
+    "transaction": lambda world: transact_until_confirmed(world, PublishOptions(unique_key=b"u")),
+    "transaction that replaces": lambda world: transact_until_confirmed(world, REPLACING._replace(unique_key=b"k")),
     "set a schedule": set_schedule,
     "delete a schedule": lambda world: world.broker.scheduler.delete(b"s").wait(),
 }
@@ -425,6 +504,7 @@ LOOKS: dict[str, Act] = {
     "read": lambda world: read(world, ReadOptions(max_count=100)),
     "read from a time on": lambda world: read(world, ReadOptions(time_ms=TIME.time_ms, max_count=100)),
     "peek": lambda world: peeked(world, State.READY),
+    "search": searched,
     "peek at what is delayed": lambda world: peeked(world, State.DELAYED),
     "peek at dead letters": lambda world: peeked(world, State.DEAD),
     "find": lambda world: found(world, (0, 4)),

@@ -110,9 +110,9 @@ class SlowLevelDB:
             await self.may_end.wait()
         return found
 
-    def write(self, batch):
+    def write(self, batch, *, is_synced=False):
         is_failing, self.is_failing = self.is_failing, False
-        return asyncio.ensure_future(fail()) if is_failing else self._store.write(batch)
+        return asyncio.ensure_future(fail()) if is_failing else self._store.write(batch, is_synced=is_synced)
 
 
 async def fail():

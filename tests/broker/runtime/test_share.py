@@ -1,6 +1,7 @@
 """Long work has a share of the event loop: after each slice, others come first, unless they have nothing to do."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from itertools import pairwise
 
@@ -90,3 +91,26 @@ def test_others_are_not_owed_the_time_for_which_the_process_was_stopped():
         clock.seconds += 0.1  # of others
         iterations += 1
     assert iterations <= 10 * OTHERS_FACTOR * MAX_COUNTED_SECONDS + 1
+
+
+async def test_items_that_may_be_long_are_used_one_after_the_other_as_they_are_read():
+    """A search used to hold 128 messages, of maybe 1 MiB each, before it looked at the first one."""
+    work, read, slices = Work(), list[int](), list[int]()
+
+    async def items() -> AsyncIterator[int]:
+        for number in range(10):
+            read.append(number)
+            yield number
+
+    async def use() -> None:
+        async with aclosing(work.share.in_turns_as_read(items(), 4)) as turns:
+            async for number in turns:
+                assert read[-1] == number
+                slices.append(work.iteration)
+
+    using = asyncio.create_task(use())
+    while not using.done():
+        await asyncio.sleep(0)
+        work.iteration += 1
+    await using
+    assert [slices.count(iteration) for iteration in dict.fromkeys(slices)] == [4, 4, 2]

@@ -10,7 +10,11 @@ from miniqueue.broker.model.limits import REST_SECONDS
 from miniqueue.broker.model.rest import put_to_rest
 from miniqueue.broker.model.topic import Topic
 from miniqueue.core.log.delayed import Delayed
+from miniqueue.core.log.retention import Retained
+from miniqueue.core.message.message import ChunkExtent
+from miniqueue.core.options.read import ReadOptions
 from miniqueue.core.settings.fields import Side
+from miniqueue.core.settings.settings import DEFAULT_SETTINGS
 from miniqueue.errors.requests import PausedError
 from tests.broker.support import world_with
 from tests.fakes import settle_down
@@ -91,6 +95,20 @@ def test_a_group_at_rest_uses_less_than_200_bytes_for_each_partition():
     assert (together - alone) / (100 * len(groups)) < 200
 
 
+def test_a_partition_at_rest_that_retains_messages_uses_less_than_200_bytes():
+    def retaining() -> Topic:
+        topic = Topic(b"t")
+        topic.begin(1, (), DEFAULT_SETTINGS._replace(retention_seconds=60, partitions=PARTITIONS))
+        topic.add_partitions(range(1, PARTITIONS))
+        for number, partition in used(topic).partitions.items():
+            partition.retained = Retained(partition.next_seq - 7 * number)
+            partition.retained.first = ChunkExtent(partition.retained.start_seq, partition.next_seq, 10**12, 5, 10**9)
+        assert put_to_rest(topic, lambda _: None)
+        return topic
+
+    assert made(retaining, PARTITIONS) < 200
+
+
 def test_a_topic_that_was_never_used_wakes_as_it_was():
     topic = Topic(b"t")
     topic.begin(1, [b"a", b"b"])
@@ -152,14 +170,65 @@ async def test_a_topic_in_which_something_is_stays_awake(world, what):
     assert not is_at_rest(world)
 
 
-@pytest.mark.parametrize("settings", [{"retention_seconds": 60}, {"trace": True}, {"group_idle_seconds": 60}])
+@pytest.mark.parametrize("settings", [{"trace": True}, {"group_idle_seconds": 60}])
 async def test_a_topic_whose_settings_need_its_partitions_stays_awake(world, settings):
     world.broker.admin.create(b"t", settings)
+    await world.broker.groups.create(b"t", b"g")
     await world.commit()
     await tick(world)
     assert not is_at_rest(world)
     await world.restart()
     assert not is_at_rest(world)
+
+
+@pytest.mark.parametrize("settings", [{"retention_seconds": 60}, {"retention_messages": 5}, {"group_idle_seconds": 60}])
+async def test_a_topic_that_would_retain_messages_or_end_groups_rests_while_it_has_none(world, settings):
+    world.broker.admin.create(b"t", settings)
+    await world.commit()
+    await tick(world)
+    assert is_at_rest(world)
+    await world.restart()
+    assert is_at_rest(world)
+
+
+async def kept(world) -> list[bytes]:
+    """Return the payloads that can be read again."""
+    page = await world.broker.inspect.log.read(b"t", 0, ReadOptions())
+    return [payload for run in page.runs for payload in run.payloads]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_what_a_topic_retains_can_be_read_after_a_rest_until_its_time_is_over(world, is_restarted):
+    await used_and_emptied(world, retention_seconds=60)
+    if is_restarted:
+        await world.restart()
+        await tick(world)
+    assert is_at_rest(world)
+    assert topic_of(world).stored_bytes == 2
+    world.clock.advance(59)
+    await tick(world)
+    assert is_at_rest(world)
+    assert await kept(world) == [b"a", b"b"]
+    await tick(world)
+    assert is_at_rest(world)
+    world.clock.advance(1)
+    await tick(world)
+    assert is_at_rest(world)
+    assert topic_of(world).stored_bytes == 0
+    assert await kept(world) == []
+
+
+async def test_a_topic_at_rest_forgets_what_shorter_retention_does_not_keep(world):
+    await used_and_emptied(world, retention_seconds=60)
+    await world.publish(b"t", b"c")
+    await world.drain(b"t")
+    await world.commit()
+    await tick(world)
+    assert is_at_rest(world)
+    world.broker.admin.change(b"t", {"retention_seconds": None, "retention_messages": 1})
+    await world.commit()
+    await tick(world)
+    assert await kept(world) == [b"c"]
 
 
 async def test_statistics_do_not_wake_a_topic(world):

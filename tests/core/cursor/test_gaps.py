@@ -49,5 +49,7 @@ def test_the_stored_entries_say_what_is_finished_and_are_never_more_than_the_ope
                 stored[start] = stop
         covered = {seq for start, stop in stored.items() for seq in range(start, stop)}
         assert covered == {seq for seq in range(head_seq, 120) if seq // 10 not in open_chunks}
+        assert covered == {seq for seq in range(head_seq, 120) if gaps.covers(seq)}
+        assert gaps.runs() == sorted(stored.items())
         assert len(stored) <= len(open_chunks)
     assert stored == {}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from miniqueue.core.cursor.lease import ChunkLease, ChunkProgress, Lease, Range, RecordLease
+from miniqueue.core.cursor.lease import ChunkLease, ChunkProgress, Lease, Range, RecordLease, unset_runs
 from miniqueue.core.message.message import NEVER_RETURNED, Chunk, Counts, Record
 
 
@@ -42,6 +42,18 @@ def test_taking_hands_out_every_unset_index_once_and_in_order(size, bits, max_co
         assert 0 < stop - start <= max_count
         handed_out += range(start, stop)
     assert handed_out == [i for i in range(size) if not settled >> i & 1]
+
+
+@given(st.integers(0, (1 << 60) - 1), st.randoms(use_true_random=False))
+def test_what_is_removed_leaves_the_run_that_has_it(settled, chance):
+    progress = ChunkProgress(chunk_of(60), settled)
+    while progress.runs:
+        first, end = chance.choice(progress.runs)
+        start = chance.randrange(first, end)
+        stop = chance.randrange(start + 1, end + 1)
+        progress.remove(start, stop)
+        settled |= (1 << stop) - (1 << start)
+        assert progress.runs == unset_runs(settled, 60)
 
 
 def test_settling_sets_bits():

@@ -72,6 +72,17 @@ def test_those_over_are_given_up_in_parts_the_oldest_first():
     assert payloads(shop.book.expire(9, 3)) == [b"0", b"1"]
 
 
+def test_leases_are_found_and_stay():
+    shop = Shop()
+    for count in (5, 1, 4):
+        shop.lease(count, deadline=1)
+    assert shop.book.find_runs(range(1, 11), 10) == ([(1, 5), (6, 1), (7, 4)], 3, 0)
+    assert shop.book.find_runs([9, 2, 3, 77, 2], 10) == ([(9, 1), (2, 2), (2, 1)], 4, 3)
+    assert shop.book.find_runs(range(1, 11, 2), 2).seen_count == 3
+    assert LeaseBook(b"p-").find_runs([4, 2, 9, 7], 2).seen_count == 3
+    assert payloads(shop.book.take(range(1, 11))) == [b"%d" % number for number in range(10)]
+
+
 def test_extending_for_ever_does_not_pile_up():
     shop = Shop()
     shop.lease(1, deadline=1)
@@ -100,6 +111,9 @@ def test_whatever_happens_it_is_a_dict_of_messages(steps):
                     model |= dict.fromkeys(shop.lease(first, second), second)
             case "take" | "range":
                 names = first if act == "take" else range(first, first + second)
+                runs, _, _ = shop.book.find_runs(names, 1000)
+                found = [receipt for first, count in runs for receipt in range(first, first + count)]
+                assert found == [receipt for receipt in names if receipt in model]
                 wanted = [receipt for receipt in dict.fromkeys(names) if receipt in model]
                 assert payloads(shop.book.take(names)) == [b"%d" % (receipt - 1) for receipt in wanted]
                 for receipt in wanted:
@@ -120,12 +134,16 @@ def test_whatever_happens_it_is_a_dict_of_messages(steps):
 @pytest.mark.parametrize(
     ("words", "numbers"),
     [
+        ([], []),
         ([b"p-1"], [1]),
         ([b"p-1", b"q-2", b"p-", b"p-x", b"p-01", b"p--1", b"", b"1", b"p-" + b"9" * 20], [1, 0, 0, 0, 0, 0, 0, 0, 0]),
         ([b"p-%d" % n for n in range(95, 1105)], range(95, 1105)),
         ([b"p-%d" % n for n in [*range(95, 110), 300]], [*range(95, 110), 300]),
         ([b"p-1"] + [b"q-%d" % n for n in range(2, 12)], [1] + [0] * 10),
         ([b"p-\xb2"], [0]),
+        ([b"p-3", b"p-01"], [3, 0]),
+        ([b"p-3", b"p-"], [3, 0]),
+        ([b"p-30", b"p-" + b"9" * 20], [30, 0]),
     ],
 )
 def test_receipts_are_read_behind_their_prefix(words, numbers):

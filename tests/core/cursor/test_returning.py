@@ -67,7 +67,16 @@ def test_each_keeps_its_order_where_it_goes(cause, restarts):
     assert (some.cursor.depth, some.records, some.chunks) == (0, {}, {})
 
 
-@pytest.mark.parametrize("act", [returning.nack, returning.back, lambda *held: returning.dack(*held, 10)])
+def test_a_delay_that_is_given_takes_precedence():
+    some, ((_, lease),) = held(b"abc")
+    some.cursor.policy = fates = Fates(b"b", {b"a": 20})
+    returning.dack(some.cursor, lease, 10, "nacks", b"why")
+    assert b"".join(fates.dead) == b"b"
+    assert b"".join(some.take_all(9)) == b""
+    assert b"".join(some.take_all(10)) == b"ac"
+
+
+@pytest.mark.parametrize("act", [returning.nack, returning.back])
 def test_a_lease_does_too(act):
     some, ((_, lease),) = held(b"abcdef")
     some.cursor.policy = fates = Fates(b"bd", {b"a": 20, b"f": 20})

@@ -96,7 +96,7 @@ class Machine:
         some = self.random.sample(sorted(stored), min(2, len(stored)))
         waiting = [order for order in some if view.is_waiting(self.some.cursor, place, order)]
         removing.drop_records(
-            self.some.cursor, place, [(order, stored[order][0], *stored[order][3:]) for order in some]
+            self.some.cursor, place, [(order, stored[order][0], *stored[order][3:5]) for order in some]
         )
         self.acked += [stored[order].payload for order in waiting]
 

@@ -88,8 +88,16 @@ def test_they_are_at_most_64_kib_together_without_the_origin():
 
 
 def test_a_field_of_a_newer_version_is_named():
-    with pytest.raises(FormatVersionError, match="attributes: format version 10 found, this miniqueue reads up to 9"):
-        attributes.decode(ALL.encode() + b"\x0a\0\0\0\0")
+    with pytest.raises(FormatVersionError, match="attributes: format version 11 found, this miniqueue reads up to 10"):
+        attributes.decode(ALL.encode() + b"\x0b\0\0\0\0")
+
+
+def test_of_two_failures_the_last_one_counts():
+    dead = ALL._replace(failure=b"first").encode()
+    assert dead.hex() == GOLDEN + "0a050000006669727374"
+    assert attributes.decode(dead).failure == b"first"
+    assert attributes.decode(attributes.with_failure(dead, b"second")).failure == b"second"
+    assert attributes.with_failure(dead, b"") == dead
 
 
 def test_for_whom_a_message_is_stands_in_front_so_that_it_is_found_at_once():

@@ -77,6 +77,20 @@ def test_what_makes_no_sense_is_refused(name, value):
         parse_words([name.encode(), value])
 
 
+def test_replace_is_a_word_without_a_value_and_needs_a_unique_key():
+    options = PublishOptions(unique_key=b"u", is_replacing=True)
+    assert parse_words([b"UNIQUE", b"u", b"REPLACE"]) == parse_words([b"replace", b"unique", b"u"]) == options
+    assert parse_texts([("unique", b"u"), ("replace", b"true")]) == parse_members({"unique": "u", "replace": True})
+    assert parse_texts([("unique", b"u"), ("replace", b"1")]) == options  # as every switch of HTTP
+    assert parse_members({"unique": "u", "replace": False}) == PublishOptions(unique_key=b"u")
+    assert parse_texts([("replace", b"false")]) == PublishOptions()
+    for words in ([b"REPLACE"], [b"UNIQUE", b"u", b"REPLACE", b"REPLACE"], [b"UNIQUE", b"u", b"REPLACE", b"true"]):
+        with pytest.raises(RequestError):
+            parse_words(words)
+    with pytest.raises(RequestError, match="replace is true or false"):
+        parse_texts([("unique", b"u"), ("replace", b"yes")])
+
+
 @pytest.mark.parametrize("name", ["delay", "at", "priority", "key", "ttl", "dedup", "unique"])
 def test_an_option_is_given_once_and_has_a_value(name):
     value = next(value for good, value, *_ in GOOD if good == name)
@@ -119,7 +133,7 @@ def test_the_name_of_a_header_is_looked_at(name):
 
 
 def test_an_unknown_option_is_named_in_a_line_that_can_be_shown():
-    with pytest.raises(RequestError, match=r"there is no option dely; there are delay, .*, unique, header$"):
+    with pytest.raises(RequestError, match=r"there is no option dely; there are delay, .*, unique, replace, header$"):
         parse_words([b"DELY", b"5"])
     with pytest.raises(RequestError) as caught:
         parse_words([b"a\r\nb\x1b" + b"x" * 5000, b"5"])

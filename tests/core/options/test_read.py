@@ -11,7 +11,6 @@ from miniqueue.errors.requests import InvalidOptionError
     [
         (read.parse_offset, b"0", 0),
         (read.parse_offset, b"1000000000000000000", 10**18),
-        (read.parse_time_ms, b"1700000000000", 1_700_000_000_000),
         (read.parse_count, b"0", 0),
         (read.parse_count, b"10000", 10_000),
         (read.parse_max_bytes, b"4194304", 4 << 20),
@@ -31,7 +30,6 @@ def test_numbers_within_their_bounds_are_taken(parse, word, number):
         (read.parse_offset, b"1000000000000000001"),
         (read.parse_offset, b"9" * 100),
         (read.parse_offset, "٣".encode()),
-        (read.parse_time_ms, b"now"),
         (read.parse_count, b"10001"),
         (read.parse_max_bytes, b"0"),
         (read.parse_max_bytes, b"4194305"),

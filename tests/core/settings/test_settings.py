@@ -10,9 +10,9 @@ from miniqueue.errors.requests import InvalidSettingError
 
 WRONG = [
     ("color", 1, "color is no setting; there are lease_seconds, max_deliveries, dead_letter_topic, ttl_seconds"),
-    ("lease_seconds", 0, "lease_seconds must be a number of seconds, from 0.001 to 43200"),
+    ("lease_seconds", 0, "lease_seconds must be a number of seconds, or a duration such as 1h30m, from 0.001 to 43200"),
     ("lease_seconds", 43_201, "lease_seconds must be"),
-    ("lease_seconds", "60", "lease_seconds must be"),
+    ("lease_seconds", "a minute", "lease_seconds must be"),
     ("lease_seconds", True, "lease_seconds must be"),
     ("lease_seconds", float("nan"), "lease_seconds must be"),
     ("max_deliveries", -1, "max_deliveries must be a whole number from 0, no limit, to 1000000"),
@@ -21,10 +21,18 @@ WRONG = [
     ("dead_letter_topic", "a b", "dead_letter_topic must be the name of a topic"),
     ("dead_letter_topic", 7, "dead_letter_topic must be the name of a topic"),
     ("dead_letter_topic", "letters", "dead_letter_topic must be another topic than the one it is set for"),
-    ("ttl_seconds", -1, "ttl_seconds must be a number of seconds, from 0, unlimited, to 10^10"),
+    (
+        "ttl_seconds",
+        -1,
+        "ttl_seconds must be a number of seconds, or a duration such as 1h30m, from 0, unlimited",
+    ),
     ("expired", "keep", "expired must be drop or dead-letter"),
-    ("retry_delays", 5, "retry_delays must be at most 100 numbers of seconds from 0 to 31622400"),
-    ("retry_delays", [1, "2"], "retry_delays must be"),
+    (
+        "retry_delays",
+        5,
+        "retry_delays must be at most 100 numbers of seconds, or durations such as 1h30m, from 0 to 31622400",
+    ),
+    ("retry_delays", [1, "two"], "retry_delays must be"),
     ("retry_delays", [1] * 101, "retry_delays must be"),
     ("retry_min_seconds", 3601, "retry_max_seconds must be not below retry_min_seconds"),
     ("retry_factor", 0.5, "retry_factor must be a number from 1 to 100"),

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from random import Random
 
-from miniqueue.client import DisconnectedError, connect
+from miniqueue_client import DisconnectedError, connect
 from tests.durability.clients.events import Act
 from tests.durability.clients.publishers import Ports
 from tests.durability.clients.recorder import Recorder
@@ -18,6 +18,7 @@ from tests.serving import Lines
 ACTS = (Act.ACK, Act.ACK, Act.ACK, Act.ACK, Act.NACK, Act.BACK, Act.DACK)
 CAUSES = ("nacks", "backs", "dacks", "timeouts", "disconnects")
 LEAVE_PROBABILITY = 0.01
+SYNC_PROBABILITY = 0.5
 MAX_DELAY_SECONDS = 0.15
 #: More than is received at once: so much is not settled together for want of room.
 MAX_HELD = 1000
@@ -46,11 +47,12 @@ class Consumer:
         if id_ is not None:
             self.held[receipt] = id_
 
-    def settle(self, receipts: list[bytes]) -> tuple[Act, float]:
-        """Log that these are about to be settled; return how."""
+    def settle(self, receipts: list[bytes], *, is_synced: bool = False) -> tuple[Act, float]:
+        """Log that these are about to be settled, and whether durably; return how."""
         act, delay_seconds = _choose(self.random)
         ids = tuple(self.held.pop(receipt) for receipt in receipts)
-        self._asked.append(self._recorder.invoke(self._client, act, self.topic, ids, delay_seconds))
+        op = self._recorder.invoke(self._client, act, self.topic, ids, delay_seconds, is_synced=is_synced)
+        self._asked.append(op)
         return act, delay_seconds
 
     def answered(self) -> None:
@@ -130,7 +132,10 @@ async def several(connection: Resp, consumer: Consumer, limit: int, *words: byte
 
 
 async def consume_by_receiving(ports: Ports, recorder: Recorder, topics: list[str], random: Random) -> None:
-    """RECEIVE, with leases that outlast every crash, settled by receipt; it leaves when it holds nothing."""
+    """RECEIVE, with leases that outlast every crash, settled by receipt, half of the time with SYNC.
+
+    It leaves when it holds nothing.
+    """
     while True:
         consumer = Consumer(recorder, "receive", random.choice(topics), random)
         connection = await Resp.connect(ports.resp)
@@ -150,8 +155,9 @@ async def _receiving(connection: Resp, consumer: Consumer, limit: int) -> None:
             consumer.receive(receipt, payload, marks_of(attributes[KNOWN_WORDS:]))
         while consumer.held:
             if receipts := consumer.some_held(consumer.random.choice((1, MAX_HELD))):
-                act, delay_seconds = consumer.settle(receipts)
-                words = [b"%.3f" % delay_seconds] if act is Act.DACK else []
+                is_synced = consumer.random.random() < SYNC_PROBABILITY
+                act, delay_seconds = consumer.settle(receipts, is_synced=is_synced)
+                words = [b"SYNC"] * is_synced + ([b"%.3f" % delay_seconds] if act is Act.DACK else [])
                 reply = await connection.ask(act.upper().encode(), topic, *receipts, *words)
                 assert reply in (b"OK", [b"OK"] * len(receipts)), reply
                 consumer.answered()

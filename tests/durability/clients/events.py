@@ -26,7 +26,10 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Invoke:
-    """A request is about to be sent. `at` is in seconds; `delay_seconds` belongs to a DACK."""
+    """A request is about to be sent.
+
+    `at` is in seconds; `delay_seconds` belongs to a DACK. `is_synced`: a settle is to be answered when it is durable.
+    """
 
     op: int
     client: str
@@ -35,6 +38,7 @@ class Invoke:
     ids: tuple[int, ...]
     at: float = 0.0
     delay_seconds: float = 0.0
+    is_synced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

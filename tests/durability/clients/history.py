@@ -12,7 +12,7 @@ What a crash may do is counted, but allowed (P1 to P4 in docs/protocol.md):
     an unknown publish     is there or not, but all of it or nothing
     a settle               is applied when it is answered, and durable with the next commit: so a crash may forget it,
                            unless a publish that was *begun after the answer* has been confirmed, or the broker has
-                           stopped in good order
+                           stopped in good order; with SYNC it is answered when it is durable
     what was out           comes again, at its place, as if it had not come before
 
 Sources: the total-queue checker of Jepsen; `docs/protocol.md` for what is promised.
@@ -135,7 +135,11 @@ class Checker:
             self._durable_index = max(self._durable_index, operation.index)
             for message, seq in zip(messages, event.seqs, strict=False):
                 message.seq = seq
-        elif operation.invoke.act is Act.ACK:
+            return
+        if operation.invoke.is_synced:
+            self.report.counts["synced"] += len(messages)
+            self._durable_index = max(self._durable_index, operation.index)
+        if operation.invoke.act is Act.ACK:
             self.report.counts["acknowledged"] += len(messages)
         else:
             for message in messages:
@@ -250,7 +254,7 @@ class Checker:
 
     def _is_durable(self, settle: _Operation) -> bool:
         assert settle.ok_index is not None
-        return settle.ok_index < self._durable_at_end.get(settle.epoch, self._durable_index)
+        return settle.invoke.is_synced or settle.ok_index < self._durable_at_end.get(settle.epoch, self._durable_index)
 
     # --- the broker -------------------------------------------------------------------------------------------
 

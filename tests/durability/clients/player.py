@@ -144,7 +144,7 @@ class Player:
     # --- the end ----------------------------------------------------------------------------------------------
 
     async def end_life(self, ports: Ports, recorder: Recorder) -> None:
-        """Finish, and begin anew with other topics."""
+        """Finish, and start again with other topics."""
         await self.finish(ports, recorder)
         connection, grounds = await Resp.connect(ports.resp), self.grounds
         self._begin_life()  # if the broker dies over the deletions, nobody relies on what was deleted

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import hiredis
 import orjson
 
-from miniqueue.client import DisconnectedError, Http2Client, connect
+from miniqueue_client import DisconnectedError, Http2Client, connect
 from tests.durability.clients.events import Act
 from tests.durability.clients.messages import payload_of
 from tests.durability.clients.recorder import Recorder

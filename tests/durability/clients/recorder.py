@@ -42,10 +42,19 @@ class Recorder:
 
     # --- short forms for clients --------------------------------------------------------------------------------
 
-    def invoke(self, client: str, act: Act, topic: str, ids: tuple[int, ...], delay_seconds: float = 0.0) -> int:
+    def invoke(
+        self,
+        client: str,
+        act: Act,
+        topic: str,
+        ids: tuple[int, ...],
+        delay_seconds: float = 0.0,
+        *,
+        is_synced: bool = False,
+    ) -> int:
         """Log that a request is about to be sent; return the number of the operation."""
         op = next(self._ops)
-        self.log(Invoke(op, client, act, topic, ids, time.time(), delay_seconds))
+        self.log(Invoke(op, client, act, topic, ids, time.time(), delay_seconds, is_synced))
         return op
 
     def ok(self, op: int, seqs: tuple[int, ...] = ()) -> None:

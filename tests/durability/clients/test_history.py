@@ -19,9 +19,17 @@ class Story:
         self._ops = count(1)
         self._now = 0.0
 
-    def ask(self, act: Act, *ids: int, by: str = "p", topic: str = "t", delay_seconds: float = 0.0) -> int:
+    def ask(
+        self,
+        act: Act,
+        *ids: int,
+        by: str = "p",
+        topic: str = "t",
+        delay_seconds: float = 0.0,
+        is_synced: bool = False,
+    ) -> int:
         op = next(self._ops)
-        self.events.append(Invoke(op, by, act, topic, ids, self._now, delay_seconds))
+        self.events.append(Invoke(op, by, act, topic, ids, self._now, delay_seconds, is_synced))
         return op
 
     def publish(self, *ids: int, by: str = "p", seqs: tuple[int, ...] = ()) -> "Story":
@@ -30,8 +38,10 @@ class Story:
     def try_to_publish(self, *ids: int) -> "Story":
         return self.add(Unknown(self.ask(Act.PUBLISH, *ids)))
 
-    def settle(self, act: Act, *ids: int, by: str = "c", delay_seconds: float = 0.0) -> "Story":
-        return self.add(Ok(self.ask(act, *ids, by=by, delay_seconds=delay_seconds)))
+    def settle(
+        self, act: Act, *ids: int, by: str = "c", delay_seconds: float = 0.0, is_synced: bool = False
+    ) -> "Story":
+        return self.add(Ok(self.ask(act, *ids, by=by, delay_seconds=delay_seconds, is_synced=is_synced)))
 
     def ack(self, *ids: int, by: str = "c") -> "Story":
         return self.settle(Act.ACK, *ids, by=by)
@@ -97,6 +107,14 @@ def test_an_ack_whose_answer_got_lost_may_have_been_carried_out_or_not():
     story = Story().publish(1).deliver(1)
     story.ask(Act.ACK, 1, by="c")
     story.add(Gone("c"))
+    assert faults(story) == {}
+    assert faults(story.consume(1, by="d")) == {}
+
+
+def test_an_ack_with_sync_whose_answer_got_lost_may_have_been_carried_out_or_not():
+    story = Story().publish(1).deliver(1)
+    story.ask(Act.ACK, 1, by="c", is_synced=True)
+    story.add(Gone("c"), Crash())
     assert faults(story) == {}
     assert faults(story.consume(1, by="d")) == {}
 
@@ -187,6 +205,23 @@ def test_finds_a_message_that_comes_after_its_ack_was_durable():
     assert "message 1 of p on t came to c after its ACK 2: a later commit was confirmed" in story.report().findings[0]
 
 
+def test_finds_a_message_that_comes_after_its_ack_with_sync():
+    story = Story().publish(1).deliver(1).settle(Act.ACK, 1, is_synced=True).add(Crash()).consume(1)
+    assert faults(story) == {"duplicated": 1}
+    assert story.report().counts["synced"] == 1
+
+
+def test_finds_a_message_whose_ack_was_answered_before_one_with_sync_was_begun():
+    story = Story().publish(1, 2).consume(1).deliver(2).settle(Act.ACK, 2, is_synced=True)
+    assert faults(story.add(Crash()).consume(1)) == {"duplicated": 1}
+
+
+def test_an_ack_that_was_answered_after_one_with_sync_was_begun_may_be_forgotten():
+    story = Story().publish(1, 2).deliver(1, 2)
+    op = story.ask(Act.ACK, 2, by="c", is_synced=True)
+    assert faults(story.ack(1).add(Ok(op), Crash()).consume(1)) == {}
+
+
 def test_finds_an_ack_that_a_stop_in_good_order_has_forgotten():
     assert faults(Story().publish(1).consume(1).add(Stop()).consume(1)) == {"duplicated": 1}
 
@@ -199,6 +234,8 @@ def test_finds_a_message_that_comes_after_its_topic_was_drained_for_good():
 @pytest.mark.parametrize("act", [Act.NACK, Act.BACK, Act.DACK])
 def test_finds_a_returned_message_that_comes_as_if_new(act):
     story = Story().publish(1).deliver(1).settle(act, 1).publish(2).add(Crash()).consume(1, 2)
+    assert faults(story) == {"duplicated": 1}
+    story = Story().publish(1).deliver(1).settle(act, 1, is_synced=True).add(Crash()).consume(1)
     assert faults(story) == {"duplicated": 1}
 
 

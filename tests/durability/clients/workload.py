@@ -5,7 +5,7 @@ import json
 from collections.abc import Awaitable, Callable
 from random import Random
 
-from miniqueue.client import ConnectError
+from miniqueue_client import ConnectError
 from tests.durability.clients.consumers import (
     consume_by_receiving,
     consume_one_at_a_time,

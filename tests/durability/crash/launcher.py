@@ -15,9 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from miniqueue import cli
+from miniqueue.broker import broker
+from miniqueue.broker.acts import task as act_task
+from miniqueue.broker.acts import tasks as act_tasks
 from miniqueue.broker.cleanup import disk_space
+from miniqueue.broker.commit import journal
 from miniqueue.broker.consume import membership
 from miniqueue.broker.leases import request_reply
+from miniqueue.broker.transactions import transactions
+from miniqueue.broker.transactions.acts import Act, Settle
 from miniqueue.core.message.message import Chunk
 from miniqueue.server import run
 from miniqueue.storage.format import keys, values
@@ -134,8 +140,8 @@ class ForgetsDeletions(_ChangesWrites):
 class RepliesEarly(SmallStore):
     """Says that a batch is on the disk when it has only been handed to the writer."""
 
-    async def write(self, batch: Batch) -> None:
-        self._last = asyncio.ensure_future(super().write(dict(batch)))
+    async def write(self, batch: Batch, *, is_synced: bool = False) -> None:
+        self._last = asyncio.ensure_future(super().write(dict(batch), is_synced=is_synced))
 
 
 class _NeverSynced(opening.DirectorySync):
@@ -176,6 +182,42 @@ def _mix_answers_up() -> None:
     request_reply.Requests._pass_on = pass_on
 
 
+def _answer_syncs_early() -> None:
+    """A settle with SYNC is answered before its commit."""
+
+    def done(_broker: broker.Broker) -> journal.Commit:
+        commit = journal.Commit()
+        commit.finish()
+        return commit
+
+    broker.Broker.sync = done
+
+
+def _split_transactions() -> None:
+    """What a transaction settles is in the commit after that of its publishes."""
+    done = transactions.Transactions._done
+
+    def split(self: transactions.Transactions, act: Act, *others: Any) -> object:
+        if isinstance(act, Settle):
+            self._journal.committer._begin_next()
+        return done(self, act, *others)
+
+    transactions.Transactions._done = split
+
+
+def _store_tasks_late() -> None:
+    """How far a task has come is in a later commit than what it did."""
+    save = act_tasks.ActTasks._save
+
+    def later(self: act_tasks.ActTasks, task: act_task.Task) -> None:
+        if task.count:
+            asyncio.get_running_loop().call_later(0.05, save, self, task)
+        else:
+            save(self, task)
+
+    act_tasks.ActTasks._save = later
+
+
 PLANTS: dict[str, Callable[[], None]] = {
     "skip-fsync": lambda: _use_database(SkipsFsync),
     "drop-bitmaps": lambda: _use_database(DropsBitmaps),
@@ -186,7 +228,10 @@ PLANTS: dict[str, Callable[[], None]] = {
     "reply-early": _reply_early,
     "share-partitions": _share_partitions,
     "mix-answers-up": _mix_answers_up,
+    "answer-syncs-early": _answer_syncs_early,
     "skip-directory-sync": _use_no_directory_sync,
+    "split-transactions": _split_transactions,
+    "store-tasks-late": _store_tasks_late,
 }
 
 

@@ -42,8 +42,6 @@ PERIOD = "20ms"
 STUCK_SECONDS = 120
 #: The history of this many crashes is in one file.
 CRASHES_PER_PAGE = 20
-#: After so many the players begin anew, so that they need not know of all that ever was.
-CRASHES_PER_LIFE = 20
 #: Clients do little on a busy machine; a loop that lacks work goes on for so many times its crashes.
 MOST_TIMES = 4
 NO_WORK: Mapping[str, int] = MappingProxyType({})
@@ -73,7 +71,9 @@ class CrashLoop:
       plant: a bug of `launcher.PLANTS`.
       syncs: values of `-sync`, one of which is chosen for each run.
       load_seconds: about how long the clients are at work between two crashes.
-      crashes_between_checks: `miniqueue check` looks at the store after so many crashes.
+      crashes_between_checks: number of crashes after which `miniqueue check` checks the store.
+      crashes_per_life: number of crashes after which the players start again with other topics, which bounds what they
+        have to remember.
     """
 
     def __init__(
@@ -87,6 +87,7 @@ class CrashLoop:
         syncs: Sequence[str] = ("always",),
         load_seconds: float = 0.25,
         crashes_between_checks: int = 1,
+        crashes_per_life: int = 20,
     ) -> None:
         self._random = Random(seed)
         self._seed = seed
@@ -106,6 +107,7 @@ class CrashLoop:
         self._syncs = syncs
         self._load_seconds = load_seconds
         self._crashes_between_checks = crashes_between_checks
+        self._crashes_per_life = crashes_per_life
         self._start_seconds: list[float] = []
         self._problems: list[str] = []
         self._torn_tails = 0
@@ -181,7 +183,7 @@ class CrashLoop:
     async def _prepare(self, ports: Ports, number: int) -> None:
         await self._crew.prepare(ports, self._recorder, self._random)
         for player in self._players:
-            if number % CRASHES_PER_LIFE == 0:
+            if number % self._crashes_per_life == 0:
                 await player.end_life(ports, self._recorder)
             await player.prepare(ports, self._recorder)
 

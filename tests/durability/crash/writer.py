@@ -2,7 +2,7 @@
 
 python -m tests.durability.crash.writer store acks count always|interval|never
 
-With `interval` it also syncs now and then, and notes that.
+With `interval` it also syncs now and then, by a call of its own or with a write, and notes that.
 """
 
 import asyncio
@@ -42,13 +42,16 @@ async def write(store_directory: Path, acks: Path, count: int, sync: SyncMode) -
     descriptor = os.open(acks, os.O_WRONLY | os.O_CREAT)
     store = await LevelDBStore.open(store_directory, sync=sync, options=OPTIONS)
     for number in range(count):
-        await store.write(batch(number))
+        is_due = sync is SyncMode.INTERVAL and (number + 1) % BATCHES_PER_SYNC == 0
+        is_synced = is_due and number // BATCHES_PER_SYNC % 2 == 0
+        await store.write(batch(number), is_synced=is_synced)
         os.write(descriptor, ACKNOWLEDGED)
         if sync is SyncMode.INTERVAL:
             await asyncio.sleep(PAUSE_SECONDS)
-            if (number + 1) % BATCHES_PER_SYNC == 0:
+        if is_due:
+            if not is_synced:
                 await store.sync()
-                os.write(descriptor, SYNCED)
+            os.write(descriptor, SYNCED)
     await store.close()
 
 

@@ -55,7 +55,7 @@ def _bits(count: int) -> PerFile:
 
 ALL_BITS = 1 << 40
 KINDS = (
-    Kind("cut short", "*.log", _steps(truncations, 600), truncations),
+    Kind("cut short", "*.log", _steps(truncations, 200), truncations),
     Kind("bit flipped", "*.log", _bits(60), _bits(ALL_BITS)),
     Kind("tail zeroed", "*.log", _steps(zeroed_tails, 50), zeroed_tails),
     Kind("tail random", "*.log", _steps(random_tails, 50), random_tails),

@@ -103,8 +103,8 @@ class RecordingStore:
         self._recording = recording
         self._mark = mark
 
-    async def write(self, batch: Batch) -> None:
-        await self._store.write(batch)
+    async def write(self, batch: Batch, *, is_synced: bool = False) -> None:
+        await self._store.write(batch, is_synced=is_synced)
         self._recording.batches.append(dict(batch))
         self._recording.marks.append(self._mark.read_bytes())
 

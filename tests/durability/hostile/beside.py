@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tests.durability.hostile.clients import HOSTILE, at_work
 from tests.durability.hostile.innocent import Innocent, Served
-from tests.durability.hostile.victim import MIB, Victim, quantiles_of_lag, victim
+from tests.durability.hostile.victim import MIB, Victim, filled, quantiles_of_lag, victim
 from tests.durability.load.measuring import cpu_seconds, own_bytes
 
 ROUNDS = 8
@@ -102,7 +102,8 @@ def main(names: Sequence[str]) -> None:
     for name in names or list(HOSTILE):
         with tempfile.TemporaryDirectory(prefix="miniqueue-hostile-") as place:
             directory = Path(place)
-            with victim(directory, make_trust(directory), "-sync", "never") as found:
+            trust = make_trust(directory)
+            with victim(filled(directory, trust), trust, "-sync", "never") as found:
                 print(measure(name, found).row(), flush=True)
 
 

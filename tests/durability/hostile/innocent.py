@@ -75,5 +75,9 @@ class Innocent:
 async def signed_in(port: int, token: str) -> Resp:
     """Return a connection of the innocent user."""
     connection = await Resp.connect(port)
-    assert await connection.ask(b"AUTH", b"innocent", token.encode()) == b"OK"
+    try:
+        assert await connection.ask(b"AUTH", b"innocent", token.encode()) == b"OK"
+    except BaseException:
+        connection.abort()
+        raise
     return connection

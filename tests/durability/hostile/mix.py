@@ -24,6 +24,7 @@ from tests.durability.hostile.victim import (
     SPARE_BYTES,
     Victim,
     charged_bytes,
+    filled,
     quantiles_of_lag,
     victim,
 )
@@ -93,7 +94,7 @@ def soak(
     findings: list[str] = []
     run = _Run(recorder, Random(seed), names)
     try:
-        with victim(directory, trust, topics=TOPICS, command=command) as found:
+        with victim(filled(directory, trust, TOPICS), trust, command=command) as found:
             try:
                 asyncio.run(run.all(found, rounds))
             except (ConnectionError, TimeoutError, OSError) as exc:

@@ -8,14 +8,15 @@ import pytest
 
 from tests.durability.hostile.beside import measure
 from tests.durability.hostile.clients import HOSTILE
-from tests.durability.hostile.victim import MAX_MEMORY_BYTES, SPARE_BYTES, victim
+from tests.durability.hostile.victim import MAX_MEMORY_BYTES, SPARE_BYTES, filled, victim
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory, trust):
-    with victim(tmp_path_factory.mktemp("broker"), trust, "-sync", "never", topics=2000) as found:
+    store = filled(tmp_path_factory.mktemp("broker"), trust, topics=2000)
+    with victim(store, trust, "-sync", "never") as found:
         yield found
 
 

@@ -4,6 +4,7 @@ An innocent client is served meanwhile.
 """
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -13,7 +14,7 @@ from hyperframe.frame import DataFrame, RstStreamFrame
 from tests.durability.clients.resp import Resp
 from tests.durability.hostile.clients import ask_in_vain
 from tests.durability.hostile.innocent import signed_in
-from tests.durability.hostile.victim import MIB, SPARE_BYTES, Victim, charged_bytes, victim
+from tests.durability.hostile.victim import MIB, SPARE_BYTES, Filled, Victim, charged_bytes, filled, victim
 from tests.durability.load.measuring import own_bytes, wait_until
 from tests.server.hypercorn.raw_http2 import RawHttp2, connect_raw
 
@@ -26,9 +27,16 @@ PATIENCE_SECONDS = 60
 MEASURED_SECONDS = 0.5
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory, trust) -> Filled:
+    return filled(tmp_path_factory.mktemp("filled"), trust, topics=10)
+
+
 @pytest.fixture
-def broker(tmp_path, trust):
-    with victim(tmp_path, trust, "-sync", "never", topics=10, max_memory_bytes=MAX_MEMORY_BYTES) as found:
+def broker(store, tmp_path, trust):
+    """A broker on a copy of the store."""
+    copy = store._replace(directory=shutil.copytree(store.directory, tmp_path / "copy"))
+    with victim(copy, trust, "-sync", "never", max_memory_bytes=MAX_MEMORY_BYTES) as found:
         yield found
 
 

@@ -21,6 +21,6 @@ def test_a_broker_stays_within_its_bounds_beside_hostile_clients(tmp_path, trust
 @pytest.mark.planted
 def test_a_broker_that_charges_nothing_is_found(tmp_path, trust):
     command = (sys.executable, str(Path(unaccounted.__file__)))
-    mixed = soak(tmp_path, trust, rounds=4, seed=1, names=("window_games",), command=command)
+    mixed = soak(tmp_path, trust, rounds=12, seed=1, names=("window_games",), command=command)
     print(mixed.line(), *mixed.findings, sep="\n")
     assert any("the broker used" in finding or "in no account" in finding for finding in mixed.findings)

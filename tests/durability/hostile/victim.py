@@ -41,29 +41,44 @@ class Victim(NamedTuple):
         return self.process.monitor("/metrics", {"Authorization": f"Bearer {self.innocent_token}"}).decode()
 
 
+class Filled(NamedTuple):
+    """A directory with a users file and a store; a copy of it is as good.
+
+    Attributes:
+      tokens: of the hostile and of the innocent user.
+    """
+
+    directory: Path
+    tokens: tuple[str, str]
+
+
+def filled(directory: Path, trust: Trust, topics: int = TOPICS) -> Filled:
+    """Let a broker fill a store."""
+    users = UsersFile(directory)
+    tokens = users.add("hostile", "-admin", "*"), users.add("innocent", "-admin", "*")
+    users.add_with_password("human", "-monitor", "*")
+    flags = [*FREE_PORTS, *trust.flags, "-users", "users.toml", "-sync", "never"]
+    with _running(BrokerProcess(flags, cwd=directory)) as process:
+        asyncio.run(_fill(Victim(process, trust.ca, *tokens).target, topics))
+    return Filled(directory, tokens)
+
+
 @contextmanager
 def victim(
-    directory: Path,
+    store: Filled,
     trust: Trust,
     *flags: str,
-    topics: int = TOPICS,
     max_memory_bytes: int = MAX_MEMORY_BYTES,
     command: Sequence[str] | None = None,
 ) -> Iterator[Victim]:
-    """Fill a broker, and start it again under a limit of memory; stop it at the end of the block.
+    """Start a broker under a limit of memory; stop it at the end of the block.
 
-    So what is measured contains nothing of the filling.
+    What is measured contains nothing of the filling, which another broker has done.
     """
-    users = UsersFile(directory)
-    tokens = [users.add(name, "-admin", "*") for name in ("hostile", "innocent")]
-    users.add_with_password("human", "-monitor", "*")
-    words = [*FREE_PORTS, *trust.flags, "-users", str(users.path), *flags]
-    with _running(BrokerProcess([*words, "-sync", "never"], cwd=directory)) as process:
-        asyncio.run(_fill(Victim(process, trust.ca, *tokens).target, topics))
-    words += ["-max-memory", str(max_memory_bytes)]
+    words = [*FREE_PORTS, *trust.flags, "-users", "users.toml", *flags, "-max-memory", str(max_memory_bytes)]
     options = {} if command is None else {"command": command}
-    with _running(BrokerProcess(words, cwd=directory, **options)) as process:
-        yield Victim(process, trust.ca, *tokens)
+    with _running(BrokerProcess(words, cwd=store.directory, **options)) as process:
+        yield Victim(process, trust.ca, *store.tokens)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from random import Random
 
 from hiredis import pack_command
 
-from miniqueue.client import connect
+from miniqueue_client import connect
 from tests.durability.clients.publishers import Ports
 from tests.durability.clients.resp import Resp
 

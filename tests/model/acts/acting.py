@@ -47,6 +47,24 @@ class Acting:
     def _paced_ms(self, ms: int) -> int:
         return round(ms * self.pace) or 1
 
+    def _payload_for(self, topic: bytes) -> bytes:
+        """Make a payload; now and then it is not what the topic accepts."""
+        payload = self._next_payload()
+        is_formed = self.ledger.rules(topic).is_formed and self.random.random() < 0.7
+        return b'"%b"' % payload if is_formed else payload
+
+    def judge_form(self, parts: Sequence[tuple[bytes, Sequence[bytes]]], reply: object) -> None:
+        """Judge the reply to publishes that are done all or none: they are refused if one does not fit, and only so."""
+        is_error = isinstance(reply, hiredis.ReplyError)
+        fits = all(
+            payload.startswith(b'"')
+            for topic, payloads in parts
+            for payload in payloads
+            if self.ledger.rules(topic).is_formed
+        )
+        assert fits or is_error or reply is None, f"{parts} was accepted"
+        assert not (fits and is_error and str(reply).startswith("SCHEMA")), f"{parts}: {reply}"
+
     def is_over(self, op: Op, reply: object, *others: str) -> bool:
         """Note a request that was lost or refused, also for what `others` say; return whether it was."""
         if op.outcome is not Outcome.OPEN:

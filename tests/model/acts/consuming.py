@@ -9,6 +9,8 @@ from tests.model.rules.facts import DEFAULT, Op, Share
 LEASES = (0.5, 5, 5, 3600)
 REASONS = (b"bad", b"worse")
 SCHEDULED = b"tick"
+#: The share of settles that are answered when they are on the disk.
+SYNCED = 0.2
 
 
 class Consuming(Acting):
@@ -53,7 +55,7 @@ class Consuming(Acting):
                 self._out.append((topic, receipt))
 
     def settle(self, ground: Ground) -> Act:
-        """ACK, NACK, BACK, DACK by receipt: some of what is out, or was."""
+        """ACK, NACK, BACK, DACK by receipt, now and then with SYNC: some of what is out, or was."""
         yield from self._settle(self.random.choice((b"ACK", b"ACK", b"ACK", b"NACK", b"BACK", b"DACK")))
 
     def reject(self, ground: Ground) -> Act:
@@ -67,12 +69,13 @@ class Consuming(Acting):
         is_reject = word == b"REJECT"
         if is_reject and not self.ledger.rules(topic).has_dead:
             return
-        op = self.ledger.ask(word.decode())
+        is_synced = self.random.random() < SYNCED
+        op = self.ledger.ask(word.decode(), is_durable_at_once=is_synced)
         is_end = word == b"ACK" or (is_reject and topic.endswith(b".dlq"))
         last = {b"DACK": [b"%g" % (1.5 * self.pace)], b"REJECT": [self.random.choice(REASONS)]}.get(word, [])
         reason = last[0] if is_reject else None
         must = self.ledger.begin_settle(op, receipts, is_end=is_end, is_front=word == b"NACK", reason=reason)
-        reply = yield [word, topic, *receipts, *last]
+        reply = yield [word, topic, *receipts, *([b"SYNC"] if is_synced else []), *last]
         if not self.is_over(op, reply, "NOLEASE"):
             results = reply if isinstance(reply, list) else [reply]
             self.ledger.settled(op, receipts, must, [bytes(result) == b"OK" for result in results])

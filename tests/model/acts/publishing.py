@@ -16,9 +16,10 @@ class Publishing(Acting):
     def publish(self, ground: Ground) -> Act:
         """PUB, with options of those that this topic is tried with."""
         wishes, words = self._wishes(ground)
-        payload = self._next_payload()
+        payload = self._payload_for(ground.name)
         op = self.ledger.publish(ground.name, [payload], wishes)
         reply = yield [b"PUB", ground.name, payload, *words]
+        self.judge_form([(ground.name, [payload])], reply)
         self._published(op, reply)
 
     def _wishes(self, ground: Ground) -> tuple[Wishes, list[bytes]]:
@@ -34,6 +35,7 @@ class Publishing(Acting):
         key = random.choice(KEYS) if "key" in ground.options else b""
         dedup = random.choice(SOME_IDS) if "dedup" in options else b""
         unique = random.choice(SOME_IDS) if "unique" in options and not dedup else b""
+        is_replacing = bool(unique) and random.random() < 0.5
         words += [b"DELAY", b"%g" % (delay_ms / 1000)] if delay_ms else []
         words += [b"AT", b"%d" % at_ms] if at_ms else []
         words += [b"TTL", b"%g" % (ttl_ms / 1000)] if ttl_ms else []
@@ -41,23 +43,25 @@ class Publishing(Acting):
         words += [b"HEADER", b"h", b"v"] if "header" in options else []
         for name, value in ((b"KEY", key), (b"DEDUP", dedup), (b"UNIQUE", unique)):
             words += [name, value] if value else []
-        return Wishes(delay_ms, at_ms, ttl_ms, key, dedup, unique=unique), words
+        words += [b"REPLACE"] if is_replacing else []
+        return Wishes(delay_ms, at_ms, ttl_ms, key, dedup, unique=unique, is_replacing=is_replacing), words
 
     def publish_many(self, ground: Ground) -> Act:
         """MPUBLISH, or PUBBATCH under a dedup id with a digest: all or none."""
-        payloads = [self._next_payload() for _ in range(self.random.randint(1, 4))]
+        payloads = [self._payload_for(ground.name) for _ in range(self.random.randint(1, 4))]
         id_ = self.random.choice((b"b1", b"b2")) if "dedup" in ground.options and self.random.random() < 0.5 else b""
         digest = b"odd" if len(payloads) % 2 else b"even"
         op = self.ledger.publish(ground.name, payloads, Wishes(dedup=id_, digest=digest, is_batch=True))
         command = [b"PUBBATCH", ground.name, b"%b?digest=%b" % (id_, digest)] if id_ else [b"MPUBLISH", ground.name]
         reply = yield [*command, *payloads]
+        self.judge_form([(ground.name, payloads)], reply)
         self._published(op, reply)
 
     def _published(self, op: Op, reply: object) -> None:
         if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("MISMATCH") and op.outcome is Outcome.OPEN:
             self.ledger.mismatched(op)
             return
-        if self.is_over(op, reply):
+        if self.is_over(op, reply, "SCHEMA"):
             return
         is_duplicate = False
         if op.messages[0].wishes.dedup or op.messages[0].wishes.unique:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tests.model.acts.settling import Settling
-from tests.model.rules.facts import DEFAULT, Message, Op, Outcome
+from tests.model.rules.facts import Message, Op, Outcome
 
 
 class Removing(Settling):
@@ -95,4 +95,5 @@ class Removing(Settling):
 
     def end(self, message: Message, op: Op) -> None:
         """One message is about to go by this request."""
-        message.share(DEFAULT).ends.append(op)
+        for share in message.shares.values():
+            share.ends.append(op)

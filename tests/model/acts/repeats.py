@@ -38,6 +38,17 @@ class Repeats:
         for name, seen in ((first.wishes.dedup, self._by_id), (first.wishes.unique, self._by_key)):
             if name:
                 seen.setdefault((first.topic, name), []).append(op)
+        if first.wishes.is_replacing:
+            self._replace(op)
+            op.then.append(lambda: self._replace(op))
+
+    def _replace(self, op: Op) -> None:
+        """What has the key may go while this publish is open, and has gone when it is done."""
+        first = op.messages[0]
+        for other in self._by_key.get((first.topic, first.wishes.unique), ()):
+            if other is not op and Outcome.REFUSED not in (op.outcome, other.outcome):
+                is_sure = 0 <= other.ok_index < op.index and other not in self._doubtful
+                self._ledger.replace(op, other.messages[0], is_sure=is_sure)
 
     def judge(self, op: Op, ids: Sequence[bytes], *, is_duplicate: bool) -> None:
         """A publish was answered."""
@@ -74,6 +85,8 @@ class Repeats:
         if is_duplicate:
             firsts = [other for other in others if _may_be(other, ids) and self._may_have_been_there(other, op)]
             assert firsts, f"{op.messages[0]} is a duplicate of nothing with {ids}"
+            is_replaced = op.is_replacing and not any(map(_may_have_been_held, firsts))
+            assert not is_replaced, f"{op.messages[0]} does not replace {firsts[0].messages[0]}, which nobody had"
             if len(firsts) == 1:
                 _show(firsts, ids)
             return
@@ -99,6 +112,11 @@ def _may_be(other: Op, ids: Sequence[bytes]) -> bool:
     if not known or _was_delayed(other):
         return True
     return [message.id for message in other.messages] == list(ids)
+
+
+def _may_have_been_held(op: Op) -> bool:
+    shares = op.messages[0].shares.values()
+    return op.outcome is not Outcome.OK or any(share.handout_count or share.is_doubtful for share in shares)
 
 
 def _differs(one: Op, other: Op) -> bool:

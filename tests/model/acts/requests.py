@@ -26,6 +26,12 @@ class Requests:
         self._durable_index: dict[int, float] = {}  # of each epoch: what was answered before is durable
         self._open: dict[Op, None] = {}
         self._receipts: dict[bytes, Share | None] = {}  # None for those that are over
+        self._settled: set[bytes] = set()
+
+    @property
+    def epoch(self) -> int:
+        """How often the broker has lost its memory."""
+        return self._epoch
 
     def ask(self, text: str, *, is_durable_at_once: bool = False) -> Op:
         """Note that something is about to be asked."""
@@ -94,7 +100,9 @@ class Requests:
         self.crash()
 
     def is_in_force(self, op: Op) -> bool:
-        """Whether a settle, or the like, must have its effect."""
+        """Whether a settle, or the like, must have its effect; one in a transaction of which something was seen has."""
+        if op.exists:
+            return True
         if op.outcome is not Outcome.OK:
             return False
         return self._is_durable(op) or op.epoch == self._epoch

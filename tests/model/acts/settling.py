@@ -12,11 +12,15 @@ class Settling(Deliveries):
     def begin_settle(
         self, op: Op, receipts: Sequence[bytes], *, is_end: bool, is_front: bool = False, reason: bytes | None = None
     ) -> list[bool]:
-        """Receipts are about to be settled; return which of them must be accepted, as of now."""
+        """Receipts are about to be settled; return which of them must be accepted, as of now.
+
+        With SYNC the answer may come when others have shown the same receipt, and have been refused.
+        """
         held = []
         op.is_front = is_front
         for receipt in receipts:
             share = self._receipts.get(receipt)
+            op.shares.append(share)
             held.append(share is not None and share.receipt == receipt and self._is_held(share))
             if share is None:
                 continue
@@ -35,10 +39,11 @@ class Settling(Deliveries):
         is_same_run = op.epoch == self._epoch
         if op.outcome is Outcome.OPEN:
             self.accept(op)
-        for receipt, is_live, is_settled in zip(receipts, must, results, strict=True):
-            share = self._receipts.get(receipt)
+        for receipt, share, is_live, is_settled in zip(receipts, op.shares, must, results, strict=True):
             if is_settled:
-                assert share is not None, f"{receipt!r} was settled once more"
+                assert share is not None, f"{receipt!r} was settled when it was over"
+                assert receipt not in self._settled, f"{receipt!r} was settled once more"
+                self._settled.add(receipt)
                 share.front_index = op.ok_index if op.is_front and share.out_index < op.index else -1
             elif share is not None:
                 assert not (is_live and is_same_run), f"{receipt!r} of {share.message} was not accepted"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -172,8 +173,8 @@ def delete_keeps_the_topic_in_memory(patch: Patch) -> None:
         kept[self] = self.partitions
         clear(self)
 
-    def go_on(self: Topic, topic_id: int, names: Iterable[bytes] = ()) -> None:
-        begin(self, topic_id, names)
+    def go_on(self: Topic, topic_id: int, *arguments: Any) -> None:
+        begin(self, topic_id, *arguments)
         if kept.get(self):
             self.fill(topic_id, kept[self], {DEFAULT_GROUP_NAME: DEFAULT_GROUP})
 

@@ -23,15 +23,17 @@ Plant = Callable[[Patch], None]
 def logs_are_given_back_too_early(patch: Patch) -> None:
     limit_of = retention.limit_of
     patch.setattr(
-        retention, "limit_of", lambda settings, log_bytes, now_ms: limit_of(settings, log_bytes, now_ms + 2000)
+        retention,
+        "limit_of",
+        lambda settings, log_bytes, end_seq, now_ms: limit_of(settings, log_bytes, end_seq, now_ms + 2000),
     )
 
 
 def too_many_bytes_are_given_back(patch: Patch) -> None:
     limit_of = retention.limit_of
 
-    def half(settings: object, log_bytes: int, now_ms: int) -> RetentionLimit:
-        limit = limit_of(settings, log_bytes, now_ms)
+    def half(settings: object, log_bytes: int, end_seq: int, now_ms: int) -> RetentionLimit:
+        limit = limit_of(settings, log_bytes, end_seq, now_ms)
         return limit._replace(log_bytes=None if limit.log_bytes is None else (limit.log_bytes + log_bytes) // 2)
 
     patch.setattr(retention, "limit_of", half)
@@ -79,8 +81,8 @@ def the_first_member_reads_all(patch: Patch) -> None:
 def what_the_dead_had_comes_last(patch: Patch) -> None:
     nack_all = returning.nack_all
 
-    def to_the_back(held: Sequence[CursorLease], cause: str = "nacks") -> int:
-        return settle_each(returning.back, held) if cause == "disconnects" else nack_all(held, cause)
+    def to_the_back(held: Sequence[CursorLease], cause: str = "nacks", reason: bytes = b"") -> int:
+        return settle_each(returning.back, held) if cause == "disconnects" else nack_all(held, cause, reason)
 
     patch.setattr(returning, "nack_all", to_the_back)
 

@@ -4,16 +4,21 @@ from collections.abc import Callable
 
 import pytest
 
+from miniqueue.broker.acts import replacing
 from miniqueue.broker.cleanup.retention import RetentionKeeper
 from miniqueue.broker.consume import dispatcher
 from miniqueue.broker.consume.consumer import Consumer
 from miniqueue.broker.dead_letters import dead_letters
 from miniqueue.broker.delays.delays import DelayedMessages
 from miniqueue.broker.delays.schedules import Scheduler
+from miniqueue.broker.engine.schemas import Schemas
 from miniqueue.broker.leases.leases import Leases
 from miniqueue.broker.model import flow
 from miniqueue.broker.publish.duplicates import Duplicates
 from miniqueue.broker.topics.admin import TopicAdmin
+from miniqueue.broker.transactions.acts import Settle
+from miniqueue.broker.transactions.checks import Check
+from miniqueue.broker.transactions.transactions import Transactions
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.holding import settle_each
 from miniqueue.core.cursor.lease_book import LeaseBook
@@ -72,6 +77,10 @@ def unique_keys_are_never_free(patch: Patch) -> None:
     patch.setattr(UniqueKeys, "free", lambda self, partition, first_seq, attributes: None)
 
 
+def replaced_messages_stay(patch: Patch) -> None:
+    patch.setattr(replacing._InGroup, "remove", lambda self: None)
+
+
 def leases_end_early(patch: Patch) -> None:
     expire = LeaseBook.expire
     patch.setattr(LeaseBook, "expire", lambda self, now, max_count: expire(self, now + 3, max_count))
@@ -121,6 +130,26 @@ def pauses_are_ignored(patch: Patch) -> None:
     patch.setattr(TopicAdmin, "apply", lambda self, topics: None)
 
 
+def transactions_are_two_commits(patch: Patch) -> None:
+    """What a transaction settles is in the commit after the one that contains what it has published before."""
+    done = Transactions._done
+
+    def split(self, act, *args):
+        if isinstance(act, Settle):
+            self._journal.committer._begin_next()
+        return done(self, act, *args)
+
+    patch.setattr(Transactions, "_done", split)
+
+
+def schemas_are_ignored(patch: Patch) -> None:
+    patch.setattr(Schemas, "check", lambda self, schema, payloads, spent_work=0: spent_work)
+
+
+def transactions_ignore_schemas(patch: Patch) -> None:
+    patch.setattr(Check, "_check_schema", lambda self, name, topic, payloads: None)
+
+
 PLANTS: dict[Plant, str] = {
     delay_too_short: "plain",
     due_messages_stay_delayed_too: "plain",
@@ -129,6 +158,7 @@ PLANTS: dict[Plant, str] = {
     digests_are_not_compared: "plain",
     dedup_ids_are_forgotten_by_a_restart: "plain",
     unique_keys_are_never_free: "short",
+    replaced_messages_stay: "debounced",
     leases_end_early: "plain",
     extending_does_nothing: "plain",
     rejected_messages_are_gone: "dying",
@@ -138,4 +168,7 @@ PLANTS: dict[Plant, str] = {
     kept_messages_are_deleted: "kept",
     schedules_lose_their_place: "ticking",
     pauses_are_ignored: "capped",
+    transactions_are_two_commits: "keyed",
+    schemas_are_ignored: "formed",
+    transactions_ignore_schemas: "formed",
 }

@@ -4,11 +4,12 @@ import pytest
 
 from tests.model.machine import BrokerMachine, ProtocolMachine, WaitingMachine
 from tests.model.planted.bugs import IN_THE_CORE, IN_THE_PROTOCOLS, IN_WAITING
+from tests.model.planted.in_more import IN_MORE
 from tests.model.soak import check
 
 MAX_RUNS = 200
 WHERE = [
-    *((BrokerMachine, bug) for bug in IN_THE_CORE),
+    *((BrokerMachine, bug) for bug in IN_THE_CORE + IN_MORE),
     *((WaitingMachine, bug) for bug in IN_WAITING),
     *((ProtocolMachine, bug) for bug in IN_THE_PROTOCOLS),
 ]

@@ -22,6 +22,7 @@ class Deliveries(Stock):
         super().__init__(rules, wall_ms, monotonic_seconds, group_names)
         self.pause_ms = 2000
         self._pausing: dict[bytes, Op] = {}  # what was asked last, by topic
+        self._undone: set[Op] = set()  # publishes that cannot have been done, as what they were to end came again
         self._paused: dict[bytes, Op] = {}  # topics of which nothing is handed out, each since when
         self._last: dict[tuple[bytes, bytes, int, bytes], int] = {}  # what came first last, by place and run
         self._redrives: dict[Op, bytes] = {}  # that are under way, each with its topic
@@ -66,12 +67,14 @@ class Deliveries(Stock):
         message = self.messages.get(payload)
         assert message is not None, f"{payload!r} was never published"
         assert message.op.outcome is not Outcome.REFUSED, f"{message} was refused, or a duplicate"
+        assert message.op not in self._undone, f"{message} came, but what its request was to end came again"
         message.op.exists = True
         share = message.share(group)
         share.handout_count += 1
         assert not self._is_paused(asked, topic), f"{message} came in spite of a pause"
         self._judge_place(share, topic, marks)
         self._judge_end(share, asked)
+        self._undone |= {op for op in share.ends if op.messages and 0 <= op.ok_index < asked.index}
         self._judge_time(message, asked, topic, marks)
         self._judge_counts(share, topic, marks)
         if id_ := bytes(marks[b"id"]):  # type: ignore[call-overload]  # an id is bytes
@@ -130,7 +133,7 @@ class Deliveries(Stock):
     def _judge_end(self, share: Share, asked: Op) -> None:
         is_sought = (share.message.topic, share.group) in self._seeks.values()
         for op in share.ends if not is_sought else ():
-            is_too_late = op.is_seek and asked.index < op.ok_index  # it was handed out before
+            is_too_late = (op.is_seek or op.is_replacing) and asked.index < op.ok_index  # it was handed out before
             assert is_too_late or not self.is_in_force(op), f"{share.message} came after {op.text}"
 
     def _judge_time(self, message: Message, asked: Op, topic: bytes, marks: dict[bytes, object]) -> None:

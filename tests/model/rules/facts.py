@@ -28,8 +28,9 @@ class Outcome(StrEnum):
 class Op:
     """One request; `index` and `ok_index` are places in the order of all that was asked and answered.
 
-    `exists` is set for a publish of unknown outcome when something of it has shown up. `then` is called when it has
-    been answered, or nobody will know.
+    `exists` is set for a publish of unknown outcome when something of it has shown up. `shares` are those of the
+    receipts that it settles, None for one that is over. `then` is called when it has been answered, or nobody will
+    know.
     """
 
     text: str
@@ -45,7 +46,13 @@ class Op:
     is_seek: bool = False
     is_front: bool = False
     messages: "list[Message]" = field(default_factory=list)
+    shares: "list[Share | None]" = field(default_factory=list)
     then: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def is_replacing(self) -> bool:
+        """Whether it publishes a message that replaces the one with its unique key."""
+        return any(message.wishes.is_replacing for message in self.messages)
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,7 @@ class Wishes:
     dedup: bytes = b""
     digest: bytes = b""
     unique: bytes = b""
+    is_replacing: bool = False
     is_batch: bool = False
     is_request: bool = False
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import pytest
 import structlog
 
+from miniqueue.broker.acts import by_filter
 from miniqueue.broker.engine import engine
 from miniqueue.broker.stored import load
 from miniqueue.core.cursor import cursor
@@ -23,6 +24,7 @@ def small_limits() -> Iterator[None]:
         patch.setattr(cursor, "LOG_WINDOW_BYTES", 400)
         patch.setattr(cursor, "RECORD_WINDOW_BYTES", 400)
         patch.setattr(load, "PAGE_ITEMS", 3)
+        patch.setattr(by_filter, "STEP_MESSAGES", 2)
         patch.setattr(partition, "MAX_CHUNK_MESSAGES", 2)
         yield
     processors[:] = kept

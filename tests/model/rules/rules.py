@@ -13,9 +13,10 @@ class Rules:
       has_dead: whether messages may become dead letters.
       handover_seconds: after which a member may lose what it holds.
       partitions: that it has at first.
-      keeps_ms, keeps_bytes: how long, and how much, it keeps of what is finished; 0 for no such limit.
-      drops_unread: the two limits are for all messages.
+      keeps_ms, keeps_bytes, keeps_count: how long, and how much, it keeps of what is finished; 0 for no such limit.
+      drops_unread: these limits are for all messages.
       is_in_order: what comes first of a partition is what was published first.
+      is_formed: what is published is a JSON string.
     """
 
     def __init__(
@@ -33,8 +34,10 @@ class Rules:
         partitions: int = 1,
         keeps_ms: int = 0,
         keeps_bytes: int = 0,
+        keeps_count: int = 0,
         drops_unread: bool = False,
         is_in_order: bool = False,
+        is_formed: bool = False,
     ) -> None:
         self.ttl_ms = ttl_ms
         self.drops_expired = drops_expired
@@ -48,5 +51,7 @@ class Rules:
         self.partitions = partitions
         self.keeps_ms = keeps_ms
         self.keeps_bytes = keeps_bytes
+        self.keeps_count = keeps_count
         self.drops_unread = drops_unread
         self.is_in_order = is_in_order
+        self.is_formed = is_formed

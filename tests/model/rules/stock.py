@@ -32,19 +32,42 @@ class Stock(Requests):
         self._deleted_index: dict[bytes, float] = {}  # of topics: what was asked before may be of another
         self.answered: set[bytes] = set()  # requests that are, by their payloads
         self._repeats = Repeats(self)
+        self._not_done: set[Op] = set()  # transactions of unknown outcome, once it is known
 
     def publish(self, topic: bytes, payloads: Sequence[bytes], wishes: Wishes) -> Op:
         """Messages are about to be published, in one request: all of them or none."""
-        op = self.ask(f"publish {wishes}")
+        op = self.ask(f"publish {wishes}", is_durable_at_once=wishes.is_replacing)
+        self._add(op, topic, payloads, wishes)
+        self._repeats.begin(op)
+        self._make_room(topic)
+        return op
+
+    def transact(self, parts: Sequence[tuple[bytes, Sequence[bytes]]]) -> Op:
+        """Messages are about to be published to several topics, in one transaction; its settles belong to it, too."""
+        op = self.ask("transaction", is_durable_at_once=True)
+        for topic, payloads in parts:
+            self._add(op, topic, payloads, Wishes())
+            self._make_room(topic)
+        return op
+
+    def _add(self, op: Op, topic: bytes, payloads: Sequence[bytes], wishes: Wishes) -> None:
         for payload in payloads:
             message = self.messages[payload] = Message(payload, topic, op, wishes)
             op.messages.append(message)
             for group in self.groups.get(topic, {DEFAULT}):
                 is_sought = (topic, group) in self._seeks.values()
                 message.shares[group] = Share(message, group, is_doubtful=is_sought)
-        self._repeats.begin(op)
-        self._make_room(topic)
-        return op
+
+    def replace(self, op: Op, message: Message, *, is_sure: bool) -> None:
+        """A message may go with this publish; if that is sure, it must, unless something else ends it."""
+        is_sure = is_sure and not (message.may_move or self._may_be_expired(message))
+        for share in message.shares.values():
+            if op in share.ends:
+                share.ends.remove(op)
+            if is_sure and share.group == DEFAULT:
+                share.ends.append(op)
+            else:
+                share.is_doubtful = True
 
     def scheduled(self, topic: bytes, at_ms: int) -> bytes:
         """Note that a tick of a schedule has its message; return by what it is known."""
@@ -108,7 +131,7 @@ class Stock(Requests):
 
     def must_be_there(self, share: Share) -> bool:
         message = share.message
-        ends = [op for op in share.ends if op.outcome is not Outcome.REFUSED]
+        ends = [op for op in share.ends if op.outcome is not Outcome.REFUSED and op not in self._not_done]
         is_open = message.is_published and not ends and not share.is_doubtful
         return is_open and not self._may_be_expired(message) and not self._may_be_missed(share)
 
@@ -133,17 +156,21 @@ class Stock(Requests):
         """Whether a log need not keep a message that is finished."""
         rules = self.rules(message.topic)
         is_old = bool(rules.keeps_ms) and self.latest_ms >= message.op.asked_ms + rules.keeps_ms
-        return is_old or (bool(rules.keeps_bytes) and self._bytes_behind(message) >= rules.keeps_bytes)
+        if is_old or not (rules.keeps_bytes or rules.keeps_count):
+            return is_old
+        behind = self._behind(message)
+        is_big = bool(rules.keeps_bytes) and sum(map(len, behind)) >= rules.keeps_bytes
+        return is_big or (bool(rules.keeps_count) and len(behind) >= rules.keeps_count)
 
-    def _bytes_behind(self, message: Message) -> int:
-        """Return how many bytes may have been published after a message."""
+    def _behind(self, message: Message) -> list[bytes]:
+        """Return what may have been published after a message."""
         others = [m for m in self.messages.values() if m.topic == message.topic and m is not message]
-        return sum(
-            len(other.payload)
+        return [
+            other.payload
             for other in others
             if other.op.outcome is not Outcome.REFUSED
             and (other.op.ok_index < 0 or other.op.ok_index > message.op.index or other.op is message.op)
-        )
+        ]
 
     def _is_held(self, share: Share) -> bool:
         hold = share.hold
@@ -156,5 +183,16 @@ class Stock(Requests):
         return sum(map(self.must_be_there, shares)), sum(map(self.may_be_there, shares))
 
     def lost(self) -> list[Share]:
-        """Return what has not come to an end that somebody asked for."""
+        """Return what has not come to an end that somebody asked for, now that all has come that there was."""
+        ops = {end for m in self.messages.values() for s in m.shares.values() for end in s.ends}
+        self._not_done = {op for op in ops if self._was_not_done(op)}
         return [s for m in self.messages.values() for s in m.shares.values() if self.must_be_there(s)]
+
+    def _was_not_done(self, op: Op) -> bool:
+        """Whether nothing of a transaction can have been done, as none of its messages has come."""
+        is_open = op.outcome is Outcome.UNKNOWN and not op.exists and bool(op.messages)
+        return is_open and not any(
+            share.is_doubtful or share.ends or self._may_be_expired(message) or message.may_move
+            for message in op.messages
+            for share in message.shares.values()
+        )

@@ -13,6 +13,8 @@ TEXTS = [
     (errors.InvalidLineError("x"), 400),
     (errors.UnsupportedEncodingError("x"), 415),
     (errors.PayloadTooLargeError(2, 1), 413),
+    (errors.requests.SchemaError("/: not JSON"), 422),
+    (errors.requests.NoValidatorError(), 503),
     (errors.NotAuthenticatedError(), 401),
     (errors.WrongSecretError(), 401),
     (errors.NotPermittedError("publish"), 403),

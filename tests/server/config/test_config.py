@@ -1,6 +1,8 @@
 """The configuration from its three sources, and every problem in them at once."""
 
 import dataclasses
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -8,7 +10,8 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from miniqueue.errors import ConfigError
+from miniqueue.core.settings.settings import TopicSettings
+from miniqueue.errors import ConfigError, InvalidTopicError
 from miniqueue.server.config import setting
 from miniqueue.server.config.config import Config, Question, load
 from miniqueue.server.config.settings_table import SETTINGS
@@ -31,6 +34,7 @@ DEFAULTS = Config(
     resp_tls=False,
     monitor_host="127.0.0.1",
     monitor_port=8081,
+    dashboard=None,
     sync="always",
     sync_interval_seconds=1.0,
     storage="leveldb",
@@ -45,6 +49,7 @@ DEFAULTS = Config(
     handshake_seconds=10.0,
     body_seconds=10.0,
     max_uncommitted_bytes=64 << 20,
+    max_transaction_bytes=16 << 20,
     max_memory_bytes=0,
     idle_seconds=3600.0,
     max_topics=20_000,
@@ -155,7 +160,8 @@ def test_every_setting_has_a_field_of_the_type_that_its_parser_returns(row):
 
 
 def test_every_field_has_a_setting():
-    assert [field.name for field in dataclasses.fields(Config)] == [*(row.field for row in SETTINGS), "password"]
+    own = ["password", "topic_defaults"]
+    assert [field.name for field in dataclasses.fields(Config)] == [*(row.field for row in SETTINGS), *own]
 
 
 VARIABLES = {
@@ -176,6 +182,7 @@ VARIABLES = {
     "MINIQUEUE_RESP_TLS": "true",
     "MINIQUEUE_MONITOR_HOST": "0.0.0.0",
     "MINIQUEUE_MONITOR_PORT": "3",
+    "MINIQUEUE_DASHBOARD": "true",
     "MINIQUEUE_SYNC": "never",
     "MINIQUEUE_SYNC_INTERVAL": "2s",
     "MINIQUEUE_STORAGE": "memory",
@@ -191,6 +198,7 @@ VARIABLES = {
     "MINIQUEUE_BODY_TIMEOUT": "1m",
     "MINIQUEUE_MAX_MEMORY": "300MiB",
     "MINIQUEUE_MAX_UNCOMMITTED": "1MiB",
+    "MINIQUEUE_MAX_TRANSACTION_BYTES": "2MiB",
     "MINIQUEUE_IDLE_TIMEOUT": "0",
     "MINIQUEUE_MAX_TOPICS": "7",
     "MINIQUEUE_MAX_GROUPS": "8",
@@ -225,6 +233,7 @@ VARIABLES_CONFIG = Config(
     resp_tls=True,
     monitor_host="0.0.0.0",
     monitor_port=3,
+    dashboard=True,
     sync="never",
     sync_interval_seconds=2.0,
     storage="memory",
@@ -239,6 +248,7 @@ VARIABLES_CONFIG = Config(
     handshake_seconds=3.0,
     body_seconds=60.0,
     max_uncommitted_bytes=1 << 20,
+    max_transaction_bytes=2 << 20,
     max_memory_bytes=300 << 20,
     idle_seconds=0.0,
     max_topics=7,
@@ -305,6 +315,85 @@ def test_the_config_flag_beats_the_config_variable(tmp_path):
     assert load_config(["-config", path], {"MINIQUEUE_CONFIG": "/nowhere/at/all"}).port == 1
 
 
+FORMATS = {
+    "c.json": '{"port": 9000, "human": true, "period": "2s", "defaults": {"ordered": true, "a*": {"fair": true}}}',
+    "c.yaml": "port: 9000\nhuman: true\nperiod: 2s\ndefaults:\n  ordered: true\n  'a*':\n    fair: true\n",
+    "c.YML": "{port: 9000, human: true, period: 2s, defaults: {ordered: true, a*: {fair: true}}}",
+    "c.conf": "port = 9000\nhuman = true\nperiod = '2s'\ndefaults.ordered = true\ndefaults.'a*'.fair = true\n",
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_suffix_of_the_file_determines_its_format(tmp_path, name):
+    path = tmp_path / name
+    path.write_text(FORMATS[name])
+    config = load_config(["-config", str(path)])
+    assert (config.port, config.human, config.period_seconds) == (9000, True, 2.0)
+    assert config.topic_defaults.settings(b"ab") == TopicSettings(ordered=True, fair=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("c.json", '{"port": [1]}', "key port: invalid value; must be a string, a number, true, or false"),
+        ("c.json", '{"defaults": {"a*": {"trace": 1}}}', 'key defaults."a*": trace must be true or false'),
+        ("c.yaml", "defaults: {a*: {trace: 1}}", 'key defaults."a*": trace must be true or false'),
+        ("c.yaml", "prot: 1", "key prot: no such setting; did you mean port?"),
+        ("c.yaml", "port: 2020-01-01", "key port: invalid value; must be a string, a number, true, or false"),
+    ],
+)
+def test_errors_have_the_same_form_in_every_format(tmp_path, name, text, problem):
+    path = tmp_path / name
+    path.write_text(text)
+    assert problems_of(["-config", str(path)]) == [f"file {path} {problem}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("c.json", "[]", "invalid content; must be a table of settings"),
+        ("c.json", "{", "Expecting property name"),
+        ("c.json", '{"port": NaN}', "unexpected character"),
+        ("c.json", '{"db": "\\ud800"}', "surrogate"),
+        ("c.json", '{"port": 1, "port": 2}', "key 'port' occurs twice"),
+        ("c.json", '{"defaults": {"a*": {"trace": true, "trace": false}}}', "key 'trace' occurs twice"),
+        ("c.json", "[" * 100_000, "recursion"),
+        ("c.yaml", "", "invalid content; must be a table of settings"),
+        ("c.yaml", "1: 2", "invalid key in line 1; must be text; put it in quotes"),
+        ("c.yaml", "defaults: {1: 2}", "invalid key in line 1; must be text"),
+        ("c.yaml", "defaults: {on: {trace: true}}", "invalid key in line 1; must be text"),
+        ("c.yaml", "defaults:\n  jobs: {1: 2}", "invalid key in line 2; must be text"),
+        ("c.yaml", "defaults: {[a]: 1}", "invalid key in line 1; must be text"),
+        ("c.yaml", 'defaults: {"\\ud800": {trace: true}}', "surrogates not allowed"),
+        ("c.yaml", "port: [", "while parsing a flow"),
+        ("c.yaml", "port: 1\nport: 2", "key 'port' occurs twice"),
+        ("c.yaml", "defaults: {a*: {trace: true, trace: false}}", "key 'trace' occurs twice"),
+        ("c.yaml", "db: !!python/object/apply:os.getcwd []", "could not determine a constructor"),
+        ("c.yaml", "a: &a [*a]", "key a: no such setting"),
+        ("c.yaml", "{" * 5000, "recursion"),
+    ],
+)
+def test_a_file_that_is_not_in_its_format_is_one_problem(tmp_path, name, text, reason):
+    path = tmp_path / name
+    path.write_text(text)
+    [problem] = problems_of(["-config", str(path)])
+    assert reason in problem
+    assert problem.isprintable()
+
+
+def test_yaml_without_its_parser_says_how_to_install_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    path = tmp_path / "c.yaml"
+    path.write_text("port: 1")
+    [problem] = problems_of(["-config", str(path)])
+    assert problem.endswith("a YAML file requires PyYAML; run pip install 'miniqueue[yaml]', or use TOML or JSON")
+
+
+def test_yaml_is_imported_only_when_it_is_used():
+    code = "import sys, miniqueue.cli, miniqueue.server.run; print('yaml' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"False\n"
+
+
 BAD_PORT = "invalid port; must be 0 to 65535; 0 means any free port"
 BAD_SPACE = "invalid size; must be 0 or more, in bytes or with KB, MB, GB, KiB, MiB, or GiB"
 BAD_SIZE = "invalid size; must be 1 to 512MiB, in bytes or with KB, MB, GB, KiB, MiB, or GiB"
@@ -339,7 +428,7 @@ BAD_FLAGS = [
     (["-period", "-1s"], "flag -period: '-1s': invalid duration; must be more than zero, such as 500ms or 1s"),
     (
         ["-period", "1"],
-        "flag -period: '1': invalid duration; must be numbers with units, such as 500ms, 1s, 1m30s, or 1.5h",
+        "flag -period: '1': invalid duration; must be numbers with units, such as 500ms, 1s, 1m30s, 1.5h, or 2d",
     ),
     (["-min-free", "5%"], f"flag -min-free: '5%': {BAD_SPACE}"),
     (["-ballast", ""], f"flag -ballast: '': {BAD_SPACE}"),
@@ -392,6 +481,46 @@ BAD_FILES = [
 def test_a_bad_key_is_a_problem_that_names_file_and_key(tmp_path, text, problem):
     path = toml_file(tmp_path, text)
     assert problems_of(["-config", path]) == [f"file {path} key {problem}"]
+
+
+def test_a_file_sets_the_settings_of_new_topics(tmp_path):
+    text = """
+        [defaults]
+        max_deliveries = 5
+        lease_seconds = "5m"
+        [defaults."*.dlq"]
+        lease_seconds = "default"
+    """
+    defaults = load_config(["-config", toml_file(tmp_path, text)]).topic_defaults
+    assert defaults.settings(b"t") == TopicSettings(max_deliveries=5, lease_seconds=300)
+    assert defaults.settings(b"t.dlq") == TopicSettings(max_deliveries=5)
+
+
+BAD_DEFAULTS = [
+    ("defaults = 1", ["defaults: invalid value; must be a table of topic settings"]),
+    (
+        "[defaults]\nmax_deliveries = -1",
+        ["defaults: max_deliveries must be a whole number from 0, no limit, to 1000000"],
+    ),
+    ('[defaults."a*"]\nowner = "ada"', ['defaults."a*": owner is no default of new topics; set it for a topic']),
+    (
+        '[defaults."a*"]\ntrace = 1\nordered = 2020-01-01\nfair = true',
+        ['defaults."a*": trace must be true or false', 'defaults."a*": ordered must be true or false'],
+    ),
+    (
+        '[defaults]\ndead_letter_topic = "a/b"\n[defaults."a\\u001b"]\nfair = true',
+        [
+            "defaults: dead_letter_topic must be the name of a topic",
+            r'defaults."a\x1b": ' + str(InvalidTopicError()),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "problems"), BAD_DEFAULTS)
+def test_every_bad_default_is_a_problem_that_names_its_place(tmp_path, text, problems):
+    path = toml_file(tmp_path, text)
+    assert problems_of(["-config", path]) == [f"file {path} key {problem}" for problem in problems]
 
 
 @pytest.mark.parametrize(

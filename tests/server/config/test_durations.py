@@ -1,4 +1,4 @@
-"""Durations mean what they mean in Go."""
+"""Durations mean what they mean in Go, and a day is 24 hours."""
 
 import contextlib
 from fractions import Fraction
@@ -19,6 +19,7 @@ SECONDS = {
     "s": Fraction(1),
     "m": Fraction(60),
     "h": Fraction(3600),
+    "d": Fraction(86400),
 }
 PARTS = st.tuples(st.integers(0, 9999), st.none() | st.integers(0, 999), st.sampled_from(sorted(SECONDS)))
 
@@ -48,6 +49,7 @@ DURATIONS = [
     ("10.5s4m", 250.5),
     ("1h2m3s4ms5us6ns", 3723.004005006),
     ("0.9ns", 0.0),
+    ("2d12h", 216_000.0),
     ("9223372036854775807ns", 9223372036.854775807),
 ]
 
@@ -66,7 +68,7 @@ NO_DURATIONS = [
     "-.",
     ".s",
     "+.s",
-    "1d",
+    "1w",
     "1S",
     "1e3s",
     "--1s",

@@ -4,7 +4,9 @@ import base64
 import orjson
 import pytest
 
+from miniqueue.broker.commit.journal import Published
 from miniqueue.broker.model.limits import Limit
+from miniqueue.server.http.publish import TURN_BYTES, PublishedLines
 from tests.fakes import FakeConsumer
 from tests.serving import NDJSON, Lines, eventually, serving
 
@@ -41,6 +43,48 @@ async def test_only_the_line_of_a_run_that_is_too_large_is_refused(certificates)
         _, answers = await served.request("POST", "/publish/t", body, NDJSON)
         assert replies(answers) == [{"id": "0-0"}, {"id": "0-1"}, TOO_LARGE, {"id": "0-2"}]
         assert served.broker.limit_counts.counts[Limit.MESSAGE_SIZE] == 1
+
+
+async def test_only_the_lines_that_do_not_fit_the_schema_are_refused(certificates):
+    async with serving(certificates) as served:
+        await served.broker.admin.create(b"t", {"schema": {"type": "number"}}).wait()
+        body = b'"1"\n"x"\n"2"\n{"msg":"eA==","key":"k"}\n{"msg":"Mw==","key":"k"}\n'
+        status, answers = await served.request("POST", "/publish/t", body, NDJSON)
+        refusal = {"error": "/: not JSON", "code": "SCHEMA"}
+        assert replies(answers) == [{"id": "0-0"}, refusal, {"id": "0-1"}, refusal, {"id": "0-2"}]
+        assert status == 200
+        status, answer = await served.request("POST", "/publish/t?dedup=id", body, NDJSON)
+        assert (status, orjson.loads(answer)["error"]) == (422, "message 2 of 5: /: not JSON")
+        assert FakeConsumer(served.broker, b"t").drain() == [b"1", b"2", b"3"]
+
+
+async def test_a_large_read_is_published_in_several_iterations(world):
+    loop = asyncio.get_running_loop()
+    begun, published = [0], dict[int, int]()
+    publish = world.broker.publish
+
+    def count() -> None:
+        begun[0] += 1
+        loop.call_soon(count)
+
+    def publishing(name: bytes, payloads: list[bytes]) -> Published:
+        published[begun[0]] = published.get(begun[0], 0) + sum(map(len, payloads))
+        return publish(name, payloads)
+
+    world.broker.publish = publishing
+    bodies, sent = [b'"%015d"\n' % number for number in range(20_000)], list[bytes]()
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": b"".join(bodies)}
+
+    async def send(message: dict[str, object]) -> None:
+        sent.append(message.get("body", b""))
+
+    loop.call_soon(count)
+    await PublishedLines(world.broker, b"t").run(receive, send)
+    assert sum(published.values()) == 15 * len(bodies)
+    assert max(published.values()) <= TURN_BYTES
+    assert replies(b"".join(sent)) == [{"id": f"0-{number}"} for number in range(len(bodies))]
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ BAD = {
     "/topics/t/receive?grup=audit": (b"", "invalid parameters; must be among group, member, count"),
     "/topics/t/receive?count=1&count=2": (b"", "invalid parameters; must be among group, member, count"),
     "/topics/t/receive?count=10001": (b"", "A prefetch is a whole number from 1 to 10000"),
-    "/topics/t/receive?wait=inf": (b"", "a wait is a number of seconds, from 0 to 60"),
+    "/topics/t/receive?wait=inf": (b"", "a wait is a number of seconds, or a duration such as 1h30m, from 0 to 60"),
     "/topics/t/receive?autoack=maybe": (b"", "autoack is true or false"),
     "/topics/a%20b/receive": (b"", "A topic name is"),
     "/topics/a%20b/ack": (b'{"receipts":["x"]}', "A topic name is"),
@@ -121,7 +121,10 @@ BAD = {
     "/topics/t/nack": (b'{"receipts":"x"}', 'invalid body; must be a JSON object with "receipts", an array of strings'),
     "/topics/t/back": (b'{"receipts":[]}', 'invalid number of "receipts": 0; must be 1 to 10000'),
     "/topics/t/dack": (b'{"receipts":["x"]}', 'invalid "delaySeconds"; must be a number of seconds'),
-    "/topics/t/dack?": (b'{"receipts":["x"],"delaySeconds":-1}', "A delay is a number of seconds, 0 or more"),
+    "/topics/t/dack?": (
+        b'{"receipts":["x"],"delaySeconds":-1}',
+        "A delay is a number of seconds, or a duration such as 1h30m, 0 or more",
+    ),
     "/topics/t/extend": (
         b'{"receipts":["x"],"leaseSeconds":true}',
         'invalid "leaseSeconds"; must be a number of seconds',

@@ -7,7 +7,10 @@ import orjson
 import pytest
 
 from miniqueue.server.granian.server import serve_https as serve_granian
+from miniqueue.server.http.app import HttpApp
 from miniqueue.server.hypercorn.listening import serve_https as serve_hypercorn
+from tests.fakes import settle_down
+from tests.model.protocols import HttpRequest
 from tests.serving import NDJSON, eventually, serving
 
 
@@ -104,3 +107,15 @@ async def test_waiting_requests_are_answered_when_the_server_stops(certificates,
         served.app.drain()
         assert (await asking)[0] in (503, 504)
         assert (await served.request("POST", "/request/t", b"ask"))[0] == 503
+
+
+async def test_a_request_whose_body_comes_after_the_stop_began_is_refused(world):
+    app = HttpApp(world.broker)
+    request = HttpRequest(app, "POST", b"/request/t", b"timeout=60")
+    await settle_down()
+    app.drain()
+    request.send(b"ask", is_last=True)
+    await settle_down()
+    assert (request.status, orjson.loads(request.take())["code"]) == (503, "DRAINING")
+    assert request.is_over
+    assert world.broker.topics() == []

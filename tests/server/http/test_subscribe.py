@@ -19,6 +19,7 @@ UNDECODABLE = {"error": "error decoding command", "code": "BADLINE"}
 TOO_FEW = {"error": "too few arguments provided to DACK", "code": "BADDELAY"}
 TOO_FEW_TO_REPLY = {"error": "too few arguments provided to REPLY", "code": "ERR"}
 NO_REQUEST = {"error": "The message asks for no reply; it is still leased", "code": "NOREQUEST"}
+NO_DELAY = {"error": "A delay is a number of seconds, or a duration such as 1h30m, 0 or more", "code": "BADDELAY"}
 BAD_DELAY = {"error": "invalid DACK duration argument at position [1]", "code": "BADDELAY"}
 NOTHING = {"error": "no message is outstanding", "code": "NOLEASE"}
 END = "end"
@@ -34,6 +35,15 @@ SCRIPTS = {
     "init delivers the first": ("a b", ["INIT", msg("a")]),
     "ack delivers the next": ("a b c", ["INIT", msg("a"), "ACK", msg("b"), "ACK", msg("c")]),
     "nack delivers the same": ("a b", ["INIT", msg("a"), "NACK", msg("a"), "ACK", msg("b")]),
+    "nack can have a reason": (
+        "a b",
+        ["INIT", msg("a"), "NACK REASON it  failed", {**msg("a"), "failure": "it  failed"}, "ACK", msg("b")],
+    ),
+    "nack can have a delay": ("a b", ["INIT", msg("a"), "NACK DELAY 5", msg("b"), "NACK DELAY 5 REASON why"]),
+    "nack with a delay that is none keeps the message": (
+        "a b",
+        ["INIT", msg("a"), "NACK DELAY x", NO_DELAY, "ACK", msg("b")],
+    ),
     "back puts it last": ("a b c", ["INIT", msg("a"), "BACK", msg("b"), "ACK", msg("c"), "ACK", msg("a")]),
     "dack puts it off": ("a b", ["INIT", msg("a"), "DACK 5", msg("b")]),
     "fraction of a second": ("a b", ["INIT", msg("a"), "DACK 0.25", msg("b")]),
@@ -337,7 +347,7 @@ async def test_what_would_be_passed_over_in_a_query_is_refused(certificates, que
     async with serving(certificates) as served:
         status, answer = await served.request("POST", f"/subscribe/t?{query}")
         assert status == 400
-        assert b"prefetch, group, member, session, each at most once" in answer
+        assert b"prefetch, group, member, session, lease, each at most once" in answer
 
 
 @pytest.mark.parametrize("prefetch", ["0", "10001", "x", "", "-1", "9999999999"])
@@ -385,6 +395,6 @@ async def test_a_request_that_ends_after_init_gets_what_must_be_read_from_the_st
     async def send(message):
         sent.append(message)
 
-    await subscribe.Subscription(world.broker, b"t", parse_stream_options({})).run(receive, send)
+    await subscribe.Subscription(world.broker, b"t", parse_stream_options({})).run({}, receive, send)
     assert b"".join(message.get("body", b"") for message in sent) == b'{"msg":"YQ=="}\n'
     assert await world.drain(b"t") == [b"a", b"b"]

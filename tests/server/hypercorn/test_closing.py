@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from miniqueue.client import connect
 from miniqueue.server.hypercorn import closing
+from miniqueue_client import connect
 from tests.loops import CalmLoop, on_loop
 from tests.serving import eventually, serving
 

@@ -46,6 +46,7 @@ MAX_STREAMS = 100
 #: Over the budget, and little enough to arrive in one read, so that no byte is unread when the connection ends.
 TOO_MANY = BURST + 100
 MUCH_BYTES = 1 << 20
+LITTLE_BYTES = 40 << 10
 
 pytestmark = on_both
 
@@ -63,6 +64,10 @@ def odd(count: int) -> range:
 
 async def answer_much(scope, receive, send):
     await Reply(200, bytes(MUCH_BYTES))(scope, receive, send)
+
+
+async def answer_little(scope, receive, send):
+    await Reply(200, bytes(LITTLE_BYTES))(scope, receive, send)
 
 
 @asynccontextmanager
@@ -351,6 +356,21 @@ async def test_a_reply_that_waits_for_windows_is_charged_until_it_is_sent(certif
             client.send(WindowUpdateFrame(0, window_increment=3 * MUCH_BYTES))
             assert {len(await client.body(stream_id)) for stream_id in odd(3)} == {MUCH_BYTES}
             await eventually(lambda: Purpose.OUTPUT not in memory.amounts())
+        await eventually(lambda: not memory.amounts())
+
+
+@on_loop(CalmLoop)
+async def test_short_replies_that_wait_for_windows_are_charged_too(certificates, is_tls):
+    """Each of the hundred streams of a connection could keep almost 64 KiB that counted for no memory limit."""
+    memory = Memory(640 << 20)
+    settings = {SettingsFrame.INITIAL_WINDOW_SIZE: 0}
+    async with (
+        limited(),
+        victim(certificates, Endpoint(answer_little), is_tls=is_tls, limits={"memory": memory}) as server,
+    ):
+        async with server.http2(settings) as client:
+            client.send(*(client.request(stream_id) for stream_id in odd(40)))
+            await eventually(lambda: memory.amounts().get(Purpose.OUTPUT, 0) >= 40 * LITTLE_BYTES)
         await eventually(lambda: not memory.amounts())
 
 

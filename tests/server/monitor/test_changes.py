@@ -6,13 +6,15 @@ from contextlib import asynccontextmanager
 import orjson
 import pytest
 
+from miniqueue.broker.runtime.accounts import MAKING_FACTOR, Purpose
 from miniqueue.server.monitor import changes
 from miniqueue.server.monitor.backup import BackupReply
-from miniqueue.server.monitor.changes import ChangesReply
+from miniqueue.server.monitor.changes import REPLY_BYTES, ChangesReply
 from miniqueue.server.monitor.followers import FORGET_SECONDS, MAX_FOLLOWERS, Followers
 from miniqueue.storage.leveldb.files.batches import changes_in
 from miniqueue.storage.leveldb.store import LevelDBStore
 from miniqueue.storage.memory import MemoryStore
+from miniqueue.storage.port import Position, Writes
 from miniqueue.wire.write_frames import decode_writes
 from tests.fakes import ManualClock, broker_on
 from tests.loops import LeapingLoop, on_loop
@@ -56,8 +58,8 @@ class Following:
             }
 
 
-async def asked(endpoint, path, query):
-    client = Client()
+async def asked(endpoint, path, query, part_count=None):
+    client = Client(part_count)
     scope = SCOPE | {"path": path, "query_string": query.encode()}
     await endpoint(scope, client.receive, client.send)
     return client
@@ -99,6 +101,17 @@ async def test_a_copy_is_sent_what_was_written_after_it(leveldb, monkeypatch):
         assert replies > 3
 
 
+async def test_what_is_encoded_is_charged_though_it_is_larger_than_a_reply(leveldb, monkeypatch):
+    async with following(leveldb) as it:
+        await it.begin()
+        await it.broker.publish(b"t", [bytes(REPLY_BYTES), bytes(REPLY_BYTES)]).commit.wait()
+        charged = []
+        monkeypatch.setattr(changes, "encode_writes", lambda _: charged.append(it.broker.memory.amounts()) or b"")
+        await it.follow()
+        assert charged[0][Purpose.OUTPUT] > MAKING_FACTOR * 2 * REPLY_BYTES
+        assert Purpose.OUTPUT not in it.broker.memory.amounts()
+
+
 @pytest.mark.parametrize("changed", [{"change": 7_000}, {"digest": "00" * 16}])
 async def test_a_position_of_another_history_is_gone(changed, leveldb):
     async with following(leveldb) as it:
@@ -133,6 +146,19 @@ async def test_a_plain_backup_keeps_no_history(leveldb, tmp_path):
         assert b"miniqueue-change" not in dict(client.messages[0]["headers"])
         assert not (tmp_path / "store" / "recent").exists()
         assert it.followers.lags() == {}
+
+
+async def test_copies_that_have_not_arrived_take_no_place(leveldb):
+    """A follower that loses its connection meanwhile begins again, under a new name."""
+    async with following(leveldb) as it:
+        await it.broker.publish(b"t", [b"a"]).commit.wait()
+        for number in range(MAX_FOLLOWERS + 1):
+            client = await asked(it.backup, "/backup", f"follower={number:08x}", part_count=2)
+            assert client.messages[0]["status"] == 200
+            assert client.pairs() is None
+        assert it.followers.lags() == {}
+        await it.begin()
+        assert it.followers.lags() == {NAME: (None, 0)}
 
 
 @on_loop(LeapingLoop)
@@ -194,3 +220,46 @@ def test_few_copies_are_remembered_and_none_that_is_silent_for_an_hour():
     now = FORGET_SECONDS + 1
     followers.begin(NAME)
     assert list(followers.lags()) == [NAME]
+
+
+class SlowHistory:
+    """A broker that takes a second to read its writes, of which there are none after change 5."""
+
+    last_change = 5
+
+    def __init__(self) -> None:
+        self.memory = broker_on(MemoryStore(), ManualClock()).memory
+        self.reading_count = self.most_reading_count = 0
+
+    async def writes_after(self, change, digest, _max_bytes):
+        self.reading_count += 1
+        self.most_reading_count = max(self.most_reading_count, self.reading_count)
+        await asyncio.sleep(1)
+        self.reading_count -= 1
+        return Writes([], Position(change, digest), self.last_change, 0, 0)
+
+
+async def statuses_of(endpoint, change, names):
+    """Ask for what comes after a change, once for each name of a copy, all at about the same time."""
+    asking = []
+    for name in names:
+        query = f"follower={name}&change={change}&digest=00"
+        asking.append(asyncio.create_task(asked(endpoint, "/changes", query)))
+        await asyncio.sleep(0.1)
+    return [(await client).messages[0]["status"] for client in asking]
+
+
+@on_loop(LeapingLoop)
+async def test_a_later_request_of_a_copy_ends_the_one_that_waits():
+    broker, loop = SlowHistory(), asyncio.get_running_loop()
+    endpoint = ChangesReply(broker, Followers(broker, loop.time))
+    assert await statuses_of(endpoint, 5, [NAME, NAME]) == [400, 200]
+    assert broker.most_reading_count == 1
+
+
+@on_loop(LeapingLoop)
+async def test_writes_are_read_for_one_reply_to_a_copy_at_a_time():
+    broker, loop = SlowHistory(), asyncio.get_running_loop()
+    endpoint = ChangesReply(broker, Followers(broker, loop.time))
+    assert await statuses_of(endpoint, 4, [NAME, NAME, NAME, "89abcdef"]) == [400, 400, 200, 200]
+    assert broker.most_reading_count == 2  # one for each copy

@@ -285,3 +285,11 @@ def test_standard_error_is_the_default():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ)
     assert done.stdout == ""
     assert json.loads(done.stderr)["event"] == "hi"
+
+
+def test_the_command_imports_structlog_without_rich_and_others_can_import_rich(tmp_path):
+    (tmp_path / "rich.py").write_text("print('imported')")
+    program = "from miniqueue import cli; import structlog, miniqueue.server.run; print('no'); import rich"
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environ)
+    assert done.stdout.split() == ["no", "imported"]

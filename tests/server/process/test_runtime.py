@@ -22,6 +22,8 @@ def own_garbage_collection():
     yield
     gc.unfreeze()
     gc.set_threshold(*before)
+    gc.collect()
+    gc.freeze()  # again, as tests/conftest.py does
 
 
 def test_the_garbage_collector_passes_over_what_was_there_at_the_start(own_garbage_collection):

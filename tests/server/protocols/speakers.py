@@ -28,6 +28,9 @@ from tests.server.resp.clients import PARAMETERS
 Reply = dict[str, Any]
 
 
+_SECONDS = {"dack": "delay", "extend": "lease"}
+
+
 class RefusedError(Exception):
     """A refusal, as `CODE text`."""
 
@@ -54,6 +57,35 @@ class RespSpeaker:
             raise RefusedError(str(reply))
         return reply
 
+    #: What errors call the parts of a transaction.
+    NOUN = "command"
+
+    def words_to_pause(self, topic: str) -> tuple[str, ...]:
+        return (f"PAUSE {topic} IN",)
+
+    async def transact(self, *acts: tuple[str, str, Any, Reply], sync: bool = False) -> list[Any]:
+        """Carry out a transaction of acts: what is done, the topic, a payload or receipts, and options."""
+        self._wire.send([b"MULTI"])
+        for act, topic, content, options in acts:
+            if act == "publish":
+                words = _option_words(options)
+                self._wire.send([b"PUB" if words else b"PUBLISH", topic.encode(), content, *words])
+            else:
+                pairs = [name.upper() if act == "nack" else "" for name in options]
+                values = [
+                    str(word).encode() for pair in zip(pairs, options.values(), strict=True) for word in pair if word
+                ]
+                self._wire.send([act.encode(), topic.encode(), *map(str.encode, content), *[b"SYNC"] * sync, *values])
+        self._wire.send([b"EXEC"])
+        await settle_down()
+        *queued, reply = self._wire.replies()
+        for refusal in queued:
+            if isinstance(refusal, hiredis.ReplyError):
+                raise RefusedError(str(refusal))
+        if isinstance(reply, hiredis.ReplyError):
+            raise RefusedError(str(reply))
+        return [_result(*pair) for pair in zip(acts, reply, strict=True)]
+
     async def create(self, topic: str, **settings: object) -> None:
         words = {name: str(value).lower() for name, value in settings.items()}
         assert await self.ask(f"TOPIC CREATE {topic}", **words) == b"OK"
@@ -62,7 +94,7 @@ class RespSpeaker:
         return _named(await self.ask(f"TOPIC GET {topic}"))
 
     async def publish(self, topic: str, payload: bytes, **options: object) -> str:
-        reply = await self.ask(f"PUB {topic}", payload, **options)
+        reply = await self.ask(f"PUB {topic}", payload, *_option_words(options))
         return (reply[0] if isinstance(reply, list) else reply).decode()
 
     async def receive(self, topic: str, **options: object) -> list[Reply]:
@@ -70,15 +102,45 @@ class RespSpeaker:
         received = await self.ask(f"RECEIVE {topic}", *autoack, **options)
         return [{"receipt": receipt.decode(), "msg": payload, **_named(rest)} for receipt, payload, rest in received]
 
-    async def settle(self, act: str, topic: str, *receipts: str, more: str = "") -> list[str]:
-        reply = await self.ask(f"{act} {topic} {' '.join(receipts)} {more}")
+    async def settle(
+        self, act: str, topic: str, *receipts: str, more: str = "", sync: bool = False, **body: object
+    ) -> list[str]:
+        value = " ".join(map(str, body.values()))
+        reply = await self.ask(f"{act} {topic} {' '.join(receipts)} {'SYNC' * sync} {value} {more}")
         return [str(each if isinstance(each, str) else each.decode()) for each in _listed(reply)]
+
+    async def nack(self, topic: str, receipt: str, **options: object) -> list[str]:
+        words = [str(word).encode() for pair in options.items() for word in pair]
+        return _listed(await self.ask(f"NACK {topic} {receipt}", *words))
 
     async def peek(self, topic: str, **options: object) -> list[Reply]:
         return [_message(*each) for each in await self.ask(f"PEEK {topic}", **options)]
 
     async def show(self, topic: str, message_id: str) -> Reply:
         return _message(*await self.ask(f"PEEK {topic} ID {message_id}"))
+
+    async def search(self, topic: str, **options: object) -> Reply:
+        page = _named(await self.ask(f"SEARCH {topic}", **options))
+        following = None if page["next"] is None else str(page["next"])
+        return page | {"messages": [_message(*each) for each in page["messages"]], "next": following}
+
+    async def act(self, act: str, topic: str, message_id: str, **options: object) -> str:
+        return (await self.ask(f"MESSAGE {act} {topic} {message_id}", **options)).decode()
+
+    async def act_on(self, act: str, topic: str, **options: object) -> int | str:
+        words = [word for name, word in (("dry_run", b"DRYRUN"), ("task", b"TASK")) if options.pop(name, False)]
+        pairs = [str(word).encode() for pair in options.items() for word in pair]
+        reply = await self.ask(f"MESSAGES {act} {topic}", *pairs, *words)
+        return reply.decode() if isinstance(reply, bytes) else reply
+
+    async def task(self, task_id: str) -> Reply:
+        return _named(await self.ask(f"TASK GET {task_id}"))
+
+    async def tasks(self) -> list[Reply]:
+        return [_named(each) for each in await self.ask("TASK LIST")]
+
+    async def cancel_task(self, task_id: str) -> None:
+        assert await self.ask(f"TASK CANCEL {task_id}") == b"OK"
 
     async def cancel(self, topic: str, message_id: str) -> None:
         assert await self.ask(f"CANCEL {topic} {message_id}") == b"OK"
@@ -91,7 +153,14 @@ class RespSpeaker:
 
     async def create_group(self, topic: str, group: str, **options: object) -> None:
         start = {"FROM": start} if (start := options.pop("start", None)) else {}
-        assert await self.ask(f"GROUP CREATE {topic} {group}", **start) == b"OK"
+        ephemeral = "EPHEMERAL" if options.pop("ephemeral", False) else ""
+        assert await self.ask(f"GROUP CREATE {topic} {group} {ephemeral}", **start, **options) == b"OK"
+
+    async def pause_group(self, topic: str, group: str, seconds: float | None = None) -> None:
+        assert await self.ask(f"PAUSE {topic} {'' if seconds is None else seconds} GROUP {group}") == b"OK"
+
+    async def resume_group(self, topic: str, group: str) -> None:
+        assert await self.ask(f"RESUME {topic} OUT GROUP {group}") == b"OK"
 
     async def groups(self, topic: str) -> dict[str, Reply]:
         return {(shown := _named(each))["name"]: shown for each in await self.ask(f"GROUP LIST {topic}")}
@@ -126,6 +195,21 @@ class RespSpeaker:
         ]
 
 
+def _result(act: tuple[str, str, Any, Reply], reply: Any) -> Any:
+    """Return an id, with `again` for a duplicate, or the words of a settle; of a PUBLISH over RESP, OK."""
+    if act[0] != "publish":
+        return [word.decode() for word in (reply if isinstance(reply, list) else [reply])]
+    if not isinstance(reply, list):
+        return reply.decode()
+    return f"{reply[0].decode()}{' again' if reply[1] else ''}"
+
+
+def _option_words(options: Reply) -> list[bytes]:
+    """Return options as names and values; one that is True is a name alone."""
+    pairs = [(name,) if value is True else (name, value) for name, value in options.items()]
+    return [str(word).encode() for pair in pairs for word in pair]
+
+
 class HttpSpeaker:
     """Speaks HTTP, to the application itself."""
 
@@ -146,8 +230,10 @@ class HttpSpeaker:
         """Make a request with options in its query; return the headers and the body of the reply."""
         content, sent = body if isinstance(body, bytes) else orjson.dumps(body), []
 
+        bodies = [{"type": "http.request", "body": content, "more_body": False}]
+
         async def receive() -> Reply:
-            return {"type": "http.request", "body": content, "more_body": False}
+            return bodies.pop() if bodies else await asyncio.get_running_loop().create_future()
 
         async def send(message: Reply) -> None:
             sent.append(message)
@@ -166,6 +252,26 @@ class HttpSpeaker:
             raise RefusedError(f"{refusal['code']} {refusal['error']}")
         return self.reply_headers, reply
 
+    NOUN = "act"
+
+    def words_to_pause(self, topic: str) -> tuple[str, ...]:
+        return ("POST", f"/topics/{topic}/pause?side=in")
+
+    async def transact(self, *acts: tuple[str, str, Any, Reply], sync: bool = False) -> list[Any]:
+        """Carry out a transaction of acts: what is done, the topic, a payload or receipts, and options."""
+        lines, query = [], {"sync": True} if sync else {}
+        for act, topic, content, options in acts:
+            names = {"delay": "delaySeconds"} if act == "nack" else {"seconds": f"{_SECONDS.get(act)}Seconds"}
+            members = {names.get(name, name): value for name, value in options.items()}
+            is_publish = act == "publish"
+            what = {"msg": base64.b64encode(content).decode()} if is_publish else {"receipts": content}
+            lines.append(orjson.dumps({act: topic, **what, **members}))
+        _, reply = await self.ask("POST", "/transactions", b"\n".join(lines), **query)
+        results = list(map(orjson.loads, reply.splitlines()))
+        return [
+            f"{one['id']}{' again' if 'duplicate' in one else ''}" if isinstance(one, dict) else one for one in results
+        ]
+
     async def _json(self, method: str, path: str, body: object = b"", **options: object) -> Any:
         return _snake(orjson.loads((await self.ask(method, path, body, **options))[1]))
 
@@ -182,14 +288,41 @@ class HttpSpeaker:
         _, lines = await self.ask("POST", f"/topics/{topic}/receive", **options)
         return [_snake(orjson.loads(line)) for line in lines.splitlines()]
 
-    async def settle(self, act: str, topic: str, *receipts: str) -> list[str]:
-        return await self._json("POST", f"/topics/{topic}/{act.lower()}", {"receipts": receipts})
+    async def settle(self, act: str, topic: str, *receipts: str, sync: bool = False, **body: object) -> list[str]:
+        query = {"sync": True} if sync else {}
+        return await self._json("POST", f"/topics/{topic}/{act.lower()}", {"receipts": receipts, **body}, **query)
+
+    async def nack(self, topic: str, receipt: str, **options: object) -> list[str]:
+        members = {"delaySeconds" if name == "delay" else name: value for name, value in options.items()}
+        return await self._json("POST", f"/topics/{topic}/nack", {"receipts": [receipt], **members})
 
     async def peek(self, topic: str, **options: object) -> list[Reply]:
         return (await self._json("GET", f"/topics/{topic}/messages", **options))["messages"]
 
     async def show(self, topic: str, message_id: str) -> Reply:
         return await self._json("GET", f"/topics/{topic}/messages/{message_id}")
+
+    async def search(self, topic: str, **options: object) -> Reply:
+        return await self._json("GET", f"/topics/{topic}/search", **options)
+
+    async def act(self, act: str, topic: str, message_id: str, **options: object) -> str:
+        path = f"/topics/{topic}/messages/{message_id}"
+        if act == "delete":
+            return (await self._json("DELETE", path, **options))["deleted"]
+        return (await self._json("POST", f"{path}/{act}", **options))["id"]
+
+    async def act_on(self, act: str, topic: str, **options: object) -> int | str:
+        reply = await self._json("POST", f"/topics/{topic}/messages/{act}", **options)
+        return reply.get("task", reply.get("count"))
+
+    async def task(self, task_id: str) -> Reply:
+        return await self._json("GET", f"/tasks/{task_id}")
+
+    async def tasks(self) -> list[Reply]:
+        return (await self._json("GET", "/tasks"))["tasks"]
+
+    async def cancel_task(self, task_id: str) -> None:
+        assert await self._json("DELETE", f"/tasks/{task_id}") == {"cancelled": task_id}
 
     async def cancel(self, topic: str, message_id: str) -> None:
         cancelled = await self._json("DELETE", f"/topics/{topic}/messages/{message_id}")
@@ -203,7 +336,14 @@ class HttpSpeaker:
 
     async def create_group(self, topic: str, group: str, **options: object) -> None:
         start = {"from": start} if (start := options.pop("start", None)) else {}
-        await self.ask("PUT", f"/topics/{topic}/groups/{group}", **start)
+        await self.ask("PUT", f"/topics/{topic}/groups/{group}", **start, **options)
+
+    async def pause_group(self, topic: str, group: str, seconds: float | None = None) -> None:
+        options = {} if seconds is None else {"seconds": seconds}
+        await self.ask("POST", f"/topics/{topic}/groups/{group}/pause", **options)
+
+    async def resume_group(self, topic: str, group: str) -> None:
+        await self.ask("POST", f"/topics/{topic}/groups/{group}/resume")
 
     async def groups(self, topic: str) -> dict[str, Reply]:
         return {group["name"]: group for group in (await self._json("GET", f"/topics/{topic}/groups"))["groups"]}

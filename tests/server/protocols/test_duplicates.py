@@ -259,6 +259,24 @@ async def test_a_batch_with_an_empty_id_is_published_each_time_and_leaves_no_id(
         assert not any(key[0] == keys.Space.DEDUP for key in world.store.pairs())
 
 
+async def test_a_message_replaces_the_one_with_its_unique_key_unless_a_consumer_has_that(speaker):
+    newer = {"unique": "u", "replace": True}
+    assert await speaker.publish("t", b"first", **newer) == "0-0"
+    assert await speaker.publish("t", b"last", **newer) == "0-1"
+    (held,) = await speaker.receive("t", count=2)
+    assert held["msg"] == b"last"
+    assert await speaker.publish("t", b"late", **newer) == "0-1"
+    await speaker.settle("ACK", "t", held["receipt"])
+    assert await speaker.publish("t", b"next", **newer) == "0-2"
+
+
+async def test_json_lines_replace_too(world):
+    lines = b'{"msg":"YQ==","unique":"u"}\n{"msg":"Yg==","unique":"u","replace":true}\n'
+    status, _, answers = await post(world, b"", lines, NDJSON)
+    assert (status, [answer["id"] for answer in answers]) == (200, ["0-0", "0-1"])
+    assert await world.drain(b"t") == [b"b"]
+
+
 async def test_other_json_lines_under_an_id_are_refused_where_a_digest_shows_it(world):
     lines = b'{"msg":"YQ==","headers":{"n":"v"}}\n'
 

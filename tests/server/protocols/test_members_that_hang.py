@@ -46,7 +46,10 @@ async def test_resp_stream_that_settles_in_time_goes_on(world, server, client):
 @pytest.mark.parametrize(
     ("words", "reply"),
     [
-        (b"MEMBER a SESSION 0.05", b"-BADDELAY a session is a number of seconds, from 0.1 to 86400\r\n"),
+        (
+            b"MEMBER a SESSION 0.05",
+            b"-BADDELAY a session is a number of seconds, or a duration such as 1h30m, from 0.1 to 86400\r\n",
+        ),
         (b"MEMBER a SESSION 86401", b"-BADDELAY "),
         (b"MEMBER a SESSION soon", b"-BADDELAY "),
         (b"MEMBER a SESSION nan", b"-BADDELAY "),

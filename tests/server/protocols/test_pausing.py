@@ -3,6 +3,8 @@
 import orjson
 import pytest
 
+from miniqueue.errors.requests import PausedError
+from tests.fakes import FakeConsumer, settle_down
 from tests.server.protocols.speakers import RefusedError
 from tests.serving import serving
 
@@ -50,9 +52,18 @@ async def test_resp_pauses(line, is_paused, world, client):
 @pytest.mark.parametrize(
     ("line", "reply"),
     [
-        (b"PAUSE t IN 5 6", b"-ERR invalid number of args, want: 4; syntax: PAUSE topic [IN|OUT|BOTH] [seconds]\r\n"),
-        (b"PAUSE t IN 5x", b"-BADDELAY A delay is a number of seconds, 0 or more\r\n"),
-        (b"RESUME t IN 5", b"-ERR invalid number of args, want: 3; syntax: RESUME topic [IN|OUT|BOTH]\r\n"),
+        (
+            b"PAUSE t IN 5 6",
+            b"-ERR invalid number of args, want: 4; syntax: PAUSE topic [IN|OUT|BOTH] [seconds] [GROUP g]\r\n",
+        ),
+        (b"PAUSE t IN 5x", b"-BADDELAY A delay is a number of seconds, or a duration such as 1h30m, 0 or more\r\n"),
+        (b"RESUME t IN 5", b"-ERR invalid number of args, want: 3; syntax: RESUME topic [IN|OUT|BOTH] [GROUP g]\r\n"),
+        (
+            b"PAUSE t IN GROUP default",
+            b"-BADOPTION a group has only the side out: all groups read what is published\r\n",
+        ),
+        (b"PAUSE t GROUP other", b"-NOGROUP The topic has no such group\r\n"),
+        (b"RESUME u GROUP default", b"-NOTOPIC There is no such topic\r\n"),
         (b"RESUME t 5", b"-BADOPTION a side is one of in, out, both\r\n"),
     ],
 )
@@ -74,6 +85,50 @@ async def test_http_refuses(certificates, path, status):
         await served.broker.publish(b"t", [b"a"]).commit.wait()
         assert (await served.request("POST", path))[0] == status
         await served.broker.publish(b"t", [b"a"]).commit.wait()
+
+
+async def test_a_paused_group_gets_nothing_until_it_is_resumed_and_others_do(speaker, world):
+    await speaker.create_group("t", "default")
+    await speaker.create_group("t", "g")
+    await speaker.publish("t", b"a")
+    await speaker.pause_group("t", "g")
+    assert [one["msg"] for one in await speaker.receive("t")] == [b"a"]
+    assert await speaker.receive("t", group="g") == []
+    await world.restart()
+    speaker = type(speaker)(world)
+    waiting = FakeConsumer(world.broker, b"t", b"g")
+    waiting.consumer.request()
+    await settle_down()
+    assert waiting.payloads == []
+    groups = await speaker.groups("t")
+    assert [bool(groups[name]["paused"]) for name in ("default", "g")] == [False, True]
+    await speaker.resume_group("t", "g")
+    assert waiting.payloads == [b"a"]
+    assert world.broker.admin.settings_of(b"t").paused_groups == ()
+
+
+async def test_the_pause_of_a_group_ends_by_itself(speaker, world):
+    await speaker.create_group("t", "g")
+    await speaker.publish("t", b"a")
+    await speaker.pause_group("t", "g", 5)
+    waiting = FakeConsumer(world.broker, b"t", b"g")
+    waiting.consumer.request()
+    for seconds, payloads in ((4.9, []), (0.2, [b"a"])):
+        world.clock.advance(seconds)
+        world.broker.tick()
+        await settle_down()
+        assert waiting.payloads == payloads
+
+
+async def test_a_paused_group_is_not_redriven_and_a_deleted_one_is_forgotten(speaker, world):
+    await speaker.create_group("t.dlq", "g")
+    await speaker.create_group("t.dlq", "h")
+    await speaker.publish("t.dlq", b"a")
+    await speaker.pause_group("t.dlq", "g")
+    with pytest.raises(PausedError):
+        await world.broker.redrive(b"t.dlq", target=b"t")
+    await speaker.delete_group("t.dlq", "g")
+    assert world.broker.admin.settings_of(b"t.dlq").paused_groups == ()
 
 
 async def test_http_shows_that_a_topic_is_paused(certificates):

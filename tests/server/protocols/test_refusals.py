@@ -6,7 +6,7 @@ from tests.server.protocols.speakers import HttpSpeaker, RefusedError, RespSpeak
 
 NO_TOPIC = "NOTOPIC There is no such topic"
 NO_MESSAGE = "NOMESSAGE There is no such message: it never was, or was acknowledged"
-NO_SECONDS = "BADDELAY A delay is a number of seconds, 0 or more"
+NO_SECONDS = "BADDELAY A delay is a number of seconds, or a duration such as 1h30m, 0 or more"
 BAD_COUNT = "BADOPTION a count is a whole number from 1 to 1000"
 BAD_SIDE = "BADOPTION a side is one of in, out, both"
 BAD_ID = "BADOPTION the id of a message is its partition and its number, as in 0-17 or 0.high-17"
@@ -25,7 +25,6 @@ REFUSED = [
     ("PURGE u", "POST /topics/u/purge", NO_TOPIC),
     ("PURGE t STATE leased", "POST /topics/t/purge?state=leased", "BADOPTION leased messages cannot be purged"),
     ("PURGE t OLDER x", "POST /topics/t/purge?older=x", NO_SECONDS),
-    ("CANCEL t 0-0", "DELETE /topics/t/messages/0-0", "BADOPTION the id of a delayed message is three numbers"),
     ("READ u 0 0", "GET /topics/u/partitions/0", NO_TOPIC),
     ("READ t 9 0", "GET /topics/t/partitions/9", "NOPARTITION The topic has no such partition"),
     ("READ t x 0", "GET /topics/t/partitions/x", "BADOPTION a partition is written as the ids of its messages begin"),
@@ -37,10 +36,22 @@ REFUSED = [
     ("TRACE t x", "GET /topics/t/messages/x/trace", "BADOPTION "),
     ("TRACE u 0-0", "GET /topics/u/messages/0-0/trace", NO_TOPIC),
     ("RECEIVE t COUNT 0", "POST /topics/t/receive?count=0", "BADPREFETCH A prefetch is a whole number from 1 to 10000"),
-    ("RECEIVE t WAIT 61", "POST /topics/t/receive?wait=61", "BADDELAY a wait is a number of seconds, from 0 to 60"),
-    ("RECEIVE t LEASE 0", "POST /topics/t/receive?lease=0", "BADDELAY a lease is a number of seconds, more than 0"),
+    (
+        "RECEIVE t WAIT 61",
+        "POST /topics/t/receive?wait=61",
+        "BADDELAY a wait is a number of seconds, or a duration such as 1h30m, from 0 to 60",
+    ),
+    (
+        "RECEIVE t LEASE 0",
+        "POST /topics/t/receive?lease=0",
+        "BADDELAY a lease is a number of seconds, or a duration such as 1h30m, more than 0",
+    ),
     ("RECEIVE t GROUP a/b", "POST /topics/t/receive?group=a/b", "BADGROUP "),
-    ("REQUEST t x TIMEOUT 0", "POST /request/t?timeout=0", "BADDELAY a timeout is a number of seconds, more than 0"),
+    (
+        "REQUEST t x TIMEOUT 0",
+        "POST /request/t?timeout=0",
+        "BADDELAY a timeout is a number of seconds, or a duration such as 1h30m, more than 0",
+    ),
     ("REPLY t 1 x", "POST /topics/t/reply?receipt=1", "NOLEASE "),
     ("LEASES u GROUP g", "GET /leases?topic=u&group=g", NO_TOPIC),
     ("LEASES t COUNT 0", "GET /leases?topic=t&count=0", BAD_COUNT),
@@ -48,6 +59,7 @@ REFUSED = [
     ("SCHEDULE DELETE s", "DELETE /schedules/s", "NOSCHEDULE There is no such schedule"),
     ("REDRIVE u", "POST /topics/u/redrive", NO_TOPIC),
     ("PUB t x DELAY -1", "POST /publish/t?delay=-1", "BADDELAY "),
+    ("PUB t x REPLACE", "POST /publish/t?replace=true", "BADOPTION replace is an option of messages with a unique key"),
 ]
 
 

@@ -50,7 +50,10 @@ async def test_over_resp_they_are_set_shown_listed_and_deleted(world, client):
     [
         (b"SCHEDULE WHAT", b"-ERR "),
         (b"SCHEDULE SET a EVERY 1 t", b"-ERR invalid number of args"),
-        (b"SCHEDULE SET a EVERY 0.5 t x", b"-BADDELAY EVERY is a number of seconds from 1 to"),
+        (
+            b"SCHEDULE SET a EVERY 0.5 t x",
+            b"-BADDELAY EVERY is a number of seconds, or a duration such as 1h30m, from 1 to",
+        ),
         (b"SCHEDULE SET a EVERY nan t x", b"-BADDELAY "),
         (b"SCHEDULE SET a EVERY 1_0 t x", b"-BADDELAY "),
         (b"SCHEDULE SET a EVERY 5 CRON * t x", b"-ERR invalid schedule; must have CRON, "),

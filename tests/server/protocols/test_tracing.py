@@ -89,6 +89,16 @@ async def test_resp_names_the_user_and_follows_a_message_only_where_the_user_may
     assert whole.count(b"event") - part.count(b"event") == 1  # the event of its arrival
 
 
+async def test_the_trace_has_the_reason_of_a_nack(world):
+    client = Client(RespServer(world.broker, PARAMETERS))
+    await client.say(b"TOPIC CREATE t trace true")
+    await client.say(b"PUBLISH t a")
+    receipt = (await client.say(b"RECEIVE t")).split(b"\r\n")[3]
+    assert await client.say(b"NACK t %b DELAY 5 REASON why" % receipt) == b"+OK\r\n"
+    assert b"nacked" in (trace := await client.say(b"TRACE t 0-0"))
+    assert b"reason\r\n$3\r\nwhy\r\n" in trace
+
+
 async def test_a_user_called_default_is_named_and_who_needs_not_sign_in_is_not(world):
     signed_in = Client(RespServer(world.broker, PARAMETERS, sign_in_for(user("default", admin=("*",)))))
     signed_in.send(b"AUTH", token_of("default"))

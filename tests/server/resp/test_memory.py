@@ -1,10 +1,16 @@
 """RESP clients that make the broker keep much: it is charged to them, they are refused, and it is given back."""
 
+import asyncio
+
+import pytest
+
 from miniqueue.broker.model.limits import BrokerLimits
 from miniqueue.broker.runtime.accounts import Purpose
 from miniqueue.server.resp import connection as connections
+from miniqueue.server.resp.connection import MAX_UNREAD_BYTES
 from tests.fakes import settle_down
-from tests.server.resp.clients import command, started_server
+from tests.loops import LeapingLoop, on_loop
+from tests.server.resp.clients import Client, command, started_server
 from tests.serving import eventually
 
 MIB = 1 << 20
@@ -18,6 +24,19 @@ async def test_replies_that_are_not_read_are_charged_until_they_are():
         assert world.broker.memory.amounts()[Purpose.OUTPUT] > 5000
         client.connection.resume_writing()
         assert Purpose.OUTPUT not in world.broker.memory.amounts()
+
+
+@pytest.mark.parametrize("is_tls", [True, False])
+async def test_ten_thousand_connections_have_little_that_is_not_read_and_not_charged(is_tls):
+    """Each could keep 64 KiB that counted for no memory limit: together more than `-max-memory` of some brokers."""
+    async with started_server(limits=LIMITS) as (world, server, _client):
+        client = Client(server, is_tls=is_tls)
+        client.transport.high_water_bytes = client.transport.limit_bytes
+        client.send(b"ECHO", bytes(MAX_UNREAD_BYTES - 100))
+        assert Purpose.OUTPUT not in world.broker.memory.amounts()
+        client.send(b"ECHO", bytes(100))
+        assert world.broker.memory.amounts()[Purpose.OUTPUT] > MAX_UNREAD_BYTES
+    assert 10_000 * MAX_UNREAD_BYTES < 100 * MIB
 
 
 async def test_a_large_command_is_charged_until_it_is_complete():
@@ -57,6 +76,25 @@ async def test_it_goes_on_when_there_is_memory_again(monkeypatch):
         client.connection.data_received(data[200_000:])
         await settle_down()
         assert client.transport.take() == b"+OK\r\n"
+
+
+@on_loop(LeapingLoop)
+async def test_the_time_in_which_complete_commands_wait_is_not_time_without_memory():
+    async with started_server(limits=LIMITS, max_message_bytes=MIB) as (world, server, client):
+        world.broker.memory.add(Purpose.COMMITS, 145 * MIB)
+        large = command(b"ECHO", bytes(MIB - 100))
+        client.connection.data_received(large[:200_000])
+        await asyncio.sleep(connections.MEMORY_SECONDS - 1)
+        client.transport.high_water_bytes, enough_bytes = 100, client.transport.high_water_bytes
+        client.connection.data_received(large[200_000:] + command(b"PING") + large[:200_000])  # it reads no replies yet
+        await asyncio.sleep(connections.MEMORY_SECONDS - 1)
+        client.transport.high_water_bytes = enough_bytes
+        client.connection.resume_writing()
+        await asyncio.sleep(connections.MEMORY_SECONDS - 1)
+        assert client.transport.take().endswith(b"\r\n+PONG\r\n")
+        assert not client.transport.is_reading()
+        await asyncio.sleep(2)
+        assert server.refusals.counts == {"memory": 1}
 
 
 async def test_what_needs_memory_is_refused_and_what_frees_it_is_not():

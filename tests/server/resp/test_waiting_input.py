@@ -1,6 +1,7 @@
 """The bytes of a client whose commands wait: they are bounded, charged to the client, and end with it."""
 
 import asyncio
+import gc
 
 import pytest
 
@@ -88,3 +89,14 @@ async def test_a_client_that_has_gone_is_shown_nothing_but_what_it_asked_for_is_
     assert (counts[b"INFO"], counts[b"TOPICS"]) == (0, 1)
     assert world.broker.stats()[b"t"].published == 1
     assert input_bytes(world) == 0
+
+
+@pytest.mark.parametrize("line", [b"INFO", b"GROUP CREATE t g", b"GROUP DELETE t g", b"REDRIVE t", b"PURGE t"])
+async def test_a_command_that_a_stop_ends_before_it_began_is_not_reported(client, line):
+    """As a coroutine that was never awaited; every warning fails a test."""
+    client.connection.data_received(command(*line.split()))
+    (task,) = client.connection.tasks
+    task.cancel()
+    await settle_down()
+    assert task.cancelled()
+    gc.collect()

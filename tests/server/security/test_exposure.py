@@ -7,7 +7,13 @@ import pytest
 
 from miniqueue.errors import ConfigError
 from miniqueue.server.config.config import load
-from miniqueue.server.security.exposure import check_directory, check_exposure, correct_modes, is_loopback
+from miniqueue.server.security.exposure import (
+    check_directory,
+    check_exposure,
+    correct_modes,
+    is_loopback,
+    serves_dashboard,
+)
 from miniqueue.server.security.file_access import Account
 
 CURRENT = Account.current()
@@ -51,6 +57,31 @@ def test_each_flag_that_opens_a_port_is_a_problem():
 
 def test_monitoring_elsewhere_with_users_is_encrypted_and_not_worth_a_warning():
     assert check_exposure(load(["-monitor-host=0.0.0.0", "-users=users.toml"], {})) == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_served"),
+    [
+        ([], True),
+        (["-dashboard"], True),
+        (["-dashboard=false"], False),
+        (["-monitor-host=0.0.0.0", "-users=users.toml"], False),
+        (["-monitor-host=0.0.0.0", "-users=users.toml", "-dashboard"], True),
+        (["-monitor-host=0.0.0.0", "-insecure"], False),
+    ],
+)
+def test_the_dashboard_is_on_by_default_where_only_this_machine_can_reach_it(flags, is_served):
+    config = load(flags, {})
+    check_exposure(config)
+    assert serves_dashboard(config) is is_served
+
+
+@pytest.mark.parametrize("flags", [["-insecure"], []])
+def test_the_dashboard_elsewhere_requires_users_whatever_else_is_accepted(flags):
+    with pytest.raises(ConfigError) as caught:
+        check_exposure(load(["-monitor-host=0.0.0.0", "-dashboard", *flags], {}))
+    (line,) = caught.value.problems
+    assert line.startswith("flag -dashboard: requires users, because 0.0.0.0 (-monitor-host) can be reached")
 
 
 def test_insecure_monitoring_is_worth_a_warning():

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import pyarrow
 import pyarrow.parquet
 
-from miniqueue.client import Client
+from miniqueue_client import Client
 from tests.client.broker import RespBroker
 from tests.meta.modules import ROOT
 

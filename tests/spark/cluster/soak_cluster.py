@@ -14,7 +14,7 @@ from random import Random
 
 import pytest
 
-from miniqueue.client import Client
+from miniqueue_client import Client
 from tests.client.broker import RespBroker
 from tests.spark.cluster.cluster import Cluster, ClusterJob
 from tests.spark.needs import needs_spark

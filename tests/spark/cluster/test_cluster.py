@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from miniqueue.client import Client, Outgoing
+from miniqueue_client import Client, Outgoing
 from tests.acceptance.users import UsersFile
 from tests.client.broker import RespBroker
 from tests.spark.cluster.cluster import Cluster, ClusterJob

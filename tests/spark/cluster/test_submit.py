@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from miniqueue.client import Client
+from miniqueue_client import Client
 from tests.client.broker import RespBroker
 from tests.meta.modules import ROOT
 from tests.spark.needs import needs_spark

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from miniqueue.client import Client, RefusedError
 from miniqueue.spark.jobs.figures import percentiles
 from miniqueue.spark.jobs.waits import Waits
+from miniqueue_client import Client, RefusedError
 from tests.client.broker import RespBroker
 
 

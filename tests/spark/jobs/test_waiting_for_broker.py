@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from miniqueue.client import ConnectError, RefusedError
 from miniqueue.server.security.certificates import ensure_certificates
 from miniqueue.spark import source
 from miniqueue.spark.source import wait_for_broker
+from miniqueue_client import ConnectError, RefusedError
 from tests.client.broker import RespBroker
 from tests.spark.needs import IN_A_SESSION
 

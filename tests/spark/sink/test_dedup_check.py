@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from miniqueue.client import RefusedError
 from miniqueue.core.settings.settings import TopicSettings
 from miniqueue.spark import dedup_check
 from miniqueue.spark.dedup_check import attempts_of, warn_of_short_window
 from miniqueue.spark.options import Options, Use
+from miniqueue_client import RefusedError
 
 
 class SettingsClient:

@@ -6,13 +6,13 @@ import threading
 import pyarrow as pa
 import pytest
 
-from miniqueue.client import ConnectError, DisconnectedError, RefusedError
-from miniqueue.client.calls import messages
-from miniqueue.client.calls.errors import UntrustedError
 from miniqueue.spark import publishing
 from miniqueue.spark.errors import NotWrittenError
 from miniqueue.spark.publishing import publish_rows
 from miniqueue.spark.waiting import Waiting
+from miniqueue_client import ConnectError, DisconnectedError, RefusedError
+from miniqueue_client.calls import messages
+from miniqueue_client.calls.errors import UntrustedError
 from tests.spark.fake_client import FakeClient
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from miniqueue.client import ConnectError, RefusedError
 from miniqueue.spark.waiting import Waiting
+from miniqueue_client import ConnectError, RefusedError
 
 
 class Clock:

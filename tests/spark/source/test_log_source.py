@@ -4,12 +4,12 @@ from queue import Queue
 
 import pytest
 
-from miniqueue.client import Bounds
 from miniqueue.errors import ConfigError
 from miniqueue.spark.errors import LostMessagesError
 from miniqueue.spark.log_source import bounds_of, check_topics, offsets_at, read_range
 from miniqueue.spark.offsets import Range
 from miniqueue.spark.options import Options, Use
+from miniqueue_client import Bounds
 from tests.spark.fake_client import FakeClient
 
 LOGS = {"t": (10, [b"%d" % n for n in range(10, 20)])}

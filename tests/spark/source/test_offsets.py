@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from miniqueue.client import Bounds
 from miniqueue.errors import ConfigError
 from miniqueue.spark.offsets import (
     Range,
@@ -18,6 +17,7 @@ from miniqueue.spark.offsets import (
     ranges_between,
     starts_of,
 )
+from miniqueue_client import Bounds
 
 BOUNDS = {"b": [Bounds("0", 5, 10)], "a": [Bounds("0", 0, 100), Bounds("0.high", 3, 3)]}
 

@@ -4,8 +4,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from miniqueue.client import Client, RefusedError
 from miniqueue.spark.progress import make_groups, move_groups
+from miniqueue_client import Client, RefusedError
 from tests.client.broker import RespBroker
 from tests.client.lossy_proxy import LossyProxy
 

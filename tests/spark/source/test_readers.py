@@ -3,12 +3,12 @@
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from miniqueue.client import Bounds
 from miniqueue.errors import ConfigError
 from miniqueue.spark.errors import TopicRestartedError
 from miniqueue.spark.offsets import Range
 from miniqueue.spark.options import Options, Use
 from miniqueue.spark.readers import RangeOfLog, StreamReader
+from miniqueue_client import Bounds
 from tests.spark.fake_client import FakeClient
 
 ALL = ReadAllAvailable()

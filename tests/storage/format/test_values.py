@@ -10,7 +10,9 @@ from miniqueue.core.cursor.recording import Kind
 from miniqueue.core.cursor.state import CursorState
 from miniqueue.core.log.dedup_window import Remembered
 from miniqueue.core.log.delayed import Delayed, DelaysState
+from miniqueue.core.message.lanes import Priority
 from miniqueue.core.message.message import Chunk, Counts, Record
+from miniqueue.core.options.publish import PublishOptions
 from miniqueue.core.settings.schedule import Missed, Schedule
 from miniqueue.core.settings.settings import TopicSettings
 from miniqueue.errors import CorruptionError, FormatVersionError
@@ -20,6 +22,13 @@ from miniqueue.storage.format.values import seal
 
 U64 = st.integers(0, 2**64 - 1)
 U32 = st.integers(0, 2**32 - 1)
+OFFERS = Schedule(
+    b"t",
+    b"now",
+    every_ms=1500,
+    options=PublishOptions(((b"kind", b"\xff"),), b"shop", 0.5, priority=Priority.HIGH),
+    until_ms=1_700_000_000_000,
+)
 PAYLOADS = st.lists(st.binary(max_size=30), max_size=30)
 
 
@@ -103,11 +112,17 @@ GOLDEN = {
         values.decode_record,
         Record(9, 1_700_000_000_000, Counts(1, 2, 3, 4, 5), b"one"),
     ),
-    "record": (
+    "record 2": (
         values.encode_record(Record(9, 1_700_000_000_000, Counts(1, 2, 3, 4, 5), b"one", b"extra")),
         "0209000000000000000068e5cf8b01000001000000020000000300000004000000050000000500000065787472616f6e65f155e4a8",
         values.decode_record,
         Record(9, 1_700_000_000_000, Counts(1, 2, 3, 4, 5), b"one", b"extra"),
+    ),
+    "record": (
+        values.encode_record(Record(9, 1_700_000_000_000, Counts(1, 2, 3, 4, 5), b"one", b"extra", b"why")),
+        "0309000000000000000068e5cf8b010000010000000200000003000000040000000500000005000000030077687965787472616f6e65a3ebf26c",
+        values.decode_record,
+        Record(9, 1_700_000_000_000, Counts(1, 2, 3, 4, 5), b"one", b"extra", b"why"),
     ),
     "chunk with attributes": (
         values.encode_chunk(Chunk(5, 1_700_000_000_000, [b"one", b"", b"\x00\xff"], 1000, [b"", b"extra", b"x"])),
@@ -158,18 +173,33 @@ GOLDEN = {
             ],
         ),
     ),
-    "schedule by cron": (
-        schedules.encode_schedule(Schedule(b"t", b"one", "0 9 * * *", 0, "Europe/Berlin", Missed.ONE)),
+    "schedule 1": (
+        None,
         "01460000007b22746f706963223a2274222c2263726f6e223a22302039202a202a202a222c227a6f6e65223a224575726f70652f42657"
         "26c696e222c226d6973736564223a226f6e65227d6f6e65c886ada9",
         schedules.decode_schedule,
         Schedule(b"t", b"one", "0 9 * * *", 0, "Europe/Berlin", Missed.ONE),
     ),
-    "schedule by seconds": (
-        schedules.encode_schedule(Schedule(b"t", b"", every_ms=1500)),
+    "schedule 1 by seconds": (
+        None,
         "012c0000007b22746f706963223a2274222c2265766572795f6d73223a313530302c226d6973736564223a22616c6c227dd915f823",
         schedules.decode_schedule,
         Schedule(b"t", b"", every_ms=1500),
+    ),
+    "schedule": (
+        schedules.encode_schedule(Schedule(b"t", b"one", "0 9 * * *", 0, "Europe/Berlin", Missed.ONE)),
+        "0246000000000000007b22746f706963223a2274222c2263726f6e223a22302039202a202a202a222c227a6f6e65223a224575726f70"
+        "652f4265726c696e222c226d6973736564223a226f6e65227d6f6e6522995ee6",
+        schedules.decode_schedule,
+        Schedule(b"t", b"one", "0 9 * * *", 0, "Europe/Berlin", Missed.ONE),
+    ),
+    "schedule with options and an end": (
+        schedules.encode_schedule(OFFERS),
+        "0261000000140000007b22746f706963223a2274222c2265766572795f6d73223a313530302c226d6973736564223a22616c6c222c22"
+        "756e74696c5f6d73223a313730303030303030303030302c227072696f72697479223a2268696768222c2274746c223a302e357d0106"
+        "000000046b696e64ff020400000073686f706e6f77adea8915",
+        schedules.decode_schedule,
+        OFFERS,
     ),
 }
 
@@ -290,7 +320,7 @@ def test_chunks_with_attributes_round_trip(first_seq, committed_at_ms, contents,
 EXTRA = st.binary(max_size=20)
 
 
-@given(st.builds(Record, U64, U64, st.builds(Counts, U32, U32, U32, U32, U32), st.binary(max_size=50), EXTRA))
+@given(st.builds(Record, U64, U64, st.builds(Counts, U32, U32, U32, U32, U32), st.binary(max_size=50), EXTRA, EXTRA))
 def test_records_round_trip(record):
     assert values.decode_record(values.encode_record(record)) == record
 

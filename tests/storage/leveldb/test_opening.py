@@ -84,7 +84,7 @@ def test_store_is_made_in_an_empty_or_missing_directory(tmp_path, is_there):
     if is_there:
         path.mkdir(parents=True)
     assert open_and_close(path) == ([], ())
-    assert (path / "miniqueue.format").read_text() == "miniqueue store, format 4\n"
+    assert (path / "miniqueue.format").read_text() == "miniqueue store, format 5\n"
     assert sorted(os.listdir(path)) == ["db", "miniqueue.acknowledged", "miniqueue.format", "miniqueue.lock"]
 
 
@@ -123,23 +123,23 @@ def test_directory_that_cannot_be_made_is_a_storage_error(tmp_path):
 # --- the marker, and what must be there with it --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [0, 5, 10])
+@pytest.mark.parametrize("version", [0, 6, 10])
 def test_other_format_version_is_refused_and_untouched(tmp_path, version):
     fill(tmp_path)
     (tmp_path / "miniqueue.format").write_text(f"miniqueue store, format {version}\n")
     before = fingerprint(tmp_path)
     with pytest.raises(FormatVersionError) as refused:
         open_and_close(tmp_path)
-    assert (refused.value.version, refused.value.expected) == (version, 4)
+    assert (refused.value.version, refused.value.expected) == (version, 5)
     assert fingerprint(tmp_path) == before
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_store_of_an_older_format_is_opened_and_says_format_4_from_then_on(version, tmp_path):
     fill(tmp_path)
     (tmp_path / "miniqueue.format").write_text(f"miniqueue store, format {version}\n")
     assert len(open_and_close(tmp_path)[0]) == BATCH_COUNT
-    assert (tmp_path / "miniqueue.format").read_text() == "miniqueue store, format 4\n"
+    assert (tmp_path / "miniqueue.format").read_text() == "miniqueue store, format 5\n"
 
 
 @pytest.mark.parametrize("content", ["", "miniqueue store, format 1", "something else\n"])
@@ -198,7 +198,7 @@ def half_a_marker(path: Path) -> None:
 
 def all_but_renaming(path: Path) -> None:
     unfinished_database(path)
-    (path / "miniqueue.format").write_text("miniqueue store, format 4\n")
+    (path / "miniqueue.format").write_text("miniqueue store, format 5\n")
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def test_what_is_no_store_is_refused(tmp_path):
 
 def test_another_format_is_refused(tmp_path):
     fill(tmp_path)
-    (tmp_path / "miniqueue.format").write_bytes(b"miniqueue store, format 5\n")
+    (tmp_path / "miniqueue.format").write_bytes(b"miniqueue store, format 6\n")
     with pytest.raises(FormatVersionError), viewed(tmp_path):
         pass
 

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from miniqueue.core.message.names import MAX_TOPIC_BYTES
 from miniqueue.core.options.redis_channels import is_redis_channel, is_redis_pattern
 from miniqueue.errors import LimitReachedError, RequestError
-from miniqueue.server.resp.commands.arguments import ArityError, shown
 from miniqueue.server.resp.commands.session import Session
 from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.resp_arguments import ArityError, shown
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_replies import RESP3
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from miniqueue import __version__
 from miniqueue.errors import NotAuthenticatedError, RequestError, WrongSecretError
-from miniqueue.server.resp.commands.arguments import ArityError, NoProtocolError, shown, unknown_subcommand
 from miniqueue.server.resp.commands.context import Client
 from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.resp_arguments import ArityError, shown, unknown_subcommand
 from miniqueue.wire.resp_parser import Command
 
 _MAX_PATTERN_CHARS = 64  # longer than the name of any setting, with some stars
@@ -16,6 +16,12 @@ _HELLO_WITHOUT_AUTH = (  # the text of Redis
     "HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> "
     "option can be used to authenticate the client and select the RESP protocol version at the same time"
 )
+
+
+class NoProtocolError(RequestError):
+    """Unsupported protocol version."""
+
+    code = "NOPROTO"
 
 
 def ping(client: Client, command: Command) -> bytes:

@@ -7,15 +7,18 @@
 The connection implements `Client`; commands never import it.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 
 from miniqueue.access.rights import Right
-from miniqueue.access.users import User
+from miniqueue.access.users import User, check_letters
 from miniqueue.broker import Broker, Commit
-from miniqueue.errors import MiniqueueError
+from miniqueue.broker.acts.task import Task
+from miniqueue.errors import MiniqueueError, RequestError
 from miniqueue.server.resp.commands.session import Session
 from miniqueue.server.resp.commands.subscribe import Stream
 from miniqueue.wire import resp_replies as replies
@@ -26,6 +29,10 @@ log = structlog.get_logger()
 
 #: The reply to a command that failed because of a bug.
 INTERNAL_ERROR: Final = "internal error; see the broker's log"
+
+
+class ClientGoneError(RequestError):
+    """The client has left; no messages are delivered to it."""
 
 
 class Waiting(Protocol):
@@ -46,7 +53,7 @@ class Waiting(Protocol):
 
 
 class Mode(Protocol):
-    """Carries out the commands of a connection instead of the table of commands: a stream, channels, or MULTI."""
+    """Carries out the commands of a connection instead of the table: a stream, channels, or a transaction."""
 
     def execute(self, command: Command) -> bytes:
         """Carry out one command; return its reply, empty if it has been queued. Raises MiniqueueError."""
@@ -130,6 +137,11 @@ class Client(Protocol):
         ...
 
     @property
+    def user(self) -> User | None:
+        """The user that the client has authenticated as; None if the broker has no users."""
+        ...
+
+    @property
     def held(self) -> dict[bytes, HeldByGet]:
         """The messages that the connection holds by GET, by topic."""
         ...
@@ -142,6 +154,11 @@ class Client(Protocol):
     @property
     def has_ended(self) -> bool:
         """Whether the client sends no more; it may still read, or have gone."""
+        ...
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the client does not read its replies."""
         ...
 
     @property
@@ -192,12 +209,29 @@ class Client(Protocol):
         """Queue the reply that the connection was held for, if it is not empty, and carry out the next commands."""
         ...
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a task that outlives the command."""
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a task that outlives the command; return it."""
         ...
 
     def take_next(self, is_wanted: Callable[[Command | Run], bool]) -> list[Command | Run]:
         """Take the next commands as long as they are wanted; for a command that holds the connection."""
+        ...
+
+    def put_back(self, commands: list[Command]) -> None:
+        """Make commands the next ones; for a command that holds the connection."""
+        ...
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Size of the replies since all had last been handed to the transport."""
+        ...
+
+    def withhold(self, outcome: Commit, reply: bytes) -> None:
+        """Send `reply`, or the error of `outcome`, when that is done; withhold what is queued after it until then."""
+        ...
+
+    def drop_withheld(self, outcome: Commit) -> None:
+        """Drop the replies that were queued after the one that waits for `outcome`."""
         ...
 
     def leave(self) -> None:
@@ -241,17 +275,18 @@ class ServerState(Protocol):
         ...
 
 
-def answer_later(client: Client, work: Awaitable[bytes], waiting: Waiting | None = None) -> bytes:
+def answer_later(client: Client, work: Coroutine[Any, Any, bytes], waiting: Waiting | None = None) -> bytes:
     """Hold the connection until `work` has made the reply, or has raised the error that is the reply.
 
     `waiting` is notified when the client leaves. Returns nothing: the reply is queued later.
     """
     client.hold(waiting)
-    client.spawn(_answer(client, work))
+    task = client.spawn(_answer(client, work))
+    task.add_done_callback(lambda _: work.close())  # it never began if the task was cancelled before that
     return b""
 
 
-async def _answer(client: Client, work: Awaitable[bytes]) -> None:
+async def _answer(client: Client, work: Coroutine[Any, Any, bytes]) -> None:
     try:
         reply = await work
     except MiniqueueError as exc:
@@ -260,3 +295,27 @@ async def _answer(client: Client, work: Awaitable[bytes]) -> None:
         log.exception("a RESP command failed")
         reply = replies.error("ERR", INTERNAL_ERROR)
     client.release(reply)
+
+
+class Presence:
+    """Whether the client waits for the reply; it is read from meanwhile, to notice that it leaves."""
+
+    def __init__(self) -> None:
+        self.is_waiting = True
+
+    def give_up(self) -> None:
+        """Stop the act: the client has left."""
+        self.is_waiting = False
+
+    wait_no_longer = give_up
+
+
+async def begin_task(client: Client, task: Task) -> bytes:
+    """Begin an act on many messages that continues without the client; return the reply: its id."""
+    await locate(client, task)
+    return replies.bulk(b"%d" % await client.broker.tasks.begin(task))
+
+
+async def locate(client: Client, task: Task) -> None:
+    """Prepare an act on many messages, if its client may act on the topic that contains them."""
+    await client.broker.by_filter.locate(task, partial(check_letters, client.user))

@@ -9,18 +9,19 @@ from functools import partial
 
 from miniqueue.access.rights import Right
 from miniqueue.access.users import viewed_by
+from miniqueue.broker.acts.requests import purge_task
 from miniqueue.broker.inspect.peek import DEFAULT_COUNT
 from miniqueue.broker.inspect.peeked import State, parse_count, parse_state
 from miniqueue.broker.inspect.usage import Usage
 from miniqueue.core.message.ids import parse_any_id, parse_delayed_id
-from miniqueue.core.options.amounts import parse_delay
+from miniqueue.core.options.durations import parse_seconds
 from miniqueue.errors import RequestError
-from miniqueue.server.resp.commands.arguments import ArityError, options_of
-from miniqueue.server.resp.commands.context import Client, answer_later
+from miniqueue.server.resp.commands.context import Client, answer_later, begin_task
 from miniqueue.server.views.groups import shown_group
 from miniqueue.server.views.messages import resp_message, resp_messages
 from miniqueue.server.views.traces import resp_steps
 from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.resp_arguments import ArityError, options_of, without_flag
 from miniqueue.wire.resp_parser import Command
 
 
@@ -51,7 +52,7 @@ def stats(client: Client, command: Command) -> bytes:
 
 def usage(client: Client, _command: Command) -> bytes:
     """Carry out USAGE: return what the user has, or all users have, and may have."""
-    viewed = viewed_by(None if client.guard is None else client.guard.user)
+    viewed = viewed_by(client.user)
 
     async def reply() -> bytes:
         return replies.encode([_usage(each) for each in await client.broker.usage(viewed)], client.session.protocol)
@@ -84,7 +85,7 @@ async def _peek(client: Client, topic: bytes, options: dict[bytes, bytes]) -> by
 def trace(client: Client, command: Command) -> bytes:
     """Carry out TRACE."""
     message_id, protocol = parse_any_id(command[2]), client.session.protocol
-    user = None if client.guard is None else client.guard.user
+    user = client.user
     sees = None if user is None else partial(user.may, Right.MONITOR)
 
     async def reply() -> bytes:
@@ -106,12 +107,17 @@ def cancel(client: Client, command: Command) -> bytes:
 
 def purge(client: Client, command: Command) -> bytes:
     """Carry out PURGE."""
+    command, flag = without_flag(command, 2, b"TASK")
     options = options_of(command, 2, (b"STATE", b"OLDER", b"GROUP"))
     state = parse_state(options[b"STATE"]) if b"STATE" in options else None
-    older = parse_delay(options[b"OLDER"].decode("utf-8", "replace")) if b"OLDER" in options else None
+    older = parse_seconds(options[b"OLDER"].decode("utf-8", "replace")) if b"OLDER" in options else None
+    group = options.get(b"GROUP")
+    if flag:
+        return answer_later(
+            client, begin_task(client, purge_task(command[1], state, older, group, client.broker.clock.now_ms()))
+        )
 
     async def reply() -> bytes:
-        group = options.get(b"GROUP")
         return replies.integer(await client.broker.purge(command[1], state, older, group))
 
     return answer_later(client, reply())

@@ -14,12 +14,13 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from miniqueue.access.rights import Right
+from miniqueue.access.users import is_permitted
 from miniqueue.broker.inspect.peeked import parse_count
 from miniqueue.broker.leases.listing import MAX_COUNT, HeldMessage, parse_after
 from miniqueue.core.message.names import check_topic
-from miniqueue.server.resp.commands.arguments import options_of
 from miniqueue.server.resp.commands.context import Client, answer_later
 from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.resp_arguments import options_of
 from miniqueue.wire.resp_parser import Command
 
 if TYPE_CHECKING:
@@ -46,10 +47,10 @@ def leases(client: Client, command: Command) -> bytes:
 
 def _own(client: Client, topic: bytes | None) -> "Iterator[HeldMessage]":
     """Yield what a connection holds of a topic, or of all that its user may consume: that of its stream first."""
-    user = None if client.guard is None else client.guard.user
+    user = client.user
 
     def is_listed(name: bytes) -> bool:
-        return topic in (None, name) and (user is None or user.may(Right.CONSUME, name))
+        return topic in (None, name) and is_permitted(user, Right.CONSUME, name)
 
     if client.stream is not None and is_listed(client.stream.topic):
         yield from client.stream.leases()

@@ -7,6 +7,7 @@
 `broker.inspect.log` explains the numbers.
 """
 
+from miniqueue.core.options.durations import parse_time_ms
 from miniqueue.core.options.read import (
     DEFAULT_BYTES,
     DEFAULT_COUNT,
@@ -15,13 +16,12 @@ from miniqueue.core.options.read import (
     parse_max_bytes,
     parse_offset,
     parse_partition,
-    parse_time_ms,
     partition_word,
 )
-from miniqueue.server.resp.commands.arguments import ArityError, options_of
 from miniqueue.server.resp.commands.context import Client, answer_later
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.log_pages import resp_runs
+from miniqueue.wire.resp_arguments import ArityError, options_of
 from miniqueue.wire.resp_parser import Command
 
 
@@ -36,7 +36,7 @@ def _options(command: Command) -> ReadOptions:
     if command[3].upper() == b"TIME":
         if len(command) < 5:
             raise ArityError(-5)
-        time_ms, start = parse_time_ms(command[4]), 5
+        time_ms, start = parse_time_ms(command[4].decode("utf-8", "replace")), 5
     else:
         offset = parse_offset(command[3])
     words = options_of(command, start, (b"COUNT", b"BYTES"))

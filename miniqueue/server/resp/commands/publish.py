@@ -31,8 +31,9 @@ from typing import Final
 
 import structlog
 
-from miniqueue.broker import Accepted
+from miniqueue.broker import Accepted, Published
 from miniqueue.broker.publish.unique import Asked
+from miniqueue.broker.transactions.acts import PublishBatch, PublishWith
 from miniqueue.core.message.ids import format_message_id, runs_of, seqs_from
 from miniqueue.core.options.batch import NO_BATCH_OPTIONS, BatchOptions, parse_each, parse_packed
 from miniqueue.core.options.publish import PublishOptions, check_batch_id, parse_words
@@ -138,10 +139,25 @@ def _reply(client: Client, result: Accepted | MiniqueueError, options: PublishOp
 
 def answer(client: Client, accepted: Accepted, options: PublishOptions) -> None:
     """Queue the reply to a PUB; it is sent with its commit."""
+    client.wait_for(accepted.commit, pub_reply(accepted, options), 1, accepted.size_bytes)
+
+
+def pub_reply(accepted: Accepted, options: PublishOptions) -> bytes:
+    """Return the reply to a PUB."""
     message_id = replies.bulk(accepted.message_id)
-    is_marked = options.dedup_id or options.unique_key
-    reply = marked(message_id, accepted) if is_marked else message_id
-    client.wait_for(accepted.commit, reply, 1, accepted.size_bytes)
+    return marked(message_id, accepted) if options.dedup_id or options.unique_key else message_id
+
+
+def parse_pub(command: Command) -> PublishWith:
+    """Return the act of a PUB, as a part of a transaction."""
+    return PublishWith(command[1], command[2], parse_words(command[_WORDS:]))
+
+
+def parse_batch(command: Command) -> PublishBatch:
+    """Return the act of a PUBBATCH, PUBEACH or PUBPACKED, as a part of a transaction."""
+    parse = {b"PUBEACH": parse_each, b"PUBPACKED": parse_packed}.get(command[0].upper())
+    payloads, each = (command[3:], NO_BATCH_OPTIONS) if parse is None else parse(command[3:])
+    return PublishBatch(command[1], payloads, check_batch_id(command[2]), each)
 
 
 def pub(client: Client, command: Command) -> bytes:
@@ -165,10 +181,13 @@ def mpublish(client: Client, command: Command) -> bytes:
 
 def _mpublish(client: Client, topic: bytes, payloads: list[bytes]) -> None:
     published = client.broker.publish(topic, payloads)
+    client.wait_for(published.commit, mpublish_reply(published, len(payloads)), 1, published.size_bytes)
+
+
+def mpublish_reply(published: Published, count: int) -> bytes:
+    """Return the reply to an MPUBLISH of `count` messages."""
     first_id = format_message_id(published.partition, published.first_seq)
-    count = len(payloads)
-    reply = replies.joined_array(count, _bulks(first_id, count))
-    client.wait_for(published.commit, reply, 1, published.size_bytes)
+    return replies.joined_array(count, _bulks(first_id, count))
 
 
 def pubbatch(client: Client, command: Command) -> bytes:
@@ -190,11 +209,11 @@ def pubpacked(client: Client, command: Command) -> bytes:
     """Carry out PUBPACKED; the reply comes with its commit."""
     dedup_id = check_batch_id(command[2])
     payloads, each = parse_packed(command[3:])
-    client.when_room(partial(_publish_batch, client, command[1], dedup_id, payloads, each, encode_ids=_runs))
+    client.when_room(partial(_publish_batch, client, command[1], dedup_id, payloads, each, encode_ids=runs_of_ids))
     return b""
 
 
-def _ids(message_id: bytes, count: int) -> bytes:
+def all_ids(message_id: bytes, count: int) -> bytes:
     """Return the array of the ids of `count` messages; `message_id` contains them all."""
     first, *others = runs_of(message_id, count)
     bulks = _bulks(*first)
@@ -208,7 +227,7 @@ def _bulks(first_id: bytes, count: int) -> bytes:
     return replies.bulk(first_id) if count == 1 else replies.numbered_bulks(*seqs_from(first_id, count))
 
 
-def _runs(message_id: bytes, count: int) -> bytes:
+def runs_of_ids(message_id: bytes, count: int) -> bytes:
     """Return the array of the first id and the length of each run of ids."""
     runs = runs_of(message_id, count)
     return replies.joined_array(2 * len(runs), b"".join(replies.bulk(first) + replies.integer(n) for first, n in runs))
@@ -221,8 +240,12 @@ def _publish_batch(
     payloads: list[bytes],
     each: BatchOptions = NO_BATCH_OPTIONS,
     *,
-    encode_ids: Callable[[bytes, int], bytes] = _ids,
+    encode_ids: Callable[[bytes, int], bytes] = all_ids,
 ) -> None:
     accepted = client.broker.publish_batch(topic, payloads, dedup_id, each)
-    ids = encode_ids(accepted.message_id, accepted.message_count)
-    client.wait_for(accepted.commit, marked(ids, accepted), 1, accepted.size_bytes)
+    client.wait_for(accepted.commit, batch_reply(accepted, encode_ids), 1, accepted.size_bytes)
+
+
+def batch_reply(accepted: Accepted, encode_ids: Callable[[bytes, int], bytes]) -> bytes:
+    """Return the reply to a PUBBATCH, PUBEACH, or PUBPACKED."""
+    return marked(encode_ids(accepted.message_id, accepted.message_count), accepted)

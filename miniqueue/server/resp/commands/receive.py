@@ -1,13 +1,21 @@
-"""RECEIVE and GET, and the commands that settle by receipt or by topic: ACK, NACK, BACK, DACK, REJECT, EXTEND.
+"""RECEIVE, RECEIVEANY, GET, and what settles by receipt or by topic: ACK, NACK, BACK, DACK, REJECT, EXTEND.
 
-A receipt can be settled by any connection:
+A receipt can be settled by any connection; the options of NACK follow the receipts:
 
     C: RECEIVE topic COUNT 2 WAIT 5            C: ACK topic 5f0c-17 5f0c-18
     S: [["5f0c-17", first, [id, 0-4, …]],      S: ["OK", "OK"]
         ["5f0c-18", second, [id, 0-5, …]]]     C: EXTEND topic 5f0c-19 60
                                                S: -NOLEASE …
+    C: ACK topic 5f0c-20 SYNC
+    S: +OK, when the ACK is on the disk
+    C: NACK topic 5f0c-21 DELAY 30 REASON "no reply"
 
 While a RECEIVE waits, the commands after it wait too, as after any command; other connections continue.
+
+RECEIVEANY is a RECEIVE of several topics. The messages of each are those that RECEIVE would return:
+
+    C: RECEIVEANY COUNT 2 WAIT 5 PATTERN jobs.* TOPICS orders letters
+    S: [[orders, [["5f0c-17", first, [id, 0-4, …]]]], [jobs.eu, [["7a31-3", second, [id, 0-5, …]]]]]
 
 GET is for interactive use: it leases the next message of a topic to the connection, and a command that names the topic
 without a receipt settles it.
@@ -19,13 +27,21 @@ without a receipt settles it.
      └ null: the topic is empty       └ RESET, or the connection ends ─▶ front of the topic, as for a stream
 
 A connection can hold one message of each topic.
+
+The word SYNC after the receipts delays the reply until the commit of the settle. No receipt is such a word, and the
+delay or the reason comes after it: so any text can be a reason.
 """
 
 from collections.abc import Callable
+from functools import partial
+from typing import Generic, TypeVar
 
+from miniqueue.access.rights import Right
+from miniqueue.access.users import check_permitted
 from miniqueue.broker.leases.leases import Leases
-from miniqueue.broker.leases.receive import ReceiveRequest, ReceiveResult
-from miniqueue.core.options.amounts import parse_delay
+from miniqueue.broker.leases.receive import ReceiveResult, Receiving
+from miniqueue.broker.leases.receive_any import ReceivedAny
+from miniqueue.broker.transactions.acts import Settle, Way
 from miniqueue.core.options.consume import (
     MAX_LEASE_SECONDS,
     NOT_LEASED,
@@ -33,15 +49,27 @@ from miniqueue.core.options.consume import (
     parse_lease,
     parse_receive_options,
 )
-from miniqueue.errors import MessageOutstandingError, MiniqueueError, NothingOutstandingError, RequestError
-from miniqueue.server.resp.commands.arguments import ArityError, shown
+from miniqueue.core.options.durations import parse_seconds
+from miniqueue.core.options.settle import PLAIN_NACK, NackOptions
+from miniqueue.core.options.topic_choice import parse_choice
+from miniqueue.errors import (
+    MessageOutstandingError,
+    MiniqueueError,
+    NothingOutstandingError,
+    RequestError,
+)
 from miniqueue.server.resp.commands.context import Client, HeldByGet
 from miniqueue.wire import resp_replies as replies
-from miniqueue.wire.receive_replies import resp_messages
+from miniqueue.wire.receive_replies import resp_messages, resp_messages_of
+from miniqueue.wire.resp_arguments import nack_options_of, shown
 from miniqueue.wire.resp_parser import Command
 
+ResultT = TypeVar("ResultT")
+#: Requests messages, with the functions for the answer and for an error.
+_Receive = Callable[[ReceiveOptions, Callable[[ResultT], None], Callable[[MiniqueueError], None]], Receiving]
 
-class WaitingReceive:
+
+class WaitingReceive(Generic[ResultT]):
     """A command that requests messages, from its start to its reply; the connection is held in between.
 
     Args:
@@ -49,19 +77,19 @@ class WaitingReceive:
       encode: makes the reply; its second argument takes the messages back.
     """
 
-    def __init__(self, client: Client, encode: Callable[[ReceiveResult, Callable[[], None]], bytes]) -> None:
+    def __init__(self, client: Client, encode: Callable[[ResultT, Callable[[], None]], bytes]) -> None:
         self._client = client
         self._encode = encode
         self._reply: bytes | None = None
         self._is_held = False
-        self._receiving: ReceiveRequest | None = None
+        self._receiving: Receiving | None = None
 
-    def begin(self, topic: bytes, options: ReceiveOptions) -> bytes:
+    def begin(self, receive: _Receive[ResultT], options: ReceiveOptions) -> bytes:
         """Return the reply; or hold the connection until there is one, and return nothing. Raises MiniqueueError."""
         self._client.check_client()
         if self._client.has_ended:  # a client that may have gone does not wait for messages
             options = options._replace(wait_seconds=0.0)
-        self._receiving = self._client.broker.leases.receive(topic, options, self._answer, self._fail)
+        self._receiving = receive(options, self._answer, self._fail)
         if self._reply is not None:
             return self._reply
         self._is_held = True
@@ -83,7 +111,7 @@ class WaitingReceive:
         if self._receiving is not None:
             self._receiving.take_back()
 
-    def _answer(self, received: ReceiveResult) -> None:
+    def _answer(self, received: ResultT) -> None:
         self._finish(self._encode(received, self.take_back))
 
     def _fail(self, error: MiniqueueError) -> None:
@@ -100,54 +128,142 @@ _WITH_VALUE = {b"GROUP": "group", b"MEMBER": "member", b"COUNT": "count", b"WAIT
 
 def receive(client: Client, command: Command) -> bytes:
     """Carry out RECEIVE; the reply is empty if it comes later."""
+    return _receiving(client).begin(partial(client.broker.leases.receive, command[1]), options_of_receive(command[2:]))
+
+
+def receive_at_once(client: Client, command: Command, taken: list[Callable[[], None]]) -> bytes:
+    """Carry out RECEIVE without a wait; append to `taken` what returns the messages."""
+    waiting = _receiving(client)
+    taken.append(waiting.take_back)
+    options = options_of_receive(command[2:])._replace(wait_seconds=0.0)
+    return waiting.begin(partial(client.broker.leases.receive, command[1]), options)
+
+
+def _receiving(client: Client) -> WaitingReceive[ReceiveResult]:
     protocol = client.session.protocol
-    waiting = WaitingReceive(client, lambda received, _: resp_messages(received.prefix, received.leases, protocol))
-    return waiting.begin(command[1], _options(command[2:]))
+    return WaitingReceive(client, lambda received, _: resp_messages(received.prefix, received.leases, protocol))
 
 
-def _options(words: list[bytes]) -> ReceiveOptions:
-    options: dict[str, str] = {}
+def receive_any(client: Client, command: Command) -> bytes:
+    """Carry out RECEIVEANY; the reply is empty if it comes later."""
+    protocol, user = client.session.protocol, client.user
+    words, patterns, names = _topics_of(command[1:])
+    options, choice = options_of_receive(words), parse_choice(names, patterns)
+    for name in choice.names:
+        check_permitted(user, Right.CONSUME, name, f"the '{shown(command[0]).lower()}' command")
+    reach = list if user is None else user.consumable
+
+    def encode(received: ReceivedAny, _take_back: Callable[[], None]) -> bytes:
+        return replies.array([resp_messages_of(topic, *result, protocol) for topic, result in received])
+
+    def begin(
+        options: ReceiveOptions, answer: Callable[[ReceivedAny], None], fail: Callable[[MiniqueueError], None]
+    ) -> Receiving:
+        return client.broker.several.receive(choice, options, reach, answer, fail)
+
+    return WaitingReceive(client, encode).begin(begin, options)
+
+
+def _topics_of(words: list[bytes]) -> tuple[list[bytes], list[bytes], list[bytes]]:
+    """Return the words of the other options, the patterns, and the names of topics, which come last."""
+    others: list[bytes] = []
+    patterns: list[bytes] = []
+    start = 0
+    while start < len(words):
+        word = words[start].upper()
+        if word == b"TOPICS":
+            return others, patterns, words[start + 1 :]
+        stop = start + (1 if word == b"AUTOACK" else 2)
+        if word == b"PATTERN" and stop <= len(words):
+            patterns.append(words[start + 1])
+        else:
+            others += words[start:stop]
+        start = stop
+    return others, patterns, []
+
+
+def options_of_receive(words: list[bytes]) -> ReceiveOptions:
+    """Return the options in the words after the topic; raises RequestError."""
+    options: dict[str, bytes] = {}
     words = words[::-1]
     while words:
         word = words.pop().upper()
-        if word == b"AUTOACK":
-            options["autoack"] = "true"
-        elif word in _WITH_VALUE and words and _WITH_VALUE[word] not in options:
-            options[_WITH_VALUE[word]] = words.pop().decode("utf-8", "replace")
+        name = _WITH_VALUE.get(word)
+        if name is not None and words and name not in options:
+            options[name] = words.pop()
+        elif word == b"AUTOACK":
+            options["autoack"] = b"true"
         else:
             raise RequestError(f"syntax error in RECEIVE option '{shown(word)}'")
     return parse_receive_options(options)
 
 
-def settle(client: Client, command: Command) -> bytes:
-    """Carry out ACK, NACK, BACK, DACK, REJECT or EXTEND for a topic.
+def parse_settle(command: Command) -> Settle:
+    """Return the act of an ACK, NACK, BACK, DACK, REJECT or EXTEND by receipt, as a part of a transaction.
+
+    Raises RequestError for a message that GET holds: its settle names no receipt.
+    """
+    word, nack = command[0].upper(), PLAIN_NACK
+    if word == b"NACK":
+        command, nack = nack_options_of(command, 2)
+    topic, *words = command[1:] or [b""]
+    receipts, value, is_synced = _split(word, words)
+    if not receipts:
+        raise RequestError("in a transaction, messages are settled by receipt; name at least one")
+    way = Way(word.decode().lower())
+    parse = {Way.DACK: _parse_delay, Way.EXTEND: parse_lease}.get(way)
+    seconds = 0.0 if parse is None else parse(value)
+    reason = value if way is Way.REJECT else b""
+    return Settle(topic, receipts, way, seconds, reason, nack, is_synced)
+
+
+def settle_reply(act: Settle) -> bytes:
+    """Return the reply to a settle by receipt that found all its messages."""
+    return _encode([True] * len(act.receipts))
+
+
+def nack(client: Client, command: Command) -> bytes:
+    """Carry out NACK with its options; raises as `settle`, InvalidDelayError, and RequestError."""
+    command, options = nack_options_of(command, 2)
+    return settle(client, command, None if options is PLAIN_NACK else partial(_nack, options=options))
+
+
+def settle(client: Client, command: Command, act: "_Act | None" = None) -> bytes:
+    """Carry out ACK, NACK, BACK, DACK, REJECT or EXTEND for a topic; `act` is that of NACK with options.
 
     Raises NothingOutstandingError for the commands of a stream, which name no topic, and if GET holds no message of the
     topic.
     """
     word = command[0].upper()
-    act = _ACTS[word]
-    has_value = word in _VALUED
-    if len(command) == 1 or (word == b"DACK" and len(command) == 2):
+    if len(command) < 3 and (len(command) == 1 or word == b"DACK"):
         raise NothingOutstandingError
-    if len(command) == 2 + has_value and word not in _BY_RECEIPT_ONLY:
-        return _settle_held(client, command)
-    if len(command) < 3 + has_value:
-        raise ArityError(-3 - has_value)
-    topic, *receipts = command[1:]
-    value = receipts.pop() if has_value else b""
-    return _encode(act(client.broker.leases, topic, receipts, value))
+    topic, *words = command[1:]
+    receipts, value, is_synced = _split(word, words)
+    if receipts:
+        results = (act or _ACTS[word])(client.broker.leases, topic, receipts, value)
+    else:
+        results = _settle_held(client, word, act or _ACTS[word], topic, value)
+    reply = _encode(results)
+    if not is_synced:
+        return reply
+    client.wait_for(client.broker.sync(), reply)
+    return b""
 
 
-def _settle_held(client: Client, command: Command) -> bytes:
+def _split(word: bytes, words: list[bytes]) -> tuple[list[bytes], bytes, bool]:
+    """Return the receipts, the value that some commands have after them, and whether SYNC is in between."""
+    value = words.pop() if word in _VALUED and words else b""
+    is_synced = bool(words) and words[-1].upper() == b"SYNC" and word in _STORED
+    return words[:-1] if is_synced else words, value, is_synced
+
+
+def _settle_held(client: Client, word: bytes, act: "_Act", topic: bytes, value: bytes) -> list[bool]:
     """Settle the message that the client holds by GET; raises NothingOutstandingError if there is none."""
-    topic = command[1]
-    if topic not in client.held:
+    if topic not in client.held or word not in _TOPIC_SUFFICES:
         raise NothingOutstandingError
-    receipts = [client.held[topic].receipt]
-    results = _ACTS[command[0].upper()](client.broker.leases, topic, receipts, command[-1])
+    results = act(client.broker.leases, topic, [client.held[topic].receipt], value)
     del client.held[topic]
-    return _encode(results)
+    return results
 
 
 def _encode(results: list[bool]) -> bytes:
@@ -161,21 +277,30 @@ def _encode(results: list[bool]) -> bytes:
     return replies.array([replies.OK if is_settled else refusal for is_settled in results])
 
 
+def _nack(
+    leases: Leases, topic: bytes, receipts: list[bytes], _: bytes, options: NackOptions = PLAIN_NACK
+) -> list[bool]:
+    return leases.nack(topic, receipts, options)
+
+
 _Act = Callable[[Leases, bytes, list[bytes], bytes], list[bool]]
 _ACTS: dict[bytes, _Act] = {
     b"ACK": lambda leases, topic, receipts, _: leases.ack(topic, receipts),
-    b"NACK": lambda leases, topic, receipts, _: leases.nack(topic, receipts),
+    b"NACK": _nack,
     b"BACK": lambda leases, topic, receipts, _: leases.back(topic, receipts),
-    b"DACK": lambda leases, topic, receipts, value: leases.dack(topic, receipts, parse_delay(_text(value))),
+    b"DACK": lambda leases, topic, receipts, value: leases.dack(topic, receipts, _parse_delay(value)),
     b"REJECT": lambda leases, topic, receipts, value: leases.reject(topic, receipts, value),
-    b"EXTEND": lambda leases, topic, receipts, value: leases.extend(topic, receipts, parse_lease(_text(value))),
+    b"EXTEND": lambda leases, topic, receipts, value: leases.extend(topic, receipts, parse_lease(value)),
 }
 _VALUED = frozenset({b"DACK", b"REJECT", b"EXTEND"})
-_BY_RECEIPT_ONLY = frozenset({b"REJECT", b"EXTEND"})
+#: The commands that change the store, which knows no leases.
+_STORED = frozenset(_ACTS) - {b"EXTEND"}
+#: The commands that settle the message of GET if they name no receipt.
+_TOPIC_SUFFICES = frozenset(_ACTS) - {b"REJECT", b"EXTEND"}
 
 
-def _text(word: bytes) -> str:
-    return word.decode("utf-8", "replace")
+def _parse_delay(word: bytes) -> float:
+    return parse_seconds(word.decode("utf-8", "replace"))
 
 
 #: The message is leased until the connection ends, so its lease is as long as a lease can be.
@@ -203,4 +328,4 @@ def get(client: Client, command: Command) -> bytes:
         held[topic] = HeldByGet(b"%b%d" % (received.prefix, lease.receipt), take_back)
         return replies.bulk(lease.payloads[0])
 
-    return WaitingReceive(client, encode).begin(topic, _OPTIONS)
+    return WaitingReceive(client, encode).begin(partial(client.broker.leases.receive, topic), _OPTIONS)

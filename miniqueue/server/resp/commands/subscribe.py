@@ -8,9 +8,10 @@
                                           S: ["3", third, ["nacks", 1]]
 
 NACK, BACK and DACK [seconds] are used like ACK. With PREFETCH they name the receipts of messages; each message is an
-array of the receipt, the message, and how often it was returned, by cause. After an error the messages are still leased
-and can be settled. REPLY [receipt] payload acknowledges a message and sends the reply to the requester. PING, QUIT and
-RESET work as in any connection. Without PREFETCH, commands can name the topic: ACK topic, DACK topic seconds.
+array of the receipt, the message, and how often it was returned, by cause. DELAY seconds and REASON text can follow a
+NACK and its receipts. After an error the messages are still leased and can be settled. REPLY [receipt] payload
+acknowledges a message and sends the reply to the requester. PING, QUIT and RESET work as in any connection. Without
+PREFETCH, commands can name the topic: ACK topic, DACK topic seconds.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,11 +22,12 @@ from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.cursor.receipts import parse_receipts
 from miniqueue.core.message.message import NEVER_RETURNED, Counts
 from miniqueue.core.message.numerals import numeral_runs
-from miniqueue.core.options.amounts import parse_delay
 from miniqueue.core.options.consume import StreamOptions
+from miniqueue.core.options.durations import parse_seconds
 from miniqueue.errors import MiniqueueError, NothingOutstandingError, UnknownCommandError, UnknownReceiptError
 from miniqueue.errors.requests import RequesterGoneError
 from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.resp_arguments import nack_options_of
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_replies import RESP2
 from miniqueue.wire.stream_deliveries import resp_described
@@ -68,6 +70,21 @@ class Stream:
         self._send = send
         self._others = others
         self._end = end
+
+    @property
+    def group(self) -> bytes:
+        """The group that the stream reads with."""
+        return self._consumer.group.name
+
+    @property
+    def member(self) -> bytes:
+        """The member of the group; empty if there is none."""
+        return b"" if self._consumer.member is None else self._consumer.member.name
+
+    @property
+    def held_count(self) -> int:
+        """Number of messages that the stream has, and has not settled."""
+        return self._consumer.held_count
 
     def start(self) -> None:
         """Request the first message; if the topic cannot be read, close the stream and raise StorageError."""
@@ -175,8 +192,16 @@ def _receipts(arguments: list[bytes], has_receipts: bool) -> Sequence[int] | Non
     return None
 
 
+def _nack(consumer: Consumer, arguments: list[bytes], has_receipts: bool) -> None:
+    if len(arguments) < 2:  # the usual case: an option has a name and a value
+        consumer.nack(_receipts(arguments, has_receipts))
+        return
+    receipts, options = nack_options_of(arguments, 0)
+    consumer.nack(_receipts(receipts, has_receipts), options)
+
+
 def _dack(consumer: Consumer, arguments: list[bytes], has_receipts: bool) -> None:
-    delay_seconds = parse_delay(arguments[0].decode("utf-8", "replace")) if arguments else DEFAULT_DELAY_SECONDS
+    delay_seconds = parse_seconds(arguments[0].decode("utf-8", "replace")) if arguments else DEFAULT_DELAY_SECONDS
     consumer.dack(delay_seconds, _receipts(arguments[1:], has_receipts))
 
 
@@ -192,7 +217,7 @@ def _by_receipts(act: Callable[[Consumer, Sequence[int] | None], None]) -> _Sett
 
 _SETTLES: dict[bytes, _Settle] = {
     b"ACK": _by_receipts(Consumer.ack),
-    b"NACK": _by_receipts(Consumer.nack),
+    b"NACK": _nack,
     b"BACK": _by_receipts(Consumer.back),
     b"DACK": _dack,
 }

@@ -8,9 +8,12 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import NamedTuple
 
+from miniqueue.broker.runtime.notices import parse_kinds
+from miniqueue.broker.transactions.acts import Act, Publish, PublishWith, Settle
+from miniqueue.core.message.names import check_topic
 from miniqueue.core.options.consume import StreamOptions, parse_stream_options
 from miniqueue.core.options.redis_channels import is_redis_channel
-from miniqueue.errors import UnknownCommandError
+from miniqueue.errors import RequestError, UnknownCommandError
 from miniqueue.server.resp.commands import connection as about_connection
 from miniqueue.server.resp.commands import (
     groups,
@@ -18,6 +21,7 @@ from miniqueue.server.resp.commands import (
     inspect,
     leases,
     logs,
+    messages,
     publish,
     receive,
     request_reply,
@@ -25,14 +29,16 @@ from miniqueue.server.resp.commands import (
     topics,
     transaction,
 )
-from miniqueue.server.resp.commands.arguments import ArityError, shown, unknown_subcommand
 from miniqueue.server.resp.commands.channels import Channels
 from miniqueue.server.resp.commands.context import Client
+from miniqueue.server.resp.commands.events import MAX_UNSENT_BYTES, EventStream
 from miniqueue.server.resp.commands.subscribe import Stream
-from miniqueue.server.resp.commands.syntax import Syntax, encode_docs, shown_syntax
-from miniqueue.server.resp.commands.transaction import RefusedTransaction
+from miniqueue.server.resp.commands.transaction import PUBLISH, Part, Transaction, check_sizes
+from miniqueue.server.views.events import resp_event, sees_events
 from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.resp_arguments import ArityError, shown, unknown_subcommand
 from miniqueue.wire.resp_parser import Command
+from miniqueue.wire.resp_syntax import Syntax, encode_docs, shown_syntax
 
 
 class Entry(NamedTuple):
@@ -44,6 +50,8 @@ class Entry(NamedTuple):
       summary: purpose, for COMMAND DOCS.
       run: carries out the command; returns the reply, empty if it has been queued or comes later.
       plain_arity: the arity in errors, if the command had fewer words in the Go program.
+      part: how the command is a part of the atomic part of a transaction; None if it is not.
+      alone: the error if it is sent in a transaction, in which it cannot be; empty if it can.
     """
 
     arity: int
@@ -51,10 +59,21 @@ class Entry(NamedTuple):
     summary: str
     run: Callable[[Client, Command], bytes]
     plain_arity: int | None = None
+    part: Part | None = None
+    alone: str = ""
 
 
 def execute(client: Client, command: Command) -> bytes:
     """Carry out one command, if the client may send it, and return its reply; raises MiniqueueError."""
+    entry = _entry_of(client, command)
+    try:
+        return entry.run(client, command)
+    except ArityError as exc:
+        raise exc.showing(shown_syntax(command, entry.syntax)) from exc
+
+
+def _entry_of(client: Client, command: Command) -> Entry:
+    """Return the entry of a command, if the client may send it with so many words; raises MiniqueueError."""
     if client.guard is not None:
         client.guard.check(command)
     entry = COMMANDS.get(command[0].upper())
@@ -62,10 +81,30 @@ def execute(client: Client, command: Command) -> bytes:
         raise UnknownCommandError(f"unknown command '{shown(command[0])}'")
     if len(command) != entry.arity and not 0 < -entry.arity <= len(command):
         raise ArityError(entry.plain_arity or entry.arity, shown_syntax(command, entry.syntax))
-    try:
-        return entry.run(client, command)
-    except ArityError as exc:
-        raise exc.showing(shown_syntax(command, entry.syntax)) from exc
+    return entry
+
+
+def check_queued(client: Client, command: Command) -> tuple[Part | None, Act | None]:
+    """Check a command that is carried out at EXEC; return its part, and its act. Raises MiniqueueError."""
+    entry = _entry_of(client, command)
+    if entry.alone:
+        raise RequestError(entry.alone)
+    if entry.part is None:
+        if entry.run is _receive:
+            receive.options_of_receive(command[2:])
+        return None, None
+    act = entry.part.parse(command)
+    check_topic(act.topic)
+    if not isinstance(act, Settle):
+        check_sizes(client, [act.payload] if isinstance(act, PublishWith) else act.payloads)
+    return entry.part, act
+
+
+def carry_out_queued(client: Client, command: Command, taken: list[Callable[[], None]]) -> bytes:
+    """Carry out a command that is not in the atomic part; append to `taken` what returns the messages it leased."""
+    if COMMANDS[command[0].upper()].run is _receive:
+        return client.after_writes(partial(receive.receive_at_once, client, command, taken))
+    return execute(client, command)
 
 
 # --- messages and topics -------------------------------------------------------------------------------------
@@ -151,7 +190,7 @@ def _allowed(client: Client, *words: bytes) -> dict[bytes, Callable[[Command], b
     return {word: partial(execute, client) for word in words}
 
 
-_STREAM_OPTIONS = frozenset({b"PREFETCH", b"GROUP", b"MEMBER", b"SESSION"})
+_STREAM_OPTIONS = frozenset({b"PREFETCH", b"GROUP", b"MEMBER", b"SESSION", b"LEASE"})
 
 
 def _stream_options(command: Command) -> StreamOptions:
@@ -161,18 +200,48 @@ def _stream_options(command: Command) -> StreamOptions:
     return parse_stream_options({name.decode().lower(): value for name, value in options.items()})
 
 
-def _multi(client: Client, _command: Command) -> bytes:
-    before = client.mode
-
-    def end() -> None:
-        client.mode = before
-
-    client.mode = RefusedTransaction(_allowed(client, b"RESET", b"QUIT"), end)
+def _events(client: Client, command: Command) -> bytes:
+    client.check_client()
+    client.broker.memory.check()
+    user = client.user
+    client.mode = EventStream(
+        client.broker.notices,
+        parse_kinds(command[1:]),
+        sees=lambda topic: sees_events(user, topic),
+        send=lambda notices: client.send(b"".join(resp_event(notice, client.session.protocol) for notice in notices)),
+        is_slow=lambda: client.is_slow or client.unsent_bytes > MAX_UNSENT_BYTES,
+        others=_allowed(client, b"PING", b"QUIT", b"RESET"),
+    )
     return replies.OK
 
 
+def _multi(client: Client, _command: Command) -> bytes:
+    refusal = "" if client.stream is None else "a stream has no transactions; use another connection"
+    client.mode = Transaction(client, check_queued, carry_out_queued, execute, refusal)
+    return replies.OK
+
+
+_receive = _after_writes(receive.receive)
+
+_PUB = Part(publish.parse_pub, lambda act, accepted: publish.pub_reply(accepted, act.options))
+_MPUBLISH = Part(
+    lambda command: Publish(command[1], command[2:]),
+    lambda act, published: publish.mpublish_reply(published, len(act.payloads)),
+)
+_BATCH = Part(publish.parse_batch, lambda _, accepted: publish.batch_reply(accepted, publish.all_ids))
+_PACKED = Part(publish.parse_batch, lambda _, accepted: publish.batch_reply(accepted, publish.runs_of_ids))
+_SETTLE = Part(receive.parse_settle, lambda act, _: receive.settle_reply(act))
+
+_CHANGES_CONNECTION = (
+    "a command that changes the connection cannot be in a transaction; send it before MULTI or after EXEC"
+)
+_WAITS_FOR_CONSUMER = (
+    "REQUEST cannot be in a transaction: it waits for a consumer, which gets nothing before EXEC; send it alone"
+)
+
+
 def _topics(client: Client, command: Command) -> bytes:
-    names, user = client.broker.topics(), None if client.guard is None else client.guard.user
+    names, user = client.broker.topics(), client.user
     if user is not None:
         names = user.seen(names)
     return replies.array([replies.bulk(name) for name in names])
@@ -209,92 +278,147 @@ def _describe(name: bytes) -> list[str | int | list[str]] | None:
 
 
 COMMANDS: dict[bytes, Entry] = {
-    b"PUBLISH": Entry(3, "topic message", "Add a message to a topic.", _publish),
+    b"PUBLISH": Entry(3, "topic message", "Add a message to a topic.", _publish, part=PUBLISH),
     b"PUB": Entry(
         -3,
         (
             "topic message [DELAY seconds | AT ms] [PRIORITY high|normal|low] "
-            "[KEY k] [TTL seconds] [DEDUP id] [UNIQUE k] [HEADER name value]..."
+            "[KEY k] [TTL seconds] [DEDUP id] [UNIQUE k [REPLACE]] [HEADER name value]..."
         ),
         "Add a message to a topic, with options; returns its id.",
         publish.pub,
+        part=_PUB,
     ),
     b"MPUBLISH": Entry(
         -3,
         "topic message...",
         "Add several messages to a topic, all or none; returns their ids.",
         publish.mpublish,
+        part=_MPUBLISH,
     ),
-    b"PUBBATCH": Entry(-4, "topic id message...", "Add several messages with one deduplication id.", publish.pubbatch),
+    b"PUBBATCH": Entry(
+        -4, "topic id message...", "Add several messages with one deduplication id.", publish.pubbatch, part=_BATCH
+    ),
     b"PUBEACH": Entry(
         -5,
         "topic id (message n [option...])...",
         "As PUBBATCH, each message with its own options.",
         publish.pubeach,
+        part=_BATCH,
     ),
     b"PUBPACKED": Entry(
         -5,
         "topic id sizes messages [sizes keys]",
         "As PUBBATCH, all messages in one argument and their sizes in another.",
         publish.pubpacked,
+        part=_PACKED,
     ),
     b"REQUEST": Entry(
         -3,
         "topic message [TIMEOUT seconds] [option...]",
         "Add a message to a topic and wait for its reply.",
         request_reply.request,
+        alone=_WAITS_FOR_CONSUMER,
     ),
     b"REPLY": Entry(
         4,
         "topic receipt payload",
         "Acknowledge a message by its receipt and send a reply to the requester.",
         request_reply.reply,
+        alone="REPLY cannot be in a transaction: the requester gets it at once; send it alone, or publish the reply",
     ),
     b"SUBSCRIBE": Entry(
         -2,
-        "topic [PREFETCH n] [GROUP g] [MEMBER m [SESSION seconds]]",
+        "topic [PREFETCH n] [GROUP g] [MEMBER m [SESSION seconds]] [LEASE seconds]",
         "Receive the messages of a topic, one at a time or up to PREFETCH n.",
         _subscribe,
         plain_arity=2,
+        alone=_CHANGES_CONNECTION,
     ),
     b"SUB": Entry(
         -2,
-        "topic [PREFETCH n] [GROUP g] [MEMBER m [SESSION seconds]]",
+        "topic [PREFETCH n] [GROUP g] [MEMBER m [SESSION seconds]] [LEASE seconds]",
         "Alias of SUBSCRIBE.",
         _subscribe,
         plain_arity=2,
+        alone=_CHANGES_CONNECTION,
     ),
-    b"PSUBSCRIBE": Entry(-2, "pattern...", "Subscribe to channels of Redis, which carry no messages.", _channels),
-    b"UNSUBSCRIBE": Entry(-1, "[channel...]", "End subscriptions to channels of Redis.", _channels),
-    b"PUNSUBSCRIBE": Entry(-1, "[pattern...]", "End subscriptions to patterns of channels of Redis.", _channels),
+    b"PSUBSCRIBE": Entry(
+        -2,
+        "pattern...",
+        "Subscribe to channels of Redis, which carry no messages.",
+        _channels,
+        alone=_CHANGES_CONNECTION,
+    ),
+    b"UNSUBSCRIBE": Entry(
+        -1, "[channel...]", "End subscriptions to channels of Redis.", _channels, alone=_CHANGES_CONNECTION
+    ),
+    b"PUNSUBSCRIBE": Entry(
+        -1, "[pattern...]", "End subscriptions to patterns of channels of Redis.", _channels, alone=_CHANGES_CONNECTION
+    ),
     b"GET": Entry(
         2,
         "topic",
         "Lease the next message of a topic to this connection; ACK topic settles it.",
         _after_writes(receive.get),
+        alone="GET cannot be in a transaction; use RECEIVE, whose messages are settled by receipt",
     ),
     b"RECEIVE": Entry(
         -2,
         "topic [GROUP g] [MEMBER m] [COUNT n] [WAIT seconds] [LEASE seconds] [AUTOACK]",
         "Receive messages of a topic, leased for a time.",
-        _after_writes(receive.receive),
+        _receive,
+    ),
+    b"RECEIVEANY": Entry(
+        -1,
+        "[GROUP g] [MEMBER m] [COUNT n] [WAIT seconds] [LEASE seconds] [AUTOACK] "
+        "[PATTERN pattern]... [TOPICS topic...]",
+        "Receive messages of any of several topics, leased for a time.",
+        _after_writes(receive.receive_any),
+        alone="RECEIVEANY cannot be in a transaction; use RECEIVE, whose messages are settled by receipt",
     ),
     b"ACK": Entry(
         -1,
-        "[topic [receipt...]]",
+        "[topic [receipt...] [SYNC]]",
         "Acknowledge messages by receipt, or the message of the stream.",
         receive.settle,
+        part=_SETTLE,
     ),
-    b"NACK": Entry(-1, "[topic [receipt...]]", "Return messages to the front of their topic.", receive.settle),
-    b"BACK": Entry(-1, "[topic [receipt...]]", "Return messages to the back of their topic.", receive.settle),
+    b"NACK": Entry(
+        -1,
+        "[topic [receipt...] [SYNC]] [DELAY seconds] [REASON text]",
+        "Return messages to the front of their topic, immediately or after a delay, with a reason.",
+        receive.nack,
+        part=_SETTLE,
+    ),
+    b"BACK": Entry(
+        -1,
+        "[topic [receipt...] [SYNC]]",
+        "Return messages to the back of their topic.",
+        receive.settle,
+        part=_SETTLE,
+    ),
     b"DACK": Entry(
         -1,
-        "[topic [receipt...] seconds]",
+        "[topic [receipt...] [SYNC] seconds]",
         "Return messages to the front after a number of seconds.",
         receive.settle,
+        part=_SETTLE,
     ),
-    b"REJECT": Entry(-4, "topic receipt... reason", "Drop or dead-letter messages, with a reason.", receive.settle),
-    b"EXTEND": Entry(-4, "topic receipt... seconds", "Extend leases to a number of seconds from now.", receive.settle),
+    b"REJECT": Entry(
+        -4,
+        "topic receipt... [SYNC] reason",
+        "Drop or dead-letter messages, with a reason.",
+        receive.settle,
+        part=_SETTLE,
+    ),
+    b"EXTEND": Entry(
+        -4,
+        "topic receipt... seconds",
+        "Extend leases to a number of seconds from now.",
+        receive.settle,
+        part=_SETTLE,
+    ),
     b"LEASES": Entry(
         -1,
         "[topic [GROUP g] [MEMBER m] [COUNT n] [AFTER receipt]]",
@@ -304,7 +428,7 @@ COMMANDS: dict[bytes, Entry] = {
     b"GROUP": Entry(
         -3,
         {
-            "CREATE": "topic group [FROM start]",
+            "CREATE": "topic group [FROM start] [EPHEMERAL] [IDLE seconds]",
             "LIST": "topic",
             "MEMBERS": "topic group",
             "SEEK": "topic group start [DRYRUN]",
@@ -313,10 +437,17 @@ COMMANDS: dict[bytes, Entry] = {
         "CREATE, LIST, SEEK and DELETE the groups of a topic; list their MEMBERS.",
         _after_writes(groups.group),
     ),
+    b"EVENTS": Entry(
+        -1,
+        "[type...]",
+        "Report what happens in the broker, until RESET.",
+        _events,
+        alone=_CHANGES_CONNECTION,
+    ),
     b"TOPICS": Entry(1, "", "List the topics.", _for_reader(_in_own_turn(_topics))),
     b"REDRIVE": Entry(
         -2,
-        "topic [TO topic] [LIMIT n] [RATE n] [REPORT]",
+        "topic [TO topic] [LIMIT n] [RATE n] [REPORT|TASK]",
         "Move dead letters back to their topics, or to another topic.",
         _after_writes(topics.redrive),
     ),
@@ -350,6 +481,15 @@ COMMANDS: dict[bytes, Entry] = {
         "Show messages of a topic without leasing them.",
         _for_reader(_after_writes(inspect.peek)),
     ),
+    b"SEARCH": Entry(
+        -2,
+        (
+            "topic [STATE ready|delayed|dead] [KEY k] [HEADER name value] [CONTAINS text] [OLDER seconds] "
+            "[REASON reason] [GROUP g] [COUNT n] [SCAN n] [AFTER position]"
+        ),
+        "Show the messages of a topic that meet conditions.",
+        _for_reader(_after_writes(messages.search)),
+    ),
     b"TRACE": Entry(3, "topic id", "Show the trace of a message.", _for_reader(_after_writes(inspect.trace))),
     b"READ": Entry(
         -4,
@@ -364,34 +504,78 @@ COMMANDS: dict[bytes, Entry] = {
         _for_reader(_after_writes(logs.partitions)),
     ),
     b"CANCEL": Entry(3, "topic id", "Remove a message that is not due yet.", _after_writes(inspect.cancel)),
+    b"MESSAGE": Entry(
+        -2,
+        {
+            "DELETE": "topic id [GROUP g]",
+            "FRONT": "topic id [GROUP g]",
+            "REDRIVE": "topic id [TO topic] [GROUP g]",
+            "DUE": "topic id [AT ms | DELAY seconds] [GROUP g]",
+        },
+        "DELETE a message, move it to the FRONT, REDRIVE a dead letter, or make a delayed one DUE.",
+        _after_writes(messages.message),
+    ),
+    b"MESSAGES": Entry(
+        -3,
+        (
+            "DELETE|FRONT|REDRIVE|DUE topic [condition...] [LIMIT n] [RATE n] [TO topic] [AT ms | DELAY seconds] "
+            "[DRYRUN|TASK]"
+        ),
+        "As MESSAGE, with all messages that meet conditions; count them, or begin a task.",
+        _after_writes(messages.messages),
+    ),
+    b"TASK": Entry(
+        -2,
+        {
+            "LIST": "",
+            "GET": "id",
+            "CANCEL": "id",
+        },
+        "LIST, GET and CANCEL acts on many messages.",
+        messages.task,
+    ),
     b"SCHEDULE": Entry(
         -2,
         {
-            "SET": "name (CRON expression [TZ zone] | EVERY seconds) [MISSED all|one|none] topic message",
+            "SET": "name (CRON expression [TZ zone] | EVERY seconds) [MISSED all|one|none] [UNTIL ms] [KEY k]"
+            " [HEADER name value]... [PRIORITY high|normal|low] [TTL seconds] topic message",
             "GET": "name",
             "LIST": "[AFTER name] [COUNT n]",
+            "FIRE": "name",
             "DELETE": "name",
         },
-        "SET, GET, LIST and DELETE schedules.",
+        "SET, GET, LIST, FIRE and DELETE schedules.",
         schedules.schedule,
     ),
     b"PAUSE": Entry(
         -2,
-        "topic [IN|OUT|BOTH] [seconds]",
-        "Pause publishing to a topic (IN), delivery (OUT), or BOTH, for a time or until RESUME.",
+        "topic [IN|OUT|BOTH] [seconds] [GROUP g]",
+        "Pause publishing to a topic (IN), delivery (OUT) to all or to one group, or BOTH, for a time or until RESUME.",
         topics.pause,
     ),
-    b"RESUME": Entry(-2, "topic [IN|OUT|BOTH]", "Resume a paused topic.", topics.resume),
+    b"RESUME": Entry(-2, "topic [IN|OUT|BOTH] [GROUP g]", "Resume a paused topic or group.", topics.resume),
     b"PURGE": Entry(
         -2,
-        "topic [STATE ready|delayed] [OLDER seconds] [GROUP g]",
+        "topic [STATE ready|delayed] [OLDER seconds] [GROUP g] [TASK]",
         "Remove the messages of a topic, by state and age.",
         _after_writes(inspect.purge),
     ),
-    b"MULTI": Entry(1, "", "Begin a transaction; its commands are refused.", _multi),
-    b"EXEC": Entry(1, "", "End a transaction; none of its commands was carried out.", transaction.outside),
-    b"DISCARD": Entry(1, "", "End a transaction; none of its commands was carried out.", transaction.outside),
-    b"WATCH": Entry(-2, "key...", "Not supported, as there are no transactions.", transaction.watch),
+    b"MULTI": Entry(
+        1,
+        "",
+        "Begin a transaction: the next commands are queued until EXEC.",
+        _multi,
+        alone="MULTI calls can not be nested",
+    ),
+    b"EXEC": Entry(1, "", "Carry out the queued commands; publishes and settles are one commit.", transaction.outside),
+    b"DISCARD": Entry(1, "", "Drop the queued commands.", transaction.outside),
+    b"WATCH": Entry(
+        -2,
+        "key...",
+        "Not supported: there are no keys to watch.",
+        transaction.watch,
+        alone=transaction.NO_WATCH,
+    ),
     b"UNWATCH": Entry(1, "", "Return OK; no key is watched.", transaction.unwatch),
     b"PING": Entry(-1, "[text]", "Return PONG, or the argument.", about_connection.ping),
     b"INFO": Entry(-1, "[section...]", "Show information about the broker.", _for_reader(_after_writes(info.info))),
@@ -399,9 +583,13 @@ COMMANDS: dict[bytes, Entry] = {
         1, "", "Show what the user, or all users, have and may have.", _for_reader(_after_writes(inspect.usage))
     ),
     b"HELLO": Entry(
-        -1, "[2|3 [AUTH user secret] [SETNAME name]]", "Select the protocol version, 2 or 3.", about_connection.hello
+        -1,
+        "[2|3 [AUTH user secret] [SETNAME name]]",
+        "Select the protocol version, 2 or 3.",
+        about_connection.hello,
+        alone=_CHANGES_CONNECTION,
     ),
-    b"AUTH": Entry(-2, "[user] secret", "Authenticate.", about_connection.auth),
+    b"AUTH": Entry(-2, "[user] secret", "Authenticate.", about_connection.auth, alone=_CHANGES_CONNECTION),
     b"CLIENT": Entry(
         -2,
         {

@@ -4,8 +4,10 @@
     TOPIC GET letters ─▶ every setting, as SET takes it        TOPIC DELETE letters
     TOPIC HELP ─▶ a line for each setting: what it does, what it may be, its default
     REDRIVE letters.dlq [TO other] LIMIT 100 RATE 10 ─▶ how many dead letters were moved back, or to the other topic
+    REDRIVE letters.dlq … TASK ─▶ the id of the task that does it
     REDRIVE letters.dlq … REPORT ─▶ how many were moved, how many remain, and the error that stopped it, if any
     PAUSE letters IN 60 ─▶ the reply comes when the pause is durable; it takes effect at once    RESUME letters
+    PAUSE letters OUT 60 GROUP audit ─▶ nothing is delivered to this group
 
 `core.settings.settings` lists the settings; the word `default` sets one to its default.
 """
@@ -15,14 +17,22 @@ from types import MappingProxyType
 
 from miniqueue.access.users import check_settings, check_target
 from miniqueue.broker import Commit
+from miniqueue.broker.acts.requests import redrive_task
 from miniqueue.broker.consume.redrive import Redriven
-from miniqueue.core.options.amounts import parse_delay, parse_limit, parse_rate
+from miniqueue.core.options.amounts import parse_limit, parse_rate
+from miniqueue.core.options.durations import parse_seconds
 from miniqueue.core.settings import settings as topic_settings
-from miniqueue.core.settings.fields import Side, parse_side
+from miniqueue.core.settings.fields import parse_side_of
 from miniqueue.errors import MiniqueueError
-from miniqueue.server.resp.commands.arguments import ArityError, check_arity, options_of, unknown_subcommand
-from miniqueue.server.resp.commands.context import Client, answer_later
+from miniqueue.server.resp.commands.context import Client, Presence, answer_later, begin_task
 from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.resp_arguments import (
+    ArityError,
+    check_arity,
+    options_of,
+    unknown_subcommand,
+    without_flag,
+)
 from miniqueue.wire.resp_parser import Command
 
 
@@ -72,40 +82,33 @@ def _delete(client: Client, command: Command) -> bytes:
 
 def redrive(client: Client, command: Command) -> bytes:
     """Carry out REDRIVE; the commands after it wait until the last message is moved."""
-    is_report = len(command) > 2 and command[-1].upper() == b"REPORT" and len(command) % 2 == 1
-    options = options_of(command[: len(command) - is_report], 2, (b"LIMIT", b"RATE", b"TO"))
+    command, flag = without_flag(command, 2, b"REPORT", b"TASK")
+    options = options_of(command, 2, (b"LIMIT", b"RATE", b"TO"))
     limit = parse_limit(options[b"LIMIT"]) if b"LIMIT" in options else None
     per_second = parse_rate(options[b"RATE"]) if b"RATE" in options else None
     target = options.get(b"TO")
-    check_target(None if client.guard is None else client.guard.user, target)
-    presence = _Presence()
-    redriving = client.broker.redrive_report(command[1], limit, per_second, target, lambda: presence.is_waiting)
-    reply = _report_of(redriving, client.session.protocol) if is_report else _count_of(redriving)
-    return answer_later(client, reply, presence if per_second else None)
+    check_target(client.user, target)
+    if flag == b"TASK":
+        return answer_later(
+            client,
+            begin_task(client, redrive_task(command[1], limit, per_second, target, client.broker.clock.now_ms())),
+        )
+    presence, protocol = Presence(), client.session.protocol
+
+    async def reply() -> bytes:
+        report = await client.broker.redrive_report(command[1], limit, per_second, target, lambda: presence.is_waiting)
+        return _report_of(report, protocol) if flag == b"REPORT" else _count_of(report)
+
+    return answer_later(client, reply(), presence if per_second else None)
 
 
-class _Presence:
-    """Whether the client waits for the reply; it is read from meanwhile, to notice that it leaves."""
-
-    def __init__(self) -> None:
-        self.is_waiting = True
-
-    def give_up(self) -> None:
-        """Stop the redrive: the client has left."""
-        self.is_waiting = False
-
-    wait_no_longer = give_up
-
-
-async def _count_of(redriving: Awaitable[Redriven]) -> bytes:
-    report = await redriving
+def _count_of(report: Redriven) -> bytes:
     return (
         replies.integer(report.moved) if report.error is None else replies.error(report.error.code, report.error_text)
     )
 
 
-async def _report_of(redriving: Awaitable[Redriven], protocol: int) -> bytes:
-    report = await redriving
+def _report_of(report: Redriven, protocol: int) -> bytes:
     error = None if report.error is None else f"{report.error.code} {report.error}"
     return replies.encode({"moved": report.moved, "remaining": report.remaining, "error": error}, protocol)
 
@@ -118,7 +121,7 @@ SUBCOMMANDS: Mapping[bytes, Callable[[Client, Command], bytes]] = MappingProxyTy
 
 def _settings(client: Client, command: Command) -> dict[str, object]:
     settings = topic_settings.parse_texts([word.decode("utf-8", "replace") for word in command[3:]])
-    check_settings(None if client.guard is None else client.guard.user, settings)
+    check_settings(client.user, settings)
     return settings
 
 
@@ -133,19 +136,36 @@ async def _report(removal: Awaitable[bool], outcome: Commit) -> None:
 
 def pause(client: Client, command: Command) -> bytes:
     """Carry out PAUSE."""
+    command, group = _without_group(command)
     words = [word.decode("utf-8", "replace") for word in command[2:]]
-    seconds = parse_delay(words.pop()) if words and not words[-1].isalpha() else None
+    seconds = parse_seconds(words.pop()) if words and not words[-1].isalpha() else None
     if len(words) > 1:
         raise ArityError(4)
-    side = parse_side(words[0]) if words else Side.BOTH
-    client.wait_for(client.broker.admin.pause(command[1], side, seconds), replies.OK)
+    side = parse_side_of(words[0] if words else None, group)
+    admin = client.broker.admin
+    if group is None:
+        client.wait_for(admin.pause(command[1], side, seconds), replies.OK)
+    else:
+        client.wait_for(admin.pause_group(command[1], group, seconds), replies.OK)
     return b""
 
 
 def resume(client: Client, command: Command) -> bytes:
     """Carry out RESUME."""
+    command, group = _without_group(command)
     if len(command) > 3:
         raise ArityError(3)
-    side = parse_side(command[2].decode("utf-8", "replace")) if len(command) == 3 else Side.BOTH
-    client.wait_for(client.broker.admin.resume(command[1], side), replies.OK)
+    side = parse_side_of(command[2].decode("utf-8", "replace") if len(command) == 3 else None, group)
+    admin = client.broker.admin
+    if group is None:
+        client.wait_for(admin.resume(command[1], side), replies.OK)
+    else:
+        client.wait_for(admin.resume_group(command[1], group), replies.OK)
     return b""
+
+
+def _without_group(command: Command) -> tuple[Command, bytes | None]:
+    """Return a command without `GROUP g` at its end, and the name of the group."""
+    if len(command) > 3 and command[-2].upper() == b"GROUP":
+        return command[:-2], command[-1]
+    return command, None

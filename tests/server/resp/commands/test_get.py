@@ -35,6 +35,16 @@ async def test_a_stream_is_typed(world, client):
     assert await type_line(client, b"QUIT") == OK
 
 
+@pytest.mark.parametrize("line", [b"ACK t SYNC", b"nack t sync", b"DACK t SYNC 60"])
+async def test_what_was_taken_is_settled_durably(line, world, client):
+    await world.publish(b"t", b"a")
+    await client.say(b"GET t")
+    synced = world.store.sync_count
+    assert await type_line(client, line) == OK
+    assert (world.store.sync_count, world.broker.stats()[b"t"].leased) == (synced + 1, 0)
+    assert await type_line(client, line) == b"-NOLEASE No message is outstanding\r\n"
+
+
 async def test_nothing_is_null_in_version_3(client):
     await type_line(client, b"HELLO 3")
     assert await type_line(client, b"GET t") == b"_\r\n"

@@ -61,6 +61,37 @@ async def test_a_member_is_listed_with_its_streams(world, server, client):
     assert await client.say(b"LEASES t GROUP g MEMBER m") == await other.say(b"LEASES t GROUP g MEMBER m")
 
 
+def remaining(reply: bytes) -> list[bytes]:
+    """Return the remaining time of each message of a reply in version 2."""
+    return re.findall(rb"remaining_ms\r\n(?::|\$)(-?\d+)\r\n", reply)
+
+
+async def test_a_stream_with_a_lease_time_lists_what_is_left_of_it(world, server, client):
+    await world.publish(b"t", b"a", b"b", b"c")
+    await client.say(b"SUBSCRIBE t GROUP g MEMBER m PREFETCH 3 LEASE 30")
+    world.clock.advance(10)
+    await world.publish(b"t", b"d")
+    assert await client.say(b"ACK 2") == b"+OK\r\n*3\r\n$1\r\n4\r\n$1\r\nd\r\n*0\r\n"
+    own = await client.say(b"LEASES")
+    assert [receipt for _, _, receipt in listed(own)] == [b"1", b"3", b"4"]
+    assert remaining(own) == [b"20000", b"20000", b"30000"], "a part of a delivery keeps the time of the whole"
+    other = Client(server)
+    assert await other.say(b"LEASES t GROUP g MEMBER m") == own
+    world.clock.advance(20)
+    world.broker.tick()
+    await settle_down()
+    assert remaining(await other.say(b"LEASES t GROUP g MEMBER m")) == [b"10000", b"30000", b"30000"]
+
+
+async def test_streams_of_a_member_with_and_without_a_lease_time(world, server, client):
+    await world.publish(b"t", b"a", b"b")
+    await client.say(b"SUBSCRIBE t GROUP g MEMBER m LEASE 30")
+    other = Client(server)
+    await other.say(b"SUBSCRIBE t GROUP g MEMBER m")
+    assert remaining(await client.say(b"LEASES t GROUP g MEMBER m")) == [b"30000", b"-1"]
+    assert remaining(await other.say(b"LEASES")) == [b"-1"]
+
+
 async def test_what_cannot_be_listed_is_refused(client):
     for line, error in (
         (b"LEASES t GROUP g", b"-NOTOPIC "),

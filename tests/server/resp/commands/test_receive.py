@@ -60,6 +60,44 @@ async def test_any_connection_settles(world, server, client):
     assert (stats.acknowledged, stats.moved, stats.delayed, stats.ready, stats.leased) == (2, 1, 1, 1, 0)
 
 
+async def test_a_settle_with_sync_is_answered_after_its_commit_and_delays_the_replies_after_it(world, client):
+    await world.publish(b"t", b"a", b"b", b"c")
+    a, b, c = receipts_in(await client.say(b"RECEIVE t COUNT 3"))
+    world.store.may_write.clear()
+    for words in ((b"ACK", b"t", a, b"Sync"), (b"NACK", b"t", b, b"what", b"sync"), (b"ACK", b"t", c), (b"PING",)):
+        client.send(*words)
+    await settle_down()
+    assert client.transport.take() == b""
+    assert (world.broker.stats()[b"t"].acknowledged, world.broker.stats()[b"t"].ready) == (2, 1)  # at once
+    synced = world.store.sync_count
+    world.store.may_write.set()
+    await settle_down()
+    assert client.transport.take() == OK + b"*2\r\n" + OK + REFUSED_IN_ARRAY + OK + b"+PONG\r\n"
+    assert world.store.sync_count == synced + 1
+
+
+async def test_sync_stands_before_the_seconds_and_before_the_reason_which_can_be_any_text(world, client):
+    await world.publish(b"t", b"a", b"b", b"c")
+    a, b, c = receipts_in(await client.say(b"RECEIVE t COUNT 3"))
+    synced = world.store.sync_count
+    assert await client.say(b"DACK t %b SYNC 60" % a) == OK
+    assert await client.say(b"REJECT t %b SYNC SYNC" % b) == OK
+    assert world.store.sync_count == synced + 2
+    assert await client.say(b"REJECT t %b SYNC" % c) == OK
+    assert world.store.sync_count == synced + 2
+    assert (await client.say(b"PEEK t STATE dead")).count(b"$4\r\nSYNC\r\n") == 2
+
+
+async def test_a_sync_that_nothing_would_be_synced_for_is_a_receipt(world, client):
+    await world.publish(b"t", b"a")
+    (a,) = receipts_in(await client.say(b"RECEIVE t"))
+    synced = world.store.sync_count
+    assert await client.say(b"EXTEND t %b SYNC 60" % a) == b"*2\r\n" + OK + REFUSED_IN_ARRAY
+    assert (await client.say(b"REJECT t SYNC broken")).startswith(b"-NOLEASE ")
+    assert (await client.say(b"DACK t %b 60 SYNC" % a)).startswith(b"-BADDELAY ")
+    assert world.store.sync_count == synced
+
+
 async def test_a_waiting_receive_holds_its_own_connection_and_no_other(server, client):
     await waiting(server, client)
     client.send(b"PING")
@@ -224,3 +262,8 @@ async def test_as_many_receipts_as_a_prefetch_has(world, client):
     await settle_down()
     assert client.transport.take() == b"*10000\r\n" + OK * 10_000
     assert world.broker.stats()[b"t"].acknowledged == 10_000
+
+
+async def test_a_pattern_without_its_word_is_a_syntax_error(client):
+    for words in (b"PATTERN", b"PATTERN jobs.* PATTERN", b"COUNT 2 PATTERN jobs.* pattern"):
+        assert await client.say(b"RECEIVEANY " + words) == b"-ERR syntax error in RECEIVE option 'PATTERN'\r\n"

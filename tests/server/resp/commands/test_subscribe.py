@@ -107,6 +107,30 @@ async def test_a_stream_with_prefetch_names_its_messages(world, client):
     assert world.broker.stats()[b"t"].delayed == 2
 
 
+async def test_a_nack_of_a_stream_can_have_a_delay_and_a_reason(world, client):
+    await world.publish(b"t", b"a", b"b", b"c")
+    await client.say(b"SUBSCRIBE t PREFETCH 2")
+    fourth = b"*3\r\n$1\r\n4\r\n$1\r\nb\r\n*4\r\n$5\r\nnacks\r\n:1\r\n$7\r\nfailure\r\n$3\r\nwhy\r\n"
+    third = b"*3\r\n$1\r\n3\r\n$1\r\nc\r\n*0\r\n"
+    assert await client.say(b"NACK 1 DELAY 60 REASON later") == b"+OK\r\n" + third
+    assert await client.say(b"NACK 2 reason why") == b"+OK\r\n" + fourth
+    assert world.broker.stats()[b"t"].delayed == 1
+    assert (await client.say(b"NACK 3 DELAY x")).startswith(b"-BADDELAY ")
+    assert (await client.say(b"NACK 3 DELAY")).startswith(b"-ERR syntax error at 'DELAY'")
+    assert (await client.say(b"NACK 3 REASON why REASON why")).startswith(b"-ERR syntax error at 'REASON'")
+    assert await client.say(b"ACK 3 4") == b"+OK\r\n"
+
+
+async def test_a_nack_of_a_plain_stream_can_have_a_delay(world, client):
+    await world.publish(b"DELAY", b"a")
+    await client.say(b"SUBSCRIBE DELAY")
+    assert await client.say(b"NACK DELAY") == b"+OK\r\n$1\r\na\r\n"  # the topic has that name
+    assert await client.say(b"NACK DELAY 5") == b"+OK\r\n"
+    world.clock.advance(5.001)
+    world.broker.tick()
+    assert client.transport.take() == b"$1\r\na\r\n"
+
+
 async def test_nack_keeps_the_order_of_its_receipts_also_where_failures_wait(world, client):
     await client.say(b"TOPIC CREATE t retry_delays 5")
     await world.publish(b"t", b"a", b"b", b"c")

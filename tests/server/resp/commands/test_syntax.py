@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from miniqueue.server.resp.commands.syntax import Argument, parse
 from miniqueue.server.resp.commands.table import COMMANDS, Entry
+from miniqueue.wire.resp_syntax import Argument, parse
 from tests.fakes import settle_down
 from tests.meta.modules import ROOT
 from tests.server.resp.clients import started_server
@@ -138,7 +138,10 @@ async def test_docs_have_subcommands_in_the_form_of_redis(client):
         (b"LEN", b"LEN topic [GROUP g]"),
         (b"topic set t", b"TOPIC SET topic (name value)..."),
         (b"TOPIC", b"TOPIC CREATE|SET|GET|DELETE|HELP ..."),
-        (b"SUBSCRIBE t PREFETCH", b"SUBSCRIBE topic [PREFETCH n] [GROUP g] [MEMBER m [SESSION seconds]]"),
+        (
+            b"SUBSCRIBE t PREFETCH",
+            b"SUBSCRIBE topic [PREFETCH n] [GROUP g] [MEMBER m [SESSION seconds]] [LEASE seconds]",
+        ),
         (b"PING a b", b"PING [text]"),
         (b"STATS a b c d e", b"STATS [topic [GROUP g]]"),
         (b"EXEC x", b"EXEC"),

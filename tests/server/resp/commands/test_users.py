@@ -7,6 +7,7 @@ import pytest
 from miniqueue.access.hashing import hash_password
 from miniqueue.access.rights import COMMANDS as RIGHTS
 from miniqueue.access.users import User
+from miniqueue.broker.acts.orders import Act
 from miniqueue.server.resp import guard
 from miniqueue.server.resp.commands import groups, schedules
 from miniqueue.server.resp.commands import topics as resp_topics
@@ -39,6 +40,7 @@ WHOLE = {
     b"SUB": [b"SUB", b"orders"],
     b"GET": [b"GET", b"orders"],
     b"RECEIVE": [b"RECEIVE", b"orders"],
+    b"RECEIVEANY": [b"RECEIVEANY", b"PATTERN", b"jobs.*", b"TOPICS", b"orders"],
     b"ACK": [b"ACK", b"orders", b"x"],
     b"NACK": [b"NACK", b"orders", b"x"],
     b"BACK": [b"BACK", b"orders", b"x"],
@@ -71,6 +73,19 @@ WHOLE = {
     b"SCHEDULE DELETE": [b"SCHEDULE", b"delete", b"s"],
     b"STATS": [b"STATS", b"orders"],
     b"PEEK": [b"PEEK", b"orders"],
+    b"MESSAGE": [b"MESSAGE", b"CARRY", b"orders"],
+    b"MESSAGES": [b"MESSAGES", b"CARRY", b"orders"],
+    b"MESSAGES DELETE": [b"MESSAGES", b"DELETE", b"orders"],
+    b"MESSAGES FRONT": [b"MESSAGES", b"FRONT", b"orders"],
+    b"MESSAGES REDRIVE": [b"MESSAGES", b"REDRIVE", b"orders"],
+    b"MESSAGES DUE": [b"MESSAGES", b"DUE", b"orders"],
+    b"TASK": [b"TASK", b"LIST"],
+    b"MESSAGE DELETE": [b"MESSAGE", b"DELETE", b"orders", b"0-0"],
+    b"MESSAGE FRONT": [b"MESSAGE", b"FRONT", b"orders", b"0-0"],
+    b"MESSAGE REDRIVE": [b"MESSAGE", b"REDRIVE", b"orders", b"0-0"],
+    b"MESSAGE DUE": [b"MESSAGE", b"DUE", b"orders", b"0-0"],
+    b"SCHEDULE FIRE": [b"SCHEDULE", b"FIRE", b"s"],
+    b"SEARCH": [b"SEARCH", b"orders"],
     b"TRACE": [b"TRACE", b"orders", b"0-0"],
     b"READ": [b"READ", b"orders", b"0", b"0"],
     b"PARTITIONS": [b"PARTITIONS", b"orders"],
@@ -95,6 +110,7 @@ ALLOWED = {
     b"SUB": {"subscriber", "subscriber-of-all", "admin", "admin-of-all"},
     b"GET": {"subscriber", "subscriber-of-all", "admin", "admin-of-all"},
     b"RECEIVE": {"subscriber", "subscriber-of-all", "admin", "admin-of-all"},
+    b"RECEIVEANY": {"subscriber", "subscriber-of-all", "admin", "admin-of-all"},
     b"ACK": {"subscriber", "subscriber-of-all", "admin", "admin-of-all"},
     b"NACK": {"subscriber", "subscriber-of-all", "admin", "admin-of-all"},
     b"BACK": {"subscriber", "subscriber-of-all", "admin", "admin-of-all"},
@@ -120,6 +136,17 @@ ALLOWED = {
     b"RESUME": {"admin", "admin-of-all"},
     b"PURGE": {"admin", "admin-of-all"},
     b"CANCEL": {"publisher", "publisher-of-all", "admin", "admin-of-all"},
+    b"MESSAGE": {"admin-of-all"},
+    b"MESSAGES": {"admin-of-all"},
+    b"MESSAGES DELETE": {"admin", "admin-of-all"},
+    b"MESSAGES FRONT": {"admin", "admin-of-all"},
+    b"MESSAGES REDRIVE": {"admin", "admin-of-all"},
+    b"MESSAGES DUE": {"admin", "admin-of-all"},
+    b"MESSAGE DELETE": {"admin", "admin-of-all"},
+    b"MESSAGE FRONT": {"admin", "admin-of-all"},
+    b"MESSAGE REDRIVE": {"admin", "admin-of-all"},
+    b"MESSAGE DUE": {"admin", "admin-of-all"},
+    b"SCHEDULE FIRE": {"admin-of-all"},
     b"SCHEDULE": {"admin-of-all"},
     b"SCHEDULE SET": {"admin-of-all"},
     b"SCHEDULE GET": {"monitor-of-all", "admin-of-all"},
@@ -127,6 +154,7 @@ ALLOWED = {
     b"SCHEDULE DELETE": {"admin-of-all"},
     b"LEN": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
     b"STATS": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
+    b"SEARCH": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
     b"PEEK": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
     b"TRACE": {"monitor", "monitor-of-all", "admin", "admin-of-all"},
     b"INFO": {"monitor-of-all", "admin-of-all"},
@@ -139,7 +167,9 @@ FOR_EVERY_USER = {
     b"PUNSUBSCRIBE",
     b"TOPICS",
     b"USAGE",
+    b"EVENTS",
     b"TOPIC HELP",
+    b"TASK",
     b"CLIENT",
     b"COMMAND",
     b"SELECT",
@@ -183,6 +213,7 @@ def test_the_table_has_every_command_and_no_other():
     subcommands = {name for name in RIGHTS if b" " in name}
     topic_subcommands = {b"TOPIC %b" % word for word in resp_topics.SUBCOMMANDS}
     topic_subcommands |= {b"SCHEDULE %b" % word for word in schedules.SUBCOMMANDS}
+    topic_subcommands |= {b"%b %b" % (word, act.upper().encode()) for word in (b"MESSAGE", b"MESSAGES") for act in Act}
     topic_subcommands |= {b"GROUP %b" % word for word in groups.SUBCOMMANDS}
     assert topic_subcommands <= subcommands
     assert subcommands <= topic_subcommands | {b"CLIENT %b" % word for word, _ in _CLIENT_SUBCOMMANDS}
@@ -244,6 +275,19 @@ async def test_every_command_is_for_those_whom_the_table_names(user, topic):
             is_refused = reply == NOPERM % words[0].lower()
             assert is_refused is (user.name not in allowed), (name, reply)
             client.transport.lose()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("subscriber", [b"orders"]), ("subscriber-of-all", [b"orders", b"other"]), ("monitor", [])]
+)
+async def test_of_the_topics_that_fit_a_pattern_a_user_gets_those_that_it_may_consume(name, expected):
+    async with served_to() as (world, _server, client):
+        for topic in (b"orders", b"other"):
+            await world.publish(topic, b"x")
+        await enter(client, name)
+        reply = await ask(client, b"RECEIVEANY", b"COUNT", b"10", b"PATTERN", b"o*")
+        assert [topic for topic in (b"orders", b"other") if b"\r\n%b\r\n" % topic in reply] == expected
+        assert reply.startswith(b"*%d\r\n" % len(expected))
 
 
 @pytest.mark.parametrize("user", EVERYBODY, ids=lambda user: user.name)

@@ -1,0 +1,189 @@
+"""Connections of the blocking client: redis-py's pool, one reply for each call, and errors that say what is known.
+
+Knows redis-py's connections; of the protocol it knows only words and replies. In a forked process the pool opens its
+own sockets and leaves the parent's alone.
+
+    what fails                             what is known            error
+    get_connection                         nothing was sent         ConnectError; UntrustedError for a certificate
+    sending or reading                     nothing                  DisconnectedError; the connection is closed
+    the reply is an error                  the broker refused it    RefusedError
+    a word is not bytes, str or a number   nothing was sent         RequestError
+"""
+
+import math
+import ssl
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from miniqueue_client.address import Address
+from miniqueue_client.any_redis import Readable, code_of, pool_options, read_reply
+from miniqueue_client.calls.call import NO_WORD, Call, Reply, Word, may_follow, raise_what_passes
+from miniqueue_client.calls.errors import RefusedError, UntrustedError, refusal
+from miniqueue_client.errors import ClientError, ConfigError, ConnectError, DisconnectedError, RequestError
+
+T = TypeVar("T")
+
+
+class _Connection(Readable, Protocol):
+    """The methods of redis-py's connections that are used here; redis-py's own types do not declare them."""
+
+    def pack_commands(self, commands: Sequence[tuple[Word, ...]]) -> list[bytes]: ...
+
+    def send_packed_command(self, packed: list[bytes], *, check_health: bool) -> None: ...
+
+    def disconnect(self) -> None: ...
+
+
+class _Pool(Protocol):
+    """The members of redis-py's pool that are used here."""
+
+    def get_connection(self) -> _Connection: ...
+
+    def release(self, connection: _Connection) -> None: ...
+
+    def disconnect(self) -> None: ...
+
+
+class Link:
+    """A pool of connections to one broker; threads may share it.
+
+    Args:
+      address: the address of the broker.
+      tell: called with each error that permits a retry.
+    """
+
+    def __init__(self, address: Address, tell: Callable[[Exception], None]) -> None:
+        self._address = address
+        self._tell = tell
+        self._pool: _Pool = pool_of(redis.ConnectionPool, Retry(NoBackoff(), 0), address)
+
+    def execute(self, call: Call[T]) -> T:
+        """Carry out a call, with retries if it can be repeated; raises ClientError."""
+        [reply] = self._ask([call])
+        return call.result_of(reply)
+
+    def execute_all(self, calls: Sequence[Call[T]]) -> list[T | RefusedError]:
+        """Carry out calls as one pipeline, as `execute`; the result of a refused call is its RefusedError."""
+        replies = self._ask(calls) if calls else []
+        return [call.outcome_of(reply) for call, reply in zip(calls, replies, strict=True)]
+
+    def listen(self, call: Call[None]) -> Iterator[Reply]:
+        """Yield what the broker sends after the reply to a call, on a connection of its own; raises ClientError.
+
+        There are no retries: what was sent between two connections is lost.
+        """
+        connection = self._connection()
+        try:
+            connection.send_packed_command(connection.pack_commands([call.words]), check_health=False)
+            call.result_of(self._reply(connection, call.wait_seconds))
+            while True:
+                yield accepted(self._reply(connection, math.inf))
+        except redis.DataError as exc:
+            raise RequestError(NO_WORD) from exc
+        except redis.RedisError as exc:
+            raise DisconnectedError(f"{self._address}: {exc}") from exc
+        finally:
+            connection.disconnect()
+            self._pool.release(connection)
+
+    def close(self) -> None:
+        """Close all connections; safe to call twice."""
+        self._pool.disconnect()
+
+    def _ask(self, calls: Sequence[Call[T]]) -> list[Reply]:
+        """Return the replies, RefusedError for refused calls, after as many attempts as are necessary."""
+        failure_count = 0
+        while True:
+            try:
+                return self._exchange(calls)
+            except ClientError as exc:
+                if not may_follow(calls, exc):
+                    raise
+                failure_count += 1
+                self._tell(exc)
+                pause_seconds = self._address.pause_seconds(failure_count)
+                if pause_seconds is None:
+                    raise
+            time.sleep(pause_seconds)
+
+    def _exchange(self, calls: Sequence[Call[T]]) -> list[Reply]:
+        connection = self._connection()
+        try:
+            packed = connection.pack_commands([call.words for call in calls])
+            # In one piece: the broker carries out commands that arrive in one read together.
+            connection.send_packed_command([b"".join(packed)], check_health=False)
+            replies = [self._reply(connection, call.wait_seconds) for call in calls]
+        except redis.DataError as exc:  # a word such as None, which cannot be encoded; nothing was sent
+            raise RequestError(NO_WORD) from exc
+        except redis.RedisError as exc:
+            connection.disconnect()
+            raise DisconnectedError(f"{self._address}: {exc}") from exc
+        except BaseException:  # such as KeyboardInterrupt; the next user of the connection would read these replies
+            connection.disconnect()
+            raise
+        finally:
+            self._pool.release(connection)
+        raise_what_passes(calls, replies)
+        return replies
+
+    def _reply(self, connection: "_Connection", wait_seconds: float) -> Reply:
+        try:
+            timeout_seconds = None if math.isinf(wait_seconds) else wait_seconds + self._address.timeout_seconds
+            return read_reply(connection, timeout_seconds)
+        except redis.RedisError as exc:
+            if (refused := refusal_of(exc)) is None:
+                raise
+            return refused
+
+    def _connection(self) -> "_Connection":
+        try:
+            return self._pool.get_connection()
+        except redis.RedisError as exc:
+            raise refusal_of(exc) or unconnected(self._address, exc) from exc
+
+
+def pool_of(kind: Any, retry: Any, address: Address) -> Any:  # noqa: ANN401 - redis-py has two of each, without a base
+    """Return a pool of redis-py, which connects when it is used; raises ConfigError for an invalid option.
+
+    Args:
+      kind: the class of the pool.
+      retry: redis-py's retry policy for the pool.
+      address: the broker and the options; the URL can contain options too, after the `?`.
+    """
+    try:
+        pool = kind.from_url(
+            address.url,
+            retry=retry,
+            **pool_options(kind),
+            **address.pool_options(),
+        )
+        pool.connection_class(**pool.connection_kwargs)  # checks the options, which the pool does not
+    except (TypeError, ValueError, redis.RedisError) as exc:
+        raise ConfigError([f"invalid option of redis-py for {address}: {exc}"]) from exc
+    return pool
+
+
+def unconnected(address: Address, exc: Exception) -> ConnectError:
+    """Return the error for a failed connection, with redis-py's text; for a timeout, which has none, with ours."""
+    kind = UntrustedError if isinstance(exc.__context__, ssl.SSLCertVerificationError) else ConnectError
+    return kind(f"cannot connect to {address}: {str(exc) or 'no reply in time'}")
+
+
+def accepted(reply: Reply) -> Reply:
+    """Return a reply that is no refusal; raises the RefusedError that it is."""
+    if isinstance(reply, RefusedError):
+        raise reply
+    return reply
+
+
+def refusal_of(exc: Exception) -> RefusedError | None:
+    """Return the broker's refusal, or None if the error is not a reply of the broker."""
+    if not isinstance(exc, redis.ResponseError | redis.AuthenticationError):
+        return None
+    code = code_of(exc)
+    return RefusedError(code, str(exc)) if code else refusal(str(exc))

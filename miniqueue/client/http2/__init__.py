@@ -1,5 +1,0 @@
-"""The HTTP/2 client: asyncio, h2, no redis-py.
-
-Read in this order: `stream` (one request and its response), `connection` (h2 between a transport and streams),
-`subscription` (deliveries and how to settle them), `client` (requests to a broker).
-"""

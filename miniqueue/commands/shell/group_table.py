@@ -1,0 +1,20 @@
+"""Groups as rows of a table."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any, Final
+
+from miniqueue.commands.shell.columns import Column
+from miniqueue_client import Group
+
+_COUNTS: Final = ("lag", "ready", "leased", "delayed", "acknowledged", "moved", "missed", "consumers")
+GROUP_COLUMNS: Final = (
+    Column("group", "name"),
+    *(Column(name, name, is_number=True) for name in _COUNTS),
+    Column("paused", "paused"),
+)
+
+
+def group_rows(groups: Iterable[Group]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each group."""
+    return map(asdict, groups)

@@ -1,0 +1,194 @@
+// One message: its payload and its history on the left; where it is, headers, and commands on the right.
+
+import * as format from "../lib/format.js";
+import { useGet } from "../lib/models.js";
+import { go } from "../lib/navigation.js";
+import { bytesOf } from "../lib/payload.js";
+import { topicUrl, viewUrl } from "../lib/routes.js";
+import { rightsOn } from "../lib/rights.js";
+import { brokerNow, preferences, route, session } from "../lib/store.js";
+import { html, useMemo, useStore } from "../lib/ui.js";
+import { DeleteMessage, MessageAct } from "../acts/message_acts.js";
+import { Commands, CopyButton, quoted } from "../parts/copy.js";
+import { More, openDialog } from "../parts/dialog.js";
+import { Name, Time } from "../parts/marks.js";
+import { TitleBar } from "../parts/shell.js";
+import { Card, Empty, Failure, Loading } from "../parts/states.js";
+import { Timeline } from "../parts/timeline.js";
+import { Viewer } from "../parts/viewer.js";
+import { reasonOf } from "./message_columns.js";
+
+export function Message() {
+  const { topic, id, query } = useStore(route);
+  const { answer: message, error, reload } = useGet(["topics", topic, "messages", id], { group: query.group });
+  const rights = rightsOn(useStore(session), topic);
+  const path = [
+    ["Topics", viewUrl("topics")],
+    [topic, topicUrl(topic)],
+    ["messages", topicUrl(topic, "messages", { state: message?.state === "ready" ? null : message?.state })],
+  ];
+  const pill = message && html`<${StatePill} message=${message} />`;
+  const isGone = error?.code === "NOMESSAGE";
+  return html`<${TitleBar} title=${`Message ${id}`} documentTitle=${`${id} of ${topic}`} path=${path} here=${id}
+     isLiveShown=${false}
+      pill=${html`${pill}<${CopyButton} label="Copy the id" text=${id} isBare=${true} isKey=${true} />`}
+      actions=${
+        message &&
+        html`<${Actions} topic=${topic} message=${message} rights=${rights} group=${query.group}
+         />`
+      } />
+    ${
+      isGone
+        ? html`<${Gone} topic=${topic} id=${id} />`
+        : error && !message
+          ? html`<div class="card"><${Failure} error=${error} topic=${topic} retry=${reload} /></div>`
+          : !message
+            ? html`<div class="card"><${Loading} rows=${8} /></div>`
+            : html`<${Content} topic=${topic} message=${message} as=${query.as} />`
+    }`;
+}
+
+function StatePill({ message }) {
+  if (message.origin)
+    return html`<span class="pill crit"><svg aria-hidden="true"><use href="#i-dead" /></svg>Dead letter</span>`;
+  return html`<span class="pill">${message.state}</span>`;
+}
+
+function Actions({ topic, message, rights, group }) {
+  if (!rights.has("admin")) return null;
+  const toList = () => go(topicUrl(topic, "messages"));
+  const ask = (name, onEnd) => () =>
+    openDialog(
+      () => html`<${MessageAct} name=${name} topic=${topic} id=${message.id} group=${group} onEnd=${onEnd} />`,
+    );
+  const isLeased = message.state === "leased";
+  return html`${
+    message.origin &&
+    message.state === "ready" &&
+    html`<button class="btn pri" onClick=${ask("redrive", toList)}>Redrive…</button>`
+  }
+    ${message.state === "delayed" && html`<button class="btn" onClick=${ask("due", toList)}>Make due now…</button>`}
+    ${
+      message.state === "ready" &&
+      !message.origin &&
+      html`<button class="btn" onClick=${ask("front")}>Move to the front…</button>`
+    }
+    ${
+      !isLeased &&
+      html`<${More} label="More acts on the message" items=${[
+        message.state === "ready" && message.origin && ["Move to the front…", ask("front")],
+        [
+          "Delete…",
+          () => openDialog(() => html`<${DeleteMessage} topic=${topic} id=${message.id} onEnd=${toList} />`),
+          true,
+        ],
+      ]} />`
+    }`;
+}
+
+/** A message that is settled: its trace may still tell what happened. */
+function Gone({ topic, id }) {
+  const trace = useGet(["topics", topic, "messages", id, "trace"]);
+  return html`<div class="card"><${Empty}
+     title="The message does not wait in this topic">It was acknowledged, removed, or moved, or it never existed.<//>
+       </div>
+    ${trace.answer && html`<${Timeline} steps=${trace.answer.trace} />`}`;
+}
+
+function Content({ topic, message, as }) {
+  const payload = useMemo(() => bytesOf(message.msg), [message.msg]);
+  const trace = useGet(["topics", topic, "messages", message.id, "trace"]);
+  return html`<div class="row wide"><div class="row"><${Viewer} payload=${payload} as=${as}
+     fileName=${`${topic}-${message.id}`.replace(/[^A-Za-z0-9._-]/g, "_")} />
+      <${History} topic=${topic} message=${message} trace=${trace} /></div>
+    <div class="row"><${Facts} topic=${topic} message=${message} /><${Headers} headers=${message.headers ?? []} />
+      <${Commands} lines=${commandsOf(topic, message)} /></div></div>`;
+}
+
+function History({ topic, message, trace }) {
+  if (trace.answer?.trace?.some(({ event }) => event !== "committed"))
+    return html`<${Timeline} steps=${trace.answer.trace} />`;
+  return html`<${Card} title="History" id="h-history">
+    <p class="pad s2">Delivered ${format.plural(message.deliveries, "time")}
+      ${
+        returnsText(message) && `; returned by ${returnsText(message)}`
+      }. The topic records no further history: its setting <a
+          href=${topicUrl(topic, "settings")}>trace</a> is off, or was when this happened.</p><//>`;
+}
+
+function returnsText(message) {
+  const words = [
+    ["nacks", "NACK"],
+    ["backs", "BACK"],
+    ["dacks", "DACK"],
+    ["timeouts", "expired lease"],
+    ["disconnects", "disconnect"],
+  ];
+  return words
+    .filter(([name]) => message[name])
+    .map(([name, word]) => `${message[name]} × ${word}`)
+    .join(", ");
+}
+
+function Facts({ topic, message }) {
+  const { zone } = useStore(preferences);
+  const nowMs = brokerNow();
+  const { origin } = message;
+  const precise = (ms) => html`<${Time} ms=${ms} nowMs=${nowMs} precise=${Math.abs(nowMs - ms) < 86_400_000} />`;
+  const ago = (ms) => html` <span class="s3">${format.age((nowMs - ms) / 1000)} ago</span>`;
+  const link = (name, id) =>
+    html`<a href=${topicUrl(name, "messages", {}, id)}><${Name}>${name}<//> <span class="m">${id}</span></a>`;
+  const facts = [
+    ["State", `${message.state}${origin ? ", a dead letter" : ""}`],
+    ["Topic", html`<a href=${topicUrl(topic)}><${Name}>${topic}<//></a>`],
+    origin && ["Was", link(origin.topic, origin.id)],
+    origin && ["Group", origin.group ?? "default"],
+    origin && ["Reason", html`<${Name}>${reasonOf(message)}<//>`],
+    origin?.diedAtMs && ["Died", html`${precise(origin.diedAtMs)}${ago(origin.diedAtMs)}`],
+    message.failure && !origin && ["Last failure", html`<${Name}>${message.failure}<//>`],
+    [
+      "Published",
+      message.publishedAtMs ? html`${precise(message.publishedAtMs)}${ago(message.publishedAtMs)}` : format.UNKNOWN,
+    ],
+    message.dueAtMs && [
+      "Due",
+      html`${precise(message.dueAtMs)} <span class="s3">
+        ${message.dueAtMs > nowMs ? `in ${format.age((message.dueAtMs - nowMs) / 1000)}` : ""}</span>`,
+    ],
+    ["Deliveries", format.count(message.deliveries)],
+    returnsText(message) && ["Returned", returnsText(message)],
+    [
+      "Key",
+      message.key === undefined
+        ? html`<span class="s3">none</span>`
+        : html`<span class="m"><${Name}>${message.key}<//></span>`,
+    ],
+    message.onlyFor && ["Only for", html`<${Name}>${message.onlyFor}<//>`],
+    ["Expires", message.expiresAtMs ? precise(message.expiresAtMs) : html`<span class="s3">never</span>`],
+  ].filter(Boolean);
+  return html`<${Card} title="Message" id="h-facts" note=${zone === "utc" ? "UTC" : ""}><dl class="facts pad">
+    ${facts.map(([term, value]) => html`<dt>${term}</dt><dd>${value}</dd>`)}</dl><//>`;
+}
+
+function Headers({ headers }) {
+  const pairs = Array.isArray(headers) ? headers : Object.entries(headers);
+  return html`<${Card} title="Headers" note=${format.count(pairs.length)}>
+    ${
+      pairs.length
+        ? html`<dl class="facts pad m">
+      ${pairs.map(([name, value]) => html`<dt><${Name}>${name}<//></dt><dd><${Name}>${value}<//></dd>`)}</dl>`
+        : html`<p class="pad s2">The message has none.</p>`
+    }<//>`;
+}
+
+function commandsOf(topic, message) {
+  const name = quoted(topic);
+  const lines = [
+    `miniqueue trace ${name} ${message.id}`,
+    `redis-cli PEEK ${name} ID ${message.id}`,
+    `redis-cli TRACE ${name} ${message.id}`,
+  ];
+  if (message.origin && message.state === "ready") lines.push(`redis-cli MESSAGE REDRIVE ${name} ${message.id}`);
+  if (message.state === "delayed") lines.push(`redis-cli MESSAGE DUE ${name} ${message.id}`);
+  return lines;
+}

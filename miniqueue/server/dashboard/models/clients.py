@@ -1,0 +1,67 @@
+"""The read model `connections`: the connected clients, as CLIENT LIST shows them; with `topic`, those that read it.
+
+As CLIENT LIST, it requires the right to monitor the whole broker: it has the addresses and the users of other clients.
+Requests over HTTP are short, so only connections that stay are listed.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from miniqueue.access.rights import Right
+from miniqueue.access.users import User, check_permitted
+from miniqueue.server.dashboard.models.model import Context, Make, Model, number_of, text_of
+from miniqueue.server.dashboard.models.topics import DEFAULT_COUNT, MAX_COUNT, MAX_PAGE
+from miniqueue.server.views.clients import ConnectedClient
+
+#: Number of connections that are compared in one iteration of the event loop.
+CLIENTS_IN_TURN: Final = 500
+
+
+def open_connections(context: Context, options: Mapping[str, bytes], user: User | None) -> Make:
+    """Open the list; raises NotPermittedError unless the user may monitor the whole broker."""
+    check_permitted(user, Right.MONITOR, None, "GET /ui/data/connections")
+    topic = options.get("topic") or None
+    count = number_of(options, "count", DEFAULT_COUNT, MAX_COUNT)
+    first = (number_of(options, "page", 1, MAX_PAGE) - 1) * count
+    text = text_of(options, "q").lower()
+    return partial(_make, context, topic, text, slice(first, first + count))
+
+
+CONNECTIONS: Final = Model(open_connections, ("topic", "page", "count", "q"))
+
+
+async def _make(context: Context, topic: bytes | None, text: str, page: slice) -> dict[str, object]:
+    matching: list[ConnectedClient] = []
+    for number, client in enumerate(context.facts.clients(), 1):
+        if number % CLIENTS_IN_TURN == 0:
+            await asyncio.sleep(0)
+        if topic in (None, client.topic) and (not text or text in _text_of(client)):
+            matching.append(client)
+    return {"total": len(matching), "connections": [_shown(client) for client in matching[page]]}
+
+
+def _text_of(client: ConnectedClient) -> str:
+    """Return everything by which a connection can be found."""
+    return f"{client.address} {client.name} {client.user} {_decoded(client.topic)} {client.library}".lower()
+
+
+def _decoded(name: bytes | None) -> str | None:
+    return None if name is None else name.decode("utf-8", "replace")
+
+
+def _shown(client: ConnectedClient) -> dict[str, object]:
+    return {
+        "id": client.id,
+        "protocol": client.protocol,
+        "address": client.address,
+        "name": client.name or None,
+        "user": client.user or None,
+        "library": client.library or None,
+        "topic": _decoded(client.topic),
+        "group": _decoded(client.group),
+        "member": _decoded(client.member) or None,
+        "leased": client.leased,
+        "mode": client.mode,
+    }

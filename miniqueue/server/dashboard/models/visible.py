@@ -1,0 +1,98 @@
+"""What one user sees of a survey: the topics that the user may monitor, their sums, and what needs attention there.
+
+Users who may monitor the whole broker see the survey as it is; others see neither the broker as a whole nor the names
+of other topics.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from miniqueue.access.rights import Right
+from miniqueue.access.users import User, is_permitted
+from miniqueue.broker.inspect.attention import Finding, Kind, Level
+from miniqueue.broker.inspect.survey import Surveyed, TopicRow, Totals
+
+#: The states of topics, the worst first, with the finding that makes them.
+STATES: Final = {
+    Kind.DAMAGED: "damaged",
+    Kind.BEHIND: "behind",
+    Kind.NO_CONSUMERS: "no-consumers",
+    Kind.DEAD: "dead",
+    Kind.PAUSED: "paused",
+}
+FINE: Final = "fine"
+IDLE: Final = "idle"
+ALL_STATES: Final = (*STATES.values(), FINE, IDLE)
+#: Number of topics that are added or compared in one iteration of the event loop.
+ROWS_IN_TURN: Final = 1_000
+
+
+class Visible(NamedTuple):
+    """What a user sees.
+
+    Attributes:
+      rows: the topics, by name.
+      totals: their sums.
+      findings: what needs attention, the worst first.
+      worst: the worst finding of each topic with any.
+    """
+
+    rows: Mapping[bytes, TopicRow]
+    totals: Totals
+    findings: Sequence[Finding]
+    worst: Mapping[bytes, Finding]
+
+    def state_of(self, row: TopicRow) -> str:
+        """Return the state of a topic."""
+        worst = self.worst.get(row.name)
+        if worst is not None:
+            return STATES[worst.kind]
+        return IDLE if row.is_idle else FINE
+
+
+async def visible(surveyed: Surveyed, user: User | None) -> Visible:
+    """Return what a user sees of a survey, in turns of the event loop."""
+    rows, totals, findings = surveyed.rows, surveyed.totals, surveyed.findings
+    if not is_permitted(user, Right.MONITOR) and user is not None:
+        rows = {name: surveyed.rows[name] for name in user.monitored([*surveyed.rows])}
+        findings = [each for each in findings if each.topic in rows]
+        totals = await _sums([*rows.values()])
+    return Visible(rows, totals, findings, surveyed.worst)
+
+
+async def _sums(rows: Sequence[TopicRow]) -> Totals:
+    """Add up rows; the bytes that are stored are not known for each."""
+    sums = Totals(topics=len(rows))
+    for start in range(0, len(rows), ROWS_IN_TURN):
+        some = rows[start : start + ROWS_IN_TURN]
+        waiting = [row for row in some if not row.has_letters]
+        sums = sums._replace(
+            ready=sums.ready + sum(row.ready for row in waiting),
+            leased=sums.leased + sum(row.leased for row in waiting),
+            delayed=sums.delayed + sum(row.delayed for row in waiting),
+            dead=sums.dead + sum(row.depth for row in some if row.has_letters),
+            consumers=sums.consumers + sum(row.consumers for row in some),
+            published=round(sums.published + sum(row.published for row in some), 3),
+            acknowledged=round(sums.acknowledged + sum(row.acknowledged for row in some), 3),
+            returned=round(sums.returned + sum(row.returned for row in some), 3),
+        )
+        await asyncio.sleep(0)
+    return sums
+
+
+_WORDS: Final = {Level.CRITICAL: "critical", Level.WARNING: "warning", Level.NOTE: "note"}
+
+
+def shown_finding(finding: Finding, rows: Mapping[bytes, TopicRow]) -> dict[str, object]:
+    """Return a finding as JSON."""
+    row = rows.get(finding.topic) if finding.kind is Kind.PAUSED and not finding.group else None
+    return {
+        "level": _WORDS[finding.kind.level],
+        "kind": finding.kind.value,
+        "topic": finding.topic.decode() or None,
+        "group": finding.group.decode() or None,
+        "text": finding.text,
+        "side": row.paused if row is not None and row.paused else None,
+        "sinceMs": finding.since_ms,
+    }

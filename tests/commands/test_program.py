@@ -1,0 +1,142 @@
+"""What all commands have in common: flags, suggestions, help, completion, and what a broker's start imports."""
+
+import subprocess
+import sys
+
+import pytest
+
+from miniqueue.commands import COMMANDS
+from miniqueue.tools import TOOLS
+from tests.acceptance.process import COMMAND, ROOT, environment
+
+pytestmark = pytest.mark.acceptance
+
+BAD_WORDS = [
+    (["pingg"], 78, "argument 'pingg': no such command; did you mean ping?; see -h"),
+    (["chek"], 78, "argument 'chek': no such command; did you mean check?; see -h"),
+    (["topics", "--nmaes"], 78, "flag '--nmaes': no such flag; did you mean --names?; see -h"),
+    (["topics", "-nmaes"], 78, "flag '--nmaes': no such flag; did you mean --names?; see -h"),
+    (["topics", "--zzz"], 78, "flag '--zzz': no such flag; see -h"),
+    (["topics", "a", "b"], 78, "got unexpected extra argument (b); see -h"),
+    (["topics", "-o"], 78, "flag -o: missing value; see -h"),
+    (["topics", "-o", "xml"], 78, "flag --output: invalid value: 'xml'; must be table, json or jsonl"),
+    (["ping", "--count", "x"], 78, "flag --count: invalid number: 'x'; must be 1 or more"),
+    (["ping", "--count", "0"], 78, "flag --count: invalid number: '0'; must be 1 or more"),
+    (
+        ["ping", "--timeout", "soon"],
+        78,
+        "flag --timeout: invalid duration: 'soon'; must be a number of seconds, or a duration such as 1h30m, "
+        "more than 0",
+    ),
+    (
+        ["ping", "--url", "http://x"],
+        78,
+        "invalid broker URL: http://x; must be redis://host:port or rediss://host:port",
+    ),
+    (["ping", "--url", "queue:6379"], 78, "invalid broker URL; must begin with redis:// or rediss://"),
+    (["ping", "--token-file", "none"], 78, "flag --token-file: no secret can be read from 'none'"),
+    (["ping", "--ca-file", "none"], 78, "a certificate requires TLS; the URL must begin with rediss://"),
+    (["ping", "--user", "ada"], 78, "the user 'ada' has no secret; use --password-file or --token-file"),
+    (["ping", "--context", "x"], 78, "no such context: 'x'; there are: none; see miniqueue context add -h"),
+    (["ping", "\x1b[2J"], 78, "got unexpected extra argument (\\x1b[2J); see -h"),
+    (["context"], 78, "miniqueue context: missing command; must be add, list, remove, show, or use; see -h"),
+    (["context", "shwo"], 78, "argument 'shwo': no such command; did you mean show?; see -h"),
+    (["context", "add"], 78, "missing argument NAME; see -h"),
+    (["completion", "csh"], 78, "argument SHELL: invalid value: 'csh'; must be bash, zsh or fish"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "line"), BAD_WORDS, ids=lambda value: str(value)[:40])
+def test_what_is_wrong_is_said_in_one_line(miniqueue, words, code, line):
+    assert miniqueue.refused(*words) == (code, line)
+
+
+def test_a_broker_that_is_down_is_one_line(without_url):
+    code, line = without_url.refused("topics", "--url", "redis://localhost:1")
+    assert (code, line[:44]) == (69, "cannot connect to redis://localhost:1: Error")
+
+
+@pytest.mark.parametrize("dash", ["-", "--"])
+def test_a_flag_has_one_dash_or_two(miniqueue, client, dash):
+    client.publish("orders", b"one")
+    assert miniqueue.out("topics", f"{dash}names") == "orders\n"
+    assert miniqueue.out("topics", f"{dash}names", f"{dash}output=jsonl") == '{"topic":"orders"}\n'
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+@pytest.mark.parametrize("word", ["-h", "--help", "-help"])
+def test_every_command_has_help(without_url, name, word):
+    assert without_url.out(name, word).startswith(f"Usage: miniqueue {name} ")
+    assert without_url.out("help", name) == without_url.out(name, "-h")
+
+
+def test_a_command_of_a_command_has_help(without_url):
+    assert without_url.out("help", "topic", "show").startswith("Usage: miniqueue topic show ")
+
+
+def test_a_command_and_a_tool_have_different_names():
+    assert not COMMANDS.keys() & TOOLS.keys()
+
+
+def test_the_variables_of_commands_are_no_settings_of_a_broker(without_url):
+    without_url.variables |= {"MINIQUEUE_CONTEXT": "prod", "MINIQUEUE_URL": "redis://queue"}
+    assert without_url("-port").err == "miniqueue: flag -port: missing value; use -port port\n"
+
+
+def test_a_broker_and_its_help_import_nothing_of_the_commands():
+    program = """if True:
+        import sys
+        from miniqueue import cli
+        import miniqueue.server.run
+        cli.main(["-h"], {})
+        cli.main(["check"], {})
+        print(*sys.modules)
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    modules = set(done.stdout.splitlines()[-1].split())
+    assert "miniqueue.commands" in modules
+    assert not modules & {"click", "rich", "redis", "miniqueue.commands.program", "miniqueue_client.client"}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_has_a_script_for_completion(without_url, shell):
+    assert f"_MINIQUEUE_COMPLETE={shell}_complete" in without_url.out("completion", shell)
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("miniqueue pin", ["ping"]),
+        ("miniqueue che", ["check"]),
+        ("miniqueue --monitor-p", []),
+        ("miniqueue -resp-p", ["-resp-port"]),
+        ("miniqueue topics --na", ["--names"]),
+        ("miniqueue topics -o js", ["json", "jsonl"]),
+        ("miniqueue context sh", ["show"]),
+        ("miniqueue completion z", ["zsh"]),
+        ("miniqueue zzz", []),
+    ],
+)
+def test_words_are_completed(miniqueue, typed, completed):
+    words = typed.split()
+    miniqueue.variables |= {"_MINIQUEUE_COMPLETE": "bash_complete"}
+    ended = miniqueue.in_a_pipe(COMP_WORDS=typed, COMP_CWORD=str(len(words) - 1))
+    assert [line.partition(",")[2] for line in ended.out.split()] == completed
+    assert (ended.code, ended.err) == (0, "")
+
+
+def test_no_topic_that_a_shell_would_execute_is_completed(miniqueue, client):
+    for topic in ("$(reboot)", "`reboot`", "a;b", "a|b", "a&b", "a>b", "*", "a\\b", "'", "~a", "-a", "orders.é-1:x"):
+        client.create_topic(topic)
+    miniqueue.variables |= {"_MINIQUEUE_COMPLETE": "bash_complete"}
+    assert miniqueue.in_a_pipe(COMP_WORDS="miniqueue pub ", COMP_CWORD="2").out == "plain,orders.é-1:x\n"
+
+
+@pytest.mark.parametrize("words", [["-h"], ["-version"], ["completion", "bash"], ["context", "list"]])
+def test_a_full_disk_is_said_in_one_line(words, miniqueue):
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            [*COMMAND, *words], stdout=full, stderr=subprocess.PIPE, env=environment(**miniqueue.variables), check=False
+        )
+    assert ended.stderr == b"miniqueue: cannot write the output: No space left on device\n"
+    assert ended.returncode == 71

@@ -1,0 +1,1 @@
+"""The commands for topics, groups, dead letters, delayed messages, and schedules."""

@@ -1,0 +1,1 @@
+"""Imported by tests/server/asgi/test_late.py, and by nothing else."""

@@ -1,0 +1,1 @@
+"""What both protocols do alike, and what they do to each other."""
