@@ -63,11 +63,37 @@ async def test_rows_keep_their_order_while_a_view_is_open():
         await world.broker.delete_topic(b"a")
         await world.refresh()
         view = dict(tab.take())["view"]
-        assert [(row["topic"], row["ready"]) for row in view["topics"]] == [("b", 10)]
+        assert [(row["topic"], row["ready"]) for row in view["topics"]] == [("b", 10), ("new", 20)]
         again = await world.look("topics%3Fsort%3D-ready%26sorted%3D2")
         assert [row["topic"] for row in dict(again.take())["view"]["topics"]] == ["new", "b"]
         await tab.close()
         await again.close()
+
+
+async def test_a_list_that_was_opened_before_its_topics_existed_shows_them():
+    async with dashboard() as world:
+        tab = await world.look("topics")
+        assert dict(tab.take())["view"]["topics"] == []
+        await world.publish(b"orders", b"x")
+        await world.refresh()
+        assert [row["topic"] for row in dict(tab.take())["view"]["topics"]] == ["orders"]
+        await tab.close()
+
+
+async def test_a_full_page_gets_a_new_topic_when_one_of_its_own_is_deleted():
+    async with dashboard() as world:
+        for name in (b"a", b"b", b"c"):
+            await world.publish(name, b"x")
+        first, second = [await world.look(f"topics%3Fsort%3Dtopic%26count%3D2%26page%3D{page}") for page in (1, 2)]
+        await world.publish(b"aa", b"x")
+        await world.refresh()
+        names = [[row["topic"] for row in dict(tab.take())["view"]["topics"]] for tab in (first, second)]
+        assert names == [["a", "b"], ["c"]]
+        await world.broker.delete_topic(b"b")
+        await world.refresh()
+        assert [row["topic"] for row in dict(first.take())["view"]["topics"]] == ["a", "aa"]
+        await first.close()
+        await second.close()
 
 
 async def test_viewers_of_equal_views_share_what_is_made(monkeypatch):

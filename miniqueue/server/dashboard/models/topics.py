@@ -6,7 +6,8 @@
     ?page=    from 1, with count= topics each
 
 Which rows are on the page, and in which order, is decided when it is opened; afterwards only their figures change, so
-that no row moves while a person points at it.
+that no row moves while a person points at it. Topics that match later are added at the end of the first page while it
+has room, so that a list that was opened before its first topic existed shows it.
 """
 
 import asyncio
@@ -71,6 +72,8 @@ class _Page:
             self._sorted_at_ms = self._context.broker.clock.now_ms()
             first = (self._page - 1) * self._count
             self._names = [row.name for row in (await self._in_order(rows, seen))[first : first + self._count]]
+        elif self._page == 1:
+            await self._fill(rows, seen)
         shown = [seen.rows[name] for name in self._names if name in seen.rows]
         return {
             "total": len(seen.rows),
@@ -93,6 +96,14 @@ class _Page:
                         rows.append(row)
             await asyncio.sleep(0)
         return rows, counts
+
+    async def _fill(self, rows: Sequence[TopicRow], seen: Visible) -> None:
+        """Add topics that match now to the end of a page that has room; topics that were deleted make room."""
+        self._names = [name for name in self._names or () if name in seen.rows]
+        if room := self._count - len(self._names):
+            on_page = set(self._names)
+            more = [row for row in rows if row.name not in on_page]
+            self._names += [row.name for row in (await self._in_order(more, seen))[:room]]
 
     async def _in_order(self, rows: Sequence[TopicRow], seen: Visible) -> list[TopicRow]:
         column, is_descending = self._sort.removeprefix("-"), self._sort.startswith("-")
