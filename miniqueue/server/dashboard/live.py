@@ -29,6 +29,7 @@ from miniqueue.server.asgi.replies import start_message, status_of
 from miniqueue.server.asgi.request import query_of, until_gone
 from miniqueue.server.dashboard.gate import Gate
 from miniqueue.server.dashboard.models.model import Context, Make, Models
+from miniqueue.server.dashboard.models.topics import MAX_COUNT
 
 INTERVAL_SECONDS: Final = 1.0
 #: The longest time without the counts, by which the page sees that the broker lives.
@@ -41,6 +42,9 @@ MAX_VIEWERS_OF_USER: Final = 20
 VIEWERS_IN_TURN: Final = 10
 #: Maximum length of a view: a long filter.
 MAX_VIEW_BYTES: Final = 2_000
+#: What is kept of a view besides what was made last, at most: its query, and the names on its page, which keep their
+#: order even after their topics were deleted.
+KEPT_BYTES: Final = MAX_VIEW_BYTES + 300 * MAX_COUNT
 #: Tells a browser how long to wait before it connects again.
 _RETRY: Final = b"retry: 2000\n\n"
 _START: Final = start_message(HTTPStatus.OK, [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")])
@@ -114,7 +118,7 @@ class _Channel:
       view: its name and query; empty: only the counts.
       make: makes its content, unless it is empty.
       totals: makes the counts.
-      account: is charged for what was made last, as long as there are viewers.
+      account: is charged for what is kept, as long as there are viewers.
     """
 
     def __init__(self, view: bytes, make: Make | None, totals: Make, account: MemoryAccount) -> None:
@@ -146,7 +150,7 @@ class _Channel:
         self._charge()
 
     def _charge(self) -> None:
-        kept_bytes = sum(made.size_bytes for made in self._made.values()) if self.viewers else 0
+        kept_bytes = KEPT_BYTES + sum(made.size_bytes for made in self._made.values()) if self.viewers else 0
         self._account.add(Purpose.OUTPUT, kept_bytes - self._charged_bytes)
         self._charged_bytes = kept_bytes
 
