@@ -76,3 +76,29 @@ async def test_a_broker_whose_certificate_is_not_trusted_is_no_broker(url):
         with pytest.raises(ConnectError, match="certificate") as caught:
             await client.ping()
         assert caught.type is UntrustedError
+
+
+async def test_a_url_without_tls_for_a_port_with_tls_is_said_to_be_wrong(url):
+    plain = url.replace("rediss://", "redis://")
+    with Client(plain, retries=0) as client, pytest.raises(ConnectError, match=r"uses TLS, .* begin with rediss://$"):
+        client.ping()
+    async with AsyncClient(plain, retries=0) as client:
+        with pytest.raises(ConnectError, match=r"uses TLS, the URL must begin with rediss://$"):
+            await client.ping()
+
+
+async def test_a_url_with_tls_for_a_port_without_tls_is_said_to_be_wrong(resp_broker):
+    encrypted = resp_broker.url.replace("redis://", "rediss://")
+    with (
+        Client(encrypted, retries=0) as client,
+        pytest.raises(ConnectError, match=r"no.* TLS, .* begin with redis://$"),
+    ):
+        client.ping()
+    async with AsyncClient(encrypted, retries=0) as client:
+        with pytest.raises(ConnectError, match=r"does not use TLS, the URL must begin with redis://$"):
+            await client.ping()
+
+
+async def test_a_port_on_which_nothing_listens_has_no_hint_about_tls():
+    with Client("redis://127.0.0.1:1", retries=0) as client, pytest.raises(ConnectError, match=r"refused\.$"):
+        client.ping()

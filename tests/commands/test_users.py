@@ -147,6 +147,15 @@ def test_a_certificate_that_is_not_trusted_is_refused(line, secured):
     code, shown = line.refused("ping", "--url", secured.url)
     assert code == 69
     assert "certificate verify failed" in shown
+    assert shown.endswith("; --ca-file names certificates to trust, such as certs/ca.pem of the broker")
+    ended = line("pub", "orders", "--lines", "--url", secured.url, stdin=b"one\n")
+    assert "--ca-file names certificates to trust" in ended.err
+
+
+def test_a_url_without_tls_is_refused_with_what_it_must_begin_with(line, secured):
+    code, shown = line.refused("ping", "--url", secured.url.replace("rediss://", "redis://"))
+    assert code == 69
+    assert shown.endswith("; if that port uses TLS, the URL must begin with rediss://")
 
 
 def test_topics_without_a_role_have_no_statistics(line):

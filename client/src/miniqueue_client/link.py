@@ -169,9 +169,27 @@ def pool_of(kind: Any, retry: Any, address: Address) -> Any:  # noqa: ANN401 - r
 
 
 def unconnected(address: Address, exc: Exception) -> ConnectError:
-    """Return the error for a failed connection, with redis-py's text; for a timeout, which has none, with ours."""
-    kind = UntrustedError if isinstance(exc.__context__, ssl.SSLCertVerificationError) else ConnectError
-    return kind(f"cannot connect to {address}: {str(exc) or 'no reply in time'}")
+    """Return the error for a failed connection, with redis-py's text; for a timeout, which has none, with ours.
+
+    A broker ends a connection that uses TLS on a port without TLS, and the reverse: then the text says how to begin the
+    URL.
+    """
+    if isinstance(exc.__context__, ssl.SSLCertVerificationError):
+        return UntrustedError(f"cannot connect to {address}: {exc}")
+    text = f"cannot connect to {address}: {str(exc) or 'no reply in time'}"
+    if not _is_ended(exc):
+        return ConnectError(text)
+    if address.url.startswith("rediss://"):
+        hint = "if that port does not use TLS, the URL must begin with redis://"
+    else:
+        hint = "if that port uses TLS, the URL must begin with rediss://"
+    return ConnectError(f"{text.rstrip('.')}; {hint}")
+
+
+def _is_ended(exc: Exception) -> bool:
+    """Whether the other side has accepted a connection, and has ended it without a reply."""
+    is_lost = isinstance(exc, redis.ConnectionError) and not isinstance(exc, redis.TimeoutError)
+    return is_lost and isinstance(exc.__context__, ssl.SSLError | ConnectionResetError | type(None))
 
 
 def accepted(reply: Reply) -> Reply:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final, TypeVar
 
 from miniqueue.commands.applying.resources import IDLE, Described, Existing, Kind, Resource, Values
-from miniqueue.commands.shell.connecting import explained
+from miniqueue.commands.shell.refusals import explained
 from miniqueue.core.settings import settings as topic_settings
 from miniqueue_client import Client, Group, RefusedError, Schedule
 from miniqueue_client.calls import groups as group_calls

@@ -1,9 +1,9 @@
-"""The clients of a copy: a refusal names the broker, and the role that the user lacks."""
+"""The clients of a copy: a refusal names the broker, and the topic or the role that is missing."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from miniqueue.commands.shell.connecting import missing_role
+from miniqueue.commands.shell.refusals import details_of
 from miniqueue_client import Client, RefusedError
 from miniqueue_client.calls.call import Call, Word
 
@@ -37,4 +37,4 @@ class Side(Client):
             raise self._named(exc, refused.words) from exc
 
     def _named(self, refused: RefusedError, words: tuple[Word, ...]) -> RefusedError:
-        return RefusedError(refused.code, f"{refused.text}{missing_role(refused, words)}; said by {self.address}")
+        return RefusedError(refused.code, f"{refused.text}{details_of(refused, words)}; said by {self.address}")

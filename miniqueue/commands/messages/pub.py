@@ -7,9 +7,10 @@ from typing import Any, Final, NamedTuple
 
 from miniqueue.commands.messages.lines import Line, batches
 from miniqueue.commands.shell import flags
-from miniqueue.commands.shell.connecting import BrokerClient, connected, explained
+from miniqueue.commands.shell.connecting import BrokerClient, connected
 from miniqueue.commands.shell.output import Output, with_output
 from miniqueue.commands.shell.progress import progress
+from miniqueue.commands.shell.refusals import explained
 from miniqueue.commands.shell.texts import terminal_payload
 from miniqueue.commands.shell.topic_names import TOPIC
 from miniqueue.commands.shell.values import DURATION, HEADER, NAME, PAYLOAD, POSITIVE_DURATION, TIME, Choice, Header

@@ -7,7 +7,7 @@ from a file, from the URL, or, on a terminal, from a person; never from a flag, 
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -15,17 +15,18 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
-from miniqueue.access.rights import COMMANDS, ROLES, RequiredRight, Right
 from miniqueue.commands.shell import asking
 from miniqueue.commands.shell.contexts import Context, context_named, read_contexts
 from miniqueue.commands.shell.flags import flag, shell
 from miniqueue.commands.shell.local import local_broker
+from miniqueue.commands.shell.refusals import explained, trusting
 from miniqueue.commands.shell.values import FILE, POSITIVE_DURATION, completed
-from miniqueue.errors import ConfigError, ServerError
-from miniqueue.server.process.escaping import escape, quote
+from miniqueue.errors import ConfigError
+from miniqueue.server.process.escaping import quote
 from miniqueue_client import Client, RefusedError
 from miniqueue_client.address import Address
-from miniqueue_client.calls.call import Call, Word
+from miniqueue_client.calls.call import Call
+from miniqueue_client.calls.errors import UntrustedError
 
 T = TypeVar("T")
 
@@ -54,7 +55,7 @@ class Choice:
 
 
 class BrokerClient(Client):
-    """A client that names the role that a user lacks."""
+    """A client whose errors say what to do."""
 
     def execute(self, call: Call[T]) -> T:
         """Carry out a call; raises ClientError."""
@@ -62,15 +63,15 @@ class BrokerClient(Client):
             return super().execute(call)
         except RefusedError as exc:
             raise explained(exc, call.words) from exc
+        except UntrustedError as exc:
+            raise trusting(exc) from exc
 
-
-def explained(refused: RefusedError, words: tuple[Word, ...]) -> ServerError:
-    """Return a refusal with the role that a user lacks for the command, and with its code."""
-    if refused.code == "NOAUTH":  # its text, that of Redis, is about the protocol
-        text = "the broker refused: NOAUTH it has users; use --token-file, or --user and --password-file, or a context"
-    else:
-        text = f"the broker refused: {escape(str(refused))}{missing_role(refused, words)}"
-    return ServerError(text, code=refused.code)
+    def execute_all(self, calls: Sequence[Call[T]]) -> list[T | RefusedError]:
+        """Carry out calls; the result of a refused call is its RefusedError. Raises ClientError."""
+        try:
+            return super().execute_all(calls)
+        except UntrustedError as exc:
+            raise trusting(exc) from exc
 
 
 def connected(function: Callable[..., T]) -> Callable[..., T]:
@@ -186,22 +187,6 @@ def _existing(name: str, file: str) -> str:
     if not Path(file).is_file():
         raise ConfigError([f"flag {flag_names[name]}: no such file: {quote(file)}"])
     return file
-
-
-def missing_role(refused: RefusedError, words: tuple[Word, ...]) -> str:
-    """Return what a user lacks for a command, as the rest of a sentence; "" unless that is why it was refused."""
-    names = [word if isinstance(word, bytes) else str(word).encode() for word in words]
-    required = COMMANDS.get(b" ".join(names[:2]).upper()) or COMMANDS.get(names[0].upper())
-    if refused.code != "NOPERM" or required is None or required.right in (Right.OPEN, Right.KNOWN):
-        return ""
-    role = next(role for role, rights in ROLES.items() if required.right in rights)
-    return f"; it requires the role {role} on {_topic_of(required, names)}"
-
-
-def _topic_of(required: RequiredRight, names: list[bytes]) -> str:
-    if required.topic_at is None or required.topic_at >= len(names):
-        return "*"
-    return escape(names[required.topic_at].decode("utf-8", "replace"))
 
 
 def _taken_from(parameters: dict[str, Any]) -> Choice:

@@ -15,7 +15,7 @@ BAD_WORDS = [
         "flag --state: invalid value: 'x'; must be ready, leased, delayed or dead",
     ),
     (["peek", "orders", "--state", "leased", "--key", "x"], 78, "flag --state: leased messages are not searched"),
-    (["peek", "none"], 69, "the broker refused: NOTOPIC"),
+    (["peek", "none"], 69, "the broker refused: NOTOPIC There is no such topic: none"),
     (["peek", "orders", "9-9"], 69, "the broker refused: NO"),
 ]
 

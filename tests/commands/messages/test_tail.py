@@ -15,7 +15,7 @@ BAD_WORDS = [
     (["tail"], 78, "missing argument TOPIC; see -h"),
     (["tail", "t", "-n", "x"], 78, "flag --last: invalid number: 'x'; must be 0 to 1000000"),
     (["tail", "t", "-n", "1", "--from-time", "now"], 78, "flags --from-time and --last: only one can be used"),
-    (["tail", "none", "--no-follow"], 69, "the broker refused: NOTOPIC"),
+    (["tail", "none", "--no-follow"], 69, "the broker refused: NOTOPIC There is no such topic: none"),
 ]
 
 

@@ -7,7 +7,7 @@ import pytest
 pytestmark = pytest.mark.acceptance
 
 BAD_WORDS = [
-    (["delayed", "ls", "none"], 69, "the broker refused: NOTOPIC"),
+    (["delayed", "ls", "none"], 69, "the broker refused: NOTOPIC There is no such topic: none"),
     (["delayed", "due", "orders"], 78, "name the ids of messages, or use --all"),
     (
         ["delayed", "due", "orders", "--all", "--at", "now", "--delay", "1"],

@@ -7,7 +7,7 @@ import pytest
 pytestmark = pytest.mark.acceptance
 
 BAD_WORDS = [
-    (["dlq", "ls", "none"], 69, "the broker refused: NOTOPIC"),
+    (["dlq", "ls", "none"], 69, "the broker refused: NOTOPIC There is no such topic: none"),
     (["dlq", "show", "orders"], 78, "missing argument ID; see -h"),
     (["dlq", "show", "orders", "9-9"], 69, "the broker refused: NO"),
     (["dlq", "redrive", "orders", "0-0", "--limit", "1"], 78, "flag --limit: cannot be used with ids"),

@@ -27,7 +27,7 @@ BAD_WORDS = [
         f"to move the group 'default' of 'orders' from 2 messages to get to 0, {NO_TERMINAL}",
     ),
     (["group", "delete", "orders", "g"], 78, f"to delete the group 'g' of 'orders', {NO_TERMINAL}"),
-    (["groups", "none"], 69, "the broker refused: NOTOPIC"),
+    (["groups", "none"], 69, "the broker refused: NOTOPIC There is no such topic: none"),
 ]
 
 

@@ -23,11 +23,11 @@ BAD_WORDS = [
     ),
     (["topic", "set", "orders"], 78, "missing argument SETTING=VALUE; see -h"),
     (["topic", "set", "orders", "partitions=x"], 69, "the broker refused: BADSETTING"),
-    (["topic", "show", "none"], 69, "the broker refused: NOTOPIC"),
+    (["topic", "show", "none"], 69, "the broker refused: NOTOPIC There is no such topic: none"),
     (["topic", "delete", "orders"], 78, f"to delete the topic 'orders' with 2 messages, {NO_TERMINAL}"),
     (["topic", "purge", "orders"], 78, f"to remove the ready and delayed messages of 'orders', {NO_TERMINAL}"),
     (["topic", "pause", "orders", "--side", "up"], 78, "flag --side: invalid value: 'up'; must be in, out or both"),
-    (["stats", "none"], 69, "the broker refused: NOTOPIC"),
+    (["stats", "none"], 69, "the broker refused: NOTOPIC There is no such topic: none"),
 ]
 
 
