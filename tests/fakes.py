@@ -193,7 +193,7 @@ class FakeTransport:
         self.is_lost = False
         self.high_water_bytes: int | None = None  # of what was written and not taken, where the peer counts as slow
         self.limit_bytes: int | None = None  # what the protocol wants that to be; the kernel takes much before
-        self.extra: dict[str, object] = {"peername": ("127.0.0.1", 50_000)}
+        self.extra: dict[str, object] = {"peername": ("127.0.0.1", 50_000), "sockname": ("127.0.0.1", 6379)}
         self._is_reading = True
 
     def get_extra_info(self, name: str) -> object:

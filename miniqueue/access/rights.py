@@ -143,6 +143,7 @@ COMMANDS: Mapping[bytes, RequiredRight] = MappingProxyType(
         b"CONFIG": RequiredRight(Right.MONITOR),
         b"CLIENT": RequiredRight(Right.KNOWN),
         b"CLIENT LIST": RequiredRight(Right.MONITOR),
+        b"CLUSTER": RequiredRight(Right.KNOWN),
         b"COMMAND": RequiredRight(Right.KNOWN),
         b"SELECT": RequiredRight(Right.KNOWN),
         b"ECHO": RequiredRight(Right.KNOWN),

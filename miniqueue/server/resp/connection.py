@@ -147,6 +147,7 @@ class RespConnection(asyncio.Protocol):
         memory = self.broker.memory
         self.account = memory.connect(peer[0] if peer else "?")
         self.session.connect(peer, self.account)
+        self.session.local = (transport.get_extra_info("sockname") or self.session.local)[:2]
         self.server.add(self)
         if self.guard is not None:
             self.guard.start(ssl_object)

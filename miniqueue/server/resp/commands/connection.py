@@ -5,7 +5,10 @@ from functools import partial
 from typing import NamedTuple
 
 from miniqueue import __version__
+from miniqueue.core.message.slots import slot_of
 from miniqueue.errors import NotAuthenticatedError, RequestError, WrongSecretError
+from miniqueue.server.cluster import replies as shown_nodes
+from miniqueue.server.cluster.nodes import Node
 from miniqueue.server.resp.commands.context import Client
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_arguments import ArityError, shown, unknown_subcommand
@@ -170,6 +173,24 @@ _CLIENT_SUBCOMMANDS: dict[tuple[bytes, int], Callable[[Client, Command], bytes]]
     (b"LIST", 2): _client_list,
     (b"NO-EVICT", 3): lambda *_: replies.OK,
     (b"NO-TOUCH", 3): lambda *_: replies.OK,
+}
+
+
+def cluster(client: Client, command: Command) -> bytes:
+    """Carry out a subcommand of CLUSTER. This process owns all slots, at the address that the client knows."""
+    run = _CLUSTER_SUBCOMMANDS.get((command[1].upper(), len(command)))
+    if run is None:
+        raise unknown_subcommand(command)
+    return replies.encode(run(Node(*client.session.local), command), client.session.protocol)
+
+
+_CLUSTER_SUBCOMMANDS: dict[tuple[bytes, int], Callable[[Node, Command], replies.Value]] = {
+    (b"INFO", 2): lambda node, _: shown_nodes.info_text([node]).encode(),
+    (b"KEYSLOT", 3): lambda _, command: slot_of(command[2]),
+    (b"MYID", 2): lambda node, _: node.id.encode(),
+    (b"NODES", 2): lambda node, _: shown_nodes.nodes_text([node], node).encode(),
+    (b"SHARDS", 2): lambda node, _: shown_nodes.shards_of([node]),
+    (b"SLOTS", 2): lambda node, _: shown_nodes.slots_of([node]),
 }
 
 

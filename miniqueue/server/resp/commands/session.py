@@ -37,12 +37,14 @@ class Session:
     """A client, as CLIENT LIST shows it.
 
     Attributes:
+      local: the address of the broker to which the client is connected.
       user: the name that CLIENT LIST shows; `default` until the client authenticates.
       actor: this client as that user; the connection makes it the current actor whenever it carries out commands.
     """
 
     id: int
     peer: tuple[str, int] | None = None
+    local: tuple[str, int] = ("", 0)
     protocol: int = RESP2
     name: bytes = b""
     user: bytes = b"default"

@@ -4,10 +4,11 @@ To add a command, write its function, add it to `COMMANDS`, add its right to `ac
 docs/protocol.md; tests check all three.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import NamedTuple
 
+from miniqueue.access.rights import COMMANDS as RIGHTS
 from miniqueue.broker.runtime.notices import parse_kinds
 from miniqueue.broker.transactions.acts import Act, Publish, PublishWith, Settle
 from miniqueue.core.message.names import check_topic
@@ -267,14 +268,28 @@ def _docs(name: bytes, protocol: int) -> bytes:
     return encode_docs(name.decode().lower(), entry.summary, entry.syntax, protocol)
 
 
-def _describe(name: bytes) -> list[str | int | list[str]] | None:
+def _describe(name: bytes) -> list[replies.Value] | None:
     """Return the entry of COMMAND INFO in the form of Redis 7; clients that speak RESP3 read all of it.
 
-    Name, arity, flags; three zeros, since no argument is a Redis key; then empty lists of ACL categories, tips, key
-    specifications and subcommands.
+    Name, arity, flags; the first and the last key, and the step between keys; then lists of ACL categories, tips, key
+    specifications, and subcommands. The key is the topic: clients of Redis Cluster choose the node by it.
     """
     entry = COMMANDS.get(name)
-    return [name.decode().lower(), entry.arity, ["fast"], 0, 0, 0, [], [], [], []] if entry else None
+    if entry is None:
+        return None
+    below = [
+        _described(f"{name.decode()}|{word}", -2, required.topic_at)
+        for word in (entry.syntax if isinstance(entry.syntax, dict) else ())
+        if (required := RIGHTS.get(b"%b %b" % (name, word.encode()))) is not None
+    ]
+    return _described(name.decode(), entry.arity, RIGHTS[name].topic_at, below)
+
+
+def _described(
+    name: str, arity: int, topic_at: int | None, below: Sequence[replies.Value] = ()
+) -> list[replies.Value]:
+    keys: list[replies.Value] = [0, 0, 0] if topic_at is None else [topic_at, topic_at, 1]
+    return [name.lower(), arity, ["fast"], *keys, [], [], [], list(below)]
 
 
 COMMANDS: dict[bytes, Entry] = {
@@ -603,6 +618,19 @@ COMMANDS: dict[bytes, Entry] = {
         },
         "Get and set properties of the connection, and list connections.",
         about_connection.client_command,
+    ),
+    b"CLUSTER": Entry(
+        -2,
+        {
+            "INFO": "",
+            "KEYSLOT": "topic",
+            "MYID": "",
+            "NODES": "",
+            "SHARDS": "",
+            "SLOTS": "",
+        },
+        "Show the nodes and the slots that they own, as Redis Cluster does.",
+        about_connection.cluster,
     ),
     b"COMMAND": Entry(
         -1,

@@ -171,6 +171,7 @@ FOR_EVERY_USER = {
     b"TOPIC HELP",
     b"TASK",
     b"CLIENT",
+    b"CLUSTER",
     b"COMMAND",
     b"SELECT",
     b"ECHO",

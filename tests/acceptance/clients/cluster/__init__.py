@@ -1,0 +1,1 @@
+"""Clients of Redis Cluster, unmodified, against one process, which owns all slots."""
