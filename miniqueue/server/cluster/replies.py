@@ -35,8 +35,8 @@ def _described(node: Node) -> dict[Value, Value]:
 def nodes_text(nodes: Sequence[Node], asked: Node) -> str:
     """Return the reply to CLUSTER NODES: a line for each node, the one that was asked with the flag `myself`."""
     return "".join(
-        f"{node.id} {_shown_host(node)}:{node.port}@0 {'myself,' if node.id == asked.id else ''}master - 0 0 0 connected "
-        f"{node.slots.start}-{node.slots.stop - 1}\n"
+        f"{node.id} {_shown_host(node)}:{node.port}@0 {'myself,' if node.id == asked.id else ''}master "
+        f"- 0 0 0 connected {node.slots.start}-{node.slots.stop - 1}\n"
         for node in nodes
     )
 

@@ -285,9 +285,7 @@ def _describe(name: bytes) -> list[replies.Value] | None:
     return _described(name.decode(), entry.arity, RIGHTS[name].topic_at, below)
 
 
-def _described(
-    name: str, arity: int, topic_at: int | None, below: Sequence[replies.Value] = ()
-) -> list[replies.Value]:
+def _described(name: str, arity: int, topic_at: int | None, below: Sequence[replies.Value] = ()) -> list[replies.Value]:
     keys: list[replies.Value] = [0, 0, 0] if topic_at is None else [topic_at, topic_at, 1]
     return [name.lower(), arity, ["fast"], *keys, [], [], [], list(below)]
 
