@@ -30,6 +30,8 @@ PARTITIONS = 64
 #: Groups of one topic, each with a time after which it ends; these end.
 GROUPS = 200
 ENDING = 30
+#: Connections to one listener.
+CONNECTIONS = 4000
 #: Messages of one topic.
 LONG = 40_000
 #: Messages of another topic that were returned, and are in memory.
@@ -236,6 +238,30 @@ async def measure_receives() -> list[Measured]:
     measured = [await measure(line.decode(), partial(say, client, line)) for line in lines]
     await broker.stop()
     return measured
+
+
+async def measure_connections() -> list[Measured]:
+    """List thousands of connections, some of them with streams."""
+    world = World()
+    broker = await world.start()
+    server = RespServer(broker, PARAMETERS)
+    clients = [Client(server) for _ in range(CONNECTIONS)]
+    for client in clients[1::2]:
+        client.send(b"SUBSCRIBE", b"orders")
+    facts = Facts(name="here", monitor_port=8081, http_port=8080, resp_port=6379, clients=server.listed)
+    page = DashboardApp(MonitorApp(broker), HttpApp(broker), broker, None, facts)
+    line, path = b"CLIENT LIST", "/ui/data/connections?q=x"
+    measured = [await measure(line.decode(), partial(say, clients[0], line))]
+    measured.append(await measure(path, partial(get, page, path)))
+    await broker.stop()
+    return measured
+
+
+@pytest.mark.slow
+def test_no_list_of_connections_holds_the_loop_in_proportion_to_their_number():
+    with asyncio.Runner(loop_factory=IterationLoop) as runner:
+        measured = runner.run(measure_connections())
+    assert {act.name: act.count for act in measured if act.count > MOST} == {}
 
 
 @pytest.mark.slow

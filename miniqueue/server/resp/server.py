@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from miniqueue.broker import Broker
+from miniqueue.server.resp.commands.connection import described
 from miniqueue.server.resp.connection import RespConnection
 from miniqueue.server.resp.shared import Connection, Shared
 from miniqueue.server.resp.turns import TURN_SECONDS, LoopShare
@@ -52,20 +53,7 @@ class RespServer:
     def listed(self) -> Iterator[ConnectedClient]:
         """Yield the clients that are connected."""
         for connection in self.all_connections():
-            session, stream = connection.session, connection.stream
-            client = ConnectedClient(
-                str(session.id),
-                "resp",
-                session.address,
-                session.name.decode("utf-8", "replace"),
-                None if connection.guard is None else session.user.decode("utf-8", "replace"),
-                session.library.decode("utf-8", "replace"),
-                "waits" if connection.is_waiting else "commands",
-            )
-            if stream is not None:
-                group, member, leased = stream.group, stream.member, stream.held_count
-                client = client._replace(mode="stream", topic=stream.topic, group=group, member=member, leased=leased)
-            yield client
+            yield described(connection)
 
     def answer_waiting(self) -> None:
         """Answer every client that waits for messages or for a reply."""

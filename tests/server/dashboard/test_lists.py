@@ -17,15 +17,17 @@ from miniqueue.server.dashboard.models import letters
 from miniqueue.server.dashboard.models.facts import Facts
 from miniqueue.server.dashboard.models.messages import beginning_of
 from miniqueue.server.resp.server import RespServer
-from miniqueue.server.views.clients import ConnectedClient
+from miniqueue.server.views.clients import ConnectedClient, Reading
+from tests.fakes import START_MS
 from tests.server.access import sign_in_for, user
 from tests.server.dashboard.support import dashboard
 from tests.server.resp.clients import PARAMETERS, Client
 
+ORDERS, OTHER = Reading(b"orders", b"mail", b"w1"), Reading(b"other", b"default")
 CLIENTS = [
-    ConnectedClient("1", "resp", "10.0.0.1:5000", "mailer", "ada", "redis-py", "stream", b"orders", b"mail", b"w1", 3),
+    ConnectedClient("1", "resp", "10.0.0.1:5000", START_MS, "mailer", "ada", "redis-py", "stream", ORDERS, 3),
     ConnectedClient("2", "resp", "10.0.0.2:5000"),
-    ConnectedClient("3", "resp", "10.0.0.3:5000", "<b>", None, None, "stream", b"other", b"default", b"", 0),
+    ConnectedClient("3", "resp", "10.0.0.3:5000", START_MS, "<b>", None, None, "waits", OTHER),
 ]
 
 
@@ -229,13 +231,14 @@ async def test_clients_are_found_by_what_is_known_of_them():
             "name": "mailer",
             "user": "ada",
             "library": "redis-py",
+            "connectedAtMs": START_MS,
             "topic": "orders",
             "group": "mail",
             "member": "w1",
             "leased": 3,
             "mode": "stream",
         }
-        assert (second["name"], second["topic"], second["leased"]) == (None, None, None)
+        assert (second["name"], second["topic"], second["leased"]) == (None, None, 0)
         for query, ids in (("q=ADA", ["1"]), ("q=0.2", ["2"]), ("topic=other", ["3"]), ("count=1&page=2", ["2"])):
             assert [each["id"] for each in (await world.data("connections?" + query))["connections"]] == ids
 
@@ -247,14 +250,13 @@ async def test_connections_over_resp_are_listed(world):
     await world.publish(b"orders", b"x")
     client.send(b"SUBSCRIBE", b"orders", b"GROUP", b"mail")
     first, second = server.listed()
-    assert (first.name, first.user, first.mode, first.topic, first.group) == (
+    assert (first.name, first.user, first.mode, first.reading) == (
         "mailer",
         None,
         "stream",
-        b"orders",
-        b"mail",
+        Reading(b"orders", b"mail"),
     )
-    assert (second.mode, second.topic) == ("commands", None)
+    assert (second.mode, second.reading) == ("commands", None)
     assert first.address.startswith("127.0.0.1:")
     del other
 

@@ -37,21 +37,19 @@ async def _make(context: Context, topic: bytes | None, text: str, page: slice) -
     for number, client in enumerate(context.facts.clients(), 1):
         if number % CLIENTS_IN_TURN == 0:
             await asyncio.sleep(0)
-        if topic in (None, client.topic) and (not text or text in _text_of(client)):
+        if topic in (None, client.reading and client.reading.topic) and (not text or text in _text_of(client)):
             matching.append(client)
     return {"total": len(matching), "connections": [_shown(client) for client in matching[page]]}
 
 
 def _text_of(client: ConnectedClient) -> str:
     """Return everything by which a connection can be found."""
-    return f"{client.address} {client.name} {client.user} {_decoded(client.topic)} {client.library}".lower()
-
-
-def _decoded(name: bytes | None) -> str | None:
-    return None if name is None else name.decode("utf-8", "replace")
+    topic = "" if client.reading is None else client.reading.topic.decode()
+    return f"{client.address} {client.name} {client.user} {topic} {client.library}".lower()
 
 
 def _shown(client: ConnectedClient) -> dict[str, object]:
+    topic, group, member = client.reading or (b"", b"", b"")
     return {
         "id": client.id,
         "protocol": client.protocol,
@@ -59,9 +57,10 @@ def _shown(client: ConnectedClient) -> dict[str, object]:
         "name": client.name or None,
         "user": client.user or None,
         "library": client.library or None,
-        "topic": _decoded(client.topic),
-        "group": _decoded(client.group),
-        "member": _decoded(client.member) or None,
+        "connectedAtMs": client.connected_at_ms,
+        "topic": topic.decode() or None,
+        "group": group.decode() or None,
+        "member": member.decode() or None,
         "leased": client.leased,
         "mode": client.mode,
     }

@@ -1,15 +1,20 @@
 """Commands about the connection itself: what Redis clients send first, and RESET and QUIT."""
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from miniqueue import __version__
 from miniqueue.core.message.slots import slot_of
 from miniqueue.errors import NotAuthenticatedError, RequestError, WrongSecretError
 from miniqueue.server.cluster import replies as shown_nodes
 from miniqueue.server.cluster.nodes import Node
-from miniqueue.server.resp.commands.context import Client
+from miniqueue.server.resp.commands.channels import Channels
+from miniqueue.server.resp.commands.context import Client, answer_later
+from miniqueue.server.resp.commands.events import EventStream
+from miniqueue.server.resp.commands.transaction import Transaction
+from miniqueue.server.views.clients import ConnectedClient, Reading
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_arguments import ArityError, shown, unknown_subcommand
 from miniqueue.wire.resp_parser import Command
@@ -19,6 +24,11 @@ _HELLO_WITHOUT_AUTH = (  # the text of Redis
     "HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> "
     "option can be used to authenticate the client and select the RESP protocol version at the same time"
 )
+#: Number of connections that CLIENT LIST shows in one iteration of the event loop.
+CLIENTS_IN_TURN: Final = 500
+#: What a connection can do, with the flag by which Redis shows it.
+_FLAGS: Final = {"commands": b"N", "transaction": b"x", "waits": b"b", "listens": b"P", "stream": b"P"}
+_NOTHING: Final = Reading(b"", b"")
 
 
 class NoProtocolError(RequestError):
@@ -151,12 +161,69 @@ def _client_setinfo(client: Client, command: Command) -> bytes:
 
 
 def _client_list(client: Client, command: Command) -> bytes:
-    def listed() -> bytes:
-        clients = client.server.clients()
-        lines = [other.session.describe(other.stream.topic if other.stream else None) + b"\n" for other in clients]
+    async def listed() -> bytes:
+        now_ms, lines = client.broker.clock.now_ms(), list[bytes]()
+        for number, other in enumerate(list(client.server.clients()), 1):
+            lines.append(_line(other, now_ms))
+            if number % CLIENTS_IN_TURN == 0:
+                await asyncio.sleep(0)
         return replies.bulk(b"".join(lines))
 
-    return client.in_own_turn(listed)
+    return answer_later(client, listed())
+
+
+def _line(client: Client, now_ms: int) -> bytes:
+    session, (topic, group, member) = client.session, client.reading or _NOTHING
+    return (
+        b"id=%d addr=%b name=%b user=%b db=0 resp=%d sub=%d lib-name=%b lib-ver=%b topic=%b"
+        b" group=%b member=%b leased=%d age=%d flags=%b\n"
+    ) % (
+        session.id,
+        session.address.encode(),
+        session.name,
+        session.user,
+        session.protocol,
+        client.stream is not None,
+        session.library,
+        session.library_version,
+        topic,
+        group,
+        member,
+        _leased_of(client),
+        max(0, now_ms - session.connected_at_ms) // 1000,
+        _FLAGS[_mode_of(client)],
+    )
+
+
+def described(client: Client) -> ConnectedClient:
+    """Return what is known of a client."""
+    session = client.session
+    return ConnectedClient(
+        str(session.id),
+        "resp",
+        session.address,
+        session.connected_at_ms,
+        session.name.decode("utf-8", "replace"),
+        None if client.guard is None else session.user.decode("utf-8", "replace"),
+        session.library.decode("utf-8", "replace"),
+        _mode_of(client),
+        client.reading,
+        _leased_of(client),
+    )
+
+
+def _leased_of(client: Client) -> int:
+    return len(client.held) + (0 if client.stream is None else client.stream.held_count)
+
+
+def _mode_of(client: Client) -> str:
+    if client.stream is not None:
+        return "stream"
+    if isinstance(client.mode, Channels | EventStream):
+        return "listens"
+    if client.is_blocked:
+        return "waits"
+    return "transaction" if isinstance(client.mode, Transaction) else "commands"
 
 
 def _client_word(word: bytes) -> bytes:

@@ -39,7 +39,7 @@ from typing import Generic, TypeVar
 from miniqueue.access.rights import Right
 from miniqueue.access.users import check_permitted
 from miniqueue.broker.leases.leases import Leases
-from miniqueue.broker.leases.receive import ReceiveResult, Receiving
+from miniqueue.broker.leases.receive import ReceiveRequest, ReceiveResult, Receiving
 from miniqueue.broker.leases.receive_any import ReceivedAny
 from miniqueue.broker.transactions.acts import Settle, Way
 from miniqueue.core.options.consume import (
@@ -59,6 +59,7 @@ from miniqueue.errors import (
     RequestError,
 )
 from miniqueue.server.resp.commands.context import Client, HeldByGet
+from miniqueue.server.views.clients import Reading
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.receive_replies import resp_messages, resp_messages_of
 from miniqueue.wire.resp_arguments import nack_options_of, shown
@@ -95,6 +96,15 @@ class WaitingReceive(Generic[ResultT]):
         self._is_held = True
         self._client.hold(self)
         return b""
+
+    @property
+    def reading(self) -> Reading | None:
+        """What the command waits for, if that is one topic."""
+        receiving = self._receiving
+        if not isinstance(receiving, ReceiveRequest):
+            return None
+        member = b"" if receiving.member is None else receiving.member.name
+        return Reading(receiving.group.topic.name, receiving.group.name, member)
 
     def give_up(self) -> None:
         """Reply now, without messages."""

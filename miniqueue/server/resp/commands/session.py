@@ -39,6 +39,7 @@ class Session:
     Attributes:
       local: the address of the broker to which the client is connected.
       user: the name that CLIENT LIST shows; `default` until the client authenticates.
+      connected_at_ms: when the client connected, in milliseconds since 1970.
       actor: this client as that user; the connection makes it the current actor whenever it carries out commands.
     """
 
@@ -50,6 +51,7 @@ class Session:
     user: bytes = b"default"
     library: bytes = b""
     library_version: bytes = b""
+    connected_at_ms: int = 0
     actor: Actor = field(default_factory=Actor)
 
     @property
@@ -63,23 +65,12 @@ class Session:
         host, port = (self.peer or ("?", 0))[:2]
         return f"{host}:{port}"
 
-    def describe(self, topic: bytes | None) -> bytes:
-        """Return the line of CLIENT LIST."""
-        return b"id=%d addr=%b name=%b user=%b db=0 resp=%d sub=%d lib-name=%b lib-ver=%b topic=%b" % (
-            self.id,
-            self.address.encode(),
-            self.name,
-            self.user,
-            self.protocol,
-            topic is not None,
-            self.library,
-            self.library_version,
-            topic or b"",
-        )
-
-    def connect(self, peer: tuple[str, int] | None, account: MemoryAccount | None = None) -> None:
+    def connect(
+        self, peer: tuple[str, int] | None, account: MemoryAccount | None = None, connected_at_ms: int = 0
+    ) -> None:
         """Set the address and the account of the client: the connection is made."""
         self.peer = peer
+        self.connected_at_ms = connected_at_ms
         self.actor = Actor(self.address, self.id, account=account)
 
     def become(self, user: bytes) -> None:

@@ -26,6 +26,7 @@ from miniqueue.core.options.consume import StreamOptions
 from miniqueue.core.options.durations import parse_seconds
 from miniqueue.errors import MiniqueueError, NothingOutstandingError, UnknownCommandError, UnknownReceiptError
 from miniqueue.errors.requests import RequesterGoneError
+from miniqueue.server.views.clients import Reading
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_arguments import nack_options_of
 from miniqueue.wire.resp_parser import Command
@@ -72,14 +73,10 @@ class Stream:
         self._end = end
 
     @property
-    def group(self) -> bytes:
-        """The group that the stream reads with."""
-        return self._consumer.group.name
-
-    @property
-    def member(self) -> bytes:
-        """The member of the group; empty if there is none."""
-        return b"" if self._consumer.member is None else self._consumer.member.name
+    def reading(self) -> Reading:
+        """What the stream reads."""
+        group, member = self._consumer.group, self._consumer.member
+        return Reading(self.topic, group.name, b"" if member is None else member.name)
 
     @property
     def held_count(self) -> int:

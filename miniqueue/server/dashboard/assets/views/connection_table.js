@@ -6,7 +6,7 @@ import { html } from "../lib/ui.js";
 import { Name } from "../parts/marks.js";
 import { Table } from "../parts/table.js";
 
-export function ConnectionTable({ rows, isOfTopic = false }) {
+export function ConnectionTable({ rows, nowMs, isOfTopic = false }) {
   const columns = [
     {
       label: "Client",
@@ -32,8 +32,16 @@ export function ConnectionTable({ rows, isOfTopic = false }) {
       hide: "medium",
       cell: (row) => (row.member ? html`<${Name}>${row.member}<//>` : format.UNKNOWN),
     },
-    { label: "Does", member: "mode", hide: "phone", cell: (row) => row.mode ?? format.UNKNOWN },
+    { label: "Mode", member: "mode", hide: "phone", cell: (row) => row.mode ?? format.UNKNOWN },
     { label: "Library", member: "library", hide: "medium", cell: (row) => row.library ?? format.UNKNOWN },
+    {
+      label: "Connected",
+      member: "connectedAtMs",
+      isNumber: true,
+      hide: "phone",
+      title: "Since when, as an age",
+      cell: (row) => format.age(format.secondsSince(row.connectedAtMs, nowMs)),
+    },
     { label: "Leased", member: "leased", isNumber: true, cell: (row) => format.count(row.leased) },
   ].filter((column) => column && (!column.member || rows.some((row) => format.isKnown(row[column.member]))));
   return html`<${Table} caption="Connections" columns=${columns} rows=${rows}

@@ -37,7 +37,7 @@ function Rows({ answer, page, count, q }) {
   const first = (page - 1) * count + 1;
   const last = first + rows.length - 1;
   const go = (to) => () => setQuery({ page: to === 1 ? null : to });
-  return html`<${ConnectionTable} rows=${rows} /><${Pager}
+  return html`<${ConnectionTable} rows=${rows} nowMs=${answer.nowMs} /><${Pager}
      text=${pageText(first, last, answer.total)}
         onPrevious=${page > 1 && go(page - 1)} onNext=${last < answer.total && go(page + 1)} />`;
 }

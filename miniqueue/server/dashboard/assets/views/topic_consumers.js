@@ -14,7 +14,7 @@ export function TopicConsumers({ topic, model }) {
     ${
       answer &&
       (answer.connections.length
-        ? html`<${ConnectionTable} rows=${answer.connections} isOfTopic=${true} />
+        ? html`<${ConnectionTable} rows=${answer.connections} nowMs=${answer.nowMs} isOfTopic=${true} />
           ${
             answer.total > answer.connections.length &&
             html`<div class="pager">The first ${answer.connections.length} of ${format.exact(answer.total)}</div>`
