@@ -48,6 +48,10 @@ def test_a_publish_says_the_options_that_it_has(options, words):
         (messages.publish_many("t", ["a", b"b"]), "MPUBLISH t a b"),
         (messages.publish_many("t", ["a", b"b"], dedup_id="1"), "PUBBATCH t 1 a b"),
         (
+            messages.publish_many("t", ["a", b"b"], headers={"h": "v"}, dedup_id="1"),
+            "PUBEACH t 1 a 3 HEADER h v b 3 HEADER h v",
+        ),
+        (
             messages.publish_each(
                 "t", [Outgoing("a", key="k"), Outgoing(b"b"), Outgoing("c", {"h": "v"}, ttl_seconds=60)], dedup_id="1"
             ),

@@ -19,6 +19,7 @@ from miniqueue_client import (
     Message,
     Outgoing,
     RefusedError,
+    ServerError,
     Worker,
     handling,
     message_calls,
@@ -106,12 +107,24 @@ def test_a_receive_is_a_span_that_is_linked_to_the_publishes(spans, client, topi
     assert client.receive(f"{topic}.empty") == []
     client.receive(topic, count=4, group="default")
     span = spans.the(f"receive {topic}")
-    one, each = spans.the(f"publish_json {topic}"), spans.the(f"publish_each {topic}")
-    assert linked_by(span) == [span_id_of(one), span_id_of(each), span_id_of(each)]
+    one, each, many = (spans.the(f"{name} {topic}") for name in ("publish_json", "publish_each", "publish_many"))
+    assert linked_by(span) == [span_id_of(one), span_id_of(each), span_id_of(each), span_id_of(many)]
     assert (span.kind, spans.names().count("receive")) == (SpanKind.CLIENT, 0)
     assert (span.attributes or {})["messaging.batch.message_count"] == 4
     assert (span.attributes or {})["messaging.consumer.group.name"] == "default"
-    assert (spans.the(f"publish_many {topic}").attributes or {})["messaging.batch.message_count"] == 1
+    assert (many.attributes or {})["messaging.batch.message_count"] == 1
+
+
+@pytest.mark.parametrize(("count", "size", "is_carried"), [(1999, 1, True), (2000, 1, False), (100, 20_900, False)])
+def test_a_batch_that_has_no_room_for_the_context_is_published_without_it(
+    spans, client, topic, count, size, is_carried
+):
+    payloads = ["x" * size] * count
+    client.publish_many(topic, payloads)
+    client.publish_each(topic, [Outgoing(payload) for payload in payloads])
+    assert client.length(topic) == 2 * count
+    for message in client.receive(topic), client.peek(topic, count=1, after=f"0-{count - 1}"):
+        assert bool(message[0].headers) == is_carried
 
 
 def test_a_worker_handles_each_message_in_the_trace_of_its_publish(spans, client, topic):
@@ -187,6 +200,29 @@ async def test_over_http2_a_transaction_and_a_receive_are_traced(spans, certific
     assert message.header("traceparent") == context_of(spans.the("publish t"))
     assert linked_by(spans.the("receive t")) == [span_id_of(spans.the("publish t"))]
     assert (spans.the("receive t").attributes or {})["server.address"] == "localhost"
+
+
+async def test_over_http2_the_context_is_in_the_headers_of_each_publish(spans, certificates):
+    async with serving(certificates) as served:
+        client = await served.client()
+        with spans.tracer.start_as_current_span("order"):
+            await client.publish(b"t", b"one")
+            await client.publish_json("t", 2)
+            assert [answer async for answer in client.publish_lines("t", [b"three", b"\xff"])] == ["0-2", "0-3"]
+        received = await client.receive("t", count=4)
+    sent = [spans.the(f"{name} t") for name in ("publish", "publish_json", "publish_lines", "publish_lines")]
+    assert [message.headers for message in received] == [(("traceparent", context_of(span).encode()),) for span in sent]
+    assert [message.payload for message in received] == [b"one", b"2", b"three", b"\xff"]
+    assert set(map(parent_of, sent)) == {span_id_of(spans.the("order"))}
+    assert (sent[0].attributes or {})["messaging.message.body.size"] == 3
+
+
+async def test_over_http2_a_stream_that_is_refused_is_a_span_with_the_error(spans, certificates):
+    async with serving(certificates) as served:
+        client = await served.client()
+        with pytest.raises(ServerError):
+            [answer async for answer in client.publish_lines("", [b"x"])]
+    assert spans.the("publish_lines ").status.status_code == StatusCode.ERROR
 
 
 def test_the_headers_that_a_program_has_set_stay(spans, client, topic):

@@ -25,6 +25,8 @@ from miniqueue_client.errors import RequestError
 #: Maximum number of messages of one `publish_many`, and of receipts of one settle: a command has at most 10,002 words,
 #: which include its name, the topic and one more.
 MAX_AT_ONCE: Final = 9_999
+#: Size of the messages of one command that each broker accepts: 2 MiB, less its name, a topic, and a dedup id.
+_SAFE_BYTES: Final = (2 << 20) - 4096
 
 Payload: TypeAlias = bytes | str
 Priority: TypeAlias = Literal["high", "normal", "low"]
@@ -178,18 +180,23 @@ def reply(topic: str, receipt: str | Message, payload: Payload) -> Call[None]:
     return Call(("REPLY", topic, _receipt_of(receipt), payload), answers.nothing, is_repeatable=False)
 
 
-def publish_many(topic: str, payloads: Sequence[Payload], *, dedup_id: str | None = None) -> Call[PublishedIds]:
+def publish_many(
+    topic: str, payloads: Sequence[Payload], *, headers: Headers = (), dedup_id: str | None = None
+) -> Call[PublishedIds]:
     """Publish up to 9,999 messages in one commit, all or none; they are durable on return.
 
     Args:
       topic: the topic, which is created if necessary.
       payloads: the payloads; together at most 2 MiB, or twice the maximum size of a message. A str is sent as UTF-8.
+      headers: names and values that each message has; with them, the limit is that of `publish_each`.
       dedup_id: one id against duplicates for all messages, see `publish`.
 
     Returns: the ids, in order. If the messages were not stored, the ids of the first ones, with `is_duplicate` set.
     """
     if not 0 < len(payloads) <= MAX_AT_ONCE:
         raise RequestError(f"invalid number of messages: {len(payloads)}; must be 1 to {MAX_AT_ONCE}")
+    if pairs := pairs_of(headers):
+        return publish_each(topic, [Outgoing(payload, pairs) for payload in payloads], dedup_id=dedup_id)
 
     def once(dedup_id: str) -> Call[PublishedIds]:
         return Call(("PUBBATCH", topic, dedup_id, *payloads), answers.batch_ids)
@@ -417,5 +424,19 @@ def _receipt_of(receipt: str | Message) -> str:
 
 def header_words(headers: Headers) -> Iterable[Word]:
     """Return the words of the headers of a message: three for each."""
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return (word for name, value in pairs for word in ("HEADER", name, value))
+    return (word for name, value in pairs_of(headers) for word in ("HEADER", name, value))
+
+
+def pairs_of(headers: Headers) -> list[tuple[str, Payload]]:
+    """Return headers as pairs."""
+    return list(headers.items() if isinstance(headers, Mapping) else headers)
+
+
+def fit_together(messages: Iterable[Outgoing]) -> bool:
+    """Whether one `publish_each` can contain these messages, whatever the size that its broker allows."""
+    words = [word for message in messages for word in message.words()]
+    return len(words) <= MAX_AT_ONCE and sum(map(_size_of, words)) <= _SAFE_BYTES
+
+
+def _size_of(word: Word) -> int:
+    return len(word if isinstance(word, bytes) else str(word).encode())

@@ -17,10 +17,12 @@ from functools import lru_cache
 from time import time_ns
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from miniqueue_client.calls.messages import Headers, Outgoing, Payload, fit_together, pairs_of
 from miniqueue_client.calls.outcomes import Outcome
 from miniqueue_client.calls.values import Message
 
 if TYPE_CHECKING:
+    from opentelemetry.context import Context
     from opentelemetry.trace import Link, Span, Tracer, TracerProvider
 
 #: The name of the tracer.
@@ -70,6 +72,29 @@ def creating(name: str, server: Mapping[str, object], arguments: Arguments) -> I
     """Trace a publish in a transaction, which is sent later."""
     with _producing(name, "create", server, arguments):
         yield _ignore
+
+
+@contextmanager
+def streaming(name: str, topic: str, server: Mapping[str, object]) -> Iterator[list[tuple[str, str]]]:
+    """Trace the publishes of a stream; yield the headers of its messages, none if the program does not trace.
+
+    The span is not the current one, since the program does other things while the stream is open.
+    """
+    tracer = _tracer()
+    if tracer is None:
+        yield []
+        return
+    from opentelemetry import trace  # noqa: PLC0415 - optional
+
+    attributes = _attributes(name, "send", [topic], server)
+    span = tracer.start_span(_span_name(name, [topic]), kind=trace.SpanKind.PRODUCER, attributes=attributes)
+    try:
+        yield _context_headers(trace.set_span_in_context(span))
+    except Exception as exc:
+        _record_error(span, exc)
+        raise
+    finally:
+        span.end()
 
 
 @contextmanager
@@ -178,23 +203,31 @@ def _producing(name: str, kind: str, server: Mapping[str, object], arguments: Ar
 
 
 def _inject(name: str, arguments: Arguments) -> None:
-    """Add the context to the headers of what is published; the messages of `publish_many` have none."""
+    """Add the context to the headers of what is published; not of a batch that would be too large for one command."""
     if name == "publish_each":
-        messages = arguments["messages"]
-        arguments["messages"] = [each._replace(headers=_with_context(each.headers)) for each in messages]
-    elif name != "publish_many":
-        arguments["headers"] = _with_context(arguments.get("headers", ()))
+        messages = [each._replace(headers=_with_context(each.headers)) for each in arguments["messages"]]
+        if fit_together(messages):
+            arguments["messages"] = messages
+        return
+    headers = _with_context(arguments.get("headers", ()))
+    if name != "publish_many" or fit_together(Outgoing(payload, headers) for payload in arguments["payloads"]):
+        arguments["headers"] = headers
 
 
-def _with_context(headers: Any) -> list[tuple[str, Any]]:  # noqa: ANN401 - `Headers` of `messages`
+def _with_context(headers: Headers) -> list[tuple[str, Payload]]:
     """Return headers with those of the current context, unless the publisher has set the same ones."""
+    pairs = pairs_of(headers)
+    own = {name for name, _ in pairs}
+    return [*pairs, *((name, value) for name, value in _context_headers() if name not in own)]
+
+
+def _context_headers(context: "Context | None" = None) -> list[tuple[str, str]]:
+    """Return the headers that carry a context, or the current one."""
     from opentelemetry import propagate  # noqa: PLC0415 - optional
 
-    pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
     carrier: dict[str, str] = {}
-    propagate.inject(carrier)
-    own = {name for name, _ in pairs}
-    return [*pairs, *((name, value) for name, value in carrier.items() if name not in own)]
+    propagate.inject(carrier, context)
+    return list(carrier.items())
 
 
 def _carrier_of(message: Message) -> dict[str, str]:

@@ -10,11 +10,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from miniqueue_client.calls import messages
+from miniqueue_client.calls import messages, tracing
 from miniqueue_client.calls.call import Call, Seconds, seconds_word
 from miniqueue_client.calls.json_text import encoded
 from miniqueue_client.calls.methods import awaitable
-from miniqueue_client.calls.tracing import receiving
 from miniqueue_client.calls.transaction import AsyncTransaction
 from miniqueue_client.errors import ConnectError, DisconnectedError, ServerError
 from miniqueue_client.http2 import requests
@@ -104,11 +103,11 @@ class Http2Client:
           ServerError: it was refused; with status 503 it may have been stored.
           DisconnectedError: it may have been stored.
         """
-        await self._exchange(b"POST", _path("/publish/", topic), payload)
+        await self._publish("publish", topic, payload)
 
     async def publish_json(self, topic: str | bytes, value: object) -> None:
         """Publish a value as JSON, see `publish`; raises RequestError, too, for a value that JSON does not have."""
-        await self.publish(topic, encoded(value))
+        await self._publish("publish_json", topic, encoded(value))
 
     async def delete_topic(self, topic: str | bytes) -> None:
         """Delete a topic, if it exists; raises ServerError, DisconnectedError."""
@@ -122,20 +121,21 @@ class Http2Client:
           DisconnectedError: messages without a reply may have been stored.
           Exception: raised by `payloads`; the messages before it were sent, and may have been stored.
         """
-        stream = await self._begin(b"POST", _path("/publish/", topic), (b"content-type", b"application/x-ndjson"))
-        sending = asyncio.create_task(_send_lines(stream, payloads))
-        try:
-            await _check(stream)
-            rest = b""
-            while chunk := await stream.read():
-                *lines, rest = (rest + chunk).split(b"\n")
-                for answer in map(json.loads, lines):
-                    yield answer["id"] if "id" in answer else refusal_of(answer)
-        finally:
-            sending.cancel()
-            stream.close()
-            await asyncio.wait([sending])
-            _raise_what_payloads_raised(sending)
+        with tracing.streaming("publish_lines", _text(topic), self.span_attributes()) as headers:
+            stream = await self._begin(b"POST", _path("/publish/", topic), (b"content-type", b"application/x-ndjson"))
+            sending = asyncio.create_task(_send_lines(stream, payloads, headers))
+            try:
+                await _check(stream)
+                rest = b""
+                while chunk := await stream.read():
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for answer in map(json.loads, lines):
+                        yield answer["id"] if "id" in answer else refusal_of(answer)
+            finally:
+                sending.cancel()
+                stream.close()
+                await asyncio.wait([sending])
+                _raise_what_payloads_raised(sending)
 
     def subscribe(self, topic: str | bytes, *, lease_seconds: Seconds | None = None) -> Subscription:
         """Return a consumer of a topic, to be used with `async with`.
@@ -151,7 +151,7 @@ class Http2Client:
         path, body = requests.encode(call)
         return requests.decode(call, await self._exchange(b"POST", path.encode(), body))
 
-    receive = awaitable(messages.receive, receiving)
+    receive = awaitable(messages.receive, tracing.receiving)
     ack = awaitable(messages.ack)
     nack = awaitable(messages.nack)
     back = awaitable(messages.back)
@@ -181,9 +181,19 @@ class Http2Client:
         await _check(stream)
         return stream
 
-    async def _exchange(self, method: bytes, path: bytes, body: bytes) -> bytes:
+    async def _publish(self, name: str, topic: str | bytes, payload: bytes) -> None:
+        """Publish one message, and trace it as the method with this name."""
+        if not tracing.is_active():
+            await self._exchange(b"POST", _path("/publish/", topic), payload)
+            return
+        arguments: dict[str, Any] = {"topic": _text(topic), "payload": payload}
+        with tracing.sending(name, self.span_attributes(), arguments):
+            headers = [(f"miniqueue-header-{n}".lower().encode(), v.encode()) for n, v in arguments["headers"]]
+            await self._exchange(b"POST", _path("/publish/", topic), payload, *headers)
+
+    async def _exchange(self, method: bytes, path: bytes, body: bytes, *headers: tuple[bytes, bytes]) -> bytes:
         """Make a request, and return the body of the reply; raises ServerError, DisconnectedError."""
-        stream = await self._begin(method, path)
+        stream = await self._begin(method, path, *headers)
         try:
             stream.write(body, is_last=True)
             await _check(stream)
@@ -220,11 +230,13 @@ def _error_of(body: bytes, status: int) -> ServerError:
         return ServerError(body.decode("utf-8", "replace").strip(), status)
 
 
-async def _send_lines(stream: Stream, payloads: Iterable[bytes]) -> None:
+async def _send_lines(stream: Stream, payloads: Iterable[bytes], headers: Sequence[tuple[str, str]]) -> None:
+    """Send a line for each payload; each message gets the headers."""
+    others = b',"headers":' + encoded(headers) if headers else b""
     try:
         remaining = iter(payloads)
         while batch := list(islice(remaining, LINES_PER_WRITE)):
-            stream.write(b"".join(map(_line, batch)))
+            stream.write(b"".join(_line(payload, others) for payload in batch))
             await stream.drain()
         stream.write(b"", is_last=True)
     except BaseException:
@@ -238,11 +250,18 @@ def _raise_what_payloads_raised(sending: "asyncio.Task[None]") -> None:
         raise error
 
 
-def _line(payload: bytes) -> bytes:
-    try:
-        return encoded(payload.decode()) + b"\n"
-    except UnicodeDecodeError:
-        return b'{"msg":"%b"}\n' % base64.b64encode(payload)
+def _line(payload: bytes, others: bytes) -> bytes:
+    """Return the line of a message; `others` are its members after the payload, each after a comma."""
+    if not others:
+        try:
+            return encoded(payload.decode()) + b"\n"
+        except UnicodeDecodeError:
+            pass
+    return b'{"msg":"%b"%b}\n' % (base64.b64encode(payload), others)
+
+
+def _text(topic: str | bytes) -> str:
+    return topic if isinstance(topic, str) else topic.decode("utf-8", "replace")
 
 
 def _path(prefix: str, topic: str | bytes) -> bytes:
