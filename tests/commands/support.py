@@ -115,6 +115,8 @@ def on_a_terminal(
     """Run a command of a terminal that is `COLUMNS` wide; `typed` waits in its keyboard, or is typed after a prompt."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
+    if typed and not prompt:
+        os.write(ours, typed)  # before the command starts, so that its echo always comes first
     with (
         os.fdopen(ours, "r+b", buffering=0) as screen,
         subprocess.Popen(
@@ -122,8 +124,6 @@ def on_a_terminal(
         ) as process,
     ):
         os.close(theirs)
-        if typed and not prompt:
-            screen.write(typed)
         watchdog = Timer(RUN_SECONDS, os.killpg, [process.pid, signal.SIGKILL])
         watchdog.start()
         shown = b""
