@@ -1,17 +1,34 @@
-"""What the tests of the page share: problems of a page, a client of the broker, and words of dialogs."""
+"""What the tests of the page share: problems of a page, a client of the broker, its survey, and words of dialogs."""
 
+import json
+import time
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
-import redis
-
+from tests.acceptance import patient
 from tests.acceptance.process import BrokerProcess
+from tests.acceptance.tools import MAX_SECONDS
+
+#: The time that only ends what hangs.
+LIMIT_MS = 60_000
 
 #: Opens a page; arguments: the address of the broker, a path, options of the browser context.
 OpenPage = Callable[..., Any]
 
 #: Requests that fail are errors to a browser, and expected here: a topic that is missing, a sign-in that is refused.
 _EXPECTED = ("Failed to load resource", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_REFUSED")
+
+#: Makes some timers of the page take 200 times as long: 1.5 s forget the first key of two, and 4 s or more hide a
+#: toast, or connect again. On a machine that stalls, that would happen before the test has looked.
+PATIENCE = """
+(() => {
+  const { setTimeout } = window;
+  const isLong = (ms) => ms === 1500 || ms >= 4000;
+  window.setTimeout = (act, ms = 0, ...words) => setTimeout(act, isLong(ms) ? 200 * ms : ms, ...words);
+})();
+"""
 
 
 class Watch:
@@ -35,12 +52,28 @@ class Watch:
 
 def client_of(broker: BrokerProcess, **options: Any) -> Any:
     """Return a client of the broker."""
-    return redis.Redis(port=broker.resp_port, decode_responses=True, **options)
+    return patient.Redis(port=broker.resp_port, decode_responses=True, **options)
 
 
 def address_of(broker: BrokerProcess) -> str:
     """Return the address of the page."""
     return f"http://127.0.0.1:{broker.monitor_port}"
+
+
+def wait_until_surveyed(broker: BrokerProcess, topic: str, user: str = "", password: str = "") -> None:
+    """Wait until the broker's survey of all topics has a topic, and so all older ones.
+
+    A survey is used for a second, and for longer if it took long. What a page reads once, it reads from there.
+    """
+    credentials = b64encode(f"{user}:{password}".encode()).decode()
+    headers = {"Authorization": f"Basic {credentials}"} if user else {}
+    ends_at = time.monotonic() + MAX_SECONDS
+    while True:
+        listed = json.loads(broker.monitor(f"/ui/data/topics?q={quote(topic)}&count=100", headers))["topics"]
+        if topic in [row["topic"] for row in listed]:
+            return
+        assert time.monotonic() < ends_at, listed
+        time.sleep(0.02)
 
 
 def make_dead_letters(client: Any, topic: str, reasons: dict[str, int]) -> None:

@@ -9,11 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.acceptance.process import FREE_PORTS, BrokerProcess
-from tests.browser.browsing import OpenPage, Watch
+from tests.browser.browsing import LIMIT_MS, PATIENCE, OpenPage, Watch
 
 CHROMIUM = shutil.which("chromium-headless-shell")
-#: The time that only ends what hangs.
-LIMIT_MS = 60_000
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +51,7 @@ def open_page(chromium) -> Iterator[OpenPage]:
     def open_(base_url: str, path: str = "/ui/", **options: object):
         context = chromium.new_context(base_url=base_url, **({"viewport": {"width": 1280, "height": 900}} | options))
         context.set_default_timeout(LIMIT_MS)
+        context.add_init_script(PATIENCE)
         page = context.new_page()
         watches.append(Watch(page))
         page.goto(path)

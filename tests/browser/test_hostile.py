@@ -8,7 +8,7 @@ import pytest
 
 from tests.acceptance.process import FREE_PORTS, BrokerProcess
 from tests.acceptance.users import PASSWORD, UsersFile
-from tests.browser.browsing import address_of, client_of, make_dead_letters
+from tests.browser.browsing import LIMIT_MS, address_of, client_of, make_dead_letters, wait_until_surveyed
 
 playwright = pytest.importorskip("playwright.sync_api")
 expect = playwright.expect
@@ -35,6 +35,7 @@ def guarded(tmp_path_factory):
         with client_of(process, username="ann", password=PASSWORD) as client:
             client.execute_command("PUB", "orders.eu", "hello")
             client.execute_command("PUB", "secret", "hidden")
+        wait_until_surveyed(process, "secret", "ann", PASSWORD)
         process.users = users
         yield process
         process.stop()
@@ -91,6 +92,7 @@ def test_a_link_of_a_message_is_no_link(page, broker):
 
 def test_another_site_cannot_act(chromium, broker):
     context = chromium.new_context()
+    context.set_default_timeout(LIMIT_MS)
     page = context.new_page()
     page.route("http://other.test/", lambda route: route.fulfill(body="<p>other</p>", content_type="text/html"))
     page.goto("http://other.test/")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.browser.browsing import address_of, client_of, make_dead_letters
+from tests.browser.browsing import address_of, client_of, make_dead_letters, wait_until_surveyed
 
 playwright = pytest.importorskip("playwright.sync_api")
 expect = playwright.expect
@@ -22,7 +22,7 @@ def client(broker):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _topics(client):
+def _topics(broker, client):
     execute = client.execute_command
     execute("TOPIC", "CREATE", "orders", "partitions", 2, "max_deliveries", 2, "trace", "true")
     for number in range(5):
@@ -36,6 +36,8 @@ def _topics(client):
         execute("PUB", f"tenant.{number:04}", "x")
     for name in HARD_NAMES:
         execute("PUB", name, f"hello from {name[:10]}")
+    execute("TOPIC", "CREATE", "newest")
+    wait_until_surveyed(broker, "newest")
 
 
 def test_the_overview_says_what_needs_attention_and_how_much_there_is(page):
