@@ -12,6 +12,7 @@ import redis
 
 from miniqueue import cli
 from tests.acceptance import patient
+from tests.acceptance.ports import hold_port, port_of
 from tests.acceptance.process import BrokerProcess, run_to_end
 from tests.acceptance.tools import MAX_SECONDS
 from tests.acceptance.users import UsersFile
@@ -36,6 +37,13 @@ def follow(tmp_path) -> Iterator[Callable[..., BrokerProcess]]:
     yield follow
     for process in started:
         process.end()
+
+
+@pytest.fixture
+def monitor_port() -> Iterator[int]:
+    """A port for a broker and its successor, which no other process gets in between."""
+    with hold_port() as held:
+        yield port_of(held)
 
 
 def publish(client: redis.Redis, first: int, end: int) -> None:
@@ -99,31 +107,29 @@ async def test_a_copy_over_tls_takes_the_place_of_its_broker(start_broker, follo
     assert (again.returncode, "a broker has used" in again.stderr) == (IN_USE, True)
 
 
-def test_the_old_follower_ends_when_a_broker_has_used_its_copy(start_broker, follow):
-    broker = start_broker("data")
-    port = broker.monitor_port
-    copy = follow(f"http://127.0.0.1:{port}")
+def test_the_old_follower_ends_when_a_broker_has_used_its_copy(start_broker, follow, monitor_port):
+    broker = start_broker("data", "-monitor-port", str(monitor_port))
+    copy = follow(f"http://127.0.0.1:{monitor_port}")
     copy.wait_for_event("following")
     broker.kill()
     copy.wait_for_event("the broker does not answer")
     start_broker("copy").stop()
-    start_broker("data", "-monitor-port", str(port))
+    start_broker("data", "-monitor-port", str(monitor_port))
     assert copy.wait() == IN_USE
     assert "follows no" in copy.output
 
 
-def test_a_copy_that_was_away_too_long_is_replaced_by_a_new_one(start_broker, follow, tmp_path: Path):
-    broker = start_broker("data")
-    port = str(broker.monitor_port)
-    copy = follow(f"http://127.0.0.1:{port}")
+def test_a_copy_that_was_away_too_long_is_replaced_by_a_new_one(start_broker, follow, monitor_port, tmp_path: Path):
+    broker = start_broker("data", "-monitor-port", str(monitor_port))
+    copy = follow(f"http://127.0.0.1:{monitor_port}")
     copy.wait_for_event("following")
     copy.kill()
     broker.stop()
     shutil.rmtree(tmp_path / "data" / "recent")  # as after an hour
-    broker = start_broker("data", "-monitor-port", port)
+    broker = start_broker("data", "-monitor-port", str(monitor_port))
     with patient.Redis(port=broker.resp_port) as client:
         publish(client, 0, 20)
-    copy = follow(f"http://127.0.0.1:{port}")
+    copy = follow(f"http://127.0.0.1:{monitor_port}")
     copy.wait_for_event("copied")
     copy.wait_for_event("following")
     assert "is made again" in copy.output
