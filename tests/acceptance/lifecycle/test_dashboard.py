@@ -55,7 +55,8 @@ def test_a_plain_broker_serves_the_page_and_a_stop_ends_its_streams(start_broker
         with looking.getresponse() as stream:
             kind, view = next_event(stream)
             assert kind == "view"
-            assert [row["topic"] for row in view["topics"]] == ["orders"]
+            while [row["topic"] for row in view["topics"]] != ["orders"]:  # the survey can be older than the topic
+                _, view = next_event(stream)
             broker.stop()
             stream.read()  # up to its end
 
