@@ -219,7 +219,7 @@ def test_make_a_delayed_message_due(page, client, topic):
     page.get_by_role("button", name="Make due now…").click()
     confirm(page, "Make due now")
     expect(said(page)).to_contain_text("is due")
-    assert client.execute_command("RECEIVE", topic, "WAIT", 30)[0][1] == "later"
+    assert client.execute_command("RECEIVE", topic, "WAIT", 60)[0][1] == "later"
 
 
 def test_delete_a_delayed_message(page, client, topic):

@@ -42,7 +42,7 @@ async def test_a_message_has_all_that_is_known_of_it(certificates):
         [again] = await client.receive("t")
         assert (again.deliveries, again.counts.nacks, again.failure) == (2, 1, "it failed")
         await client.reject("t", again, reason="no use")
-        [letter] = await client.receive("t.dlq", wait_seconds=20, autoack=True)
+        [letter] = await client.receive("t.dlq", wait_seconds=60, autoack=True)
         assert (letter.origin.topic, letter.origin.reason, letter.origin.counts.nacks) == ("t", "no use", 1)
         assert (letter.receipt, await client.receive("t")) == ("", [])
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from itertools import islice
 
 import pytest
 
@@ -101,8 +102,9 @@ def test_a_client_goes_on_after_a_kill_in_the_middle_and_nothing_is_lost_or_doub
     thread.join(60)
     assert len(published) == 300
     with Client(broker.url) as client:
-        received = [message.text for message in client.consume(topic, count=1000, autoack=True, idle_seconds=0.2)]
-    assert received == [str(number) for number in range(300)]
+        received = islice(client.consume(topic, count=1000, autoack=True), 300)
+        assert [message.text for message in received] == [str(number) for number in range(300)]
+        assert client.length(topic) == 0
 
 
 def test_each_error_that_permits_a_retry_is_reported():

@@ -7,6 +7,7 @@ import pytest
 import redis
 
 from miniqueue_client import AsyncClient, Client, RefusedError
+from tests.acceptance import patient
 
 pytestmark = pytest.mark.acceptance
 
@@ -141,7 +142,7 @@ def test_what_is_durable_is_there_after_a_kill(start_resp_broker):
 
 @pytest.fixture(params=[2, 3])
 def redis_py(request, resp_broker):
-    with redis.Redis(port=resp_broker.process.resp_port, protocol=request.param) as client:
+    with patient.Redis(port=resp_broker.process.resp_port, protocol=request.param) as client:
         yield client
 
 

@@ -284,7 +284,7 @@ def test_a_request_is_answered_with_what_the_handler_returns(kind, resp_broker, 
         return message.text.upper()
 
     with Client(resp_broker.url) as asking, ThreadPoolExecutor(1) as thread:
-        answer = thread.submit(asking.request, topic, "hello", timeout_seconds=20)
+        answer = thread.submit(asking.request, topic, "hello", timeout_seconds=60)
         run_worker(kind, resp_broker.url, topic, handle)
         assert answer.result() == b"HELLO"
 

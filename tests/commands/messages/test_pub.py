@@ -58,7 +58,7 @@ def test_options_are_those_of_the_client(miniqueue, client):
     miniqueue.out("pub", "orders", "x", *options)
     [message] = client.peek("orders")
     assert (message.key, message.headers) == (b"ann", (("a", b"1"), ("a", b"b=2")))
-    assert message.expires_at_ms - message.published_at_ms in range(3_590_000, 3_600_002)  # two readings, each rounded
+    assert message.expires_at_ms - message.published_at_ms in range(3_540_000, 3_660_000)
     assert message.id == "0.high-0"
 
 
@@ -66,7 +66,7 @@ def test_a_message_can_be_delayed(miniqueue, client):
     miniqueue.out("pub", "orders", "a", "--delay", "1h30m")
     miniqueue.out("pub", "orders", "b", "--at", "2100-01-01T00:00:00Z")
     first, second = client.peek("orders", state="delayed")
-    assert first.due_at_ms - first.published_at_ms in range(5_399_000, 5_401_000)
+    assert first.due_at_ms - first.published_at_ms in range(5_340_000, 5_460_000)
     assert second.due_at_ms == 4_102_444_800_000
 
 
@@ -166,12 +166,12 @@ def test_on_a_terminal_a_payload_is_not_read_from_the_keyboard(miniqueue):
 
 def test_a_request_prints_its_reply(miniqueue, client):
     def answer():
-        [message] = client.receive("sums", wait_seconds=30)
+        [message] = client.receive("sums", wait_seconds=60)
         client.reply("sums", message, message.payload + b" = 3")
 
     thread = threading.Thread(target=answer)
     thread.start()
-    assert miniqueue.out("pub", "sums", "1 + 2", "--reply-within", "30s") == "1 + 2 = 3\n"
+    assert miniqueue.out("pub", "sums", "1 + 2", "--reply-within", "60s") == "1 + 2 = 3\n"
     thread.join()
 
 

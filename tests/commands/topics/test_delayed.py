@@ -56,7 +56,7 @@ def test_delayed_messages_are_listed_next_due_first(miniqueue):
 def test_delayed_messages_are_made_due(miniqueue, client):
     first, second = ids(miniqueue)
     assert miniqueue.out("delayed", "due", "orders", second) == "orders: 1 messages rescheduled\n"
-    [message] = client.receive("orders", wait_seconds=30)
+    [message] = client.receive("orders", wait_seconds=60)
     assert message.payload == b"second"
     assert miniqueue.out("delayed", "due", "orders", "--all", "--delay", "2h") == "orders: 1 messages rescheduled\n"
     assert ids(miniqueue) != [first]

@@ -32,7 +32,7 @@ PLAYERS = 5
 PACE = 0.05
 EVERY_SECONDS = 1
 #: How long it may take until everything has come that is delayed, with a wait between two looks.
-PATIENCE_SECONDS, LOOK_SECONDS = 30.0, 0.05
+PATIENCE_SECONDS, LOOK_SECONDS = 60.0, 0.05
 
 
 def make_players(seed: int) -> "list[Player]":

@@ -33,7 +33,7 @@ CLIENTS: tuple[Client, ...] = (
 )
 
 #: How long nothing may come from a topic that counts messages; a machine may stand still for some of it.
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 #: How many messages may be out at a time while a topic is read to its end.
 DRAIN_PREFETCH = 100
 

@@ -38,7 +38,7 @@ TOPIC = b"orders"
 PAYLOAD_BYTES = 20_000
 PREFETCH = 500
 #: How long the broker may take to notice that a fault is over: it tries every 10 s.
-RECOVERY_SECONDS = 30.0
+RECOVERY_SECONDS = 60.0
 
 
 def payload_of(number: int, size_bytes: int = PAYLOAD_BYTES) -> bytes:

@@ -17,8 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-import redis
-
+from tests.acceptance import patient
 from tests.acceptance.process import COMMAND, FREE_PORTS, BrokerProcess, Trust, environment
 from tests.durability.load.measuring import PATIENCE_SECONDS, file_bytes, own_bytes, rss_bytes
 
@@ -93,7 +92,7 @@ class Footprint:
     def __post_init__(self) -> None:
         self.pid = self.broker.process.pid
         self.idle_bytes = rss_bytes(self.pid)
-        self.client = redis.Redis(port=self.broker.resp_port)
+        self.client = patient.Redis(port=self.broker.resp_port)
 
     @contextmanager
     def step(self, name: str, pid: int | None = None) -> Iterator[None]:

@@ -5,6 +5,7 @@ import socket
 import pytest
 import redis
 
+from tests.acceptance import patient
 from tests.durability.load.measuring import own_bytes, wait_until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
@@ -29,7 +30,7 @@ def broker(start_broker):
 
 @pytest.fixture
 def client(broker):
-    client = redis.Redis(port=broker.resp_port)
+    client = patient.Redis(port=broker.resp_port)
     yield client
     client.close()
 

@@ -15,6 +15,7 @@ client = redis.Redis(
     decode_responses=True,
     retry=Retry(ConstantBackoff(0.1), 300),
     retry_on_error=[redis.ConnectionError],
+    socket_timeout=60,
 )
 
 

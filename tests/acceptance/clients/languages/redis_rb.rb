@@ -3,7 +3,7 @@ require 'redis'
 
 port, orders = ARGV
 billing, audit = "#{orders}-billing", "#{orders}-audit"
-client = Redis.new(port: port.to_i, reconnect_attempts: 300, reconnect_delay: 0.1, reconnect_delay_max: 0.1)
+client = Redis.new(port: port.to_i, timeout: 60, reconnect_attempts: 300, reconnect_delay: 0.1, reconnect_delay_max: 0.1)
 
 def say(*words)
   puts words.join(' ')

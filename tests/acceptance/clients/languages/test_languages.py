@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.acceptance.clients.languages.scenario import HERE, PROGRAMS, RESP3, SAID
+from tests.acceptance.clients.languages.scenario import HERE, PROGRAM_SECONDS, PROGRAMS, RESP3, SAID
 from tests.acceptance.ports import hold_port, port_of
 from tests.acceptance.process import FREE_PORTS, ROOT, BrokerProcess, Trust
-from tests.acceptance.tools import MAX_SECONDS
 
 pytestmark = pytest.mark.acceptance
 
@@ -52,7 +51,7 @@ class _Run:
         """Run it until it waits for another broker, or has ended."""
         directory.mkdir()
         self._program = PROGRAMS[self.name].start(directory, port, topic_of(self.name, self.protocol), self.protocol)
-        watchdog = threading.Timer(MAX_SECONDS, self._program.kill)
+        watchdog = threading.Timer(PROGRAM_SECONDS, self._program.kill)
         watchdog.daemon = True
         watchdog.start()
         assert self._program.stdout is not None
@@ -65,7 +64,7 @@ class _Run:
         """Let the program continue, and wait until it ends."""
         assert self._program is not None
         try:
-            rest, self.errors = self._program.communicate("\n", MAX_SECONDS)
+            rest, self.errors = self._program.communicate("\n", PROGRAM_SECONDS)
         finally:
             self._program.kill()
         self.lines += rest.splitlines()
