@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from miniqueue.broker import Broker, Published
-from miniqueue.broker.acts.orders import Act, Order
+from miniqueue.broker.acts.orders import MessageAct, Order
 from miniqueue.broker.acts.task import Task, selection_of
 from miniqueue.broker.leases.receive import ReceiveResult
 from miniqueue.broker.leases.receive_any import ReceivedAny
@@ -196,7 +196,7 @@ class Driver:
         if self.SETTINGS and topic not in self.broker.topics():
             self.broker.admin.create(topic, self.SETTINGS)
 
-    def administer(self, act: Act, topic: bytes, payload: bytes) -> Answers:
+    def administer(self, act: MessageAct, topic: bytes, payload: bytes) -> Answers:
         """Act on the one message with a payload."""
 
         async def administer() -> list[str]:
@@ -249,7 +249,7 @@ class Driver:
 
         return self._ask(change(), Answers(), 1)
 
-    def begin_task(self, act: Act, topic: bytes, part: bytes) -> Answers:
+    def begin_task(self, act: MessageAct, topic: bytes, part: bytes) -> Answers:
         """Begin an act on all messages that contain `part`."""
 
         async def begin() -> list[str]:

@@ -12,7 +12,7 @@ from math import inf
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from miniqueue.broker.acts.orders import Act
+from miniqueue.broker.acts.orders import MessageAct
 from miniqueue.broker.commit import journal
 from miniqueue.core.options.consume import StreamOptions
 from miniqueue.core.options.publish import PublishOptions
@@ -160,20 +160,24 @@ class BrokerMachine(MoreRules):
             self.waiting.setdefault(worker, self.step)
         self.driver.do(worker.peer.settle, act, receipts if worker.has_receipts else None, seconds)
 
-    @rule(name=NAME, act=st.sampled_from([Act.DELETE, Act.FRONT, Act.FRONT, Act.DUE]), pick=st.integers(0, 9))
+    @rule(
+        name=NAME,
+        act=st.sampled_from([MessageAct.DELETE, MessageAct.FRONT, MessageAct.FRONT, MessageAct.DUE]),
+        pick=st.integers(0, 9),
+    )
     def administer(self, name, act, pick):
         """Act on one message that waits, while nothing holds the store up: so it is done at once."""
         topic = self.model.topics.get(name, Topic())
-        entries = [entry for entry in topic.entries if act is not Act.DUE or entry.place == "delayed"]
+        entries = [entry for entry in topic.entries if act is not MessageAct.DUE or entry.place == "delayed"]
         if not (self.is_at_rest and entries):
             return
         entry = sorted(entries, key=lambda entry: entry.payload)[pick % len(entries)]
-        if act is Act.DUE and entry.key[0] <= self.model.horizon_ms:
+        if act is MessageAct.DUE and entry.key[0] <= self.model.horizon_ms:
             return  # it is ready
-        if act is Act.DELETE:
+        if act is MessageAct.DELETE:
             topic.remove(entry)
         else:
-            topic.move(entry, "front" if act is Act.FRONT else "delayed", self.model.horizon_ms)
+            topic.move(entry, "front" if act is MessageAct.FRONT else "delayed", self.model.horizon_ms)
         assert self.driver.do(self.driver.administer, act, name, entry.payload).words == ["OK"]
 
     # --- time, and what goes wrong ---

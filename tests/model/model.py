@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
 
-from miniqueue.broker.acts.orders import Act
+from miniqueue.broker.acts.orders import MessageAct
 
 PLACES = ("front", "delayed", "back", "log")
 #: How long a second group that ends with its last reader stays without one, and the minimum time after a startup.
@@ -72,7 +72,7 @@ class Topic:
     unique: dict[bytes, tuple[bytes, int]] = field(default_factory=dict)  # unique keys and numbers, by payload
     is_paused: bool = False  # its group is, the second one never
     group: Group | None = None  # the second one
-    tasks: list[tuple[Act, bytes]] = field(default_factory=list)  # to do this with what contains that
+    tasks: list[tuple[MessageAct, bytes]] = field(default_factory=list)  # to do this with what contains that
 
     @property
     def next_seq(self) -> int:
@@ -132,11 +132,11 @@ class Topic:
         for act, part in tasks:
             chosen = [entry for entry in sorted(self.entries, key=_scanned) if part in entry.payload]
             for entry in reversed(chosen):
-                if act is Act.DELETE:
+                if act is MessageAct.DELETE:
                     self.remove(entry)
                 else:
                     self.move(entry, "front")
-            if act is Act.DELETE and self.group is not None:
+            if act is MessageAct.DELETE and self.group is not None:
                 self.group.unread = [payload for payload in self.group.unread if part not in payload]
 
     def as_stored(self) -> "Topic":
@@ -238,7 +238,7 @@ class Model:
         was_paused, topic.is_paused = topic.is_paused, is_paused
         return self._ask(changes_something=was_paused != is_paused)
 
-    def begin_task(self, name: bytes, act: Act, part: bytes) -> Request:
+    def begin_task(self, name: bytes, act: MessageAct, part: bytes) -> Request:
         """Have something done with all messages that contain `part`; `end_tasks` says when."""
         self.topics[name].tasks.append((act, part))
         return self._ask()

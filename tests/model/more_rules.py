@@ -11,7 +11,7 @@ tasks            an act on many messages that a crash, a fault or a stop interru
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from miniqueue.broker.acts.orders import Act
+from miniqueue.broker.acts.orders import MessageAct
 from miniqueue.broker.transactions.acts import Settle, Way
 from miniqueue.core.options.consume import ReceiveOptions
 from miniqueue.core.options.publish import PublishOptions
@@ -258,7 +258,7 @@ class MoreRules(Comparison):
     @in_runs_with("tasks")
     @rule(
         name=st.sampled_from(NAMES),
-        act=st.sampled_from([Act.DELETE, Act.FRONT]),
+        act=st.sampled_from([MessageAct.DELETE, MessageAct.FRONT]),
         part=st.sampled_from([b"", b"", b"1", b"2"]),
         write_count=st.integers(0, 4),
         trouble=st.sampled_from(["crash kept", "crash dropped", "fail kept", "fail dropped", "restart"]),
@@ -273,7 +273,7 @@ class MoreRules(Comparison):
         self.driver.commit()  # so that the next write is that of the task
         topic = self.model.topics[name]
         is_delayed = any(entry.place == "delayed" for entry in topic.entries)
-        if topic.held or (act is Act.FRONT and is_delayed):
+        if topic.held or (act is MessageAct.FRONT and is_delayed):
             return
         request = self.model.begin_task(name, act, part)
         self.driver.store.writes_left = write_count

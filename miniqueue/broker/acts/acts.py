@@ -18,7 +18,7 @@ from itertools import groupby, islice
 from typing import NamedTuple
 
 from miniqueue.broker.acts.holes import Holes
-from miniqueue.broker.acts.orders import Act, Order
+from miniqueue.broker.acts.orders import MessageAct, Order
 from miniqueue.broker.consume.dispatcher import Dispatcher
 from miniqueue.broker.consume.redrive import dead_letter, move_back
 from miniqueue.broker.delays.delays import DelayedMessages
@@ -135,7 +135,7 @@ class Acts:
         Raises PausedError, LimitReachedError, UnavailableError, StorageError; what was settled before stays settled.
         """
         count, ids, topic = 0, (group.topic.id, group.id), group.topic
-        if order.act is Act.REDRIVE and (topic.is_paused_out or group.is_paused):
+        if order.act is MessageAct.REDRIVE and (topic.is_paused_out or group.is_paused):
             raise PausedError
         async with aclosing(self._engine.share.in_turns(_parts(messages), 1)) as parts:
             async for part in parts:
@@ -169,9 +169,9 @@ class Acts:
     async def _change_delayed(self, topic: Topic, order: Order, part: list[PeekedMessage], note: Note) -> int:
         """Act on messages that were published with a delay; only DELETE and DUE do something with them."""
         delayed = self._delayed
-        if order.act not in (Act.DELETE, Act.DUE):
+        if order.act not in (MessageAct.DELETE, MessageAct.DUE):
             return 0
-        is_due = order.act is Act.DUE
+        is_due = order.act is MessageAct.DUE
         due_at_ms = self._engine.clock.now_ms() if order.due_at_ms is None else order.due_at_ms
         change = delayed.mover(topic, due_at_ms) if is_due else delayed.remover(topic, Kind.CANCELLED)
         delayed_ids = [each.stored.delayed_id for each in part if each.stored.delayed_id is not None]
@@ -236,20 +236,20 @@ class Acts:
         group, cursor, seqs = waiting.group, waiting.cursor, waiting.messages.keys()
         outcome = Outcome(len(seqs))
         match order.act:
-            case Act.DELETE:
+            case MessageAct.DELETE:
                 waiting.settle(seqs, partial(cursor.drop, kind=Kind.PURGED))
-            case Act.FRONT:
+            case MessageAct.FRONT:
                 waiting.settle(seqs, partial(_to_front, cursor, front))
-            case Act.DUE if waiting.range_ is Range.DELAYED:
+            case MessageAct.DUE if waiting.range_ is Range.DELAYED:
                 start = (self._engine.horizon.at_ms if order.due_at_ms is None else order.due_at_ms) << 64
                 move = partial(returning.move, cursor, range_=Range.DELAYED, start=start, kind=Kind.RESCHEDULED)
                 waiting.settle(seqs, move)
-            case Act.REDRIVE:
+            case MessageAct.REDRIVE:
                 outcome = self._redrive(waiting, order.target)
             case _:
                 outcome = Outcome(0)
         if outcome.settled:
-            self._dispatcher.settled(group, is_returned=order.act in (Act.FRONT, Act.DUE))
+            self._dispatcher.settled(group, is_returned=order.act in (MessageAct.FRONT, MessageAct.DUE))
         return outcome
 
     def _redrive(self, waiting: _Waiting, target: bytes | None) -> Outcome:

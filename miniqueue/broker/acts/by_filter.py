@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from miniqueue.broker.acts.acts import Acts
-from miniqueue.broker.acts.orders import Act
+from miniqueue.broker.acts.orders import MessageAct
 from miniqueue.broker.acts.task import Status, Task
 from miniqueue.broker.consume.redrive import check_destination
 from miniqueue.broker.delays.delays import DelayedMessages
@@ -119,7 +119,7 @@ class ActsByFilter:
             settled_count, is_more = await self._step(task, save, is_dry=is_dry)
             if settled_count and not is_dry:
                 await self._journal.committer.flush()
-        if settled_count and task.order.act is Act.DUE:
+        if settled_count and task.order.act is MessageAct.DUE:
             self._delayed.tick()
         if settled_count and is_more and task.per_second and not is_dry:
             await asyncio.sleep(settled_count / task.per_second)
@@ -189,6 +189,6 @@ def _max_count(task: Task) -> int:
 
 def _names(topic: Topic, task: Task) -> list[bytes]:
     """Return the names of the groups in which a task acts, in order."""
-    if task.group is None and task.order.act is Act.DELETE:
+    if task.group is None and task.order.act is MessageAct.DELETE:
         return sorted(group.name for group in topic.existing_groups)
     return [group_named(topic, task.group).name]

@@ -11,7 +11,7 @@ one. If a consumer takes the message in the middle, it is looked for again.
 from collections.abc import Iterable
 
 from miniqueue.broker.acts.acts import Acts, Front
-from miniqueue.broker.acts.orders import Act, Order
+from miniqueue.broker.acts.orders import MessageAct, Order
 from miniqueue.broker.consume.redrive import check_destination
 from miniqueue.broker.delays.delays import GONE, DelayedMessages
 from miniqueue.broker.engine.engine import Engine
@@ -62,7 +62,7 @@ class ActsById:
             check_destination(self._engine, name, order.target)
         new_id = await self._journal.epoch.once(self._act(name, message_id, order, group))
         await self._journal.committer.flush()
-        if order.act is Act.DUE:
+        if order.act is MessageAct.DUE:
             self._delayed.tick()
         return new_id
 
@@ -82,7 +82,7 @@ class ActsById:
             counts = [await self._act_in(group_of, order, message) for group_of, message in waiting]
             if any(counts):
                 return waiting[0][1].message_id
-        if order.act is Act.REDRIVE:
+        if order.act is MessageAct.REDRIVE:
             raise MessageStateError(
                 "the dead letter stays: the group that it came from does not exist; name a topic TO"
             )
@@ -99,7 +99,7 @@ class ActsById:
             message = await self._messages.find(name, message_id, group.name)
         except (UnknownMessageError, UnknownGroupError):
             return None
-        if order.act is not Act.REDRIVE:  # a thousand groups can have the message
+        if order.act is not MessageAct.REDRIVE:  # a thousand groups can have the message
             message = message._replace(stored=message.stored._replace(payload=b"", attributes=b"", failure=b""))
         return group, message
 
@@ -115,7 +115,7 @@ class ActsById:
         message = await self._messages.find(name, delayed_id)
         _check(order, message)
         topic = await self._journal.committed_topic(name)
-        if order.act is Act.DUE and order.due_at_ms is None:
+        if order.act is MessageAct.DUE and order.due_at_ms is None:
             order = order._replace(due_at_ms=self._engine.clock.now_ms())
         if not (await self._acts.carry_out(group_named(topic, None), order, [message], Front())).settled:
             raise UnknownMessageError(GONE)
@@ -123,7 +123,7 @@ class ActsById:
 
 
 def _groups(topic: Topic, order: Order, group: bytes | None) -> Iterable[Group]:
-    return topic.existing_groups if group is None and order.act is Act.DELETE else [group_named(topic, group)]
+    return topic.existing_groups if group is None and order.act is MessageAct.DELETE else [group_named(topic, group)]
 
 
 def _check(order: Order, message: PeekedMessage) -> None:
@@ -131,11 +131,11 @@ def _check(order: Order, message: PeekedMessage) -> None:
     stored, act = message.stored, order.act
     if message.state is State.LEASED:
         raise MessageStateError("the message is leased; its consumer settles it, or its lease expires")
-    if act is Act.DUE and message.state is not State.DELAYED:
+    if act is MessageAct.DUE and message.state is not State.DELAYED:
         raise MessageStateError("the message is not delayed")
-    if act is Act.FRONT and stored.delayed_id is not None:
+    if act is MessageAct.FRONT and stored.delayed_id is not None:
         raise MessageStateError("the message is not published yet; make it due first")
-    if act is Act.REDRIVE and message.state is not State.READY:
+    if act is MessageAct.REDRIVE and message.state is not State.READY:
         raise MessageStateError("the message is delayed; only ready dead letters are moved")
-    if act is Act.REDRIVE and order.target is None and attributes.decode(stored.attributes).origin is None:
+    if act is MessageAct.REDRIVE and order.target is None and attributes.decode(stored.attributes).origin is None:
         raise MessageStateError("the message is no dead letter; name a topic TO")

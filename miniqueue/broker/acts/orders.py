@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from miniqueue.core.options.publish import parse_texts
 
 
-class Act(StrEnum):
+class MessageAct(StrEnum):
     """What is done with messages."""
 
     DELETE = "delete"
@@ -22,8 +22,8 @@ class Act(StrEnum):
 
 
 #: The options of each act, besides those that choose the messages.
-OPTIONS: Final[Mapping[Act, tuple[str, ...]]] = MappingProxyType(
-    {Act.DELETE: (), Act.FRONT: (), Act.REDRIVE: ("to",), Act.DUE: ("at", "delay")}
+OPTIONS: Final[Mapping[MessageAct, tuple[str, ...]]] = MappingProxyType(
+    {MessageAct.DELETE: (), MessageAct.FRONT: (), MessageAct.REDRIVE: ("to",), MessageAct.DUE: ("at", "delay")}
 )
 
 
@@ -36,16 +36,16 @@ class Order(NamedTuple):
       target: the topic to move all messages to, for REDRIVE; None: the origin of each.
     """
 
-    act: Act
+    act: MessageAct
     due_at_ms: int | None = None
     target: bytes | None = None
 
 
-def parse_order(act: Act, options: Mapping[str, bytes], now_ms: int) -> Order:
+def parse_order(act: MessageAct, options: Mapping[str, bytes], now_ms: int) -> Order:
     """Return the order that a client gives; other names in `options` are ignored.
 
     Raises InvalidOptionError or InvalidDelayError.
     """
-    if act is Act.DUE and (times := {name: options[name] for name in OPTIONS[act] if name in options}):
+    if act is MessageAct.DUE and (times := {name: options[name] for name in OPTIONS[act] if name in options}):
         return Order(act, parse_texts(times.items()).due_at_ms(now_ms))
     return Order(act, target=options.get("to"))

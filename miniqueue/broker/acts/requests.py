@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from miniqueue.broker.acts.orders import Act, Order, parse_order
+from miniqueue.broker.acts.orders import MessageAct, Order, parse_order
 from miniqueue.broker.acts.task import Task, selection_of
 from miniqueue.broker.cleanup.purge import check_purged
 from miniqueue.broker.inspect.peeked import State, parse_state
@@ -11,7 +11,7 @@ from miniqueue.core.options.filter import Filter, parse_filter
 
 
 def parse_task(
-    act: Act, topic: bytes, options: Mapping[str, bytes], now_ms: int, header: tuple[bytes, bytes] | None = None
+    act: MessageAct, topic: bytes, options: Mapping[str, bytes], now_ms: int, header: tuple[bytes, bytes] | None = None
 ) -> Task:
     """Return the act on many messages that a client asks for; other names in `options` are ignored.
 
@@ -35,10 +35,10 @@ def purge_task(
     """Return the task that removes what a purge removes; raises InvalidOptionError."""
     check_purged(state)
     chosen = Filter(older_seconds=older_seconds)
-    return Task(topic, Order(Act.DELETE), selection_of(Act.DELETE, state, chosen, now_ms), group)
+    return Task(topic, Order(MessageAct.DELETE), selection_of(MessageAct.DELETE, state, chosen, now_ms), group)
 
 
 def redrive_task(topic: bytes, limit: int | None, per_second: float | None, target: bytes | None, now_ms: int) -> Task:
     """Return the task that moves what a redrive moves."""
-    selection = selection_of(Act.REDRIVE, None, Filter(), now_ms)
-    return Task(topic, Order(Act.REDRIVE, target=target), selection, None, limit, per_second)
+    selection = selection_of(MessageAct.REDRIVE, None, Filter(), now_ms)
+    return Task(topic, Order(MessageAct.REDRIVE, target=target), selection, None, limit, per_second)

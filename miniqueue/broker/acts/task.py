@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from miniqueue.broker.acts.acts import Front
-from miniqueue.broker.acts.orders import Act, Order
+from miniqueue.broker.acts.orders import MessageAct, Order
 from miniqueue.broker.inspect.peeked import State
 from miniqueue.broker.inspect.positions import ScanPosition, parse_scan_position
 from miniqueue.broker.inspect.scan import Selection, check_state
@@ -22,11 +22,11 @@ from miniqueue.errors.requests import InvalidOptionError
 
 #: The states of the messages on which an act makes sense; if the client names none, DELETE acts on those that are ready
 #: or delayed, and each other act on those in its first state.
-_STATES: Mapping[Act, tuple[State, ...]] = {
-    Act.DELETE: (State.READY, State.DELAYED, State.DEAD),
-    Act.FRONT: (State.READY,),
-    Act.REDRIVE: (State.READY, State.DEAD),
-    Act.DUE: (State.DELAYED,),
+_STATES: Mapping[MessageAct, tuple[State, ...]] = {
+    MessageAct.DELETE: (State.READY, State.DELAYED, State.DEAD),
+    MessageAct.FRONT: (State.READY,),
+    MessageAct.REDRIVE: (State.READY, State.DEAD),
+    MessageAct.DUE: (State.DELAYED,),
 }
 
 
@@ -118,7 +118,7 @@ def of_members(number: int, members: Mapping[str, Any]) -> Task:
 
 
 def _of_members(number: int, members: Mapping[str, Any]) -> Task:
-    order = Order(Act(members["act"]), members["due"], _bytes(members["target"]))
+    order = Order(MessageAct(members["act"]), members["due"], _bytes(members["target"]))
     state, position, owner = members["state"], members["position"], members["owner"]
     chosen = filters.of_members(members["filter"])
     return Task(
@@ -143,12 +143,12 @@ def _of_members(number: int, members: Mapping[str, Any]) -> Task:
     )
 
 
-def selection_of(act: Act, state: State | None, chosen: filters.Filter, now_ms: int) -> Selection:
+def selection_of(act: MessageAct, state: State | None, chosen: filters.Filter, now_ms: int) -> Selection:
     """Return the messages on which an act makes sense, of those that a client selects; raises InvalidOptionError."""
     states = _STATES[act]
     if check_state(state) not in (None, *states):
         raise InvalidOptionError(f"{act} acts on messages that are {' or '.join(states)}")
-    usual = None if act is Act.DELETE else states[0]
+    usual = None if act is MessageAct.DELETE else states[0]
     return Selection(state or usual, chosen, now_ms, now_ms)
 
 

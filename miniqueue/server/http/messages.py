@@ -17,7 +17,7 @@ from starlette.types import Scope
 from miniqueue.access.rights import Right
 from miniqueue.access.users import check_permitted, check_target
 from miniqueue.broker import Broker
-from miniqueue.broker.acts.orders import OPTIONS, Act, Order, parse_order
+from miniqueue.broker.acts.orders import OPTIONS, MessageAct, Order, parse_order
 from miniqueue.broker.inspect.peek import DEFAULT_COUNT
 from miniqueue.broker.inspect.peeked import State, parse_count, parse_state
 from miniqueue.broker.inspect.positions import DEFAULT_SCAN, parse_scan, parse_scan_position
@@ -38,9 +38,9 @@ def message_endpoints(broker: Broker) -> dict[tuple[str, str], JsonEndpoint]:
     return {
         ("GET", "/topics/{topic}/search"): JsonEndpoint(pages.search),
         ("DELETE", "/topics/{topic}/messages/{id}"): JsonEndpoint(pages.delete),
-        ("POST", "/topics/{topic}/messages/{id}/front"): JsonEndpoint(partial(pages.act, Act.FRONT)),
-        ("POST", "/topics/{topic}/messages/{id}/redrive"): JsonEndpoint(partial(pages.act, Act.REDRIVE)),
-        ("POST", "/topics/{topic}/messages/{id}/due"): JsonEndpoint(partial(pages.act, Act.DUE)),
+        ("POST", "/topics/{topic}/messages/{id}/front"): JsonEndpoint(partial(pages.act, MessageAct.FRONT)),
+        ("POST", "/topics/{topic}/messages/{id}/redrive"): JsonEndpoint(partial(pages.act, MessageAct.REDRIVE)),
+        ("POST", "/topics/{topic}/messages/{id}/due"): JsonEndpoint(partial(pages.act, MessageAct.DUE)),
     }
 
 
@@ -73,10 +73,10 @@ class _Pages:
             return {"cancelled": bytes(message_id).decode()}
         check_permitted(scope.get("user"), Right.ADMIN, topic, "ADMIN on the topic")
         options = query_of(scope, ("group",))
-        deleted = await self._broker.by_id.act(topic, message_id, Order(Act.DELETE), options.get("group"))
+        deleted = await self._broker.by_id.act(topic, message_id, Order(MessageAct.DELETE), options.get("group"))
         return {"deleted": deleted.decode()}
 
-    async def act(self, act: Act, scope: Scope) -> object:
+    async def act(self, act: MessageAct, scope: Scope) -> object:
         """Carry out an act on the message whose id is the segment before the last."""
         options = query_of(scope, (*OPTIONS[act], "group"))
         check_target(scope.get("user"), options.get("to"))

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Scope
 from miniqueue.access.rights import Right
 from miniqueue.access.users import check_letters, check_target
 from miniqueue.broker import Broker
-from miniqueue.broker.acts.orders import OPTIONS, Act
+from miniqueue.broker.acts.orders import OPTIONS, MessageAct
 from miniqueue.broker.acts.requests import parse_task
 from miniqueue.broker.acts.task import Task
 from miniqueue.core.options import filter as filters
@@ -43,9 +43,9 @@ def task_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
 
 async def _act(broker: Broker, is_there: Callable[[], bool], scope: Scope) -> Reply:
     word = message_id_of(scope).decode("utf-8", "replace")
-    if word not in [*Act]:
-        raise RequestError(f"messages can only be {', '.join(Act)}")
-    act = Act(word)
+    if word not in [*MessageAct]:
+        raise RequestError(f"messages can only be {', '.join(MessageAct)}")
+    act = MessageAct(word)
     names = (*filters.NAMES, "state", "group", *OPTIONS[act], "limit", "rate", "dry_run", "task")
     options = query_of(scope, names)
     check_target(scope.get("user"), options.get("to"))

@@ -8,7 +8,7 @@ import pytest
 
 from miniqueue.broker.acts import by_filter as filtering
 from miniqueue.broker.acts import tasks as keeping
-from miniqueue.broker.acts.orders import Act
+from miniqueue.broker.acts.orders import MessageAct
 from miniqueue.broker.acts.requests import parse_task, purge_task, redrive_task
 from miniqueue.broker.acts.task import Status, of_members
 from miniqueue.broker.inspect.peeked import State
@@ -64,11 +64,11 @@ async def test_what_is_selected_is_deleted_and_counted_before(step, is_restarted
     await numbered(world, 2, delay_seconds=60)
     if is_restarted:
         await world.restart()
-    assert await run(world, Act.DELETE, key="odd", is_dry=True) == 5
+    assert await run(world, MessageAct.DELETE, key="odd", is_dry=True) == 5
     assert len(await listed(world)) == 9
-    assert await run(world, Act.DELETE, key="odd") == 5
-    assert await run(world, Act.DELETE, key="odd") == 0
-    assert await run(world, Act.DELETE, contains="0", state="delayed") == 1
+    assert await run(world, MessageAct.DELETE, key="odd") == 5
+    assert await run(world, MessageAct.DELETE, key="odd") == 0
+    assert await run(world, MessageAct.DELETE, contains="0", state="delayed") == 1
     await world.restart()
     assert problems_of(world.store._values) == []
     assert await world.drain(b"t") == [b"0", b"2", b"4", b"6", b"8"]
@@ -76,7 +76,7 @@ async def test_what_is_selected_is_deleted_and_counted_before(step, is_restarted
 
 async def test_everything_is_deleted_wherever_it_waits_but_what_is_leased(step, world):
     holders = await scatter(world)
-    assert await run(world, Act.DELETE) == len(ORDER) + 2
+    assert await run(world, MessageAct.DELETE) == len(ORDER) + 2
     holders[7].consumer.nack()
     assert await world.drain(b"t") == [b"7"]
     assert problems_of(world.store._values) == []
@@ -86,10 +86,10 @@ async def test_all_groups_lose_a_message_or_the_one_that_is_named(step, world):
     await numbered(world, 6)
     await world.broker.groups.create(b"t", b"g")
     (await world.holding(b"t")).consumer.ack()
-    assert await run(world, Act.DELETE, key="even", is_dry=True) == 3
-    assert await run(world, Act.DELETE, key="odd", group="g") == 3
+    assert await run(world, MessageAct.DELETE, key="even", is_dry=True) == 3
+    assert await run(world, MessageAct.DELETE, key="odd", group="g") == 3
     assert await listed(world) == [b"1", b"2", b"3", b"4", b"5"]
-    assert await run(world, Act.DELETE, key="even") == 3
+    assert await run(world, MessageAct.DELETE, key="even") == 3
     assert await world.broker.inspect.peek(b"t", group=b"g") == []
     assert await world.drain(b"t") == [b"1", b"3", b"5"]
 
@@ -97,7 +97,7 @@ async def test_all_groups_lose_a_message_or_the_one_that_is_named(step, world):
 async def test_messages_at_the_front_keep_their_order_over_many_steps(step, world):
     await numbered(world, 9)
     (await world.holding(b"t")).consumer.nack()
-    assert await run(world, Act.FRONT, key="odd") == 4
+    assert await run(world, MessageAct.FRONT, key="odd") == 4
     (await world.holding(b"t")).consumer.nack()
     await world.restart()
     assert await listed(world) == [b"1", b"3", b"5", b"7", b"0", b"2", b"4", b"6", b"8"]
@@ -109,10 +109,10 @@ async def test_delayed_messages_are_made_due(step, world):
     await numbered(world, 4)
     for _ in range(3):
         (await world.holding(b"t")).consumer.dack(500)
-    assert await run(world, Act.DUE, key="odd", delay=5000) == 3
-    assert await run(world, Act.DUE, key="odd", delay=5) == 3
+    assert await run(world, MessageAct.DUE, key="odd", delay=5000) == 3
+    assert await run(world, MessageAct.DUE, key="odd", delay=5) == 3
     assert len(await listed(world, State.DELAYED)) == 7
-    assert await run(world, Act.DUE, key="odd") == 3
+    assert await run(world, MessageAct.DUE, key="odd") == 3
     await settle_down()
     assert sorted(await listed(world)) == [b"1", b"1", b"3", b"3"]
 
@@ -120,11 +120,11 @@ async def test_delayed_messages_are_made_due(step, world):
 async def test_dead_letters_are_redriven_by_reason_and_limit(step, world):
     await dead(world, *[b"%d" % number for number in range(7)])
     await world.publish(b"t.dlq", b"none")
-    assert await run(world, Act.REDRIVE, b"t.dlq", reason="other") == 0
-    assert await run(world, Act.REDRIVE, b"t.dlq", reason="broken", limit=3) == 3
-    assert await run(world, Act.REDRIVE, b"t.dlq", contains="5", to="other") == 1
+    assert await run(world, MessageAct.REDRIVE, b"t.dlq", reason="other") == 0
+    assert await run(world, MessageAct.REDRIVE, b"t.dlq", reason="broken", limit=3) == 3
+    assert await run(world, MessageAct.REDRIVE, b"t.dlq", contains="5", to="other") == 1
     assert await listed(world) == [b"0", b"1", b"2"]
-    assert await run(world, Act.REDRIVE, b"t.dlq") == 3
+    assert await run(world, MessageAct.REDRIVE, b"t.dlq") == 3
     assert await world.drain(b"t.dlq") == [b"none"]
     assert await world.drain(b"other") == [b"5"]
 
@@ -144,12 +144,12 @@ async def test_the_dead_letters_of_a_topic_are_acted_on_where_they_are(step, is_
     (await world.holding(b"graves")).consumer.dack(60)
     if is_restarted:
         await world.restart()
-    assert await run_on_dead(world, Act.DELETE, is_dry=True) == (6, [b"graves"]), "a delayed one is not ready"
-    assert await run_on_dead(world, Act.REDRIVE, contains="3") == (1, [b"graves"])
-    assert await run_on_dead(world, Act.REDRIVE, contains="5", to="u") == (1, [b"graves"])
-    assert await run_on_dead(world, Act.DELETE, reason="other") == (0, [b"graves"])
-    assert await run_on_dead(world, Act.DELETE, older=0, limit=2) == (2, [b"graves"])
-    assert await run_on_dead(world, Act.DELETE, b"graves") == (0, []), "it has no dead letters"
+    assert await run_on_dead(world, MessageAct.DELETE, is_dry=True) == (6, [b"graves"]), "a delayed one is not ready"
+    assert await run_on_dead(world, MessageAct.REDRIVE, contains="3") == (1, [b"graves"])
+    assert await run_on_dead(world, MessageAct.REDRIVE, contains="5", to="u") == (1, [b"graves"])
+    assert await run_on_dead(world, MessageAct.DELETE, reason="other") == (0, [b"graves"])
+    assert await run_on_dead(world, MessageAct.DELETE, older=0, limit=2) == (2, [b"graves"])
+    assert await run_on_dead(world, MessageAct.DELETE, b"graves") == (0, []), "it has no dead letters"
     assert await listed(world) == [b"3"]
     assert await listed(world, topic=b"graves") == [b"4", b"6", b"no letter of t"]
     assert problems_of(world.store._values) == []
@@ -159,19 +159,19 @@ async def test_a_topic_without_dead_letters_has_none_to_act_on(world):
     await world.publish(b"t", b"a")
     await world.publish(b"t" * 255, b"a")
     for topic in (b"t", b"t" * 255):  # the name of the topic for dead letters would be too long
-        assert await run_on_dead(world, Act.DELETE, topic) == (0, [])
-    task = task_of(world, Act.REDRIVE, state="dead")
+        assert await run_on_dead(world, MessageAct.DELETE, topic) == (0, [])
+    task = task_of(world, MessageAct.REDRIVE, state="dead")
     await world.broker.by_filter.locate(task, lambda _: None)
     number = await world.broker.tasks.begin(task)
     assert world.broker.tasks.get(number).status is Status.DONE
     with pytest.raises(UnknownTopicError):
-        await run_on_dead(world, Act.DELETE, b"nothing")
+        await run_on_dead(world, MessageAct.DELETE, b"nothing")
 
 
 async def test_a_task_on_dead_letters_continues_after_a_restart(world):
     await dead(world, *[b"%d" % number for number in range(6)])
     await world.publish(b"t.dlq", b"none")
-    task = task_of(world, Act.DELETE, state="dead", rate="0.001")
+    task = task_of(world, MessageAct.DELETE, state="dead", rate="0.001")
     await world.broker.by_filter.locate(task, lambda _: None)
     number = await world.broker.tasks.begin(task)
     await settle_down()
@@ -188,11 +188,11 @@ async def test_who_may_not_act_on_dead_letters_does_nothing(world):
     def refuse(_name):
         raise NotPermittedError("ADMIN")
 
-    task = task_of(world, Act.DELETE, state="dead")
+    task = task_of(world, MessageAct.DELETE, state="dead")
     with pytest.raises(NotPermittedError):
         await world.broker.by_filter.locate(task, refuse)
     with pytest.raises(InternalError):
-        await world.broker.by_filter.run(task_of(world, Act.DELETE, state="dead"))
+        await world.broker.by_filter.run(task_of(world, MessageAct.DELETE, state="dead"))
     assert await listed(world, topic=b"t.dlq") == [b"a"]
 
 
@@ -205,31 +205,31 @@ async def test_a_rate_is_kept_and_ends_with_its_client(world, monkeypatch):
 
     monkeypatch.setattr(filtering, "asyncio", SimpleNamespace(sleep=sleep))  # of acts only
     await numbered(world, 6)
-    assert await run(world, Act.DELETE, rate=2) == 6
+    assert await run(world, MessageAct.DELETE, rate=2) == 6
     assert {pause for pause in pauses if pause} == {1.0}
     await numbered(world, 6)
-    assert await world.broker.by_filter.run(task_of(world, Act.DELETE, rate=2), lambda: False) == 2
+    assert await world.broker.by_filter.run(task_of(world, MessageAct.DELETE, rate=2), lambda: False) == 2
 
 
 async def test_what_cannot_be_done_is_refused(world):
     await dead(world, b"a")
     for act, options in (
-        (Act.FRONT, {"state": "delayed"}),
-        (Act.FRONT, {"state": "dead"}),
-        (Act.DUE, {"state": "ready"}),
-        (Act.DUE, {"state": "dead"}),
-        (Act.DELETE, {"state": "leased"}),
-        (Act.REDRIVE, {"state": "delayed"}),
+        (MessageAct.FRONT, {"state": "delayed"}),
+        (MessageAct.FRONT, {"state": "dead"}),
+        (MessageAct.DUE, {"state": "ready"}),
+        (MessageAct.DUE, {"state": "dead"}),
+        (MessageAct.DELETE, {"state": "leased"}),
+        (MessageAct.REDRIVE, {"state": "delayed"}),
     ):
         with pytest.raises(InvalidOptionError):
             await run(world, act, **options)
     with pytest.raises(UnknownTopicError):
-        await run(world, Act.DELETE, b"nothing")
+        await run(world, MessageAct.DELETE, b"nothing")
     with pytest.raises(UnknownGroupError):
-        await run(world, Act.DELETE, group="nothing")
+        await run(world, MessageAct.DELETE, group="nothing")
     await world.broker.admin.pause(b"t.dlq", Side.OUT, None).wait()
     with pytest.raises(PausedError):
-        await run(world, Act.REDRIVE, b"t.dlq")
+        await run(world, MessageAct.REDRIVE, b"t.dlq")
 
 
 # --- tasks ----------------------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ async def test_what_cannot_be_done_is_refused(world):
 
 async def test_a_task_does_it_without_a_client(step, world):
     await numbered(world, 9)
-    number = await world.broker.tasks.begin(task_of(world, Act.DELETE, key="odd"))
+    number = await world.broker.tasks.begin(task_of(world, MessageAct.DELETE, key="odd"))
     task = await ended(world, number)
     assert (task.status, task.count, task.error) == (Status.DONE, 4, "")
     assert await listed(world) == [b"0", b"2", b"4", b"6", b"8"]
@@ -274,7 +274,7 @@ async def test_a_task_that_fails_says_why(world):
 
 async def test_a_task_is_cancelled_and_looked_at(world):
     await numbered(world, 6)
-    number = await world.broker.tasks.begin(task_of(world, Act.DELETE, rate=1))
+    number = await world.broker.tasks.begin(task_of(world, MessageAct.DELETE, rate=1))
     await settle_down()
     await world.broker.tasks.cancel(number).wait()
     task = await ended(world, number)
@@ -291,13 +291,13 @@ async def test_a_task_is_cancelled_and_looked_at(world):
 async def test_tasks_are_limited_and_old_ones_forgotten(world, monkeypatch):
     monkeypatch.setattr(keeping, "MAX_TASKS", 2)
     await numbered(world, 9)
-    slow = await world.broker.tasks.begin(task_of(world, Act.DELETE, rate=0.001))
-    done = await world.broker.tasks.begin(task_of(world, Act.DELETE, key="none"))
+    slow = await world.broker.tasks.begin(task_of(world, MessageAct.DELETE, rate=0.001))
+    done = await world.broker.tasks.begin(task_of(world, MessageAct.DELETE, key="none"))
     await ended(world, done)
-    last = await world.broker.tasks.begin(task_of(world, Act.DELETE, rate=0.001))
+    last = await world.broker.tasks.begin(task_of(world, MessageAct.DELETE, rate=0.001))
     assert [task.number for task in world.broker.tasks] == [slow, last]
     with pytest.raises(LimitReachedError):
-        await world.broker.tasks.begin(task_of(world, Act.DELETE))
+        await world.broker.tasks.begin(task_of(world, MessageAct.DELETE))
     await world.broker.tasks.cancel(slow).wait()
     world.clock.advance(25 * 3600)
     world.broker.tick()
@@ -313,7 +313,7 @@ async def killed(world):
 
 
 @pytest.mark.parametrize("end", [World.restart, killed], ids=["restart", "kill"])
-@pytest.mark.parametrize("act", [Act.DELETE, Act.FRONT])
+@pytest.mark.parametrize("act", [MessageAct.DELETE, MessageAct.FRONT])
 @pytest.mark.parametrize("seed", range(6))
 async def test_a_task_continues_after_its_broker_and_acts_once_on_each_message(end, act, seed, world, monkeypatch):
     """Restart or kill the broker at any point of a task: each message is settled once, and counted once."""
@@ -334,13 +334,13 @@ async def test_a_task_continues_after_its_broker_and_acts_once_on_each_message(e
     chosen = [b"%d" % number for number in range(60) if number % 3 == 1]
     rest = [b"%d" % number for number in range(60) if number % 3 != 1]
     delivered = await world.drain(b"t")
-    assert sorted(delivered) == sorted(rest if act is Act.DELETE else chosen + rest)
+    assert sorted(delivered) == sorted(rest if act is MessageAct.DELETE else chosen + rest)
     assert problems_of(world.store._values) == []
 
 
 async def test_a_task_is_the_same_after_it_was_stored(world):
     task = task_of(
-        world, Act.REDRIVE, key="k", header="a:b", contains="c", older=1.5, reason="r", to="u", limit=5, rate=2
+        world, MessageAct.REDRIVE, key="k", header="a:b", contains="c", older=1.5, reason="r", to="u", limit=5, rate=2
     )
     task.number, task.at_group = 7, b"default"
     assert of_members(7, task.members()).members() == task.members()

@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from miniqueue.broker.acts.orders import Act, Order
+from miniqueue.broker.acts.orders import MessageAct, Order
 from miniqueue.broker.inspect.peeked import State
 from miniqueue.core.message.ids import parse_any_id
 from miniqueue.core.options.consume import ReceiveOptions
@@ -20,7 +20,7 @@ from tests.broker.inspect.test_peek import scatter
 from tests.fakes import START_MS, settle_down
 from tests.tools.test_audit_of_retention import problems_of
 
-DELETE, FRONT, REDRIVE, DUE = map(Order, (Act.DELETE, Act.FRONT, Act.REDRIVE, Act.DUE))
+DELETE, FRONT, REDRIVE, DUE = map(Order, (MessageAct.DELETE, MessageAct.FRONT, MessageAct.REDRIVE, MessageAct.DUE))
 
 
 async def act(world, order, message_id, topic=b"t", group=None):
@@ -170,7 +170,7 @@ async def test_a_delayed_return_is_due_now_or_later(world):
     await world.publish(b"t", b"a")
     (await world.holding(b"t")).consumer.dack(60)
     later_ms = START_MS + 7_000
-    await act(world, Order(Act.DUE, later_ms), "0-0")
+    await act(world, Order(MessageAct.DUE, later_ms), "0-0")
     (seen,) = await world.broker.inspect.peek(b"t", State.DELAYED)
     assert (seen.due_at_ms, seen.stored.counts.dacks) == (later_ms, 1)
     await act(world, DUE, "0-0")
@@ -181,7 +181,7 @@ async def test_a_delayed_publish_is_due_now_or_later(world):
     options = PublishOptions(delay_seconds=60, unique_key=b"k")
     accepted = await world.broker.publish_unique(b"t", b"a", options)
     await accepted.commit.wait()
-    later = await act(world, Order(Act.DUE, START_MS + 7_000), accepted.message_id.decode())
+    later = await act(world, Order(MessageAct.DUE, START_MS + 7_000), accepted.message_id.decode())
     assert later == b"0-%d-1" % (START_MS + 7_000)
     await world.restart()
     assert (await world.broker.publish_unique(b"t", b"b", options)).message_id == later
@@ -225,7 +225,7 @@ async def test_one_dead_letter_is_redriven(world):
     await dead(world, b"a", b"b", b"c")
     await act(world, REDRIVE, "0-1", b"t.dlq")
     assert await listed(world) == [b"b"]
-    await act(world, Order(Act.REDRIVE, target=b"other"), "0-2", b"t.dlq")
+    await act(world, Order(MessageAct.REDRIVE, target=b"other"), "0-2", b"t.dlq")
     await world.restart()
     assert await world.drain(b"other") == [b"c"]
     assert await world.drain(b"t.dlq") == [b"a"]
@@ -255,7 +255,7 @@ async def test_what_cannot_be_redriven_is_refused_and_stays(world):
     with pytest.raises(MessageStateError, match="no dead letter"):
         await act(world, REDRIVE, "0-2", b"t.dlq")
     with pytest.raises(RequestError):
-        await act(world, Order(Act.REDRIVE, target=b"t.dlq"), "0-0", b"t.dlq")
+        await act(world, Order(MessageAct.REDRIVE, target=b"t.dlq"), "0-0", b"t.dlq")
     await world.broker.admin.change(b"t", {"max_messages": 1}).wait()
     await act(world, REDRIVE, "0-0", b"t.dlq")
     with pytest.raises(TopicFullError):
@@ -277,7 +277,7 @@ async def test_a_dead_letter_whose_group_is_gone_stays(world):
     await world.broker.groups.delete(b"t", b"g")
     with pytest.raises(MessageStateError, match="group"):
         await act(world, REDRIVE, "0-0", b"t.dlq")
-    await act(world, Order(Act.REDRIVE, target=b"t"), "0-0", b"t.dlq")
+    await act(world, Order(MessageAct.REDRIVE, target=b"t"), "0-0", b"t.dlq")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from miniqueue.broker.acts import holes
 from miniqueue.broker.acts.holes import COUNT_SECONDS, HOLE_BYTES
-from miniqueue.broker.acts.orders import Act, Order
+from miniqueue.broker.acts.orders import MessageAct, Order
 from miniqueue.broker.model.limits import BrokerLimits
 from miniqueue.broker.runtime.accounts import Purpose
 from miniqueue.core.options.publish import PublishOptions
@@ -51,7 +51,7 @@ async def test_neither_a_publisher_nor_an_administrator_makes_more_holes_than_a_
     with pytest.raises(LimitReachedError, match="3 chunks of the topic are partly settled"):
         await replace(world, 3)
     with pytest.raises(LimitReachedError, match="3 chunks of the topic are partly settled"):
-        await world.broker.by_id.act(T, (0, 9), Order(Act.DELETE))
+        await world.broker.by_id.act(T, (0, 9), Order(MessageAct.DELETE))
     assert (await world.broker.publish_unique(T, b"new", keyed(3))).is_duplicate
     assert await world.drain(T) == [b"plain"] * 4 + [b"old", b"plain", b"old"]
     await publish_pairs(world, 6)
@@ -66,7 +66,7 @@ async def test_holes_are_charged_until_reading_has_passed_them(world):
     assert charged(world) == before + 3 * HOLE_BYTES
     await world.restart()
     assert charged(world) == before + 3 * HOLE_BYTES
-    await world.broker.by_id.act(T, (0, 7), Order(Act.DELETE))
+    await world.broker.by_id.act(T, (0, 7), Order(MessageAct.DELETE))
     assert charged(world) == before + 4 * HOLE_BYTES
     assert len(await world.drain(T)) == 4
     await count_again(world)
@@ -76,7 +76,7 @@ async def test_holes_are_charged_until_reading_has_passed_them(world):
 async def test_the_bitmap_of_a_hole_is_counted_too(world):
     await world.publish(T, *[b"plain"] * 800)
     before = charged(world)
-    await world.broker.by_id.act(T, (0, 799), Order(Act.DELETE))
+    await world.broker.by_id.act(T, (0, 799), Order(MessageAct.DELETE))
     await count_again(world)
     assert charged(world) == before + HOLE_BYTES + 100
 

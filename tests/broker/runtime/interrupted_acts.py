@@ -427,7 +427,7 @@ async def searched(world: HeldWorld) -> list[Any]:
 
 async def by_id(
     world: HeldWorld,
-    act: acts.Act,
+    act: acts.MessageAct,
     message_id: Any,
     group: bytes | None = None,
     *,
@@ -437,11 +437,11 @@ async def by_id(
     return await world.broker.by_id.act(topic, message_id, acts.Order(act, due_at_ms), group)
 
 
-async def by_filter(world: HeldWorld, act: acts.Act, **words: bytes) -> int:
+async def by_filter(world: HeldWorld, act: acts.MessageAct, **words: bytes) -> int:
     return await world.broker.by_filter.run(parse_task(act, T, words, world.clock.now_ms()))
 
 
-async def on_dead_letters(world: HeldWorld, act: acts.Act) -> int:
+async def on_dead_letters(world: HeldWorld, act: acts.MessageAct) -> int:
     task = parse_task(act, T, {"state": b"dead"}, world.clock.now_ms())
     await world.broker.by_filter.locate(task, lambda _name: None)
     return await world.broker.by_filter.run(task)
@@ -449,7 +449,7 @@ async def on_dead_letters(world: HeldWorld, act: acts.Act) -> int:
 
 async def begin_task(world: HeldWorld) -> None:
     """Begin a task that does nothing; what tasks do is interrupted by restarts, `tests/broker/acts`."""
-    await world.broker.tasks.begin(parse_task(acts.Act.DELETE, T, {"key": b"none"}, world.clock.now_ms()))
+    await world.broker.tasks.begin(parse_task(acts.MessageAct.DELETE, T, {"key": b"none"}, world.clock.now_ms()))
 
 
 async def fire_schedule(world: HeldWorld) -> None:
@@ -464,7 +464,7 @@ PURGES: dict[str, Act] = {
     "purge what is ready": lambda world: world.broker.purge(T, State.READY),
     "purge what is delayed": lambda world: world.broker.purge(T, State.DELAYED),
     "purge of a group": lambda world: world.broker.purge(T, group=b"g"),
-    "delete by filter": lambda world: by_filter(world, acts.Act.DELETE),
+    "delete by filter": lambda world: by_filter(world, acts.MessageAct.DELETE),
 }
 CHANGES: dict[str, Act] = {
     "redrive": lambda world: world.broker.redrive(DEAD),
@@ -478,16 +478,16 @@ CHANGES: dict[str, Act] = {
     "seek to a time": lambda world: world.broker.groups.seek(T, b"default", TIME),
     "delete a group": lambda world: world.broker.groups.delete(T, b"g"),
     "delete": lambda world: world.broker.delete_topic(T),
-    "delete a message of a group": lambda world: by_id(world, acts.Act.DELETE, (0, 5), b"g"),
-    "move a message to the front": lambda world: by_id(world, acts.Act.FRONT, (0, 5)),
-    "move a returned message to the front": lambda world: by_id(world, acts.Act.FRONT, (0, 1)),
-    "make a returned message due": lambda world: by_id(world, acts.Act.DUE, (0, 1)),
-    "make a message due later": lambda world: by_id(world, acts.Act.DUE, world.delayed_id, due_at_ms=LATER_MS),
-    "delete a delayed message": lambda world: by_id(world, acts.Act.DELETE, world.delayed_id),
-    "redrive a message": lambda world: by_id(world, acts.Act.REDRIVE, (0, 0), topic=DEAD),
+    "delete a message of a group": lambda world: by_id(world, acts.MessageAct.DELETE, (0, 5), b"g"),
+    "move a message to the front": lambda world: by_id(world, acts.MessageAct.FRONT, (0, 5)),
+    "move a returned message to the front": lambda world: by_id(world, acts.MessageAct.FRONT, (0, 1)),
+    "make a returned message due": lambda world: by_id(world, acts.MessageAct.DUE, (0, 1)),
+    "make a message due later": lambda world: by_id(world, acts.MessageAct.DUE, world.delayed_id, due_at_ms=LATER_MS),
+    "delete a delayed message": lambda world: by_id(world, acts.MessageAct.DELETE, world.delayed_id),
+    "redrive a message": lambda world: by_id(world, acts.MessageAct.REDRIVE, (0, 0), topic=DEAD),
     "fire a schedule": fire_schedule,
     "begin a task": begin_task,
-    "redrive the dead letters of a topic": lambda world: on_dead_letters(world, acts.Act.REDRIVE),
+    "redrive the dead letters of a topic": lambda world: on_dead_letters(world, acts.MessageAct.REDRIVE),
     "first use of a group": first_use,
     "cancel": lambda world: world.broker.delayed.cancel(T, world.delayed_id),
     "request": request,

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from miniqueue.access.rights import Right
 from miniqueue.access.users import check_target
-from miniqueue.broker.acts.orders import OPTIONS, Act, parse_order
+from miniqueue.broker.acts.orders import OPTIONS, MessageAct, parse_order
 from miniqueue.broker.acts.requests import parse_task
 from miniqueue.broker.acts.task import Task
 from miniqueue.broker.inspect.peek import DEFAULT_COUNT
@@ -103,9 +103,9 @@ def messages(client: Client, command: Command) -> bytes:
     return answer_later(client, reply(), presence if task.per_second else None)
 
 
-def _act_of(command: Command) -> Act:
+def _act_of(command: Command) -> MessageAct:
     try:
-        return Act(command[1].decode("utf-8", "replace").lower())
+        return MessageAct(command[1].decode("utf-8", "replace").lower())
     except ValueError as exc:
         raise unknown_subcommand(command) from exc
 
