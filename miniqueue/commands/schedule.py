@@ -9,11 +9,12 @@ from miniqueue.commands.shell import asking, flags
 from miniqueue.commands.shell.columns import Column
 from miniqueue.commands.shell.connecting import BrokerClient, connected
 from miniqueue.commands.shell.output import Output, with_output
-from miniqueue.commands.shell.texts import json_bytes, json_payload, shown_duration, shown_time
+from miniqueue.commands.shell.texts import shown_duration, shown_time
 from miniqueue.commands.shell.topic_names import TOPIC
 from miniqueue.commands.shell.values import HEADER, NAME, PAYLOAD, POSITIVE_DURATION, TIME, Choice
 from miniqueue.errors import ConfigError
 from miniqueue.server.process.escaping import escape, quote
+from miniqueue.wire.json_bytes import bytes_value, payload_member
 from miniqueue_client import Schedule
 
 _PAGE: Final = 1000
@@ -149,10 +150,10 @@ def _members(schedule: Schedule) -> dict[str, Any]:
         "next_at_ms": schedule.next_at_ms,
         "missed": schedule.missed,
         "until_ms": schedule.until_ms,
-        "key": json_bytes(schedule.key),
-        "headers": [[name, json_bytes(value)] for name, value in schedule.headers],
+        "key": bytes_value(schedule.key),
+        "headers": [[name, bytes_value(value)] for name, value in schedule.headers],
         "ttl_seconds": schedule.ttl_seconds,
         "priority": "" if schedule.priority == "normal" else schedule.priority,
     }
-    payload = {} if schedule.payload is None else json_payload(schedule.payload)
+    payload = {} if schedule.payload is None else payload_member(schedule.payload)
     return {name: value for name, value in members.items() if value} | payload

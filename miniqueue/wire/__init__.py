@@ -6,5 +6,6 @@ Reading order: `resp_limits`, `resp_parser` with `resp_inline` (what the bytes o
 way to the same result), and `resp_unknown` (before authentication). `resp_arguments` checks and splits the words of
 commands; `resp_syntax` is the notation of their arguments.
 `resp_replies` and `json_lines` encode replies; `receive_replies`, `stream_deliveries`, and `log_pages` encode messages
-for both protocols, with `attribute_words` and `json_parts`. `pair_stream` is the format of a backup.
+for both protocols, with `attribute_words` and `json_parts`. `json_bytes` is for bytes in JSON that need not be UTF-8.
+`pair_stream` is the format of a backup.
 """

@@ -25,7 +25,8 @@ MAY_IMPORT = {
     "spark": {"miniqueue_client", "errors"},
     "server": {"broker", "access", "storage", "wire", "core", "errors", "interrupts", ""},
     "tools": {"spark", "server", "miniqueue_client", "broker", "access", "storage", "wire", "core", "errors", ""},
-    "commands": {"miniqueue_client", "tools", "server", "access", "storage", "core", "errors", "interrupts", ""},
+    "commands": {"miniqueue_client", "tools", "server", "access", "storage", "wire"}
+    | {"core", "errors", "interrupts", ""},
     "cli": {"commands", "tools", "server", "errors", "interrupts", "lean_logging", ""},
     "__main__": {"cli", "interrupts"},
 }

@@ -22,7 +22,6 @@
 Bytes that are not UTF-8 are tables, `payload = {base64 = "…"}`, as in the lines of `miniqueue export`. Does no I/O.
 """
 
-import binascii
 import difflib
 import math
 import re
@@ -52,6 +51,7 @@ from miniqueue.core.settings.group_options import MIN_IDLE_SECONDS
 from miniqueue.core.settings.quotas import FIELDS as QUOTA_FIELDS
 from miniqueue.core.settings.schedule import check_new_schedule_name
 from miniqueue.errors import ConfigError, RequestError
+from miniqueue.wire.json_bytes import parse_bytes
 
 _TABLES: Final = ("topics", "schedules", "users")
 _GROUPS: Final = "groups"
@@ -271,18 +271,9 @@ def _choice(*words: str) -> _Check:
     return check
 
 
-def _bytes(value: Any) -> bytes:  # noqa: ANN401 - any type of TOML
-    if isinstance(value, str):
-        return value.encode()
-    [(name, text)] = value.items()
-    if name != "base64":
-        raise ValueError
-    return binascii.a2b_base64(text, strict_mode=True)
-
-
 def _headers(value: Any) -> tuple[tuple[str, bytes], ...]:  # noqa: ANN401 - any type of TOML
     pairs = value.items() if isinstance(value, dict) else value
-    return tuple((_filled(name), _bytes(content)) for name, content in pairs)
+    return tuple((_filled(name), parse_bytes(content)) for name, content in pairs)
 
 
 def _topic_name(value: Any) -> str:  # noqa: ANN401 - any type of TOML
@@ -323,10 +314,10 @@ _SCHEDULE: Final[Mapping[str, _Check]] = MappingProxyType(
         "missed": _choice("all", "one", "none"),
         "until": _until,
         "priority": _choice("high", "normal", "low"),
-        "key": _bytes,
+        "key": parse_bytes,
         "ttl_seconds": _seconds(0.001, 1e10),
         "headers": _headers,
-        "payload": _bytes,
+        "payload": parse_bytes,
     }
 )
 _BYTES_RULE: Final = 'a text, or bytes as {base64 = "…"}'

@@ -1,16 +1,16 @@
-"""Times, durations, and payloads: as people read them in tables, and as JSON.
+"""Times, durations, and payloads as people read them in tables; messages as JSON.
 
 2026-12-01 08:00:00.000Z         a time, in UTC
 3d 2h · 12m 5s · 1.5s            a duration, by its two largest units
-{"text":"…"} or {"msg":"…"}      a payload in JSON: text if it is UTF-8, otherwise base64, as `miniqueue export` has it
+{"text":"…"} or {"msg":"…"}      a payload in JSON, `miniqueue.wire.json_bytes`
 """
 
-import binascii
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from miniqueue.server.process.escaping import escape
+from miniqueue.wire.json_bytes import bytes_value, payload_member
 from miniqueue_client import Message
 
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
@@ -78,22 +78,6 @@ def terminal_payload(payload: bytes) -> bytes:
     return shown.encode("utf-8", "backslashreplace")
 
 
-def json_payload(payload: bytes) -> dict[str, str]:
-    """Return the member of a payload."""
-    try:
-        return {"text": payload.decode()}
-    except UnicodeDecodeError:
-        return {"msg": binascii.b2a_base64(payload, newline=False).decode()}
-
-
-def json_bytes(content: bytes) -> str | dict[str, str]:
-    """Return bytes as a string if they are UTF-8, else as an object with base64."""
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return {"base64": binascii.b2a_base64(content, newline=False).decode()}
-
-
 def json_message(message: Message) -> dict[str, Any]:
     """Return a message as JSON, without what it does not have."""
     members: dict[str, Any] = {
@@ -104,8 +88,8 @@ def json_message(message: Message) -> dict[str, Any]:
         "due_at_ms": message.due_at_ms,
         "deliveries": message.deliveries,
         **message.counts._asdict(),
-        "key": json_bytes(message.key),
-        "headers": [[name, json_bytes(value)] for name, value in message.headers],
+        "key": bytes_value(message.key),
+        "headers": [[name, bytes_value(value)] for name, value in message.headers],
         "expires_at_ms": message.expires_at_ms,
         "reply_to": message.reply_to,
         "only_for": message.only_for,
@@ -114,7 +98,7 @@ def json_message(message: Message) -> dict[str, Any]:
         **message.extra,
     }
     kept = {name: value for name, value in members.items() if value or name in ("topic", "id")}
-    return {**kept, **json_payload(message.payload)}
+    return {**kept, **payload_member(message.payload)}
 
 
 def _json_origin(message: Message) -> Mapping[str, Any] | None:

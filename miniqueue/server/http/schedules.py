@@ -30,6 +30,7 @@ from miniqueue.server.asgi.replies import CREATED, OK, Reply
 from miniqueue.server.asgi.request import query_of
 from miniqueue.server.asgi.routing import topic_of, topic_within
 from miniqueue.wire.attribute_words import as_json, attribute_words
+from miniqueue.wire.json_bytes import take_payload
 
 #: Maximum size of a body besides its message; the message itself is a third longer in base64.
 MAX_MORE_BYTES: Final = 64 << 10
@@ -57,7 +58,7 @@ async def _put(broker: Broker, scope: Scope, content: object) -> Reply:
     return CREATED if is_new else OK
 
 
-def _schedule(members: Mapping[str, Any]) -> Schedule:
+def _schedule(members: dict[str, Any]) -> Schedule:
     if unknown := members.keys() - _MEMBERS:
         raise InvalidLineError(f"unknown member: {min(unknown)!r}; must be one of {', '.join(sorted(_MEMBERS))}")
     options = parse_members({name: members[name] for name in _OF_MESSAGES & members.keys()})
@@ -65,11 +66,12 @@ def _schedule(members: Mapping[str, Any]) -> Schedule:
     return _rule(members)._replace(options=options, until_ms=until_ms)
 
 
-def _rule(members: Mapping[str, Any]) -> Schedule:
+def _rule(members: dict[str, Any]) -> Schedule:
     if ("cron" in members) is ("every" in members) or ("every" in members and "tz" in members):
         raise InvalidLineError("invalid schedule; must have either every, or cron and optionally tz")
+    payload = take_payload(members)
     texts = {name: _text(members, name) for name in members.keys() - {"every", "until"} - _OF_MESSAGES}
-    topic, payload = texts.get("topic", "").encode(), _payload(texts)
+    topic = texts.get("topic", "").encode()
     missed = schedules.parse_missed(texts["missed"]) if "missed" in texts else Missed.ALL
     if "every" in members:
         return Schedule(topic, payload, every_ms=schedules.parse_every_ms(str(members["every"])), missed=missed)
@@ -81,15 +83,6 @@ def _text(members: Mapping[str, Any], name: str) -> str:
         raise InvalidLineError(f"invalid {name}; must be a string")
     text: str = members[name]
     return text
-
-
-def _payload(texts: Mapping[str, str]) -> bytes:
-    if ("text" in texts) is ("msg" in texts):
-        raise InvalidLineError("invalid schedule; must have its message either as text or, in base64, as msg")
-    try:
-        return texts["text"].encode() if "text" in texts else binascii.a2b_base64(texts["msg"], strict_mode=True)
-    except ValueError as exc:
-        raise InvalidLineError("invalid msg; must be base64") from exc
 
 
 async def _get(broker: Broker, scope: Scope) -> object:

@@ -15,7 +15,6 @@ the reply is its error, with its number:
 """
 
 import asyncio
-import binascii
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -43,6 +42,7 @@ from miniqueue.errors.requests import TransactionRefusedError
 from miniqueue.server.asgi.replies import JSON_LINES, Reply, error_reply
 from miniqueue.server.asgi.request import query_of, read_body
 from miniqueue.server.http.settle import nack_options_of, reason_of, receipts_of, seconds_of
+from miniqueue.wire.json_bytes import take_payload
 from miniqueue.wire.json_lines import encode_id, encode_ids, max_line_bytes
 
 #: Number of bytes of lines that are decoded in one event-loop iteration, and how many bytes a line counts in addition.
@@ -154,7 +154,7 @@ _WAYS: Final = {way.value: way for way in Way}
 
 
 def _publish(topic: bytes, members: dict[str, Any]) -> Act:
-    payload = _payload_of(members)
+    payload = take_payload(members)
     options = parse_members(members)
     return Publish(topic, [payload]) if options == NO_OPTIONS else PublishWith(topic, payload, options)
 
@@ -172,7 +172,7 @@ async def _batch(topic: bytes, members: dict[str, Any]) -> PublishBatch:
         each = {"text": message} if isinstance(message, str) else message
         if not isinstance(each, dict):
             raise InvalidLineError('a message of a batch is a string, or an object with "msg" or "text"')
-        payload = _payload_of(each)
+        payload = take_payload(each)
         options = parse_members(each) if each else NO_OPTIONS
         if options != PublishOptions(key=options.key):
             others[len(payloads)] = options
@@ -181,22 +181,6 @@ async def _batch(topic: bytes, members: dict[str, Any]) -> PublishBatch:
         if len(payloads) % TURN_MESSAGES == 0:
             await asyncio.sleep(0)
     return PublishBatch(topic, payloads, check_batch_id(dedup_id.encode()), BatchOptions(keys, others))
-
-
-def _payload_of(members: dict[str, Any]) -> bytes:
-    """Take the payload out of the members of a publish."""
-    if ("msg" in members) == ("text" in members):
-        raise InvalidLineError('a publish has its payload as "msg", in base64, or as "text"')
-    is_text = "text" in members
-    payload = members.pop("text" if is_text else "msg")
-    if not isinstance(payload, str):
-        raise InvalidLineError("the payload is not a string")
-    if is_text:
-        return payload.encode()
-    try:
-        return binascii.a2b_base64(payload, strict_mode=True)
-    except ValueError as exc:
-        raise InvalidLineError("msg is not base64") from exc
 
 
 def _settle(topic: bytes, way: Way, members: dict[str, Any]) -> Settle:

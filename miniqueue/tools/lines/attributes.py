@@ -8,7 +8,6 @@
 Bytes that are not UTF-8 are {"base64":"…"} instead of a string. Times are in milliseconds since 1970, UTC.
 """
 
-import binascii
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -19,6 +18,7 @@ from miniqueue.core.message.attributes import Attributes, Origin
 from miniqueue.core.message.message import Counts
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME, check_group, check_topic
 from miniqueue.errors import InvalidAttributesError, InvalidLineError, RequestError
+from miniqueue.wire.json_bytes import bytes_value, parse_bytes
 
 _ORIGIN_MEMBERS = frozenset(("topic", "id", "published_at", "died_at", "returns", "reason"))
 _ID = re.compile(r"(0|[1-9][0-9]{0,9})-(0|[1-9][0-9]{0,19})")
@@ -34,15 +34,15 @@ def encode(encoded: bytes) -> dict[str, object]:
         return {}
     decoded = attributes.decode(encoded)
     members: dict[str, object] = {
-        "headers": [[_text(name), _text(value)] for name, value in decoded.headers],
-        "key": _text(decoded.key),
+        "headers": [[bytes_value(name), bytes_value(value)] for name, value in decoded.headers],
+        "key": bytes_value(decoded.key),
         "expires_at": decoded.expires_at_ms,
-        "dedup": _text(decoded.dedup_id),
+        "dedup": bytes_value(decoded.dedup_id),
         "origin": None if decoded.origin is None else _origin_members(decoded.origin),
-        "reply_to": _text(decoded.reply_to),
-        "unique": _text(decoded.unique_key),
+        "reply_to": bytes_value(decoded.reply_to),
+        "unique": bytes_value(decoded.unique_key),
         "only_for": decoded.only_for.decode("utf-8", "backslashreplace"),
-        "failure": _text(decoded.failure),
+        "failure": bytes_value(decoded.failure),
     }
     return {name: value for name, value in members.items() if value}
 
@@ -62,22 +62,6 @@ def take(members: dict[str, Any]) -> bytes:
         raise InvalidLineError(str(exc)) from exc
 
 
-def _text(content: bytes) -> str | dict[str, str]:
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return {"base64": binascii.b2a_base64(content, newline=False).decode()}
-
-
-def _bytes(value: str | dict[str, str]) -> bytes:
-    if isinstance(value, str):
-        return value.encode()
-    [(name, text)] = value.items()
-    if name != "base64":
-        raise ValueError
-    return binascii.a2b_base64(text, strict_mode=True)
-
-
 def _origin_members(origin: Origin) -> dict[str, object]:
     return {
         "topic": origin.topic.decode("utf-8", "backslashreplace"),
@@ -85,7 +69,7 @@ def _origin_members(origin: Origin) -> dict[str, object]:
         "published_at": origin.published_at_ms,
         "died_at": origin.died_at_ms,
         "returns": {cause: count for cause, count in origin.counts._asdict().items() if count},
-        "reason": _text(origin.reason),
+        "reason": bytes_value(origin.reason),
         **({} if origin.group == DEFAULT_GROUP_NAME else {"group": origin.group.decode("utf-8", "backslashreplace")}),
     }
 
@@ -102,7 +86,7 @@ def _origin(members: dict[str, Any]) -> Origin:
         published_at_ms=_number(members["published_at"]),
         died_at_ms=_number(members["died_at"]),
         counts=Counts(**{cause: _number(count, _MAX_32) for cause, count in members["returns"].items()}),
-        reason=_bytes(members["reason"]),
+        reason=parse_bytes(members["reason"]),
         group=group,
     )
 
@@ -112,7 +96,7 @@ def _group(text: str) -> bytes:
 
 
 def _headers(pairs: list[list[Any]]) -> tuple[tuple[bytes, bytes], ...]:
-    return tuple((_bytes(name), _bytes(value)) for name, value in pairs)
+    return tuple((parse_bytes(name), parse_bytes(value)) for name, value in pairs)
 
 
 def _number(number: int, maximum: int = _MAX_64) -> int:
@@ -124,14 +108,14 @@ def _number(number: int, maximum: int = _MAX_64) -> int:
 _PARSERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = MappingProxyType(
     {
         "headers": ("headers", _headers),
-        "key": ("key", _bytes),
+        "key": ("key", parse_bytes),
         "expires_at": ("expires_at_ms", _number),
-        "dedup": ("dedup_id", _bytes),
+        "dedup": ("dedup_id", parse_bytes),
         "origin": ("origin", _origin),
-        "reply_to": ("reply_to", _bytes),
-        "unique": ("unique_key", _bytes),
+        "reply_to": ("reply_to", parse_bytes),
+        "unique": ("unique_key", parse_bytes),
         "only_for": ("only_for", _group),
-        "failure": ("failure", _bytes),
+        "failure": ("failure", parse_bytes),
     }
 )
 #: Names of the members of a line that are attributes.

@@ -20,7 +20,8 @@ from miniqueue.core.message.lanes import number_of as number_of_priority
 from miniqueue.errors import InvalidLineError
 from miniqueue.errors.requests import InvalidOptionError
 from miniqueue.tools.lines import attributes as attribute_members
-from miniqueue.tools.lines.members import check_members, number_of, object_of, payload_of, shown, topic_of, value_of
+from miniqueue.tools.lines.members import check_members, number_of, object_of, topic_of, value_of
+from miniqueue.wire.json_bytes import payload_member, take_payload
 
 STATE: Final = "unpublished"
 #: Among messages, only those with a header or key of that name contain these bytes: within a text, quotes are escaped.
@@ -53,7 +54,7 @@ def encode(topic: bytes, position: Place, message: Delayed) -> bytes:
     }
     if message.priority:
         members["priority"] = with_number(message.priority).value
-    members |= shown(message.payload) | attribute_members.encode(message.attributes)
+    members |= payload_member(message.payload) | attribute_members.encode(message.attributes)
     return orjson.dumps(members) + b"\n"
 
 
@@ -71,7 +72,7 @@ def decode(line: bytes) -> StoredDelayed | None:
         raise InvalidLineError("'due_at' differs from the time in 'id'")
     published_at_ms: int = value_of(members, "published_at", number_of)
     priority: Priority = value_of(members, "priority", Priority, default=Priority.NORMAL)
-    payload, attributes = payload_of(members), attribute_members.take(members)
+    payload, attributes = take_payload(members), attribute_members.take(members)
     return StoredDelayed(topic, position, Delayed(published_at_ms, number_of_priority(priority), payload, attributes))
 
 

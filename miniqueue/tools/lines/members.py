@@ -1,6 +1,5 @@
 """The members of a JSON line: each is removed and parsed on its own, and what remains is an error."""
 
-import binascii
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -48,19 +47,6 @@ def value_of(members: dict[str, Any], name: str, parse: Callable[[Any], Any], de
         raise InvalidLineError(f"invalid {name!r}") from exc
 
 
-def payload_of(members: dict[str, Any]) -> bytes:
-    """Remove the payload and parse it; raise InvalidLineError."""
-    if ("text" in members) is ("msg" in members):
-        raise InvalidLineError("exactly one of 'text' and 'msg' is required")
-    name, parse = ("text", str.encode) if "text" in members else ("msg", _bytes)
-    payload: bytes = value_of(members, name, parse)
-    return payload
-
-
-def _bytes(text: str) -> bytes:
-    return binascii.a2b_base64(text, strict_mode=True)
-
-
 def topic_of(text: str) -> bytes:
     """Parse the name of a topic to create; raise InvalidTopicError."""
     return check_new_topic(str.encode(text))
@@ -71,11 +57,3 @@ def number_of(number: int, maximum: int = MAX_INT64) -> int:
     if type(number) is not int or not 0 <= number <= maximum:  # True is an int too
         raise ValueError
     return number
-
-
-def shown(payload: bytes) -> dict[str, object]:
-    """Return the member for a payload."""
-    try:
-        return {"text": payload.decode()}
-    except UnicodeDecodeError:
-        return {"msg": binascii.b2a_base64(payload, newline=False).decode()}

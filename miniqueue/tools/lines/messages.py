@@ -34,16 +34,8 @@ from miniqueue.errors import InvalidLineError
 from miniqueue.errors.requests import InvalidOptionError
 from miniqueue.tools.lines import attributes as attribute_members
 from miniqueue.tools.lines.groups import names_of, shown_name
-from miniqueue.tools.lines.members import (
-    MAX_INT64,
-    check_members,
-    number_of,
-    object_of,
-    payload_of,
-    shown,
-    topic_of,
-    value_of,
-)
+from miniqueue.tools.lines.members import MAX_INT64, check_members, number_of, object_of, topic_of, value_of
+from miniqueue.wire.json_bytes import payload_member, take_payload
 
 _STATES = {Range.LOG: "waiting", Range.FRONT: "front", Range.DELAYED: "delayed", Range.BACK: "back"}
 _RANGES = {state: range_ for range_, state in _STATES.items()}
@@ -116,7 +108,8 @@ def encode(
         members[_HIGH[range_]] = order >> 64
     if names := [*map(shown_name, groups)]:
         members["for"] = names
-    members |= shown(record.payload) | attribute_members.encode(with_failure(record.attributes, record.failure))
+    attributes = with_failure(record.attributes, record.failure)
+    members |= payload_member(record.payload) | attribute_members.encode(attributes)
     return orjson.dumps(members) + b"\n"
 
 
@@ -139,7 +132,7 @@ def decode(line: bytes) -> StoredMessage:
         if is_waiting
         else value_of(members, "published_at", number_of),
         counts=NEVER_RETURNED if is_waiting else value_of(members, "returns", _counts),
-        payload=payload_of(members),
+        payload=take_payload(members),
         attributes=attribute_members.take(members),
         partition=message_id[0],
         groups=value_of(members, "for", names_of, default=()),

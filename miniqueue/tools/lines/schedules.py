@@ -18,7 +18,8 @@ from miniqueue.core.settings.schedule import Schedule, check_new_schedule_name
 from miniqueue.errors import InvalidLineError, InvalidTopicError
 from miniqueue.errors.requests import InvalidOptionError
 from miniqueue.tools.lines import attributes
-from miniqueue.tools.lines.members import check_members, number_of, object_of, payload_of, shown, value_of
+from miniqueue.tools.lines.members import check_members, number_of, object_of, value_of
+from miniqueue.wire.json_bytes import payload_member, take_payload
 
 #: Among messages, only those with a header of that name contain these bytes: within a text, quotes are escaped.
 _MARK: Final = b'"schedule"'
@@ -40,7 +41,7 @@ def encode(name: bytes, schedule: Schedule, next_at_ms: int) -> bytes:
     """Encode a schedule as a line."""
     named = {"schedule": name.decode("utf-8", "backslashreplace"), "next_at": next_at_ms}
     described = attributes.encode(schedule.attributes)
-    return orjson.dumps(named | schedule.members() | described | shown(schedule.payload)) + b"\n"
+    return orjson.dumps(named | schedule.members() | described | payload_member(schedule.payload)) + b"\n"
 
 
 def decode(line: bytes) -> StoredSchedule | None:
@@ -53,7 +54,7 @@ def decode(line: bytes) -> StoredSchedule | None:
     check_members(members, _MEMBERS)
     name: bytes = value_of(members, "schedule", _name)
     next_at_ms: int = value_of(members, "next_at", number_of)
-    payload, described = payload_of(members), attributes.take(members)
+    payload, described = take_payload(members), attributes.take(members)
     try:
         stored = StoredSchedule(name, schedules.of_members(members, payload, described), next_at_ms)
     except (KeyError, TypeError, ValueError, AttributeError, InvalidTopicError) as exc:
