@@ -1,13 +1,16 @@
 """What a command, a page, or a tick may cost in one iteration of the event loop, with thousands of topics.
 
-A command that is not cut into turns costs in proportion to the number of topics, and is over the limit by far.
+A command that is not cut into turns costs in proportion to the number of topics, and is over the limit by far; so does
+one that settles thousands of messages.
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple
 
+import orjson
 import pytest
 from starlette.types import ASGIApp
 
@@ -34,12 +37,16 @@ ENDING = 30
 CONNECTIONS = 4000
 #: Messages of one topic.
 LONG = 40_000
+#: Messages that one command settles: about as many as it can name.
+SETTLED = 9900
 #: Messages of another topic that were returned, and are in memory.
 RETURNED = 3000
 #: Instructions of one iteration, about 10 ms: those of a command that costs 100 for each topic.
 MOST = 200_000
 HOST = [(b"host", b"localhost:8080")]
 
+#: What settles messages, and what follows the receipts.
+SETTLES = {b"ACK": b"", b"NACK": b"", b"BACK": b"", b"DACK": b"5", b"REJECT": b"broken", b"EXTEND": b"60"}
 COMMANDS = [
     b"TOPICS",
     b"INFO",
@@ -143,8 +150,8 @@ async def say(client: Client, line: bytes) -> None:
     assert not reply.startswith(b"-"), (line, reply)
 
 
-async def get(app: ASGIApp, target: str) -> None:
-    """Ask for a page."""
+async def get(app: ASGIApp, target: str, body: bytes | None = None) -> None:
+    """Ask for a page, or post a body."""
     path, _, query = target.partition("?")
     statuses = []
 
@@ -153,11 +160,11 @@ async def get(app: ASGIApp, target: str) -> None:
             statuses.append(message["status"])
 
     async def receive() -> dict[str, object]:
-        return {"type": "http.request", "body": b""}
+        return {"type": "http.request", "body": body or b""}
 
     scope = {
         "type": "http",
-        "method": "GET",
+        "method": "GET" if body is None else "POST",
         "path": path,
         "raw_path": path.encode(),
         "query_string": query.encode(),
@@ -261,6 +268,43 @@ async def measure_connections() -> list[Measured]:
 def test_no_list_of_connections_holds_the_loop_in_proportion_to_their_number():
     with asyncio.Runner(loop_factory=IterationLoop) as runner:
         measured = runner.run(measure_connections())
+    assert {act.name: act.count for act in measured if act.count > MOST} == {}
+
+
+async def lease(world: World, client: Client, count: int) -> list[bytes]:
+    """Return the receipts of new messages, so many of which are leased together."""
+    await say(client, b"TOPIC DELETE in")
+    for _ in range(SETTLED // 900):
+        world.broker.publish(b"in", [b"x"] * 900)
+    await world.commit()
+    receipts: list[bytes] = []
+    while len(receipts) < SETTLED:
+        receipts += re.findall(rb"[0-9a-f]{16}-[0-9]+", await client.say(b"RECEIVE in COUNT %d" % count))
+    return receipts
+
+
+async def measure_settles() -> list[Measured]:
+    """Settle as many messages as one command can name: each has a lease, or most of them cut one."""
+    world = World()
+    broker = await world.start()
+    client, app, measured = Client(RespServer(broker, PARAMETERS)), HttpApp(broker), []
+    for word, value in SETTLES.items():
+        for count in (1, SETTLED):
+            receipts = (await lease(world, client, count))[::-1]
+            words = b" ".join([word, b"in", *receipts, value])
+            name = f"{word.decode()} of leases of {count}"
+            measured.append(await measure(name, partial(say, client, words)))
+    body = orjson.dumps({"receipts": [receipt.decode() for receipt in await lease(world, client, SETTLED)][::-1]})
+    measured.append(await measure("nack over HTTP", partial(get, app, "/topics/in/nack", body)))
+    assert broker.stats()[b"in"].leased == 0
+    await broker.stop()
+    return measured
+
+
+@pytest.mark.slow
+def test_no_settle_holds_the_loop_in_proportion_to_its_messages():
+    with asyncio.Runner(loop_factory=IterationLoop) as runner:
+        measured = runner.run(measure_settles())
     assert {act.name: act.count for act in measured if act.count > MOST} == {}
 
 

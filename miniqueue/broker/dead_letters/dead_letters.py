@@ -59,12 +59,18 @@ def changed(engine: Engine, topic: Topic) -> None:
         cursor.policy = _Policy(engine, topic, cursor, settings) if is_needed else None
 
 
-def reject(engine: Engine, topic: Topic, held: Iterable[CursorLease], reason: bytes) -> None:
+def reject(
+    engine: Engine,
+    topic: Topic,
+    held: Iterable[CursorLease],
+    reason: bytes,
+    places: returning.FrontPlaces | None = None,
+) -> None:
     """Make messages dead letters; drop those that are dead letters already.
 
-    Messages for which there is no room are returned together, as by NACK.
+    Messages for which there is no room are returned together, as by NACK; `places` is as in `returning.nack_all`.
     """
-    returning.nack_all([lease for lease in held if not _give_up(engine, topic, *lease, reason)])
+    returning.nack_all([lease for lease in held if not _give_up(engine, topic, *lease, reason)], places=places)
 
 
 def _give_up(engine: Engine, topic: Topic, cursor: GroupCursor, lease: Lease, reason: bytes) -> bool:

@@ -12,7 +12,8 @@ not stored.
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
-from functools import partial
+from contextlib import aclosing
+from itertools import repeat
 from operator import itemgetter, or_
 from typing import NamedTuple
 
@@ -21,16 +22,18 @@ from miniqueue.broker.consume.dispatcher import Dispatcher
 from miniqueue.broker.consume.members import Members
 from miniqueue.broker.dead_letters import dead_letters
 from miniqueue.broker.engine.engine import Engine
+from miniqueue.broker.leases import settling
 from miniqueue.broker.leases.listing import MAX_COUNT, HeldMessage, described, held_messages
 from miniqueue.broker.leases.receive import ReceiveRequest, ReceiveResult
+from miniqueue.broker.leases.settling import MAX_WITH_FEW_LEASES, Settling
 from miniqueue.broker.model.topic import Group
 from miniqueue.broker.model.views import group_named
 from miniqueue.core.cursor import returning
-from miniqueue.core.cursor.cursor import GroupCursor
-from miniqueue.core.cursor.holding import CursorLease, settle_each
+from miniqueue.core.cursor.holding import CursorLease
 from miniqueue.core.cursor.lease_book import LeaseBook, Payer
 from miniqueue.core.cursor.receipts import parse_prefixed, which
 from miniqueue.core.cursor.recording import Kind
+from miniqueue.core.cursor.returning import FrontPlaces
 from miniqueue.core.message.names import check_member, check_topic
 from miniqueue.core.options.consume import ReceiveOptions, check_lease
 from miniqueue.core.options.settle import PLAIN_NACK, NackOptions, check_reason
@@ -39,8 +42,6 @@ from miniqueue.errors.requests import UnknownTopicError
 
 #: Maximum number of messages with expired leases that one event-loop iteration returns; the next ones return the rest.
 MAX_EXPIRED_IN_TURN = 1_000
-
-_Settle = Callable[[list[CursorLease]], object]
 
 
 class Found(NamedTuple):
@@ -145,52 +146,117 @@ class Leases:
           InvalidTopicError: no topic can have this name.
           UnavailableError: no message can be settled now.
         """
-        return self._settle(name, receipts, partial(settle_each, GroupCursor.ack), is_returned=False)
+        return self.settle(name, receipts, settling.ACK)
 
     def nack(self, name: bytes, receipts: Sequence[bytes], options: NackOptions = PLAIN_NACK) -> list[bool]:
         """Return messages to the front of the topic, in the order of `receipts`; also raises InvalidDelayError."""
-        delay_seconds, reason = options
-        if delay_seconds is None:
-            return self._settle(name, receipts, partial(returning.nack_all, reason=reason))
-        due_at_ms = self.dispatcher.due_at_ms(delay_seconds)
-        nack = partial(returning.dack, due_at_ms=due_at_ms, cause="nacks", reason=reason)
-        return self._settle(name, receipts, partial(settle_each, nack))
+        return self.settle(name, receipts, self.nacking(options))
 
     def back(self, name: bytes, receipts: Sequence[bytes]) -> list[bool]:
         """Return messages to the back of the topic."""
-        return self._settle(name, receipts, partial(settle_each, returning.back))
+        return self.settle(name, receipts, settling.BACK)
 
     def dack(self, name: bytes, receipts: Sequence[bytes], delay_seconds: float) -> list[bool]:
         """Return messages to the front of the topic after a delay; also raises InvalidDelayError."""
-        due_at_ms = self.dispatcher.due_at_ms(delay_seconds)
-        dack = partial(returning.dack, due_at_ms=due_at_ms)
-        return self._settle(name, receipts, partial(settle_each, dack))
+        return self.settle(name, receipts, self.dacking(delay_seconds))
 
     def reject(self, name: bytes, receipts: Sequence[bytes], reason: bytes) -> list[bool]:
         """Reject messages for a `reason`; also raises RequestError if it is too long."""
-        check_reason(reason)
-
-        def reject(held: list[CursorLease]) -> None:
-            dead_letters.reject(self._engine, self._topics[name], held, reason)
-
-        return self._settle(name, receipts, reject)
+        return self.settle(name, receipts, self.rejecting(name, reason))
 
     def extend(self, name: bytes, receipts: Sequence[bytes], lease_seconds: float) -> list[bool]:
         """Set the end of leases to `lease_seconds` from now, earlier or later than before.
 
         Also raises InvalidDelayError.
         """
-        deadline = self._deadline(check_lease(lease_seconds))
+        return self.settle(name, receipts, self.extending(lease_seconds))
+
+    def settle(self, name: bytes, receipts: Sequence[bytes], act: Settling) -> list[bool]:
+        """Settle messages in this iteration of the event loop."""
+        books = self._books(name, receipts)
+        if len(books) == 1:  # nearly always
+            ((group, book),) = books
+            return self._settle_in(group, book, parse_prefixed(receipts, book.prefix), act)
         results = [False] * len(receipts)
-        for group, book in self._books(name, receipts):
-            numbers = parse_prefixed(receipts, book.prefix)
-            extended = book.extend(numbers, deadline)
-            for cursor, lease in extended if group.topic.trace is not None else ():
-                if cursor.trace is not None:
-                    cursor.trace.note(Kind.EXTENDED, lease)
-            _extend_sessions(group, extended)
-            results = _either(results, _results(numbers, extended))
+        for group, book in books:
+            results = _either(results, self._settle_in(group, book, parse_prefixed(receipts, book.prefix), act))
         return results
+
+    def settle_if_short(self, name: bytes, receipts: Sequence[bytes], act: Settling) -> list[bool] | None:
+        """Settle messages as `settle` does, if that is little work; return None if it is much, and nothing was done."""
+        if len(receipts) <= act.max_count:
+            return self.settle(name, receipts, act)
+        if not act.is_by_lease or len(receipts) > MAX_WITH_FEW_LEASES:
+            return None
+        books = self._books(name, receipts)
+        if len(books) != 1:
+            return None
+        ((group, book),) = books
+        numbers = parse_prefixed(receipts, book.prefix)
+        is_short = book.has_few_leases(numbers, act.max_count)
+        return self._settle_in(group, book, numbers, act) if is_short else None
+
+    async def settle_in_turns(self, name: bytes, receipts: Sequence[bytes], act: Settling) -> list[bool]:
+        """Settle messages, at once or in turns, so that other work is not kept waiting.
+
+        Messages whose leases end meanwhile are not settled. Also raises BrokenOffError if the store fails meanwhile:
+        messages that were settled before may be delivered again.
+        """
+        results = self.settle_if_short(name, receipts, act)
+        if results is None:
+            in_turns = self._in_turns(name, receipts, act.in_parts(len(receipts)))
+            results = await self._engine.journal.epoch.once(in_turns)
+        return results
+
+    async def _in_turns(self, name: bytes, receipts: Sequence[bytes], act: Settling) -> list[bool]:
+        results: list[bool] = []
+        async with aclosing(self._engine.share.in_turns(repeat(None), 1)) as turns:
+            async for _ in turns:
+                part = receipts[len(results) : len(results) + MAX_WITH_FEW_LEASES]
+                settled = self.settle_if_short(name, part, act)
+                results += self.settle(name, part[: act.max_count], act) if settled is None else settled
+                if len(results) == len(receipts):
+                    break
+        return results
+
+    def _settle_in(self, group: Group, book: LeaseBook, numbers: Sequence[int], act: Settling) -> list[bool]:
+        """Settle messages of one book; return the results."""
+        if act.deadline:
+            held = book.extend(numbers, act.deadline)
+            if group.topic.trace is not None:
+                for cursor, lease in held:
+                    if cursor.trace is not None:
+                        cursor.trace.note(Kind.EXTENDED, lease)
+        elif held := book.take(numbers):
+            act.settle(held)
+            self.dispatcher.settled(group, is_returned=act.is_returned)
+        if held and group.membership is not None:
+            _extend_sessions(group, held)
+        return _results(numbers, held)
+
+    def nacking(self, options: NackOptions) -> Settling:
+        """Return what `nack` does; raises InvalidDelayError."""
+        delay_seconds, reason = options
+        if delay_seconds is None:
+            return settling.nack(reason)
+        return settling.delay(self.dispatcher.due_at_ms(delay_seconds), "nacks", reason)
+
+    def dacking(self, delay_seconds: float) -> Settling:
+        """Return what `dack` does; raises InvalidDelayError."""
+        return settling.delay(self.dispatcher.due_at_ms(delay_seconds))
+
+    def rejecting(self, name: bytes, reason: bytes) -> Settling:
+        """Return what `reject` does; raises RequestError."""
+        check_reason(reason)
+
+        def reject(held: list[CursorLease], places: FrontPlaces | None = None) -> None:
+            dead_letters.reject(self._engine, self._topics[name], held, reason, places)
+
+        return Settling(reject, settling.MAX_REJECTED, has_places=True)
+
+    def extending(self, lease_seconds: float) -> Settling:
+        """Return what `extend` does; raises InvalidDelayError."""
+        return settling.extend(self._deadline(check_lease(lease_seconds)))
 
     def find(self, name: bytes, receipts: Sequence[bytes], max_count: int) -> Found:
         """Find leased messages by their receipts, until over `max_count` leases are inspected; raises as `ack`."""
@@ -263,25 +329,6 @@ class Leases:
 
     # --- parts of settling ------------------------------------------------------------------------------------
 
-    def _settle(
-        self,
-        name: bytes,
-        receipts: Sequence[bytes],
-        settle: _Settle,
-        *,
-        is_returned: bool = True,
-    ) -> list[bool]:
-        results = [False] * len(receipts)
-        for group, book in self._books(name, receipts):
-            numbers = parse_prefixed(receipts, book.prefix)
-            held = book.take(numbers)
-            if held:
-                settle(held)
-                self.dispatcher.settled(group, is_returned=is_returned)
-                _extend_sessions(group, held)
-            results = _either(results, _results(numbers, held))
-        return results
-
     def _books(self, name: bytes, receipts: Sequence[bytes]) -> list[tuple[Group, LeaseBook]]:
         """Return the books that can have these receipts, with their groups; a receipt begins with that of its book."""
         if not self._admission.may_change:
@@ -328,9 +375,9 @@ class Leases:
 
 def _extend_sessions(group: Group, held: list[CursorLease]) -> None:
     """Extend the sessions of the members whose messages were settled: the settle shows that they are alive."""
-    if group.membership is not None:
-        for cursor in {id(cursor): cursor for cursor, _ in held}.values():
-            group.membership.saw(cursor, group.topic.settings.session_seconds)
+    assert group.membership is not None
+    for cursor in {id(cursor): cursor for cursor, _ in held}.values():
+        group.membership.saw(cursor, group.topic.settings.session_seconds)
 
 
 def _either(results: list[bool], others: list[bool]) -> list[bool]:

@@ -125,6 +125,12 @@ class LeaseBook:
                 break
         return FoundRuns(leased_runs, seen_count, cut_count)
 
+    def has_few_leases(self, receipts: Sequence[int], max_count: int) -> bool:
+        """Whether the messages with these receipts have at most about `max_count` leases, and not more runs."""
+        if isinstance(receipts, range):
+            return bisect_left(self._starts, receipts.stop) - bisect_left(self._starts, receipts.start) <= max_count
+        return self.find_runs(receipts, max_count).seen_count <= max_count
+
     def extend(self, receipts: Sequence[int], deadline: float) -> list[CursorLease]:
         """Set another deadline for the messages with these receipts, as far as they are leased.
 

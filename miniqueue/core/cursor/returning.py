@@ -5,7 +5,8 @@
                                                └▶ dead-letter topic       after too many returns
 
 Messages that are returned together keep their order in each range. The policy decides message by message, in their
-order; messages for the front are put there afterwards, the last one first, because the front is a stack.
+order; messages for the front are put there afterwards, the last one first, because the front is a stack. If they are
+returned in several parts, the places at the front are reserved with the first part (`FrontPlaces`).
 
 A returned message leaves its range: one commit settles the old entry and writes a record of its own to the new range.
 """
@@ -18,6 +19,30 @@ from miniqueue.core.cursor.lease import BACK, DELAYED, FRONT, Lease, Range
 from miniqueue.core.cursor.recording import RETURNS, Kind
 from miniqueue.core.message.message import Record
 from miniqueue.errors import NothingOutstandingError
+
+
+class FrontPlaces:
+    """The places at the front for messages that are returned in several parts, in the order of the parts.
+
+    Those of a cursor are reserved with its first part: the same commit stores that they are used.
+
+    Args:
+      max_count: maximum number of the messages.
+    """
+
+    def __init__(self, max_count: int) -> None:
+        self._max_count = max_count
+        self._next: dict[GroupCursor, int] = {}  # the order of the next message, by cursor
+
+    def put(self, cursor: GroupCursor, records: list[Record]) -> None:
+        """Add the next messages of a cursor to the front."""
+        order = self._next.get(cursor)
+        if order is None:
+            order = cursor.reserve_front(self._max_count)
+        self._next[cursor] = end = order + len(records)
+        start = end + cursor.serial
+        for record in reversed(records):
+            cursor.put(FRONT, start, record)
 
 
 def nack(cursor: GroupCursor, lease: Lease, cause: str = "nacks", reason: bytes = b"") -> None:
@@ -33,10 +58,13 @@ def nack(cursor: GroupCursor, lease: Lease, cause: str = "nacks", reason: bytes 
         cursor.put(FRONT, FRONT_START, record)
 
 
-def nack_all(held: Iterable[CursorLease], cause: str = "nacks", reason: bytes = b"") -> int:
+def nack_all(
+    held: Iterable[CursorLease], cause: str = "nacks", reason: bytes = b"", places: FrontPlaces | None = None
+) -> int:
     """Return the messages of leases to the front, as if they were one lease; return the number of messages.
 
-    Skips leases that have ended: their topic may have been deleted, or is being read again.
+    Skips leases that have ended: their topic may have been deleted, or is being read again. `places` are those of all
+    parts if this is one part of what is returned.
     """
     count = 0
     staying: list[tuple[GroupCursor, list[Record]]] = []
@@ -46,6 +74,10 @@ def nack_all(held: Iterable[CursorLease], cause: str = "nacks", reason: bytes = 
         except NothingOutstandingError:
             continue
         count += lease.count
+    if places is not None:
+        for cursor, records in staying:
+            places.put(cursor, records)
+        return count
     for cursor, records in reversed(staying):
         for record in reversed(records):
             cursor.put(FRONT, FRONT_START, record)

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Scope
 
 from miniqueue.broker import Broker
 from miniqueue.broker.leases.leases import Leases
+from miniqueue.broker.leases.settling import ACK, BACK, Settling
 from miniqueue.core.options.consume import MAX_PREFETCH, NOT_LEASED, parse_switch
 from miniqueue.core.options.durations import parse_seconds
 from miniqueue.core.options.settle import NackOptions, check_reason
@@ -34,8 +35,8 @@ from miniqueue.server.asgi.routing import topic_within
 MAX_BODY_BYTES: Final = 2 << 20
 _INVALID_BODY = 'invalid body; must be a JSON object with "receipts", an array of strings'
 
-#: Settles messages of a topic; arguments: leases, topic, receipts, members of the body.
-_Act = Callable[[Leases, bytes, list[bytes], dict[str, Any]], list[bool]]
+#: What a request does with messages of a topic; arguments: leases, topic, members of the body.
+_Act = Callable[[Leases, bytes, dict[str, Any]], Settling]
 
 
 def settle_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
@@ -52,7 +53,8 @@ async def _settle(broker: Broker, act: _Act, is_stored: bool, scope: Scope, cont
     is_synced = _is_synced(scope)
     if is_synced and not is_stored:
         raise RequestError("leases are not stored, so they cannot be synced")
-    results = act(broker.leases, topic_within(scope), receipts_of(content), content)
+    topic, receipts = topic_within(scope), receipts_of(content)
+    results = await broker.leases.settle_in_turns(topic, receipts, act(broker.leases, topic, content))
     if is_synced:
         await broker.sync().wait()
     return json_reply(200, _results(results))
@@ -91,8 +93,8 @@ def reason_of(content: dict[str, Any]) -> bytes:
     return reason.encode()
 
 
-def _nack(leasing: Leases, topic: bytes, receipts: list[bytes], content: dict[str, Any]) -> list[bool]:
-    return leasing.nack(topic, receipts, nack_options_of(content))
+def _nack(leases: Leases, _topic: bytes, content: dict[str, Any]) -> Settling:
+    return leases.nacking(nack_options_of(content))
 
 
 def nack_options_of(content: dict[str, Any]) -> NackOptions:
@@ -109,17 +111,11 @@ def _results(results: list[bool]) -> list[str]:
 _EXTEND = "/topics/{topic}/extend"
 _ACTS: Mapping[str, _Act] = MappingProxyType(
     {
-        "/topics/{topic}/ack": lambda leasing, topic, receipts, _: leasing.ack(topic, receipts),
+        "/topics/{topic}/ack": lambda _leases, _topic, _content: ACK,
         "/topics/{topic}/nack": _nack,
-        "/topics/{topic}/back": lambda leasing, topic, receipts, _: leasing.back(topic, receipts),
-        "/topics/{topic}/dack": lambda leasing, topic, receipts, content: leasing.dack(
-            topic, receipts, seconds_of(content, "delaySeconds")
-        ),
-        "/topics/{topic}/reject": lambda leasing, topic, receipts, content: leasing.reject(
-            topic, receipts, reason_of(content)
-        ),
-        _EXTEND: lambda leasing, topic, receipts, content: leasing.extend(
-            topic, receipts, seconds_of(content, "leaseSeconds")
-        ),
+        "/topics/{topic}/back": lambda _leases, _topic, _content: BACK,
+        "/topics/{topic}/dack": lambda leases, _topic, content: leases.dacking(seconds_of(content, "delaySeconds")),
+        "/topics/{topic}/reject": lambda leases, topic, content: leases.rejecting(topic, reason_of(content)),
+        _EXTEND: lambda leases, _topic, content: leases.extending(seconds_of(content, "leaseSeconds")),
     }
 )

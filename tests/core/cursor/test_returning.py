@@ -103,3 +103,28 @@ def test_a_lease_that_is_over_does_not_keep_the_others_from_coming_back():
     some.commit()
     assert [key[0] for key in some.records] == [Range.FRONT] * 2
     assert b"".join(some.take_all()) == b"ac"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_parts_that_come_back_one_after_the_other_keep_their_order_too(restarts):
+    some, (one, two, three) = held(b"abc", b"de", b"f")
+    places = returning.FrontPlaces(6)
+    assert returning.nack_all([two], places=places) == 2
+    assert some.take().payloads == [b"d"]
+    some.commit()
+    returning.nack(*three)
+    assert returning.nack_all([one], places=places) == 3
+    some.commit()
+    if restarts:
+        some.restart()
+        assert b"".join(some.take_all()) == b"fdeabc"
+    else:
+        assert b"".join(some.take_all()) == b"feabc"
+
+
+def test_parts_of_several_partitions_are_in_order_in_each():
+    (some, leases), (others, more) = held(b"a", b"b", b"c"), held(b"x", b"y", b"z")
+    places = returning.FrontPlaces(6)
+    for pair in zip(leases, more, strict=True):
+        returning.nack_all(pair, places=places)
+    assert (b"".join(some.take_all()), b"".join(others.take_all())) == (b"abc", b"xyz")

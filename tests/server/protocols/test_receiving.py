@@ -116,6 +116,18 @@ async def test_a_settle_with_sync_is_stored_and_synced_before_it_is_answered(act
     assert (len(world.store.batches), world.store.sync_count) == (stored + 1, synced + 1)
 
 
+@pytest.mark.parametrize("sync", [False, True])
+@pytest.mark.parametrize(("act", "body"), [*ACTS, ("extend", {"leaseSeconds": 5})])
+async def test_very_many_receipts_have_their_results_in_order(act, body, sync, speaker, world):
+    await world.publish(b"t", *[b"%d" % number for number in range(400)])
+    receipts = [one["receipt"] for one in await speaker.receive("t", count=400)][::-1]
+    synced, is_synced = world.store.sync_count, sync and act != "extend"
+    results = await speaker.settle(act, "t", *receipts[:390], "what", *receipts[391:], sync=is_synced, **body)
+    assert results == ["OK"] * 390 + [NO_LEASE] + ["OK"] * 9
+    assert world.store.sync_count == synced + is_synced
+    assert world.broker.stats()[b"t"].leased == (400 if act == "extend" else 1)
+
+
 async def test_without_sync_no_settle_is_synced(speaker, world):
     (receipt,) = await leased(speaker, b"a")
     synced = world.store.sync_count

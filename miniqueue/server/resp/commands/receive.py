@@ -28,6 +28,8 @@ without a receipt settles it.
 
 A connection can hold one message of each topic.
 
+Thousands of messages are settled in turns of the event loop, and the connection is held meanwhile.
+
 The word SYNC after the receipts delays the reply until the commit of the settle. No receipt is such a word, and the
 delay or the reason comes after it: so any text can be a reason.
 """
@@ -41,6 +43,7 @@ from miniqueue.access.users import check_permitted
 from miniqueue.broker.leases.leases import Leases
 from miniqueue.broker.leases.receive import ReceiveRequest, ReceiveResult, Receiving
 from miniqueue.broker.leases.receive_any import ReceivedAny
+from miniqueue.broker.leases.settling import ACK, BACK, Settling
 from miniqueue.broker.transactions.acts import Settle, Way
 from miniqueue.core.options.consume import (
     MAX_LEASE_SECONDS,
@@ -58,7 +61,7 @@ from miniqueue.errors import (
     NothingOutstandingError,
     RequestError,
 )
-from miniqueue.server.resp.commands.context import Client, HeldByGet
+from miniqueue.server.resp.commands.context import Client, HeldByGet, answer_later
 from miniqueue.server.views.clients import Reading
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.receive_replies import resp_messages, resp_messages_of
@@ -241,18 +244,26 @@ def nack(client: Client, command: Command) -> bytes:
 def settle(client: Client, command: Command, act: "_Act | None" = None) -> bytes:
     """Carry out ACK, NACK, BACK, DACK, REJECT or EXTEND for a topic; `act` is that of NACK with options.
 
-    Raises NothingOutstandingError for the commands of a stream, which name no topic, and if GET holds no message of the
-    topic.
+    The reply is empty if it comes later. Raises NothingOutstandingError for the commands of a stream, which name no
+    topic, and if GET holds no message of the topic.
     """
     word = command[0].upper()
     if len(command) < 3 and (len(command) == 1 or word == b"DACK"):
         raise NothingOutstandingError
     topic, *words = command[1:]
     receipts, value, is_synced = _split(word, words)
-    if receipts:
-        results = (act or _ACTS[word])(client.broker.leases, topic, receipts, value)
+    if not receipts and (topic not in client.held or word not in _TOPIC_SUFFICES):
+        raise NothingOutstandingError
+    leases = client.broker.leases
+    settling = (act or _ACTS[word])(leases, topic, value)
+    results: list[bool] | None
+    if not receipts:
+        results = leases.settle(topic, [client.held[topic].receipt], settling)
+        del client.held[topic]
     else:
-        results = _settle_held(client, word, act or _ACTS[word], topic, value)
+        results = leases.settle_if_short(topic, receipts, settling)
+    if results is None:
+        return answer_later(client, _settle_in_turns(client, topic, receipts, settling, is_synced=is_synced))
     reply = _encode(results)
     if not is_synced:
         return reply
@@ -260,20 +271,20 @@ def settle(client: Client, command: Command, act: "_Act | None" = None) -> bytes
     return b""
 
 
+async def _settle_in_turns(
+    client: Client, topic: bytes, receipts: list[bytes], settling: Settling, *, is_synced: bool
+) -> bytes:
+    reply = _encode(await client.broker.leases.settle_in_turns(topic, receipts, settling))
+    if is_synced:
+        await client.broker.sync().wait()
+    return reply
+
+
 def _split(word: bytes, words: list[bytes]) -> tuple[list[bytes], bytes, bool]:
     """Return the receipts, the value that some commands have after them, and whether SYNC is in between."""
     value = words.pop() if word in _VALUED and words else b""
     is_synced = bool(words) and words[-1].upper() == b"SYNC" and word in _STORED
     return words[:-1] if is_synced else words, value, is_synced
-
-
-def _settle_held(client: Client, word: bytes, act: "_Act", topic: bytes, value: bytes) -> list[bool]:
-    """Settle the message that the client holds by GET; raises NothingOutstandingError if there is none."""
-    if topic not in client.held or word not in _TOPIC_SUFFICES:
-        raise NothingOutstandingError
-    results = act(client.broker.leases, topic, [client.held[topic].receipt], value)
-    del client.held[topic]
-    return results
 
 
 def _encode(results: list[bool]) -> bytes:
@@ -287,20 +298,19 @@ def _encode(results: list[bool]) -> bytes:
     return replies.array([replies.OK if is_settled else refusal for is_settled in results])
 
 
-def _nack(
-    leases: Leases, topic: bytes, receipts: list[bytes], _: bytes, options: NackOptions = PLAIN_NACK
-) -> list[bool]:
-    return leases.nack(topic, receipts, options)
+def _nack(leases: Leases, _topic: bytes, _value: bytes, options: NackOptions = PLAIN_NACK) -> Settling:
+    return leases.nacking(options)
 
 
-_Act = Callable[[Leases, bytes, list[bytes], bytes], list[bool]]
+#: What a command does with messages of a topic; the last argument is the value after the receipts.
+_Act = Callable[[Leases, bytes, bytes], Settling]
 _ACTS: dict[bytes, _Act] = {
-    b"ACK": lambda leases, topic, receipts, _: leases.ack(topic, receipts),
+    b"ACK": lambda _leases, _topic, _value: ACK,
     b"NACK": _nack,
-    b"BACK": lambda leases, topic, receipts, _: leases.back(topic, receipts),
-    b"DACK": lambda leases, topic, receipts, value: leases.dack(topic, receipts, _parse_delay(value)),
-    b"REJECT": lambda leases, topic, receipts, value: leases.reject(topic, receipts, value),
-    b"EXTEND": lambda leases, topic, receipts, value: leases.extend(topic, receipts, parse_lease(value)),
+    b"BACK": lambda _leases, _topic, _value: BACK,
+    b"DACK": lambda leases, _topic, value: leases.dacking(_parse_delay(value)),
+    b"REJECT": lambda leases, topic, value: leases.rejecting(topic, value),
+    b"EXTEND": lambda leases, _topic, value: leases.extending(parse_lease(value)),
 }
 _VALUED = frozenset({b"DACK", b"REJECT", b"EXTEND"})
 #: The commands that change the store, which knows no leases.

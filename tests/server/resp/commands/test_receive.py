@@ -1,5 +1,6 @@
 """RECEIVE over RESP: what waits and what does not, who leaves while it waits, and settling by receipt."""
 
+import asyncio
 import re
 
 import pytest
@@ -267,3 +268,39 @@ async def test_as_many_receipts_as_a_prefetch_has(world, client):
 async def test_a_pattern_without_its_word_is_a_syntax_error(client):
     for words in (b"PATTERN", b"PATTERN jobs.* PATTERN", b"COUNT 2 PATTERN jobs.* pattern"):
         assert await client.say(b"RECEIVEANY " + words) == b"-ERR syntax error in RECEIVE option 'PATTERN'\r\n"
+
+
+async def leased(world, client, count: int) -> list[bytes]:
+    """Return the receipts of so many messages, the last one first: to settle each of them cuts a lease."""
+    await world.publish(b"t", *[b"x"] * count)
+    return receipts_in(await client.say(b"RECEIVE t COUNT %d" % count))[::-1]
+
+
+async def test_while_very_many_messages_are_settled_other_clients_go_on_and_commands_after_it_wait(
+    world, server, client
+):
+    receipts, other = await leased(world, client, 1000), Client(server)
+    pipeline = command(b"ACK", b"t", *receipts) + command(b"PING")
+    client.connection.data_received(pipeline)
+    while not (acknowledged := world.broker.stats()[b"t"].acknowledged):  # noqa: ASYNC110 - each iteration counts
+        await asyncio.sleep(0)
+    other.send(b"PING")
+    assert (acknowledged < 1000, other.transport.take(), client.transport.take()) == (True, b"+PONG\r\n", b"")
+    await settle_down()
+    assert client.transport.take() == b"*1000\r\n" + OK * 1000 + b"+PONG\r\n"
+    assert world.broker.stats()[b"t"].acknowledged == 1000
+
+
+@pytest.mark.parametrize("leaves", ["lose", "eof"])
+@pytest.mark.parametrize("acknowledged", [0, 1, 500])
+async def test_very_many_messages_are_settled_even_if_the_client_leaves_meanwhile(leaves, acknowledged, world, client):
+    client.send(b"ACK", b"t", *await leased(world, client, 1000))
+    while world.broker.stats()[b"t"].acknowledged < acknowledged:  # noqa: ASYNC110 - each iteration counts
+        await asyncio.sleep(0)
+    if leaves == "lose":
+        client.transport.lose()
+    else:
+        client.connection.eof_received()
+    await settle_down()
+    assert world.broker.stats()[b"t"].acknowledged == 1000
+    assert client.transport.take() == (b"" if leaves == "lose" else b"*1000\r\n" + OK * 1000)
