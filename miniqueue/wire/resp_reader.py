@@ -34,6 +34,8 @@ contains a head yields pieces of wrong sizes, and so no run.
 
 A message of 10 bytes costs a quarter of the time of hiredis with its checks.
 
+A read that consists of MULTI, one run, and EXEC needs no parser either: clients send a transaction as a whole.
+
 Uniform commands have many words of the same size: consumers send them to settle many messages at once.
 
     *102 CRLF $3 CRLF ACK CRLF $6 CRLF orders | CRLF $19 CRLF | first | CRLF $19 CRLF | second | CRLF $19 CRLF | … CRLF
@@ -51,7 +53,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import hiredis
 
@@ -78,8 +80,26 @@ class Run(NamedTuple):
     lasts: list[bytes]
 
 
-#: Minimum number of commands for which `_run_within` is faster.
-_FEWEST_OF_TRANSACTION: Final = 8
+class RunTransaction(NamedTuple):
+    """MULTI, a run, and EXEC.
+
+    Attributes:
+      first: MULTI.
+      run: what is between.
+      last: EXEC.
+    """
+
+    first: Command
+    run: Run
+    last: Command
+
+
+#: A command, or commands that are carried out together.
+Parsed: TypeAlias = Command | Run | RunTransaction
+
+#: MULTI and EXEC, as clients spell them.
+_MULTIS: Final = b"*1\r\n$5\r\nMULTI\r\n", b"*1\r\n$5\r\nmulti\r\n"
+_EXECS: Final = b"*1\r\n$4\r\nEXEC\r\n", b"*1\r\n$4\r\nexec\r\n"
 
 
 def split_run(data: bytes, words: frozenset[bytes]) -> tuple[Run, int] | None:
@@ -108,36 +128,32 @@ def split_run(data: bytes, words: frozenset[bytes]) -> tuple[Run, int] | None:
     return (Run([word, name], lasts), end) if lasts else None
 
 
-def gather_runs(commands: list[Command], words: frozenset[bytes]) -> list[Command | Run]:
+def split_transaction(data: bytes, words: frozenset[bytes]) -> RunTransaction | None:
+    """Return MULTI, a run of one of `words`, and EXEC if `data`, which ends with EXEC, consists of these."""
+    if not data.startswith(_MULTIS):
+        return None
+    inner = data[len(_MULTIS[0]) : -len(_EXECS[0])]
+    result = split_run(inner, words)
+    if result is None or result[1] < len(inner):
+        return None
+    return RunTransaction([data[8:13]], result[0], [data[-6:-2]])
+
+
+def gather_runs(commands: list[Command], words: frozenset[bytes]) -> list[Parsed]:
     """Return the commands, with each sequence that is a run of one of `words` replaced by a `Run`."""
-    if len(commands) >= _FEWEST_OF_TRANSACTION and (run := _run_within(commands, words)):
-        return [commands[0], run, commands[-1]]
-    gathered: list[Command | Run] = []
-    open_run = Run([], [])
+    gathered: list[Parsed] = []
+    head: Command = []  # of the run that the command before is in, if it is in one
+    lasts: list[bytes] = []
     for command in commands:
         if len(command) != RUN_WORDS or command[0] not in words:
             gathered.append(command)
-            open_run = Run([], [])
-        elif command[:2] == open_run.head:
-            open_run.lasts.append(command[2])
+            head = []
+        elif command[:2] == head:
+            lasts.append(command[2])
         else:
-            open_run = Run(command[:2], [command[2]])
-            gathered.append(open_run)
+            head, lasts = command[:2], command[2:]
+            gathered.append(Run(head, lasts))
     return gathered
-
-
-def _run_within(commands: list[Command], words: frozenset[bytes]) -> Run | None:
-    """Return the run that all commands but the first and the last are; None if they are not, or these belong to it.
-
-    This is what a transaction of publishes looks like; it needs no Python code for each command.
-    """
-    inner = commands[1:-1]
-    word, name = inner[0][:2] if len(inner[0]) == RUN_WORDS else (b"", b"")
-    if word not in words or commands[0][0] in words or commands[-1][0] in words or set(map(len, inner)) != {RUN_WORDS}:
-        return None
-    firsts, names, lasts = zip(*inner, strict=True)
-    is_run = firsts.count(word) == names.count(name) == len(inner)
-    return Run([word, name], list(lasts)) if is_run else None
 
 
 def _all_of_one_size(data: bytes, head_bytes: int) -> list[bytes] | None:
@@ -262,7 +278,7 @@ class CommandReader:
         self._head: Command = []
         self._word = b""
 
-    def read(self, data: bytes) -> list[Command | Run]:
+    def read(self, data: bytes) -> list[Parsed]:
         """Return the commands that `data` completes, in order, including those before an `error`."""
         self._opened_bytes = -1
         if self._pieces:
@@ -306,7 +322,7 @@ class CommandReader:
         """Return how much is stored of the bytes that have not become commands, unfinished ones included."""
         return sum(map(len, self._pieces)) + self._strict.stored_bytes()
 
-    def _remember_word(self, data: bytes, commands: list[Command | Run]) -> None:
+    def _remember_word(self, data: bytes, commands: list[Parsed]) -> None:
         """Remember a command of one word with its bytes.
 
         A consumer sends the same command after each message; comparing the bytes costs a tenth of reading them.
@@ -323,26 +339,29 @@ class CommandReader:
         self._opening, self._opened_bytes = data[: -2 - len(run.lasts[0])], len(data)
         self._head = run.head
 
-    def _read_at_boundary(self, data: bytes) -> list[Command | Run]:
-        if len(data) <= self._limits.max_bulk_bytes and (result := split_run(data, self._run_words)):
-            run, size_bytes = result
-            if size_bytes < len(data):
-                return [run, *self._read_others(data[size_bytes:])]
-            if len(run.lasts) == 1:
-                self._remember_run(run, data)
-            return [run]
+    def _read_at_boundary(self, data: bytes) -> list[Parsed]:
+        if len(data) <= self._limits.max_bulk_bytes:
+            if result := split_run(data, self._run_words):
+                run, size_bytes = result
+                if size_bytes < len(data):
+                    return [run, *self._read_others(data[size_bytes:])]
+                if len(run.lasts) == 1:
+                    self._remember_run(run, data)
+                return [run]
+            if data.endswith(_EXECS) and (transaction := split_transaction(data, self._run_words)):
+                return [transaction]
         return self._read_others(data)
 
-    def _read_others(self, data: bytes) -> list[Command | Run]:
+    def _read_others(self, data: bytes) -> list[Parsed]:
         if len(data) > self._max_read_bytes:
             return self._read_in_pieces(data)
         return gather_runs(self._read_commands(data), self._run_words)
 
-    def _read_in_pieces(self, data: bytes) -> list[Command | Run]:
+    def _read_in_pieces(self, data: bytes) -> list[Parsed]:
         self._pieces = deque(self._cut(data))
         return self._read_on(b"")
 
-    def _read_on(self, data: bytes) -> list[Command | Run]:
+    def _read_on(self, data: bytes) -> list[Parsed]:
         """Read piece by piece until a command is complete, but at most `_MAX_PIECES`."""
         pieces, self._pieces = self._pieces, deque()
         pieces.extend(self._cut(data))

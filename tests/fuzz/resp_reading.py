@@ -17,14 +17,30 @@ from tests.fuzz.pieces import cut, payload, some
 from tests.wire.test_resp_commands import READERS, bulks, run
 from tests.wire.test_resp_fuzz import FEW, HOSTILE, LOW
 
-_WORDS = (b"PUBLISH", b"publish", b"PUBPACKED", b"P", b"a", b"ACK", b"PING", b"orders", b"t", b"", b"\r\n", b"12")
+_WORDS = (
+    b"PUBLISH",
+    b"publish",
+    b"PUBPACKED",
+    b"MULTI",
+    b"EXEC",
+    b"P",
+    b"a",
+    b"ACK",
+    b"PING",
+    b"orders",
+    b"t",
+    b"",
+    b"\r\n",
+    b"12",
+)
 _LINES = (b"PING\r\n", b"PUBLISH t x\n", b'PUBLISH t "a b"\r\n', b"PUBLISH t 'it\\'s'\r\n", b'P "\\x41\\n"\n', b"\r\n")
 
 
 def _make(chance: Random) -> bytes:
     match chance.randrange(5):
         case 0:
-            return b"".join(bulks(b"PUBLISH", b"t", payload(chance)) for _ in range(chance.randint(1, 6)))
+            run = b"".join(bulks(b"PUBLISH", b"t", payload(chance)) for _ in range(chance.randint(1, 6)))
+            return bulks(b"MULTI") + run + bulks(b"EXEC") if chance.randrange(3) == 0 else run
         case 1:
             start = chance.randint(0, 1010)
             return bulks(b"ACK", *(b"%d" % receipt for receipt in range(start, start + 20)))

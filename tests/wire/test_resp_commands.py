@@ -4,7 +4,7 @@ import pytest
 
 from miniqueue.wire.resp_limits import STRANGER, USUAL, Limits
 from miniqueue.wire.resp_parser import StrictParser
-from miniqueue.wire.resp_reader import CommandReader, Run
+from miniqueue.wire.resp_reader import CommandReader, RunTransaction
 
 LIMITS = {
     "max_words": 1000,
@@ -16,6 +16,8 @@ LIMITS = {
     "many_words": frozenset({b"ACK"}),
 }
 PING = b"*1\r\n$4\r\nPING\r\n"
+MULTI = b"*1\r\n$5\r\nMULTI\r\n"
+EXEC = b"*1\r\n$4\r\nEXEC\r\n"
 BAD_COUNT = "Protocol error: invalid multibulk length"
 BAD_SIZE = "Protocol error: invalid bulk length"
 UNBALANCED = "Protocol error: unbalanced quotes in request"
@@ -53,6 +55,15 @@ TABLE = [
     (bulks(b"P", b"t", b"x")[:-2] + b"XY" + PING, [], NO_CRLF),
     (bulks(b"P", b"t", b"x") * 2 + bulks(b"P", b"t", b"x")[:-2] + b"XY" + PING, [[b"P", b"t", b"x"]] * 2, NO_CRLF),
     (bulks(b"P", b"t", b"x") + b"*3\r\n$1\r\nP\r\n$1\r\nt\r\n$01\r\nx\r\n", [[b"P", b"t", b"x"]], BAD_SIZE),
+    # transactions of runs
+    (MULTI + bulks(b"P", b"t", b"x") * 2 + EXEC, [[b"MULTI"], *[[b"P", b"t", b"x"]] * 2, [b"EXEC"]], None),
+    (MULTI.lower() + bulks(b"P", b"t", b"") + EXEC, [[b"multi"], [b"P", b"t", b""], [b"EXEC"]], None),
+    (MULTI + EXEC, [[b"MULTI"], [b"EXEC"]], None),
+    (MULTI + PING + EXEC, [[b"MULTI"], [b"PING"], [b"EXEC"]], None),
+    (MULTI + bulks(b"P", b"t", b"x") + PING + EXEC, [[b"MULTI"], [b"P", b"t", b"x"], [b"PING"], [b"EXEC"]], None),
+    (MULTI + bulks(b"P", b"t", EXEC), [[b"MULTI"], [b"P", b"t", EXEC]], None),
+    (MULTI + bulks(b"P", b"t", b"x")[:-2] + EXEC, [[b"MULTI"]], NO_CRLF),
+    (MULTI + bulks(b"P", b"t", b"x") + EXEC + PING, [[b"MULTI"], [b"P", b"t", b"x"], [b"EXEC"], [b"PING"]], None),
     # nothing asked for, nothing answered
     (b"*0\r\n" + PING, [[b"PING"]], None),
     (b"*-1\r\n" + PING, [[b"PING"]], None),
@@ -158,7 +169,11 @@ TABLE = [
 
 
 def spread(found):
-    """The commands of a run, one by one."""
+    """The commands of what was read, one by one."""
+    if isinstance(found, list):
+        return [found]
+    if isinstance(found, RunTransaction):
+        return [found.first, *spread(found.run), found.last]
     assert found.lasts
     return [[*found.head, last] for last in found.lasts]
 
@@ -182,7 +197,7 @@ def run(parser, pieces):
             commands += parser.all_commands()
         else:
             for command in read_all(parser, piece):
-                commands += spread(command) if isinstance(command, Run) else [command]
+                commands += spread(command)
     return commands, str(parser.error) if parser.error else None
 
 

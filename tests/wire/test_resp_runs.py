@@ -2,7 +2,7 @@
 
 import pytest
 
-from miniqueue.wire.resp_reader import CommandReader, Run, gather_runs, split_run
+from miniqueue.wire.resp_reader import CommandReader, Run, RunTransaction, gather_runs, split_run
 from tests.wire.test_resp_commands import bulks
 
 WORDS = frozenset({b"PUBLISH"})
@@ -91,6 +91,20 @@ def test_commands_are_gathered_into_runs():
         Run(publish, [b"3"]),
         Run([b"PUBLISH", b"b"], [b"4"]),
     ]
+
+
+@pytest.mark.parametrize("spelled", [bytes.upper, bytes.lower])
+@pytest.mark.parametrize("payloads", [[b"one"], [b"same", b"size"], [b"", b"\r\n", bulks(b"EXEC")]], ids=len)
+def test_a_transaction_of_a_run_is_read_as_a_whole(spelled, payloads):
+    reader = CommandReader(run_words=WORDS)
+    multi, exec_ = spelled(b"MULTI"), spelled(b"EXEC")
+    data = bulks(multi) + publishes(*payloads) + bulks(exec_)
+    run = Run([b"PUBLISH", b"orders"], payloads)
+    whole = RunTransaction([multi], run, [exec_])
+    assert reader.read(data) == [whole]
+    assert reader.read(data[:-1]) == [[multi], run]
+    assert reader.read(data[-1:] + data) == [[exec_], whole]
+    assert reader.read(data + data) == [[multi], run, [exec_], [multi], run, [exec_]]
 
 
 def test_lone_command_like_the_last_one_is_known_again():

@@ -97,12 +97,12 @@ class Transactions:
         There must be no message with a unique key. Raises as `execute`.
         """
         if len(acts) == 1 and isinstance(act := acts[0], Publish):
-            return self._publish(act)
+            return self.publish(act)
         plan = _planned(acts)
         return plan if isinstance(plan, Refused) else self._execute(plan)
 
-    def _publish(self, act: Publish) -> Executed | Refused:
-        """Carry out a transaction that publishes messages without options to one topic: a publish is atomic, too."""
+    def publish(self, act: Publish) -> Executed | Refused:
+        """Do what `execute_now` does, for a transaction that is one act: a publish is atomic, too."""
         self._journal.admission.check_change()
         if len(act.payloads) > MAX_ITEMS:
             raise too_many_items(len(act.payloads))

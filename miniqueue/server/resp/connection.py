@@ -34,7 +34,7 @@ from miniqueue.server.resp.commands.events import EventStream
 from miniqueue.server.resp.commands.receive import WaitingReceive, return_held
 from miniqueue.server.resp.commands.session import Session
 from miniqueue.server.resp.commands.subscribe import Stream
-from miniqueue.server.resp.commands.transaction import Execution, Transaction
+from miniqueue.server.resp.commands.transaction import Execution, Transaction, publish_run
 from miniqueue.server.resp.guard import Guard
 from miniqueue.server.resp.incoming import CommandQueue
 from miniqueue.server.resp.refusals import Reason, reason_of
@@ -58,7 +58,7 @@ from miniqueue.server.resp.turns import FEW_COMMANDS
 from miniqueue.server.views.clients import Reading
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
-from miniqueue.wire.resp_reader import Run
+from miniqueue.wire.resp_reader import Parsed, Run, RunTransaction
 
 log = structlog.get_logger()
 
@@ -298,7 +298,7 @@ class RespConnection(asyncio.Protocol):
 
     # --- carrying out, a turn at a time -----------------------------------------------------------------------
 
-    def _carry_out_one(self, command: Command | Run) -> None:
+    def _carry_out_one(self, command: Parsed) -> None:
         """Do what `_carry_out` does, for a client that sends one command at a time: a hundred instructions less."""
         self.server.turns.has_others = True
         if self.stream is None:
@@ -315,7 +315,7 @@ class RespConnection(asyncio.Protocol):
             self._carry_out(self._incoming.next_commands(), inf)
             self._finish_turn()
 
-    def _work(self, commands: list[Command | Run], until: float) -> None:
+    def _work(self, commands: list[Parsed], until: float) -> None:
         """Carry out commands, and read on, as long as there is time."""
         self._most_unsent_bytes = self._replies.unsent_bytes + MAX_REPLIES_BYTES
         self._carry_out(commands, until)
@@ -324,7 +324,7 @@ class RespConnection(asyncio.Protocol):
                 self._carry_out(self._incoming.next_commands(), until)
         self._finish_turn()
 
-    def _carry_out(self, commands: list[Command | Run], until: float) -> None:
+    def _carry_out(self, commands: list[Parsed], until: float) -> None:
         """Carry out as many commands as there is time for and as the client reads the replies of; postpone the rest."""
         if self.stream is None:  # a client that has a stream publishes nothing
             CURRENT_ACTOR.set(self.session.actor)
@@ -337,7 +337,7 @@ class RespConnection(asyncio.Protocol):
         self.command_count += position
         self._incoming.postponed = commands[position:]
 
-    def _carry_out_step(self, commands: list[Command | Run], start: int) -> int:
+    def _carry_out_step(self, commands: list[Parsed], start: int) -> int:
         """Carry out some commands from a position on; return the position after them."""
         position, outgoing = start, self._replies
         most_unsent_bytes = outgoing.unsent_bytes + STEP_REPLIES_BYTES
@@ -425,8 +425,8 @@ class RespConnection(asyncio.Protocol):
 
     # --- commands ---------------------------------------------------------------------------------------------
 
-    def _execute(self, command: Command | Run) -> None:
-        """Carry out a command, or a run of PUBLISH."""
+    def _execute(self, command: Parsed) -> None:
+        """Carry out a command, a run of PUBLISH, or a transaction of one."""
         if isinstance(command, Run):
             head, lasts = command
             self.command_count += len(lasts) - 1
@@ -438,12 +438,31 @@ class RespConnection(asyncio.Protocol):
                 for last in lasts:
                     self._execute([*head, last])
             return
+        if isinstance(command, RunTransaction):
+            self._execute_transaction(command)
+            return
         try:
             reply = self.mode.execute(command) if self.mode else table.execute(self, command)
         except MiniqueueError as exc:
             reply = self._refusal(exc)
         if reply:  # empty if it has been queued already
             self.reply(reply)
+
+    def _execute_transaction(self, transaction: RunTransaction) -> None:
+        """Carry out MULTI, a run of PUBLISH, and EXEC: at once if no command is refused, otherwise one by one."""
+        run = transaction.run
+        if self.mode is None and (self.guard is None or self.guard.lets_publish(run.head[1])):
+            try:
+                is_done = publish_run(self, run)
+            except MiniqueueError as exc:
+                self.reply(self._refusal(exc))
+                is_done = True
+            if is_done:
+                self.command_count += 1 + len(run.lasts)
+                return
+        for part in transaction:
+            self._execute(part)
+        self.command_count += 2
 
     def _queue_run(self, run: Run) -> bytes:
         """Return the replies to a run of PUBLISH in a transaction; b"" if each command is to be looked at."""
@@ -460,7 +479,7 @@ class RespConnection(asyncio.Protocol):
         """Size of the replies since all had last been handed to the transport."""
         return self._replies.unsent_bytes
 
-    def take_next(self, is_wanted: Callable[[Command | Run], bool]) -> list[Command | Run]:
+    def take_next(self, is_wanted: Callable[[Parsed], bool]) -> list[Parsed]:
         """Take the next commands as long as they are wanted; for a command that holds the connection."""
         if self._life >= CLOSING:
             return []

@@ -12,7 +12,7 @@ from typing import Final
 
 from miniqueue.wire.resp_limits import limits_for
 from miniqueue.wire.resp_parser import Command
-from miniqueue.wire.resp_reader import CommandReader, Run
+from miniqueue.wire.resp_reader import CommandReader, Parsed
 from miniqueue.wire.resp_unknown import UnauthenticatedReader
 
 #: How many bytes become commands before the next check of the clock, or how many words if the slow reader is needed.
@@ -36,7 +36,7 @@ class CommandQueue:
 
     def __init__(self) -> None:
         self.reader: CommandReader | UnauthenticatedReader = UnauthenticatedReader()
-        self.postponed: list[Command | Run] = []
+        self.postponed: list[Parsed] = []
 
     @property
     def is_behind(self) -> bool:
@@ -56,7 +56,7 @@ class CommandQueue:
             if rest:
                 self.reader.keep(rest)
 
-    def next_commands(self) -> list[Command | Run]:
+    def next_commands(self) -> list[Parsed]:
         """Return what was postponed; if nothing was, read on."""
         return self.postponed or [*self.reader.read(b"")]
 
@@ -64,9 +64,9 @@ class CommandQueue:
         """Make commands the next ones."""
         self.postponed = [*commands, *self.postponed]
 
-    def take_while(self, is_wanted: Callable[[Command | Run], bool]) -> list[Command | Run]:
+    def take_while(self, is_wanted: Callable[[Parsed], bool]) -> list[Parsed]:
         """Take the next commands, up to the first that is not wanted."""
-        wanted: list[Command | Run] = []
+        wanted: list[Parsed] = []
         while self.postponed or self.reader.is_stopped:
             commands = self.next_commands()
             count = next((i for i, command in enumerate(commands) if not is_wanted(command)), len(commands))

@@ -24,7 +24,7 @@ from miniqueue.server.resp.commands.subscribe import Stream
 from miniqueue.server.views.clients import Reading
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
-from miniqueue.wire.resp_reader import Run
+from miniqueue.wire.resp_reader import Parsed
 
 log = structlog.get_logger()
 
@@ -219,7 +219,7 @@ class Client(Protocol):
         """Run a task that outlives the command; return it."""
         ...
 
-    def take_next(self, is_wanted: Callable[[Command | Run], bool]) -> list[Command | Run]:
+    def take_next(self, is_wanted: Callable[[Parsed], bool]) -> list[Parsed]:
         """Take the next commands as long as they are wanted; for a command that holds the connection."""
         ...
 

@@ -41,7 +41,7 @@ from miniqueue.errors import InternalError, MiniqueueError, PayloadTooLargeError
 from miniqueue.server.resp.commands.context import INTERNAL_ERROR, Client
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
-from miniqueue.wire.resp_reader import Run
+from miniqueue.wire.resp_reader import Parsed
 
 log = structlog.get_logger()
 
@@ -106,9 +106,9 @@ class _Bound:
     def __init__(self) -> None:
         self._rest_count, self._rest_bytes = MAX_TOGETHER - 1, MAX_TOGETHER_BYTES
 
-    def lets(self, command: Command | Run) -> bool:
+    def lets(self, command: Parsed) -> bool:
         """Return whether a command is a PUB and within the limit."""
-        if isinstance(command, Run) or command[0].upper() != b"PUB" or len(command) < _WORDS:
+        if not isinstance(command, list) or command[0].upper() != b"PUB" or len(command) < _WORDS:
             return False
         is_within = self._rest_count > 0 and self._rest_bytes > 0
         self._rest_count -= 1
@@ -116,9 +116,9 @@ class _Bound:
         return is_within
 
 
-def _asked(client: Client, command: Command | Run) -> Asked | MiniqueueError:
+def _asked(client: Client, command: Parsed) -> Asked | MiniqueueError:
     """Return the message that a command publishes, or the error that refuses the command."""
-    assert not isinstance(command, Run)  # none is taken
+    assert isinstance(command, list)  # no runs are taken
     try:
         if client.guard is not None:
             client.guard.check(command)

@@ -11,9 +11,10 @@ publishes and settles are the atomic part (`broker.transactions`); the other com
                             after               after        in order, when the commit is durable
 
 Nearly all transactions have an atomic part and nothing else: the reply to EXEC is queued with the commit, as that of
-any publish. Otherwise the connection carries out the queued commands again, one by one (`Execution`): the reply to EXEC
-is the beginning of an array, and the replies to the commands, which follow it, are its elements. So a transaction with
-long replies needs no more memory than a pipeline, and takes turns as one. What comes before the atomic part is withheld
+any publish. MULTI, a run of PUBLISH, and EXEC in one read are such a transaction, and not even queued (`publish_run`).
+Otherwise the connection carries out the queued commands again, one by one (`Execution`): the reply to EXEC is the
+beginning of an array, and the replies to the commands, which follow it, are its elements. So a transaction with long
+replies needs no more memory than a pipeline, and takes turns as one. What comes before the atomic part is withheld
 until its outcome is known.
 """
 
@@ -42,7 +43,7 @@ from miniqueue.server.resp.commands.context import INTERNAL_ERROR, Client, Mode
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_arguments import ArityError
 from miniqueue.wire.resp_parser import Command
-from miniqueue.wire.resp_reader import Run
+from miniqueue.wire.resp_reader import Parsed, Run
 
 log = structlog.get_logger()
 
@@ -159,8 +160,7 @@ class Transaction:
     def queue_run(self, run: Run) -> bytes:
         """Queue a run of PUBLISH that the client may send; return its replies, b"" if it does not fit as a whole."""
         (_, topic), payloads = run
-        count = len(payloads)
-        size_bytes = sum(map(len, payloads)) + count * (WORD_BYTES + len(topic)) + COMMAND_BYTES
+        count, size_bytes = len(payloads), run_bytes(run)
         if self._refusal or (self._max_bytes and self._size_bytes + size_bytes > self._max_bytes):
             return b""  # each command is queued, or refused, for itself
         try:
@@ -250,6 +250,41 @@ def _replies(steps: Sequence[Step], executed: Executed) -> list[bytes]:
     """Return the replies to the steps of the atomic part."""
     outcomes = iter(executed.outcomes)
     return [step.part.reply(step.act, next(outcomes)) * step.count for step in steps if step.part is not None]
+
+
+def publish_run(client: Client, run: Run) -> bool:
+    """Do at once what MULTI, a run of PUBLISH that the client may send, and EXEC do, and queue the replies.
+
+    Returns whether all that is checked when a command is queued is right; nothing was done if it is not. Raises
+    MiniqueueError, which is the reply to EXEC.
+    """
+    (_, topic), payloads = run
+    max_bytes = client.broker.limits.max_transaction_bytes
+    if len(payloads) > MAX_COMMANDS or (max_bytes and run_bytes(run) > max_bytes):
+        return False  # the command that is too much is refused when it is queued
+    try:
+        check_topic(topic)
+        check_sizes(client, payloads)
+        client.broker.memory.check()
+    except MiniqueueError:
+        return False
+    client.reply(replies.OK + QUEUED * len(payloads))
+    client.when_room(partial(_publish_now, client, Publish(topic, payloads)))
+    return True
+
+
+def _publish_now(client: Client, act: Publish) -> None:
+    """Carry out a transaction of a run; its reply comes with the commit."""
+    count = len(act.payloads)
+    result = client.broker.transactions.publish(act)
+    executed = result if isinstance(result, Executed) else _checked(client, [Step([], PUBLISH, act, count)], result)
+    client.wait_for(executed.commit, replies.joined_array(count, replies.OK * count), 1, executed.size_bytes)
+
+
+def run_bytes(run: Run) -> int:
+    """Return the memory of a run that is queued, about."""
+    (_, topic), payloads = run
+    return sum(map(len, payloads)) + len(payloads) * (WORD_BYTES + len(topic)) + COMMAND_BYTES
 
 
 class Execution:
@@ -368,7 +403,7 @@ class _Next:
     def __init__(self, count: int) -> None:
         self._count = count
 
-    def is_next(self, _command: Command | Run) -> bool:
+    def is_next(self, _command: Parsed) -> bool:
         """Return whether a command is among the next ones."""
         self._count -= 1
         return self._count >= 0
