@@ -142,7 +142,7 @@ def split_transaction(data: bytes, words: frozenset[bytes]) -> RunTransaction | 
 def gather_runs(commands: list[Command], words: frozenset[bytes]) -> list[Parsed]:
     """Return the commands, with each sequence that is a run of one of `words` replaced by a `Run`."""
     gathered: list[Parsed] = []
-    head: Command = []  # of the run that the command before is in, if it is in one
+    head: Command = []  # what the commands of the current run share; empty between runs
     lasts: list[bytes] = []
     for command in commands:
         if len(command) != RUN_WORDS or command[0] not in words:
