@@ -8,7 +8,7 @@ from miniqueue.commands.shell.columns import Column, shown
 from miniqueue.commands.shell.connecting import BrokerClient, connected
 from miniqueue.commands.shell.message_table import ID, KEY, PAYLOAD
 from miniqueue.commands.shell.output import Output, with_output
-from miniqueue.commands.shell.texts import json_message, shown_age, shown_time
+from miniqueue.commands.shell.texts import json_message, shown_age, shown_headers, shown_time
 from miniqueue.commands.shell.topic_names import TOPIC
 from miniqueue.commands.shell.values import COUNT, NAME, POSITIVE_DURATION, RATE
 from miniqueue.commands.shell.values import PAYLOAD as BYTES
@@ -98,8 +98,8 @@ def show(client: BrokerClient, topic: str, message_id: str, output: Output) -> N
         output.record(members)
         return
     origin = {f"origin_{name}": value for name, value in members.pop("origin", {}).items()}
-    times = {name: shown_time for name in members | origin if name.endswith("_at_ms")}
-    output.record({**members, **origin}, times)
+    shows = {name: shown_time for name in members | origin if name.endswith("_at_ms")}
+    output.record({**members, **origin}, {**shows, "headers": shown_headers})
 
 
 @command.command(epilog="Examples: miniqueue dlq redrive orders · miniqueue dlq redrive orders 0-17 0-18")

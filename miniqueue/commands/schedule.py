@@ -9,7 +9,7 @@ from miniqueue.commands.shell import asking, flags
 from miniqueue.commands.shell.columns import Column
 from miniqueue.commands.shell.connecting import BrokerClient, connected
 from miniqueue.commands.shell.output import Output, with_output
-from miniqueue.commands.shell.texts import shown_duration, shown_time
+from miniqueue.commands.shell.texts import shown_duration, shown_headers, shown_time
 from miniqueue.commands.shell.topic_names import TOPIC
 from miniqueue.commands.shell.values import HEADER, NAME, PAYLOAD, POSITIVE_DURATION, TIME, Choice
 from miniqueue.errors import ConfigError
@@ -30,6 +30,7 @@ _SHOWS: Final[Mapping[str, Callable[[Any], str]]] = MappingProxyType(
         "until_ms": _shown_time,
         "every_seconds": shown_duration,
         "ttl_seconds": shown_duration,
+        "headers": shown_headers,
     }
 )
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from miniqueue.commands.shell.columns import Column
-from miniqueue.commands.shell.texts import json_message, shown_payload, shown_time
+from miniqueue.commands.shell.texts import json_message, shown_content, shown_payload, shown_time
 from miniqueue_client import Message
 
 
@@ -18,12 +18,6 @@ def _shown_time(at_ms: int | None) -> str:
     return shown_time(at_ms or 0)
 
 
-def _shown_content(content: str | Mapping[str, str] | None) -> str:
-    if isinstance(content, Mapping):
-        return shown_payload(base64.b64decode(content["base64"]))
-    return shown_payload(content.encode()) if content else "–"
-
-
 def _payload_of(row: Mapping[str, Any]) -> str:
     return shown_payload(base64.b64decode(row["msg"]) if "msg" in row else row["text"].encode())
 
@@ -32,5 +26,5 @@ ID: Final = Column("id", "id")
 PUBLISHED: Final = Column("published", "published_at_ms", _shown_time)
 DUE: Final = Column("due", "due_at_ms", _shown_time)
 DELIVERIES: Final = Column("deliveries", "deliveries", lambda count: str(count or 0), is_number=True)
-KEY: Final = Column("key", "key", _shown_content)
+KEY: Final = Column("key", "key", shown_content)
 PAYLOAD: Final = Column("payload", "", _payload_of)

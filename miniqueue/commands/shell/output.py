@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice
+from types import MappingProxyType
 from typing import Any, BinaryIO, Literal, TypeVar
 
 import click
@@ -24,6 +25,8 @@ Form = Literal["table", "json", "jsonl"]
 
 #: Rows after which a long table is written, so that it need not be in memory as a whole.
 _PAGE_ROWS = 1000
+#: Endings of the names of members that have a unit, and what is measured by it.
+_UNITS = MappingProxyType({"_at_ms": "time", "_ms": "time", "_seconds": "age", "_bytes": "size"})
 
 
 class Output:
@@ -61,13 +64,17 @@ class Output:
 
         Args:
           members: the object.
-          shows: returns the texts of members, by name.
+          shows: returns the texts of members, by name; a text has its unit, so that the title has none.
         """
         if self.form != "table":
             is_one_line = self.form == "jsonl"
             self.write((_json(members) if is_one_line else json.dumps(members, ensure_ascii=False, indent=2)) + "\n")
             return
-        lines = [(name.replace("_", " "), (shows or {}).get(name, shown)(value)) for name, value in members.items()]
+        lines = [
+            (_title(name, members) if show else name.replace("_", " "), (show or shown)(value))
+            for name, value in members.items()
+            for show in [(shows or {}).get(name)]
+        ]
         columns = [Column("", "name"), Column("", "value")]
         if self.is_terminal:
             self.write(rich_table(columns, lines, has_header=False))
@@ -128,6 +135,15 @@ def with_output(function: F) -> F:
 
 def _output_of(_ctx: click.Context, _param: click.Parameter, form: Form) -> Output:
     return Output(form)
+
+
+def _title(name: str, members: Mapping[str, Any]) -> str:
+    """Return the title of a member without its unit; with a noun instead if another member has that title."""
+    for unit, noun in _UNITS.items():
+        if name.endswith(unit):
+            rest = name.removesuffix(unit)
+            return (f"{rest} {noun}" if rest in members else rest).replace("_", " ")
+    return name.replace("_", " ")
 
 
 def _json(members: Mapping[str, Any]) -> str:

@@ -5,12 +5,12 @@
 {"text":"…"} or {"msg":"…"}      a payload in JSON, `miniqueue.wire.json_bytes`
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from miniqueue.server.process.escaping import escape
-from miniqueue.wire.json_bytes import bytes_value, payload_member
+from miniqueue.wire.json_bytes import bytes_value, parse_bytes, payload_member
 from miniqueue_client import Message
 
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
@@ -67,6 +67,16 @@ def shown_payload(payload: bytes) -> str:
         return escape(payload.decode())
     except UnicodeDecodeError:
         return escape(payload)
+
+
+def shown_content(content: str | Mapping[str, str] | None) -> str:
+    """Return bytes in JSON on one line; "–" for none."""
+    return shown_payload(parse_bytes(content)) if content else "–"
+
+
+def shown_headers(headers: Iterable[tuple[str, str | Mapping[str, str]]]) -> str:
+    """Return the headers of a message in JSON on one line: `tenant=eu, trace-id=7`."""
+    return ", ".join(f"{escape(name)}={shown_content(value)}" for name, value in headers) or "–"
 
 
 def terminal_payload(payload: bytes) -> bytes:

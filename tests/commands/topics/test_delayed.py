@@ -82,6 +82,9 @@ def test_schedules_are_set_listed_fired_and_deleted(miniqueue, client):
     shown = json.loads(miniqueue.out("schedule", "show", "tick", "-o", "json"))
     assert (shown["text"], shown["every_seconds"], shown["headers"]) == ("x", 90.0, [["a", "1"]])
     assert ["key", "k"] in [line.split() for line in miniqueue.out("schedule", "show", "nightly").splitlines()]
+    lines = [line.split(maxsplit=1) for line in miniqueue.out("schedule", "show", "tick").splitlines()]
+    assert ["every", "1m 30s"] in lines
+    assert ["headers", "a=1"] in lines
     assert miniqueue.out("schedule", "fire", "nightly") == "0-0\n"
     assert [(message.payload, message.key) for message in client.peek("reports")] == [(b"run", b"k")]
     assert miniqueue.out("schedule", "delete", "tick", "--yes") == "tick: deleted\n"

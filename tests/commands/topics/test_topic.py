@@ -104,6 +104,14 @@ def test_statistics(miniqueue):
     assert json.loads(miniqueue.out("stats", "orders", "-o", "json"))["ready"] == 2
 
 
+def test_a_unit_is_with_the_value_and_not_with_the_title_too(miniqueue):
+    lines = [line.rsplit("  ", 1) for line in miniqueue.out("stats", "orders").splitlines()]
+    texts = {title.strip(): text for title, text in lines}
+    assert (texts["size"], texts["unread"], texts["retained"], texts["retained size"]) == ("6 B", "0s", "0", "0 B")
+    assert texts["retained age"] == "–"
+    assert not [title for title in texts if title.split()[-1] in ("seconds", "bytes", "ms")]
+
+
 def test_usage(miniqueue):
     rows = json.loads(miniqueue.out("usage", "-o", "json"))
     assert {"user": None, "of": "topics", "used": 1, "limit": 20000} in rows
