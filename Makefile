@@ -1,5 +1,5 @@
 # `make` lists the targets. Everything runs in .venv, which is made when it is missing, or older than pyproject.toml
-# or the lock files. Only what stands there with its hash is installed.
+# or the lock files. Only what these contain, with its hash, is installed.
 
 PYTHON ?= python3
 EXTRAS ?= dev,client,granian
@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed-$(EXTRAS)
 
-# What is locked: a file for each extra, and one for what builds miniqueue (.ci/lock). The tools for that stay apart.
+# The locks: a file for each extra, and one for what builds miniqueue (.ci/lock). The tools for that have one of their own.
 # Locks are complete, so pip resolves nothing (--no-deps): old ones take a newer release for a requirement with an
 # extra, such as coverage[toml], and then reject it because no hash is locked.
 COMMA := ,
@@ -17,17 +17,17 @@ LOCKS := $(patsubst %,.ci/locks/%.lock,$(subst $(COMMA), ,$(EXTRAS)))
 TOOLS := $(VENV)/tools
 
 # How many tests run at a time (PROCESSES=2): four on two cores, since they wait for processes and disks two fifths of
-# the time. Those of one file stay together: they share what is slow to start (tests/scheduling.py).
+# the time. The tests of a file run in one process: they share what is slow to start (tests/scheduling.py).
 PROCESSES ?= 4
 BY_FILE := --dist=loadfile --no-loadscope-reorder
 
 # The tests start hundreds of processes: what those import is compiled once, whatever the shell says.
 unexport PYTHONDONTWRITEBYTECODE
 
-# The wheels in the one file are for these machines, whichever one builds it: a number is the oldest glibc.
+# The wheels in the one file are for these platforms, whichever machine builds it: a number is the oldest glibc.
 PLATFORMS := $(patsubst %,--platform=manylinux%_x86_64,_2_28 _2_27 _2_24 _2_17 2014 _2_12 2010 _2_5 1)
 
-# How often `make soak` runs the broker beside the model of it, and for how long it fuzzes each parser.
+# How often `make soak` compares the broker with its model, and for how long it fuzzes each parser.
 MODEL_RUNS := 20000
 FUZZ_SECONDS := 600
 
@@ -59,18 +59,18 @@ test: install ## run all tests, up to 30 minutes on 2 cores, and check what they
 	$(BIN)/python -m pytest $(if $(ARGS),,--cov --cov-report=) --numprocesses=$(PROCESSES) $(BY_FILE) $(ARGS)
 	$(if $(ARGS),,$(BIN)/coverage report --fail-under=95)
 
-test-spark: ## run the tests of Spark; it takes Java 17, and says so (ARGS as for test)
+test-spark: ## run the Spark tests; requires Java 17 (ARGS as for test)
 	$(MAKE) install EXTRAS=dev,client,granian,spark
 	$(BIN)/python -m miniqueue.tools.spark.needs
 	$(BIN)/python -m pytest tests/spark $(ARGS)
 
-image-test: install ## build the image and run it without rights; takes root, buildah, podman, runc, mmdebstrap
+image-test: install ## build the image and run it without rights; requires root, buildah, podman, runc, mmdebstrap
 	$(BIN)/python -m pytest tests/containers/soak_image.py $(ARGS)
 
-planted: install ## plant bugs that the tests must find, and note in which sources they did; two minutes
+planted: install ## plant bugs that the tests must find, and record the sources in which they did; two minutes
 	$(BIN)/python -m tests.planted --numprocesses=$(PROCESSES)
 
-soak: install ## crash it for hours, and count what is lost (ARGS='kill --count 50', ARGS='--help' tells more)
+soak: install ## crash the broker for hours, and count what is lost (ARGS='kill --count 50', ARGS=--help lists more)
 	$(if $(ARGS),,$(BIN)/python -m tests.planted --numprocesses=$(PROCESSES))
 	$(if $(ARGS),,$(BIN)/python -m tests.model.soak --runs $(MODEL_RUNS))
 	$(if $(ARGS),,$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=other --timeout=3600 --quiet)
@@ -88,21 +88,21 @@ lint: install ## check style and types
 	$(BIN)/mypy
 	$(BIN)/mypy --python-version=3.10 client/src
 
-bench: ## measure it, Spark with EXTRAS=dev,client,granian,spark (ARGS='--quick' for minutes, ARGS='--help')
+bench: ## measure speed, also of Spark with EXTRAS=dev,client,granian,spark (ARGS=--quick takes minutes; ARGS=--help)
 	$(MAKE) install EXTRAS=$(EXTRAS),bench
 	$(BIN)/python -m benchmarks $(ARGS)
 
-binary: install ## make one file with everything in it, dist/miniqueue-<version>-linux-x86_64 (docs/binary.md)
+binary: install ## build one file with everything in it, dist/miniqueue-<version>-linux-x86_64 (docs/binary.md)
 	rm -rf build/wheels
 	$(BIN)/pip download --quiet --no-deps --require-hashes --only-binary=:all: --implementation=cp \
 		--python-version=3.11 $(PLATFORMS) --dest=build/wheels --requirement=.ci/locks/binary.lock
 	env --ignore-environment PATH="$$PATH" PYTHONPATH=.ci PYTHONHASHSEED=0 \
 		/usr/bin/python3.11 -B .ci/binary/build.py build/wheels dist
 
-lock: $(TOOLS)/.installed ## lock what pyproject.toml asks for (ARGS='--upgrade-package h2', ARGS=--upgrade for all)
+lock: $(TOOLS)/.installed ## lock the dependencies in pyproject.toml (ARGS='--upgrade-package h2', ARGS=--upgrade for all)
 	.ci/lock $(TOOLS)/bin/pip-compile $(ARGS)
 
-audit: $(TOOLS)/.installed ## look what is locked up in a database of known weaknesses (ARGS=--ignore-vuln=<id>)
+audit: $(TOOLS)/.installed ## check the locked versions for known vulnerabilities (ARGS=--ignore-vuln=<id>)
 	$(PYTHON) .ci/audit.py $(TOOLS)/bin/pip-audit .ci/locks/*.lock $(ARGS)
 
 release: install ## check, build, and tag a release; pushes nothing (ARGS=--dry-run shows the steps)

@@ -52,7 +52,7 @@ def _run(program: str, rest: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _judge(packages: Sequence[dict[str, Any]]) -> int:
-    """Tell what the report says."""
+    """Print what the report says."""
     unknown = sorted({package["name"] for package in packages if "skip_reason" in package})
     found = sorted({_line(package, weakness) for package in packages for weakness in package.get("vulns", ())})
     count = len({package["name"] for package in packages})

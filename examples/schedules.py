@@ -1,4 +1,4 @@
-"""Have a message published over and over, see what is scheduled, and end it.
+"""Publish a message repeatedly, list the schedules, and delete the schedule.
 
     .venv/bin/python examples/schedules.py --name report --cron '0 7 * * MON-FRI' --zone Europe/Berlin 'make the report'
     .venv/bin/python examples/schedules.py --name pulse --every 60 beat

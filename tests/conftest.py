@@ -61,7 +61,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, object
 
 @pytest.fixture(autouse=True)
 def nobody_acts() -> Generator[None]:
-    """Let no test act as a client of the test before it, whose memory may be used up."""
+    """Make each test act as no client: that of the test before it may have used up its memory."""
     token = CURRENT_ACTOR.set(b"")
     yield
     CURRENT_ACTOR.reset(token)
@@ -69,7 +69,7 @@ def nobody_acts() -> Generator[None]:
 
 @pytest.fixture(autouse=True)
 def logs_as_it_was() -> Generator[None]:
-    """Let no test set up the log of this process: loggers that keep that would log nothing to the tests after it."""
+    """Fail tests that configure the log of this process: loggers would keep that, and log nothing to later tests."""
     yield
     assert not structlog.get_config()["cache_logger_on_first_use"], "the test calls logs.configure"
 

@@ -31,7 +31,7 @@ class ManualClock:
         return self.monotonic_ms / 1000
 
     def advance(self, seconds: float) -> None:
-        """Let time pass; with negative seconds, set the wall clock back."""
+        """Advance both clocks; negative seconds only set the wall clock back."""
         self.time_ms += round(seconds * 1000)
         self.monotonic_ms += max(0, round(seconds * 1000))
 
@@ -134,12 +134,12 @@ def broker_on(store: MemoryStore, clock: ManualClock, *, rest_seconds: float = 0
     return Broker(open_store, clock=clock, limits=limits, **{"period_seconds": 1e6, **options})
 
 
-#: With nothing ready for so many turns nothing will be: timers that are due and sockets show in the next one.
+#: If nothing is ready for this many iterations, nothing will be: due timers and sockets show in the next one.
 IDLE_TURNS = 10
 
 
 async def settle_down() -> None:
-    """Let every task run until none can go on without time passing, or for 200 turns of the loop."""
+    """Run all tasks until all wait for timers, or for 200 iterations of the loop."""
     loop, idle_turns = asyncio.get_running_loop(), 0
     for _ in range(200):
         await asyncio.sleep(0)
@@ -170,7 +170,7 @@ class FakeConsumer:
         return self.payloads[before:]
 
     async def drain_all(self) -> list[bytes]:
-        """As `drain`, also what must be loaded first."""
+        """Drain, like `drain`, even messages that must be loaded first."""
         before, count = len(self.leases), -1
         if not self.consumer.is_waiting:
             self.consumer.request()
@@ -191,8 +191,8 @@ class FakeTransport:
         self.written = b""
         self.is_closed = False
         self.is_lost = False
-        self.high_water_bytes: int | None = None  # of what was written and not taken, where the peer counts as slow
-        self.limit_bytes: int | None = None  # what the protocol wants that to be; the kernel takes much before
+        self.high_water_bytes: int | None = None  # the size of unread output at which the peer counts as slow
+        self.limit_bytes: int | None = None  # the same size as the protocol sets it; the kernel buffers much before
         self.extra: dict[str, object] = {"peername": ("127.0.0.1", 50_000), "sockname": ("127.0.0.1", 6379)}
         self._is_reading = True
 

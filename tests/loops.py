@@ -1,9 +1,9 @@
-"""An event loop whose time does not pass while the machine stands still, or does something else.
+"""An event loop whose time does not advance while the machine stalls, or does something else.
 
     a wait of the loop itself      counts for as long as it was asked to wait, at most
-    a turn of everybody else       counts for as long as it takes, at most `MOST_SECONDS`
+    an iteration of the loop       counts for as long as it takes, at most `MOST_SECONDS`
 
-So what a test says of seconds is about what waits on this loop, and not about the load of the machine.
+So seconds in a test are those of what waits on this loop, whatever the load of the machine.
 """
 
 import asyncio
@@ -92,7 +92,7 @@ class _LeapingSelector(selectors.DefaultSelector):
 
 
 class LeapingLoop(asyncio.SelectorEventLoop):
-    """A loop on which time passes at once when nothing else is left to do; for tests without threads and sockets."""
+    """A loop whose time jumps to the next timer when nothing else is left to do; not for threads or sockets."""
 
     def __init__(self) -> None:
         self._leaping = _LeapingSelector()

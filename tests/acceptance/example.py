@@ -1,4 +1,4 @@
-"""An example under way: a program of its own, whose output is read line by line."""
+"""An example as a running program, whose output is read line by line."""
 
 import os
 import re
@@ -19,7 +19,7 @@ INTERRUPTED = 130
 
 
 class Example:
-    """One example under way."""
+    """A running example."""
 
     def __init__(self, name: str, *options: str) -> None:
         self.process = subprocess.Popen(
@@ -30,7 +30,7 @@ class Example:
             text=True,
             env=HASTY_REDIS_PY,
         )
-        self._limit = Timer(RUN_SECONDS, self.process.kill)  # so that no read waits for ever
+        self._limit = Timer(RUN_SECONDS, self.process.kill)  # so that no read waits forever
         self._limit.start()
 
     def wait_for(self, pattern: str, count: int = 1) -> list[str]:

@@ -30,7 +30,7 @@ Flood = Callable[[int, str], Awaitable[None]]
 
 
 async def _again_and_again(port: int, cafile: str, make_frames: Callable[[RawHttp2], list[Frame]]) -> None:
-    """Connect, send, and begin anew when the server has ended it."""
+    """Connect and send; connect again whenever the server has closed the connection."""
     prepared = b"".join(frame.serialize() for frame in make_frames(RawHttp2(RawConnection())))
     while True:
         client = RawHttp2(await connect_raw(port, cafile))

@@ -1,12 +1,12 @@
-"""Ports that are free, and stay so for who is told of them: also between the end of a process and its next start."""
+"""Ports that no other process gets: not even between the end of a process and its next start."""
 
 import socket
 
 
 def hold_port() -> socket.socket:
-    """Return a socket on a port of loopback that nobody is given while it is open.
+    """Return a socket on a port of loopback that the system assigns to no process while the socket is open.
 
-    It does not listen. Who asks for this port by its number, as servers do, with SO_REUSEADDR, can.
+    It does not listen. A server that binds this port by its number, with SO_REUSEADDR, can do so.
     """
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

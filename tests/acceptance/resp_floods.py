@@ -34,7 +34,7 @@ async def _drain(reader: asyncio.StreamReader) -> None:
 
 
 async def _pour(connect: Connect, commands: bytes) -> None:
-    """Send the same over and over as fast as it is taken, and take the replies; begin anew when it is over."""
+    """Send the same bytes as fast as the server reads them, and read the replies; connect again after the end."""
     while True:
         with suppress(OSError):
             reader, writer = await connect()

@@ -201,7 +201,7 @@ class Topic:
 
 
 def crash(port: int, *words: object) -> None:
-    """Have a process of its own take messages, and kill it before it settles any."""
+    """Receive messages in another process, and kill it before it settles any."""
     command = [sys.executable, "-c", CONSUMER, str(port), *map(str, words)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

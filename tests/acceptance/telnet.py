@@ -1,4 +1,4 @@
-"""A plain socket to the RESP port, for people with telnet and for peers that mean harm."""
+"""A plain socket to the RESP port, as people with telnet and hostile peers use it."""
 
 import socket
 from types import TracebackType
@@ -13,7 +13,7 @@ def command(line: bytes) -> bytes:
 
 
 class Telnet:
-    """A connection that says what it is told and reads as far as it is told."""
+    """A connection that sends lines, and reads up to given bytes."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=MAX_SECONDS)

@@ -13,7 +13,7 @@ from miniqueue.access.hashing import (
     new_token,
 )
 
-#: As one was made once: hashes that are kept in files have to match for ever.
+#: A hash of an early version: hashes in users files must match forever.
 PASSWORD = "$argon2id$v=19$m=19456,t=2,p=1$kdXpNvQ/Vjs4yfl3X73vpg$RBb86+clHs/7opCQ3gp9hGu14sl+6DRzPUMAu89VPt8"
 TOKEN = hash_token(b"0123456789abcdef")
 

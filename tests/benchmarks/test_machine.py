@@ -1,4 +1,4 @@
-"""What is told of the machine, and of the programs that take part."""
+"""The report on the machine, and on the programs that take part."""
 
 import re
 from importlib.metadata import version

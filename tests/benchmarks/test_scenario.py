@@ -1,4 +1,4 @@
-"""How contenders are run: anew in each round, on an empty store or on one that was filled before."""
+"""How contenders are run: each round starts them again, on an empty store or on one that was filled before."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

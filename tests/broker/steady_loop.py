@@ -3,7 +3,7 @@
 import asyncio
 import selectors
 
-#: How much later it is each time somebody looks; the loop itself does so about twice each turn.
+#: How far each look at the clock advances it; the loop itself looks about twice in each iteration.
 LOOK_SECONDS = 0.000_025
 
 
@@ -19,12 +19,12 @@ class SteadyLoop(asyncio.SelectorEventLoop):
         return self._now_seconds
 
     def skip(self, seconds: float) -> None:
-        """Have a pause be over."""
+        """Advance the clock past a pause."""
         self._now_seconds += seconds
 
 
 class _Impatient(selectors.DefaultSelector):
-    """Has a loop skip its pauses."""
+    """Makes a loop skip its pauses."""
 
     def __init__(self, loop: SteadyLoop) -> None:
         super().__init__()

@@ -155,7 +155,7 @@ def cost_of_publishing_together(messages: int = 32, rounds: int = 20) -> float:
 
 
 def cost_of_publishing_by_many(connections: int = 50, rounds: int = 5) -> float:
-    """Have all publish one message with each commit, to a topic that is within its limits."""
+    """Let each client publish one message for each commit, to a topic that is within its limits."""
 
     async def body(world):
         clients = [Connection(world) for _ in range(connections)]
@@ -178,7 +178,7 @@ async def publish_with_each(clients: list[Connection], read: bytes) -> None:
 
 
 def cost_of_batches(word: bytes, *each: Sequence[bytes], rounds: int = 5, partitions: int = 1) -> float:
-    """Have messages be followed by each of these words by turns; a star becomes the number of the message."""
+    """Send one of these commands after each message, by turns; a star becomes the number of the message."""
     messages = 1000
 
     async def body(world):

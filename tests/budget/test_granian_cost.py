@@ -70,7 +70,7 @@ def cost_of_publishing(rounds: int) -> float:
             for request in requests:
                 handover.schedule(asyncio.get_running_loop(), contextvars.copy_context(), request)
                 request.send_body()
-            while len(ends) < count:  # noqa: ASYNC110 - nobody tells
+            while len(ends) < count:  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(0)
 
         await publish(1)  # makes the topic

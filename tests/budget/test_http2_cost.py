@@ -102,9 +102,9 @@ async def cost(requests_in_a_read: int, *folders: str, rounds: int = 20, app=ans
 
 
 async def serve(server, data: bytes) -> None:
-    """Let a read be answered to the end."""
+    """Wait until all that was read is answered."""
     await server.handle(RawData(data))
-    while server.streams or server.stream_buffers:  # noqa: ASYNC110 - Hypercorn tells nobody
+    while server.streams or server.stream_buffers:  # noqa: ASYNC110 - Hypercorn sets no event
         await asyncio.sleep(0)
     for _ in range(3):
         await asyncio.sleep(0)

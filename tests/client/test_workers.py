@@ -306,7 +306,7 @@ def test_what_a_handler_cannot_mean_ends_no_worker(kind, resp_broker, client, to
     with ThreadPoolExecutor(1) as threads:
         working = threads.submit(run_worker, kind, resp_broker.url, topic, handle, lease_seconds=1.0)
         try:
-            assert client.request(topic, "ask", timeout_seconds=60) == b"told"  # also if a lease is over before
+            assert client.request(topic, "ask", timeout_seconds=60) == b"told"  # even if a lease expires before
         finally:
             client.publish(topic, "stop")
         working.result()

@@ -129,7 +129,7 @@ def test_services_policies_and_budgets_select_the_pod_and_its_ports():
 
 @pytest.mark.parametrize(("closed", "admitted"), [("monitoring", {"https", "resp"}), ("clients", {"monitor"})])
 def test_an_empty_list_of_the_network_policy_admits_nobody(closed, admitted, tmp_path):
-    """In Kubernetes, a rule with an empty list admits everybody."""
+    """In Kubernetes, a rule with an empty list admits all peers."""
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump({"networkPolicy": {closed: []}}))
     (rule,) = the("NetworkPolicy", objects(f"--values={values}"))["spec"]["ingress"]

@@ -98,7 +98,7 @@ def _sweep(sync: str) -> Loop:
 
 
 def _fail(moment: str, call: str) -> Loop:
-    """Let the n-th system call of a kind fail, for each n up to `count` or until none is hit."""
+    """Make the n-th system call of a kind fail, for each n up to `count`, or until none is hit."""
 
     def loop(directory: Path, count: int, seed: int) -> Outcome:
         with closing(Sweeper(directory, make_trust(directory))) as sweeper:
@@ -114,14 +114,14 @@ def _load(directory: Path, count: int, seed: int) -> Outcome:
 
 
 def _backlog(directory: Path, count: int, seed: int) -> Outcome:
-    """Let a backlog of 10 MB for each round arrive and go, and run the tools on it; nothing of it may cost memory."""
+    """Publish and drain 10 MB for each round, and run the tools on them; nothing of it may use memory."""
     measured = measure(directory, make_trust(directory), count)
     line = "\n".join([*measured.lines, f"backlog rounds={count} findings={len(measured.findings)}"])
     return Outcome(line, not measured.findings, "\n".join(measured.findings))
 
 
 def _hostile(directory: Path, count: int, seed: int) -> Outcome:
-    """Let a random mix of hostile clients work on one broker, `count` rounds of 3.6 s."""
+    """Run a random mix of hostile clients on one broker, `count` rounds of 3.6 s."""
     mixed = mix.soak(directory, make_trust(directory), count, seed)
     return Outcome(mixed.line(), not mixed.findings, "\n".join(mixed.findings))
 
@@ -186,7 +186,7 @@ def _judged(result: Result) -> Outcome:
 
 
 def make_trust(directory: Path) -> Trust:
-    """Let a broker make its certificate."""
+    """Start a broker that makes its certificate."""
     first = BrokerProcess([*FREE_PORTS, "-storage", "memory"], cwd=directory)
     try:
         first.wait_until_ready().stop()

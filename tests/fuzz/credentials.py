@@ -1,4 +1,4 @@
-"""Who somebody is: the users file, the Authorization header, AUTH and HELLO.
+"""Credentials: the users file, the Authorization header, AUTH, and HELLO.
 
 Documented: ConfigError for the file, one printable line each; NotAuthenticatedError for a header. What a header or a
 command says comes to `SignIn.identify` as it was meant.
@@ -32,7 +32,7 @@ _TOKENS = (
 
 
 class _Asked:
-    """Stands for `SignIn`: notes what it was asked, and knows nobody."""
+    """Replaces `SignIn`: records its arguments, and knows no user."""
 
     def __init__(self) -> None:
         self.questions: list[tuple[str | None, bytes]] = []
@@ -118,11 +118,11 @@ async def _ask(gate: AuthMiddleware, header: bytes) -> None:
         await gate.user_of(scope)
     except (NotAuthenticatedError, WrongSecretError):
         return
-    raise AssertionError("somebody got in")
+    raise AssertionError("a stranger got in")
 
 
 async def _sign_in(asked: _Asked, secret: bytes) -> None:
-    """AUTH and HELLO on a connection, of which nobody signs in."""
+    """AUTH and HELLO on a connection that is never authenticated."""
     broker = broker_on(MemoryStore(), ManualClock())
     await broker.start()
     connection = RespServer(broker, {}, asked)()

@@ -1,4 +1,4 @@
-"""Feeds a parser what nobody would write, and looks at what it raises and at what it keeps.
+"""Feeds a parser hostile input, and checks what it raises and what it keeps.
 
     make ─▶ sound input ─▶ mutate (2 of 3) ─▶ mend (every other) ─▶ check        1 … N, the same for the same seed
                                                checksums, lengths     └ FoundError: seed, number, input
@@ -46,14 +46,14 @@ _MAX_SHRINK_TRIES = 2000
 class Target:
     """One format, or a few that belong together.
 
-    Attributes:
-      name: for people.
-      make: returns an input that makes sense, or nearly.
-      check: raises for an input with which something is wrong, AssertionError where a promise is broken.
-      tokens: what stands in such inputs, for mutations.
-      mend: puts lengths and checksums right, so that what stands behind them is looked at too.
-      quick_inputs: as many take about a second.
-      asked_bytes: what an input may take beyond that, where few bytes may rightly ask for much.
+        Attributes:
+    name: a name for people.
+          make: returns an input that makes sense, or nearly.
+          check: raises for an input with which something is wrong, AssertionError where a promise is broken.
+          tokens: what stands in such inputs, for mutations.
+          mend: puts lengths and checksums right, so that what stands behind them is looked at too.
+          quick_inputs: as many take about a second.
+          asked_bytes: what an input may take beyond that, where few bytes may rightly ask for much.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Export and import: lines become a store of which the same lines are exported again; any pairs can be exported.
 
-Documented: InvalidLineError for lines. Damaged pairs are told in `problems` and left out.
+Documented: InvalidLineError for lines. Damaged pairs are reported in `problems`, and left out.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Changes an input in the ways in which bytes go wrong, and in those that somebody hostile would try."""
+"""Changes an input in the ways in which bytes get damaged, and in those that hostile clients would try."""
 
 import re
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
 """Fuzzing for as long as one likes: `python -m tests.fuzz.soak [target …] [--seconds N] [--seed N]`.
 
-Each target has a process of its own, so that what a crash in C leaves is told too; as many run at a time as there are
+Each target has a process of its own, so that a crash in C is reported, too; as many run at a time as there are
 processors. A line for each says with which seed, how many inputs there were and how fast; the exit code is 1 when
 something was found. The same seed makes the same inputs.
 """
@@ -80,7 +80,7 @@ def _told(run: "Future[tuple[bool, str]]") -> bool:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="soak", description="Feed every parser of miniqueue what nobody would write.")
+    parser = argparse.ArgumentParser(prog="soak", description="Feed hostile input to every parser of miniqueue.")
     parser.add_argument("targets", nargs="*", metavar="target", help=f"of {' '.join(TARGETS)}; all by default")
     parser.add_argument("--seconds", type=float, default=600.0, help="for each target (%(default)s)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="the time by default")

@@ -16,7 +16,7 @@ UNREACHABLE = "requests.exceptions.ConnectionError: Max retries exceeded with ur
 
 @pytest.fixture
 def audit(tmp_path):
-    """Run the audit with a pip-audit that reports what it is told to."""
+    """Run the audit with a pip-audit that reports what the test prepared."""
 
     def run(*packages: dict[str, object], stdout: str = "", stderr: str = "") -> tuple[int, str]:
         report = json.dumps({"dependencies": packages, "fixes": []}) if packages else stdout
@@ -69,7 +69,7 @@ def test_a_database_that_cannot_be_reached_is_said_plainly_and_stops_nothing(aud
 
 
 def test_a_database_that_knows_none_of_the_packages_was_not_reached(audit):
-    """As behind a mirror that has the packages and not the database."""
+    """Simulate a mirror that has the packages, but not the database."""
     code, said = audit(UNKNOWN)
     assert code == 0
     assert "NOTHING WAS LOOKED UP" in said

@@ -42,7 +42,7 @@ class Client:
         self.wire = wire
         self.act: Act | None = None
         self.is_stream = False
-        self.words: list[bytes] | None = None  # that are still to be said
+        self.words: list[bytes] | None = None  # still to be sent
         self._told = told
 
     def begin(self, act: Act) -> None:
@@ -55,7 +55,7 @@ class Client:
         self.wire.send(words)
 
     def poke(self) -> None:
-        """Have a stream do something."""
+        """Send a command on a stream."""
         assert self.act is not None
         words = self.act.send(POKE)
         if words:
@@ -74,7 +74,7 @@ class Client:
     def send(self, reply: object) -> None:
         """Go on with the act; with None if there will be no reply."""
         act, self.act = self.act, None
-        assert act is not None, f"{reply!r} was asked by nobody"
+        assert act is not None, f"no request was sent for {reply!r}"
         try:
             self.words = act.send(reply) or None
             self.act = act

@@ -1,8 +1,8 @@
-"""What is seen of a broker, against what the model says.
+"""Compares what a broker does with what the model says.
 
-Everything is run that can go on, then: what each consumer was given is what comes next in the model, and it was his
-turn; nobody waits while there is something to give; every settle and every request was answered as it should be, and
-not before it was durable; the counts agree.
+All tasks run until they wait. Then each consumer was given what comes next in the model, in its turn; no consumer waits
+while there is a message for it; every settle and every request was answered as it should be, and not before that was
+durable; the counts agree.
 """
 
 from collections.abc import Callable
@@ -36,11 +36,11 @@ class Worker:
         self.prefetch = options.prefetch or 1
         self.lease_seconds = options.lease_seconds or inf
         self.is_sure = True
-        self.held: list[tuple[int | None, Entry]] = []  # with what has ended with its topic or its store
+        self.held: list[tuple[int | None, Entry]] = []  # even leases that ended with their topic or store
         self.receipts: set[int] = set()  # all that there ever were
-        self.replies: list[str] = []  # that it is to hear
-        self.told: list[str] = []  # that it heard
-        self.news: list[Delivery] = []  # that nobody looked at yet
+        self.replies: list[str] = []  # expected
+        self.told: list[str] = []  # received
+        self.news: list[Delivery] = []  # not compared yet
 
     @property
     def has_room(self) -> bool:
@@ -73,11 +73,11 @@ class Comparison(RuleBasedStateMachine):
         super().__init__()
         self.model = Model()
         self.workers: list[Worker | None] = []
-        self.waiting: dict[Worker, int] = {}  # since which step: first come, first served
+        self.waiting: dict[Worker, int] = {}  # the step since which each waits: first come, first served
         self.step = 0
         self.requests: list[tuple[Request, Answers]] = []
         self.published_count = 0
-        self.found: AssertionError | None = None  # where nobody could be told
+        self.found: AssertionError | None = None  # a finding where none could be raised
         self.is_sound = False  # set when every check of the last step has passed
         self.came_back: set[bytes] = set()  # at the same time, from several: it may be given one by one
         self.disk = self.disk_class()
@@ -180,7 +180,7 @@ class Comparison(RuleBasedStateMachine):
                 self.waiting[worker] = self.step
 
     def answers_are_right(self):
-        """Nobody is told of what is not durable yet, and everybody of what is."""
+        """Replies wait until what they confirm is durable, and no longer."""
         self.model.rest()
         self.driver.listen()
         for request, answers in self.requests:

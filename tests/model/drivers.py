@@ -1,7 +1,7 @@
 """How the machine speaks to a broker: what both ways have in common, and the way through the core alone.
 
 A driver is a process that can be stopped, crashed and started again, with peers that consume and requests that
-publish and delete. What they heard is told in the same words whatever they speak:
+publish and delete. Their replies are reported in the same words, whatever the protocol:
 
     Delivery          a message, with the causes of its returns as far as this peer is shown them
     "OK", "NOLEASE"   the reply to a settle
@@ -41,7 +41,7 @@ from tests.model.virtual_loop import VirtualLoop
 
 Result = TypeVar("Result")
 
-#: What is told of the broker; the rest does not happen here, or depends on what is in memory.
+#: The statistics of the broker that are compared; the others do not occur here, or depend on what is in memory.
 EVENTS = ("topic-created", "topic-deleted", "store-failed", "store-recovered")
 
 
@@ -56,7 +56,7 @@ class Delivery(NamedTuple):
     receipt: int | None
     returns: dict[str, int]
     failure: bytes = b""
-    described: Described | None = None  # None where it is not told, or nobody looks
+    described: Described | None = None  # None: not reported, or not compared
 
 
 def deliveries_of(lease: Lease) -> list[Delivery]:
@@ -99,7 +99,7 @@ class Peer(Protocol):
 
 @dataclass
 class Answers:
-    """What a request is told, one word for each message; `has_ids` when it is told ids."""
+    """The replies to a request, one word for each message; `has_ids`: they contain ids."""
 
     has_ids: bool = False
     words: list[str] = field(default_factory=list)
@@ -108,14 +108,14 @@ class Answers:
 class Driver:
     """A broker on a disk, with the clock and the loop of its process.
 
-    Args:
-      disk: outlives the process.
-      hooks: of `FragileStore`.
+        Args:
+          disk: outlives the process.
+    hooks: those of `FragileStore`.
     """
 
-    KINDS: tuple[str, ...]  # of peers
+    KINDS: tuple[str, ...]  # the kinds of peers
     WAYS: tuple[str, ...]  # to publish
-    SETTINGS: Mapping[str, object] = MappingProxyType({})  # of every topic
+    SETTINGS: Mapping[str, object] = MappingProxyType({})  # the settings of every topic
 
     def __init__(self, disk: Disk, **hooks: Callable[..., None]) -> None:
         self.clock = ManualClock()

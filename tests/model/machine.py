@@ -1,7 +1,7 @@
 """Drives a broker and the model side by side: all that clients, time and the disk can do, in any order.
 
 After every step all that can be seen is compared (`comparing`). The store is held up, fails, and is cut off by
-crashes; a commit of which nobody knows the outcome is kept or dropped, as Hypothesis likes.
+crashes; a commit whose outcome is unknown is kept or dropped, as Hypothesis chooses.
 
 What else clients can do is done in some runs only (`more_rules`): with all of it in every run, there would be little of
 each, and what takes five steps of a few kinds would hardly ever happen.
@@ -34,7 +34,7 @@ LONG_SECONDS = 1 + sum(journal.REOPEN_DELAYS_SECONDS)  # in which a store that c
 
 NAME = st.sampled_from([NAMES[0], *NAMES])
 SLOT = st.integers(0, SLOT_COUNT - 1)
-CHOICE = st.integers(0, 3)  # of a driver's kinds of peers or ways to publish
+CHOICE = st.integers(0, 3)  # chooses a driver's kind of peer, or a way to publish
 KINDS = st.tuples(*[CHOICE] * SLOT_COUNT)
 PREFETCH = st.sampled_from([None, None, 1, 2, 5])
 PICKS = st.lists(st.sampled_from([0, 0, 1, 2, 3, 4, -1]), min_size=1, max_size=4)
@@ -58,7 +58,7 @@ class BrokerMachine(MoreRules):
         self.driver.start()
         for slot, kind in enumerate(kinds[:1] if "leases" in self.more else kinds):  # something is left to receive
             self.connect(slot, *FIRST_CONSUMERS[slot], kind)
-            self.compare()  # for who comes next may be too late
+            self.compare()  # the next comparison may be too late
 
     # --- publishing and deleting ---
 
@@ -204,7 +204,7 @@ class BrokerMachine(MoreRules):
     def tick(self):
         """Leases end one after the other: so it can be told who is given what came back.
 
-        Nothing happens if a schedule would publish nobody knows when.
+        Nothing happens if it is not known when a schedule would publish.
         """
         is_due = any(schedule.due_at_ms <= self.driver.clock.now_ms() for schedule in self.model.schedules)
         if is_due and not self.is_at_rest:
@@ -251,7 +251,7 @@ class BrokerMachine(MoreRules):
                 self.restart(kinds, is_told=choice > 0)
 
     def fail(self, outcome, refused_openings):
-        """Let the write under way fail, or the next one."""
+        """Make the write in progress fail, or the next one."""
         if not self.model.is_read_only:
             self.driver.store.fails_next = outcome
             self.driver.store.refused_openings = refused_openings

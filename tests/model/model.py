@@ -8,7 +8,7 @@
 is one of these states, whole, and of what the consumers settled since then nothing is left.
 
 A task is stored before it begins, and what it does with a message is stored together with how far it has come. So it is
-enough to say what it has done in the end, whatever happens in between, as long as nobody looks.
+enough to say what it has done in the end, whatever happens in between, as long as no comparison is made.
 """
 
 from collections import Counter
@@ -66,7 +66,7 @@ class Topic:
     entries: list[Entry] = field(default_factory=list)
     held: list[Entry] = field(default_factory=list)
     appended: list[bytes] = field(default_factory=list)
-    landing: list[tuple[int, list[bytes]]] = field(default_factory=list)  # with the number of the write
+    landing: list[tuple[int, list[bytes]]] = field(default_factory=list)  # each with the number of its write
     tail: int = 0
     serial: int = 0
     unique: dict[bytes, tuple[bytes, int]] = field(default_factory=dict)  # unique keys and numbers, by payload
@@ -127,7 +127,7 @@ class Topic:
         self.entries.append(Entry(place, key, entry.payload, entry.returns, entry.failure))
 
     def end_tasks(self) -> None:
-        """Have all tasks done what is theirs; nothing is held, and what is moved to the front was not delayed."""
+        """End all tasks; no message is held, and no message that is moved to the front was delayed."""
         tasks, self.tasks = self.tasks, []
         for act, part in tasks:
             chosen = [entry for entry in sorted(self.entries, key=_scanned) if part in entry.payload]
@@ -192,7 +192,7 @@ class Model:
     open_requests: list[Request] = field(default_factory=list)
     horizon_ms: int = 0
     is_read_only: bool = False
-    events: list[tuple[str, bytes]] = field(default_factory=list)  # that nobody heard of yet: what, and of which topic
+    events: list[tuple[str, bytes]] = field(default_factory=list)  # not reported yet: the type, and the topic
     described: dict[bytes, object] = field(default_factory=dict)  # key and headers, by payload, of what has any
     ticked_at: float = 0.0
     running_seconds: float = 0.0
@@ -239,7 +239,7 @@ class Model:
         return self._ask(changes_something=was_paused != is_paused)
 
     def begin_task(self, name: bytes, act: MessageAct, part: bytes) -> Request:
-        """Have something done with all messages that contain `part`; `end_tasks` says when."""
+        """Act on all messages that contain `part`, at `end_tasks`."""
         self.topics[name].tasks.append((act, part))
         return self._ask()
 
@@ -269,7 +269,7 @@ class Model:
         return self.open_requests[-1]
 
     def rest(self) -> None:
-        """Nothing can go on: what has nothing to write waits for nobody any more."""
+        """Nothing can continue now: requests that changed nothing are answered."""
         if not self.writing:
             for request in self.open_requests:
                 request.answer = None if request.changes_something else "OK"
@@ -293,7 +293,7 @@ class Model:
             request.answer = "OK"
 
     def fail_write(self, *, is_kept: bool) -> None:
-        """The outcome is unknown to everybody but us; what is behind the write that failed is not written."""
+        """Only the model knows the outcome; what follows the write that failed is not written."""
         for write in self.writing:
             for request in write.requests:
                 request.answer = "UNKNOWN"
@@ -304,7 +304,7 @@ class Model:
         self.events.append(("store-failed", b""))
 
     def open(self, now_ms: int, now: float) -> None:
-        """The store was opened: at a start, or after it had failed. What is due is looked for, and tasks go on."""
+        """Open the store, at a start or after a failure: due messages are found, and tasks continue."""
         self.events += [("store-recovered", b"")] if self.is_read_only else []
         self.is_read_only = False
         self.horizon_ms = now_ms
@@ -313,11 +313,11 @@ class Model:
         self._publish_due()
 
     def store_all(self) -> None:
-        """As the end of a broker does."""
+        """Store everything, as a broker does when it stops."""
         self.stored, self.stored_schedules = as_stored(self.topics), list(self.schedules)
 
     def lose_memory(self, kept: Sequence[Write] = ()) -> None:
-        """There is what was stored, and what of the writes under way was kept."""
+        """Keep only what was stored, and the writes in progress that were kept."""
         if kept:
             self.stored, self.stored_schedules = kept[-1].topics, kept[-1].schedules
         self.writing, self.open_requests = [], []

@@ -57,7 +57,7 @@ class MoreRules(Comparison):
         super().__init__()
         self.more: tuple[str, ...] = ()
         self.received: list[Received] = []  # in their order, also what has ended
-        self.latest_ms = self.driver.clock.now_ms()  # that the clock has ever shown
+        self.latest_ms = self.driver.clock.now_ms()  # the latest time of the clock so far
 
     @property
     def is_at_rest(self) -> bool:

@@ -205,7 +205,7 @@ class HttpAnswers:
     def __init__(self, answers: Answers, requests: list[HttpRequest], count: int) -> None:
         self._answers = answers
         self._requests = requests
-        self._count = count  # of messages in each request
+        self._count = count  # messages in each request
         self.is_over = False
 
     def listen(self) -> None:

@@ -75,7 +75,7 @@ def check(machine: type[BrokerMachine], runs: int, *, is_repeatable: bool, short
 
 
 def walk_about(runs: int) -> Outcome:
-    """Make so many walks that nobody has made, up to the first that finds something; print a line."""
+    """Make `count` new walks, up to the first that finds something; print a line."""
     first, divergence = random.randrange(10**9), None
     try:
         walks(range(first, first + runs))

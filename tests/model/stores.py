@@ -75,7 +75,7 @@ class LevelDBDisk:
 
 
 class _Told(NamedTuple):
-    """A call under way, whose outcome is told to the model the moment the broker hears of it, if it ever does."""
+    """A call in progress, whose outcome the model gets at the moment at which the broker gets it, if it ever does."""
 
     tell: Callable[[], Coroutine[object, object, None]]
 

@@ -15,7 +15,7 @@ SETTLED, OTHER = b"t", b"other"
 
 
 class Scene:
-    """A broker with a message in `SETTLED` that somebody holds."""
+    """A broker with a leased message in `SETTLED`."""
 
     def __init__(self, disk, large_bytes):
         self.confirmed = []
@@ -45,7 +45,7 @@ class Scene:
             self.confirmed.append(topic)
 
     def fail(self, outcome):
-        """Have the next write fail, and the store reopened."""
+        """Make the next write fail, and the store reopen."""
         self.driver.store.fails_next = outcome
         self.driver.do(self.driver.store.release)
         self.driver.do(self.driver.broker.publish, b"failing", [b"y"])

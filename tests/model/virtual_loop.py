@@ -1,4 +1,4 @@
-"""An event loop whose time stands still until it is told to pass, and that can run until nothing is left to do."""
+"""An event loop whose time stands still until a test advances it, and that can run until nothing is left to do."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -41,7 +41,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return task.result()
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass, from one timer to the next, and run all that is due at each."""
+        """Advance the time from one timer to the next, and run everything that is due at each."""
         end_seconds = self._now_seconds + seconds
         while self._scheduled and (due_seconds := self._scheduled[0].when()) <= end_seconds:
             self._now_seconds = max(self._now_seconds, due_seconds)

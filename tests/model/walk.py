@@ -1,4 +1,4 @@
-"""Walks at random through all that clients of RESP can do, while time passes, the store fails and the process dies.
+"""Walks at random through all that clients of RESP can do, while timers expire, the store fails, and the process dies.
 
     step ─▶ a client that waits for nothing acts │ the clock goes on │ the store is held up, fails │ crash │ restart
          └▶ everything runs that can ─▶ what came is judged (`ledger`)
@@ -47,9 +47,9 @@ class WalkDriver(Driver):
 class Walk:
     """One walk.
 
-    Args:
-      seed: of all choices.
-      grounds: the topics among which two or three are chosen.
+        Args:
+    seed: the seed of all choices.
+          grounds: the topics among which two or three are chosen.
     """
 
     def __init__(self, seed: int, grounds: Sequence[Ground] = ALL_GROUNDS) -> None:

@@ -120,7 +120,7 @@ async def test_07_delayed_messages_come_back_first_in_first_out_and_never_early(
 
 
 async def test_08_a_bad_delay_keeps_the_message_with_its_consumer(world):
-    """`DACK oops` ended the handler without giving the message back: it was in flight for ever."""
+    """`DACK oops` ended the handler without returning the message: it stayed leased forever."""
     client = Client(server_of(world))
     await world.publish(b"t", b"a")
     assert await client.say(b"SUBSCRIBE t") == b"$1\r\na\r\n"
@@ -208,7 +208,7 @@ async def test_13_the_space_of_acknowledged_messages_is_given_back(tmp_path, wri
     await acknowledge_all(broker, 10_000)
     await broker._engine.journal.committer.flush()
     await broker.delete_topic(b"t")
-    while len(broker._engine.tasks) > 4:  # noqa: ASYNC110 - the purge tells nobody
+    while len(broker._engine.tasks) > 4:  # noqa: ASYNC110 - the purge sets no event
         await asyncio.sleep(0)
     await broker.stop()
     tables = (path for path in (tmp_path / "store").rglob("*") if path.suffix in (".ldb", ".log"))
@@ -312,6 +312,6 @@ async def test_19_dack_takes_its_delay_over_resp(world):
 
 
 def test_purged_keys_of_a_topic_do_not_include_its_neighbours():
-    """With 2: ids next to each other are ranges next to each other."""
+    """Topics 0, 1, and 2 have adjacent ids, and so adjacent ranges."""
     for start, stop in keys.of_topic(1):
         assert not any(start <= key < stop for key in (keys.head(0, 2**32 - 1), keys.head(2, 0), keys.chunk(2, 0, 0)))

@@ -16,7 +16,7 @@ def user(name: str, **roles: tuple[str, ...]) -> User:
     return User(name, hash_token(token_of(name)), roles=roles)
 
 
-#: Each role for one topic and for all of them, and somebody with a name and nothing else.
+#: Each role for one topic and for all of them, and a user without roles.
 EVERYBODY = [
     user("nobody"),
     *(user(role, **{role: ("orders",)}) for role in ROLES),

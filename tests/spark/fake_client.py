@@ -1,4 +1,4 @@
-"""A client of no broker: it keeps what it is asked to publish, refuses what it is told to, and has logs to be read."""
+"""A client without a broker: it keeps what is published, refuses what the test chooses, and has logs to be read."""
 
 from miniqueue_client import Bounds, RefusedError
 from miniqueue_client.address import Address
@@ -7,8 +7,8 @@ from miniqueue_client.address import Address
 class FakeClient:
     """Has topics with one partition each, whose logs begin at some offset.
 
-    Args:
-      logs: of each topic the earliest offset and the payloads from there on.
+        Args:
+    logs: the earliest offset of each topic, and the payloads from there on.
     """
 
     def __init__(self, logs=None, page_messages=3):

@@ -1,4 +1,4 @@
-"""Traces in the tools: sound to `check`, and what is wrong with one is told in words."""
+"""Traces in the tools: `check` accepts sound ones, and reports in words what is wrong with others."""
 
 import pytest
 

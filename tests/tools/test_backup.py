@@ -103,7 +103,7 @@ def test_an_unsound_backup_is_reported_and_not_restored(store, tmp_path, capsys)
 
 
 def test_restore_says_what_it_cannot_know_of_a_backup(store, tmp_path, capsys):
-    """As check does: a copy made by hand may be without the mark of the last acknowledged commit."""
+    """A copy made by hand can lack the mark of the last acknowledged commit; `check` accepts it, too."""
     copy = shutil.copytree(store, tmp_path / "copy")
     (copy / "miniqueue.acknowledged").unlink()
     assert run("restore", "-db", tmp_path / "restored", copy) == 0

@@ -63,7 +63,7 @@ async def handed_out(world: World) -> dict[bytes, list]:
 
 
 async def three_groups(world: World) -> None:
-    """Have three groups at different places, with messages that came back to one and that another is done with."""
+    """Make three groups at different positions; messages were returned to one, and another has settled them."""
     await create(world, 3)
     for group in GROUPS[1:]:
         await world.broker.groups.create(b"t", group)

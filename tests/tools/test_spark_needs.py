@@ -10,7 +10,7 @@ from miniqueue.tools.spark.needs import missing
 
 @pytest.fixture(autouse=True)
 def packages(monkeypatch):
-    """Have all packages be there, installed or not; return those that are."""
+    """Pretend that all packages are installed; return those that are."""
     found = {"pyspark", "pyarrow", "pandas"}
     monkeypatch.setattr(needs, "find_spec", lambda name: name if name in found else None)
     return found

@@ -20,7 +20,7 @@ async def publish(broker, payload: bytes, options: PublishOptions) -> None:
 
 
 async def live(world) -> None:
-    """Have keys be taken, moved, freed and taken again."""
+    """Claim, move, release, and claim unique keys again."""
     for number in range(3):
         await publish(world.broker, b"%d" % number, EU._replace(unique_key=b"%d" % number, dedup_id=b"id%d" % number))
     await publish(world.broker, b"later", EU._replace(delay_seconds=1.0))

@@ -1,4 +1,4 @@
-"""Finds reference cycles: objects that nobody can reach, and that only a collection of garbage would free.
+"""Finds reference cycles: objects that cannot be reached, and that only garbage collection would free.
 
 They are found with the collector off, so that each belongs to the line that was played last. What is reported of a
 cycle is its types; an exception in it mostly means that a frame keeps the exception whose traceback has the frame.

@@ -1,6 +1,6 @@
 r"""A broker on which nothing happens by chance, and the clients of a section.
 
-Time stands still but for `! pass`, on the wall and in the loop; random names are counted; what would be done by a
+Time stands still except at `! pass`, on the wall and in the loop; random names are counted; what would be done by a
 thread is done at once. Each line of a section runs until nothing is left to do. Lines that no client says:
 
     ! with users           first of all: the users of `tests/server/access.py`; or `exposed`, a limit and its value
@@ -75,7 +75,7 @@ class StillLoop(VirtualLoop):
 
 @contextmanager
 def counted_randomness() -> Iterator[None]:
-    """Have random names count, so that each run makes the same."""
+    """Replace random names by counters, so that each run makes the same names."""
     numbers = count(1)
     with mock.patch.object(secrets, "token_hex", lambda size: f"{next(numbers):0{2 * size}x}"):
         yield

@@ -19,7 +19,7 @@ from miniqueue.tools.audit.store import Audit
 from tests.transcripts.plays import PLAYS, RECORDS, first_pairs, opened_on_disk
 from tests.transcripts.script import sections, words_of
 
-#: Of what differs; the rest is told by `python -m tests.transcripts.record` and `git diff`.
+#: Number of differing lines to show; `python -m tests.transcripts.record` and `git diff` show the rest.
 MAX_DIFFERENCE_LINES = 100
 MAX_LINE_CHARS = 1000
 MAX_RECORDS_BYTES = 1_300_000

@@ -363,7 +363,7 @@ def test_the_same_word_in_each_read(spelling):
         expected.feed(read)
         assert commands == expected.all_commands()
         for command in commands:
-            command.append(b"whose list it is is nobody else's business")
+            command.append(b"a change of the caller's list")
 
 
 def test_nothing_is_read_after_an_error(new_parser):

@@ -1,4 +1,4 @@
-"""Mutual TLS: without a certificate nobody gets in, and its subject says who somebody is."""
+"""Mutual TLS: clients require a certificate, and its subject names the user."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""What users of the groups of Redis Streams expect, they get: each story is told to a real Redis and to a topic.
+"""Users of the groups of Redis Streams get what they expect: each story runs on a real Redis and on a topic.
 
 Both are spoken to with redis-py; docs/coming-from.md has the commands side by side. What a user sees must be equal.
 """
@@ -32,7 +32,7 @@ def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 @pytest.fixture
 def told(redis_port: int, broker: BrokerProcess, topic: str) -> Callable[[Callable[[Log], T]], T]:
-    """Tell a story to both and return what was seen, which must be the same."""
+    """Run a story on both, and return what it returns, which must be the same."""
 
     def tell(story: Callable[[Log], T]) -> T:
         of_redis = story(Stream(redis_port, topic))

@@ -94,16 +94,16 @@ def test_a_lease_that_is_over_brings_its_message_back(client, topic):
 
 
 def test_who_leaves_while_it_waits_swallows_nothing(client, broker, topic, protocol):
-    """Many leave one after the other; the first message is for who comes after them."""
+    """Many clients wait and leave, one after the other; the first message is delivered to the client after them."""
     for _ in range(20):
         with patient.Redis(port=broker.resp_port, protocol=protocol, single_connection_client=True) as leaver:
             leaver.connection.send_command("RECEIVE", topic, "WAIT", 30)
     waiting = patient.Redis(port=broker.resp_port, protocol=protocol, single_connection_client=True)
     waiting.connection.send_command("RECEIVE", topic, "WAIT", 30)
-    client.publish(topic, "for who stays")
+    client.publish(topic, "for the one that stays")
     ((_, payload, _),) = waiting.connection.read_response()
     waiting.close()
-    assert payload == b"for who stays"
+    assert payload == b"for the one that stays"
 
 
 def test_nack_returns_to_the_front_and_back_to_the_back(client, topic):

@@ -90,8 +90,8 @@ def test_redis_py_with_a_user(broker, topic, tokens, protocol):
     eve = patient.Connection(username="ada", password="wrong", **options)
     with pytest.raises(redis.AuthenticationError):
         eve.connect()
-    with patient.Redis(**options) as nobody, pytest.raises(redis.AuthenticationError):
-        nobody.execute_command("TOPICS")
+    with patient.Redis(**options) as stranger, pytest.raises(redis.AuthenticationError):
+        stranger.execute_command("TOPICS")
 
 
 def test_curl_with_a_user_and_with_a_token(curl, topic, tokens):

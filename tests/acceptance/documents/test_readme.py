@@ -87,7 +87,7 @@ def on_a_terminal(command: Sequence[str], directory: Path, seconds: float) -> tu
         watchdog = Timer(seconds, os.killpg, [process.pid, signal.SIGKILL])
         watchdog.start()
         shown = b""
-        with suppress(OSError):  # EIO: nobody has it open any more
+        with suppress(OSError):  # EIO: no process has it open any more
             while part := screen.read(1 << 16):
                 shown += part
         code = process.wait()

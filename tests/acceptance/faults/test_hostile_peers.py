@@ -1,4 +1,4 @@
-"""Peers that speak nonsense or the wrong protocol: an answer or a close, and nobody else notices."""
+"""Peers that send nonsense, or the wrong protocol: they get an error or are disconnected; others do not notice."""
 
 import random
 import ssl
@@ -99,7 +99,7 @@ def test_an_oversized_message_is_refused_before_it_comes(broker, topic):
 @needs("curl")
 def test_an_endless_command_on_a_stream_ends_the_stream(broker, trust: Trust, topic):
     with Curl(broker, trust).subscribe(topic) as stream:
-        stream.send("x" * 40_000)  # as much as a pipe takes at once: curl may end before it has read all
+        stream.send("x" * 40_000)  # a pipe holds that much: curl may end before it has read everything
         assert stream.receive() == {"error": "error decoding command", "code": "BADLINE"}
 
 

@@ -69,7 +69,7 @@ class Innocent:
 
     async def has_all(self) -> None:
         async with asyncio.timeout(MAX_SECONDS):
-            while len(self.consumed) < self.published_count:  # noqa: ASYNC110 - the consumer tells nobody
+            while len(self.consumed) < self.published_count:  # noqa: ASYNC110 - the consumer sets no event
                 await asyncio.sleep(0.01)
 
 
@@ -81,7 +81,7 @@ def resident_bytes(broker: BrokerProcess) -> int:
 
 @contextmanager
 def hostile_clients(name: str, port: int, cafile: str) -> Iterator[None]:
-    """Let two hostile clients, each a process, loose while the block runs."""
+    """Run two hostile clients, each as a process, until the block ends."""
     command = [sys.executable, "-m", "tests.acceptance.floods", name, str(port), cafile]
     hostile = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(HOSTILE_CLIENTS)]
     try:

@@ -72,13 +72,13 @@ class Innocent:
             assert await reader.readuntil(b"\r\n") == b"+OK\r\n"
 
     async def has_all(self) -> None:
-        while len(self.consumed) < self.published_count:  # noqa: ASYNC110 - the consumer tells nobody
+        while len(self.consumed) < self.published_count:  # noqa: ASYNC110 - the consumer sets no event
             await asyncio.sleep(0.01)
 
 
 @contextmanager
 def hostile_clients(name: str, port: int, cafile: str | None) -> Iterator[None]:
-    """Let two hostile clients, each a process, loose while the block runs."""
+    """Run two hostile clients, each as a process, until the block ends."""
     command = [sys.executable, "-m", "tests.acceptance.resp_floods", name, str(port), cafile or "-"]
     hostile = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(HOSTILE_CLIENTS)]
     try:
@@ -95,7 +95,7 @@ def p99(seconds: list[float]) -> float:
 
 @dataclass
 class Victim:
-    """A broker, what its RESP port needs, and somebody who may do everything."""
+    """A broker, what its RESP port requires, and a user with all rights."""
 
     broker: BrokerProcess
     cafile: str | None
@@ -125,7 +125,7 @@ async def beside(name: str, victim: Victim) -> str:
 
 @pytest.fixture(scope="module")
 def victims(trust, tmp_path_factory):
-    """Brokers: one on which everybody may do everything, one with TLS, one with users."""
+    """Brokers: one without users, one with TLS, and one with users."""
     directory = tmp_path_factory.mktemp("flooded")
     users = UsersFile(directory)
     token = users.add("innocent", "-admin", "*")

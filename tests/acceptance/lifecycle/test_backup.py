@@ -18,7 +18,7 @@ BEFORE_COUNT = 3000
 
 
 class Publisher(threading.Thread):
-    """Publishes numbers, one after the other, until it is told to stop or the broker is gone."""
+    """Publishes numbers, one after the other, until `stop` is called or the broker is gone."""
 
     def __init__(self, port: int, first: int) -> None:
         super().__init__()

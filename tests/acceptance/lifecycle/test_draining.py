@@ -21,11 +21,11 @@ RECEIPT = re.compile(rb"\b[0-9a-f]{16}-[0-9]+\b")
 
 
 class Publisher(threading.Thread):
-    """Publishes numbers until it is refused or cut off.
+    """Publishes numbers until a publish is refused, or the connection is lost.
 
-    Attributes:
-      published: those that were acknowledged.
-      refusal: what it was told at the end.
+        Attributes:
+    published: the numbers that were acknowledged.
+    refusal: the last reply.
     """
 
     def __init__(self, port: int, topic: str, number: int) -> None:

@@ -9,7 +9,7 @@ from tests.acceptance.telnet import publish
 
 pytestmark = pytest.mark.acceptance
 
-#: They are shown to everybody who connects, and copied to those who are to trust them.
+#: Every client that connects sees them, and clients that are to trust them get copies.
 PUBLIC = {"certs/ca.pem", "certs/localhost.pem"}
 
 

@@ -125,7 +125,7 @@ def test_a_copy_that_was_away_too_long_is_replaced_by_a_new_one(start_broker, fo
     copy.wait_for_event("following")
     copy.kill()
     broker.stop()
-    shutil.rmtree(tmp_path / "data" / "recent")  # as after an hour
+    shutil.rmtree(tmp_path / "data" / "recent")  # after an hour, the broker does it
     broker = start_broker("data", "-monitor-port", str(monitor_port))
     with patient.Redis(port=broker.resp_port) as client:
         publish(client, 0, 20)

@@ -1,4 +1,4 @@
-"""Monitoring that other machines reach: over TLS, with probes for everybody and the rest for users."""
+"""Monitoring that other machines reach: over TLS; probes require no user, the rest does."""
 
 import json
 import os
@@ -72,7 +72,7 @@ def has_had_a_reply(broker: BrokerProcess, number: int) -> socket.socket:
 
 @contextmanager
 def crowd(broker: BrokerProcess, stranger) -> Iterator[None]:
-    """Have as many connections as `CROWD`, which stay open here."""
+    """Open as many connections as `CROWD`, and keep them open until the block ends."""
     with ExitStack() as opened:
         for number in range(CROWD):
             opened.enter_context(stranger(broker, number))

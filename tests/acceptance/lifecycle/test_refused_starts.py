@@ -97,7 +97,7 @@ def test_a_store_of_another_format_is_65(trust, start_broker, tmp_path):
 
 
 def test_a_certificate_that_cannot_be_read_is_77(trust, tmp_path):
-    (tmp_path / "cert.pem").mkdir()  # unreadable for everybody; rights would not keep root out
+    (tmp_path / "cert.pem").mkdir()  # root, too, cannot read it as a file
     key = trust.flags[3]
     (line,) = refusal(*FREE_PORTS, "-cert", "cert.pem", "-key", key, cwd=tmp_path, code=77)
     assert "flag -cert: certificate cert.pem: Is a directory" in line

@@ -1,6 +1,6 @@
-"""Signals that come before a broker is ready, or while a tool works: the end is quick, and leaves nothing half done.
+"""Signals before a broker is ready, or while a tool works: the process ends soon, and leaves nothing half done.
 
-Each process is held where a FIFO has it wait, so that no test depends on how fast the machine is.
+Each process waits for a FIFO, so that no test depends on the speed of the machine.
 """
 
 import os
@@ -18,7 +18,7 @@ from tests.storage.leveldb.directories import fill, open_and_close
 pytestmark = pytest.mark.acceptance
 
 EXIT_CODES = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGHUP: 129}
-#: Has a Python wait in front of the import of a module, or the opening of a file, until the FIFO is closed.
+#: Makes a Python wait before it imports a module, or opens a file, until the FIFO is closed.
 HOLD = """
 import os, sys
 def hold(event, arguments, held=[]):
@@ -34,7 +34,7 @@ AS_PROCESS_1 = ("unshare", "--pid", "--fork", "--kill-child")
 
 
 class Held:
-    """A process that waits at a place of its start; `release` lets it go on."""
+    """A process that waits at a point of its startup; `release` lets it continue."""
 
     def __init__(
         self, tmp_path: Path, arguments: tuple[str, ...], event: str, name: str, wrapper: tuple[str, ...] = ()
@@ -76,13 +76,13 @@ def _only_child(pid: int) -> int:
 
 
 def has_handler(pid: int, number: signal.Signals) -> bool:
-    """Tell whether a process handles a signal, which is what counts when it is process 1."""
+    """Return whether a process handles a signal: as process 1, it gets no other signals."""
     (caught,) = (line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt"))
     return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
 def can_be_process_1() -> bool:
-    """Tell whether this machine lets us have a namespace; where not, the handler is all that can be looked at."""
+    """Return whether this machine permits a namespace; if not, only the handler can be checked."""
     return subprocess.run([*AS_PROCESS_1, "true"], capture_output=True, check=False).returncode == 0
 
 
@@ -108,7 +108,7 @@ print(subprocess.check_output(["grep", "SigIgn", "/proc/self/status"], text=True
 
 
 def test_a_run_that_ignores_signals_starts_processes_that_do_not():
-    """As with nohup, or in the background of a shell; without that, the other tests here fail there."""
+    """A run under nohup, or in the background of a shell, ignores signals; the other tests here failed there."""
     program = [sys.executable, "-c", IGNORED_IN_A_CHILD]
     done = subprocess.run(program, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True)
     ignored = int(done.stdout, 16)

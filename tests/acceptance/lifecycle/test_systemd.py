@@ -75,7 +75,7 @@ def test_systemd_starts_reloads_restarts_and_stops_the_service(machine):
     assert machine.shown("MainPID") not in ("0", first)
     assert machine.run("bash", "-c", PING) == "+PONG"
 
-    machine.systemctl("kill", "--signal=STOP")  # as an event loop that hangs
+    machine.systemctl("kill", "--signal=STOP")  # an event loop that hangs looks like this
     assert machine.event() == "watchdog killed ABRT"
     assert machine.event() == "started"
     assert machine.run("bash", "-c", PING) == "+PONG"

@@ -203,7 +203,7 @@ async def test_a_rate_is_kept_and_ends_with_its_client(world, monkeypatch):
         pauses.append(seconds)
         await real(0)
 
-    monkeypatch.setattr(filtering, "asyncio", SimpleNamespace(sleep=sleep))  # of acts only
+    monkeypatch.setattr(filtering, "asyncio", SimpleNamespace(sleep=sleep))  # acts alone use it
     await numbered(world, 6)
     assert await run(world, MessageAct.DELETE, rate=2) == 6
     assert {pause for pause in pauses if pause} == {1.0}

@@ -1,4 +1,4 @@
-"""Messages whose time is over: handed to nobody, dropped or dead letters, also where nobody reads."""
+"""Expired messages are never delivered; they are dropped or dead-lettered, even if no consumer reads."""
 
 import orjson
 import pytest

@@ -144,7 +144,7 @@ async def test_every_commit_on_the_way_is_whole(monkeypatch, batch):
         removed = await world.broker.purge(b"t")
         last = len(world.store.batches)
         assert last - first >= removed // 4
-        total = removed + 1  # that one is leased
+        total = removed + 1  # the other message is leased
         for count in range(first, last + 1):
             after = World()
             after.store, after.clock = await world.store.as_of(count), world.clock

@@ -1,4 +1,4 @@
-"""What a topic keeps where groups read it: what the last of them needs; they may go back in it; who is late is told."""
+"""A topic keeps what its slowest group needs; groups can go back; a group that is too late is reported."""
 
 import asyncio
 

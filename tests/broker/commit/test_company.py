@@ -17,7 +17,7 @@ def sizes_of_commits(
     have_many: bool = False,
     join: Callable[[Commit], object] = listen,
 ) -> list[int]:
-    """Have somebody come in each of these turns of the loop; return how many were in each commit."""
+    """Publish in each of these iterations of the loop; return the number of messages in each commit."""
     sizes: list[int] = []
     joined: list[object] = []
 

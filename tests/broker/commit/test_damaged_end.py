@@ -129,6 +129,6 @@ async def test_numbers_left_out_behind_damage_count_for_nothing(policy):
             assert world.broker.stats()[b"t"].ready == count
             assert set(world.broker.faults()) == {b"t"}
         await world.broker.stop()
-        world.store._values[key] = value  # as from a copy; the hole behind it stays
+        world.store._values[key] = value  # a copy has it; the hole after it stays
         await world.start()
         assert "messages from 40 on are missing" in str(world.broker.faults()[b"t"])

@@ -135,7 +135,7 @@ async def test_who_begins_to_wait_while_the_store_is_read_anew_is_served(turns):
     world.store.fail_writes = {2}
     with pytest.raises(OutcomeUnknownError):
         await world.publish(b"u", b"b")
-    world.consumer(b"t").consumer.close()  # nobody is left on the topic
+    world.consumer(b"t").consumer.close()  # no consumer is left on the topic
     for _ in range(turns):
         await asyncio.sleep(0)
     late = world.consumer(b"t")
@@ -293,7 +293,7 @@ def fail_now(_commit: object) -> None:
 
 @pytest.mark.parametrize(("place", "fail"), [("_prepare", fail_later), ("_begin", fail_now)])
 async def test_a_bug_that_ends_the_commits_leaves_nobody_waiting(place, fail, world):
-    """Else a publish never gets an answer, and a stop waits for a last commit for ever."""
+    """Otherwise a publish never gets a reply, and a stop waits forever for a last commit."""
     committer = world.broker._engine.journal.committer
     setattr(committer, place, fail)
     committer.must_prepare = fail is fail_later

@@ -1,4 +1,4 @@
-"""A bug in the work of the broker is told in words, not in the syntax of Python."""
+"""A bug in a task of the broker is logged in words, not in the syntax of Python."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ def test_the_kind_of_an_error_is_told_also_if_it_has_no_text():
 async def run_a_task_that_dies(told: list[MiniqueueError]) -> None:
     tasks = Tasks(told.append)
     tasks.spawn(fail())
-    for _ in range(3):  # it runs, ends, and is told of
+    for _ in range(3):  # it runs, ends, and is logged
         await asyncio.sleep(0)
 
 

@@ -17,7 +17,7 @@ UNIQUE = PublishOptions(unique_key=b"k")
 
 
 def hold(world: World) -> asyncio.Event:
-    """Have the next write wait, and those behind it until this is called again; return what lets them go on."""
+    """Make the next write wait, and later ones until this is called again; return the event that lets them continue."""
     world.store.may_write = asyncio.Event()
     return world.store.may_write
 

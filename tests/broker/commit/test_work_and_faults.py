@@ -28,7 +28,7 @@ async def hold_write(world: World) -> "asyncio.Future[None]":
 
 
 async def fail_as(world: World, spawn) -> None:
-    """Have the store fail; call `spawn` right before the broker hears of it."""
+    """Make the store fail; call `spawn` right before the broker notices."""
     written = await hold_write(world)
     written.set_exception(StorageError())
     spawn()

@@ -268,7 +268,7 @@ def test_the_system_clock_counts_milliseconds():
 
 
 async def test_those_who_leave_together_are_not_given_what_the_others_return(world):
-    """Else a message goes through all of them: each is told it, and it counts as delivered as often."""
+    """Otherwise each of them gets the message in turn, and it counts as delivered as often."""
     await world.publish(b"t", b"x")
     holding, *leaving, staying = [world.consumer(b"t") for _ in range(4)]
     for each in (holding, *leaving, staying):

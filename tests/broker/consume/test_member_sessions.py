@@ -16,7 +16,7 @@ from tests.fakes import settle_down
 
 
 class Stream:
-    """A stream of a member that keeps what it is handed, and what it is told."""
+    """A stream of a member that keeps the messages and the errors that it gets."""
 
     def __init__(self, world: World, name: bytes, prefetch: int = 1, **session: float) -> None:
         self.leases: list = []
@@ -217,7 +217,7 @@ async def test_a_gap_of_the_broker_ends_no_session_of_a_member_that_receives(wor
 
 
 async def fail_store(world: World) -> None:
-    """Have the store fail, and be read again as soon as it may be."""
+    """Make the store fail, and open it again as soon as that is allowed."""
     world.store.may_scan.clear()
     world.store.fail_writes = {world.store.write_count + 1}
     with pytest.raises(OutcomeUnknownError):
@@ -242,7 +242,7 @@ async def test_time_in_which_the_store_is_closed_ends_no_session(world):
     await fail_store(world)
     for _ in range(10):
         await pass_seconds(world, 1)
-    world.clock.advance(1)  # also what no tick has seen
+    world.clock.advance(1)  # less than a tick
     await reopen_store(world)
     assert not one.has_ended
     assert sorted(await members_of(world)) == [b"a", b"b"]

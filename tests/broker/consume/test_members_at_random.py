@@ -51,7 +51,7 @@ class Walk:
         await wait_for_move()
 
     async def settle(self) -> None:
-        """Acknowledge the oldest that somebody holds, or return it."""
+        """Acknowledge the oldest message that a member holds, or return it."""
         for reader in self.readers.values():
             held = [(receipt, payload) for lease in reader.leases for receipt, payload in numbered(lease)]
             reader.leases = []

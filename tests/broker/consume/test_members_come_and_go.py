@@ -19,7 +19,7 @@ class Crowd:
         self.owners: dict[int, bytes] = {}
 
     async def toggle(self, name: bytes) -> None:
-        """Have a member leave, or join if it is not there, and look at what that moves."""
+        """Let a member leave, or join if it is absent, and check what that moves."""
         staying = {number: owner for number, owner in self.owners.items() if owner != name}
         if name in self.readers:
             self.readers.pop(name).consumer.close()
@@ -50,7 +50,7 @@ class Crowd:
         return sum(min(count, share + (place < rest)) for place, count in enumerate(had))
 
     async def hand_over(self) -> None:
-        """Have members return what they hold of partitions that move, so that these go on."""
+        """Return what members hold of partitions that move, so that the moves continue."""
         membership = self.world.broker._engine.topics.by_name[b"t"].default.membership
         for reader in self.readers.values():
             held = [lease for lease in reader.leases if lease.payloads[0].split(b"-")[0] in self.moving_words()]

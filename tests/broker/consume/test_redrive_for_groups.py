@@ -24,7 +24,7 @@ async def groups_of_t(world: World, *names: bytes) -> None:
 
 
 async def reject(world: World, group: bytes, count: int = 1) -> None:
-    """Have a group give up its next messages."""
+    """Dead-letter the next messages of a group."""
     taken = [receipt for receipt, _ in await receive(world, group)]
     assert world.broker.leases.reject(b"t", taken[:count], b"broken") == [True] * count
     for receipt in reversed(taken[count:]):

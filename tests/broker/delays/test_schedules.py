@@ -183,7 +183,7 @@ EVERY_SECOND = Schedule(T, b"now", every_ms=1000)
 )
 @world_with(period_seconds=1.0)
 async def test_a_tick_that_came_due_while_nobody_looked_is_missed(missed, expected, world):
-    """As where the process was stopped for a while, or the clock was set forward."""
+    """The process was stopped for a while, or the clock was set forward."""
     await put(world, b"s", EVERY_SECOND._replace(missed=Missed(missed)))
     await tick(world, 1)
     await tick(world, 1)

@@ -52,7 +52,7 @@ class Use:
         self.world, self.random = world, random.Random(seed)
         self.count = 0
         self.partitions = 1
-        self.receipts = {}  # as a set, in the order in which they came: they begin with what is really random
+        self.receipts = {}  # an ordered set: receipts begin with random bytes
 
     @property
     def broker(self):
@@ -164,7 +164,7 @@ class Use:
         try:
             self.broker.publish(b"t", [b"fault"])
             await settle_down()
-        finally:  # also where it is refused: no other write is to fail
+        finally:  # a refused one, too: no other write is to fail
             store.fail_writes = set()
         while self.broker.refusal is not None:
             await settle_down()
@@ -204,7 +204,7 @@ class Use:
         assert [key for key in self.world.store.pairs() if key[0] in MESSAGES and key[1:9] == topic_id] == []
 
     async def rest(self):
-        """Have every delay, lease and time to live be over."""
+        """Advance the clock past every delay, lease, and time to live."""
         for _ in range(5):
             self.world.clock.advance(100)
             self.broker.tick()

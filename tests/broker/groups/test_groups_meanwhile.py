@@ -74,7 +74,7 @@ async def test_numbers_go_on_after_another_group_was_deleted_while_one_is_made_b
 
 @asynccontextmanager
 async def slow_looks(world):
-    """Have looks for a place wait until the end of the block."""
+    """Make lookups of positions wait until the block ends."""
     last_of, may_go_on = world.store.last_of, asyncio.Event()
 
     async def slow(ranges):

@@ -1,4 +1,4 @@
-"""Partitions were added, and what is held back is looked at by who removes messages: the rest goes no earlier."""
+"""Partitions were added, and messages that are held back are removed: the rest is delivered no earlier."""
 
 import pytest
 

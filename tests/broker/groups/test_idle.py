@@ -1,4 +1,4 @@
-"""Groups that nobody reads with: they are told of, and deleted if their topic wants it."""
+"""Groups without consumers: they are logged, and deleted if the settings of their topic say so."""
 
 import pytest
 import structlog.testing
@@ -13,7 +13,7 @@ DAY = 86_400
 
 
 async def pass_seconds(world: World, seconds: float) -> list[dict]:
-    """Let time pass; return what is logged."""
+    """Advance the clock; return what is logged."""
     with structlog.testing.capture_logs() as logged:
         world.clock.advance(seconds)
         world.broker.tick()
@@ -22,7 +22,7 @@ async def pass_seconds(world: World, seconds: float) -> list[dict]:
 
 
 async def groups_of(world: World) -> dict[bytes, int]:
-    """Return for how long nobody has read with each group."""
+    """Return for how long each group has been without consumers."""
     return {group.name: group.unread_seconds async for group in world.broker.groups.figures(b"t")}
 
 
@@ -86,7 +86,7 @@ async def test_groups_stay_for_ever_unless_their_topic_wants_otherwise(world):
 @world_with(period_seconds=1000)
 async def test_time_in_which_the_broker_does_not_run_does_not_count(world):
     await create(world, b"g", group_idle_seconds=5000)
-    await pass_seconds(world, 1e6)  # as after SIGSTOP: two periods count
+    await pass_seconds(world, 1e6)  # the process was stopped: two periods count
     assert (await groups_of(world))[b"g"] == 2000
     await world.restart()
     world.clock.advance(1e6)

@@ -1,4 +1,4 @@
-"""What is told of groups, and where they go on, costs what is touched, not what there is: values read are counted."""
+"""Statistics and positions of groups cost what they touch, not what there is: values that are read are counted."""
 
 from miniqueue.broker.groups.cleanup import MAX_LEFT
 from miniqueue.core.options.start import Edge, FromMessage, FromTime
@@ -100,4 +100,4 @@ async def test_what_groups_have_left_is_deleted_one_after_the_other(world):
         await world.broker.groups.seek(b"t", b"default", Edge.LATEST)
         assert len(world.broker.groups._remains._left) <= MAX_LEFT + 1
     await settle_down()
-    assert most <= 2  # of a deletion, and of a seek
+    assert most <= 2  # a deletion, and a seek

@@ -144,7 +144,7 @@ async def test_a_look_flushes_once_for_each_topic_in_which_messages_have_become_
 
 
 async def delay_all(world: World, name: bytes, seconds: int) -> None:
-    """Have all messages of a topic come back to all its groups, for later."""
+    """Return all messages of a topic to all its groups, with a delay."""
     for group in (b"default", b"a", b"b"):
         leases: list = []
         consumer = world.broker.consumer(name, leases.extend, print, prefetch=100, group=group)

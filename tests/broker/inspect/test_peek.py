@@ -28,7 +28,7 @@ async def leaf(world, state=State.READY, count=1):
 
 
 async def scatter(world):
-    """Have messages everywhere: in front, due, delayed, behind, leased, acknowledged and in the log."""
+    """Put messages everywhere: in the front and back ranges, due, delayed, leased, acknowledged, and in the log."""
     await world.publish(b"t", *[b"%d" % n for n in range(12)])
     holders = {n: await world.holding(b"t") for n in range(8)}
     holders[2].consumer.ack()

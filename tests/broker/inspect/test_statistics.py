@@ -16,7 +16,7 @@ NO_RATES = {f"{kind}_rate_{span}s": 0 for kind in ("publish", "deliver", "ack", 
 
 
 async def look(world, seconds):
-    """Let the watch look at the topics, once a second, up to a time."""
+    """Measure the topics once a second, up to a time."""
     inspect = world.broker.inspect
     began, now = getattr(world, "looked", (inspect.rates._times_seconds[0], 0))
     for second in range(now + 1, seconds + 1):

@@ -1,4 +1,4 @@
-"""What is told of one group, and what it alone loses."""
+"""The statistics of one group, and the messages that it alone loses."""
 
 import pytest
 

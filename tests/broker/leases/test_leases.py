@@ -209,7 +209,7 @@ async def test_a_settle_that_a_crash_takes_back_is_refused_after_it(world):
     old = take(world)
     assert world.broker.leases.ack(T, old.receipts) == [True]
     world.store = await world.store.as_of(len(world.store.batches))
-    await world.broker.stop()  # of the broker on the store that is gone
+    await world.broker.stop()  # the broker whose store is gone
     await world.start()
     new = Asked(world, wait_seconds=5.0)
     await settle_down()

@@ -27,8 +27,8 @@ class Run:
     def __init__(self, world: World) -> None:
         self.world = world
         self.published_count = 0
-        self.counts: dict[bytes, Counter[str]] = {}  # of those that are not gone
-        self.leased: dict[bytes, tuple[bytes, float]] = {}  # by receipt: the message, and until when
+        self.counts: dict[bytes, Counter[str]] = {}  # messages that still exist
+        self.leased: dict[bytes, tuple[bytes, float]] = {}  # receipt: the message, and the end of its lease
         self.delayed: dict[bytes, float] = {}
         self.receipts: list[bytes] = []
 

@@ -20,7 +20,7 @@ async def ids(world, group=None, **options) -> list[bytes]:
 
 async def test_a_group_lists_what_can_be_settled_by_receipt(world):
     await world.publish(T, b"a", b"b", b"c")
-    await world.holding(T)  # a stream: nobody else can settle what it holds
+    await world.holding(T)  # a stream: no other client can settle what it holds
     first, second = take(world, lease_seconds=60), take(world)
     world.clock.advance(10.5)
     assert await world.broker.leases.of_group(T, None) == [

@@ -58,7 +58,7 @@ def stats(world, topic=b"t"):
 
 
 async def test_a_message_has_expired_when_its_requester_stops_waiting(world):
-    """A requester that was told of the timeout could receive its own message for a millisecond."""
+    """For a millisecond, a requester whose time had elapsed could receive its own message."""
     loop, delays = asyncio.get_running_loop(), []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "call_later", lambda seconds, *_: delays.append(seconds))
@@ -236,10 +236,10 @@ async def test_after_a_restart_nobody_waits_and_names_are_others(world):
     requester = Requester(world, b"new")
     receipts, old = await received(world, count=2)
     with pytest.raises(RequesterGoneError):
-        world.broker.requests.reply(b"t", receipts[0], b"to nobody")
+        world.broker.requests.reply(b"t", receipts[0], b"late")
     assert requester.heard == []
-    world.broker.requests.reply(b"t", receipts[1], b"to somebody")
-    assert requester.heard == [b"to somebody"]
+    world.broker.requests.reply(b"t", receipts[1], b"in time")
+    assert requester.heard == [b"in time"]
     assert old.reply_to.partition(b"-")[2] == b"1"
 
 

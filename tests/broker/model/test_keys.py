@@ -241,7 +241,7 @@ async def test_no_more_is_handed_out_in_a_second_than_may_be(setting, world):
         world.broker.tick()
 
 
-@pytest.mark.parametrize("way", ["in front of who reads", "where nobody reads", "purged"])
+@pytest.mark.parametrize("way", ["as it is read", "without consumers", "purged"])
 async def test_what_nobody_gets_takes_no_time_of_its_key(way, world):
     await topic(world, key_max_rate=1)
     await publish(world, *["a1"] * 30, ttl_seconds=1)
@@ -249,7 +249,7 @@ async def test_what_nobody_gets_takes_no_time_of_its_key(way, world):
     if way == "purged":
         assert await world.broker.purge(b"t") == 30
     await publish(world, "a2")
-    for _ in range(3 if way == "where nobody reads" else 0):
+    for _ in range(3 if way == "without consumers" else 0):
         world.broker.tick()
         await settle_down()
     group = Group(world, 1)

@@ -222,12 +222,12 @@ class HeldWorld(World):
 
 
 async def rest() -> None:
-    """Let everybody go on until nobody can without time passing; settles are committed by then."""
+    """Let all tasks continue until they wait for timers; by then, settles are committed."""
     await asyncio.sleep(0.05)
 
 
 def run_held(body: Callable[[HeldWorld], Awaitable[Any]], content: Content | None = None, *, waits: bool = True) -> Any:
-    """Run `body` in a world on a disk, where time passes at once; return what it returns."""
+    """Run `body` in a world on a disk, whose timers need no waiting; return what it returns."""
 
     async def main() -> Any:
         world = HeldWorld(content, waits=waits)
@@ -809,7 +809,7 @@ def judge_recreated(act_name: str, known: Known, answer: Any, found: Stored) -> 
     assert is_as_published or (not is_of_the_old and now == known.recreated_after.counted(T)), repr(answer)
     if act_name in ("read", "peek", "peek at what is delayed") and isinstance(answer, list):
         got, old = ([one if isinstance(one, bytes) else one[0] for one in some] for some in (answer, known.answer))
-        assert got in ([*news], old[: len(got)]), got  # of one of the two
+        assert got in ([*news], old[: len(got)]), got  # those of one of the two
 
 
 #: An act, an interruption, settings, whether closing waits, and up to which read or write.

@@ -1,4 +1,4 @@
-"""Acts during which the store is reopened, a topic is made anew, or the client leaves: `interrupted_acts` judges.
+"""Acts during which the store is reopened, a topic is created again, or the client leaves: `interrupted_acts` judges.
 
 Here each act is interrupted at its first reads and writes, and in topics of one kind; `make soak` does all.
 """
@@ -120,7 +120,7 @@ async def fail():
 
 
 async def next_of(broker: Broker, group: bytes) -> bytes:
-    """Return the next message of a group, and acknowledge it; raises what the consumer is told."""
+    """Return the next message of a group, and acknowledge it; raises the error that the consumer gets."""
     future = asyncio.get_running_loop().create_future()
     consumer = broker.consumer(
         T, lambda leases: future.set_result(leases[0].payloads[0]), future.set_exception, group=group
@@ -154,7 +154,7 @@ def test_a_group_that_is_made_over_a_reopening_leaves_a_topic_on_leveldb_readabl
         stores[0].is_failing = True
         with pytest.raises(OutcomeUnknownError):
             await broker.publish(b"other", [b"x"]).commit.wait()
-        while broker.refusal is not None:  # noqa: ASYNC110 - nobody is told
+        while broker.refusal is not None:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.001)
         assert [await next_of(broker, b"default") for _ in range(3)] == [b"a", b"b", b"c"]
         await broker.publish(b"other", [b"x"]).commit.wait()

@@ -88,7 +88,7 @@ def test_others_are_not_owed_the_time_for_which_the_process_was_stopped():
     share.used(begun_at)
     iterations = 0
     while share.is_for_others() or not iterations:
-        clock.seconds += 0.1  # of others
+        clock.seconds += 0.1  # other tasks run
         iterations += 1
     assert iterations <= 10 * OTHERS_FACTOR * MAX_COUNTED_SECONDS + 1
 

@@ -9,7 +9,7 @@ from tests.fakes import settle_down
 
 
 class Work:
-    """Counts its runs; each ends when it is told to."""
+    """Counts its runs; the test ends each of them."""
 
     def __init__(self) -> None:
         self.count = 0

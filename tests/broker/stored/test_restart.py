@@ -91,7 +91,7 @@ async def test_a_chunk_that_is_kept_inside_a_gap_does_not_come_again(world):
     await world.holding(b"t")
     (await world.holding(b"t")).consumer.ack()
     await world.broker.stop()
-    world.store._values[keys.chunk(1, 0, 1)] = kept  # as for a group that still needs it
+    world.store._values[keys.chunk(1, 0, 1)] = kept  # a group may still need it
     await world.start()
     assert await world.drain(b"t") == [b"0000", b"0002"]
 
@@ -256,7 +256,7 @@ async def test_a_failing_scan_fails_who_waits_and_no_later_one(world):
     assert world.broker.faults() == {}  # it is not damage: whoever asks again is served
     await world.publish(b"t", bytes(1000))
     assert world.broker.stats()[b"t"].ready == 2
-    assert world.broker._engine.topics.by_name[b"t"].cursors[0].log._early is None  # what nobody loads is not kept
+    assert world.broker._engine.topics.by_name[b"t"].cursors[0].log._early is None  # what is not loaded is not kept
     world.store.fail_scans = set()
     consumer.consumer.request()
     await settle_down()

@@ -24,7 +24,7 @@ async def grow(world: World, partitions: int) -> None:
 
 
 async def look(world: World) -> None:
-    """Let what is held back go on, as far as it may."""
+    """Deliver messages that are held back, as far as that is allowed."""
     await settle_down()
     await world.commit()
     await settle_down()

@@ -131,7 +131,7 @@ class Walk:
         await self.world.restart()
 
     async def finish(self) -> None:
-        """Have everything done, by one reader of each group."""
+        """Read everything, with one reader for each group."""
         for reader in self.readers:
             reader.consumer.close()
         self.acts = ["ack"]

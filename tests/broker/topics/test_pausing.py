@@ -22,7 +22,7 @@ async def test_in_paused_refuses_publishes_and_hands_out(world):
 
 
 async def test_a_pause_while_messages_are_loaded_is_no_fault(world):
-    """What had to be loaded is there then, and nobody takes it: it must not be asked for again."""
+    """Messages that were loaded meanwhile are not delivered, and must not be loaded again."""
     await world.publish(b"t", b"a")
     await world.restart()
     world.store.may_scan.clear()

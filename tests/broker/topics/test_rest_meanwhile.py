@@ -18,7 +18,7 @@ async def tick(world: World) -> None:
 
 
 async def reopen(world: World) -> None:
-    """Let the store fail, so that it is read again."""
+    """Make the store fail, so that it is read again."""
     world.store.fail_writes = {world.store.write_count + 1}
     with suppress(Exception):
         await world.publish(b"other", b"x")

@@ -47,14 +47,14 @@ def stored(world, space: Space = Space.TRACE) -> list[bytes]:
 
 
 def acting_as(name: bytes, act):
-    """Do something as somebody."""
+    """Act as a client."""
     context = contextvars.copy_context()
     context.run(CURRENT_ACTOR.set, name)
     return context.run(act)
 
 
 async def crash(world) -> None:
-    """Begin anew with what is in the store now; nobody stops the broker that was."""
+    """Start a broker on what is in the store now; the previous one is not stopped."""
     await world.broker._engine.tasks.stop()
     await world.start()
 
@@ -593,7 +593,7 @@ async def test_of_a_trace_without_end_the_first_steps_and_the_last_are_told(monk
 @pytest.mark.parametrize(
     "row",
     [
-        (Kind.DELIVERED, 0, 1, 0, b"g", b"nobody", 1),
+        (Kind.DELIVERED, 0, 1, 0, b"g", b"stranger", 1),
         (Kind.DEAD_LETTERED, 0, 1, 0, b"g", b"x t.dlq", 1),
         (Kind.DUE, 0, 1, 0, b"", b"0-1", 0),
     ],

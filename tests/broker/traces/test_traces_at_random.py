@@ -1,4 +1,4 @@
-"""Whatever is done to traced messages, and wherever the process dies: what is told of them is what happened.
+"""Whatever is done to traced messages, and wherever the process dies: their traces report what happened.
 
 After a death behind any commit no trace tells of anything that was not done, or that is not in the store. How often a
 message came back is told as often as the message itself counts it, and of one that is done with everything is told.
@@ -24,7 +24,7 @@ T, GROUPS = b"t", (b"default", b"g")
 STEPS = 60
 LEASE_SECONDS = 3.0
 SETTLES = {"ack": "acknowledged", "nack": "nacked", "back": "backed", "dack": "dacked"}
-#: What a message that comes back counts, and how that is told.
+#: The counts of a message that is returned, and the events that report them.
 COUNTED = {"nacks": "nacked", "backs": "backed", "dacks": "dacked", "timeouts": "timed_out"}
 
 
@@ -121,7 +121,7 @@ async def taken(world: World, count: int, group: bytes) -> Asked:
 
 
 async def told(world: World) -> dict[int, list[tuple[str, bytes]]]:
-    """Return what is told of all messages, each event with its group."""
+    """Return the traces of all messages, each event with its group."""
     traces = {}
     for seq in range(world.broker._engine.topics.by_name[T].partitions[0].next_seq):
         try:
@@ -148,13 +148,13 @@ async def returns(world: World) -> dict[tuple[bytes, int], Counter[str]]:
 
 
 def is_within(told: list[str], done: list[str]) -> bool:
-    """Whether all that is told was done, in this order."""
+    """Whether all reported events happened, in this order."""
     rest = iter(done)
     return all(one in rest for one in told)
 
 
 async def check(store, done: dict[int, list[Done]], *, is_whole: bool) -> None:
-    """Begin anew with a store, and compare what is told with what was done; `is_whole`: none died before."""
+    """Start on a store, and compare the traces with what was done; `is_whole`: no process died before."""
     world = World()
     world.store, commit_count = store, len(store.batches)
     await world.start()
@@ -168,7 +168,7 @@ async def check(store, done: dict[int, list[Done]], *, is_whole: bool) -> None:
         for group in GROUPS:
             of_group = [event for event, whose in trace if whose == group]
             done_in_group = [event for event, whose in stored if whose == group]
-            assert is_within(of_group, done_in_group), f"of message {seq} is told {trace}, but done was {stored}"
+            assert is_within(of_group, done_in_group), f"the trace of message {seq} has {trace}, but done was {stored}"
             if (group, seq) in left:
                 counted = +Counter(event for event in of_group if event in COUNTED.values())
                 assert counted == +left[group, seq], f"message {seq} has come back as {left[group, seq]}: {trace}"
@@ -230,11 +230,11 @@ def lying(self, kind, lease, reason=b"") -> None:
 
 
 def late(self, kind, lease, reason=b"") -> None:
-    """Let what was settled wait, as what was published does."""
+    """Make settles wait for a commit, as publishes do."""
     self._rows.append((kind, lease.first_seq, lease.count, self._now_ms(), self._group, reason, 0))
 
 
-@pytest.mark.parametrize(("bug", "said"), [(lying, "is told|come back"), (late, "come back|done with")])
+@pytest.mark.parametrize(("bug", "said"), [(lying, "the trace of|come back"), (late, "come back|done with")])
 def test_a_trace_that_lies_or_comes_late_is_found(bug, said, monkeypatch):
     monkeypatch.setattr(GroupTrace, "note", bug)
     with pytest.raises(AssertionError, match=said):

@@ -37,7 +37,7 @@ def diary(client):
     client.create_topic("diary", retention="forever", partitions=4)
     for number in range(20):
         client.publish("diary", f"{number:02}", key=f"{number}")
-        wait_for_next_millisecond()  # by which messages of several partitions are ordered
+        wait_for_next_millisecond()  # messages of several partitions are ordered by it
     for message in client.receive("diary", count=100):
         client.ack("diary", message)
     return client

@@ -45,7 +45,7 @@ class StoredCursor:
             del self.chunks[progress.chunk.first_seq]
 
     def restart(self) -> None:
-        """Begin anew from what is stored."""
+        """Start again from what is stored."""
         self.cursor = GroupCursor(
             self.state._replace(log_bytes=self.log_bytes), self.tail_seq, dict(self.bitmaps), dict(self.gaps)
         )

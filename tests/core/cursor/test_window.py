@@ -301,7 +301,7 @@ def test_an_item_that_was_let_go_and_taken_again_is_not_there_a_second_time():
     some = window(1, 2, 3)
     some.take()
     some.let_go(1)
-    some.give_back((), 0)  # all of it is loaded once more, also what somebody else still knows
+    some.give_back((), 0)  # all of it is loaded once more, even what another reader knows
     some.begin_load()
     some.load([(1, ITEM), (2, ITEM), (3, ITEM)], None)
     some.take_again(1)

@@ -9,7 +9,7 @@ counts = st.integers(0, 40)
 
 @st.composite
 def situations(draw):
-    """Members, partitions, and who had them; some of those are no members, some partitions had nobody."""
+    """Members, partitions, and their owners before; some owners are no members now, some partitions had none."""
     partitions = range(draw(counts))
     owners = {number: draw(st.sampled_from("abcdefghijxyz")) for number in partitions if draw(st.booleans())}
     return draw(names), partitions, owners

@@ -76,5 +76,5 @@ def test_all_cursors_are_looked_at_for_who_waits_otherwise_some_in_turn():
     looks = CursorsInTurn(cursors, waiters)
     assert [*looks, *looks, *looks] == cursors
     assert len([*CursorsInTurn(cursors[:2], waiters)]) == 2
-    waiters.append("somebody")
+    waiters.append("a waiter")
     assert [*looks] == cursors

@@ -18,7 +18,7 @@ class StoredKeys(StoredCursor):
         super().__init__()
         self.rules = rules
         self.acked: list[bytes] = []
-        self.committed = 0  # of `acked`, which the test fills
+        self.committed = 0  # number of `acked`, which the test fills
         arrange(self.cursor, rules)
 
     def commit(self) -> None:

@@ -292,7 +292,7 @@ def test_a_look_finds_what_came_back():
     returning.nack(some.cursor, some.take())
     some.commit()
     assert not view.is_empty(some.cursor, Range.FRONT)
-    assert some.next() == "b1"  # a0 is known now, and is nobody's
+    assert some.next() == "b1"  # a0 is known now, and is not leased
     ((_, order),) = some.records
     assert view.is_waiting(some.cursor, Range.FRONT, order)
     assert not view.is_empty(some.cursor, Range.FRONT)

@@ -81,7 +81,7 @@ def test_replace_is_a_word_without_a_value_and_needs_a_unique_key():
     options = PublishOptions(unique_key=b"u", is_replacing=True)
     assert parse_words([b"UNIQUE", b"u", b"REPLACE"]) == parse_words([b"replace", b"unique", b"u"]) == options
     assert parse_texts([("unique", b"u"), ("replace", b"true")]) == parse_members({"unique": "u", "replace": True})
-    assert parse_texts([("unique", b"u"), ("replace", b"1")]) == options  # as every switch of HTTP
+    assert parse_texts([("unique", b"u"), ("replace", b"1")]) == options  # every switch of HTTP accepts it
     assert parse_members({"unique": "u", "replace": False}) == PublishOptions(unique_key=b"u")
     assert parse_texts([("replace", b"false")]) == PublishOptions()
     for words in ([b"REPLACE"], [b"UNIQUE", b"u", b"REPLACE", b"REPLACE"], [b"UNIQUE", b"u", b"REPLACE", b"true"]):

@@ -42,7 +42,7 @@ class Crew:
 
     def __init__(self) -> None:
         self._partition_count = 0
-        self._homes: dict[int, str] = {}  # of messages, by their numbers
+        self._homes: dict[int, str] = {}  # topics of messages, by their numbers
 
     async def prepare(self, ports: Ports, recorder: Recorder, random: Random) -> None:
         """Take everything, as the only member; then have the topic made, or another partition."""

@@ -1,6 +1,6 @@
-"""A client that publishes to a topic and deletes it, over and over, until the broker is gone; and the proof of it.
+"""A client that repeatedly publishes to a topic and deletes it, until the broker is gone; and the proof of it.
 
-    MPUBLISH ─► MPUBLISH ─► TOPIC DELETE ─► MPUBLISH ─► …        one request at a time, nobody else uses the topic
+    MPUBLISH ─► MPUBLISH ─► TOPIC DELETE ─► MPUBLISH ─► …        one request at a time, no other client uses the topic
     after each crash: there is what there was before the request under way, or what it makes of that
 
 So what the topic holds is known without a history. It is read by taking everything and leaving with it: the messages

@@ -1,4 +1,4 @@
-"""Clients that ask and clients that answer, until the broker is gone: nobody gets what is another's.
+"""Clients that request and clients that reply, until the broker is gone: no client gets the reply of another.
 
 REQUEST questions q-7 ─▶ RECEIVE ─▶ REPLY "answer to q-7" ─▶ whoever asked q-7, if he still waits
 """
@@ -56,7 +56,7 @@ class Desk:
         elif not str(reply).startswith(NO_ANSWER):
             report.add("broken", f"{question!r}: {reply}")
         elif question in self._answered:
-            report.add("broken", f"{question!r} was answered, but who asked was told {reply}")
+            report.add("broken", f"{question!r} was answered, but the requester got {reply}")
 
     async def answer(self, ports: Ports, recorder: Recorder, topics: list[str], random: Random) -> None:
         """Answer what is asked; some of it late, twice, or not at all."""

@@ -4,7 +4,7 @@ What is counted, and must be 0:
 
     lost          was confirmed or delivered once, was never acknowledged, and does not come; or a part of an MPUBLISH
     phantom       was never published, was refused, or has other bytes than were published
-    duplicated    came although somebody held it, although its ACK was durable, or as if it had never come back
+    duplicated    came although a client held it, although its ACK was durable, or as if it had never come back
     out of order  came before what was published before it, or before its delay was over
 
 What a crash may do is counted, but allowed (P1 to P4 in docs/protocol.md):
@@ -84,7 +84,7 @@ class Checker:
         self._index = 0
         self._epoch = 0
         self._durable_index = -1  # settles answered before it will not be forgotten
-        self._durable_at_end: dict[int, int] = {}  # of epochs that are over
+        self._durable_at_end: dict[int, int] = {}  # epochs that have ended
         self._operations: dict[int, _Operation] = {}  # not answered yet
         self._messages: dict[int, _Message] = {}
         self._highest_id = -1

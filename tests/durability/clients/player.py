@@ -1,9 +1,9 @@
-"""Clients that do all that can be done with topics, until the broker is gone; and that know what must be there then.
+"""Clients that use topics in every way until the broker is gone, and know what must be there afterwards.
 
     prepare ─▶ run: one act after the other, on one connection ─▶ crash ─▶ prepare ─▶ …
     finish: everything is taken; what must be there has come, and nothing is left
 
-What they do and what must hold is that of the model check (`tests.model.acts.acts`, `tests.model.rules.ledger`). Each
+Their acts and rules are those of the model check (`tests.model.acts.acts`, `tests.model.rules.ledger`). Each
 player has topics of its own, and one connection: so it knows the order of all that happens there. Seconds are shorter
 here.
 """
@@ -28,24 +28,24 @@ from tests.model.rules.facts import DEFAULT
 from tests.model.rules.ledger import Ledger
 
 PLAYERS = 5
-#: How long a second is.
+#: The duration of a second of the model, in seconds.
 PACE = 0.05
 EVERY_SECONDS = 1
-#: How long it may take until everything has come that is delayed, with a wait between two looks.
+#: Maximum time until all delayed messages have come, and the pause between two looks.
 PATIENCE_SECONDS, LOOK_SECONDS = 60.0, 0.05
 
 
 def make_players(seed: int) -> "list[Player]":
-    """Make players who share all topics out."""
+    """Make players, and distribute all topics among them."""
     return [Player(seed + n, GROUNDS[n::PLAYERS]) for n in range(PLAYERS)]
 
 
 class Player:
     """One client, from crash to crash.
 
-    Args:
-      seed: of its choices.
-      grounds: its topics; in each life they have other names.
+        Args:
+    seed: the seed of its choices.
+    grounds: its topics; they have other names in each life.
     """
 
     def __init__(self, seed: int, grounds: Sequence[Ground]) -> None:
@@ -83,7 +83,7 @@ class Player:
     # --- at work ----------------------------------------------------------------------------------------------
 
     async def prepare(self, ports: Ports, recorder: Recorder) -> None:
-        """Have the topics made; raises ConnectionError."""
+        """Create the topics; raises ConnectionError."""
         if self._is_prepared or self._is_broken:
             return
         connection = await Resp.connect(ports.resp)
@@ -112,7 +112,7 @@ class Player:
         try:
             while not self._is_broken:
                 await self._act(connection, recorder)
-            await connection.hear()  # nobody knows what to expect any more
+            await connection.hear()  # the ledger cannot say any more what must come
         finally:
             connection.close()
 
@@ -147,7 +147,7 @@ class Player:
         """Finish, and start again with other topics."""
         await self.finish(ports, recorder)
         connection, grounds = await Resp.connect(ports.resp), self.grounds
-        self._begin_life()  # if the broker dies over the deletions, nobody relies on what was deleted
+        self._begin_life()  # if the broker dies while it deletes topics, no player uses them any more
         try:
             for ground in grounds:
                 for place in ground.places:

@@ -1,4 +1,4 @@
-"""Clients that publish until their connection ends, and log what they asked and what they were told."""
+"""Clients that publish until their connection ends, and log their requests and the replies."""
 
 import base64
 from collections import deque

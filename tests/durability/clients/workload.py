@@ -32,9 +32,9 @@ CLIENTS: tuple[Client, ...] = (
     consume_over_http,
 )
 
-#: How long nothing may come from a topic that counts messages; a machine may stand still for some of it.
+#: Maximum time without a delivery from a topic that has messages; a machine can stall for a part of it.
 PATIENCE_SECONDS = 60.0
-#: How many messages may be out at a time while a topic is read to its end.
+#: Maximum number of messages that are leased at a time while a topic is read to its end.
 DRAIN_PREFETCH = 100
 
 
@@ -47,7 +47,7 @@ async def run_clients(ports: Ports, recorder: Recorder, random: Random, clients:
 
 
 async def drain(ports: Ports, recorder: Recorder, topic: str) -> None:
-    """Take and acknowledge everything in a topic that nobody else uses; raises ConnectionError.
+    """Take and acknowledge everything in a topic that no other client uses; raises ConnectionError.
 
     A message published now comes after all that are in the log or due. Those with a delay are waited for.
     """

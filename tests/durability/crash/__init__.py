@@ -1,1 +1,1 @@
-"""Kills and power cuts, over and over, and the proof that nothing was lost."""
+"""Repeated kills and power failures, and the proof that nothing was lost."""

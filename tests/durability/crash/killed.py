@@ -41,7 +41,7 @@ class KilledStore:
 
 
 async def killed_after(seconds: float, broker: BrokerProcess, clients: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Let clients work until the broker is killed, after a time; raises any error that this does not explain."""
+    """Run clients, and kill the broker after a time; raises any error that the kill does not explain."""
     try:
         asyncio.get_running_loop().call_later(seconds, broker.process.kill)
         async with asyncio.timeout(STUCK_SECONDS):

@@ -59,7 +59,7 @@ class SkipsFsync(_Changed):
 
 
 class _ChangesWrites(_Changed):
-    """Writes something else than it is told to, and as many changes: the store counts them."""
+    """Writes other changes than it should, but as many: the store counts them."""
 
     @contextmanager
     def write_batch(self, *, transaction: bool, sync: bool) -> Iterator[Any]:

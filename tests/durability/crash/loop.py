@@ -7,7 +7,7 @@
 The broker is the real process, with small write buffers (launcher). One topic is drained only now and then, so that
 messages also live through several crashes, and one is deleted again and again (`deleter`). Beside them players
 (`player`) do all else that can be done; members of a group come, leave and die (`crew`), and some ask what others
-answer (`desk`). Everything random follows from the seed, but for the scheduling.
+answer (`desk`). Everything random follows from the seed, except the scheduling.
 """
 
 import asyncio
@@ -176,7 +176,7 @@ class CrashLoop:
         except ConnectionError:
             return  # it has died
         except AssertionError as fault:
-            self._problems.append(f"a client was told: {fault}")
+            self._problems.append(f"a client got: {fault}")
         except TimeoutError:
             self._problems.append(f"nothing more has happened for {STUCK_SECONDS} s:\n{broker.output}")
 
@@ -229,7 +229,7 @@ class CrashLoop:
             self._problems.append(f"exit code {broker.process.returncode}:\n{broker.output}")
 
     def _check_store(self) -> None:
-        """Let `miniqueue check` look at the store, if there is one yet."""
+        """Check the store with `miniqueue check`, if there is one yet."""
         if not (self._database / "db").exists():
             return
         command = [*COMMAND, "check", "-db", str(self._database)]

@@ -101,7 +101,7 @@ class Disk:
 
     @classmethod
     def load(cls, root: Path) -> "Disk":
-        """Read the directory `root`, which nobody changes meanwhile."""
+        """Read the directory `root`, which no process changes meanwhile."""
         return cls(root, _load(root))
 
     def replay(self, journal: bytes) -> None:

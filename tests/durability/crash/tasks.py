@@ -3,9 +3,9 @@
     producer ─┬▶ pile ────────────────────▶ task: DELETE KEY work ─▶ gone
               └▶ letters ─▶ REJECT ─▶ dlq ─▶ task: REDRIVE KEY work ─▶ moved
 
-Every other number has the key `work`, and each is published until that is confirmed, with a dedup id. At the end all
-of these are gone from `pile`, and in `moved` exactly once; the others are where they were. All tasks together say that
-they have settled exactly as many.
+Every other number has the key `work`. Each number is published, with a dedup id, until that is confirmed. At the end,
+the numbers with the key `work` are no longer in `pile`, and exactly once in `moved`; the others are where they were.
+The counts of all tasks add up to what was settled.
 """
 
 import asyncio
@@ -27,18 +27,18 @@ COMMANDS = {
     b"delete": (b"MESSAGES", b"DELETE", PILE, b"KEY", WORK),
     b"redrive": (b"MESSAGES", b"REDRIVE", DEAD, b"KEY", WORK, b"TO", MOVED),
 }
-#: Messages in a second; the slowest tasks last over several kills.
+#: Messages per second; the slowest tasks last over several kills.
 RATES: tuple[tuple[bytes, ...], ...] = ((), (), (b"RATE", b"300"), (b"RATE", b"50"))
 NUMBERS_AT_ONCE = 100
 MAX_RUNNING = 4
-#: A round lasts about so long from the start of the broker to its end.
+#: The approximate duration of a round, from the start of the broker to its kill.
 LOAD_SECONDS = 0.3
 #: What may be refused, and then was not done.
 REFUSALS = ("NOLEASE", "READONLY", "DRAINING", "NOTOPIC")
 
 
 class Counted(NamedTuple):
-    """What came of a loop; `interrupted` is how many tasks went on after a kill, each counted after each kill."""
+    """The result of a loop; `interrupted` counts the tasks that continued after a kill, at each kill."""
 
     kills: int
     messages: int
@@ -62,12 +62,12 @@ class TaskLoop:
     def __init__(self, directory: Path, trust: Trust, seed: int, plant: str | None = None) -> None:
         self._store = KilledStore(directory, trust, plant)
         self._random = Random(seed)
-        self._confirmed = 0  # the numbers below were published
-        self._tasks: dict[bytes, dict[bytes, Any]] = {}  # what each task said last
+        self._confirmed = 0  # all smaller numbers were published
+        self._tasks: dict[bytes, dict[bytes, Any]] = {}  # the last state of each task
         self._interrupted = 0
 
     def run(self, kills: int) -> Counted:
-        """Kill the broker so often; then let all tasks end, and count."""
+        """Kill the broker `kills` times; then let all tasks end, and count."""
         for _ in range(kills):
             asyncio.run(self._round())
         places = asyncio.run(self._end())
@@ -142,7 +142,7 @@ class TaskLoop:
     # --- the end ----------------------------------------------------------------------------------------------
 
     async def _end(self) -> dict[bytes, list[int]]:
-        """Let tasks act on everything that is left; return what is in each topic."""
+        """Run tasks on everything that is left; return what is in each topic."""
         broker = self._store.start()
         try:
             async with asyncio.timeout(STUCK_SECONDS):

@@ -1,4 +1,4 @@
-"""Kill the broker under a pipeline that consumes, transforms and publishes; compare what came out with what went in.
+"""Kill the broker under a pipeline that consumes, transforms, and publishes; compare its output with its input.
 
     producer ─▶ in ─▶ RECEIVE ─▶ workers ─▶ MULTI  PUBLISH a  PUB b  ACK in  EXEC ─▶ a, b
                                      └────▶ POST /transactions
@@ -23,14 +23,14 @@ from tests.durability.crash.killed import STUCK_SECONDS, KilledStore, all_of, ki
 
 INPUT, OUTPUTS = b"in", (b"a", b"b")
 WORKERS = 3
-#: A round lasts about so long from the start of the broker to its end.
+#: The approximate duration of a round, from the start of the broker to its kill.
 LOAD_SECONDS = 0.3
 #: What may be refused, and then was not done: a lease ends with each kill, or the broker is stopping.
 REFUSALS = ("NOLEASE", "READONLY", "DRAINING")
 
 
 class Transformed(NamedTuple):
-    """What came of a loop: how often the broker was killed, how many inputs there were, and all that was wrong."""
+    """The result of a loop: the numbers of kills and of inputs, and everything that was wrong."""
 
     kills: int
     inputs: int
@@ -55,11 +55,11 @@ class TransformLoop:
         self._trust = trust
         self._store = KilledStore(directory, trust, plant)
         self._random = Random(seed)
-        self._confirmed = 0  # inputs are the numbers below
+        self._confirmed = 0  # all smaller numbers are inputs
         self._counts: Counter[str] = Counter()
 
     def run(self, kills: int) -> Transformed:
-        """Kill the broker so often under load; then let the pipeline end, and look at what came out."""
+        """Kill the broker `kills` times under load; then let the pipeline end, and judge its output."""
         for _ in range(kills):
             asyncio.run(self._round())
         outputs = asyncio.run(self._end())
@@ -73,7 +73,7 @@ class TransformLoop:
         await killed_after(seconds, broker, [self._produce(broker), self._work_over_http(broker), *workers])
 
     async def _end(self) -> dict[bytes, list[int]]:
-        """Let the workers do the rest; return what came out of each topic, in order."""
+        """Wait until the workers have done the rest; return the output in each topic, in order."""
         broker = self._store.start()
         try:
             async with asyncio.timeout(STUCK_SECONDS):
@@ -95,8 +95,8 @@ class TransformLoop:
     def _compared(self, topic: bytes, numbers: list[int]) -> list[str]:
         expected, counts = range(self._confirmed), Counter(numbers)
         twice = [number for number, count in counts.items() if count > 1]
-        # The input that was asked for last may be there although no reply said so.
         missing = [number for number in expected if number not in counts]
+        # The last input can be there although it was never confirmed.
         unknown = [number for number in counts if number > self._confirmed]
         kinds = {"twice": twice, "missing": missing, "never put in": unknown}
         return [f"{topic.decode()}: {kind}: {found[:20]}" for kind, found in kinds.items() if found]
@@ -116,7 +116,7 @@ class TransformLoop:
             connection.close()
 
     async def _work(self, broker: BrokerProcess) -> None:
-        """Receive some, and publish and acknowledge them in one transaction, over RESP."""
+        """Receive messages, and publish and acknowledge them in one transaction, over RESP."""
         connection = await Resp.connect(broker.resp_port)
         try:
             while True:
@@ -138,7 +138,7 @@ class TransformLoop:
             connection.close()
 
     async def _work_over_http(self, broker: BrokerProcess) -> None:
-        """Do the same over HTTP."""
+        """Receive messages, and publish and acknowledge them in one transaction, over HTTP."""
         http = await connect("localhost", broker.https_port, cafile=self._trust.ca)
         try:
             while True:

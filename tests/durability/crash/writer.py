@@ -1,4 +1,4 @@
-"""Writes batches to a store for as long as it is told to, and notes each in a file when it was acknowledged.
+"""Writes batches to a store for a time, and records each in a file when it is acknowledged.
 
 python -m tests.durability.crash.writer store acks count always|interval|never
 

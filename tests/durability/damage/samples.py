@@ -4,7 +4,7 @@
                                       │
                                       └▶ batches ─▶ MemoryStore ─▶ Broker ─▶ drained      what must come out of it
 
-What a store held after each commit is told by a broker on a store in memory that was given the batches up to there,
+What a store held after each commit is what a broker reads from a store in memory with the batches up to there,
 so nothing that opens, checks or repairs directories has a part in it.
 """
 
@@ -54,10 +54,10 @@ class Message(NamedTuple):
 class Content:
     """What a broker hands out, in order, and says of itself.
 
-    Attributes:
-      messages: by topic.
-      settled: by topic, how many messages were published and how many acknowledged.
-      errors: by topic, why reading it ended before its last message.
+        Attributes:
+    messages: the messages of each topic.
+    settled: how many messages of each topic were published, and how many acknowledged.
+    errors: why reading each topic ended before its last message.
     """
 
     messages: dict[bytes, list[Message]] = field(default_factory=dict)
@@ -69,11 +69,11 @@ class Content:
 class Sample:
     """A store in good order.
 
-    Attributes:
-      directory: to be copied, never opened.
-      states: what it held after each commit; the last is what it holds.
-      marks: what `miniqueue.acknowledged` held after each commit.
-      acknowledged: the number of the last commit that somebody was told of.
+        Attributes:
+          directory: to be copied, never opened.
+          states: what it held after each commit; the last is what it holds.
+          marks: what `miniqueue.acknowledged` held after each commit.
+    acknowledged: the number of the last commit that was confirmed to a client.
     """
 
     name: str
@@ -304,7 +304,7 @@ def make_idle(fresh: Sample, directory: Path) -> Sample:
 
 
 def make_unacknowledged(fresh: Sample, directory: Path, count: int) -> Sample:
-    """A store of whose last `count` commits nobody was told."""
+    """A store whose last `count` commits were confirmed to no client."""
     place = directory / f"unacknowledged-{count}"
     shutil.copytree(fresh.directory, place)
     acknowledged = fresh.acknowledged - count

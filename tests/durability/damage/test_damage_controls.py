@@ -70,7 +70,7 @@ def unverified(opened, start, stop):
 
 
 def test_scan_that_ends_at_damage_is_found(fresh, tmp_path, monkeypatch):
-    """As plyvel's own iterator does when there is nothing behind the damage."""
+    """End as plyvel's iterator does if nothing follows the damage."""
     idle = make_idle(fresh, tmp_path)
     (table,) = files(idle.directory, "*.ldb")
     monkeypatch.setattr(set_aside, "check_tables", lambda *_: None)

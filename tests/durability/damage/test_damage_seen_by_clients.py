@@ -1,4 +1,4 @@
-"""A topic that turns out to be damaged while the broker runs: who is told, and who does not notice."""
+"""A topic that turns out to be damaged while the broker runs: which clients get an error, and which do not notice."""
 
 import json
 from pathlib import Path

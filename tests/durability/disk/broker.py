@@ -37,7 +37,7 @@ LAUNCHER = OTHER_COMMAND or (sys.executable, "-m", "tests.durability.crash.launc
 TOPIC = b"orders"
 PAYLOAD_BYTES = 20_000
 PREFETCH = 500
-#: How long the broker may take to notice that a fault is over: it tries every 10 s.
+#: Maximum time until the broker notices that a fault has ended: it tries every 10 s.
 RECOVERY_SECONDS = 60.0
 
 
@@ -76,10 +76,10 @@ class Connection:
 class DiskBroker:
     """A broker on a store that outlives it, and the account of what it was given.
 
-    Args:
-      directory: for its files; the store is `database`.
-      trust: the certificate that it uses.
-      flags: of every start.
+        Args:
+    directory: the directory of its files; the store is `database`.
+          trust: the certificate that it uses.
+    flags: the flags of every start.
     """
 
     def __init__(self, directory: Path, trust: Trust, database: Path, flags: Sequence[str] = ()) -> None:
@@ -214,7 +214,7 @@ class DiskBroker:
 
 
 def check(database: Path, cwd: Path) -> None:
-    """Let `miniqueue check` verify every invariant of a store."""
+    """Verify every invariant of a store with `miniqueue check`."""
     command = [*COMMAND, "check", "-db", str(database)]
     env = environment(PYTHONPATH=str(ROOT))
     done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, check=False)

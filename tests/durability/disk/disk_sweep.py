@@ -68,7 +68,7 @@ class Sweeper:
         return sweep
 
     def round(self, moment: str, call: str, n: int, outcomes: Counter[str]) -> int:
-        """Let one call of each thread fail; return how many did."""
+        """Make one call of each thread fail; return how many did."""
         self._report.unlink(missing_ok=True)
         self.broker.replies.clear()
         (self._run if moment == "running" else self._start)(call, n, outcomes)

@@ -54,7 +54,7 @@ def injection(calls: str, fault: str, when: str, paths: Sequence[str] = ()) -> l
 
 @contextmanager
 def failing(pid: int, calls: str, fault: str, when: str, report: Path, paths: Sequence[str] = ()) -> Iterator[None]:
-    """Let calls of a process fail while the block runs; `report` then says which."""
+    """Make calls of a process fail while the block runs; `report` then lists them."""
     command = [need_strace(), *injection(calls, fault, when, paths), "-o", str(report), "-p", str(pid)]
     tracer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert tracer.stderr is not None

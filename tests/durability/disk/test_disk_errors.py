@@ -61,7 +61,7 @@ def test_nothing_acknowledged_is_missing_after_the_nth_call_failed(tmp_path, tru
     [
         ("fdatasync", "error=EIO", "READONLY"),
         ("write", "error=ENOSPC", "FULL"),
-        ("pwrite64", "error=EIO", "READONLY"),  # of the last acknowledged commit, and of nothing else
+        ("pwrite64", "error=EIO", "READONLY"),  # writes the mark of the last acknowledged commit, and nothing else
     ],
 )
 def test_publishes_are_refused_for_as_long_as_the_disk_fails(broker, tmp_path, calls, fault, word):
@@ -79,7 +79,7 @@ def test_publishes_are_refused_for_as_long_as_the_disk_fails(broker, tmp_path, c
 
 
 def test_others_do_not_wait_for_a_slow_disk(tmp_path, trust):
-    """A loop that waited would hold up a PING for each of the commits; a busy machine may hold up some."""
+    """A loop that waited would delay a PING at each of the commits; a busy machine can delay some."""
     broker = DiskBroker(tmp_path, trust, tmp_path / "data", ["-ballast", str(BALLAST_BYTES)])
     slow = strace.starting("fdatasync", f"delay_exit={SLOW_SECONDS * 1e6:.0f}", "8+", tmp_path / "strace.txt", [])
     try:

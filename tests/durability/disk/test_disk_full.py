@@ -51,7 +51,7 @@ def make_broker(disk: Path, tmp_path: Path, trust: Trust) -> Iterator[MakeBroker
 
 
 def fill(disk: Path) -> Path:
-    """Let somebody else take all that is free."""
+    """Fill the disk with a file of another program."""
     other = disk / "other"
     with other.open("wb", buffering=0) as file:
         try:

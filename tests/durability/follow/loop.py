@@ -18,7 +18,7 @@ from tests.acceptance.process import BrokerProcess, Trust, run_to_end
 from tests.durability.follow.load import Ballast, Publisher
 
 PUBLISHERS = 2
-#: How often the follower says how far it is.
+#: The interval of the follower's reports.
 INTERVAL = "100ms"
 _PAGE = 1000
 #: The exit code of a store that is in use, or is none that may be continued.
@@ -27,7 +27,7 @@ REFUSED = 73
 
 @dataclass
 class Judged:
-    """What came of a loop."""
+    """The result of a loop."""
 
     kills: dict[str, int]
     published: int
@@ -48,17 +48,17 @@ class Judged:
 class FollowLoop:
     """A broker, a copy that follows it, and their clients.
 
-    Args:
-      directory: an empty directory.
-      trust: the certificate of the broker.
-      seed: of everything random.
+        Args:
+          directory: an empty directory.
+          trust: the certificate of the broker.
+    seed: the seed of everything random.
     """
 
     def __init__(self, directory: Path, trust: Trust, seed: int) -> None:
         self._directory = directory
         self._trust = trust
         self._random = random.Random(seed)
-        self._outputs: list[str] = []  # of followers that were killed
+        self._outputs: list[str] = []  # those of followers that were killed
         self._stack = ExitStack()
         self._resp, self._monitor = (port_of(self._stack.enter_context(hold_port())) for _ in range(2))
         self._broker = self._started_broker()

@@ -27,7 +27,7 @@ LARGE_MESSAGES, MESSAGE_BYTES = 8, (1 << 20) - 1024
 STREAMS = 99
 #: How many connections a client opens, if it needs more than one.
 CONNECTIONS = 8
-#: How long a client waits before it begins anew, after the broker has closed its connection.
+#: How long a client waits before it connects again, after the broker has closed its connection.
 PAUSE_SECONDS = 0.05
 
 
@@ -197,7 +197,7 @@ HOSTILE: Mapping[str, Hostile] = MappingProxyType(
 
 @contextmanager
 def at_work(name: str, target: Target) -> Iterator[None]:
-    """Let a hostile client loose, in a process of its own, while the block runs."""
+    """Run a hostile client, in a process of its own, while the block runs."""
     command = [sys.executable, "-m", "tests.durability.hostile.clients", name, *target.words]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:

@@ -137,7 +137,7 @@ class _Run:
         self._names = names
 
     async def all(self, found: Victim, rounds: int) -> None:
-        """Let hostile clients work, round by round, while the innocent do."""
+        """Run hostile clients, round by round, beside the innocent ones."""
         innocent = Recorded(self._recorder, found.process.resp_port, found.innocent_token)
         working = asyncio.create_task(innocent.work())
         sampling = asyncio.create_task(self._sample(found.process.process.pid))

@@ -53,7 +53,7 @@ class Recorded:
             await publishing
             with suppress(TimeoutError):  # what must come does not: the checker will say so
                 async with asyncio.timeout(PATIENCE_SECONDS):
-                    while self._outstanding or self._asked:  # noqa: ASYNC110 - the consumer tells nobody
+                    while self._outstanding or self._asked:  # noqa: ASYNC110 - the consumer sets no event
                         await asyncio.sleep(PAUSE_SECONDS)
             self._recorder.log(Drained(TOPIC, left=len(self._outstanding)))
         finally:

@@ -44,8 +44,8 @@ class Victim(NamedTuple):
 class Filled(NamedTuple):
     """A directory with a users file and a store; a copy of it is as good.
 
-    Attributes:
-      tokens: of the hostile and of the innocent user.
+        Attributes:
+    tokens: those of the hostile and of the innocent user.
     """
 
     directory: Path
@@ -53,7 +53,7 @@ class Filled(NamedTuple):
 
 
 def filled(directory: Path, trust: Trust, topics: int = TOPICS) -> Filled:
-    """Let a broker fill a store."""
+    """Fill a store with a broker."""
     users = UsersFile(directory)
     tokens = users.add("hostile", "-admin", "*"), users.add("innocent", "-admin", "*")
     users.add_with_password("human", "-monitor", "*")

@@ -113,7 +113,7 @@ async def rude(ports: Ports, topic: bytes, random: Random) -> Counter[str]:
 async def _say_and_leave(port: int, words: bytes, *, is_abrupt: bool) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(words)
-    await asyncio.sleep(0.01)  # for the broker to begin with it
+    await asyncio.sleep(0.01)  # so that the broker begins with it
     if is_abrupt:
         writer.transport.abort()
     writer.close()
@@ -142,7 +142,7 @@ CYCLES: dict[bytes, Cycle] = {
 
 
 async def run(ports: Ports, goes_on: Callable[[], bool], seed: int) -> Counter[str]:
-    """Run every kind of cycle, over and over, all at the same time; return what was counted."""
+    """Repeat every kind of cycle, all at the same time; return what was counted."""
     counts = await asyncio.gather(
         *(_repeat(cycle, ports, topic, Random(f"{seed} {topic!r}"), goes_on) for topic, cycle in CYCLES.items())
     )

@@ -61,7 +61,7 @@ def test_who_is_connected_is_served_and_the_store_has_its_files(broker: BrokerPr
             healthy.say(b"PING")
             assert healthy.read_until(b"\r\n") == b"+PONG\r\n"
             assert publish_until_leveldb_needs_files(healthy) == {b"+OK\r\n": MEBIBYTES}
-            assert descriptor_count(pid) <= LIMIT - RESERVED + 20  # of the store, while it compacts
+            assert descriptor_count(pid) <= LIMIT - RESERVED + 20  # the store opens more while it compacts
             assert broker.monitor("/readyz") == b'{"status":"ok"}'
             metrics = broker.monitor("/metrics").decode()
         refused_count = float(metrics.partition("\nminiqueue_refused_connections_total ")[2].split()[0])
@@ -76,7 +76,7 @@ def test_who_is_connected_is_served_and_the_store_has_its_files(broker: BrokerPr
 
 @pytest.mark.parametrize("port", ["resp_port", "https_port"])
 def test_a_crowd_that_stays_takes_no_processor_time(broker: BrokerProcess, port):
-    """A listener that is ready for ever and cannot be accepted from is how a loop spins."""
+    """A listener that is always ready, but from which nothing can be accepted, would make a loop spin."""
     pid = broker.process.pid
     with Telnet(broker.resp_port) as healthy, crowd(getattr(broker, port), 2 * LIMIT):
         wait_until(lambda: "too many connections" in broker.output, "a refusal in the log")
@@ -85,7 +85,7 @@ def test_a_crowd_that_stays_takes_no_processor_time(broker: BrokerProcess, port)
             healthy.say(b"PING")
             healthy.read_until(b"\r\n")
         wait_for_two_ticks(healthy)
-        assert cpu_seconds(pid) - before_seconds < 0.5  # of 2 s or more
+        assert cpu_seconds(pid) - before_seconds < 0.5  # in 2 s or more
     broker.stop()
 
 

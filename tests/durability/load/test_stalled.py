@@ -22,7 +22,7 @@ PREFETCHED_BYTES = 1000
 #: What a consumer may hold, whatever its prefetch is (docs/protocol.md).
 HELD_BYTES = 4 << 20
 ROUND_TRIPS = 100
-#: Far above what a busy machine does to a median, far below what a loop that waits for somebody would.
+#: Far more than a busy machine slows a median down, far less than a loop that waits for a client would.
 MAX_SLOWDOWN = 50
 
 Stall = Callable[[], AbstractContextManager[None]]

@@ -13,7 +13,7 @@ Act = Generator[list[bytes], object, None]
 
 #: Error words that say that nothing was done.
 REFUSALS = ("READONLY", "DRAINING", "FULL", "LIMIT", "PAUSED")
-#: With these nobody knows.
+#: Replies that leave the outcome unknown.
 OPEN_ENDS = ("UNKNOWN", "UNAVAILABLE")
 
 

@@ -34,7 +34,7 @@ class LogActs(Acting):
         return max(0, self.ledger.wall_ms() - self._paced_ms(self.random.choice((0, 1000, 5000, 20_000))))
 
     def new_group(self, ground: Ground) -> Act:
-        """GROUP CREATE, now and then; or GROUP DELETE of the last one, which nobody holds for certain then."""
+        """GROUP CREATE, now and then; or GROUP DELETE of the last one, whose existence is uncertain then."""
         group = ground.groups[-1]
         op = self.ledger.ask(f"group {group!r}", is_durable_at_once=True)
         self.ledger.begin_seek(op, ground.name, group)

@@ -10,13 +10,13 @@ class Removing(Settling):
     """Knows of purges, deletions, redrives and groups that move; arguments as of `Stock`."""
 
     def begin_removal(self, topic: bytes, *, is_of_held: bool) -> None:
-        """Some of the messages of a topic are about to go, or all; who knows which."""
+        """Some messages of a topic, or all, are about to be removed; it is unknown which."""
         for message in self.messages.values():
             for share in message.shares.values() if message.topic == topic else ():
                 share.is_doubtful = share.is_doubtful or is_of_held or not self._is_held(share)
 
     def begin_purge(self, op: Op, topic: bytes) -> None:
-        """What nobody holds may go, and so may what comes back until it is over."""
+        """Messages that are not leased may be removed, and so may those that are returned before the act ends."""
         self.begin_removal(topic, is_of_held=False)
         op.then.append(lambda: self._end_purge(op, topic))
 
@@ -27,7 +27,7 @@ class Removing(Settling):
                     share.is_doubtful = share.is_doubtful or not self._is_held(share)
 
     def begin_deletion(self, op: Op, topic: bytes) -> None:
-        """A topic is about to go, with all that is in it and known of it."""
+        """A topic is about to be deleted, with its messages, ids, and keys."""
         self.begin_removal(topic, is_of_held=True)
         self.pausing(op, topic)
         self._repeats.doubt(topic)
@@ -68,7 +68,7 @@ class Removing(Settling):
                 share.ends, share.hold, share.is_doubtful, share.receipt = [], None, True, b""
 
     def sought(self, op: Op, topic: bytes, group: bytes, is_behind: Callable[[Message], bool | None]) -> None:
-        """A group has everything again that is behind some place, and nothing that is before; None: nobody knows."""
+        """A group has all messages after a position again, and none before it; None: the position is unknown."""
         op.is_seek = True
         for message in self.messages.values():
             is_before = message.is_published and 0 <= message.op.ok_index < op.index
@@ -79,11 +79,11 @@ class Removing(Settling):
                     message.share(group).ends = [op]
 
     def deleted(self, op: Op, topic: bytes) -> None:
-        """A topic is gone, with all that was published before that was asked; its ids begin anew."""
+        """A topic is deleted, with all messages published before the request; its ids start again at 0."""
         self.accept(op)
         for message in self.messages.values():
             is_before = message.op.outcome is not Outcome.OPEN and message.op.ok_index < op.index
-            if message.topic == topic and is_before and not message.may_move:  # else it may be a dead letter
+            if message.topic == topic and is_before and not message.may_move:  # otherwise it may be a dead letter
                 for share in message.shares.values():
                     share.ends, share.hold = [op], None
         self._repeats.forget(op, topic)

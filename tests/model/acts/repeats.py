@@ -8,7 +8,7 @@ from tests.model.rules.facts import DEFAULT, Message, Op, Outcome
 if TYPE_CHECKING:
     from tests.model.rules.ledger import Ledger
 
-WINDOW_MS = 120_000  # of dedup ids, unless the settings of a topic say otherwise
+WINDOW_MS = 120_000  # the default dedup window
 
 
 class Repeats:
@@ -86,7 +86,7 @@ class Repeats:
             firsts = [other for other in others if _may_be(other, ids) and self._may_have_been_there(other, op)]
             assert firsts, f"{op.messages[0]} is a duplicate of nothing with {ids}"
             is_replaced = op.is_replacing and not any(map(_may_have_been_held, firsts))
-            assert not is_replaced, f"{op.messages[0]} does not replace {firsts[0].messages[0]}, which nobody had"
+            assert not is_replaced, f"{op.messages[0]} does not replace {firsts[0].messages[0]}, which was not leased"
             if len(firsts) == 1:
                 _show(firsts, ids)
             return
@@ -132,6 +132,6 @@ def _was_delayed(op: Op) -> bool:
 
 
 def _show(firsts: list[Op], ids: Sequence[bytes]) -> None:
-    """What a duplicate was told is durable; where that can only be one, it is known now."""
+    """The message whose id a duplicate got is durable; if it can only be one message, it is known now."""
     if len(firsts) == 1 and firsts[0].outcome is Outcome.UNKNOWN:
         firsts[0].exists = True

@@ -1,4 +1,4 @@
-"""REQUEST and REPLY, at random: who asked gets the answer to what was asked, or is told that there is none."""
+"""REQUEST and REPLY, at random: a requester gets the reply to its own request, or the error that there is none."""
 
 import hiredis
 
@@ -15,7 +15,7 @@ def answer_to(payload: bytes) -> bytes:
 
 
 class RequestActs(Acting):
-    """Asks and answers; arguments as of `Acting`. Who asks needs somebody else who answers."""
+    """Requests and replies; arguments: those of `Acting`. A requester requires another client that replies."""
 
     def request(self, ground: Ground) -> Act:
         """REQUEST: the answer to it, and to nothing else; or that there is none in time."""
@@ -42,11 +42,11 @@ class RequestActs(Acting):
         receipt = self.random.choice(held)
         self._out.remove((ground.name, receipt))
         op = self.ledger.ask("REPLY")
-        payload = self.ledger.payload_of(receipt) or b"nobody"
+        payload = self.ledger.payload_of(receipt) or b"no message"
         must = self.ledger.begin_settle(op, [receipt], is_end=True)
         reply = yield [b"REPLY", ground.name, receipt, answer_to(payload)]
         word = "OK" if reply == b"OK" else str(reply).partition(" ")[0]
-        is_done = word in ("OK", "GONE")  # nobody waits any more, but the message is acknowledged
+        is_done = word in ("OK", "GONE")  # the requester has left, but the message is acknowledged
         if not is_done and self.is_over(op, reply, "NOLEASE", "NOREQUEST") and word not in ("NOLEASE", "NOREQUEST"):
             return
         if word == "OK":

@@ -23,7 +23,7 @@ class Requests:
         self._seconds = monotonic_seconds
         self._epoch = 0
         self._index = 0
-        self._durable_index: dict[int, float] = {}  # of each epoch: what was answered before is durable
+        self._durable_index: dict[int, float] = {}  # epoch: the index before which all replies are durable
         self._open: dict[Op, None] = {}
         self._receipts: dict[bytes, Share | None] = {}  # None for those that are over
         self._settled: set[bytes] = set()

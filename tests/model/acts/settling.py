@@ -54,7 +54,7 @@ class Settling(Deliveries):
             self._receipts[receipt] = None
 
     def payload_of(self, receipt: bytes) -> bytes | None:
-        """Return the message that somebody has by this receipt, as far as it is known."""
+        """Return the message that is leased with this receipt, as far as it is known."""
         share = self._receipts.get(receipt)
         return None if share is None else share.message.payload
 

@@ -68,7 +68,7 @@ class Stream:
         elif self._asked:
             self._settled(heard)
         else:
-            assert isinstance(heard, hiredis.ReplyError), heard  # of the topic, in place of a message
+            assert isinstance(heard, hiredis.ReplyError), heard  # an error of the topic, in place of a message
             return LEAVE
         self._since = self._ledger.now("stream")
         return NOTHING

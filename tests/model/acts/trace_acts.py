@@ -1,4 +1,4 @@
-"""TRACE, at random: what is told of a message is what happened to it."""
+"""TRACE, at random: the trace of a message is what happened to it."""
 
 from tests.model.acts.acting import Act, Acting
 from tests.model.grounds import Ground

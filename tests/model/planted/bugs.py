@@ -65,7 +65,7 @@ def settles_left_out_beside_a_commit(patch: Patch) -> None:
 
 
 def settles_forgotten_by_a_reopening(patch: Patch) -> None:
-    """What was settled in a chunk of which something is left comes again when the store is read anew."""
+    """Settled messages of a chunk that is not settled as a whole return when the store is read again."""
     reopen = Journal._reopen
 
     async def without_bitmaps(self: Journal) -> None:
@@ -307,7 +307,7 @@ IN_THE_CORE = (
 
 
 def what_failed_together_turns_around(patch: Patch) -> None:
-    """As would be right at the front."""
+    """Return messages in reverse order, which would be right for the front range."""
 
     def last_first(held: Sequence[CursorLease], cause: str = "nacks") -> int:
         return settle_each(partial(returning.nack, cause=cause), reversed(held))

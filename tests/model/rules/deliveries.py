@@ -25,9 +25,9 @@ class Deliveries(Stock):
         self._undone: set[Op] = set()  # publishes that cannot have been done, as what they were to end came again
         self._paused: dict[bytes, Op] = {}  # topics of which nothing is handed out, each since when
         self._last: dict[tuple[bytes, bytes, int, bytes], int] = {}  # what came first last, by place and run
-        self._redrives: dict[Op, bytes] = {}  # that are under way, each with its topic
+        self._redrives: dict[Op, bytes] = {}  # in progress, each with its topic
         self._ordering: dict[bytes, Op] = {}  # what was asked last, by topic
-        self._orders: dict[bytes, Op | None] = {}  # by topic: since when keys are in order; None while nobody knows
+        self._orders: dict[bytes, Op | None] = {}  # topic: since when keys are in order; None while that is unknown
 
     def pausing(self, op: Op, topic: bytes) -> None:
         """A topic is about to be paused, or resumed, or to go."""
@@ -94,7 +94,7 @@ class Deliveries(Stock):
     def lease(
         self, share: Share, topic: bytes, receipt: bytes, asked: Op, lease_seconds: float, member: bytes = b""
     ) -> None:
-        """Note who holds it; nobody else does of its partition, where there are members."""
+        """Note which member holds it; no other member holds messages of its partition."""
         lease_seconds = min(lease_seconds, self.rules(topic).handover_seconds)
         share.hold = Hold(self._epoch, asked.asked_seconds + lease_seconds, member)
         for other in self.shares(topic, share.group) if member else ():

@@ -29,7 +29,7 @@ class Op:
     """One request; `index` and `ok_index` are places in the order of all that was asked and answered.
 
     `exists` is set for a publish of unknown outcome when something of it has shown up. `shares` are those of the
-    receipts that it settles, None for one that is over. `then` is called when it has been answered, or nobody will
+    receipts that it settles, None for one that is over. `then` is called when it has been answered, or will never be
     know.
     """
 
@@ -84,15 +84,15 @@ class Hold:
 class Share:
     """A message as a group sees it.
 
-    Attributes:
-      ends: requests that may have ended it.
-      is_doubtful: something else may have ended it.
-      hold: the lease that somebody has for certain.
-      reject: the last rejection that was asked for; `reasons` are those of all.
-      log_id: as of the last delivery, with its topic; `receipt` is the last one.
-      out_epoch, out_index: the run of the broker in which it came last, and when.
-      front_index: since when it has been at the front for certain; -1 where it is not.
-      handout_count: how often it came; `is_miscounted` if the broker may have counted more.
+        Attributes:
+          ends: requests that may have ended it.
+          is_doubtful: something else may have ended it.
+    hold: the lease that a client has for certain.
+          reject: the last rejection that was asked for; `reasons` are those of all.
+    log_id: the id at the last delivery, with its topic; `receipt` is the last one.
+          out_epoch, out_index: the run of the broker in which it came last, and when.
+    front_index: since when it has been at the front for certain; -1: it is not there.
+          handout_count: how often it came; `is_miscounted` if the broker may have counted more.
     """
 
     message: "Message"

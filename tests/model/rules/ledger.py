@@ -4,9 +4,9 @@
     crash, stop                                  every lease is over; what was answered and not committed is open
     lost                                         messages that must be there, in the end
 
-What must hold, of every message and in every group: it was published; nobody else holds it; it is not done; its time
-has come and is not over; it stands where it may, under the id that it was given, with counts that can be; what has the
-same key and is older is done. A dedup id and a unique key stand for one message. What is sure and not done, is there.
+What must hold for every message that a group gets: it was published; no other client holds it; it is not settled; it is
+due and has not expired; its position, its id, and its counts are possible; older messages with its key are settled. A
+dedup id and a unique key stand for one message. Messages that are certain to exist, and not settled, are there.
 """
 
 from tests.model.rules.traces import Traces

@@ -25,7 +25,7 @@ class Page(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """How far a log reached for who was answered at `ok_index`, in which run of the broker."""
+    """How far a log reached in a reply at `ok_index`, in which run of the broker."""
 
     ok_index: int
     epoch: int
@@ -37,9 +37,11 @@ class Logs(Removing):
     """Judges what is read; arguments as of `Stock`."""
 
     def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]  # as they are
-        self._bounds: dict[tuple[bytes, bytes], list[Bounds]] = {}  # by topic and partition
-        self._partition_counts: dict[bytes, list[tuple[int, int, float]]] = {}  # with the indexes from and to
+        super().__init__(*arguments)  # type: ignore[arg-type]  # passed on
+        self._bounds: dict[tuple[bytes, bytes], list[Bounds]] = {}  # keys: topic and partition
+        self._partition_counts: dict[
+            bytes, list[tuple[int, int, float]]
+        ] = {}  # counts, each with its first and last index
 
     def read(self, asked: Op, topic: bytes, partition: bytes, offset: int | None, page: Page) -> None:
         """Judge a page of a log that keeps what is finished; from the time `asked` names if there is no offset."""
@@ -78,7 +80,7 @@ class Logs(Removing):
                 assert is_late is not False or seq < first, f"{message} is in the page from {start_ms} on: {page}"
 
     def is_committed_since(self, message: Message, start_ms: int) -> bool | None:
-        """Tell whether a message was committed then or later; None if nobody knows."""
+        """Return whether a message was committed then or later; None if that is unknown."""
         if message.op.asked_ms >= start_ms:
             return True
         return False if 0 <= message.op.answered_ms < start_ms else None
@@ -96,7 +98,9 @@ class Logs(Removing):
         known = self._bounds.setdefault((topic, partition), [])
         for bounds in known:
             if bounds.ok_index < asked.index:
-                is_back = page.earliest < bounds.earliest and bounds.epoch == self._epoch  # else settles are forgotten
+                is_back = (
+                    page.earliest < bounds.earliest and bounds.epoch == self._epoch
+                )  # otherwise settles are forgotten
                 assert not is_back, f"{topic!r} begins at {page.earliest}, after {bounds}"
                 assert page.end >= bounds.end, f"{topic!r} ends at {page.end}, after {bounds}"
         known[:] = [*known[-5:], Bounds(asked.ok_index, self._epoch, page.earliest, page.end)]
@@ -154,7 +158,7 @@ class Logs(Removing):
             assert partitions <= expected, f"{op.messages[0]} with the key {key!r} is not in {expected}"
 
     def judge_members(self, topic: bytes, members: Mapping[bytes, object], moving: Mapping[bytes, object]) -> None:
-        """Judge who reads which partition: each has one reader, or will have, and nobody two more than another."""
+        """Judge which member reads which partition: each has one reader, or will; shares are equal."""
         shares: dict[bytes, list[int]] = {}
         for name, partitions in members.items():
             assert isinstance(partitions, list)
@@ -184,4 +188,4 @@ class Logs(Removing):
         done = sum(any(map(self.is_in_force, share.ends)) for share in shares)
         assert missed <= published - done, f"{group!r} of {topic!r} missed {missed} of {published}, {done} are done"
         must = sum(share.message.is_published and not share.handout_count for share in shares) - lag
-        assert must <= missed, f"{group!r} of {topic!r} was told of {missed} that it missed, not of {must}"
+        assert must <= missed, f"{group!r} of {topic!r} has missed {must} messages, but {missed} were reported"

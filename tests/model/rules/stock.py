@@ -11,9 +11,9 @@ from tests.model.rules.rules import Rules
 class Stock(Requests):
     """The messages of all topics.
 
-    Args:
-      rules: of topics, by name; those of others are plain.
-      group_names: that exist from before the first publish on, by topic; the default group always does.
+        Args:
+    rules: the rules of topics, by name; other topics have the default rules.
+    group_names: the groups that exist before the first publish, by topic; the default group always does.
     """
 
     def __init__(
@@ -26,10 +26,12 @@ class Stock(Requests):
         super().__init__(wall_ms, monotonic_seconds)
         self.groups: dict[bytes, set[bytes]] = {name: {DEFAULT, *more} for name, more in (group_names or {}).items()}
         self._rules = rules
-        self._ticks: dict[bytes, list[int]] = {}  # of schedules, by topic
-        self._seeks: dict[Op, tuple[bytes, bytes]] = {}  # that are under way, each with topic and group
-        self._ids: dict[tuple[bytes, bytes], Message] = {}  # by topic and id
-        self._deleted_index: dict[bytes, float] = {}  # of topics: what was asked before may be of another
+        self._ticks: dict[bytes, list[int]] = {}  # the ticks of schedules, by topic
+        self._seeks: dict[Op, tuple[bytes, bytes]] = {}  # in progress, each with topic and group
+        self._ids: dict[tuple[bytes, bytes], Message] = {}  # keys: topic and id
+        self._deleted_index: dict[
+            bytes, float
+        ] = {}  # the end of each topic; earlier requests may be about another topic of that name
         self.answered: set[bytes] = set()  # requests that are, by their payloads
         self._repeats = Repeats(self)
         self._not_done: set[Op] = set()  # transactions of unknown outcome, once it is known
@@ -87,11 +89,11 @@ class Stock(Requests):
         return sorted({*range(min(seen), max(seen) + 1, every_ms)} ^ {*seen})
 
     def _make_room(self, topic: bytes) -> None:
-        """What may have to give way is not sure to be there."""
+        """Messages that may have been evicted are not certain to be there."""
         rules = self.rules(topic)
         there = [share for share in self.shares(topic, DEFAULT) if self.may_be_there(share)]
         if rules.max_messages and len(there) > rules.max_messages:
-            for share in there:  # also what comes just now: what came back is spared longer
+            for share in there:  # even this delivery: returned messages are spared longer
                 share.message.may_move = share.message.may_move or rules.has_dead
                 share.is_doubtful = share.is_doubtful or rules.drops_oldest
 
@@ -146,7 +148,7 @@ class Stock(Requests):
         return is_over and rules.drops_expired
 
     def _may_be_missed(self, share: Share) -> bool:
-        """Whether a group may be too late for a message; one that somebody holds stays."""
+        """Whether a group may be too late for a message; a leased message stays."""
         message = share.message
         is_over = self.rules(message.topic).drops_unread and self._may_be_given_back(message)
         share.is_doubtful = share.is_doubtful or (is_over and not self._is_held(share))
@@ -183,7 +185,7 @@ class Stock(Requests):
         return sum(map(self.must_be_there, shares)), sum(map(self.may_be_there, shares))
 
     def lost(self) -> list[Share]:
-        """Return what has not come to an end that somebody asked for, now that all has come that there was."""
+        """Return the messages that are not settled although everything was delivered."""
         ops = {end for m in self.messages.values() for s in m.shares.values() for end in s.ends}
         self._not_done = {op for op in ops if self._was_not_done(op)}
         return [s for m in self.messages.values() for s in m.shares.values() if self.must_be_there(s)]

@@ -1,4 +1,4 @@
-"""Whether what is told of a message is what happened to it."""
+"""Whether the trace of a message is what happened to it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ class Traces(Logs):
     """Judges traces; arguments as of `Stock`."""
 
     def judge_trace(self, asked: Op, message: Message, steps: Steps) -> None:
-        """Judge what is told of a message that was published for certain."""
+        """Judge the trace of a message that was published for certain."""
         events = [step[b"event"] for step in steps if step[b"topic"] == message.topic]
         assert b"published" in events, f"{message}: {steps}"
         assert events.count(b"committed") == 1 or message.may_move, f"{message}: {steps}"

@@ -38,7 +38,7 @@ async def test_every_line_is_answered_in_order_however_the_body_is_split(certifi
 
 async def test_only_the_line_of_a_run_that_is_too_large_is_refused(certificates):
     async with serving(certificates, max_message_bytes=10) as served:
-        served.broker.max_message_bytes = 100  # of the lines; the publisher still takes 10
+        served.broker.max_message_bytes = 100  # the limit of lines; that of the publisher is still 10
         body = b'"a"\n"b"\n"' + b"x" * 11 + b'"\n"c"\n'
         _, answers = await served.request("POST", "/publish/t", body, NDJSON)
         assert replies(answers) == [{"id": "0-0"}, {"id": "0-1"}, TOO_LARGE, {"id": "0-2"}]

@@ -305,7 +305,7 @@ async def test_a_command_that_takes_longer_than_a_turn_leaves_others_three_times
         for iteration in range(6 * 10 * OTHERS_FACTOR):
             if client.transport.take():
                 answered_in.append(iteration)
-            clock.seconds += 0.1  # of others
+            clock.seconds += 0.1  # other tasks run
             await asyncio.sleep(0)
     waited = [after - before for before, after in pairwise(answered_in[1:])]
     assert len(waited) > 2

@@ -93,7 +93,7 @@ async def test_a_client_that_has_gone_is_shown_nothing_but_what_it_asked_for_is_
 
 @pytest.mark.parametrize("line", [b"INFO", b"GROUP CREATE t g", b"GROUP DELETE t g", b"REDRIVE t", b"PURGE t"])
 async def test_a_command_that_a_stop_ends_before_it_began_is_not_reported(client, line):
-    """As a coroutine that was never awaited; every warning fails a test."""
+    """Fail for a coroutine that was never awaited: every warning fails a test."""
     client.connection.data_received(command(*line.split()))
     (task,) = client.connection.tasks
     task.cancel()

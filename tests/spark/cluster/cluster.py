@@ -89,10 +89,10 @@ class Cluster:
 class ClusterJob:
     """`cluster_job`, with one session on a cluster; what it is to do is begun here, and waited for later.
 
-    Args:
-      directory: for Spark's configuration, which has the address of the cluster and all of `configured`.
-      master: of the cluster.
-      configured: more of the configuration, by name.
+        Args:
+    directory: the directory of Spark's configuration, with the address of the cluster and all of `configured`.
+    master: the address of the cluster.
+          configured: more of the configuration, by name.
     """
 
     def __init__(self, directory: Path, master: str, configured: Mapping[str, str]) -> None:
@@ -132,7 +132,7 @@ class ClusterJob:
             self._answers.put(line)
 
     def begin(self, act: str, **arguments: object) -> None:
-        """Have it do something."""
+        """Send it an order; return its answer."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"do": act, **arguments}) + "\n")
         self._process.stdin.flush()

@@ -1,4 +1,4 @@
-"""A program on a cluster that does what it is told, a line of JSON each, in one session; it answers with a line each.
+"""A program on a cluster that carries out orders, each a line of JSON, in one session; it answers each with a line.
 
     python -m tests.spark.cluster.cluster_job
 

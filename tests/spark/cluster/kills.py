@@ -1,6 +1,6 @@
 """A job whose processes are killed at random, and whose broker is, too: what it has copied in the end.
 
-What a job that breaks off has said is in the failure; but for two things, after which it is started again. Spark gives
+The output of a job that fails is in the failure, except for two things, after which it is started again. Spark gives
 a Python process ten seconds to start, whatever it is configured to, which on a busy machine can be too few. And once in
 many runs none of its executors can read a task that its driver has written: a map of Java's in it has fewer entries
 than it says. What is copied is compared all the same.
@@ -45,11 +45,11 @@ _ENDING_SECONDS = 60
 class Plan(NamedTuple):
     """What is copied, and what happens meanwhile.
 
-    Attributes:
-      rows: of each of the three copies.
-      rows_at_once: of a micro-batch.
-      kills: at random moments, one after the other.
-      seed: of these moments.
+        Attributes:
+    rows: number of rows of each of the three copies.
+    rows_at_once: number of rows of a micro-batch.
+          kills: at random moments, one after the other.
+    seed: the seed of these moments.
     """
 
     rows: int
@@ -111,7 +111,7 @@ class Job:
         ends_at = time.monotonic() + _ENDING_SECONDS
         while self._processes():
             assert time.monotonic() < ends_at, f"processes outlive the kill of the {what}: {self._processes()}"
-            self.process.poll()  # else it would stay in the table of processes
+            self.process.poll()  # otherwise it would stay in the process table
             time.sleep(0.05)
         self.process.wait()
         assert self.process.stdout is not None

@@ -81,7 +81,7 @@ def wait_until(job: ClusterJob, is_so: Callable[[], bool]) -> None:
 
 
 def begin_to_write(job, client, topic, tasks=20, **more):
-    """Have it write, and return when the first rows are there."""
+    """Begin to write, and return when the first rows are there."""
     client.create_topic(topic, dedup_window_seconds=3600)
     job.begin("write", topic=topic, rows=ROWS, tasks=tasks, **more)
     wait_until(job, lambda: client.length(topic) >= ROWS // 50)

@@ -42,7 +42,7 @@ def test_bug_a_group_was_a_step_behind_an_archive_that_had_ended(pipeline, spark
     job = archive.Archive("stepped", str(tmp_path / "archive"), group="arc", max_messages=30)
     assert archive.archive(spark, job, lambda _line: None).messages == 100
     assert lag(client, "stepped", "arc") == 0
-    client.seek_group("stepped", "arc", "earliest")  # as a run that was killed behind its last step has left it
+    client.seek_group("stepped", "arc", "earliest")  # a run that was killed after its last step leaves it there
     assert pipeline("archive", "stepped", "-group", "arc", tmp_path / "archive")[1].endswith("in 0 steps\n")
     assert lag(client, "stepped", "arc") == 0
 
@@ -100,7 +100,7 @@ def test_what_is_settled_before_it_is_archived_breaks_off_or_is_counted(pipeline
         settle(client, "settled")
     client.publish("settled", b"e")
     code, _, err = pipeline(*job)
-    assert (code, "of settled, partition 0, from offset " in err) == (69, True)  # of whichever task was first
+    assert (code, "of settled, partition 0, from offset " in err) == (69, True)  # the task that was first reports it
     assert "(as a flag: -fail-on-data-loss false) continues without them" in err
     without = (*job, "-fail-on-data-loss", "false")
     assert pipeline(*without)[:2] == (1, "settled: 1 message archived in 1 step, 3 messages lost\n")

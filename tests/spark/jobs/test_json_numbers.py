@@ -1,4 +1,4 @@
-"""`miniqueue pipeline load` of JSON lines without a schema: no digit of what is asked for is lost and nobody told."""
+"""`miniqueue pipeline load` of JSON lines without a schema: no digit of what is asked for is lost silently."""
 
 import json
 from decimal import Decimal

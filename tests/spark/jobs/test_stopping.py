@@ -1,4 +1,4 @@
-"""A job that is told to stop: the first signal is noted, a thread ends what Spark does, and the next one ends all."""
+"""A job that is stopped: the first signal is noted, a thread ends what Spark does, and the next signal ends all."""
 
 import signal
 import threading
@@ -10,7 +10,7 @@ from miniqueue.spark.jobs.stopping import Stopping
 
 
 class FakeSpark:
-    """A session with one stream; `cancelAllJobs` fails as often as it is told to, as when Spark is gone."""
+    """A session with one stream; `cancelAllJobs` fails a number of times, as when Spark is gone."""
 
     def __init__(self, failures: int = 0) -> None:
         self.failures = failures

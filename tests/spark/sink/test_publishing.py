@@ -183,7 +183,7 @@ def test_a_task_without_rows_publishes_nothing():
 
 
 class SlowClient(FakeClient):
-    """Takes nothing until it is told to."""
+    """Accepts nothing until the test allows it."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Ranges of a log are read page by page, and what is missing is told."""
+"""Ranges of a log are read page by page, and what is missing is reported."""
 
 from queue import Queue
 

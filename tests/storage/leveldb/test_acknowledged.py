@@ -113,7 +113,7 @@ def test_tail_behind_what_was_acknowledged_may_be_missing(tmp_path):
     mark = (tmp_path / NAME).read_bytes()
     log = newest_log(tmp_path)
     commit(tmp_path, 8)
-    (tmp_path / NAME).write_bytes(mark)  # as if nobody had been told of 8
+    (tmp_path / NAME).write_bytes(mark)  # 8 was confirmed to no client
     newer = newest_log(tmp_path)
     assert newer != log
     os.truncate(newer, used_bytes(newer) - 1)

@@ -57,7 +57,7 @@ def first_block(table: bytes) -> tuple[int, int]:
 
 
 def with_first_bytes(table: bytes, content: bytes, kind: int = 0) -> bytes:
-    """Let the first data block begin with `content`."""
+    """Make the first data block begin with `content`."""
     offset, size_bytes = first_block(table)
     changed = bytearray(table)
     changed[offset : offset + len(content)] = content
@@ -66,7 +66,7 @@ def with_first_bytes(table: bytes, content: bytes, kind: int = 0) -> bytes:
 
 
 def with_handle(table: bytes, offset: int, size_bytes: int) -> bytes:
-    """Let the first entry of the index lead elsewhere, by a shorter key."""
+    """Make the first entry of the index lead elsewhere, by a shorter key."""
     index, index_bytes = index_of(table)
     _, place = varint(table, index)
     rest, place = varint(table, place)

@@ -1,4 +1,4 @@
-"""Space of a log that is written ahead: when there is some, and that nobody takes it for damage."""
+"""Space of a log that is written ahead: when there is some, and that it is not taken for damage."""
 
 import asyncio
 import errno
@@ -188,7 +188,7 @@ def test_batch_of_which_only_the_beginning_reached_the_disk_is_set_aside(tmp_pat
     whole, first_bytes = log.read_bytes(), batch_offsets(log)[1]
     torn_log = whole[: first_bytes + kept_bytes] + bytes(len(whole) - first_bytes - kept_bytes)
     log.write_bytes(torn_log)
-    (tmp_path / "miniqueue.acknowledged").unlink()  # as if nobody had been told of the second
+    (tmp_path / "miniqueue.acknowledged").unlink()  # the second was confirmed to no client
     pairs, (torn,) = open_and_close(tmp_path)
     assert [value for _, value in pairs] == [SMALL]
     assert (torn.offset, torn.copy.read_bytes()) == (first_bytes, torn_log)
@@ -200,7 +200,7 @@ def test_batch_of_which_a_kill_left_whole_pieces_in_front_of_zeroes_is_dropped_w
     whole, begun = log.read_bytes(), piece_count * BLOCK_BYTES
     (offset,) = batch_offsets(log)[1:]
     log.write_bytes(whole[:begun] + bytes(STEP_BYTES))
-    (tmp_path / "miniqueue.acknowledged").unlink()  # as if nobody had been told of the second
+    (tmp_path / "miniqueue.acknowledged").unlink()  # the second was confirmed to no client
     pairs, set_aside = open_and_close(tmp_path)
     assert [value for _, value in pairs] == [SMALL]
     assert set_aside == (SetAside(log, offset, begun - offset, copy=None),)

@@ -61,7 +61,7 @@ class _Run:
                 break
 
     def end(self) -> None:
-        """Let the program continue, and wait until it ends."""
+        """Send the line for which the program waits, and wait until it ends."""
         assert self._program is not None
         try:
             rest, self.errors = self._program.communicate("\n", PROGRAM_SECONDS)

@@ -40,7 +40,7 @@ async def test_a_stream_lists_what_it_holds_in_pages(world, client):
     assert [receipt for _, _, receipt in first] == [b"1", b"2"]
     rest = listed(await client.say(b"LEASES t AFTER 2"))
     assert [message_id for _, message_id, _ in rest] == [b"0-3", b"0-4"]
-    assert (await client.say(b"LEASES t GROUP default")) == b"*0\r\n", "nobody else can settle what a stream holds"
+    assert (await client.say(b"LEASES t GROUP default")) == b"*0\r\n", "no other client can settle what a stream holds"
 
 
 async def test_what_is_received_belongs_to_no_connection(world, client):
