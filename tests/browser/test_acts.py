@@ -222,6 +222,18 @@ def test_make_a_delayed_message_due(page, client, topic):
     assert client.execute_command("RECEIVE", topic, "WAIT", 60)[0][1] == "later"
 
 
+def test_switch_on_the_trace_where_there_is_none(page, client, topic):
+    message_id = client.execute_command("PUB", topic, "x")
+    page.goto(f"/ui/topics/{topic}/messages/{message_id}")
+    page.get_by_role("button", name="Switch on the trace…").click()
+    confirm(page, "Switch on")
+    expect(said(page)).to_contain_text(f"The trace of {topic} is on.")
+    expect(page.get_by_role("region", name="History")).to_contain_text("Published to")
+    assert setting(client, topic, "trace") == "true"
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("button", name="Switch on the trace…")).to_be_visible()
+
+
 def test_delete_a_delayed_message(page, client, topic):
     client.execute_command("PUB", topic, "later", "DELAY", 600)
     page.goto(f"/ui/topics/{topic}/messages?state=delayed")

@@ -1,6 +1,7 @@
 """Each view of the page shows what is in a real broker, and its state is in the URL."""
 
 import json
+import re
 
 import pytest
 
@@ -159,6 +160,24 @@ def test_messages_are_paged_in_both_directions(page, client):
     expect(rows).to_have_count(11)
     page.get_by_role("link", name="All messages").click()
     expect(rows).to_have_count(50)
+
+
+def test_a_message_leads_to_its_neighbors_in_the_list_also_beyond_the_page(page, client):
+    client.execute_command("MPUBLISH", "neighbors", *(f"message {number}" for number in range(53)))
+    page.goto("/ui/topics/neighbors/messages")
+    page.get_by_role("link", name="0-49", exact=True).click()
+    payload = page.get_by_role("group", name="Payload as text")
+    for key, shown in (("]", 50), ("]", 51), ("[", 50), ("[", 49), ("[", 48)):
+        page.keyboard.press(key)
+        expect(payload).to_have_text(f"message {shown}")
+    page.reload()
+    page.get_by_role("button", name="Next message").click()
+    expect(payload).to_have_text("message 49")
+    client.execute_command("PURGE", "neighbors")
+    page.keyboard.press("]")
+    expect(page.get_by_text("The message does not wait in this topic")).to_be_visible()
+    page.keyboard.press("u")
+    expect(page).to_have_url(re.compile(r"/ui/topics/neighbors/messages\?after="))
 
 
 def test_a_topic_that_does_not_exist_is_no_error(page):

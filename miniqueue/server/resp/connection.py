@@ -31,7 +31,7 @@ from miniqueue.server.resp.commands import table
 from miniqueue.server.resp.commands.channels import Channels
 from miniqueue.server.resp.commands.context import ClientGoneError, HeldByGet, Mode, Waiting
 from miniqueue.server.resp.commands.events import EventStream
-from miniqueue.server.resp.commands.receive import WaitingReceive, return_held
+from miniqueue.server.resp.commands.receive import return_held
 from miniqueue.server.resp.commands.session import Session
 from miniqueue.server.resp.commands.subscribe import Stream
 from miniqueue.server.resp.commands.transaction import Execution, Transaction, publish_run
@@ -55,7 +55,6 @@ from miniqueue.server.resp.states import (
     Turn,
 )
 from miniqueue.server.resp.turns import FEW_COMMANDS
-from miniqueue.server.views.clients import Reading
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_reader import Parsed, Run, RunTransaction
@@ -622,14 +621,6 @@ class RespConnection(asyncio.Protocol):
     def is_blocked(self) -> bool:
         """Whether a command waits for messages or for a reply."""
         return self._hold is not None and self._hold.waiting is not None
-
-    @property
-    def reading(self) -> Reading | None:
-        """What the client reads with its stream, or with the RECEIVE that waits."""
-        if self.stream is not None:
-            return self.stream.reading
-        waiting = None if self._hold is None else self._hold.waiting
-        return waiting.reading if isinstance(waiting, WaitingReceive) else None
 
     @property
     def user(self) -> User | None:

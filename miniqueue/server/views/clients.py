@@ -27,7 +27,7 @@ class ConnectedClient(NamedTuple):
       user: the user that it has authenticated as.
       library: the name of its client library, as it said.
       mode: what the connection does: `commands`, `transaction`, `waits`, `listens`, or `stream`.
-      reading: what it reads, if it has a stream or waits for messages of one topic.
+      reading: what it reads with its stream, or read with its last request for messages of one topic.
       leased: number of messages that it holds, with its stream and by GET.
     """
 

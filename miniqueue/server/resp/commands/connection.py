@@ -173,7 +173,7 @@ def _client_list(client: Client, command: Command) -> bytes:
 
 
 def _line(client: Client, now_ms: int) -> bytes:
-    session, (topic, group, member) = client.session, client.reading or _NOTHING
+    session, (topic, group, member) = client.session, _reading_of(client) or _NOTHING
     return (
         b"id=%d addr=%b name=%b user=%b db=0 resp=%d sub=%d lib-name=%b lib-ver=%b topic=%b"
         b" group=%b member=%b leased=%d age=%d flags=%b\n"
@@ -207,9 +207,17 @@ def described(client: Client) -> ConnectedClient:
         None if client.guard is None else session.user.decode("utf-8", "replace"),
         session.library.decode("utf-8", "replace"),
         _mode_of(client),
-        client.reading,
+        _reading_of(client),
         _leased_of(client),
     )
+
+
+def _reading_of(client: Client) -> Reading | None:
+    """Return what a client reads, with its stream or with its last RECEIVE."""
+    if client.stream is not None:
+        return client.stream.reading
+    received = client.session.received
+    return None if received is None else Reading(*received)
 
 
 def _leased_of(client: Client) -> int:

@@ -21,7 +21,6 @@ from miniqueue.broker.acts.task import Task
 from miniqueue.errors import MiniqueueError, RequestError
 from miniqueue.server.resp.commands.session import Session
 from miniqueue.server.resp.commands.subscribe import Stream
-from miniqueue.server.views.clients import Reading
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_reader import Parsed
@@ -145,11 +144,6 @@ class Client(Protocol):
     @property
     def held(self) -> dict[bytes, HeldByGet]:
         """The messages that the connection holds by GET, by topic."""
-        ...
-
-    @property
-    def reading(self) -> Reading | None:
-        """What the client reads with its stream, or with the RECEIVE that waits."""
         ...
 
     @property

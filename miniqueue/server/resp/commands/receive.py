@@ -41,7 +41,7 @@ from typing import Generic, TypeVar
 from miniqueue.access.rights import Right
 from miniqueue.access.users import check_permitted
 from miniqueue.broker.leases.leases import Leases
-from miniqueue.broker.leases.receive import ReceiveRequest, ReceiveResult, Receiving
+from miniqueue.broker.leases.receive import ReceiveResult, Receiving
 from miniqueue.broker.leases.receive_any import ReceivedAny
 from miniqueue.broker.leases.settling import ACK, BACK, Settling
 from miniqueue.broker.transactions.acts import Settle, Way
@@ -62,7 +62,6 @@ from miniqueue.errors import (
     RequestError,
 )
 from miniqueue.server.resp.commands.context import Client, HeldByGet, answer_later
-from miniqueue.server.views.clients import Reading
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.receive_replies import resp_messages, resp_messages_of
 from miniqueue.wire.resp_arguments import nack_options_of, shown
@@ -100,15 +99,6 @@ class WaitingReceive(Generic[ResultT]):
         self._client.hold(self)
         return b""
 
-    @property
-    def reading(self) -> Reading | None:
-        """What the command waits for, if that is one topic."""
-        receiving = self._receiving
-        if not isinstance(receiving, ReceiveRequest):
-            return None
-        member = b"" if receiving.member is None else receiving.member.name
-        return Reading(receiving.group.topic.name, receiving.group.name, member)
-
     def give_up(self) -> None:
         """Reply now, without messages."""
         if self._receiving is not None:
@@ -141,7 +131,10 @@ _WITH_VALUE = {b"GROUP": "group", b"MEMBER": "member", b"COUNT": "count", b"WAIT
 
 def receive(client: Client, command: Command) -> bytes:
     """Carry out RECEIVE; the reply is empty if it comes later."""
-    return _receiving(client).begin(partial(client.broker.leases.receive, command[1]), options_of_receive(command[2:]))
+    options = options_of_receive(command[2:])
+    reply = _receiving(client).begin(partial(client.broker.leases.receive, command[1]), options)
+    client.session.received = command[1], options.group, options.member
+    return reply
 
 
 def receive_at_once(client: Client, command: Command, taken: list[Callable[[], None]]) -> bytes:
@@ -174,6 +167,7 @@ def receive_any(client: Client, command: Command) -> bytes:
     ) -> Receiving:
         return client.broker.several.receive(choice, options, reach, answer, fail)
 
+    client.session.received = None
     return WaitingReceive(client, encode).begin(begin, options)
 
 

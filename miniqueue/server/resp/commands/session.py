@@ -40,6 +40,7 @@ class Session:
       local: the address of the broker to which the client is connected.
       user: the name that CLIENT LIST shows; `default` until the client authenticates.
       connected_at_ms: when the client connected, in milliseconds since 1970.
+      received: topic, group, and member of its last RECEIVE; None if there was none, or one of several topics after it.
       actor: this client as that user; the connection makes it the current actor whenever it carries out commands.
     """
 
@@ -52,6 +53,7 @@ class Session:
     library: bytes = b""
     library_version: bytes = b""
     connected_at_ms: int = 0
+    received: tuple[bytes, bytes, bytes] | None = None
     actor: Actor = field(default_factory=Actor)
 
     @property
@@ -87,3 +89,4 @@ class Session:
         """Return to the state at the start of the connection, for RESET."""
         self.protocol = RESP2
         self.name = b""
+        self.received = None

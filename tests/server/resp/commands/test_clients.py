@@ -48,19 +48,22 @@ async def test_a_stream_reads_with_a_group_and_a_member_and_holds_messages(world
     assert (described.mode, described.reading, described.leased) == ("stream", Reading(b"orders", b"mail", b"w1"), 2)
 
 
-async def test_a_receive_that_waits_reads_until_it_is_answered(world, server, client):
+async def test_a_connection_that_receives_reads_what_it_received_last(world, server, client):
     other = Client(server)
-    await other.say(b"RECEIVE orders GROUP mail WAIT 5")
-    assert shown(await line_of(client, other)) == ("b", "orders", "mail", "", "0")
+    await other.say(b"RECEIVE mails")
+    await other.say(b"RECEIVE orders GROUP mail MEMBER w1 WAIT 5")
+    assert shown(await line_of(client, other)) == ("b", "orders", "mail", "w1", "0")
     await world.publish(b"orders", b"a")
-    assert shown(await line_of(client, other)) == ("N", "", "", "", "0"), "what was received belongs to no connection"
-    await other.say(b"RECEIVE orders GROUP shared MEMBER w1 WAIT 5")
-    await other.say(b"RECEIVE orders GROUP shared MEMBER w1 WAIT 5")
-    assert shown(await line_of(client, other)) == ("b", "orders", "shared", "w1", "0")
+    assert shown(await line_of(client, other)) == ("N", "orders", "mail", "w1", "0"), "leases belong to no connection"
+    await other.say(b"RECEIVE a/b")
+    assert (await line_of(client, other))["topic"] == "orders"
+    await other.say(b"RESET")
+    assert (await line_of(client, other))["topic"] == ""
 
 
-async def test_a_receive_of_several_topics_waits_for_none_in_particular(server, client):
+async def test_a_receive_of_several_topics_reads_none_in_particular(server, client):
     other = Client(server)
+    await other.say(b"RECEIVE orders")
     await other.say(b"RECEIVEANY WAIT 5 TOPICS a b")
     assert shown(await line_of(client, other)) == ("b", "", "", "", "0")
 

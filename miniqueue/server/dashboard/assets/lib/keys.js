@@ -14,7 +14,7 @@ export const KEYS = [
   ["g c", "Consumers"],
   ["g b", "Broker"],
   ["j k", "Next row, previous row; Enter opens it"],
-  ["[ ]", "Previous page, next page"],
+  ["[ ]", "Previous, next: page of a list, or message of the list"],
   ["1–7", "Tab of a topic"],
   ["l", "Live on or off"],
   ["c", "Copy what the page names: a topic or an id"],
@@ -59,14 +59,14 @@ function press(key) {
   else if (key === "]") clickOn('[data-key="next"]');
   else if (key === "l") isLive.set(!isLive.value);
   else if (key === "c") clickOn('[data-key="copy"]');
-  else if (key === "u") up(view, topic);
+  else if (key === "u") up(view);
   else if (key === "?") isListShown.set(true);
   else return false;
   return true;
 }
 
-function up(view, topic) {
-  if (view === "message") go(topicUrl(topic, "messages"));
+function up(view) {
+  if (view === "message") visible(".crumbs a").pop().click(); // the list that it is from
   else if (view === "topic") go(viewUrl("topics"));
   else go(viewUrl("overview"));
 }

@@ -2,6 +2,7 @@
 
 import { get, read } from "./api.js";
 import { watch } from "./live.js";
+import { keepPage, pageOf } from "./message_list.js";
 import { acted, brokerNow, connection, isLive, session } from "./store.js";
 import { useEffect, useRef, useSeconds, useState, useStore } from "./ui.js";
 
@@ -56,6 +57,16 @@ function useAnswer(key, ask, everyMs = null) {
 
 /** Return a read model that is asked for once, and again by `reload` or every so many ms. */
 export const useRead = (model, everyMs = null) => useAnswer(model, (signal) => read(model, signal), everyMs);
+
+/** Return a page of messages as it was shown, or as it is now; null until it is known, or if there is no view. */
+export function usePage(view, after) {
+  const kept = view === null ? null : pageOf(view);
+  const { answer } = useRead(kept ? null : view);
+  useEffect(() => {
+    if (answer) keepPage(view, after, answer);
+  }, [answer]);
+  return kept ?? answer;
+}
 
 /** Return an answer of the API. */
 export const useGet = (segments, query = {}, isAsked = true) =>

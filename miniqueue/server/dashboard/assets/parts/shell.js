@@ -145,7 +145,7 @@ function KeyList() {
     <div class="acts"><button class="btn" data-first onClick=${close}>Close</button></div><//>`;
 }
 
-/** The title of a view: path, heading, state, Live, range, actions. */
+/** The title of a view: path, heading, state, Live, range, what is beside them, actions. */
 export function TitleBar({
   title,
   here,
@@ -155,6 +155,7 @@ export function TitleBar({
   ranges,
   documentTitle,
   isLiveShown = true,
+  aside,
   children,
 }) {
   const known = useStore(session);
@@ -175,8 +176,8 @@ export function TitleBar({
       ${path.map(([word, href]) => html`<a href=${href}><${Name}>${word}<//></a><span aria-hidden="true">/</span>`)}
         <${Name}>${here ?? title}<//></nav>`;
   const right =
-    (isLiveShown || ranges) &&
-    html`<div class="right">${isLiveShown && html`<${LiveSwitch} />`}${ranges && html`<${Ranges} />`}</div>`;
+    (isLiveShown || ranges || aside) &&
+    html`<div class="right">${aside}${isLiveShown && html`<${LiveSwitch} />`}${ranges && html`<${Ranges} />`}</div>`;
   return html`<div class="top">${crumbs && html`<div>${crumbs}${right}</div>`}
     <div><h1 ref=${heading} tabindex="-1"><${Name}>${title}<//></h1>${pill}
       ${actions && html`<div class="right acts1">${actions}</div>`}${!crumbs && right}</div>${children}</div>`;

@@ -1,6 +1,6 @@
 // What was done, and its opposite if there is one: for 8 s, longer under the pointer or the focus.
 
-import { announcement, storeOf } from "../lib/store.js";
+import { acted, announcement, storeOf } from "../lib/store.js";
 import { html, useEffect, useState, useStore } from "../lib/ui.js";
 import { Icon } from "./marks.js";
 
@@ -30,9 +30,10 @@ function Toast({ toast }) {
     const timer = setTimeout(() => remove(toast.id), SHOWN_MS);
     return () => clearTimeout(timer);
   }, [isHeld]);
-  const undo = () => {
+  const undo = async () => {
     remove(toast.id);
-    toast.opposite.run();
+    await toast.opposite.run();
+    acted.set(acted.value + 1);
   };
   const hold = (held) => () => setIsHeld(held);
   return html`<div class="note toast" onMouseEnter=${hold(true)} onMouseLeave=${hold(false)} onfocusin=${hold(true)}

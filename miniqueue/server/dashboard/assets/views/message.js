@@ -1,7 +1,8 @@
 // One message: its payload and its history on the left; where it is, headers, and commands on the right.
 
 import * as format from "../lib/format.js";
-import { useGet } from "../lib/models.js";
+import { listOf, listUrl, listView, messageUrl, neighborsOf, pageBefore } from "../lib/message_list.js";
+import { useGet, usePage } from "../lib/models.js";
 import { go } from "../lib/navigation.js";
 import { bytesOf } from "../lib/payload.js";
 import { topicUrl, viewUrl } from "../lib/routes.js";
@@ -9,9 +10,10 @@ import { rightsOn } from "../lib/rights.js";
 import { brokerNow, preferences, route, session } from "../lib/store.js";
 import { html, useMemo, useStore } from "../lib/ui.js";
 import { DeleteMessage, MessageAct } from "../acts/message_acts.js";
+import { SwitchOnTrace } from "../acts/topic_acts.js";
 import { Commands, CopyButton, quoted } from "../parts/copy.js";
 import { More, openDialog } from "../parts/dialog.js";
-import { Name, Time } from "../parts/marks.js";
+import { Icon, Name, Time } from "../parts/marks.js";
 import { TitleBar } from "../parts/shell.js";
 import { Card, Empty, Failure, Loading } from "../parts/states.js";
 import { Timeline } from "../parts/timeline.js";
@@ -20,32 +22,54 @@ import { reasonOf } from "./message_columns.js";
 
 export function Message() {
   const { topic, id, query } = useStore(route);
+  const list = listOf(topic, query);
   const { answer: message, error, reload } = useGet(["topics", topic, "messages", id], { group: query.group });
   const rights = rightsOn(useStore(session), topic);
   const path = [
     ["Topics", viewUrl("topics")],
     [topic, topicUrl(topic)],
-    ["messages", topicUrl(topic, "messages", { state: message?.state === "ready" ? null : message?.state })],
+    ["messages", list ? listUrl(list.topic, list.query) : listUrl(topic, { state: message?.state })],
   ];
   const pill = message && html`<${StatePill} message=${message} />`;
   const isGone = error?.code === "NOMESSAGE";
   return html`<${TitleBar} title=${`Message ${id}`} documentTitle=${`${id} of ${topic}`} path=${path} here=${id}
-     isLiveShown=${false}
+     isLiveShown=${false} aside=${list && html`<${Neighbors} place=${topic} id=${id} ...${list} />`}
       pill=${html`${pill}<${CopyButton} label="Copy the id" text=${id} isBare=${true} isKey=${true} />`}
       actions=${
         message &&
         html`<${Actions} topic=${topic} message=${message} rights=${rights} group=${query.group}
-         />`
+          list=${list} />`
       } />
     ${
       isGone
-        ? html`<${Gone} topic=${topic} id=${id} />`
+        ? html`<${Gone} topic=${topic} id=${id} mayAdmin=${rights.has("admin")} />`
         : error && !message
           ? html`<div class="card"><${Failure} error=${error} topic=${topic} retry=${reload} /></div>`
           : !message
             ? html`<div class="card"><${Loading} rows=${8} /></div>`
-            : html`<${Content} topic=${topic} message=${message} as=${query.as} />`
+            : html`<${Content} topic=${topic} message=${message} as=${query.as} mayAdmin=${rights.has("admin")} />`
     }`;
+}
+
+/** The messages before and after this one in the list that it was reached from. */
+function Neighbors({ topic, query, place, id }) {
+  const { rows: count } = useStore(preferences);
+  const view = listView(topic, query, count);
+  const page = usePage(view, query.after);
+  const { previous, next, isLast } = neighborsOf(page, id);
+  const end = isLast && page.next ? page.next : null;
+  const following = usePage(end === null ? null : listView(topic, { ...query, after: end }, count), end);
+  const before = previous === null && query.after ? pageBefore(topic, query, count) : null;
+  const urlOf = (after, other) => other && messageUrl(topic, { ...query, after }, other, place);
+  const previousUrl = previous ? urlOf(query.after, previous) : urlOf(before?.after, before?.id);
+  const nextUrl = next ? urlOf(query.after, next) : urlOf(end, following?.messages[0]?.id);
+  return html`<${Neighbor} name="previous" url=${previousUrl} /><${Neighbor} name="next" url=${nextUrl} />`;
+}
+
+function Neighbor({ name, url }) {
+  const [word, icon] = name === "next" ? ["Next", "right"] : ["Previous", "left"];
+  return html`<button class="btn" data-key=${name} aria-label=${`${word} message`} title=${`${word} message`}
+     disabled=${!url} onClick=${() => go(url)}><${Icon} name=${icon} /></button>`;
 }
 
 function StatePill({ message }) {
@@ -54,9 +78,9 @@ function StatePill({ message }) {
   return html`<span class="pill">${message.state}</span>`;
 }
 
-function Actions({ topic, message, rights, group }) {
+function Actions({ topic, message, rights, group, list }) {
   if (!rights.has("admin")) return null;
-  const toList = () => go(topicUrl(topic, "messages"));
+  const toList = () => go(list ? listUrl(list.topic, list.query) : topicUrl(topic, "messages"));
   const ask = (name, onEnd) => () =>
     openDialog(
       () => html`<${MessageAct} name=${name} topic=${topic} id=${message.id} group=${group} onEnd=${onEnd} />`,
@@ -87,33 +111,47 @@ function Actions({ topic, message, rights, group }) {
 }
 
 /** A message that is settled: its trace may still tell what happened. */
-function Gone({ topic, id }) {
-  const trace = useGet(["topics", topic, "messages", id, "trace"]);
-  return html`<div class="card"><${Empty}
-     title="The message does not wait in this topic">It was acknowledged, removed, or moved, or it never existed.<//>
-       </div>
-    ${trace.answer && html`<${Timeline} steps=${trace.answer.trace} />`}`;
+function Gone({ topic, id, mayAdmin }) {
+  const { answer, error } = useGet(["topics", topic, "messages", id, "trace"]);
+  const untraced = html`<${Card} title="History" id="h-history">
+    <${Untraced} topic=${topic} mayAdmin=${mayAdmin} /><//>`;
+  return html`<div class="card"><${Empty} title="The message does not wait in this topic">
+      It was acknowledged, removed, or moved, or it never existed.<//></div>
+    ${error ? untraced : answer && html`<${Timeline} steps=${answer.trace} />`}`;
 }
 
-function Content({ topic, message, as }) {
+function Content({ topic, message, as, mayAdmin }) {
   const payload = useMemo(() => bytesOf(message.msg), [message.msg]);
   const trace = useGet(["topics", topic, "messages", message.id, "trace"]);
   return html`<div class="row wide"><div class="row"><${Viewer} payload=${payload} as=${as}
      fileName=${`${topic}-${message.id}`.replace(/[^A-Za-z0-9._-]/g, "_")} />
-      <${History} topic=${topic} message=${message} trace=${trace} /></div>
+      <${History} topic=${topic} message=${message} trace=${trace} mayAdmin=${mayAdmin} /></div>
     <div class="row"><${Facts} topic=${topic} message=${message} /><${Headers} headers=${message.headers ?? []} />
       <${Commands} lines=${commandsOf(topic, message)} /></div></div>`;
 }
 
-function History({ topic, message, trace }) {
-  if (trace.answer?.trace?.some(({ event }) => event !== "committed"))
+function History({ topic, message, trace, mayAdmin }) {
+  if (!trace.error && trace.answer?.trace?.some(({ event }) => event !== "committed"))
     return html`<${Timeline} steps=${trace.answer.trace} />`;
+  const returns = returnsText(message) && `; returned by ${returnsText(message)}`;
   return html`<${Card} title="History" id="h-history">
-    <p class="pad s2">Delivered ${format.plural(message.deliveries, "time")}
-      ${
-        returnsText(message) && `; returned by ${returnsText(message)}`
-      }. The topic records no further history: its setting <a
-          href=${topicUrl(topic, "settings")}>trace</a> is off, or was when this happened.</p><//>`;
+    <p class="pad s2">Delivered ${format.plural(message.deliveries, "time")}${returns}.</p>
+    <${Untraced} topic=${topic} mayAdmin=${mayAdmin} /><//>`;
+}
+
+/** Why there is no history, and a button that changes it for what follows. */
+function Untraced({ topic, mayAdmin }) {
+  const settings = useGet(["topics", topic]).answer?.settings;
+  if (!settings) return null;
+  const link = html`<a href=${topicUrl(topic, "settings")}>trace</a>`;
+  if (settings.trace) {
+    return html`<p class="pad s2">No further history is stored: the setting ${link} was off when it happened, or the
+      records were deleted after ${format.age(settings.trace_seconds)}.</p>`;
+  }
+  const ask = () => openDialog(() => html`<${SwitchOnTrace} topic=${topic} seconds=${settings.trace_seconds} />`);
+  return html`<div class="pad s2 ask-line">
+    <span>The topic records no further history: its setting ${link} is off.</span>
+    ${mayAdmin && html`<button class="btn" onClick=${ask}>Switch on the trace…</button>`}</div>`;
 }
 
 function returnsText(message) {

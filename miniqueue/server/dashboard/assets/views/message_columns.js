@@ -1,19 +1,20 @@
 // The columns of lists of messages, by their state; payloads are one line that the broker has cut.
 
 import * as format from "../lib/format.js";
-import { topicUrl } from "../lib/routes.js";
+import { messageUrl } from "../lib/message_list.js";
 import { html } from "../lib/ui.js";
 import { Name, Time } from "../parts/marks.js";
 
 /** Return the columns; the link of a row leads to the message. */
-export function messageColumns({ topic, state, nowMs, deadLetterTopic }) {
+export function messageColumns({ topic, query, nowMs, deadLetterTopic }) {
+  const { state } = query;
   const isDead = state === "dead";
   const place = isDead ? deadLetterTopic : topic;
   return [
     {
       label: isDead ? "Dead letter" : "Id",
       className: "m",
-      cell: (row) => html`<a href=${topicUrl(place, "messages", {}, row.id)}>${row.id}</a>`,
+      cell: (row) => html`<a href=${messageUrl(topic, query, row.id, place)}>${row.id}</a>`,
     },
     isDead && { label: "Was", className: "m", hide: "phone", cell: (row) => row.origin?.id ?? format.UNKNOWN },
     isDead && { label: "Died", cell: (row) => html`<${Time} ms=${row.origin?.diedAtMs} nowMs=${nowMs} />` },

@@ -2,11 +2,12 @@
 
 import * as format from "../lib/format.js";
 import { get } from "../lib/api.js";
+import { keepPage, listView } from "../lib/message_list.js";
 import { useRead } from "../lib/models.js";
 import { go, previousPage, setQuery } from "../lib/navigation.js";
 import { queryString, topicUrl } from "../lib/routes.js";
 import { preferences, route } from "../lib/store.js";
-import { html, useState, useStore } from "../lib/ui.js";
+import { html, useEffect, useState, useStore } from "../lib/ui.js";
 import { DropDead, Redrive } from "../acts/redrive.js";
 import { More, openDialog } from "../parts/dialog.js";
 import { Meter, Name, Time } from "../parts/marks.js";
@@ -23,7 +24,11 @@ export function Messages({ topic, model, rights }) {
   const state = STATES[query.state] ? query.state : "ready";
   const { group = "", after = "", reason = "", key = "", contains = "" } = query;
   const { rows: count } = useStore(preferences);
-  const answer = useRead(`messages${queryString({ topic, state, group, after, count, reason, key, contains })}`);
+  const view = listView(topic, { state, group, key, contains, reason, after }, count);
+  const answer = useRead(view);
+  useEffect(() => {
+    if (answer.answer) keepPage(view, after, answer.answer);
+  }, [answer.answer]);
   const groups = model.groups ?? [];
   const states = Object.entries(STATES).map(([name, text]) => ({
     text,
@@ -48,7 +53,7 @@ export function Messages({ topic, model, rights }) {
     <div class="card">${
       answer.answer
         ? html`<${Rows} topic=${topic} model=${model} state=${state} answer=${answer} after=${after}
-           filter=${{ reason, key, contains }} />`
+           filter=${{ reason, key, contains, group }} />`
         : answer.error
           ? html`<${Failure} error=${answer.error} topic=${topic} retry=${answer.reload} />`
           : html`<${Loading} rows=${8} />`
@@ -123,9 +128,14 @@ function Rows({ topic, model, state, answer, after, filter }) {
       `${topic}-${state}.jsonl`,
       "application/x-ndjson",
     );
-  return html`<${Table} caption=${`${STATES[state]} messages`}
-     columns=${messageColumns({ topic, state, nowMs, deadLetterTopic: model.deadLetterTopic })} rows=${messages}
-        keyOf=${({ id }) => id} />
+  const columns = messageColumns({
+    topic,
+    query: { ...filter, state, after },
+    nowMs,
+    deadLetterTopic: model.deadLetterTopic,
+  });
+  return html`<${Table} caption=${`${STATES[state]} messages`} columns=${columns} rows=${messages}
+      keyOf=${({ id }) => id} />
     ${
       !messages.length &&
       html`<p
