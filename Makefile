@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed-$(EXTRAS)
 
-# The locks: a file for each extra, and one for what builds miniqueue (.ci/lock). The tools for that have one of their own.
+# The locks: a file for each extra, one for what builds miniqueue, and one for the tools that make locks (.ci/lock).
 # Locks are complete, so pip resolves nothing (--no-deps): old ones take a newer release for a requirement with an
 # extra, such as coverage[toml], and then reject it because no hash is locked.
 COMMA := ,
@@ -99,7 +99,7 @@ binary: install ## build one file with everything in it, dist/miniqueue-<version
 	env --ignore-environment PATH="$$PATH" PYTHONPATH=.ci PYTHONHASHSEED=0 \
 		/usr/bin/python3.11 -B .ci/binary/build.py build/wheels dist
 
-lock: $(TOOLS)/.installed ## lock the dependencies in pyproject.toml (ARGS='--upgrade-package h2', ARGS=--upgrade for all)
+lock: $(TOOLS)/.installed ## lock what pyproject.toml requires (ARGS='--upgrade-package h2', ARGS=--upgrade for all)
 	.ci/lock $(TOOLS)/bin/pip-compile $(ARGS)
 
 audit: $(TOOLS)/.installed ## check the locked versions for known vulnerabilities (ARGS=--ignore-vuln=<id>)

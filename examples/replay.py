@@ -1,10 +1,10 @@
-"""Print what was published to a topic from a time on, also what was acknowledged since.
+"""Print what was published to a topic from a time on, even what was acknowledged since.
 
     redis-cli TOPIC SET jobs retention_seconds 604800
     .venv/bin/python examples/replay.py --hours 24
 
-The topic must retain its messages (the first line has it keep them for a week). No consumer notices: nothing is taken,
-and nobody's place changes. It ends where the topic ended when it had been read. To have a group do its work again
+The topic must retain its messages (the first line keeps them for a week). No consumer notices: nothing is leased,
+and no position changes. It ends where the topic ended when it had been read. To let a group repeat its work
 instead, `GROUP SEEK`.
 """
 

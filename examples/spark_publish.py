@@ -25,7 +25,7 @@ BATCH_BYTES = 1 << 20
 
 def publish(frame: "DataFrame", host: str, port: int, topic: str) -> None:
     """Publish every row; when this returns all of them are durable."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - everybody's name for it
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name
 
     messages = frame.select(F.to_json(F.struct("*")).alias("message"))
     messages.foreachPartition(partial(publish_partition, host=host, port=port, topic=topic))

@@ -3,9 +3,9 @@
     redis-cli PUBLISH jobs hello
     .venv/bin/python examples/workers.py --workers 4 --failure-rate 0.2
 
-A job that succeeds is acknowledged. One that fails goes back to the front and is tried again, by whoever is
-free. A worker whose connection breaks connects anew, for as long as it takes; the broker has given its job to
-another by then.
+A job that succeeds is acknowledged. A job that fails returns to the front, and the next free worker tries it
+again. A worker whose connection is lost connects again, however long that takes; by then, another worker has
+its job.
 """
 
 import argparse

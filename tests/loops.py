@@ -1,7 +1,7 @@
 """An event loop whose time does not advance while the machine stalls, or does something else.
 
     a wait of the loop itself      counts for as long as it was asked to wait, at most
-    an iteration of the loop       counts for as long as it takes, at most `MOST_SECONDS`
+    all other work, each time      counts for as long as it takes, at most `MOST_SECONDS`
 
 So seconds in a test are those of what waits on this loop, whatever the load of the machine.
 """

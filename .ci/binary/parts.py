@@ -33,7 +33,7 @@ class Part:
       version: empty if it is not known.
       licenses: the names of its licenses, as it states them itself.
       texts: their texts.
-      sha256: that of the wheel; empty for other kinds.
+      sha256: the digest of the wheel; empty for other kinds.
       inside: the parts that were compiled into it, as its own bill of materials lists them.
     """
 

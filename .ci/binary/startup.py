@@ -18,7 +18,7 @@ from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from types import ModuleType
 from zipimport import zipimporter
 
-from _libraries import load  # of launcher.c
+from _libraries import load  # defined by launcher.c
 from contents import EXTENSIONS, LIBRARIES  # written by build.py
 
 ARCHIVE = "/proc/self/exe"

@@ -15,7 +15,7 @@ SCENARIO = Scenario(
     "publish 10 B",
     tuple(Contender(name, pytest.fail) for name in ("ours", "theirs", "gone")),
     (Goal(RATE, "ours", "at least", 1.2, "theirs"), Goal(RATE, "ours", "at least", 3, "gone")),
-    note="somebody cannot do it.",
+    note="one contender cannot do it.",
 )
 
 
@@ -84,7 +84,7 @@ def test_the_page_has_the_same_and_the_machine_the_plots_and_the_commands():
         "![By depth](benchmarks/depth.svg)",
         "| publish 10 B | ours | messages/s | 1,500 | (1,000 – 2,000) |  |",
         "|  | theirs | messages/s | 1,000 | (800 – 1,000) | × 1.50 |",
-        "\n- *publish 10 B*: somebody cannot do it.\n",
+        "\n- *publish 10 B*: one contender cannot do it.\n",
         "| publish 10 B | gone | gone-server is not installed |",
         "```sh\nserve -p …\n```",
         "```sh\nload -n 5  # ours\n```",

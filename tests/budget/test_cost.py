@@ -155,7 +155,7 @@ def cost_of_publishing_together(messages: int = 32, rounds: int = 20) -> float:
 
 
 def cost_of_publishing_by_many(connections: int = 50, rounds: int = 5) -> float:
-    """Let each client publish one message for each commit, to a topic that is within its limits."""
+    """Publish one message of each client for each commit, to a topic that is within its limits."""
 
     async def body(world):
         clients = [Connection(world) for _ in range(connections)]

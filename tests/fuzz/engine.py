@@ -46,14 +46,14 @@ _MAX_SHRINK_TRIES = 2000
 class Target:
     """One format, or a few that belong together.
 
-        Attributes:
-    name: a name for people.
-          make: returns an input that makes sense, or nearly.
-          check: raises for an input with which something is wrong, AssertionError where a promise is broken.
-          tokens: what stands in such inputs, for mutations.
-          mend: puts lengths and checksums right, so that what stands behind them is looked at too.
-          quick_inputs: as many take about a second.
-          asked_bytes: what an input may take beyond that, where few bytes may rightly ask for much.
+    Attributes:
+      name: a name for people.
+      make: returns an input that is valid, or almost.
+      check: raises for an invalid input, AssertionError if a promise is broken.
+      tokens: parts of such inputs, for mutations.
+      mend: corrects lengths and checksums, so that what follows them is parsed, too.
+      quick_inputs: number of inputs that take about a second.
+      asked_bytes: memory that an input may use beyond that, if few bytes may rightly request much.
     """
 
     name: str

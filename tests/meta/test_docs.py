@@ -140,7 +140,7 @@ def test_every_error_word_is_in_the_protocol(code):
 def test_the_error_words_have_the_status_that_the_protocol_says(cls):
     row = re.search(rf"\n\| `{cls.code}` \| ([^|]+) \|", error_table())
     assert row
-    statuses = re.findall(r"\d{3}", row[1])  # none where the error is told on a stream, or over RESP only
+    statuses = re.findall(r"\d{3}", row[1])  # none if the error is sent on a stream, or over RESP only
     assert not statuses or str(int(replies.status_of(cls.__new__(cls)))) in statuses
 
 

@@ -61,7 +61,7 @@ def _field(target: ast.expr, names: set[str]) -> str:
         if base in names:
             return ".".join([*bases[index + 1 :], field])
         if any(base in others for _, others in SHARED):
-            return ""  # of the other object
+            return ""  # a field of the other object
     return ""
 
 

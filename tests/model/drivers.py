@@ -108,9 +108,9 @@ class Answers:
 class Driver:
     """A broker on a disk, with the clock and the loop of its process.
 
-        Args:
-          disk: outlives the process.
-    hooks: those of `FragileStore`.
+    Args:
+      disk: outlives the process.
+      hooks: those of `FragileStore`.
     """
 
     KINDS: tuple[str, ...]  # the kinds of peers

@@ -11,16 +11,16 @@ from tests.model.rules.rules import Rules
 class Ground:
     """A topic, and what is done with it.
 
-        Attributes:
-          settings: words of TOPIC CREATE.
-          rules: the same, as promises.
-    options: the options of publishes.
-          acts: beside publishing, receiving and settling.
-    groups: the groups that read it.
-    members: the members of its groups, which receive it; empty: consumers are no members.
-          has_sums: each group has ended, or has, as many messages as were published; none ends but by a settle, or by
-            retention.
-          every_seconds: there is a schedule of its name that publishes so often; 0 for none.
+    Attributes:
+      settings: words of TOPIC CREATE.
+      rules: the same, as promises.
+      options: the options of publishes.
+      acts: beside publishing, receiving and settling.
+      groups: the groups that read it.
+      members: the members of its groups, which receive it; empty: consumers are no members.
+      has_sums: each group has ended, or has, as many messages as were published; none ends but by a settle, or by
+        retention.
+      every_seconds: there is a schedule of its name that publishes so often; 0 for none.
     """
 
     name: bytes

@@ -65,7 +65,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def _stop_when_idle(self) -> None:
         if not self._ready and self._is_busy():
-            self._process_events(self._selector.select())  # as the loop does itself: until the thread reports
+            self._process_events(self._selector.select())  # like the loop itself, until the thread reports
         self._turns_left -= 1
         if self._ready and self._turns_left:
             self.call_soon(self._stop_when_idle)

@@ -47,9 +47,9 @@ class WalkDriver(Driver):
 class Walk:
     """One walk.
 
-        Args:
-    seed: the seed of all choices.
-          grounds: the topics among which two or three are chosen.
+    Args:
+      seed: the seed of all choices.
+      grounds: the topics among which two or three are chosen.
     """
 
     def __init__(self, seed: int, grounds: Sequence[Ground] = ALL_GROUNDS) -> None:
@@ -270,7 +270,7 @@ class Walk:
         self.driver.store.fails_next = None
         self._release()
         self._hear()
-        self.driver.do(self.driver.broker.admin.rest)  # as the server does
+        self.driver.do(self.driver.broker.admin.rest)  # the server does it, too
         self.driver.do(self.driver.resp.answer_waiting)
         self._hear()
         self.driver.stop()

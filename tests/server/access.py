@@ -18,7 +18,7 @@ def user(name: str, **roles: tuple[str, ...]) -> User:
 
 #: Each role for one topic and for all of them, and a user without roles.
 EVERYBODY = [
-    user("nobody"),
+    user("stranger"),
     *(user(role, **{role: ("orders",)}) for role in ROLES),
     *(user(f"{role}-of-all", **{role: ("*",)}) for role in ROLES),
 ]

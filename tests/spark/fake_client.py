@@ -7,8 +7,8 @@ from miniqueue_client.address import Address
 class FakeClient:
     """Has topics with one partition each, whose logs begin at some offset.
 
-        Args:
-    logs: the earliest offset of each topic, and the payloads from there on.
+    Args:
+      logs: the earliest offset of each topic, and the payloads from there on.
     """
 
     def __init__(self, logs=None, page_messages=3):

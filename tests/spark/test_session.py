@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from miniqueue.errors import ConfigError
 from miniqueue.spark import register
@@ -112,7 +112,7 @@ def test_a_stream_is_copied_once_although_it_stops_and_starts(spark, client, tmp
         return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
 
     assert run() == [30, 30, 30, 10]
-    (checkpoint / "commits" / "3").unlink()  # as if the driver had died behind the last write
+    (checkpoint / "commits" / "3").unlink()  # the driver may have died after the last write
     (checkpoint / "commits" / ".3.crc").unlink(missing_ok=True)
     client.publish_many("from", ["100"])
     run()

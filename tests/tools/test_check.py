@@ -21,7 +21,7 @@ from miniqueue.tools.audit.problems import MAX_KEPT
 from tests.storage.leveldb.test_view import every_byte
 from tests.tools import stores
 
-ID = 1  # that of `letters`, see `stores.fill`
+ID = 1  # the topic `letters`, see `stores.fill`
 SOUND_REPORT = """\
 topic empty: 0 chunks, 0 messages, 0 waiting, 0 delayed, 0 returned, 0 settled but kept
 topic letters: 2 chunks, 6 messages, 3 waiting, 1 delayed, 2 returned, 3 settled but kept

@@ -75,7 +75,7 @@ def test_other_commands_after_the_run_are_left():
         publishes(b"a", b"b", b"c").replace(b"$1\r\nb", b"$2\r\nb"),
         publishes(b"a" * 9).replace(b"$9", b"$10"),
         publishes(b"a")[:-2] + b"XY",
-        publishes(b"a\r\n" + publishes(b"b"), b"c"),  # as if the first payload were two commands
+        publishes(b"a\r\n" + publishes(b"b"), b"c"),  # the first payload looks like two commands
     ],
 )
 def test_what_is_no_run(data):

@@ -19,9 +19,9 @@ RETRY_SECONDS = 0.02
 class StubbornPublisher(threading.Thread):
     """Publishes one thing after the other; what is not confirmed is sent again, to whatever broker there is.
 
-        Attributes:
-    port: the port of the current broker.
-    confirmed: number of confirmed publishes.
+    Attributes:
+      port: the port of the current broker.
+      confirmed: number of confirmed publishes.
     """
 
     def __init__(self, port: int, words: Callable[[int], tuple[object, ...]]) -> None:

@@ -23,9 +23,9 @@ RECEIPT = re.compile(rb"\b[0-9a-f]{16}-[0-9]+\b")
 class Publisher(threading.Thread):
     """Publishes numbers until a publish is refused, or the connection is lost.
 
-        Attributes:
-    published: the numbers that were acknowledged.
-    refusal: the last reply.
+    Attributes:
+      published: the numbers that were acknowledged.
+      refusal: the last reply.
     """
 
     def __init__(self, port: int, topic: str, number: int) -> None:

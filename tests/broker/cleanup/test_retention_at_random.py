@@ -1,6 +1,6 @@
 """A topic that retains, under random use, restarts and changes of its settings, against what it must keep.
 
-After every step what is stored is sound, a page of the log is a run of what was published, what is not there is told,
+After every step what is stored is sound, a page of the log is a run of what was published, gaps are reported,
 and every message is acknowledged, counted as dropped, or left.
 """
 

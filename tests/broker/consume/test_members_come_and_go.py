@@ -19,7 +19,7 @@ class Crowd:
         self.owners: dict[int, bytes] = {}
 
     async def toggle(self, name: bytes) -> None:
-        """Let a member leave, or join if it is absent, and check what that moves."""
+        """Remove a member, or add it if it is absent, and check what that moves."""
         staying = {number: owner for number, owner in self.owners.items() if owner != name}
         if name in self.readers:
             self.readers.pop(name).consumer.close()

@@ -277,7 +277,7 @@ async def test_no_timer_runs_while_only_a_settle_gives_room(world):
     flow = world.broker._engine.topics.by_name[b"t"].default.flow
     flow._timer.cancel()
     flow._timer = None
-    world.clock.advance(5)  # a2 may go, but for the lease of b1
+    world.clock.advance(5)  # a2 could be delivered, except that b1 is leased
     world.broker.tick()
     await settle_down()
     assert flow._timer is None

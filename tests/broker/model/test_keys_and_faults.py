@@ -25,7 +25,9 @@ class Machine:
         self.group = Group(world, 4)
         self.published = dict.fromkeys("abcd", 0)
         self.acked: set[str] = set()
-        self.next: dict[str, int | None] = dict.fromkeys("abcd", 1)  # of each key; None where a crash may have undone
+        self.next: dict[str, int | None] = dict.fromkeys(
+            "abcd", 1
+        )  # the next number of each key; None where a crash may have undone
 
     async def step(self) -> None:
         act = self.random.choices(ACTS, WEIGHTS)[0]

@@ -95,7 +95,9 @@ class Run:
             assert stats.dropped == 0
         self.check_dead_letters(stats.moved)
         assert len(stored) <= max(MAX_MESSAGES, len(held) + MAX_MESSAGES)
-        if not held and not (self.policy is LimitPolicy.DEAD_LETTER and stats.moved):  # else those may be full
+        if not held and not (
+            self.policy is LimitPolicy.DEAD_LETTER and stats.moved
+        ):  # otherwise the dead letters may be full
             assert len(stored) <= MAX_MESSAGES
             assert stats.size_bytes <= MAX_BYTES
 

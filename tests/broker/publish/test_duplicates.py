@@ -1,4 +1,4 @@
-"""Publishes with dedup ids: in its window a second one adds nothing, and is told the first id when that is safe."""
+"""Publishes with dedup ids: within its window, a second one adds nothing, and gets the first id when that is safe."""
 
 import asyncio
 

@@ -65,7 +65,7 @@ class Run:
                 self.settle(act, argument)
 
     async def publish(self, options: PublishOptions) -> None:
-        """Publish, and compare what is told with what must be."""
+        """Publish, and compare the reply with what it must be."""
         self.count += 1
         payload = b"%d" % self.count
         now_ms = self.world.clock.now_ms()
@@ -111,7 +111,7 @@ class Run:
             self.owners = {key: owner for key, owner in self.owners.items() if owner not in holder.payloads}
 
     async def fail(self, *, is_applied: bool) -> None:
-        """Have the store fail at a publish, and find out from it what became of that."""
+        """Make the store fail at a publish, and read from the store whether it was done."""
         await self.world.commit()
         store = self.world.store
         store.fail_writes, store.applies_failed = {store.write_count + 1}, is_applied

@@ -466,7 +466,7 @@ async def test_a_refusal_for_want_of_room_leaves_the_key_free(world):
         await published(world)
     await world.drain(b"t")
     assert await published(world) == (b"0-1", False)
-    assert await published(world) == (b"0-1", True)  # also of a topic that is full
+    assert await published(world) == (b"0-1", True)  # even if the topic is full
 
 
 async def test_a_message_can_have_an_id_and_a_key(world):

@@ -51,11 +51,11 @@ class Disk(MemoryStore):
     """What all openings of a store share.
 
     Attributes:
-      count: of reads and writes so far; the one with the number `held` waits for `may_go_on`.
+      count: number of reads and writes so far; the one with the number `held` waits for `may_go_on`.
       fails_held: whether that one fails; `fails_write` whether the next write does.
       applies_failed: whether a write that fails is carried out all the same.
       read_fault: what a read raises that fails.
-      waits: whether closing waits for what is under way, as LevelDB does; else that goes on over a reopening.
+      waits: whether closing waits for what is in progress, as LevelDB does; if not, that continues after a reopening.
     """
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class Opening:
                 await asyncio.wait(self._under_way)
 
     async def _read(self, reading: Any) -> Any:
-        return await asyncio.shield(self._begin(self._read_now(reading)))  # the thread goes on if nobody waits
+        return await asyncio.shield(self._begin(self._read_now(reading)))  # the thread continues if no task waits
 
     def _begin(self, operation: Any) -> asyncio.Task[Any]:
         task = asyncio.create_task(operation)
@@ -136,7 +136,7 @@ class Opening:
     def _end(self, task: asyncio.Task[Any]) -> None:
         self._under_way.discard(task)
         if not task.cancelled():
-            task.exception()  # somebody who has left may not hear of it
+            task.exception()  # a task that was cancelled does not retrieve it
 
     async def _read_now(self, reading: Any) -> Any:
         found = await reading
@@ -203,7 +203,7 @@ class HeldWorld(World):
         return self.broker
 
     async def fail(self) -> None:
-        """Have the store fail: with the write that is held, or with the next."""
+        """Make the store fail, with the write that is held, or with the next one."""
         if self.disk.is_held and self.disk.held_is_write:
             self.disk.fails_held = True
             self.disk.may_go_on.set()
@@ -222,7 +222,7 @@ class HeldWorld(World):
 
 
 async def rest() -> None:
-    """Let all tasks continue until they wait for timers; by then, settles are committed."""
+    """Run all tasks until they wait for timers; by then, settles are committed."""
     await asyncio.sleep(0.05)
 
 
@@ -305,7 +305,7 @@ def payloads_of(seen: Any) -> list[Any]:
 
 
 async def first_use(world: HeldWorld) -> bytes:
-    """Have a group made by a consumer that waits in it."""
+    """Create a group by a consumer that waits in it."""
     found: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def deliver(leases: list[Any]) -> None:
@@ -327,7 +327,7 @@ async def first_use(world: HeldWorld) -> bytes:
 
 
 async def request(world: HeldWorld) -> bytes:
-    """Ask, where somebody replies."""
+    """Send a request, to which a worker replies."""
     loop = asyncio.get_running_loop()
     reply: asyncio.Future[bytes] = loop.create_future()
 
@@ -527,7 +527,7 @@ async def fail_and_reopen(world: HeldWorld, _: object) -> None:
 
 
 async def fail_late_and_reopen(world: HeldWorld, _: object) -> None:
-    """Have the write carried out all the same."""
+    """Make the store fail, but carry the write out."""
     world.disk.applies_failed = True
     await world.fail()
 
@@ -644,7 +644,7 @@ async def stored(world: HeldWorld) -> Stored:
 class Known(NamedTuple):
     """What an act does without an interruption: what was there before and is there afterwards, and its answer.
 
-    Of a topic that is recreated likewise. It waits for `count` reads and writes.
+    The topic may be one that was created again. The act waits for `count` reads and writes.
     """
 
     before: Stored

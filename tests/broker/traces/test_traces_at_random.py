@@ -1,7 +1,7 @@
 """Whatever is done to traced messages, and wherever the process dies: their traces report what happened.
 
-After a death behind any commit no trace tells of anything that was not done, or that is not in the store. How often a
-message came back is told as often as the message itself counts it, and of one that is done with everything is told.
+After a crash at any commit, no trace contains an event that did not happen, or that is not in the store. A trace has as
+many returns as the message itself counts, and that of a settled message is complete.
 """
 
 import random

@@ -43,9 +43,9 @@ def make_players(seed: int) -> "list[Player]":
 class Player:
     """One client, from crash to crash.
 
-        Args:
-    seed: the seed of its choices.
-    grounds: its topics; they have other names in each life.
+    Args:
+      seed: the seed of its choices.
+      grounds: its topics; they have other names in each life.
     """
 
     def __init__(self, seed: int, grounds: Sequence[Ground]) -> None:

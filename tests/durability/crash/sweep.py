@@ -67,12 +67,12 @@ def record_run(library: Path, directory: Path, batches: int, sync: str = "always
 def sweep(entries: list[Entry], directory: Path, cuts: int, random: Random, sync: str = "always") -> Sweep:
     """Cut at `cuts` calls, or at all if there are fewer; each in one of the modes.
 
-        Args:
-          entries: from `record_run` in the same directory.
-          directory: the scratch directory is made in it.
-          cuts: how many.
-          random: chooses calls, modes and what is left.
-    sync: what the run promises; normally that of `record_run`.
+    Args:
+      entries: from `record_run` in the same directory.
+      directory: the scratch directory is made in it.
+      cuts: how many.
+      random: chooses calls, modes and what is left.
+      sync: what the run promises; normally that of `record_run`.
     """
     result = Sweep(sync)
     scratch = directory / "scratch"

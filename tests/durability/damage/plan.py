@@ -27,11 +27,11 @@ PerFile = Callable[[Path, Path], Iterator[Damage]]
 class Kind(NamedTuple):
     """A kind of damage.
 
-        Attributes:
-          name: says what is done.
-    pattern: the pattern of the files in `db` that it damages.
-          few: the cases for every commit.
-          all: the cases for a soak.
+    Attributes:
+      name: says what is done.
+      pattern: the pattern of the files in `db` that it damages.
+      few: the cases for every commit.
+      all: the cases for a soak.
     """
 
     name: str

@@ -54,10 +54,10 @@ class Message(NamedTuple):
 class Content:
     """What a broker hands out, in order, and says of itself.
 
-        Attributes:
-    messages: the messages of each topic.
-    settled: how many messages of each topic were published, and how many acknowledged.
-    errors: why reading each topic ended before its last message.
+    Attributes:
+      messages: the messages of each topic.
+      settled: how many messages of each topic were published, and how many acknowledged.
+      errors: why reading each topic ended before its last message.
     """
 
     messages: dict[bytes, list[Message]] = field(default_factory=dict)
@@ -69,11 +69,11 @@ class Content:
 class Sample:
     """A store in good order.
 
-        Attributes:
-          directory: to be copied, never opened.
-          states: what it held after each commit; the last is what it holds.
-          marks: what `miniqueue.acknowledged` held after each commit.
-    acknowledged: the number of the last commit that was confirmed to a client.
+    Attributes:
+      directory: to be copied, never opened.
+      states: what it held after each commit; the last is what it holds.
+      marks: what `miniqueue.acknowledged` held after each commit.
+      acknowledged: the number of the last commit that was confirmed to a client.
     """
 
     name: str

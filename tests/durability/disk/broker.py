@@ -76,10 +76,10 @@ class Connection:
 class DiskBroker:
     """A broker on a store that outlives it, and the account of what it was given.
 
-        Args:
-    directory: the directory of its files; the store is `database`.
-          trust: the certificate that it uses.
-    flags: the flags of every start.
+    Args:
+      directory: the directory of its files; the store is `database`.
+      trust: the certificate that it uses.
+      flags: the flags of every start.
     """
 
     def __init__(self, directory: Path, trust: Trust, database: Path, flags: Sequence[str] = ()) -> None:

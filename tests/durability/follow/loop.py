@@ -48,10 +48,10 @@ class Judged:
 class FollowLoop:
     """A broker, a copy that follows it, and their clients.
 
-        Args:
-          directory: an empty directory.
-          trust: the certificate of the broker.
-    seed: the seed of everything random.
+    Args:
+      directory: an empty directory.
+      trust: the certificate of the broker.
+      seed: the seed of everything random.
     """
 
     def __init__(self, directory: Path, trust: Trust, seed: int) -> None:

@@ -44,8 +44,8 @@ class Victim(NamedTuple):
 class Filled(NamedTuple):
     """A directory with a users file and a store; a copy of it is as good.
 
-        Attributes:
-    tokens: those of the hostile and of the innocent user.
+    Attributes:
+      tokens: those of the hostile and of the innocent user.
     """
 
     directory: Path

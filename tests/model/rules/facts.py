@@ -84,15 +84,15 @@ class Hold:
 class Share:
     """A message as a group sees it.
 
-        Attributes:
-          ends: requests that may have ended it.
-          is_doubtful: something else may have ended it.
-    hold: the lease that a client has for certain.
-          reject: the last rejection that was asked for; `reasons` are those of all.
-    log_id: the id at the last delivery, with its topic; `receipt` is the last one.
-          out_epoch, out_index: the run of the broker in which it came last, and when.
-    front_index: since when it has been at the front for certain; -1: it is not there.
-          handout_count: how often it came; `is_miscounted` if the broker may have counted more.
+    Attributes:
+      ends: requests that may have ended it.
+      is_doubtful: something else may have ended it.
+      hold: the lease that a client has for certain.
+      reject: the last rejection that was asked for; `reasons` are those of all.
+      log_id: the id at the last delivery, with its topic; `receipt` is the last one.
+      out_epoch, out_index: the run of the broker in which it came last, and when.
+      front_index: the index since which it has been at the front for certain; -1: it is not there.
+      handout_count: how often it came; `is_miscounted` if the broker may have counted more.
     """
 
     message: "Message"

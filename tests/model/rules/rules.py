@@ -4,19 +4,19 @@
 class Rules:
     """What the settings of a topic promise; the defaults are those of a plain topic.
 
-        Attributes:
-    ttl_ms: the time to live of messages without one; `drops_expired`: whether expired messages are dropped.
-          max_deliveries: then it is a dead letter.
-    is_ordered: whether delivery is ordered by key.
-          max_held: messages at a time.
-          max_messages: it gives the oldest up; `drops_oldest` whether these are gone then.
-          has_dead: whether messages may become dead letters.
-          handover_seconds: after which a member may lose what it holds.
-    partitions: the initial number of partitions.
-          keeps_ms, keeps_bytes, keeps_count: how long, and how much, it keeps of what is finished; 0 for no such limit.
-          drops_unread: these limits are for all messages.
-          is_in_order: what comes first of a partition is what was published first.
-          is_formed: what is published is a JSON string.
+    Attributes:
+      ttl_ms: the time to live of messages without one; `drops_expired`: whether expired messages are dropped.
+      max_deliveries: then it is a dead letter.
+      is_ordered: whether delivery is ordered by key.
+      max_held: messages at a time.
+      max_messages: it gives the oldest up; `drops_oldest` whether these are gone then.
+      has_dead: whether messages may become dead letters.
+      handover_seconds: after which a member may lose what it holds.
+      partitions: the initial number of partitions.
+      keeps_ms, keeps_bytes, keeps_count: how long, and how much, it keeps of what is finished; 0 for no such limit.
+      drops_unread: these limits are for all messages.
+      is_in_order: what comes first of a partition is what was published first.
+      is_formed: what is published is a JSON string.
     """
 
     def __init__(

@@ -11,9 +11,9 @@ from tests.model.rules.rules import Rules
 class Stock(Requests):
     """The messages of all topics.
 
-        Args:
-    rules: the rules of topics, by name; other topics have the default rules.
-    group_names: the groups that exist before the first publish, by topic; the default group always does.
+    Args:
+      rules: the rules of topics, by name; other topics have the default rules.
+      group_names: the groups that exist before the first publish, by topic; the default group always does.
     """
 
     def __init__(

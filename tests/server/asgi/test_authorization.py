@@ -233,7 +233,7 @@ async def test_without_credentials_only_health_is_reported(method, path):
 
 
 @pytest.mark.parametrize(("method", "path"), sorted(QUEUE_ROUTES))
-@pytest.mark.parametrize("headers", [(), (bearer("nobody"),), (bearer("wrong"),)], ids=["none", "nobody", "wrong"])
+@pytest.mark.parametrize("headers", [(), (bearer("stranger"),), (bearer("wrong"),)], ids=["none", "stranger", "wrong"])
 async def test_a_request_is_refused_before_the_body_is_read(method, path, headers):
     async with gated() as world:
         status, _, _ = await world.ask(method, path.replace("{topic}", "orders"), *headers)
@@ -319,7 +319,7 @@ async def test_the_number_of_remembered_connections_is_bounded(monkeypatch):
     async with gated() as world:
         middleware = authorization.AuthMiddleware(world.sign_in)
         for port in range(10):
-            await middleware.user_of({"headers": [bearer("nobody")], "client": ("10.0.0.1", port)})
+            await middleware.user_of({"headers": [bearer("stranger")], "client": ("10.0.0.1", port)})
         assert len(middleware._known) == 3
 
 

@@ -163,7 +163,7 @@ async def test_dead_letters_are_listed_while_their_topic_is_deleted():
         await reject(world, b"mail", b"late")
         assert [row["topic"] for row in (await world.data("dead"))["topics"]] == ["mail"]
         await world.broker.delete_topic(b"mail")
-        reply = await world.get("/ui/data/dead")  # of the same survey, which still has the topic
+        reply = await world.get("/ui/data/dead")  # the same survey, which still has the topic
         assert [(row["topic"], row["dead"]) for row in reply.json["topics"]] == [("mail.dlq", 1)]
 
 

@@ -77,7 +77,7 @@ async def test_without_users_everybody_is_told_reasons():
 async def test_all_else_takes_a_user(path, status):
     async with exposed(sign_in_for()) as (app, _broker):
         assert (await ask(app, path))[0] == 401
-        assert (await ask(app, path, bearer("nobody")))[0] == 403
+        assert (await ask(app, path, bearer("stranger")))[0] == 403
         assert (await ask(app, path, bearer("admin-of-all")))[0] == status
 
 

@@ -35,7 +35,7 @@ async def test_resp_streams_of_members_have_partitions_of_their_own(server, clie
     assert (await other.say(b"RECEIVE t GROUP g")).startswith(b"-MEMBERS ")
     assert (await other.say(b"SUBSCRIBE t GROUP g MEMBER a/b")).startswith(b"-BADMEMBER ")
     assert (await other.say(b"RECEIVE t GROUP g MEMBER a/b")).startswith(b"-BADMEMBER ")
-    assert (await other.say(b"GROUP MEMBERS t nobody")).startswith(b"-NOGROUP ")
+    assert (await other.say(b"GROUP MEMBERS t unknown")).startswith(b"-NOGROUP ")
     await client.say(b"MPUBLISH t x")
     await client.say(b"MPUBLISH t y")
     assert first.transport.take() == b"$1\r\nx\r\n"

@@ -138,7 +138,7 @@ ENDED_UNKNOWN = {
     ),
     "$N over 16 KiB": (b"*2\r\n$4\r\nAUTH\r\n$16385\r\n", BAD_SIZE),
     "$N over 16 KiB behind a wrong secret": (
-        command(b"AUTH", b"nobody", b"wrong") + b"*2\r\n$4\r\nAUTH\r\n$16385\r\n",
+        command(b"AUTH", b"stranger", b"wrong") + b"*2\r\n$4\r\nAUTH\r\n$16385\r\n",
         WRONGPASS + BAD_SIZE,
     ),
     "HTTP": (b"GET / HTTP/1.1\r\n", b""),
@@ -249,7 +249,7 @@ async def test_who_has_not_signed_in_after_10_s_is_sent_away(certificates, is_tl
 async def test_who_has_signed_in_stays(certificates, is_tls):
     async with attacked(certificates, is_tls=is_tls, has_users=True) as victim:
         peer = await victim.peer()
-        await peer.say(command(b"AUTH", token_of("nobody")))
+        await peer.say(command(b"AUTH", token_of("stranger")))
         assert await peer.until(OK) == OK
         await leap(60)
         await peer.say(PING)

@@ -89,10 +89,10 @@ class Cluster:
 class ClusterJob:
     """`cluster_job`, with one session on a cluster; what it is to do is begun here, and waited for later.
 
-        Args:
-    directory: the directory of Spark's configuration, with the address of the cluster and all of `configured`.
-    master: the address of the cluster.
-          configured: more of the configuration, by name.
+    Args:
+      directory: the directory of Spark's configuration, with the address of the cluster and all of `configured`.
+      master: the address of the cluster.
+      configured: more of the configuration, by name.
     """
 
     def __init__(self, directory: Path, master: str, configured: Mapping[str, str]) -> None:

@@ -45,11 +45,11 @@ _ENDING_SECONDS = 60
 class Plan(NamedTuple):
     """What is copied, and what happens meanwhile.
 
-        Attributes:
-    rows: number of rows of each of the three copies.
-    rows_at_once: number of rows of a micro-batch.
-          kills: at random moments, one after the other.
-    seed: the seed of these moments.
+    Attributes:
+      rows: number of rows of each of the three copies.
+      rows_at_once: number of rows of a micro-batch.
+      kills: at random moments, one after the other.
+      seed: the seed of these moments.
     """
 
     rows: int

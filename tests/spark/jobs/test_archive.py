@@ -136,15 +136,15 @@ def test_several_topics_are_archived_together_and_what_is_gone_of_each_is_counte
 
 
 def test_the_flag_is_told_with_which_an_archive_goes_on_after_its_topic_was_deleted(pipeline, client, tmp_path):
-    job = ("archive", "begun-anew", tmp_path / "archive")
-    client.publish_many("begun-anew", [b"a", b"b"])
+    job = ("archive", "begun-again", tmp_path / "archive")
+    client.publish_many("begun-again", [b"a", b"b"])
     assert pipeline(*job)[0] == 0
-    client.delete_topic("begun-anew")
-    client.publish("begun-anew", b"c")
+    client.delete_topic("begun-again")
+    client.publish("begun-again", b"c")
     code, _, err = pipeline(*job)
     assert (code, "(as a flag: -fail-on-data-loss false) reads from its beginning" in err) == (69, True)
     code, out, _ = pipeline(*job, "-fail-on-data-loss", "false")
-    assert (code, out) == (0, "begun-anew: 1 message archived in 1 step\n")
+    assert (code, out) == (0, "begun-again: 1 message archived in 1 step\n")
 
 
 @pytest.mark.parametrize("text", ["no", ""])

@@ -143,6 +143,6 @@ def test_a_write_to_a_topic_that_forgets_ids_too_soon_warns(shared_broker, caplo
     given = source.MiniqueueSource({"topic": "forgetful", "url": shared_broker.url})
     given.writer(FRAME, overwrite=False)
     for _ in range(3):
-        given.streamWriter(FRAME, overwrite=False)  # as Spark does for each micro-batch
+        given.streamWriter(FRAME, overwrite=False)  # Spark does it for each micro-batch
     assert len(caplog.messages) == 2
     assert all(line.startswith("the dedup window of forgetful is 120 s, too short for") for line in caplog.messages)

@@ -109,7 +109,7 @@ async def test_who_has_subscribed_is_not_idle(client):
 async def test_any_user_may_subscribe_to_them_and_nobody_else(world):
     client = Client(RespServer(world.broker, {}, sign_in_for()))
     assert (await client.say(b"SUBSCRIBE " + CHANNEL)).startswith(b"-NOAUTH ")
-    client.send(b"AUTH", token_of("nobody"))
+    client.send(b"AUTH", token_of("stranger"))
     await settle_down()
     assert client.transport.take() == b"+OK\r\n"
     assert (await client.say(b"SUBSCRIBE t")).startswith(b"-NOPERM ")

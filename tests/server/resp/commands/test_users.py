@@ -26,7 +26,7 @@ NOPERM = b"-NOPERM this user has no permissions to run the '%b' command\r\n"
 
 #: A whole command for each row of the table of rights.
 WHOLE = {
-    b"AUTH": [b"AUTH", b"nobody", token_of("nobody")],
+    b"AUTH": [b"AUTH", b"stranger", token_of("stranger")],
     b"HELLO": [b"HELLO", b"2"],
     b"PUBLISH": [b"PUBLISH", b"orders", b"x"],
     b"PUB": [b"PUB", b"orders", b"x", b"KEY", b"k"],
@@ -363,7 +363,7 @@ async def test_topics_lists_those_that_the_user_has_a_role_for():
     async with served_to() as (world, _server, client):
         for topic in (b"orders", b"orders.eu", b"other"):
             await world.publish(topic, b"x")
-        await enter(client, "nobody")
+        await enter(client, "stranger")
         assert await client.say(b"TOPICS") == b"*0\r\n"
         await enter(client, "subscriber")
         assert await client.say(b"TOPICS") == b"*1\r\n$6\r\norders\r\n"
@@ -541,7 +541,7 @@ async def test_who_has_signed_in_may_stay(monkeypatch):
 
     async with served_to() as (_world, server, _client):
         client = Client(server)
-        await enter(client, "nobody")
+        await enter(client, "stranger")
         assert client.connection.guard._deadline.cancelled()
 
 

@@ -151,7 +151,7 @@ async def test_a_copy_that_is_made_again_is_whole_all_the_time(store, tmp_path):
     with pytest.raises(DisconnectedError):
         begin_replica(copy, NAME, Position(1, bytes(16)), broken_off())
     assert await content_of(copy) == before
-    (tmp_path / ".copy.unfinished-follower").mkdir()  # as a crash leaves it
+    (tmp_path / ".copy.unfinished-follower").mkdir()  # a crash leaves it there
     await store.write({b"\x21": b"1"})
     await begin(store, copy)
     assert await content_of(copy) == await everything(store)
