@@ -67,8 +67,8 @@ def test_human_log_lines_are_not_json(trust, tmp_path):
     broker = BrokerProcess([*FREE_PORTS, *trust.flags, "-human", "-storage", "memory"], cwd=tmp_path)
     try:
         broker.wait_for_line("ready")
-        assert "{" not in broker.output
         broker.stop()
+        assert "{" not in broker.output
     finally:
         broker.end()
 

@@ -45,8 +45,8 @@ def shared(clock: WallClock, trust: Trust, directory: Path) -> Iterator[BrokerPr
     """One broker for all, whose clock is set many times over."""
     with running(clock, trust, directory) as process:
         yield process
-        assert '"level":"error"' not in process.output
         process.stop()
+        assert '"level":"error"' not in process.output
 
 
 @pytest.fixture
