@@ -271,7 +271,6 @@ def test_a_worker_does_jobs_gives_up_what_is_none_and_stops_when_asked(run, resp
 
 @pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="pyspark is not installed")
 @pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed")
-@pytest.mark.timeout(180)
 def test_spark_publishes_every_row_once(run, resp, broker, topic):
     example = run("spark_publish.py", *resp, "--topic", topic, "--rows", "12000")
     example._limit.cancel()  # a Java process has to start; the test's own limit counts
