@@ -107,6 +107,7 @@ COMMANDS: Mapping[bytes, RequiredRight] = MappingProxyType(
         b"GROUP CREATE": RequiredRight(Right.ADMIN, 2),  # consumers create groups by using them
         b"GROUP LIST": RequiredRight(Right.MONITOR, 2),
         b"GROUP MEMBERS": RequiredRight(Right.MONITOR, 2),
+        b"GROUP HOLDERS": RequiredRight(Right.MONITOR),  # shows users and addresses, as CLIENT LIST does
         b"GROUP SEEK": RequiredRight(Right.ADMIN, 2),
         b"GROUP DELETE": RequiredRight(Right.ADMIN, 2),
         b"PAUSE": RequiredRight(Right.ADMIN, 1),
@@ -176,6 +177,7 @@ ROUTES: Mapping[tuple[str, str], RequiredRight] = MappingProxyType(
         ("GET", "/topics"): RequiredRight(Right.KNOWN),  # lists the topics that the user may inspect
         ("GET", "/topics/{topic}/groups"): RequiredRight(Right.MONITOR, 1),
         ("GET", "/topics/{topic}/groups/{id}"): RequiredRight(Right.MONITOR, 1),
+        ("GET", "/topics/{topic}/groups/{id}/holders"): RequiredRight(Right.MONITOR),
         ("PUT", "/topics/{topic}/groups/{id}"): RequiredRight(Right.ADMIN, 1),
         ("DELETE", "/topics/{topic}/groups/{id}"): RequiredRight(Right.ADMIN, 1),
         ("POST", "/topics/{topic}/groups/{id}/seek"): RequiredRight(Right.ADMIN, 1),

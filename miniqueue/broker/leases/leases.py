@@ -23,10 +23,10 @@ from miniqueue.broker.consume.members import Members
 from miniqueue.broker.dead_letters import dead_letters
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.leases import settling
-from miniqueue.broker.leases.listing import MAX_COUNT, HeldMessage, described, held_messages
+from miniqueue.broker.leases.listing import MAX_COUNT, HeldMessage, LeaseHolder, described, held_messages, holders_of
 from miniqueue.broker.leases.receive import ReceiveRequest, ReceiveResult
 from miniqueue.broker.leases.settling import MAX_WITH_FEW_LEASES, Settling
-from miniqueue.broker.model.topic import Group
+from miniqueue.broker.model.topic import Group, Topic
 from miniqueue.broker.model.views import group_named
 from miniqueue.core.cursor import returning
 from miniqueue.core.cursor.holding import CursorLease
@@ -299,11 +299,7 @@ class Leases:
           InvalidTopicError, UnknownTopicError, UnknownGroupError, InvalidMemberError.
           UnavailableError: the store is being reopened.
         """
-        self._admission.check_change()
-        topic = self._topics.get(check_topic(name))
-        if topic is None or topic.id is None:
-            raise UnknownTopicError
-        line, now = group_named(topic, group), self.dispatcher.clock.monotonic()
+        line, now = group_named(self._existing(name), group), self.dispatcher.clock.monotonic()
         if member is None:
             return await held_messages(line, line.cursors, now, after, count, None)
         check_member(member)
@@ -311,6 +307,17 @@ class Leases:
             return []
         streams = line.membership.streams_of(member)
         return await held_messages(line, line.membership.cursors_of(member), now, after, count, streams)
+
+    async def holders(self, name: bytes, group: bytes) -> list[LeaseHolder]:
+        """Return who holds the messages of a group that any connection can settle; raises as `of_group`."""
+        return await holders_of(group_named(self._existing(name), group), self.dispatcher.clock.monotonic())
+
+    async def holders_by_group(self, name: bytes) -> dict[bytes, list[LeaseHolder]]:
+        """Return the same for each group of a topic in which messages are so leased; raises as `of_group`."""
+        leased = [group for group in self._existing(name).existing_groups if group.book is not None]
+        now = self.dispatcher.clock.monotonic()
+        holders = {group.name: await holders_of(group, now) for group in leased}
+        return {group: listed for group, listed in holders.items() if listed}
 
     def of_receipt(self, name: bytes, receipt: bytes) -> HeldMessage | None:
         """Return the leased message that a receipt names, or None; raises the same errors as `ack`."""
@@ -326,6 +333,14 @@ class Leases:
         """List the messages that a consumer holds, by receipt; raises UnavailableError."""
         self._admission.check_change()
         return list(described(consumer.group, consumer.held(), self.dispatcher.clock.monotonic(), [consumer]))
+
+    def _existing(self, name: bytes) -> Topic:
+        """Return a topic whose leases are listed; raises InvalidTopicError, UnknownTopicError, UnavailableError."""
+        self._admission.check_change()
+        topic = self._topics.get(check_topic(name))
+        if topic is None or topic.id is None:
+            raise UnknownTopicError
+        return topic
 
     # --- parts of settling ------------------------------------------------------------------------------------
 

@@ -15,9 +15,11 @@ from typing import Final, NamedTuple
 
 from miniqueue.broker.model.parts import Holder
 from miniqueue.broker.model.topic import Group
+from miniqueue.broker.runtime.accounts import MemoryAccount
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.holding import CursorLease
 from miniqueue.core.cursor.lease import Lease
+from miniqueue.core.cursor.lease_book import Payer
 from miniqueue.core.group import view
 from miniqueue.core.message.ids import format_message_id
 from miniqueue.core.options.read import partition_word
@@ -49,6 +51,48 @@ class HeldMessage(NamedTuple):
     id: bytes
     receipt: bytes
     remaining_ms: int | None
+
+
+class LeaseHolder(NamedTuple):
+    """Who holds leased messages that any connection can settle.
+
+    Attributes:
+      user: the name of the user; None for clients that have not authenticated.
+      address: the address of such clients; None if it is not known either.
+      leased: number of messages.
+      remaining_ms: the time until the first of their leases ends.
+    """
+
+    user: str | None
+    address: str | None
+    leased: int
+    remaining_ms: int
+
+
+async def holders_of(group: Group, now: float) -> list[LeaseHolder]:
+    """Return who holds the leases in the book of a group, the one with most messages first; `now` as `held_messages`.
+
+    Leases are charged to the user, or to the address, that received the messages.
+    """
+    held = [] if group.book is None else group.book.held()
+    totals: dict[tuple[str | None, str | None], tuple[int, float]] = {}
+    for start in range(0, len(held), _LEASES_IN_TURN):
+        for _, lease, deadline, payer in held[start : start + _LEASES_IN_TURN]:
+            holder = _holder_of(payer)
+            leased, first = totals.get(holder, (0, deadline))
+            totals[holder] = leased + lease.count, min(first, deadline)
+        await asyncio.sleep(0)
+    holders = [
+        LeaseHolder(*holder, leased, max(0, round(1000 * (first - now)))) for holder, (leased, first) in totals.items()
+    ]
+    return nsmallest(MAX_COUNT, holders, key=lambda each: (-each.leased, each.user or "", each.address or ""))
+
+
+def _holder_of(payer: Payer | None) -> tuple[str | None, str | None]:
+    """Return the user, or the address, that pays for a lease."""
+    if not isinstance(payer, MemoryAccount):
+        return None, None
+    return (payer.key, None) if payer.is_of_user else (None, payer.key or None)
 
 
 def parse_after(receipt: bytes) -> int:

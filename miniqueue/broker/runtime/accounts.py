@@ -128,6 +128,11 @@ class MemoryAccount:
         return self if self._parent is None else self._parent
 
     @property
+    def is_of_user(self) -> bool:
+        """Whether this is the account of a user; `key` is the name."""
+        return self._parent is self._process and self.key != ""
+
+    @property
     def user(self) -> str:
         """The name of the user that this connection belongs to; empty if the client has not authenticated."""
         owner = self.owner

@@ -93,6 +93,10 @@ class LeaseBook:
         self._sweep()
         self.count = 0
 
+    def held(self) -> list[_Held]:
+        """Return all leases, in no order."""
+        return list(self._held.values())
+
     def attributes_of(self, receipt: int) -> bytes | None:
         """Return the encoded attributes of the message with a receipt; None if it is not leased."""
         held = self.find(receipt)

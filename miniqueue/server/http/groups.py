@@ -2,6 +2,7 @@
 
     GET    /topics/{topic}/groups                           {"groups": [{"name": "audit", "lag": 3, …}]}
     GET    /topics/{topic}/groups/{group}                   one group
+    GET    /topics/{topic}/groups/{group}/holders           {"holders": [{"user": "ada", "leased": 3, …}]}
     PUT    /topics/{topic}/groups/{group}?from=latest       201 created; 409 if it exists; ephemeral=true, idle=30
     DELETE /topics/{topic}/groups/{group}                   200
     POST   /topics/{topic}/groups/{group}/seek?to=0-17      {"before": 3, "after": 17}; dry_run=true: count only
@@ -25,6 +26,7 @@ from miniqueue.server.asgi.replies import CREATED
 from miniqueue.server.asgi.request import query_of, texts_of
 from miniqueue.server.asgi.routing import segment_of, topic_within
 from miniqueue.server.views.groups import shown_group
+from miniqueue.wire.attribute_words import as_json
 from miniqueue.wire.json_parts import json_fragment
 
 
@@ -34,6 +36,7 @@ def group_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
     return {
         ("GET", "/topics/{topic}/groups"): JsonEndpoint(groups.list),
         ("GET", "/topics/{topic}/groups/{id}"): JsonEndpoint(groups.get),
+        ("GET", "/topics/{topic}/groups/{id}/holders"): JsonEndpoint(groups.holders),
         ("PUT", "/topics/{topic}/groups/{id}"): ActEndpoint(groups.create, CREATED),
         ("DELETE", "/topics/{topic}/groups/{id}"): ActEndpoint(groups.delete),
         ("POST", "/topics/{topic}/groups/{id}/seek"): JsonEndpoint(groups.seek),
@@ -46,6 +49,7 @@ class _Groups:
     def __init__(self, broker: Broker) -> None:
         self._groups = broker.groups
         self._admin = broker.admin
+        self._leases = broker.leases
 
     async def list(self, scope: Scope) -> object:
         async with aclosing(self._groups.figures(topic_within(scope))) as groups:
@@ -53,6 +57,11 @@ class _Groups:
 
     async def get(self, scope: Scope) -> object:
         return shown_group(await self._groups.figures_of(topic_within(scope), _group_of(scope)))
+
+    async def holders(self, scope: Scope) -> object:
+        query_of(scope, ())
+        holders = await self._leases.holders(topic_within(scope), _group_of(scope))
+        return {"holders": [as_json(holder._asdict()) for holder in holders]}
 
     async def create(self, scope: Scope) -> None:
         parsed = parse_group_options(query_of(scope, ("from", "ephemeral", "idle")))

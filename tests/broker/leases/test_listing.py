@@ -5,9 +5,11 @@ import asyncio
 import pytest
 
 from miniqueue.broker.leases import listing
-from miniqueue.broker.leases.listing import HeldMessage, parse_after
+from miniqueue.broker.leases.listing import HeldMessage, LeaseHolder, parse_after
+from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.errors import ReadOnlyError, StorageError
 from miniqueue.errors.requests import InvalidMemberError, InvalidOptionError, UnknownGroupError, UnknownTopicError
+from miniqueue.server.resp.commands.session import Actor
 from tests.broker.leases.test_leases import Asked, pass_time, take
 from tests.fakes import settle_down
 
@@ -119,3 +121,57 @@ async def test_what_cannot_be_listed_is_refused(world):
     world.broker._engine.journal.admission.shut(StorageError("the disk fails"))
     with pytest.raises(ReadOnlyError):
         await ids(world)
+
+
+# --- who holds them -------------------------------------------------------------------------------------------
+
+
+async def holders(world, group=b"default"):
+    return await world.broker.leases.holders(T, group)
+
+
+async def received_by(world, account, count, lease_seconds=30.0):
+    """Receive messages as the client whose connection this is the account of."""
+    token = CURRENT_ACTOR.set(Actor(account=account))
+    try:
+        return take(world, count, lease_seconds=lease_seconds)
+    finally:
+        CURRENT_ACTOR.reset(token)
+
+
+async def test_users_and_addresses_hold_what_they_received(world, monkeypatch):
+    monkeypatch.setattr(listing, "_LEASES_IN_TURN", 2)
+    await world.publish_each(T, *[b"%d" % n for n in range(12)])
+    memory = world.broker.memory
+    connections = [memory.connect(f"10.0.0.{number}") for number in range(3)]
+    for connection in connections[:2]:
+        connection.become("ada")
+    for connection, count, seconds in zip((*connections, None), (3, 4, 2, 1), (60, 50, 40, 30), strict=True):
+        await received_by(world, connection, count, seconds)
+    world.clock.advance(10.5)
+    assert await holders(world) == [
+        LeaseHolder("ada", None, 7, 39_500),
+        LeaseHolder(None, "10.0.0.2", 2, 29_500),
+        LeaseHolder(None, None, 1, 19_500),
+    ]
+
+
+async def test_who_has_settled_everything_holds_nothing(world):
+    await world.publish(T, b"a", b"b")
+    connection = world.broker.memory.connect("10.0.0.1")
+    received = await received_by(world, connection, 2)
+    connection.close()  # leases belong to no connection
+    world.broker.leases.ack(T, received.receipts[:1])
+    assert [(each.address, each.leased) for each in await holders(world)] == [("10.0.0.1", 1)]
+    pass_time(world, 31)
+    assert await holders(world) == []
+    await world.holding(T)
+    assert await holders(world) == [], "a stream has its own leases"
+
+
+async def test_holders_are_those_of_an_existing_group(world):
+    with pytest.raises(UnknownTopicError):
+        await holders(world)
+    await world.publish(T, b"a")
+    with pytest.raises(UnknownGroupError):
+        await holders(world, b"nothing")

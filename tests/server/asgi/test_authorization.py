@@ -55,6 +55,7 @@ ALLOWED = {
     "/topics/{topic}/pause": {"admin", "admin-of-all"},
     "/topics/{topic}/groups/{id}": {"admin", "admin-of-all"},
     "/topics/{topic}/groups/{id}/seek": {"admin", "admin-of-all"},
+    "/topics/{topic}/groups/{id}/holders": {"monitor-of-all", "admin-of-all"},
     "/topics/{topic}/groups/{id}/pause": {"admin", "admin-of-all"},
     "/topics/{topic}/groups/{id}/resume": {"admin", "admin-of-all"},
     "/topics/{topic}/groups": {"monitor", "monitor-of-all", "admin", "admin-of-all"},

@@ -7,6 +7,7 @@ import pytest
 
 from miniqueue.broker.inspect.history import STEP_SECONDS
 from miniqueue.broker.leases.receive import ReceiveResult
+from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.core.message.ids import format_message_id
 from miniqueue.core.options.consume import ReceiveOptions
 from miniqueue.core.options.publish import PublishOptions
@@ -16,6 +17,7 @@ from miniqueue.server.config.config import load, shown_settings
 from miniqueue.server.dashboard.models import letters
 from miniqueue.server.dashboard.models.facts import Facts
 from miniqueue.server.dashboard.models.messages import beginning_of
+from miniqueue.server.resp.commands.session import Actor
 from miniqueue.server.resp.server import RespServer
 from miniqueue.server.views.clients import ConnectedClient, Reading
 from tests.fakes import START_MS
@@ -241,6 +243,24 @@ async def test_clients_are_found_by_what_is_known_of_them():
         assert (second["name"], second["topic"], second["leased"]) == (None, None, 0)
         for query, ids in (("q=ADA", ["1"]), ("q=0.2", ["2"]), ("topic=other", ["3"]), ("count=1&page=2", ["2"])):
             assert [each["id"] for each in (await world.data("connections?" + query))["connections"]] == ids
+
+
+async def test_who_holds_leases_of_requests_is_listed_for_a_topic():
+    async with dashboard() as world:
+        await world.broker.admin.create(b"orders", {}).wait()
+        await world.broker.groups.create(b"orders", b"mail")
+        await world.publish(b"orders", *[b"x"] * 5)
+        for group, address, count in ((b"mail", "10.0.0.1", 2), (b"default", "10.0.0.2", 3)):
+            CURRENT_ACTOR.set(Actor(account=world.broker.memory.connect(address)))
+            options = ReceiveOptions(max_count=count, group=group, lease_seconds=60)
+            world.broker.leases.receive(b"orders", options, lambda _: None, pytest.fail)
+        ends_at_ms = world.clock.now_ms() + 60_000
+        assert (await world.data("connections?topic=orders"))["holders"] == [
+            {"group": "default", "user": None, "address": "10.0.0.2", "leased": 3, "firstEndsAtMs": ends_at_ms},
+            {"group": "mail", "user": None, "address": "10.0.0.1", "leased": 2, "firstEndsAtMs": ends_at_ms},
+        ]
+        assert (await world.data("connections?topic=nothing"))["holders"] == []
+        assert "holders" not in await world.data("connections")
 
 
 async def test_connections_over_resp_are_listed(world):

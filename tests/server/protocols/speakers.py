@@ -188,6 +188,9 @@ class RespSpeaker:
     async def leases(self, topic: str, group: str, **options: object) -> list[Reply]:
         return [_named(each) for each in await self.ask(f"LEASES {topic} GROUP {group}", **options)]
 
+    async def holders(self, topic: str, group: str) -> list[Reply]:
+        return [_named(each) for each in await self.ask(f"GROUP HOLDERS {topic} {group}")]
+
     async def usage(self) -> list[Reply]:
         return [
             {name: _paired(value) if isinstance(value, list) else value for name, value in _named(each).items()}
@@ -370,6 +373,9 @@ class HttpSpeaker:
 
     async def leases(self, topic: str, group: str, **options: object) -> list[Reply]:
         return (await self._json("GET", "/leases", topic=topic, group=group, **options))["leases"]
+
+    async def holders(self, topic: str, group: str) -> list[Reply]:
+        return (await self._json("GET", f"/topics/{topic}/groups/{group}/holders"))["holders"]
 
     async def usage(self) -> list[Reply]:
         return (await self._json("GET", "/usage"))["usage"]

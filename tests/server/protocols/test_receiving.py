@@ -4,6 +4,7 @@ import pytest
 
 from tests.broker.support import World
 from tests.fakes import START_MS, settle_down
+from tests.server.access import sign_in_for
 from tests.server.protocols.speakers import HttpSpeaker, RefusedError, RespSpeaker
 
 NO_LEASE = "NOLEASE the receipt belongs to no message that is leased now"
@@ -181,3 +182,35 @@ async def test_a_group_that_is_no_text_is_refused_and_no_other_group_is_read(wor
         await RespSpeaker(world).ask("RECEIVE t GROUP", b"\xff")
     with pytest.raises(RefusedError, match=r"^BADGROUP "):
         await HttpSpeaker(world).ask("POST", "/topics/t/receive?group=%FF")
+
+
+@pytest.mark.parametrize("speak", [RespSpeaker, HttpSpeaker], ids=["resp", "http"])
+async def test_a_user_holds_what_it_received_until_it_is_settled(world, speak):
+    await world.publish(b"orders", b"a", b"b", b"c")
+    speaker = speak(world, sign_in_for())
+    await speaker.become("subscriber")
+    first, _ = await speaker.receive("orders", count=2, lease=60)
+    with pytest.raises(RefusedError, match="NOPERM"):
+        await speaker.holders("orders", "default")
+    await speaker.become("monitor")  # of this topic alone: the list names users and addresses
+    with pytest.raises(RefusedError, match="NOPERM"):
+        await speaker.holders("orders", "default")
+    await speaker.become("monitor-of-all")
+    held = {"user": "subscriber", "address": None, "leased": 2, "remaining_ms": 60_000}
+    assert await speaker.holders("orders", "default") == [held]
+    await speaker.become("subscriber")
+    await speaker.settle("ack", "orders", first["receipt"])
+    await speaker.become("monitor-of-all")
+    assert await speaker.holders("orders", "default") == [held | {"leased": 1}]
+    with pytest.raises(RefusedError, match="NOGROUP"):
+        await speaker.holders("orders", "nothing")
+    with pytest.raises(RefusedError, match="NOTOPIC"):
+        await speaker.holders("nothing", "default")
+
+
+async def test_without_users_addresses_hold_messages(world, speaker):
+    await world.publish(b"orders", b"a")
+    await speaker.receive("orders")
+    ((holder),) = await speaker.holders("orders", "default")
+    assert (holder["user"], holder["leased"]) == (None, 1)
+    assert holder["address"]

@@ -1,16 +1,22 @@
 """The read model `connections`: the connected clients, as CLIENT LIST shows them; with `topic`, those that read it.
 
+    {"total":…,"connections":[{"address":…,"topic":"orders","leased":3,…}],"holders":[{"group":…,"user":"ada",…}]}
+
 As CLIENT LIST, it requires the right to monitor the whole broker: it has the addresses and the users of other clients.
-Requests over HTTP are short, so only connections that stay are listed.
+Requests over HTTP are short, so only connections that stay are listed. `holders`, only with `topic`, are the users and
+addresses that hold leases of requests, as GROUP HOLDERS shows them: most messages first.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from miniqueue.access.rights import Right
 from miniqueue.access.users import User, check_permitted
+from miniqueue.broker.leases.listing import LeaseHolder
+from miniqueue.errors import MiniqueueError
 from miniqueue.server.dashboard.models.model import Context, Make, Model, number_of, text_of
 from miniqueue.server.dashboard.models.topics import DEFAULT_COUNT, MAX_COUNT, MAX_PAGE
 from miniqueue.server.views.clients import ConnectedClient
@@ -39,7 +45,30 @@ async def _make(context: Context, topic: bytes | None, text: str, page: slice) -
             await asyncio.sleep(0)
         if topic in (None, client.reading and client.reading.topic) and (not text or text in _text_of(client)):
             matching.append(client)
-    return {"total": len(matching), "connections": [_shown(client) for client in matching[page]]}
+    connections: dict[str, object] = {
+        "total": len(matching),
+        "connections": [_shown(client) for client in matching[page]],
+    }
+    return connections if topic is None else connections | {"holders": await _holders(context, topic)}
+
+
+async def _holders(context: Context, topic: bytes) -> list[dict[str, object]]:
+    by_group: Mapping[bytes, Sequence[LeaseHolder]] = {}
+    with suppress(MiniqueueError):  # there is no such topic, or the store is being reopened
+        by_group = await context.broker.leases.holders_by_group(topic)
+    listed = [(group.decode(), holder) for group, holders in by_group.items() for holder in holders[:MAX_COUNT]]
+    listed.sort(key=lambda each: (-each[1].leased, each[0]))
+    now_ms = context.broker.clock.now_ms()
+    return [
+        {
+            "group": group,
+            "user": holder.user,
+            "address": holder.address,
+            "leased": holder.leased,
+            "firstEndsAtMs": now_ms + holder.remaining_ms,
+        }
+        for group, holder in listed[:MAX_COUNT]
+    ]
 
 
 def _text_of(client: ConnectedClient) -> str:

@@ -3,6 +3,7 @@
     GROUP CREATE letters audit FROM latest       GROUP DELETE letters audit       GROUP LIST letters
     GROUP CREATE letters browser-7 EPHEMERAL IDLE 30 ─▶ ends 30 s after its last consumer
     GROUP MEMBERS letters audit ─▶ the partitions of each member
+    GROUP HOLDERS letters audit ─▶ which users and addresses hold leases of receives
     GROUP SEEK letters audit 0-17 DRYRUN ─▶ how many messages are ahead of the group now, and would be
 
 `core.options.start` parses where a group starts.
@@ -92,7 +93,18 @@ def _members(client: Client, command: Command) -> Coroutine[Any, Any, bytes]:
     return listed()
 
 
+def _holders(client: Client, command: Command) -> Coroutine[Any, Any, bytes]:
+    check_arity(len(command) == 4, 4)
+    protocol = client.session.protocol
+
+    async def listed() -> bytes:
+        holders = await client.broker.leases.holders(command[2], command[3])
+        return replies.array([replies.encode(dict(holder._asdict().items()), protocol) for holder in holders])
+
+    return listed()
+
+
 #: Subcommands, by name in capitals.
 SUBCOMMANDS: Mapping[bytes, Callable[[Client, Command], Coroutine[Any, Any, bytes]]] = MappingProxyType(
-    {b"CREATE": _create, b"DELETE": _delete, b"SEEK": _seek, b"LIST": _list, b"MEMBERS": _members}
+    {b"CREATE": _create, b"DELETE": _delete, b"SEEK": _seek, b"LIST": _list, b"MEMBERS": _members, b"HOLDERS": _holders}
 )

@@ -444,10 +444,11 @@ COMMANDS: dict[bytes, Entry] = {
             "CREATE": "topic group [FROM start] [EPHEMERAL] [IDLE seconds]",
             "LIST": "topic",
             "MEMBERS": "topic group",
+            "HOLDERS": "topic group",
             "SEEK": "topic group start [DRYRUN]",
             "DELETE": "topic group",
         },
-        "CREATE, LIST, SEEK and DELETE the groups of a topic; list their MEMBERS.",
+        "CREATE, LIST, SEEK and DELETE the groups of a topic; list their MEMBERS, and HOLDERS of leases.",
         _after_writes(groups.group),
     ),
     b"EVENTS": Entry(
