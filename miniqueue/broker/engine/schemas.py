@@ -23,7 +23,7 @@ import structlog
 
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.core.settings.defaults import TopicDefaults
-from miniqueue.core.settings.schema import measure_schema, without_lists
+from miniqueue.core.settings.schema import REPEATING, measure_schema, without_lists
 from miniqueue.errors.requests import InvalidSettingError, NoValidatorError, SchemaError
 
 log = structlog.get_logger()
@@ -40,10 +40,15 @@ MAX_PATTERN_BYTES: Final = 64 << 10
 MAX_STATE_BYTES: Final = 128 << 10
 #: Maximum size of messages times the weight of their schema: 5 ms, or 20 ms for unusual schemas.
 MAX_WORK: Final = 8 << 20
+#: Maximum size of a message in which the place of an error is looked for: the validator copies what is wrong, 10 ms.
+MAX_EXPLAINED_BYTES: Final = 128 << 10
 #: Maximum length of what an error shows of a place, and of a reason.
 MAX_SHOWN_CHARS: Final = 200
 MISSING: Final = "this broker has no validator; run pip install 'miniqueue[schema]'"
 _LIBRARY: Final = "jsonschema_rs"
+#: What is wrong if no place is found; also if there are keywords about what no schema evaluates.
+_ALTERNATIVES: Final = "/: the value fits none, or more than one, of several schemas"
+_UNEVALUATED: Final = f"{_ALTERNATIVES}, or contains what none of them evaluates"
 
 
 class _Compiled(NamedTuple):
@@ -52,12 +57,14 @@ class _Compiled(NamedTuple):
     Attributes:
       validator: the validator of the library.
       explaining: a validator that finds the place of an error in little memory; None if there is none.
+      unexplained: what is wrong if that validator finds nothing.
       weight: the number of values of a simple schema that takes as long.
       size_bytes: estimated size in memory.
     """
 
     validator: Any
     explaining: Any
+    unexplained: str
     weight: int
     size_bytes: int
 
@@ -145,21 +152,20 @@ def _compile(schema: str) -> _Compiled:
         if isinstance(content.get(name), str):
             del content[name]
     try:
-        weights = {pattern: _weight_of(library, pattern) for pattern in set(size.patterns)}
+        weights = {pattern: _weight_of(library, pattern) for pattern in size.patterns}
         validator = _validator(library, content, MAX_PATTERN_BYTES)
     except ValueError as exc:
         reason = _shown(getattr(exc, "message", str(exc)))
         raise InvalidSettingError("schema", f"a JSON Schema: {reason}") from exc
     size_bytes = SCHEMA_BYTES + BYTES_PER_BYTE * len(schema) + len(weights) * (MAX_PATTERN_BYTES + MAX_STATE_BYTES)
-    weight = size.weight + sum(weights[pattern] for pattern in size.patterns)
-    return _Compiled(validator, _explaining(library, content, validator), weight, 2 * size_bytes)
+    weight = size.weight + sum(weights[pattern] * times for pattern, times in size.patterns.items())
+    unexplained = _UNEVALUATED if any(name in schema for name in REPEATING) else _ALTERNATIVES
+    return _Compiled(validator, _explaining(library, content, validator), unexplained, weight, 2 * size_bytes)
 
 
 def _validator(library: Any, content: object, max_pattern_bytes: int) -> Any:  # noqa: ANN401 - it has no types here
     patterns = library.RegexOptions(size_limit=max_pattern_bytes, dfa_size_limit=MAX_STATE_BYTES)
-    return library.validator_for(
-        content, mask="the value", pattern_options=patterns, validate_formats=False, offline=True
-    )
+    return library.validator_for(content, mask="the value", pattern_options=patterns, offline=True)
 
 
 def _weight_of(library: Any, pattern: str) -> int:  # noqa: ANN401 - as above
@@ -193,12 +199,14 @@ def _problem(compiled: _Compiled, payload: bytes) -> str:
     try:
         if compiled.validator.is_valid(value):
             return ""
+        if len(payload) > MAX_EXPLAINED_BYTES:
+            return f"/: the message does not fit, and is too large to say where: more than {MAX_EXPLAINED_BYTES} bytes"
         if compiled.explaining is not None:
             compiled.explaining.validate(value)
     except ValueError as exc:  # what the validator raises
         path = "".join(f"/{_escaped(part)}" for part in getattr(exc, "instance_path", ()))
         return f"{_shown(path) or '/'}: {_reason(exc)}"
-    return "/: the value fits none, or more than one, of several schemas"
+    return compiled.unexplained
 
 
 def _reason(error: ValueError) -> str:

@@ -2,6 +2,7 @@
 
 import sys
 
+import orjson
 import pytest
 from structlog.testing import capture_logs
 
@@ -62,6 +63,35 @@ async def test_a_message_that_does_not_fit_is_refused_with_its_path(world, paylo
         world.broker.publish(b"t", [payload])
     await world.publish(b"t", GOOD)
     assert await world.drain(b"t") == [GOOD]
+
+
+CLOSED = '{"%s":[{"properties":{"id":{"type":"integer"}},"required":["id"]}],"unevaluatedProperties":false}'
+
+
+@pytest.mark.parametrize(
+    ("schema", "payload", "text"),
+    [
+        (CLOSED % "allOf", b'{"id":5,"x":1}', "^/: Unevaluated properties are not allowed .*x"),
+        (CLOSED % "allOf", b'{"id":"5"}', "^/id: the value is not of type"),
+        (CLOSED % "anyOf", b'{"id":5,"x":1}', "^/: the value fits none, .* or contains what none of them evaluates$"),
+        (CLOSED % "anyOf", b'{"id":"5"}', "^/: the value fits none of several schemas"),
+        ('{"prefixItems":[{}],"unevaluatedItems":{"type":"null"}}', b"[1,null,2]", "^/: Unevaluated items are not"),
+    ],
+)
+def test_what_no_schema_evaluates_is_refused(schema, payload, text):
+    Schemas().check(schema, [b'{"id":5}', b'{"id":6}'])
+    with pytest.raises(SchemaError, match=text):
+        Schemas().check(schema, [payload])
+
+
+@pytest.mark.parametrize("draft", ["draft-04", "draft-06", "draft-07"])
+def test_formats_are_checked_in_the_drafts_in_which_they_are_more_than_a_note(draft):
+    schema = '{%s"properties":{"to":{"format":"email"},"by":{"format":"our-own"}}}'
+    payload = b'{"to":"nobody","by":"?"}'
+    Schemas().check(schema % "", [payload])
+    Schemas().check(schema % '"$schema":"https://json-schema.org/draft/2020-12/schema",', [payload])
+    with pytest.raises(SchemaError, match=r'^/to: the value is not a "email"'):
+        Schemas().check(schema % f'"$schema":"http://json-schema.org/{draft}/schema#",', [payload])
 
 
 async def test_every_way_to_publish_is_checked(world):
@@ -238,12 +268,33 @@ def any_of(count: int) -> dict:
             {"$id": "http://json-schema.org/draft-07/schema#", "definitions": {"a": False}, "$ref": "#/definitions/a"},
             b"1",
         ),
+        ({"items": {"unevaluatedProperties": any_of(10)}}, b"[" + b"{}," * 2_000 + b'{"a":5}]'),
         ({"items": {"multipleOf": 1e-300}, "maxItems": 1}, b"[" + b"1e308," * 1_000 + b"1]"),
     ],
 )
 def test_a_hostile_schema_or_message_takes_no_longer_than_others(schema, payload):
     with pytest.raises(SchemaError, match=r"^/"):  # not that both are too large together
         Schemas().check(TopicDefaults({"*": {"schema": schema}}).schemas()[0], [payload])
+
+
+def closed(depth: int) -> dict:
+    """A schema whose evaluation would take three times as long with each level."""
+    return {"anyOf": [closed(depth - 1)], "unevaluatedProperties": False} if depth else {"additionalProperties": True}
+
+
+def test_levels_of_what_is_evaluated_again_do_not_come_with_large_messages():
+    schemas = Schemas()
+    schemas.check(orjson.dumps(closed(3)).decode(), [b'{"a":"' + b"x" * 20_000 + b'"}'] * 2)
+    with pytest.raises(SchemaError, match=r"^too large for the schema of the topic: 20008 bytes, not "):
+        schemas.check(orjson.dumps(closed(6)).decode(), [b'{"a":"' + b"x" * 20_000 + b'"}'])
+
+
+def test_the_place_is_not_looked_for_in_a_message_that_is_very_large():
+    small, large = b"[" + b"1," * 30_000 + b"{}]", b"[" + b"1," * 90_000 + b"{}]"
+    with pytest.raises(SchemaError, match=r"^/30000: the value is not of type"):
+        Schemas().check('{"items":{"type":"integer"}}', [small])
+    with pytest.raises(SchemaError, match=r"^/: the message does not fit, and is too large to say where: more than "):
+        Schemas().check('{"items":{"type":"integer"}}', [large])
 
 
 def test_a_large_message_and_a_large_schema_do_not_come_together():

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from miniqueue.core.settings.schema import (
+    ANY_SCHEMA_WEIGHT,
     MAX_SCHEMA_BYTES,
     MAX_SCHEMA_DEPTH,
     MAX_SCHEMA_PATTERNS,
@@ -42,6 +43,7 @@ def chain(count: int) -> dict:
         {"properties": {"id": {"type": "string"}, "$id": {}, "$schema": {}}, "examples": [{"id": "x"}]},
         {"a": [{"b/~c": {}}], "$ref": "#/a/0/b~1~0c"},
         {"$defs": {"uuid": {"pattern": "a"}}, "allOf": [{"$ref": "#/$defs/uuid"}] * 30},
+        {"not": {"unevaluatedItems": {}}, "unevaluatedProperties": False},
     ],
 )
 def test_a_schema_is_kept_as_its_text(value):
@@ -55,7 +57,11 @@ def test_references_count_as_what_they_refer_to():
 
 
 def test_what_takes_long_weighs_as_much():
-    assert measure_schema({"pattern": "a", "patternProperties": {"b": {"pattern": "c"}}}).patterns == ["a", "b", "c"]
+    assert measure_schema({"pattern": "a", "patternProperties": {"b": {"pattern": "c"}}}).patterns == {
+        "a": 1,
+        "b": 1,
+        "c": 1,
+    }
     light, unique, whole, broken = (
         measure_schema(schema).weight
         for schema in ({"maximum": 1}, {"uniqueItems": True}, {"multipleOf": 1}, {"multipleOf": 0.1})
@@ -63,6 +69,24 @@ def test_what_takes_long_weighs_as_much():
     assert light < unique < whole < broken
     twice = {"a": {"multipleOf": 0.1}, "allOf": [{"$ref": "#/a"}] * 2}
     assert measure_schema(twice).weight > 3 * (broken - light)
+
+
+def test_what_is_evaluated_again_counts_threefold_at_each_level():
+    assert measure_schema({"not": {}, "minProperties": 1}).weight == ANY_SCHEMA_WEIGHT + 3
+    assert measure_schema({"not": {}, "unevaluatedProperties": False}).weight == ANY_SCHEMA_WEIGHT + 1 + 3 + 3
+    inner = {"pattern": "a", "unevaluatedItems": False}
+    size = measure_schema({"$defs": {"inner": inner}, "$ref": "#/$defs/inner", "unevaluatedItems": True})
+    assert size.patterns == {"a": 9 + 9}
+    assert size.weight == ANY_SCHEMA_WEIGHT + 1 + 3 * 3 + 2 * (3 + 2 * 9)
+
+
+def test_formats_weigh_as_much_as_they_may_take():
+    plain, usual, heavy = (
+        measure_schema({name: value}).weight
+        for name, value in (("title", "uuid"), ("format", "uuid"), ("format", "idn-hostname"))
+    )
+    assert plain < usual < heavy
+    assert measure_schema({"properties": {"format": {"type": "string"}}}).weight == ANY_SCHEMA_WEIGHT + 4
 
 
 def test_alternatives_become_what_must_not_fit():
@@ -76,7 +100,9 @@ def test_alternatives_become_what_must_not_fit():
     assert without_lists({"anyOf": [c]}) == {
         "allOf": [{"not": {"allOf": [{"not": {"allOf": [{"not": {"allOf": [{"not": {}}]}}]}}]}}]
     }
-    for schema in ({}, PRICE, {"properties": {"anyOf": a, "oneOf": b}}):
+    closed = {"anyOf": [a], "unevaluatedProperties": False}
+    assert without_lists(closed) == without_lists({"anyOf": [a]})
+    for schema in ({}, PRICE, {"not": a, "unevaluatedItems": False}, {"properties": {"anyOf": a, "oneOf": b}}):
         assert without_lists(schema) == schema
 
 
@@ -101,7 +127,6 @@ def test_alternatives_become_what_must_not_fit():
         ),
         *({"not": {"$id": "http://x.y/z"}}, {"not": {"$dynamicRef": "#/a"}}, {"$dynamicRef": "#a"}, {"$anchor": "a"}),
         *({"not": {"$schema": DRAFT_4}}, {"$schema": DRAFT_4, "not": {"id": "http://x.y/z"}}, {"$recursiveRef": "#"}),
-        *({"unevaluatedProperties": False}, {"not": {"unevaluatedItems": {}}}),
     ],
 )
 def test_what_could_hang_or_fetch_is_no_schema(value):
