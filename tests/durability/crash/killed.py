@@ -40,15 +40,25 @@ class KilledStore:
         return [] if checked.returncode == 0 else [checked.stdout]
 
 
-async def killed_after(seconds: float, broker: BrokerProcess, clients: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run clients, and kill the broker after a time; raises any error that the kill does not explain."""
+async def killed_after(
+    seconds: float, begun: asyncio.Event, broker: BrokerProcess, clients: Iterable[Coroutine[Any, Any, None]]
+) -> None:
+    """Run clients, and kill the broker some time after they have begun; raises any error that this does not explain.
+
+    They set `begun` when what is to be interrupted has begun: on a busy machine, that alone can take longer.
+    """
+    running = [asyncio.create_task(client) for client in clients]
+    beginning = asyncio.create_task(begun.wait())
     try:
-        asyncio.get_running_loop().call_later(seconds, broker.process.kill)
         async with asyncio.timeout(STUCK_SECONDS):
-            for outcome in await asyncio.gather(*clients, return_exceptions=True):
+            await asyncio.wait([beginning, *running], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.sleep(seconds)
+            broker.process.kill()
+            for outcome in await asyncio.gather(*running, return_exceptions=True):
                 if not isinstance(outcome, ConnectionError | ConnectError | DisconnectedError):
                     raise outcome or AssertionError("a client has ended by itself")
     finally:
+        beginning.cancel()
         broker.end()
 
 

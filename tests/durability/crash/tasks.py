@@ -31,7 +31,7 @@ COMMANDS = {
 RATES: tuple[tuple[bytes, ...], ...] = ((), (), (b"RATE", b"300"), (b"RATE", b"50"))
 NUMBERS_AT_ONCE = 100
 MAX_RUNNING = 4
-#: The approximate duration of a round, from the start of the broker to its kill.
+#: The approximate time from the first task of a round to the kill of the broker.
 LOAD_SECONDS = 0.3
 #: What may be refused, and then was not done.
 REFUSALS = ("NOLEASE", "READONLY", "DRAINING", "NOTOPIC")
@@ -65,6 +65,7 @@ class TaskLoop:
         self._confirmed = 0  # all smaller numbers were published
         self._tasks: dict[bytes, dict[bytes, Any]] = {}  # the last state of each task
         self._interrupted = 0
+        self._begun = asyncio.Event()  # a task of the round was begun
 
     def run(self, kills: int) -> Counted:
         """Kill the broker `kills` times; then let all tasks end, and count."""
@@ -76,7 +77,9 @@ class TaskLoop:
 
     async def _round(self) -> None:
         broker, seconds = self._store.start(), self._random.uniform(0.3, 1.7) * LOAD_SECONDS
-        await killed_after(seconds, broker, [self._produce(broker), self._reject(broker), self._begin_tasks(broker)])
+        self._begun = asyncio.Event()
+        clients = [self._produce(broker), self._reject(broker), self._begin_tasks(broker)]
+        await killed_after(seconds, self._begun, broker, clients)
 
     # --- clients ----------------------------------------------------------------------------------------------
 
@@ -126,7 +129,10 @@ class TaskLoop:
                 if len(await self._running(connection)) < MAX_RUNNING:
                     command = COMMANDS[self._random.choice((b"delete", b"redrive"))]
                     reply = await connection.ask(*command, *self._random.choice(RATES), b"TASK")
-                    assert not isinstance(reply, hiredis.ReplyError) or str(reply).startswith(REFUSALS), reply
+                    if isinstance(reply, hiredis.ReplyError):
+                        assert str(reply).startswith(REFUSALS), reply
+                    else:
+                        self._begun.set()
                 await asyncio.sleep(self._random.uniform(0, 0.03))
         finally:
             connection.close()

@@ -19,7 +19,7 @@ KILLS_AT_ONCE = 10
 def test_what_comes_out_of_a_pipeline_of_transactions_is_what_went_in_whatever_is_killed(trust: Trust, tmp_path: Path):
     judged = TransformLoop(tmp_path, trust, SEED).run(KILLS)
     assert not judged.findings, judged
-    assert judged.transactions > KILLS, judged
+    assert judged.transactions >= KILLS, judged
 
 
 @pytest.mark.planted

@@ -23,7 +23,7 @@ from tests.durability.crash.killed import STUCK_SECONDS, KilledStore, all_of, ki
 
 INPUT, OUTPUTS = b"in", (b"a", b"b")
 WORKERS = 3
-#: The approximate duration of a round, from the start of the broker to its kill.
+#: The approximate time from the first transaction of a round to the kill of the broker.
 LOAD_SECONDS = 0.3
 #: What may be refused, and then was not done: a lease ends with each kill, or the broker is stopping.
 REFUSALS = ("NOLEASE", "READONLY", "DRAINING")
@@ -57,6 +57,7 @@ class TransformLoop:
         self._random = Random(seed)
         self._confirmed = 0  # all smaller numbers are inputs
         self._counts: Counter[str] = Counter()
+        self._begun = asyncio.Event()  # a transaction of the round was carried out
 
     def run(self, kills: int) -> Transformed:
         """Kill the broker `kills` times under load; then let the pipeline end, and judge its output."""
@@ -69,8 +70,10 @@ class TransformLoop:
 
     async def _round(self) -> None:
         broker, seconds = self._store.start(), self._random.uniform(0.2, 1.8) * LOAD_SECONDS
+        self._begun = asyncio.Event()
         workers = [self._work(broker) for _ in range(WORKERS)]
-        await killed_after(seconds, broker, [self._produce(broker), self._work_over_http(broker), *workers])
+        clients = [self._produce(broker), self._work_over_http(broker), *workers]
+        await killed_after(seconds, self._begun, broker, clients)
 
     async def _end(self) -> dict[bytes, list[int]]:
         """Wait until the workers have done the rest; return the output in each topic, in order."""
@@ -168,5 +171,6 @@ class TransformLoop:
     def _note(self, reply: object) -> None:
         if isinstance(reply, list):
             self._counts["done"] += 1
+            self._begun.set()
         else:
             assert str(reply).startswith((*REFUSALS, "UNKNOWN")), reply
