@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from miniqueue_client.async_client import AsyncClient
     from miniqueue_client.async_worker import AsyncWorker
-    from miniqueue_client.calls import messages as message_calls  # noqa: F401 - docs/client.md imports it by this name
+    from miniqueue_client.calls import messages as message_calls  # noqa: F401 - programs import it; `__all__` has no modules
     from miniqueue_client.calls.chosen import Selection
     from miniqueue_client.calls.errors import RefusedError
     from miniqueue_client.calls.messages import Outgoing
