@@ -4,9 +4,11 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from miniqueue.commands.copying.copying import Choices, Copying, passes
+from miniqueue.commands.copying.once import Patience, copy_once
 from miniqueue.commands.copying.sides import Side
 from miniqueue.commands.shell import flags
 from miniqueue.commands.shell.columns import Column
@@ -69,7 +71,7 @@ def command(topics: tuple[str, ...], source: str, target: str, output: Output, *
         copying = Copying(origin, destination, choices, lambda: time.time_ns() // 1_000_000, time.monotonic)
         if others["follow"]:
             _follow(copying, output, others["interval"])
-        _copy_once(copying)
+        copy_once(copying, partial(progress, "copying"), Patience(_warn, time.sleep))
         output.rows(_COLUMNS, _rows(copying))
         return _INCOMPLETE if any(copy.missed_count for copy in copying.copies.values()) else 0
 
@@ -80,16 +82,6 @@ def _client_of(flag: str, name: str) -> Client:
         return Side.of(address_of(choice, flags.shell().environ))
     except ConfigError as exc:
         raise ConfigError([f"flag {flag}: {problem}" for problem in exc.problems]) from exc
-
-
-def _copy_once(copying: Copying) -> None:
-    """Copy what the topics contain now."""
-    copying.refresh()
-    with progress("copying") as advance:
-        while not copying.has_caught_up:
-            advance(copying.round())
-    copying.release()
-    copying.end()
 
 
 def _follow(copying: Copying, output: Output, interval_seconds: float) -> None:
@@ -106,7 +98,7 @@ def _follow(copying: Copying, output: Output, interval_seconds: float) -> None:
             except ClientError as exc:
                 if not passes(exc):
                     raise
-                print(f"miniqueue: {escape(str(exc))}; trying again", file=sys.stderr)
+                _warn(str(exc))
                 count, pause_seconds = 0, min(pause_seconds * 2, _MAX_PAUSE_SECONDS)
             if time.monotonic() >= report_at:
                 _report(copying, output)
@@ -118,6 +110,10 @@ def _follow(copying: Copying, output: Output, interval_seconds: float) -> None:
             copying.release()
         _report(copying, output)
         raise
+
+
+def _warn(text: str) -> None:
+    print(f"miniqueue: {escape(text.rstrip('.'))}; trying again", file=sys.stderr, flush=True)
 
 
 def _report(copying: Copying, output: Output) -> None:

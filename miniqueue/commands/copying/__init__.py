@@ -13,5 +13,5 @@ deleted. Nothing is leased at the source: deliveries, retries, and dead letters 
 
 Must not know the terminal or the command line. Reading order: `markers` (positions, as the target stores them),
 `batches` (from a page of a log to what one transaction publishes), `topic_copy` (one topic), `copying` (all topics,
-and errors that pass), `sides` (the clients).
+and errors that pass), `once` (a copy that ends), `sides` (the clients).
 """

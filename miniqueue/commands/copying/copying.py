@@ -16,7 +16,7 @@ from miniqueue.commands.copying.topic_copy import TopicCopy, never_idle, positio
 from miniqueue.errors import ConfigError
 from miniqueue_client import Bounds, Client, ClientError, RefusedError
 from miniqueue_client.calls import logs
-from miniqueue_client.calls.errors import is_passing
+from miniqueue_client.calls.errors import UntrustedError, is_passing
 from miniqueue_client.calls.groups import Start
 
 #: Settings that a new topic of the target does not get from the source: states of a moment, and of the other broker.
@@ -59,6 +59,8 @@ class Choices:
 
 def passes(error: ClientError) -> bool:
     """Whether what failed may work later, without help."""
+    if isinstance(error, UntrustedError):
+        return False
     return is_passing(error) or (isinstance(error, RefusedError) and error.code in _PASSING_CODES)
 
 
@@ -103,9 +105,14 @@ class Copying:
         return sum(copy.copied_count for copy in self.copies.values())
 
     @property
-    def has_caught_up(self) -> bool:
-        """Whether everything is copied that the topics contained when the copy began."""
-        return all(copy.has_caught_up for copy in self.copies.values())
+    def remaining(self) -> int:
+        """Number of messages that are to be copied of those that the topics contained at the first survey."""
+        return sum(copy.remaining for copy in self.copies.values())
+
+    def ping(self) -> None:
+        """Check that both brokers reply; raises ClientError."""
+        self._source.ping()
+        self._target.ping()
 
     def refresh(self) -> None:
         """Begin to copy the chosen topics that are not copied yet; raises ClientError, or ConfigError for a name."""
@@ -115,6 +122,11 @@ class Copying:
         for topic in existing:
             if topic not in self.copies and self._is_chosen(topic):
                 self.copies[topic] = self._begun(topic)
+
+    def survey(self) -> None:
+        """Count the messages that are to be copied; raises ClientError."""
+        for topic, bounds in self._bounds():
+            self.copies[topic].look(bounds)
 
     def round(self) -> int:
         """Copy at most a page of each partition; return the number of messages. Raises ClientError."""

@@ -90,10 +90,10 @@ class TopicCopy:
         return behind
 
     @property
-    def has_caught_up(self) -> bool:
-        """Whether everything is copied that the topic contained at the first look."""
-        goals = self._goals
-        return goals is not None and all(self._positions[partition] >= end for partition, end in goals.items())
+    def remaining(self) -> int:
+        """Number of messages that are to be copied of those that the topic contained at the first look."""
+        goals = self._goals or {}
+        return sum(max(0, end - self._positions[partition]) for partition, end in goals.items())
 
     def step(self, partition: str) -> int:
         """Copy one page of a partition; return the number of messages copied. Raises ClientError."""

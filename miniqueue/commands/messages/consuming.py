@@ -107,7 +107,7 @@ class Consumer:
             except ClientError as exc:
                 if not (has_received and _is_passing(exc)):
                     raise
-                self.warn(f"{exc}; waiting for the broker")
+                self.warn(f"{str(exc).rstrip('.')}; waiting for the broker")
                 self.stopping.wait(PAUSE_SECONDS)
                 continue
             has_received = True

@@ -1,6 +1,7 @@
 """Two brokers in memory: one to copy from, and one to copy to."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -39,3 +40,15 @@ def source(source_broker: RespBroker) -> Iterator[Client]:
 @pytest.fixture
 def target(target_broker: RespBroker) -> Iterator[Client]:
     yield from _emptied(target_broker)
+
+
+@pytest.fixture
+def durable(tmp_path: Path) -> Iterator[list[RespBroker]]:
+    """Two brokers whose stores survive them."""
+    brokers = []
+    for name in ("source", "target"):
+        (tmp_path / name).mkdir()
+        brokers.append(RespBroker(tmp_path / name))
+    yield brokers
+    for broker in brokers:
+        broker.end()

@@ -77,6 +77,12 @@ def test_a_bad_command_line_is_refused(line, source, target, words, problem):
     assert shown.startswith(problem)
 
 
+def test_a_broker_that_is_down_at_first_is_an_error(line, source):
+    words = "copy", "--from", source.address.url, "--to", "redis://localhost:1", "orders"
+    code, shown = line.refused(*words)
+    assert (code, shown[:44]) == (69, "cannot connect to redis://localhost:1: Error")
+
+
 def test_lost_messages_are_in_the_exit_code(line, source, target):
     source.create_topic("orders", retention_messages=1, retention_drops_unread=True)
     words = "copy", "--from", source.address.url, "--to", target.address.url, "orders"
@@ -89,18 +95,6 @@ def test_lost_messages_are_in_the_exit_code(line, source, target):
     ended = line(*words, "-o", "jsonl")
     assert json.loads(ended.out)["missed"] >= 3
     assert ended.code == 1
-
-
-@pytest.fixture
-def durable(tmp_path):
-    """Two brokers whose stores survive them."""
-    brokers = []
-    for name in ("source", "target"):
-        (tmp_path / name).mkdir()
-        brokers.append(RespBroker(tmp_path / name))
-    yield brokers
-    for broker in brokers:
-        broker.end()
 
 
 @pytest.mark.slow
@@ -177,6 +171,7 @@ def test_a_terminal_shows_how_far_a_copy_is(line, source, target):
     ended = line.on_a_terminal(*words)
     assert ended.code == 0
     assert "copying" in ended.out
+    assert " of 3,000 messages" in ended.out
     assert "\norders     3000     0         0        0\n" in ended.out
 
 

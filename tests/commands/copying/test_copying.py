@@ -272,7 +272,7 @@ def test_the_group_of_a_copy_that_is_done_is_deleted(source, target):
     source.publish_many("orders", [b"1"])
     current = copying(source, target, "orders")
     current.round()
-    assert current.has_caught_up
+    assert current.remaining == 0
     current.end()
     current.end()
     assert [group.name for group in source.groups("orders")] == ["default"]
