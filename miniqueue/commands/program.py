@@ -7,10 +7,12 @@ import importlib
 from collections.abc import Mapping, Sequence
 
 import click
+from click.shell_completion import CompletionItem
 
 from miniqueue.commands import COMMANDS
 from miniqueue.commands.shell.completing import PROGRAM, VARIABLE, completions
 from miniqueue.commands.shell.flags import Flag, Shell, problem_of
+from miniqueue.commands.shell.values import FILE_OR_FOLDER
 from miniqueue.errors import ConfigError
 
 
@@ -57,10 +59,19 @@ class _Root(click.Group):
         return [*COMMANDS, *self._others]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command; for a tool, one without flags, since its flags are not Click's."""
+        """Return a command; for a tool, one that completes files, since its flags are not Click's."""
         if cmd_name in COMMANDS:
             return command_named(cmd_name)
-        return click.Command(cmd_name, help=self._others[cmd_name]) if cmd_name in self._others else None
+        if cmd_name not in self._others:
+            return None
+        words = click.Argument(["words"], nargs=-1, type=FILE_OR_FOLDER)
+        return click.Command(cmd_name, params=[words], context_settings={"ignore_unknown_options": True})
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the names that begin as a word does, without importing all commands; or flags."""
+        summaries = {name: entry.summary for name, entry in COMMANDS.items()} | dict(self._others)
+        names = [CompletionItem(name, help=text) for name, text in summaries.items() if name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
 def complete(others: Mapping[str, str], broker_flags: Sequence[str], environ: Mapping[str, str]) -> str:

@@ -15,7 +15,7 @@ from miniqueue.commands.messages.writing import message_writer, with_message_out
 from miniqueue.commands.shell import flags
 from miniqueue.commands.shell.connecting import BrokerClient, connected
 from miniqueue.commands.shell.topic_names import TOPIC
-from miniqueue.commands.shell.values import COUNT, DURATION, NAME, POSITIVE_DURATION, TIME
+from miniqueue.commands.shell.values import COUNT, DURATION, FILE_OR_FOLDER, NAME, POSITIVE_DURATION, TIME
 from miniqueue.errors import ConfigError, ServerError
 from miniqueue.server.process.escaping import quote
 from miniqueue_client import Message
@@ -31,7 +31,7 @@ _LEASE_SECONDS: Final = 30.0
     "miniqueue sub orders -- ./handle.sh"
 )
 @flags.argument("topic", type=TOPIC)
-@flags.argument("program", nargs=-1, metavar="[-- PROGRAM [ARGUMENTS]…]")
+@flags.argument("program", nargs=-1, type=FILE_OR_FOLDER, metavar="[-- PROGRAM [ARGUMENTS]…]")
 @flags.flag("--group", type=NAME, help="Group to read as.  [default: default]")
 @flags.flag("--member", type=NAME, help="Member of the group, which has partitions of its own.")
 @flags.flag("--count", type=COUNT, help="End after this number of messages.")

@@ -20,6 +20,8 @@ from miniqueue.server.process.escaping import escape, quote
 F = TypeVar("F", bound=Callable[..., Any])
 
 _HELP_NAMES = ("-h", "--help", "-help")
+#: Maximum length of the summary of a command.
+_MAX_SUMMARY = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,10 @@ class Command(click.Command):
             word = next((word for word in words if word.startswith(exc.option_name)), exc.option_name)
             names = [name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)]
             raise click.NoSuchOption(_with_two_dashes(word), possibilities=names, ctx=ctx) from exc
+
+    def get_short_help_str(self, limit: int = _MAX_SUMMARY) -> str:
+        """Return the first sentence of the help, as a summary in lists; Click's limit is too short for most."""
+        return super().get_short_help_str(limit)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the flags: those of the command, then each other section."""
