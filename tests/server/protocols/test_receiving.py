@@ -192,7 +192,7 @@ async def test_a_user_holds_what_it_received_until_it_is_settled(world, speak):
     first, _ = await speaker.receive("orders", count=2, lease=60)
     with pytest.raises(RefusedError, match="NOPERM"):
         await speaker.holders("orders", "default")
-    await speaker.become("monitor")  # of this topic alone: the list names users and addresses
+    await speaker.become("monitor")  # may monitor this topic alone; the list names users and addresses
     with pytest.raises(RefusedError, match="NOPERM"):
         await speaker.holders("orders", "default")
     await speaker.become("monitor-of-all")
