@@ -16,7 +16,9 @@ from starlette.types import ASGIApp
 
 from miniqueue.broker.inspect.history import STEP_SECONDS
 from miniqueue.broker.leases.receive import ReceiveResult
+from miniqueue.core.message.partitioning import MAX_PARTITIONS
 from miniqueue.core.options.consume import ReceiveOptions
+from miniqueue.core.options.publish import PublishOptions
 from miniqueue.core.options.topic_choice import MAX_TOPICS
 from miniqueue.server.dashboard.app import DashboardApp
 from miniqueue.server.dashboard.models.facts import Facts
@@ -85,6 +87,14 @@ COMMANDS = [
     b"PURGE wide",
     b"CLIENT LIST",
     b"COMMAND DOCS",
+]
+GROUP_COMMANDS = [
+    b"GROUP CREATE wide last FROM latest",
+    b"GROUP CREATE wide first",
+    b"GROUP SEEK wide first latest",
+    b"GROUP SEEK wide first earliest",
+    b"GROUP SEEK wide first latest DRYRUN",
+    b"GROUP DELETE wide first",
 ]
 PAGES = [
     ("http", "/topics"),
@@ -268,6 +278,31 @@ async def measure_connections() -> list[Measured]:
 def test_no_list_of_connections_holds_the_loop_in_proportion_to_their_number():
     with asyncio.Runner(loop_factory=IterationLoop) as runner:
         measured = runner.run(measure_connections())
+    assert {act.name: act.count for act in measured if act.count > MOST} == {}
+
+
+async def measure_groups() -> list[Measured]:
+    """Create, move, and delete groups of a topic that has as many partitions as one may have, and many groups."""
+    world = World()
+    broker = await world.start()
+    client = Client(RespServer(broker, PARAMETERS))
+    await say(client, b"TOPIC CREATE wide partitions %d" % MAX_PARTITIONS)
+    for number in range(20):
+        await say(client, b"GROUP CREATE wide g%d" % number)
+    for number in range(LONG // 10):
+        broker.publish_with(b"wide", b"x", PublishOptions(key=b"%d" % number))
+    await world.commit()
+    measured = []
+    for line in GROUP_COMMANDS:
+        measured.append(await measure(line.decode(), partial(say, client, line)))
+    await broker.stop()
+    return measured
+
+
+@pytest.mark.slow
+def test_no_act_on_a_group_holds_the_loop_in_proportion_to_its_partitions():
+    with asyncio.Runner(loop_factory=IterationLoop) as runner:
+        measured = runner.run(measure_groups())
     assert {act.name: act.count for act in measured if act.count > MOST} == {}
 
 

@@ -10,6 +10,7 @@ The commit that deletes chunks also stores the new start of the log, so a startu
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from itertools import takewhile
+from operator import attrgetter
 
 import structlog
 
@@ -32,6 +33,8 @@ PAGE_BYTES = 1 << 20
 #: Topics that one event-loop iteration checks, so that it stays short.
 TOPICS_IN_TURN = 100
 
+_retained = attrgetter("retained")
+
 
 class RetentionKeeper:
     """Keeps the logs of topics within the limits of their settings."""
@@ -51,8 +54,11 @@ class RetentionKeeper:
 
         An imported topic has settings and nothing else at this time.
         """
+        retains = topic.settings.retains
+        if not retains and not _retaining(topic):  # the usual case: there may be thousands of partitions
+            return
         for partition in topic.partitions.values():
-            if topic.settings.retains:
+            if retains:
                 self._keep(topic, partition)
             elif partition.retained is not None:
                 self._keep_no_more(topic, partition, partition.retained)
@@ -69,7 +75,7 @@ class RetentionKeeper:
             self._trimming.start(self._trim_all())
 
     def _note(self, topic: Topic) -> None:
-        if any(partition.retained is not None for partition in topic.partitions.values()):
+        if _retaining(topic):
             self._retaining[topic] = None
 
     # --- settings ---------------------------------------------------------------------------------------------
@@ -79,10 +85,13 @@ class RetentionKeeper:
 
         If older messages are still being deleted after retention ended, this usually begins when that is done.
         """
-        retained, hole_stops = partition.retained, [stop for _, stop in holes_of(partition.cursors.values())]
+        retained = partition.retained
+        if retained is not None and retained.stop_seq is None:
+            return
+        hole_stops = [stop for _, stop in holes_of(partition.cursors.values())]
         if retained is None:
             partition.retained = Retained(max(hole_stops, default=0))
-        elif retained.stop_seq is None or max(hole_stops, default=0) > retained.stop_seq:
+        elif retained.stop_seq is not None and max(hole_stops, default=0) > retained.stop_seq:
             return
         else:
             retained.stop_seq = None
@@ -219,6 +228,11 @@ class RetentionKeeper:
             return False
         cursors = list(partition.cursors.values())
         return any([await drop_unread(self._engine, topic, cursor, over[-1].end_seq) for cursor in cursors])
+
+
+def _retaining(topic: Topic) -> bool:
+    """Whether a partition of the topic retains messages, or has not deleted yet what it did retain."""
+    return any(map(_retained, topic.partitions.values()))
 
 
 def _has(topic: Topic, partition: Partition) -> bool:

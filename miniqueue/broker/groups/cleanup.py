@@ -19,8 +19,10 @@ This reads all unique keys of the topic and, if there are keys to free, all mess
 """
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import aclosing, contextmanager, suppress
+from itertools import compress
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import structlog
@@ -28,11 +30,12 @@ import structlog
 from miniqueue.broker.cleanup.disk_space import RangeDeletion
 from miniqueue.broker.commit.journal import Commit, Journal
 from miniqueue.broker.engine.engine import Engine
-from miniqueue.broker.model.topic import Topic
+from miniqueue.broker.groups.start_positions import holes_in
+from miniqueue.broker.model.topic import Group, Topic
 from miniqueue.broker.stored import opening_state
 from miniqueue.broker.stored.opening import PAGE_ITEMS, pages
 from miniqueue.core.cursor.lease import ChunkProgress
-from miniqueue.core.group.holes import Runs
+from miniqueue.core.group.holes import Finished, Runs, without
 from miniqueue.core.group.view import Unsettled
 from miniqueue.core.log.partition import Partition
 from miniqueue.core.message.ids import DelayedId, parse_any_id
@@ -40,6 +43,8 @@ from miniqueue.errors import MiniqueueError, UnavailableError
 from miniqueue.storage.format import dedup, groups, keys, values
 
 log = structlog.get_logger()
+
+_finished_chunks, _pins = attrgetter("changes.finished"), attrgetter("pins")
 
 #: A unique key, and the id of a message that has it.
 _Claim = tuple[bytes, bytes]
@@ -109,6 +114,8 @@ async def _returned(journal: Journal, topic_id: int, number: int, group_id: int)
         await snapshot.close()
 
 
+#: Number of partitions whose data is deleted in one turn.
+PARTITIONS_IN_TURN: Final = 32
 #: Number of deletions after which the next act that needs one waits.
 MAX_LEFT: Final = 16
 
@@ -119,14 +126,25 @@ class _Remains(NamedTuple):
     Attributes:
       topic: the topic of the group.
       ids: the topic id and the group id that are in the keys.
-      runs: the chunks to be deleted, as ranges of sequence numbers by partition.
+      finished: what the group had finished in each partition, whose chunks are deleted already.
       frees_keys: whether unique keys of the topic are to be freed.
     """
 
     topic: Topic
     ids: tuple[int, int]
-    runs: Mapping[int, Runs]
+    finished: Mapping[int, Finished | None]
     frees_keys: bool
+
+    def runs(self, number: int) -> Runs:
+        """Return the chunks of a partition that only this group needed, as ranges of sequence numbers.
+
+        They are as in the iteration in which the group ended: what other groups finish later they delete themselves.
+        """
+        partition = self.topic.partitions.get(number) if self.topic.id == self.ids[0] else None
+        if partition is None:
+            return []
+        finished = self.finished[number]
+        return without(holes_in(partition), [] if finished is None else finished.runs())
 
 
 class GroupCleanup:
@@ -137,8 +155,10 @@ class GroupCleanup:
 
     def __init__(self, engine: Engine) -> None:
         self._journal = engine.journal
+        self._share = engine.share
         self._spawn = engine.spawn
         self._left: set[tuple[int, int]] = set()  # topic ids and group ids that still have stored data
+        self._reserved: set[tuple[int, int]] = set()  # topic ids and ids of groups that are being created or moved
         self._failed: list[_Remains] = []  # the data whose deletion failed; the next tick tries again
         self._turn = asyncio.Lock()
         self._last_warning = ""
@@ -150,25 +170,36 @@ class GroupCleanup:
                 pass
 
     def next_id(self, topic: Topic) -> int:
-        """Return a group id under which the topic has no stored data."""
-        left = [group_id for topic_id, group_id in self._left if topic_id == topic.id and group_id != PINNED]
-        return max([group.id or 0 for group in topic.existing_groups] + left) + 1
+        """Return a group id under which the topic has no stored data, and that is not reserved."""
+        used = [group_id for topic_id, group_id in self._left | self._reserved if topic_id == topic.id]
+        used += [group.id or 0 for group in topic.existing_groups]
+        return max((group_id for group_id in used if group_id != PINNED), default=0) + 1
 
-    def delete(self, topic: Topic, group_id: int, runs: Mapping[int, Runs], *, frees_keys: bool) -> None:
-        """Delete the stored data under a group id, and the chunks in `runs`, in the background.
+    @contextmanager
+    def reserved_id(self, topic: Topic) -> Iterator[int]:
+        """Reserve a group id until the block exits, and yield it."""
+        reserved = topic.id or 0, self.next_id(topic)
+        self._reserved.add(reserved)
+        try:
+            yield reserved[1]
+        finally:
+            self._reserved.discard(reserved)
+
+    def delete(self, topic: Topic, group_id: int, finished: Mapping[int, Finished | None], *, frees_keys: bool) -> None:
+        """Delete the stored data under a group id, and the chunks that only this group needed, in the background.
 
         The purge entry must be in the store, or be in the next commit; if that commit fails, nothing is deleted.
 
         Args:
           topic: the topic of the group.
           group_id: the id that is no longer used.
-          runs: the chunks to be deleted, as ranges of sequence numbers by partition.
+          finished: what the group had finished, by partition; None if that is unknown.
           frees_keys: whether to free the unique keys of messages that no group needs any more.
         """
         assert topic.id is not None
         self._left.add((topic.id, group_id))
         committer = self._journal.committer
-        remains = _Remains(topic, (topic.id, group_id), runs, frees_keys)
+        remains = _Remains(topic, (topic.id, group_id), finished, frees_keys)
         self._spawn(self._delete_after(committer.open, remains))
         committer.request()
 
@@ -177,7 +208,7 @@ class GroupCleanup:
 
         Called when a pin is removed and when a deletion has ended, so that the last of them removes the entry.
         """
-        is_pinned = topic.id == topic_id and any(partition.pins for partition in topic.partitions.values())
+        is_pinned = topic.id == topic_id and any(map(_pins, topic.partitions.values()))
         if not is_pinned and (topic_id, PINNED) not in self._left:
             self._journal.change({groups.purge(topic_id, PINNED): None})
             self._journal.committer.request()
@@ -204,7 +235,7 @@ class GroupCleanup:
             if remains.frees_keys and remains.topic.id == remains.ids[0]:
                 await free_keys(self._journal, remains.topic)
             async with self._turn:
-                await self._delete(*remains.ids, remains.runs)
+                await self._delete(remains)
         except MiniqueueError as exc:
             self._failed.append(remains)
             self._warn(str(exc))
@@ -219,20 +250,20 @@ class GroupCleanup:
             log.warning("what a deleted group has left was not all removed; it is tried again", error=error)
         self._last_warning = error
 
-    async def _delete(self, topic_id: int, group_id: int, runs: Mapping[int, Runs]) -> None:
-        deletion = RangeDeletion(self._journal)
-        for number, partition_runs in runs.items():
-            for start, stop in partition_runs:
-                await deletion.delete(keys.chunk(topic_id, number, start), keys.chunk(topic_id, number, stop))
-            for key_range in groups.of_group(topic_id, number, group_id):
-                await deletion.delete(*key_range)
+    async def _delete(self, remains: "_Remains") -> None:
+        (topic_id, group_id), deletion = remains.ids, RangeDeletion(self._journal)
+        async with aclosing(self._share.in_turns(remains.finished, PARTITIONS_IN_TURN)) as numbers:
+            async for number in numbers:
+                for start, stop in remains.runs(number):
+                    await deletion.delete(keys.chunk(topic_id, number, start), keys.chunk(topic_id, number, stop))
+                for key_range in groups.of_group(topic_id, number, group_id):
+                    await deletion.delete(*key_range)
         if group_id != PINNED:  # new pins may need that entry; `unpin` removes it
             deletion.batch[groups.purge(topic_id, group_id)] = None
         await deletion.commit()
 
 
-def finished_by(topic: Topic, group_id: int | None) -> list[tuple[Partition, list[ChunkProgress]]]:
-    """Return the chunks that a group has finished since the last commit, by partition; empty if `group_id` is None."""
-    if group_id is None:
-        return []
-    return [(partition, partition.cursors[group_id].changes.finished) for partition in topic.partitions.values()]
+def finished_by(group: Group) -> list[tuple[Partition, list[ChunkProgress]]]:
+    """Return the chunks that a group has finished since the last commit, by partition."""
+    changed = compress(group.cursors, map(_finished_chunks, group.cursors))
+    return [(group.topic.partitions[cursor.partition], cursor.changes.finished) for cursor in changed]

@@ -9,16 +9,17 @@ When an id is deleted, its keys and the chunks that only its group needed remain
 by page; a purge entry in the store exists until then.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.groups import start_positions
 from miniqueue.broker.groups.cleanup import PINNED, GroupCleanup, finished_by
 from miniqueue.broker.groups.idle import IdleGroups
-from miniqueue.broker.groups.start_positions import StartPosition, check_start, holes_in, pinned
+from miniqueue.broker.groups.new_cursors import NewCursors
+from miniqueue.broker.groups.start_positions import StartPosition, check_start, pinned
 from miniqueue.broker.inspect.due_counting import count_due
 from miniqueue.broker.inspect.log import LogReader
 from miniqueue.broker.model.topic import Group, Topic
@@ -28,9 +29,8 @@ from miniqueue.broker.stored import encode_commit
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import ChunkProgress
-from miniqueue.core.cursor.state import CursorState
-from miniqueue.core.group.holes import without
-from miniqueue.core.log.partition import Partition, Pin
+from miniqueue.core.group.holes import finished_in
+from miniqueue.core.log.partition import Partition
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME, check_group, check_new_group, check_topic
 from miniqueue.core.options.start import Edge, Start
 from miniqueue.core.settings.group_options import NOTHING_OWN
@@ -44,6 +44,8 @@ from miniqueue.errors.requests import (
     UnknownTopicError,
 )
 from miniqueue.storage.format import groups, keys
+
+T = TypeVar("T")
 
 
 class Seek(NamedTuple):
@@ -179,10 +181,11 @@ class Groups:
         before = group.depth
         if is_dry:
             with self._pinned(topic):
-                positions = await self._find(topic, start)
+                positions = await self._found(topic, partial(self._positions, topic, start))
+            after = sum(position.depth for position in positions.values())
         else:
-            positions = await self._begin(group, start)
-        return Seek(before, sum(position.depth for position in positions.values()))
+            after = (await self._begin(group, start)).depth
+        return Seek(before, after)
 
     async def delete(self, name: bytes, group_name: bytes) -> None:
         """Delete a group with the messages that it has not settled; the deletion is durable on return.
@@ -207,7 +210,7 @@ class Groups:
         topic = group.topic
         if group.consumer_count or len(topic.existing_groups) == 1:
             raise GroupInUseError
-        self._replace(group, None, {})
+        self._replace(group, None, {}, {})
         self._set_own(topic, group.name, dict.fromkeys(BY_GROUP))
         topic.drop_idle(group)
 
@@ -246,8 +249,7 @@ class Groups:
         self._idle.restored()
         for topic, group_id in content.unpurged_groups:
             if topic.id is not None:
-                runs = {number: holes_in(partition) for number, partition in topic.partitions.items()}
-                self._remains.delete(topic, group_id, runs, frees_keys=True)
+                self._remains.delete(topic, group_id, dict.fromkeys(topic.partitions), frees_keys=True)
 
     def changed(self, topic: Topic) -> None:
         """Watch the groups of a topic more closely if they have settings of their own."""
@@ -260,14 +262,14 @@ class Groups:
 
     # --- the change itself ------------------------------------------------------------------------------------
 
-    async def _begin(self, group: Group, start: Start) -> dict[int, StartPosition]:
+    async def _begin(self, group: Group, start: Start) -> NewCursors:
         """Give a group a new id and cursors at `start`, with the next commit; call it only within an epoch.
 
         The pins keep only the chunks of this epoch, so a position from another epoch must never become a cursor.
         """
         topic, topic_id, is_new = group.topic, group.topic.id, group.id is None
-        with self._pinned(topic):
-            positions = await self._find(topic, start)
+        with self._pinned(topic), self._remains.reserved_id(topic) as new_id:
+            cursors = await self._found(topic, partial(self._cursors, topic, start, new_id))
             self._journal.admission.check_change()
             if topic.id is None or topic.id != topic_id:
                 raise UnknownTopicError
@@ -277,16 +279,10 @@ class Groups:
                 raise GroupExistsError if is_new else UnknownGroupError
             if is_new:
                 self._admit(group)
-            new_id = self._remains.next_id(topic)
-            cursors = {
-                number: positions[number].cursor(partition, new_id)
-                if number in positions
-                else GroupCursor(CursorState(), partition.tail_seq, {}, is_new=True, partition=number, group=new_id)
-                for number, partition in topic.partitions.items()
-            }
-            self._replace(group, new_id, cursors)
+            cursors.complete()
+            self._replace(group, new_id, cursors.by_partition, cursors.batch)
             self._drop_placeholder(topic)
-        return positions
+        return cursors
 
     def _admit(self, group: Group) -> None:
         """Raise LimitReachedError unless the topic of a group that does not exist may have it."""
@@ -304,10 +300,18 @@ class Groups:
         default = topic.default
         is_alone = len(topic.existing_groups) == 1
         if default.id is not None and not (topic.settings.default_group or default.consumer_count or is_alone):
-            self._replace(default, None, {})
+            self._replace(default, None, {}, {})
 
-    async def _find(self, topic: Topic, start: Start) -> dict[int, StartPosition]:
-        """Return the start positions of a group in a topic that is pinned.
+    async def _positions(self, topic: Topic, start: Start) -> dict[int, StartPosition]:
+        return await start_positions.find(self._journal, self._log_reader, topic, start)
+
+    async def _cursors(self, topic: Topic, start: Start, group_id: int) -> NewCursors:
+        cursors = NewCursors(topic, group_id)
+        await cursors.make(await self._positions(topic, start))
+        return cursors
+
+    async def _found(self, topic: Topic, find: Callable[[], Awaitable[T]]) -> T:
+        """Return what `find` returns: the start positions of a group in a topic that is pinned, or its cursors there.
 
         Pins do not keep the chunks that only one group needed, if this group is deleted or moved meanwhile: then the
         search is repeated. Raises UnknownTopicError if the topic is deleted meanwhile.
@@ -316,18 +320,23 @@ class Groups:
         while True:
             ids = _ids(topic)
             try:
-                positions = await start_positions.find(self._journal, self._log_reader, topic, start)
+                found = await find()
             except MiniqueueError as exc:
                 if topic.id == topic_id and (ids <= _ids(topic) or not isinstance(exc, CorruptionError)):
                     raise
             else:
                 if topic.id == topic_id and ids <= _ids(topic):
-                    return positions
+                    return found
             if topic.id != topic_id:
                 raise UnknownTopicError
 
-    def _replace(self, group: Group, new_id: int | None, cursors: dict[int, GroupCursor]) -> None:
-        """Give a group another id and other cursors, or delete it if `new_id` is None, with the next commit."""
+    def _replace(
+        self, group: Group, new_id: int | None, cursors: dict[int, GroupCursor], batch: dict[bytes, bytes | None]
+    ) -> None:
+        """Give a group another id and other cursors, or delete it if `new_id` is None, with the next commit.
+
+        `batch` is what that commit stores of the cursors.
+        """
         topic, old_id = group.topic, group.id
         assert topic.id is not None
         made = NoticeKind.GROUP_CREATED if old_id is None else NoticeKind.GROUP_MOVED
@@ -335,11 +344,9 @@ class Groups:
         self._engine.notices.report(kind, topic.name, group=group.name.decode())
         if topic.trace is not None and old_id is not None:
             topic.trace.regrouped(group.name, group.cursors, cursors)
-        holes = {number: holes_in(partition) for number, partition in topic.partitions.items()}
-        finished, key_group = finished_by(topic, old_id), topic.key_group
-        batch: dict[bytes, bytes | None] = {}
+        finished_before, finished, key_group = finished_in(group.cursors), finished_by(group), topic.key_group
         if old_id is not None:
-            batch = {keys.cursor(topic.id, number, old_id): None for number in topic.partitions}
+            batch[keys.cursor(topic.id, 0, old_id)] = None  # the group default exists if this does; others are left
             batch[groups.purge(topic.id, old_id)] = b""
             batch[groups.group(topic.id, group.name)] = None
         topic.set_cursors(group, new_id, cursors)
@@ -348,18 +355,15 @@ class Groups:
         self._journal.touch(topic)
         if new_id is not None:
             batch |= encode_commit.new_group(topic.id, group, self._clock.now_ms())
-            for cursor in cursors.values():
-                batch |= encode_commit.new_cursor(topic.id, cursor)
         frees_keys = key_group in (group, None) or topic.key_group is not key_group
         if frees_keys and old_id is None and new_id is not None:  # an unused id, whose cleanup frees the keys
-            old_id = new_id + 1
+            old_id = self._remains.next_id(topic)
             batch[groups.purge(topic.id, old_id)] = b""
         self._journal.change(batch)
         for partition, progresses in finished:
             self._delete_unneeded(topic.id, partition, progresses)
         if old_id is not None:
-            runs = {number: without(holes_in(topic.partitions[number]), before) for number, before in holes.items()}
-            self._remains.delete(topic, old_id, runs, frees_keys=frees_keys)
+            self._remains.delete(topic, old_id, finished_before, frees_keys=frees_keys)
         self._journal.events.changed(topic)
         self._journal.events.readable(topic)
 
@@ -372,19 +376,16 @@ class Groups:
         topic_id = topic.id
         if topic_id is not None:
             self._journal.change({groups.purge(topic_id, PINNED): b""})
+        partitions = dict(topic.partitions)
         try:
-            with pinned(topic) as pins:
+            with pinned(topic) as pin:
                 yield
         finally:
-            if topic_id is not None and topic.id == topic_id:
-                self._unpin(topic, topic_id, pins)
-
-    def _unpin(self, topic: Topic, topic_id: int, pins: list[tuple[Partition, Pin]]) -> None:
-        if any(topic.partitions.get(partition.number) is not partition for partition, _ in pins):
-            return  # the topic is being reloaded, which deletes the chunks, then the entry, as after a restart
-        for partition, pin in pins:
-            self._delete_unneeded(topic_id, partition, pin.kept)
-        self._remains.unpin(topic, topic_id)
+            # Otherwise the topic is being reloaded, which deletes the chunks, then the entry, as after a restart.
+            if topic_id is not None and topic.id == topic_id and partitions.items() <= topic.partitions.items():
+                for partition, progress in pin.kept:
+                    self._delete_unneeded(topic_id, partition, [progress])
+                self._remains.unpin(topic, topic_id)
 
     def _delete_unneeded(self, topic_id: int, partition: Partition, finished: list[ChunkProgress]) -> None:
         unneeded = [progress.chunk for progress in finished if partition.is_unneeded(progress)]

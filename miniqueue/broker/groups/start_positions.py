@@ -95,16 +95,17 @@ def check_start(start: Start, end_seqs: Mapping[int, int]) -> None:
 
 
 @contextmanager
-def pinned(topic: Topic) -> Iterator[list[tuple[Partition, Pin]]]:
-    """Keep all chunks of a topic until the block exits; the pins collect those that would have been deleted."""
-    pins = [(partition, Pin()) for partition in topic.partitions.values()]
-    for partition, pin in pins:
+def pinned(topic: Topic) -> Iterator[Pin]:
+    """Keep all chunks of a topic until the block exits; the pin collects those that would have been deleted."""
+    pin, partitions = Pin(), list(topic.partitions.values())
+    for partition in partitions:
         partition.pins += (pin,)
     try:
-        yield pins
+        yield pin
     finally:
-        for partition, pin in pins:
-            partition.pins = tuple(other for other in partition.pins if other is not pin)
+        for partition in partitions:
+            pins = partition.pins
+            partition.pins = () if len(pins) == 1 else tuple(other for other in pins if other is not pin)
 
 
 def holes_in(partition: Partition) -> Runs:

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, repeat
+from itertools import chain, compress, repeat
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -55,6 +55,9 @@ BY_GROUP_BYTES: Final = 400
 NOT_AT_REST: Final = ("groups", "growths", "partitions", "plain", "sole", "unique_keys")
 
 _returned, _keyed, _unique_keys = attrgetter("returned"), attrgetter("keyed"), attrgetter("unique_keys")
+_partition, _next_receipt = attrgetter("partition"), attrgetter("next_receipt")
+#: What ends with a cursor; the other modules read none of it then.
+_revocable = attrgetter("leases", "keyed", "policy")
 
 #: Leases the next run of at most `max_count` messages, of those that are due by `horizon_ms`.
 Take = Callable[[int, int], tuple[GroupCursor, Lease] | None]
@@ -157,7 +160,8 @@ class Group:
         """End the group and its leases, because the topic is deleted or read again; keep the consumers that wait."""
         self.flow: FlowControl | None = None
         self.old_first: OldFirst | None = None
-        for cursor in self.cursors:
+        # There may be thousands of cursors, and few of them have something to end.
+        for cursor in compress(self.cursors, map(any, map(_revocable, self.cursors))):
             cursor.revoke_all()
         self.replace(())
         self.id: int | None = None
@@ -207,14 +211,18 @@ class Group:
         Receipts are not reused: the receipt of an ended lease must not name a message that is delivered later. Each
         partition has receipts of its own.
         """
-        self._receipts |= {cursor.partition: cursor.next_receipt for cursor in self.cursors}
+        self._receipts.update(zip(map(_partition, self.cursors), map(_next_receipt, self.cursors), strict=True))
         self.topic.held_at_most = None
-        self.cursors = sorted(cursors, key=attrgetter("partition"))
+        self.cursors = sorted(cursors, key=_partition)
+        receipts, most_bytes = self._receipts, max(MIN_WINDOW_BYTES, WINDOWS_BYTES // max(1, len(self.cursors)))
         for cursor in self.cursors:
-            next_receipt = self._receipts.setdefault(cursor.partition, len(self._receipts) << RECEIPT_BITS | 1)
-            cursor.next_receipt = next_receipt
-            cursor.log.max_bytes = min(cursor.log.max_bytes, max(MIN_WINDOW_BYTES, WINDOWS_BYTES // len(self.cursors)))
-        self.cursors.sort(key=lambda cursor: rank_of(cursor.partition))
+            number = cursor.partition
+            if number not in receipts:
+                receipts[number] = len(receipts) << RECEIPT_BITS | 1
+            cursor.next_receipt = receipts[number]
+            cursor.log.max_bytes = min(cursor.log.max_bytes, most_bytes)
+        if self.cursors and self.cursors[-1].partition >= MAX_PARTITIONS:  # otherwise there are no lanes
+            self.cursors.sort(key=lambda cursor: rank_of(cursor.partition))
         self.load_order = self.cursors if len(self.cursors) <= 1 else CursorsInTurn(self.cursors, self.waiters)
         self._turns = None if len(self.cursors) == 1 else turns_among(self.cursors)
         if self.membership is not None:
@@ -643,7 +651,7 @@ class Topic:
         return self.default if self.default in groups else min(groups, key=attrgetter("name"), default=None)
 
     def _look_for_sole(self) -> None:
-        self.partition_count = sum(number < MAX_PARTITIONS for number in self.partitions)
+        self.partition_count = sum(map(MAX_PARTITIONS.__gt__, self.partitions))
         partition, cursors = self.partitions[0], [*self.partitions[0].cursors.values()]
         self.sole = (partition, cursors[0]) if len(self.partitions) == len(cursors) == 1 else None
 

@@ -198,6 +198,12 @@ class GroupCursor:
         self.tail_bytes = chunk.log_bytes
         self.log.add(chunk.first_seq, chunk)
 
+    def catch_up(self, tail_seq: int, tail_bytes: int) -> None:
+        """Continue with a log that has grown since this cursor was made, before anything else was done with it."""
+        if self.log.resume_at is None:
+            self.log = Window(max_bytes=LOG_WINDOW_BYTES, resume_at=self.tail_seq)
+        self.tail_seq, self.tail_bytes = tail_seq, tail_bytes
+
     def take(self, max_count: int, horizon_ms: int) -> Lease | None:
         """Lease the next run of at most `max_count` messages.
 

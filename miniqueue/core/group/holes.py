@@ -7,16 +7,42 @@
 Holes are runs from start to before stop, sorted; they are not adjacent.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import NamedTuple
 
 from miniqueue.core.cursor.cursor import GroupCursor
+from miniqueue.core.cursor.lease import ChunkProgress, Gaps
 
 Runs = list[tuple[int, int]]
+
+_partition = attrgetter("partition")
+
+
+class Finished(NamedTuple):
+    """What a group had finished in a partition when it was deleted or moved: all before its head, and its gaps."""
+
+    gaps: Gaps
+    open_chunks: Mapping[int, ChunkProgress]
+    read_seq: int
+
+    def runs(self) -> Runs:
+        """Return the runs."""
+        return _finished(next(iter(self.open_chunks), self.read_seq), self.gaps)
+
+
+#: The same of many cursors, without running Python code for each.
+_of_cursor = attrgetter(*Finished._fields)
+
+
+def finished_in(cursors: Sequence[GroupCursor]) -> dict[int, Finished]:
+    """Return what the cursors of a group have finished, by partition."""
+    return dict(zip(map(_partition, cursors), map(Finished._make, map(_of_cursor, cursors)), strict=True))
 
 
 def holes_of(cursors: Iterable[GroupCursor]) -> Runs:
     """Return the runs that all cursors have finished; there must be at least one cursor."""
-    all_finished = map(_finished, cursors)
+    all_finished = (_finished(cursor.head_seq, cursor.gaps) for cursor in cursors)
     holes = next(all_finished)
     for finished in all_finished:
         if not holes:
@@ -40,10 +66,9 @@ def without(runs: Runs, others: Runs) -> Runs:
     return remaining
 
 
-def _finished(cursor: GroupCursor) -> Runs:
-    head_seq = cursor.head_seq
+def _finished(head_seq: int, gaps: Gaps) -> Runs:
     runs = [(0, head_seq)] if head_seq else []
-    for start, stop in cursor.gaps.runs():
+    for start, stop in gaps.runs() if len(gaps) else ():
         if runs and start <= runs[-1][1]:
             runs[-1] = runs[-1][0], max(stop, runs[-1][1])
         else:

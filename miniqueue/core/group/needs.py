@@ -31,7 +31,7 @@ class ChunkNeeds:
 
     def forget(self) -> None:
         """Reset what is known, because the groups have changed."""
-        self._turn = list(self._cursors.values())
+        self._turn: list[GroupCursor] | None = None  # the cursors; there may be thousands of partitions, so made later
         self._next = 0  # index of the cursor to ask first
         self._bound_seq = 0
         self._lagging: list[GroupCursor] = []
@@ -40,7 +40,10 @@ class ChunkNeeds:
         """Whether a group has not finished the chunk that begins at `first_seq`."""
         if first_seq < self._bound_seq:
             return not all(cursor.has_finished(first_seq) for cursor in self._lagging)
-        turn, count = self._turn, len(self._turn)
+        turn = self._turn
+        if turn is None:
+            turn = self._turn = list(self._cursors.values())
+        count = len(turn)
         for _ in range(count):
             if not turn[self._next].has_finished(first_seq):
                 return True

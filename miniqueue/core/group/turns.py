@@ -21,16 +21,20 @@ If the lane whose turn it is must load, no other lane delivers, so the order doe
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.group import view
 from miniqueue.core.message.lanes import rank_of
+from miniqueue.core.message.partitioning import MAX_PARTITIONS
 
 #: Number of idle partitions to poll for each delivered run: few, so that the cost of a run does not depend on how many
 #: there are.
 MAX_POLLED: Final = 8
+
+_partition = attrgetter("partition")
 
 
 class PartitionTurns:
@@ -165,5 +169,7 @@ class LaneTurns:
 
 def turns_among(cursors: Sequence[GroupCursor]) -> LaneTurns | PartitionTurns:
     """Return the turns among the cursors of one group, which must be sorted by `lanes.rank_of`."""
+    if cursors and max(map(_partition, cursors)) < MAX_PARTITIONS:  # the usual case, of up to a thousand partitions
+        return PartitionTurns([*cursors])
     lanes = [PartitionTurns([*lane]) for _, lane in groupby(cursors, lambda cursor: rank_of(cursor.partition)[0])]
     return lanes[0] if len(lanes) == 1 else LaneTurns(lanes)

@@ -29,14 +29,14 @@ MAX_CHUNK_BYTES = 1 << 20
 
 
 class Pin:
-    """Keeps the chunks of a partition while the start position of a group is determined.
+    """Keeps the chunks of a topic while the start positions of a group are determined.
 
     Attributes:
-      kept: the chunks that would have been deleted otherwise.
+      kept: the chunks that would have been deleted otherwise, each with its partition.
     """
 
     def __init__(self) -> None:
-        self.kept: list[ChunkProgress] = []
+        self.kept: list[tuple[Partition, ChunkProgress]] = []
 
 
 class Partition:
@@ -193,7 +193,7 @@ class Partition:
         if self._needs.is_any(first_seq):
             return False
         for pin in self.pins:
-            pin.kept.append(progress)
+            pin.kept.append((self, progress))
         return not self.pins
 
     def replace(self, group: int | None, cursor: GroupCursor | None) -> None:
