@@ -320,13 +320,13 @@ class Groups:
         while True:
             ids = _ids(topic)
             try:
-                found = await find()
+                result = await find()
             except MiniqueueError as exc:
                 if topic.id == topic_id and (ids <= _ids(topic) or not isinstance(exc, CorruptionError)):
                     raise
             else:
                 if topic.id == topic_id and ids <= _ids(topic):
-                    return found
+                    return result
             if topic.id != topic_id:
                 raise UnknownTopicError
 
