@@ -13,7 +13,7 @@ has the table of transitions. A client that closes its half, or leaves, has sent
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from math import inf
 from typing import Any, Final, cast
@@ -56,7 +56,6 @@ from miniqueue.server.resp.states import (
 )
 from miniqueue.server.resp.turns import FEW_COMMANDS
 from miniqueue.wire import resp_replies as replies
-from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_reader import Parsed, Run, RunTransaction
 
 log = structlog.get_logger()
@@ -69,6 +68,8 @@ STEP_COMMANDS: Final = 32
 STEP_REPLIES_BYTES: Final = 4 << 10
 #: With more bytes of replies the turn is over, too.
 MAX_REPLIES_BYTES: Final = 64 << 10
+#: Maximum number of commands of a run that are carried out one by one, as some are refused, before others have a turn.
+MAX_ONE_BY_ONE: Final = 64
 #: A TLS connection ends at once when the client ends it: so many commands are carried out in time to answer them.
 MAX_LAST_COMMANDS: Final = 4096
 #: How much is read while a command holds the connection. A command that can wait long is answered when there is more,
@@ -334,17 +335,17 @@ class RespConnection(asyncio.Protocol):
             if self._must_stop() or (position < len(commands) and self.server.turns.clock() >= until):
                 break
         self.command_count += position
-        self._incoming.postponed = commands[position:]
+        self._incoming.postponed += commands[position:]  # after what was put back
 
     def _carry_out_step(self, commands: list[Parsed], start: int) -> int:
         """Carry out some commands from a position on; return the position after them."""
-        position, outgoing = start, self._replies
+        position, outgoing, incoming = start, self._replies, self._incoming
         most_unsent_bytes = outgoing.unsent_bytes + STEP_REPLIES_BYTES
         for command in commands[start : start + STEP_COMMANDS]:
             position += 1
             self._execute(command)
             is_held_up = self._hold is not None or self._is_slow or self._life >= CLOSING
-            if is_held_up or outgoing.unsent_bytes > most_unsent_bytes:
+            if is_held_up or incoming.postponed or outgoing.unsent_bytes > most_unsent_bytes:
                 break
         return position
 
@@ -434,8 +435,7 @@ class RespConnection(asyncio.Protocol):
             elif reply := self._queue_run(command):
                 self.reply(reply)
             else:
-                for last in lasts:
-                    self._execute([*head, last])
+                self._one_by_one(command, lambda last: self._execute([*head, last]))
             return
         if isinstance(command, RunTransaction):
             self._execute_transaction(command)
@@ -459,9 +459,21 @@ class RespConnection(asyncio.Protocol):
             if is_done:
                 self.command_count += 1 + len(run.lasts)
                 return
-        for part in transaction:
-            self._execute(part)
-        self.command_count += 2
+        self._execute(transaction.first)
+        self.put_back([run, transaction.last])
+
+    def _one_by_one(self, run: Run, act: Callable[[bytes], None]) -> None:
+        """Call `act` with the last word of each command of a run; put back those for which there is no time now."""
+        ends_at, count = self.server.turns.ends_at(), 0
+        for last in run.lasts[:MAX_ONE_BY_ONE]:
+            act(last)
+            count += 1
+            is_held_up = self._hold is not None or self._is_slow or self._life >= CLOSING
+            if is_held_up or self.server.turns.clock() >= ends_at:
+                break
+        if rest := run.lasts[count:]:
+            self.command_count -= len(rest)
+            self.put_back([Run(run.head, rest)])
 
     def _queue_run(self, run: Run) -> bytes:
         """Return the replies to a run of PUBLISH in a transaction; b"" if each command is to be looked at."""
@@ -469,8 +481,8 @@ class RespConnection(asyncio.Protocol):
             return b""
         return self.mode.queue_run(run)
 
-    def put_back(self, commands: list[Command]) -> None:
-        """Make commands the next ones; for a command that holds the connection."""
+    def put_back(self, commands: Sequence[Parsed]) -> None:
+        """Make commands the next ones; for a command that holds the connection, or is carried out in part."""
         self._incoming.put_back(commands)
 
     @property
@@ -566,9 +578,8 @@ class RespConnection(asyncio.Protocol):
         except (PayloadTooLargeError, SchemaError) as exc:
             if len(payloads) == 1:
                 self.reply(self._refusal(exc))
-                return
-            for payload in payloads:  # only those that are too large, or do not fit, are refused
-                self._publish(topic, [payload])
+            else:  # only those that are too large, or do not fit, are refused
+                self._one_by_one(Run([b"PUBLISH", topic], payloads), lambda last: self._publish(topic, [last]))
         except TopicFullError as exc:
             if count := exc.fitting_count:
                 self._publish(topic, payloads[:count])

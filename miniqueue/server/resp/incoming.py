@@ -7,11 +7,10 @@
 Knows no commands and no time; the connection decides how many are carried out.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from miniqueue.wire.resp_limits import limits_for
-from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_reader import CommandReader, Parsed
 from miniqueue.wire.resp_unknown import UnauthenticatedReader
 
@@ -60,7 +59,7 @@ class CommandQueue:
         """Return what was postponed; if nothing was, read on."""
         return self.postponed or [*self.reader.read(b"")]
 
-    def put_back(self, commands: list[Command]) -> None:
+    def put_back(self, commands: Sequence[Parsed]) -> None:
         """Make commands the next ones."""
         self.postponed = [*commands, *self.postponed]
 

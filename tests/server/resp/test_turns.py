@@ -7,7 +7,13 @@ import pytest
 
 from miniqueue.broker.runtime.share import OTHERS_FACTOR
 from miniqueue.server.resp.commands.table import COMMANDS
-from miniqueue.server.resp.connection import FULL_READ_BYTES, MAX_LAST_COMMANDS, MAX_REPLIES_BYTES, STEP_COMMANDS
+from miniqueue.server.resp.connection import (
+    FULL_READ_BYTES,
+    MAX_LAST_COMMANDS,
+    MAX_ONE_BY_ONE,
+    MAX_REPLIES_BYTES,
+    STEP_COMMANDS,
+)
 from miniqueue.server.resp.incoming import MAX_READ_BYTES
 from miniqueue.server.resp.turns import MIN_SHARE_SECONDS, SHORT_PART, TURN_SECONDS, LoopShare
 from tests.fakes import settle_down
@@ -114,6 +120,40 @@ async def test_a_run_of_publishes_is_one_command(client):
     assert client.transport.is_reading()
     await settle_down()
     assert client.transport.take() == b"+OK\r\n" * count
+
+
+RUN = [command(b"PUBLISH", b"t", b"x" * (number % 3)) for number in range(500)]
+MISNAMED = [command(b"MULTI"), *[command(b"PUBLISH", b"a/b", b"x")] * 500, command(b"EXEC")]
+
+
+async def replies_to(before: list[bytes], *reads: bytes) -> bytes:
+    """Return the replies to what comes in these reads; others have a turn before a long one is answered."""
+    async with started_server() as (_, server, client):
+        for line in before:
+            await client.say(line)
+        count_before = server.commands_processed
+        for read in reads:
+            client.connection.data_received(read)
+            assert server.commands_processed - count_before <= MAX_ONE_BY_ONE + 2
+            await settle_down()
+            count_before = server.commands_processed
+        return client.transport.take()
+
+
+@pytest.mark.parametrize(
+    ("before", "commands"),
+    [
+        ([b"TOPIC CREATE t max_message_bytes 1"], RUN),
+        ([b'TOPIC CREATE t schema {"type":"object"}'], RUN),
+        ([b"SUBSCRIBE __keyspace@0__:t"], RUN),
+        ([b"MULTI", b"WATCH t"], RUN),
+        ([], MISNAMED),
+    ],
+    ids=["some too large", "none fits", "with channels", "a refused transaction", "a transaction to refuse"],
+)
+async def test_a_run_of_which_messages_are_refused_leaves_turns_to_others(before, commands):
+    commands = [*commands, command(b"PUBLISH", b"other", b"x"), command(b"PING")]
+    assert await replies_to(before, b"".join(commands)) == await replies_to(before, *commands)
 
 
 async def test_a_read_that_is_full_is_the_last_of_its_turn(client):

@@ -8,7 +8,7 @@ The connection implements `Client`; commands never import it.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -217,8 +217,8 @@ class Client(Protocol):
         """Take the next commands as long as they are wanted; for a command that holds the connection."""
         ...
 
-    def put_back(self, commands: list[Command]) -> None:
-        """Make commands the next ones; for a command that holds the connection."""
+    def put_back(self, commands: Sequence[Parsed]) -> None:
+        """Make commands the next ones; for a command that holds the connection, or is carried out in part."""
         ...
 
     @property
