@@ -7,8 +7,9 @@ Messages are appended in memory, cut into the chunks of a commit, and readable w
 returns which messages can be read, without reading the store.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import add
 from typing import NamedTuple
 
@@ -219,15 +220,14 @@ def _some(attributes: list[bytes]) -> list[bytes] | None:
     return attributes if any(attributes) else None
 
 
-def _chunk_stops(sizes: list[int]) -> list[int]:
+def _chunk_stops(sizes: Sequence[int]) -> list[int]:
     """Return the indexes at which to cut messages of these sizes; only a chunk of one message is over the limits."""
-    stops, start, size_bytes = [], 0, 0
-    for i, size in enumerate(sizes):
-        size_bytes += size
-        if i > start and (size_bytes > MAX_CHUNK_BYTES or i - start >= MAX_CHUNK_MESSAGES):
-            stops.append(i)
-            start, size_bytes = i, size
-    return [*stops, len(sizes)]
+    stops, start, sums = list[int](), 0, [0, *accumulate(sizes)]
+    while start < len(sizes):
+        fitting = bisect_right(sums, sums[start] + MAX_CHUNK_BYTES) - 1
+        start = max(start + 1, min(fitting, start + MAX_CHUNK_MESSAGES))
+        stops.append(start)
+    return stops
 
 
 class LogBounds(NamedTuple):
