@@ -87,7 +87,7 @@ def test_what_no_schema_evaluates_is_refused(schema, payload, text):
 @pytest.mark.parametrize("draft", ["draft-04", "draft-06", "draft-07"])
 def test_formats_are_checked_in_the_drafts_in_which_they_are_more_than_a_note(draft):
     schema = '{%s"properties":{"to":{"format":"email"},"by":{"format":"our-own"}}}'
-    payload = b'{"to":"nobody","by":"?"}'
+    payload = b'{"to":"no address","by":"?"}'
     Schemas().check(schema % "", [payload])
     Schemas().check(schema % '"$schema":"https://json-schema.org/draft/2020-12/schema",', [payload])
     with pytest.raises(SchemaError, match=r'^/to: the value is not a "email"'):
