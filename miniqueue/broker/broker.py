@@ -36,6 +36,7 @@ from miniqueue.broker.inspect.inspect import Inspect
 from miniqueue.broker.inspect.log import LogReader
 from miniqueue.broker.inspect.overview import Overview
 from miniqueue.broker.inspect.peeked import State
+from miniqueue.broker.inspect.rates import RateMeter
 from miniqueue.broker.inspect.usage import Usage, usage_of, usage_of_all
 from miniqueue.broker.leases.leases import Leases
 from miniqueue.broker.leases.receive_any import SeveralTopics
@@ -122,10 +123,10 @@ class Broker:
         )
         self.shares, self.set_quotas = engine.shares, engine.set_quotas
         self.notices = engine.notices
-        log = LogReader(engine)
+        log, rates = LogReader(engine), RateMeter(engine)
         self._disk = DiskReclaimer(engine)
         self.admin = TopicAdmin(engine, self._disk)
-        self.groups = Groups(engine, log, self.admin.set_own, period_seconds=period_seconds)
+        self.groups = Groups(engine, log, rates, self.admin.set_own, period_seconds=period_seconds)
         self._dispatcher = Dispatcher(engine, begin=self.groups.begin_soon)
         self.members = Members(engine, self._dispatcher, period_seconds)
         self._stream_leases = StreamLeases(clock)
@@ -139,8 +140,8 @@ class Broker:
         self.transactions = Transactions(engine, publisher, self.leases, self.backpressure)
         self.scheduler = Scheduler(engine, self.backpressure, publisher.publish_with, max_message_bytes, period_seconds)
         rest = self._rest = TopicRest(engine, rest_seconds=self.limits.rest_seconds)
-        self.inspect = Inspect(engine, log, self.requests.waiting_in, rest.put)
-        self.overview = Overview(engine, self.inspect.rates)
+        self.inspect = Inspect(engine, log, rates, self.requests.waiting_in, rest.put)
+        self.overview = Overview(engine, rates)
         self._make_acts()
         self._retention = RetentionKeeper(engine, rest.put)
         self._sweep, self._tracer = ExpirySweep(engine), Tracer(engine)

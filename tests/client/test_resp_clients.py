@@ -244,7 +244,7 @@ def test_groups_read_independently_and_go_back_and_forth(either, topic):
     either.create_group(topic, "late", start="latest")
     audit, late = either.groups(topic)
     assert (audit.name, audit.lag, audit.acknowledged, audit.position) == ("audit", 0, 3, ("0-3",))
-    assert (late.name, late.ready) == ("late", 0)
+    assert (late.name, late.ready, late.ack_rate_10s) == ("late", 0, 0.0)
     either.publish_many(topic, ["d", "e"])
     assert either.seek_group(topic, "late", "latest", dry_run=True) == (2, 0)
     assert either.seek_group(topic, "late", "0-4") == (2, 1)

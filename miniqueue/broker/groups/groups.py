@@ -12,7 +12,7 @@ by page; a purge entry in the store exists until then.
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.groups import start_positions
@@ -22,6 +22,7 @@ from miniqueue.broker.groups.new_cursors import NewCursors
 from miniqueue.broker.groups.start_positions import StartPosition, check_start, pinned
 from miniqueue.broker.inspect.due_counting import count_due
 from miniqueue.broker.inspect.log import LogReader
+from miniqueue.broker.inspect.rates import RateMeter
 from miniqueue.broker.model.topic import Group, Topic
 from miniqueue.broker.model.views import GroupFigures, figures_of
 from miniqueue.broker.runtime.notices import NoticeKind
@@ -46,6 +47,8 @@ from miniqueue.errors.requests import (
 from miniqueue.storage.format import groups, keys
 
 T = TypeVar("T")
+#: The time over which the rate of a group is measured.
+RATE_SECONDS: Final = 10
 
 
 class Seek(NamedTuple):
@@ -61,6 +64,7 @@ class Groups:
     Args:
       engine: provides the topics, and commits the changes.
       log_reader: finds messages by their time.
+      rates: measures the groups.
       set_own: changes the settings that a group of a topic has of its own; see `TopicAdmin.set_own`.
       period_seconds: the time between two ticks.
     """
@@ -69,6 +73,7 @@ class Groups:
         self,
         engine: Engine,
         log_reader: LogReader,
+        rates: RateMeter,
         set_own: Callable[[Topic, bytes, Mapping[str, float | None]], object],
         *,
         period_seconds: float,
@@ -79,6 +84,7 @@ class Groups:
         self._journal = engine.journal
         self._clock = engine.clock
         self._log_reader = log_reader
+        self._rates = rates
         self._remains = GroupCleanup(engine)
         self._idle = IdleGroups(engine, period_seconds=period_seconds)
 
@@ -95,12 +101,15 @@ class Groups:
             async for group_name in names:  # a topic that was at rest meanwhile has other objects
                 group = topic.groups.get(group_name)
                 if group is not None and group.id is not None:
-                    yield figures_of(group)
+                    yield self._figures_of(group)
 
     async def figures_of(self, name: bytes, group_name: bytes) -> GroupFigures:
         """Return the current statistics of one group; also raises UnknownGroupError."""
         topic = await self._journal.epoch.repeat(partial(self._counted, name))
-        return figures_of(_existing(topic, group_name))
+        return self._figures_of(_existing(topic, group_name))
+
+    def _figures_of(self, group: Group) -> GroupFigures:
+        return figures_of(group)._replace(ack_rate_10s=self._rates.acked_per_second(group, RATE_SECONDS))
 
     async def _counted(self, name: bytes) -> Topic:
         async def count(topic: Topic) -> Topic:

@@ -40,7 +40,7 @@ class Inspect:
 
     Args:
       engine: has the topics and the store.
-      log: reads logs; see below.
+      log, rates: see below.
       requests_in: returns how many requests wait for the reply to a message of a topic.
       put_to_rest: puts a topic to rest if nothing is in it.
 
@@ -55,11 +55,12 @@ class Inspect:
         self,
         engine: Engine,
         log: LogReader,
+        rates: RateMeter,
         requests_in: Callable[[bytes], int],
         put_to_rest: Callable[[Topic], None],
     ) -> None:
         self.log = log
-        self.rates = RateMeter(engine)
+        self.rates = rates
         self.messages = Peek(engine)
         self.peek, self.find = self.messages.peek, self.messages.find
         self.scan = Scan(engine)

@@ -16,15 +16,17 @@ from itertools import repeat
 from operator import and_, attrgetter
 
 from miniqueue.broker.engine.engine import Engine
-from miniqueue.broker.model.rates import Counters, TopicRates
-from miniqueue.broker.model.topic import Topic
+from miniqueue.broker.model.rates import Counters, GroupRate, TopicRates
+from miniqueue.broker.model.topic import Group, Topic
 from miniqueue.core.cursor.receipts import RECEIPT_BITS
 from miniqueue.core.statistics import TICKS, Activity, Latencies
 
 #: Number of deliveries per topic and second whose latency is measured.
 SAMPLES = 32
-#: Number of topics that are inspected in one iteration of the event loop.
+#: Number of topics and groups that are inspected in one iteration of the event loop.
 TOPICS_IN_TURN = 200
+#: Maximum number of groups of a topic that are measured; in a topic with more, none is.
+MAX_GROUPS = 100
 #: Intervals over which rates are reported, in seconds.
 SPANS = (1, 10, 60)
 #: Quantiles of the latencies that are reported.
@@ -78,17 +80,20 @@ class RateMeter:
         self._times_seconds.append(now_seconds)
         touched, self._journal.touched = self._journal.touched, set()
         self._awake.update(dict.fromkeys(touched))
-        for number, topic in enumerate(list(self._awake), start=1):
-            self._note(topic)
-            if number % TOPICS_IN_TURN == 0:
+        number = 0
+        for topic in list(self._awake):
+            number += 1 + self._note(topic)
+            if number >= TOPICS_IN_TURN:
+                number = 0
                 await asyncio.sleep(0)
 
-    def _note(self, topic: Topic) -> None:
+    def _note(self, topic: Topic) -> int:
+        """Measure a topic; return the number of groups that were measured."""
         pulse = topic.pulse
         if pulse is None or topic.id is None:
             topic.pulse = None
             del self._awake[topic]
-            return
+            return 0
         pulse.wanted = SAMPLES
         counters = counters_of(topic)
         if counters != pulse.seen:
@@ -96,9 +101,27 @@ class RateMeter:
                 pulse.activity = Activity(len(counters))
             pulse.activity.note(self._tick, counters.since(pulse.seen))
             pulse.seen = counters
-        elif pulse.activity is None or pulse.activity.is_quiet(self._tick):
+            return self._note_groups(topic, pulse)
+        if pulse.activity is None or pulse.activity.is_quiet(self._tick):
             pulse.activity = pulse.latencies = None
+            pulse.groups = {}
             del self._awake[topic]
+        return 0
+
+    def _note_groups(self, topic: Topic, pulse: TopicRates) -> int:
+        """Measure the groups of a topic, unless there is only one, which has the rates of the topic."""
+        before, pulse.groups = pulse.groups, {}
+        groups = topic.existing_groups
+        if not 1 < len(groups) <= MAX_GROUPS:
+            return 0
+        for group in groups:
+            if group.id is not None:
+                acked_count = sum(map(_acked_count, group.cursors))
+                rate = pulse.groups[group.id] = before.get(group.id) or GroupRate(acked_count)
+                if acked_count != rate.seen:
+                    rate.activity.note(self._tick, [max(0, acked_count - rate.seen)])
+                    rate.seen = acked_count
+        return len(groups)
 
     def rates(self, topic: Topic) -> Rates:
         """Return messages per second: published, delivered, acknowledged, and returned, over each of `SPANS`."""
@@ -118,6 +141,16 @@ class RateMeter:
             return _NO_RATES
         seconds = self._seconds(span)
         return tuple(round(count / seconds, 3) for count in activity.sums(self._tick, span))
+
+    def acked_per_second(self, group: Group, span: int) -> float | None:
+        """Return how many messages a group acknowledged per second in the last `span` seconds; None: not measured."""
+        topic, count = group.topic, len(group.topic.existing_groups)
+        if count <= 1:
+            return self.per_second(topic, span)[Counters._fields.index("ack")]
+        if count > MAX_GROUPS:
+            return None
+        rate = None if topic.pulse is None else topic.pulse.groups.get(group.id or 0)
+        return 0.0 if rate is None else round(rate.activity.sums(self._tick, span)[0] / self._seconds(span), 3)
 
     def latencies_seconds(self, topic: Topic) -> list[float] | None:
         """Return how long messages waited in the last minute, for each of `QUANTILES`; None without deliveries."""

@@ -20,6 +20,16 @@ class Counters(NamedTuple):
         return [max(0, now - then) for now, then in zip(self, earlier, strict=True)]
 
 
+class GroupRate:
+    """The recent acknowledgments of one group: as of the last measurement, and tick by tick."""
+
+    __slots__ = ("activity", "seen")
+
+    def __init__(self, seen: int) -> None:
+        self.seen = seen
+        self.activity = Activity(1)
+
+
 class TopicRates:
     """The recent activity of one topic.
 
@@ -31,10 +41,11 @@ class TopicRates:
     Attributes:
       wanted: number of deliveries that are still to be timed in this second.
       seen: the counters as of the last measurement.
+      groups: the same of each group by its id, if there are several, and something happened in the last minute.
       oldest: a key for what was settled at the time of an inspection, and the publish time of the oldest message then.
     """
 
-    __slots__ = ("_time", "activity", "latencies", "oldest", "seen", "wanted")
+    __slots__ = ("_time", "activity", "groups", "latencies", "oldest", "seen", "wanted")
 
     def __init__(self, wanted: int, seen: Counters, time: Callable[[int], None]) -> None:
         self._time = time
@@ -42,6 +53,7 @@ class TopicRates:
         self.seen = seen
         self.oldest: tuple[tuple[object, ...], int | None] | None = None
         self.activity: Activity | None = None
+        self.groups: dict[int, GroupRate] = {}
         self.latencies: Latencies | None = None
 
     def handed_out(self, lease: Lease) -> None:

@@ -59,6 +59,7 @@ class GroupFigures(NamedTuple):
       paused: whether deliveries to its consumers are paused, other than by a pause of the topic.
       ephemeral: whether it ends with its last consumer.
       idle_seconds: after this time without a reader it ends, by its own setting or that of the topic; 0: never.
+      ack_rate_10s: messages that it acknowledged per second, in the last 10 s; None if that is not measured.
     """
 
     name: bytes
@@ -81,6 +82,7 @@ class GroupFigures(NamedTuple):
     paused: bool
     ephemeral: bool
     idle_seconds: float
+    ack_rate_10s: float | None = None
 
 
 def figures_of(group: Group) -> GroupFigures:

@@ -2,12 +2,16 @@
 
 import pytest
 
+from miniqueue.broker.inspect import rates
 from miniqueue.broker.inspect.peeked import State
 from miniqueue.core.options.publish import PublishOptions
 from miniqueue.core.options.start import FromMessage
+from miniqueue.core.statistics import TICKS
 from miniqueue.errors.requests import UnknownGroupError
 from tests.broker.groups.test_groups import lag, payloads, receive
+from tests.broker.inspect.test_statistics import look
 from tests.broker.support import World
+from tests.loops import CalmLoop, on_loop
 
 
 async def position(world: World, group: bytes) -> dict[int, int]:
@@ -58,3 +62,73 @@ async def test_a_purge_for_a_group_takes_from_no_other_nor_what_is_not_due(world
     with pytest.raises(UnknownGroupError):
         world.broker.inspect.depth(b"t", b"c")
     assert world.broker.inspect.depth(b"t") == 1
+
+
+async def rate(world: World, group: bytes) -> float | None:
+    return (await world.broker.groups.figures_of(b"t", group)).ack_rate_10s
+
+
+async def settle(world: World, group: bytes, count: int) -> None:
+    """Acknowledge messages as a group."""
+    receipts = [receipt for receipt, _ in await receive(world, group)]
+    world.broker.leases.ack(b"t", receipts[:count])
+    world.broker.leases.nack(b"t", receipts[count:])
+    await world.commit()
+
+
+@on_loop(CalmLoop)
+async def test_each_group_has_its_own_rate(world):
+    for group in (b"a", b"b"):
+        await world.broker.groups.create(b"t", group)
+    await world.publish(b"t", *[b"x"] * 60)
+    await look(world, 1)
+    assert (await rate(world, b"a"), await rate(world, b"b")) == (0, 0)
+    await settle(world, b"a", 40)
+    await settle(world, b"b", 10)
+    await look(world, 2)
+    assert (await rate(world, b"a"), await rate(world, b"b")) == (20, 5)  # there are but two seconds to look back at
+    await settle(world, b"a", 20)
+    await look(world, 10)
+    assert (await rate(world, b"a"), await rate(world, b"b")) == (6, 1)
+    await look(world, 20)
+    assert (await rate(world, b"a"), await rate(world, b"b")) == (0, 0)
+
+
+@on_loop(CalmLoop)
+async def test_a_single_group_has_the_rate_of_the_topic(world):
+    await world.publish(b"t", *[b"x"] * 10)
+    await look(world, 1)
+    await settle(world, b"default", 10)
+    await look(world, 2)
+    assert await rate(world, b"default") == 5
+    pulse = world.broker._engine.topics.by_name[b"t"].pulse
+    assert pulse.groups == {}
+
+
+@on_loop(CalmLoop)
+async def test_of_a_quiet_topic_and_of_a_deleted_group_no_rate_is_kept(world):
+    for group in (b"a", b"b", b"c"):
+        await world.broker.groups.create(b"t", group)
+    await world.publish(b"t", b"x")
+    await look(world, 1)
+    pulse = world.broker._engine.topics.by_name[b"t"].pulse
+    assert len(pulse.groups) == 3
+    await world.broker.groups.delete(b"t", b"c")
+    await settle(world, b"a", 1)
+    await look(world, 2)
+    assert len(pulse.groups) == 2
+    await look(world, 2 + TICKS)
+    assert pulse.groups == {}
+
+
+@on_loop(CalmLoop)
+async def test_the_groups_of_a_topic_with_very_many_have_no_rates(world, monkeypatch):
+    monkeypatch.setattr(rates, "MAX_GROUPS", 2)
+    for group in (b"a", b"b", b"c"):
+        await world.broker.groups.create(b"t", group)
+    await world.publish(b"t", b"x")
+    await look(world, 1)
+    await settle(world, b"a", 1)
+    await look(world, 2)
+    assert await rate(world, b"a") is None
+    assert world.broker._engine.topics.by_name[b"t"].pulse.groups == {}

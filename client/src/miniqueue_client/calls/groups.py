@@ -8,7 +8,7 @@ from miniqueue_client.calls import answers
 from miniqueue_client.calls.call import Call, Reply, Seconds, Word, options, seconds_word, time_word
 from miniqueue_client.calls.values import Group, Seek
 
-_OTHERS = frozenset({"paused", "ephemeral", "idle_seconds"})
+_OTHERS = frozenset({"paused", "ephemeral", "idle_seconds", "ack_rate_10s"})
 #: Where a group starts: `earliest`, `latest`, the id of a message, ids separated by commas, or a time.
 Start: TypeAlias = str | datetime
 
@@ -74,6 +74,7 @@ def _groups(reply: Reply) -> list[Group]:
 def _group(values: dict[str, Reply]) -> Group:
     counts: dict[str, Any] = {name: int(values[name]) for name in _COUNTS & values.keys()}
     position = tuple(answers.texts(values["position"]))
+    rate = values.get("ack_rate_10s")
     return Group(
         answers.text(values["name"]),
         **counts,
@@ -81,4 +82,5 @@ def _group(values: dict[str, Reply]) -> Group:
         paused=bool(values.get("paused")),
         ephemeral=bool(values.get("ephemeral")),
         idle_seconds=float(values.get("idle_seconds", 0)),
+        ack_rate_10s=None if rate is None else float(rate),
     )

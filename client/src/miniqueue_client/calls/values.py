@@ -154,6 +154,7 @@ class Group:
       paused: whether deliveries to it are paused, other than by a pause of the topic.
       ephemeral: whether it ends with its last consumer.
       idle_seconds: after this time without a reader it ends; 0: never.
+      ack_rate_10s: messages that it acknowledged per second, in the last 10 s; None if that is not measured.
     """
 
     name: str
@@ -171,6 +172,7 @@ class Group:
     paused: bool = False
     ephemeral: bool = False
     idle_seconds: float = 0.0
+    ack_rate_10s: float | None = None
 
 
 class Seek(NamedTuple):

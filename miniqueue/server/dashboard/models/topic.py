@@ -117,6 +117,7 @@ async def _group(context: Context, topic: bytes, group: GroupFigures, settings: 
         "consumers": group.consumers,
         "waiting": group.waiting,
         "acknowledged": group.acknowledged,
+        "acknowledgedPerSecond": group.ack_rate_10s,
         "missed": group.missed,
         "pausedUntilMs": dict(settings.paused_groups).get(group.name.decode()),
         "position": shown["position"],

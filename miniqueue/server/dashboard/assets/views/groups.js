@@ -42,6 +42,14 @@ export function GroupTable({ topic, model, isShort = false }) {
         html`<${Meter} part=${(row.lag ?? 0) / high}
            label=${`compared to the others: ${Math.round((100 * (row.lag ?? 0)) / high)} %`} />`,
     },
+    {
+      label: "Acked/s",
+      title: "Acknowledged per second",
+      sort: "acknowledgedPerSecond",
+      isNumber: true,
+      hide: "phone",
+      cell: (row) => format.rate(row.acknowledgedPerSecond),
+    },
     { label: "Leased", sort: "leased", isNumber: true, hide: "phone", cell: (row) => format.count(row.leased) },
     {
       label: "Oldest",
@@ -120,6 +128,7 @@ function Group({ topic, group, rights }) {
     ],
     ["Delayed", format.count(group.delayed)],
     ["Not acknowledged", format.count(group.lag)],
+    ["Acknowledged per second", format.rate(group.acknowledgedPerSecond)],
     ["Oldest", format.age(format.secondsSince(group.oldestAtMs, nowMs))],
     [
       "Consumers",
