@@ -13,8 +13,9 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 from miniqueue_client import Message
@@ -34,10 +35,48 @@ class Ended(NamedTuple):
     output: bytes
 
 
+class Programs:
+    """The programs that run, of all threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._must_end = False
+
+    @contextmanager
+    def started(self, process: "subprocess.Popen[bytes]") -> Iterator[None]:
+        """Know a program while the block runs; if the block raises, ask it and all that it runs to end."""
+        with self._lock:
+            self._running.add(process)
+            if self._must_end:
+                _end(process)
+        try:
+            yield
+        except BaseException:
+            _end(process)
+            raise
+        finally:
+            with self._lock:
+                self._running.discard(process)
+
+    def end(self) -> None:
+        """Ask all programs, and all that they run, to end; also those that are just being started."""
+        with self._lock:
+            self._must_end = True
+            for process in self._running:
+                _end(process)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    with suppress(ProcessLookupError):  # it has ended
+        os.killpg(process.pid, signal.SIGTERM)
+
+
 def run_program(
     words: Sequence[str],
     message: Message,
     environ: Mapping[str, str],
+    programs: Programs,
     *,
     keeps_output: bool,
     every_seconds: float,
@@ -49,6 +88,7 @@ def run_program(
       words: the program and its arguments.
       message: the message.
       environ: environment variables, to which those of the message are added.
+      programs: the programs that run.
       keeps_output: whether to return its standard output.
       every_seconds: how often to call `tick`.
       tick: called while it runs, such as to extend the lease.
@@ -63,12 +103,8 @@ def run_program(
         env={**environ, **variables_of(message)},
         process_group=0,
     ) as process:
-        try:
+        with programs.started(process):
             output = _communicate(process, message.payload, every_seconds, tick)
-        except BaseException:
-            with suppress(ProcessLookupError):  # it has ended
-                os.killpg(process.pid, signal.SIGTERM)
-            raise
         return Ended(_failure_of(process.returncode), output)
 
 

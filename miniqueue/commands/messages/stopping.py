@@ -24,12 +24,16 @@ class Stopping:
 
     @property
     def is_asked(self) -> bool:
-        """Whether a signal has arrived."""
+        """Whether the command is to end."""
         return self._asked.is_set()
 
     def ask(self, number: int) -> None:
         """Ask the command to end, because of a signal."""
         self._number = number
+        self._asked.set()
+
+    def finish(self) -> None:
+        """Ask the command to end, although no signal has arrived."""
         self._asked.set()
 
     def wait(self, seconds: float) -> None:
@@ -38,7 +42,7 @@ class Stopping:
 
     def raise_if_asked(self) -> None:
         """Raise Interrupted if a signal has arrived: the exit code contains its number."""
-        if self.is_asked:
+        if self._number:
             raise Interrupted(self._number)
 
 

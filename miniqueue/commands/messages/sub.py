@@ -8,14 +8,15 @@ from dataclasses import replace
 from typing import Any, Final
 
 from miniqueue.commands.messages.consuming import TURNS_PER_LEASE, Consumer, Handle, Order
-from miniqueue.commands.messages.program import run_program
+from miniqueue.commands.messages.parallel import MAX_CONSUMERS, run_all, shares_of
+from miniqueue.commands.messages.program import Programs, run_program
 from miniqueue.commands.messages.span import span_of
 from miniqueue.commands.messages.stopping import stopping_on_signals
 from miniqueue.commands.messages.writing import message_writer, with_message_output
 from miniqueue.commands.shell import flags
 from miniqueue.commands.shell.connecting import BrokerClient, connected
 from miniqueue.commands.shell.topic_names import TOPIC
-from miniqueue.commands.shell.values import COUNT, DURATION, FILE_OR_FOLDER, NAME, POSITIVE_DURATION, TIME
+from miniqueue.commands.shell.values import COUNT, DURATION, FILE_OR_FOLDER, NAME, POSITIVE_DURATION, TIME, whole_number
 from miniqueue.errors import ConfigError, ServerError
 from miniqueue.server.process.escaping import quote
 from miniqueue_client import Message
@@ -45,6 +46,7 @@ _LEASE_SECONDS: Final = 30.0
 @flags.flag("--from-time", type=TIME, help="Read what is retained from this time on, with a group of its own, and end.")
 @flags.flag("--to-time", type=TIME, help="Read what was published before this time.  [default: now]")
 @flags.flag("--retry-after", type=DURATION, help="Redeliver a failed message after this time.")
+@flags.flag("-j", "--parallel", type=whole_number(1, MAX_CONSUMERS), help="Run this many programs at a time.")
 @flags.flag("--reply", is_flag=True, help="Send what the program prints to the client that waits for a reply.")
 @with_message_output
 @connected
@@ -62,19 +64,24 @@ def command(client: BrokerClient, topic: str, program: tuple[str, ...], **option
     """
     _check(program, options)
     with stopping_on_signals() as stopping, _order_for(client, topic, bool(program), options) as order:
-        handle = _running(client, program, options["reply"], order) if program else _printing(options)
-        consumer = Consumer(client, order, handle, stopping, _warn)
-        consumer.run()
+        programs = Programs()
+        handle = _running(client, program, programs, options["reply"], order) if program else _printing(options)
+        consumers = [
+            Consumer(client, replace(order, max_count=count), handle, stopping, _warn)
+            for count in shares_of(order.max_count, options["parallel"] or 1)
+        ]
+        run_all(consumers, stopping, programs.end)
     stopping.raise_if_asked()
-    return _SOME_FAILED if consumer.failed_count else 0
+    return _SOME_FAILED if any(consumer.failed_count for consumer in consumers) else 0
 
 
 def _check(program: tuple[str, ...], options: dict[str, Any]) -> None:
     """Raise ConfigError for flags that contradict each other, and for a program that does not exist."""
     if program and shutil.which(program[0]) is None:
         raise ConfigError([f"argument PROGRAM: no such program: {quote(program[0])}"])
-    if not program and (options["reply"] or options["retry_after"] is not None):
-        raise ConfigError(["flags --reply and --retry-after: require a program, after --"])
+    of_program = options["reply"], options["retry_after"], options["parallel"]
+    if not program and any(value not in (None, False) for value in of_program):
+        raise ConfigError(["flags --reply, --retry-after, and --parallel: require a program, after --"])
     if options["to_time"] is not None and options["from_time"] is None:
         raise ConfigError(["flag --to-time: requires --from-time"])
     if options["from_time"] is not None and (options["group"] or options["member"]):
@@ -111,14 +118,14 @@ def _printing(options: dict[str, Any]) -> Handle:
     return handle
 
 
-def _running(client: BrokerClient, program: tuple[str, ...], replies: bool, order: Order) -> Handle:
+def _running(client: BrokerClient, program: tuple[str, ...], programs: Programs, replies: bool, order: Order) -> Handle:
     environ = flags.shell().environ
 
     def handle(message: Message, extend: Callable[[], None]) -> str | None:
         is_request = replies and bool(message.reply_to)
         every_seconds = order.lease_seconds / TURNS_PER_LEASE
         ended = run_program(
-            program, message, environ, keeps_output=is_request, every_seconds=every_seconds, tick=extend
+            program, message, environ, programs, keeps_output=is_request, every_seconds=every_seconds, tick=extend
         )
         if is_request and not ended.failure:
             return _send_reply(client, message, ended.output)
@@ -139,4 +146,5 @@ def _send_reply(client: BrokerClient, message: Message, payload: bytes) -> str |
 
 
 def _warn(text: str) -> None:
-    print(f"miniqueue: {text}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"miniqueue: {text}\n")  # in one piece, since consumers are threads
+    sys.stderr.flush()

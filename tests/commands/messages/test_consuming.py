@@ -5,6 +5,7 @@ import signal
 import pytest
 
 from miniqueue.commands.messages.consuming import Consumer, Order
+from miniqueue.commands.messages.parallel import run_all, shares_of
 from miniqueue.commands.messages.stopping import Stopping
 from miniqueue.errors import ConnectError, DisconnectedError, ServerError
 from miniqueue.interrupts import Interrupted
@@ -184,3 +185,20 @@ def test_messages_outside_a_span_are_acknowledged_and_not_handled():
     )[0].run()
     assert handled == ["0-0"]
     assert client.settles == [("ack", "0-0", "0-1"), ("ack", "0-2"), ("ack", "0-3")]
+
+
+@pytest.mark.parametrize(
+    ("count", "consumer_count", "shares"),
+    [(None, 2, [None, None]), (7, 3, [3, 2, 2]), (2, 5, [1, 1]), (6, 3, [2, 2, 2]), (5, 1, [5])],
+)
+def test_consumers_share_the_messages_that_are_to_be_handled(count, consumer_count, shares):
+    assert shares_of(count, consumer_count) == shares
+
+
+def test_consumers_end_when_one_of_them_fails():
+    stopping = NoPause()
+    failing, _ = consumer(FakeClient(ServerError("no", code="NOPERM")), done, stopping)
+    waiting, _ = consumer(FakeClient(), done, stopping)
+    with pytest.raises(ServerError, match="no"):
+        run_all([failing, waiting], stopping, lambda: None)
+    stopping.raise_if_asked()  # no signal has arrived

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from miniqueue.commands.messages.program import run_program
+from miniqueue.commands.messages.program import Programs, run_program
 from tests.commands.support import RUN_SECONDS
 
 pytestmark = pytest.mark.acceptance
@@ -19,7 +19,7 @@ BAD_WORDS = [
     (["sub", "t", "--count", "0"], "flag --count: invalid number: '0'; must be 1 or more"),
     (["sub", "t", "--to-time", "now"], "flag --to-time: requires --from-time"),
     (["sub", "t", "--from-time", "now", "--group", "g"], "flag --from-time: reads with a group of its own; leave out"),
-    (["sub", "t", "--reply"], "flags --reply and --retry-after: require a program, after --"),
+    (["sub", "t", "--reply"], "flags --reply, --retry-after, and --parallel: require a program, after --"),
     (["sub", "t", "--", "no-such-program"], "argument PROGRAM: no such program: 'no-such-program'"),
 ]
 
@@ -144,8 +144,20 @@ def test_the_lease_of_a_message_is_extended_while_its_program_runs(miniqueue, or
         ticks.append(orders.extend("orders", message, seconds=60))
         gate.write_bytes(b"")  # the program reads it to its end
 
-    ended = run_program(["cat", str(gate)], message, os.environ, keeps_output=False, every_seconds=0.01, tick=tick)
+    ended = run_program(
+        ["cat", str(gate)], message, os.environ, Programs(), keeps_output=False, every_seconds=0.01, tick=tick
+    )
     assert (ended.failure, ticks) == ("", [[True]])
+
+
+def test_a_program_that_is_started_while_all_are_ended_is_ended_too(orders):
+    [message] = orders.receive("orders")
+    programs = Programs()
+    programs.end()
+    ended = run_program(
+        ["sleep", "60"], message, os.environ, programs, keeps_output=False, every_seconds=60, tick=lambda: None
+    )
+    assert ended.failure == "killed by SIGTERM"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -176,6 +188,41 @@ def test_a_second_signal_ends_the_program_and_returns_its_message(miniqueue, ord
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=RUN_SECONDS)
     assert process.returncode in (128 + signal.SIGINT, 128 + signal.SIGTERM), err
+    assert sorted(message.id for message in orders.peek("orders")) == ["0-0", "0-1", "0-2"]
+
+
+def test_programs_run_at_the_same_time(miniqueue, client, tmp_path):
+    client.publish_many("orders", [b"one", b"two"])
+    os.mkfifo(tmp_path / "gate")
+    gate = tmp_path / "gate"
+    handle = program(tmp_path / "handle", f'if test "$MESSAGE_ID" = 0-0; then cat {gate}; else echo met > {gate}; fi')
+    ended = miniqueue.in_a_pipe("sub", "orders", "--count", "2", "-j", "4", "--", handle)
+    assert ended == (0, "met\n", "")
+    assert client.length("orders") == 0
+
+
+def test_many_programs_at_a_time_handle_each_message_once(miniqueue, client, tmp_path):
+    client.publish_many("orders", [b"%d" % number for number in range(30)])
+    handle = program(tmp_path / "handle", 'echo "$(cat)"; test "$MESSAGE_ID" != 0-7')
+    ended = miniqueue.in_a_pipe("sub", "orders", "--until-empty", "--parallel=3", "--", handle)
+    assert (ended.code, ended.err) == (1, "miniqueue: message 0-7 of orders: exit code 1; returned\n")
+    assert sorted(map(int, ended.out.split())) == list(range(30))
+    assert client.length("orders") == 1
+
+
+def test_a_broker_that_refuses_ends_all_programs_that_run_at_a_time(miniqueue):
+    code, line = miniqueue.refused("sub", "or ders", "-j", "3", "--", "true")
+    assert (code, line[:28]) == (69, "the broker refused: BADTOPIC")
+
+
+def test_a_second_signal_ends_all_programs_and_returns_their_messages(miniqueue, orders, tmp_path):
+    handle = program(tmp_path / "handle", "cat; echo; exec sleep 60")
+    process = miniqueue.started("sub", "orders", "-j", "3", "--", handle)
+    assert {process.stdout.readline() for _ in range(3)} == {b"one\n", b"two\n", b"three\n"}
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=RUN_SECONDS)
+    assert process.returncode in (128 + signal.SIGINT, 128 + signal.SIGTERM)
     assert sorted(message.id for message in orders.peek("orders")) == ["0-0", "0-1", "0-2"]
 
 
