@@ -76,8 +76,13 @@ class Overview:
 
     async def run(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
         """Call `note` at each step, forever."""
+        clock = self._engine.clock
         while True:
-            await sleep(STEP_SECONDS - self._engine.clock.monotonic() % STEP_SECONDS)
+            due_at = (self.tick + 1) * STEP_SECONDS
+            # A sleep can end a millisecond early. A point made then would belong to the tick that ends, and that of the
+            # next tick could be missing.
+            while (seconds := due_at - clock.monotonic()) > 0:
+                await sleep(seconds)
             await self.note()
 
     async def note(self) -> None:

@@ -241,6 +241,23 @@ async def test_a_point_is_added_at_each_step(world):
     assert len(world.broker.overview.history.of_broker().points) == 3
 
 
+async def test_a_sleep_that_ends_early_makes_no_gap(world):
+    naps = []
+
+    async def sleep(seconds):
+        naps.append(seconds)
+        if len(naps) > 5:
+            raise asyncio.CancelledError
+        world.clock.advance(seconds - (0.001 if len(naps) in (1, 4) else 0))
+
+    with pytest.raises(asyncio.CancelledError):
+        await world.broker.overview.run(sleep)
+    assert [round(nap, 3) for nap in naps] == [STEP_SECONDS, 0.001, STEP_SECONDS, STEP_SECONDS, 0.001, STEP_SECONDS]
+    points = world.broker.overview.history.of_broker().points
+    assert len(points) == 3
+    assert None not in points
+
+
 async def test_a_tick_has_one_point(world):
     await pass_time(world, STEP_SECONDS)
     await world.broker.overview.note()
