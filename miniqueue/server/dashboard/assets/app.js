@@ -36,9 +36,9 @@ const VIEWS = {
 };
 
 const Unknown = () =>
-  html`<${TitleBar} title="Not a page" isLiveShown=${false} /><div class="card"><${Empty}
-     title="This address shows nothing">A link may have been cut. <a href=${viewUrl("overview")}>Overview</a><//>
-       </div>`;
+  html`<${TitleBar} title="Not a page" isLiveShown=${false} />
+    <div class="card"><${Empty} title="This address shows nothing">
+      A link may have been cut. <a href=${viewUrl("overview")}>Overview</a><//></div>`;
 
 async function signOut() {
   await request("DELETE", `${BASE}/session`).catch(() => {});

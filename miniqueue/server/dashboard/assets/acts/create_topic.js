@@ -21,11 +21,11 @@ export function CreateTopic() {
     go(topicUrl(name, "settings"));
   };
   return html`<${Ask} title="Create a topic" verb="Create" run=${run} onDone=${done}
-     isReady=${name !== "" && /^[0-9]+$/.test(partitions)}>
+      isReady=${name !== "" && /^[0-9]+$/.test(partitions)}>
     <p class="s2">The first publish creates a topic, too, with the default settings.</p>
     <${Field} label="Name" value=${name} onChange=${setName} />
     <${Field} label="Partitions" value=${partitions} onChange=${setPartitions}
-       inputmode="numeric" hint="They can be increased later, never decreased." />
+        inputmode="numeric" hint="They can be increased later, never decreased." />
   <//>`;
 }
 

@@ -10,7 +10,7 @@ export function Field({ label, value, onChange, hint, type = "text", ...rest }) 
   return html`<div class="field"><label for=${id}>${label}</label>
     <input id=${id} type=${type} value=${value} autocomplete="off" spellcheck="false" dir="auto"
       aria-describedby=${hint ? `${id}-hint` : undefined} onInput=${(event) => onChange(event.target.value)}
-         ...${rest} />
+          ...${rest} />
     ${hint && html`<span class="s3" id=${`${id}-hint`}>${hint}</span>`}</div>`;
 }
 
@@ -19,8 +19,7 @@ export function Text({ label, value, onChange, hint, rows }) {
   const id = useRef(`field-${(number += 1)}`).current;
   return html`<div class="field"><label for=${id}>${label}</label>
     <textarea id=${id} rows=${rows} spellcheck="false" dir="auto" value=${value}
-      aria-describedby=${hint ? `${id}-hint` : undefined} onInput=${(event) => onChange(event.target.value)}>
-        </textarea>
+      aria-describedby=${hint ? `${id}-hint` : undefined} onInput=${(event) => onChange(event.target.value)}></textarea>
     ${hint && html`<span class="s3" id=${`${id}-hint`}>${hint}</span>`}</div>`;
 }
 

@@ -20,7 +20,7 @@ function Start({ start, setStart, other, setOther, label }) {
     ${
       start === "other" &&
       html`<${Field} label="Id or time" value=${other} onChange=${setOther}
-       hint="0-17, one id per partition as 0-17,1-5, or 2026-12-01T08:00:00Z" />`
+        hint="0-17, one id per partition as 0-17,1-5, or 2026-12-01T08:00:00Z" />`
     }`;
 }
 
@@ -32,7 +32,7 @@ export function CreateGroup({ topic }) {
   const from = start === "other" ? other : start;
   const run = () => act("PUT", ["topics", topic, "groups", name], { from });
   return html`<${Ask} title="Create a group" verb="Create" run=${run}
-     onDone=${() => say(`Group ${name} of ${topic} was created.`)} isReady=${name !== "" && from !== ""}>
+      onDone=${() => say(`Group ${name} of ${topic} was created.`)} isReady=${name !== "" && from !== ""}>
     <p class="s2">A group of <b><${Name}>${topic}<//></b> gets every message, whatever other groups do.</p>
     <${Field} label="Name" value=${name} onChange=${setName} />
     <${Start} label="It begins at" start=${start} setStart=${setStart} other=${other} setOther=${setOther} />
@@ -69,9 +69,9 @@ export function Seek({ topic, group }) {
       `Group ${group} of ${topic} was moved: ${exact(result.after)} not acknowledged, ${exact(result.before)} before.`,
     );
   return html`<${Ask} title="Seek the group?" verb="Seek" isDanger=${true} confirm=${group}
-     confirmNoun="group" run=${run} onDone=${done} isReady=${counts !== null}>
-    <p class="s2">Group <b><${Name}>${group}<//></b> of <b><${Name}>${topic}<//>
-      </b> continues at another position. Its leases and returned messages are forgotten.</p>
+      confirmNoun="group" run=${run} onDone=${done} isReady=${counts !== null}>
+    <p class="s2">Group <b><${Name}>${group}<//></b> of <b>
+      <${Name}>${topic}<//></b> continues at another position. Its leases and returned messages are forgotten.</p>
     <${Start} label="To" start=${start} setStart=${setStart} other=${other} setOther=${setOther} />
     <p class="n" role="status">
       ${
@@ -90,7 +90,7 @@ export function Seek({ topic, group }) {
 export function DeleteGroup({ topic, group, lag }) {
   const run = () => act("DELETE", ["topics", topic, "groups", group]);
   return html`<${Ask} title="Delete the group?" verb="Delete group" isDanger=${true} confirm=${group}
-     confirmNoun="group" run=${run} onDone=${() => say(`Group ${group} of ${topic} was deleted.`)}>
+      confirmNoun="group" run=${run} onDone=${() => say(`Group ${group} of ${topic} was deleted.`)}>
     <p class="s2">Group <b><${Name}>${group}<//></b> of <b><${Name}>${topic}<//></b> and its position are removed,
       with ${exact(lag)} messages that it has not acknowledged. Other groups keep them.</p><//>`;
 }

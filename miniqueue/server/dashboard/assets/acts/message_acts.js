@@ -35,8 +35,8 @@ export function MessageAct({ name, topic, id, group, onEnd }) {
     say(done(id));
     onEnd?.();
   };
-  return html`<${Ask} title=${title} verb=${verb} run=${run} onDone=${end}><p class="s2">Message <code>${id}
-    </code> of <b><${Name}>${topic}<//></b>. ${text()}</p><//>`;
+  return html`<${Ask} title=${title} verb=${verb} run=${run} onDone=${end}>
+    <p class="s2">Message <code>${id}</code> of <b><${Name}>${topic}<//></b>. ${text()}</p><//>`;
 }
 
 /** Ask before a message is deleted. */
@@ -47,6 +47,6 @@ export function DeleteMessage({ topic, id, onEnd }) {
     onEnd?.();
   };
   return html`<${Ask} title="Delete the message?" verb="Delete message" isDanger=${true} run=${run} onDone=${end}>
-    <p class="s2">Message <code>${id}</code> of <b><${Name}>${topic}<//>
-      </b> is removed in every group. This cannot be undone.</p><//>`;
+    <p class="s2">Message <code>${id}</code> of <b>
+      <${Name}>${topic}<//></b> is removed in every group. This cannot be undone.</p><//>`;
 }

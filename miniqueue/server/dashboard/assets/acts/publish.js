@@ -25,23 +25,24 @@ export function Publish({ topic }) {
       id ? { label: "Show it", run: () => go(topicUrl(topic, "messages", {}, id)) } : null,
     );
   return html`<${Ask} title="Publish a message" verb="Publish" run=${run} onDone=${done}
-     isReady=${isNumber(options.delay) && isNumber(options.ttl)}>
+      isReady=${isNumber(options.delay) && isNumber(options.ttl)}>
     <p class="s2">To <b><${Name}>${topic}<//></b>. The consumers of the topic will get it, as any message.</p>
     <${Text} label="Payload" rows="6" value=${payload} onChange=${setPayload} />
-    <label class="check"><input type="checkbox" checked=${isBase64} onChange=${() => setIsBase64(!isBase64)}
-       />The payload is base64</label>
+    <label class="check"><input type="checkbox" checked=${isBase64} onChange=${() => setIsBase64(!isBase64)} />
+      The payload is base64</label>
     <${Field} label="Key" value=${options.key} onChange=${set("key")}
-       hint="Optional. Messages with the same key are in the same partition." />
+        hint="Optional. Messages with the same key are in the same partition." />
     ${
       isMore
-        ? html`<div class="pair"><${Field} label="Delay, in seconds" value=${options.delay} onChange=${set("delay")}
-           inputmode="decimal" /><${Field} label="Expires after, in seconds" value=${options.ttl}
-              onChange=${set("ttl")} inputmode="decimal" /></div>
+        ? html`<div class="pair">
+            <${Field} label="Delay, in seconds" value=${options.delay} onChange=${set("delay")} inputmode="decimal" />
+            <${Field} label="Expires after, in seconds" value=${options.ttl} onChange=${set("ttl")}
+              inputmode="decimal" /></div>
           <${Select} label="Priority" value=${options.priority} onChange=${set("priority")} choices=${PRIORITIES} />
           <${Text} label="Headers" rows="3" value=${options.headers} onChange=${set("headers")}
             hint="One a line, as in source: checkout" />`
-        : html`<p><button type="button" class="link"
-          onClick=${() => setIsMore(true)}>Delay, expiry, priority, headers …</button></p>`
+        : html`<p><button type="button" class="link" onClick=${() => setIsMore(true)}>
+            Delay, expiry, priority, headers …</button></p>`
     }
   <//>`;
 }

@@ -30,7 +30,7 @@ export function Redrive({ topic, number, reason, returnedPerSecond }) {
   const again =
     returnedPerSecond >= 0.1 && `${rate(returnedPerSecond)} messages per second are returned: they may die again.`;
   return html`<${Ask} title="Redrive dead letters?" verb=${`Redrive ${exact(moved)}`} run=${run} onDone=${say}
-     isReady=${isNumber(limit) && isNumber(perSecond) && moved > 0 && Number(perSecond || 1) > 0}>
+      isReady=${isNumber(limit) && isNumber(perSecond) && moved > 0 && Number(perSecond || 1) > 0}>
     <p class="s2">${plural(number, "dead letter")} of <b><${Name}>${topic}<//></b>
       ${
         reason &&
@@ -39,11 +39,11 @@ export function Redrive({ topic, number, reason, returnedPerSecond }) {
       } return to the end of the topic, each to the group that dead-lettered it. ${again}</p>
     <${Field} label="At most, in total" value=${limit} onChange=${setLimit} inputmode="numeric" hint="Empty: all" />
     <${Field} label="At most, per second" value=${perSecond} onChange=${setPerSecond}
-       inputmode="decimal" hint=${
-         perSecond
-           ? `${age(moved / Number(perSecond))} at this rate. What was moved stays moved if you stop.`
-           : "Empty: as fast as possible"
-       } />
+        inputmode="decimal" hint=${
+          perSecond
+            ? `${age(moved / Number(perSecond))} at this rate. What was moved stays moved if you stop.`
+            : "Empty: as fast as possible"
+        } />
   <//>`;
 }
 
@@ -62,7 +62,7 @@ export function DropDead({ topic, number, reason }) {
     };
   };
   return html`<${Ask} title="Delete dead letters?" verb=${`Delete ${exact(number)}`} isDanger=${true} confirm=${topic}
-     run=${run} onDone=${say}>
+      run=${run} onDone=${say}>
     <p class="s2">${plural(number, "dead letter")} of <b><${Name}>${topic}<//></b>
       ${reason && html` with the reason <b>${reason}</b>`} ${
         number === 1 ? "is" : "are"

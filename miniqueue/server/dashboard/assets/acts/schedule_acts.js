@@ -36,17 +36,18 @@ export function SetSchedule() {
   const isReady = name !== "" && topic !== "" && (rule === "cron" ? cron : every) !== "";
   return html`<${Ask} title="Set a schedule" verb="Set" run=${run} onDone=${done} isReady=${isReady}>
     <p class="s2">A schedule publishes the same message to a topic repeatedly. One with this name is replaced.</p>
-    <div class="pair"><${Field} label="Name" value=${name} onChange=${set("name")} /><${Field}
-       label="Topic" value=${topic} onChange=${set("topic")} /></div>
+    <div class="pair"><${Field} label="Name" value=${name} onChange=${set("name")} />
+      <${Field} label="Topic" value=${topic} onChange=${set("topic")} /></div>
     <${Select} label="Rule" value=${rule} onChange=${set("rule")}
-       choices=${{ cron: "cron expression", every: "interval" }} />
+        choices=${{ cron: "cron expression", every: "interval" }} />
     ${
       rule === "cron"
-        ? html`<div class="pair"><${Field} label="Expression" value=${cron} onChange=${set("cron")}
-           hint="minute hour day month weekday: 0 9 * * MON-FRI" /><${Field} label="Time zone" value=${tz}
-              onChange=${set("tz")} hint="Empty: UTC" /></div>`
+        ? html`<div class="pair">
+            <${Field} label="Expression" value=${cron} onChange=${set("cron")}
+              hint="minute hour day month weekday: 0 9 * * MON-FRI" />
+            <${Field} label="Time zone" value=${tz} onChange=${set("tz")} hint="Empty: UTC" /></div>`
         : html`<${Field} label="Interval" value=${every} onChange=${set("every")}
-           hint="Such as 30s, 10m, or 1h30m" />`
+            hint="Such as 30s, 10m, or 1h30m" />`
     }
     <${Select} label="Missed ticks" value=${missed} onChange=${set("missed")} choices=${MISSED} />
     <${Text} label="Payload" rows="3" value=${text} onChange=${set("text")} />
@@ -60,8 +61,8 @@ export function FireSchedule({ name, topic }) {
     say(`Schedule ${name} published ${answer.id} to ${topic}.`);
   };
   return html`<${Ask} title="Fire the schedule now?" verb="Fire now" run=${run} onDone=${done}>
-    <p class="s2">The message of <b><${Name}>${name}<//></b> is published to <b><${Name}>${topic}<//>
-      </b> now. Its ticks stay as they are.</p><//>`;
+    <p class="s2">The message of <b><${Name}>${name}<//></b> is published to <b>
+      <${Name}>${topic}<//></b> now. Its ticks stay as they are.</p><//>`;
 }
 
 /** Delete a schedule. */
@@ -71,7 +72,7 @@ export function DeleteSchedule({ name, topic }) {
     say(`Schedule ${name} was deleted.`);
   };
   return html`<${Ask} title="Delete the schedule?" verb="Delete schedule" isDanger=${true} confirm=${name}
-     confirmNoun="schedule" run=${run} onDone=${done}>
-    <p class="s2">Nothing more is published to <b><${Name}>${topic}<//>
-      </b> by it. Messages that it has published stay.</p><//>`;
+      confirmNoun="schedule" run=${run} onDone=${done}>
+    <p class="s2">Nothing more is published to <b>
+      <${Name}>${topic}<//></b> by it. Messages that it has published stay.</p><//>`;
 }

@@ -28,11 +28,11 @@ export function Pause({ topic, group }) {
       run: () => resume(topic, group),
     });
   return html`<${Ask} title=${group === undefined ? "Pause the topic?" : "Pause the group?"} verb="Pause" run=${run}
-     onDone=${done} isReady=${isNumber(minutes)}>
+      onDone=${done} isReady=${isNumber(minutes)}>
     <p class="s2"><b><${Name}>${subject}<//></b>. No message is lost. Leased messages can be settled as usual.</p>
     ${group === undefined && html`<${Select} label="Side" value=${side} onChange=${setSide} choices=${SIDES} />`}
     <${Field} label="For, in minutes" value=${minutes} onChange=${setMinutes}
-       inputmode="decimal" hint="Empty: until it is resumed" />
+        inputmode="decimal" hint="Empty: until it is resumed" />
   <//>`;
 }
 
@@ -83,7 +83,7 @@ export function Purge({ topic, model }) {
     };
   };
   return html`<${Ask} title="Purge the topic?" verb="Purge" isDanger=${true} confirm=${topic} run=${run}
-     onDone=${say}>
+      onDone=${say}>
     <p class="s2">${exact(lost)} ${STATES[state]} ${
       group ? "at most, of one group," : ""
     } are removed. This cannot be undone. Leased messages, settings, groups, and dead letters stay.</p>
@@ -103,15 +103,13 @@ export function DeleteTopic({ topic, model }) {
     say(`${topic} was deleted.`);
     go(viewUrl("topics"));
   };
+  const [be, stay] = [unsettled === 1 ? "is" : "are", model.dead === 1 ? "stays" : "stay"];
+  const groups = plural((model.groups ?? []).length, "group");
+  const letters =
+    model.dead > 0 && html` ${plural(model.dead, "dead letter")} in <${Name}>${model.deadLetterTopic}<//> ${stay}.`;
   return html`<${Ask} title="Delete the topic?" verb="Delete topic" isDanger=${true} confirm=${topic} run=${run}
-     onDone=${done}>
-    <p class="s2">${plural(unsettled, "message")} that ${
-      unsettled === 1 ? "is" : "are"
-    } not acknowledged, ${plural((model.groups ?? []).length, "group")}, and the settings are removed.
-      ${
-        model.dead > 0 &&
-        html` ${plural(model.dead, "dead letter")} in <${Name}>${model.deadLetterTopic}
-        <//> stay${model.dead === 1 ? "s" : ""}.`
-      } This cannot be undone. A publish creates the topic again, with the default settings.</p>
+      onDone=${done}>
+    <p class="s2">${plural(unsettled, "message")} that ${be} not acknowledged, ${groups}, and the settings are
+      removed.${letters} This cannot be undone. A publish creates the topic again, with the default settings.</p>
   <//>`;
 }

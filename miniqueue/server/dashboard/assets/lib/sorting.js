@@ -1,5 +1,7 @@
 // The order of small tables that are in memory; large ones are sorted by the broker.
 
+import { isKnown } from "./format.js";
+
 /** Return `{key, isDescending}` of a sort as it is in the URL: "-ready" is descending. */
 export function parseSort(text, fallback) {
   const sort = text || fallback;
@@ -18,7 +20,7 @@ export function sorted(rows, { key, isDescending }, valueOf = (row) => row[key])
   const sign = isDescending ? -1 : 1;
   return [...rows].sort((a, b) => {
     const [left, right] = [valueOf(a), valueOf(b)];
-    const [isLeft, isRight] = [left ?? null, right ?? null].map((value) => value !== null);
+    const [isLeft, isRight] = [isKnown(left), isKnown(right)];
     if (!isLeft || !isRight) return Number(isRight) - Number(isLeft);
     return sign * (typeof left === "string" ? left.localeCompare(right, "en") : left - right);
   });

@@ -46,7 +46,7 @@ export function Chart({ title, history, measures, range = "15m", formatValue = f
         ${
           shown.length > 0 &&
           html`<button class="btn bare" aria-pressed=${String(isTable)}
-           onClick=${() => setIsTable(!isTable)}>as a table</button>`
+            onClick=${() => setIsTable(!isTable)}>as a table</button>`
         }</div></header>
     <div class="chart">${
       history
@@ -58,9 +58,9 @@ export function Chart({ title, history, measures, range = "15m", formatValue = f
           ${
             isTable
               ? html`<${Numbers} history=${history} measures=${shown} formatValue=${formatValue} zone=${zone}
-                 title=${title} />`
+                  title=${title} />`
               : html`<${Plot} history=${history} measures=${shown.filter((measure) => !hidden.has(measure))}
-                 formatValue=${formatValue} zone=${zone} theme=${theme} range=${range} onCursor=${setCursor}
+                  formatValue=${formatValue} zone=${zone} theme=${theme} range=${range} onCursor=${setCursor}
                     title=${title} />`
           }`
         : html`<${Loading} rows=${4} />`

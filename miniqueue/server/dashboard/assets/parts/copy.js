@@ -15,7 +15,7 @@ export function CopyButton({ label, text, isBare = false, isKey = false }) {
     setTimeout(() => setIsCopied(false), 1500);
   };
   return html`<button class=${isBare ? "btn bare" : "btn"} aria-label=${label} title=${label}
-     data-key=${isKey ? "copy" : undefined} onClick=${copy}><${Icon} name=${isCopied ? "check" : "copy"} /></button>`;
+      data-key=${isKey ? "copy" : undefined} onClick=${copy}><${Icon} name=${isCopied ? "check" : "copy"} /></button>`;
 }
 
 async function write(content) {

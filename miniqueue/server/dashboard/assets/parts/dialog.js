@@ -38,7 +38,7 @@ export function Dialog({ title, children, onClose = closeDialog }) {
     onClose();
   };
   return html`<dialog ref=${element} class="dlg"
-     aria-labelledby="dialog-title" onCancel=${cancel}>
+      aria-labelledby="dialog-title" onCancel=${cancel}>
     <h2 id="dialog-title">${title}</h2>${children}</dialog>`;
 }
 
@@ -76,15 +76,15 @@ export function Ask({ title, children, confirm, confirmNoun = "topic", verb, isD
   return html`<${Dialog} title=${title}><form onSubmit=${start} class="form">${children}
     ${
       confirm !== undefined &&
-      html`<div class="field"><label for="confirm">Type the name of the ${confirmNoun} to confirm: <${Name}>${confirm}
-        <//></label>
+      html`<div class="field">
+        <label for="confirm">Type the name of the ${confirmNoun} to confirm: <${Name}>${confirm}<//></label>
         <input id="confirm" type="text" autocomplete="off" spellcheck="false" dir="auto" value=${typed}
           onInput=${(event) => setTyped(event.target.value)} /></div>`
     }
     <${ErrorLine} error=${state.error} />
     <div class="acts"><button type="button" class="btn" data-first onClick=${closeDialog}>Cancel</button>
       <button type="submit" class=${isDanger ? "btn dan full" : "btn pri"} disabled=${isOff}
-         aria-busy=${state.isBusy}>${verb}</button></div>
+          aria-busy=${state.isBusy}>${verb}</button></div>
   </form><//>`;
 }
 
@@ -163,7 +163,7 @@ export function More({ label, items }) {
   };
   return html`<div class="more" ref=${root} onKeyDown=${move}>
     <button class="btn" aria-label=${label} aria-haspopup="menu" aria-expanded=${String(isOpen)}
-       onClick=${() => setIsOpen(!isOpen)}><svg aria-hidden="true"><use href="#i-more" /></svg></button>
+        onClick=${() => setIsOpen(!isOpen)}><svg aria-hidden="true"><use href="#i-more" /></svg></button>
     ${
       isOpen &&
       html`<div class="menu" role="menu" aria-label=${label}>

@@ -23,6 +23,6 @@ export function Filter({ label, placeholder, value }) {
     }, TYPING_MS);
   };
   return html`<input class="grow" type="search" aria-label=${label} placeholder=${placeholder}
-     dir="auto" spellcheck="false"
+      dir="auto" spellcheck="false"
     value=${text} onInput=${type} />`;
 }

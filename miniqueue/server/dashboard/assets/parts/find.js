@@ -73,12 +73,12 @@ export function FindTopic({ isFirst = false, onChoose }) {
   };
   return html`<div class="find"><${Icon} name="find" />
     <input type="search" data-key=${isFirst ? undefined : "find"} data-first=${isFirst || undefined}
-       role="combobox" aria-label="Find a topic" placeholder="Find a topic" aria-keyshortcuts="/" dir="auto"
+        role="combobox" aria-label="Find a topic" placeholder="Find a topic" aria-keyshortcuts="/" dir="auto"
       aria-expanded=${String(isListed)} aria-controls=${id}
-         aria-activedescendant=${isListed && at >= 0 ? `${id}-${at}` : undefined}
+          aria-activedescendant=${isListed && at >= 0 ? `${id}-${at}` : undefined}
             aria-autocomplete="list" autocomplete="off" spellcheck="false"
       value=${text} onInput=${input} onKeyDown=${press} onFocus=${() => setIsOpen(true)}
-         onBlur=${() => setTimeout(() => setIsOpen(false), 150)} />
+          onBlur=${() => setTimeout(() => setIsOpen(false), 150)} />
     ${!isFirst && !text && html`<kbd aria-hidden="true">/</kbd>`}
     <ul class=${isListed ? "found" : "found closed"} id=${id} role="listbox" aria-label="Topics">
       ${
@@ -86,7 +86,7 @@ export function FindTopic({ isFirst = false, onChoose }) {
         names.map(
           (name, index) =>
             html`<li role="option" id=${`${id}-${index}`} aria-selected=${String(index === at)}
-           onMouseDown=${(event) => event.preventDefault()} onClick=${() => choose(name)}><${Name}>${name}<//></li>`,
+            onMouseDown=${(event) => event.preventDefault()} onClick=${() => choose(name)}><${Name}>${name}<//></li>`,
         )
       }
       ${

@@ -36,7 +36,7 @@ export function Pill({ kind, paused, level, word }) {
 export function Meter({ part, label, level = "" }) {
   const width = Math.max(0, Math.min(100, 100 * (part || 0)));
   return html`<svg class=${`meter ${level}`}
-     viewBox="0 0 100 6" preserveAspectRatio="none" role="img" aria-label=${label ?? `${Math.round(width)} %`}>
+      viewBox="0 0 100 6" preserveAspectRatio="none" role="img" aria-label=${label ?? `${Math.round(width)} %`}>
     <rect width=${width} height="6" />
   </svg>`;
 }

@@ -48,7 +48,7 @@ export function Shell({ signOut, children }) {
       ${ENTRIES.slice(0, 3).map(
         ([name, icon, word]) =>
           html`<${Entry} name=${name} icon=${icon} word=${name === "dead" ? "Dead" : word} current=${current}
-           isSmall=${true} />`,
+            isSmall=${true} />`,
       )}
       <button data-key="find-tab" onClick=${() => setIsFinding(true)}><${Icon} name="find" />Find</button>
       <button onClick=${() => setIsMore(true)}><${Icon} name="more" />More</button>
@@ -56,7 +56,7 @@ export function Shell({ signOut, children }) {
     ${
       isFinding &&
       html`<${Dialog} title="Find a topic" onClose=${() => setIsFinding(false)}><${FindTopic} isFirst=${true}
-         onChoose=${() => setIsFinding(false)} />
+          onChoose=${() => setIsFinding(false)} />
       <div class="acts"><button class="btn" onClick=${() => setIsFinding(false)}>Close</button></div><//>`
     }
     ${isMore && html`<${MoreViews} signOut=${signOut} onClose=${() => setIsMore(false)} />`}
@@ -74,8 +74,8 @@ function Entry({ name, icon, word, current, number, isSmall }) {
   const counts = useStore(totals);
   const shown = number?.(counts);
   const isBad = name === "dead" && counts.deadGrows;
-  return html`<a class="nv" href=${viewUrl(name)} aria-current=${name === current ? "page" : undefined}><${Icon}
-     name=${icon} />${word}
+  return html`<a class="nv" href=${viewUrl(name)} aria-current=${name === current ? "page" : undefined}>
+    <${Icon} name=${icon} />${word}
     ${
       isSmall
         ? isBad && html`<span class="dot"><span class="vh">: growing</span></span>`
@@ -101,8 +101,8 @@ function Person({ signOut }) {
   const known = useStore(session);
   if (!known.user) return html`<div><b>No users</b></div><p>Every client may do everything.</p>`;
   return html`<div class="person"><b><${Name}>${known.user}<//></b>
-    <button class="link" onClick=${signOut}>Sign out</button></div><p class="wrap">${rolesText(known) || "no role"}
-      </p>`;
+    <button class="link" onClick=${signOut}>Sign out</button></div>
+      <p class="wrap">${rolesText(known) || "no role"}</p>`;
 }
 
 const THEMES = { auto: "light", light: "dark", dark: "auto" };
@@ -117,7 +117,7 @@ function Footer() {
   const switchZone = () => preferences.set({ zone: zone === "utc" ? "local" : "utc" });
   return html`<div class="foot-links">
     <button class="link" title=${`Theme: ${THEME_WORDS[theme]}`}
-       onClick=${switchTheme}>Theme<span class="vh">: ${THEME_WORDS[theme]}</span></button>
+        onClick=${switchTheme}>Theme<span class="vh">: ${THEME_WORDS[theme]}</span></button>
     <button class="link" title="Times in UTC or in the zone of this computer" onClick=${switchZone}>
       ${zone === "utc" ? "UTC" : "Local time"}</button>
     <button class="link keys-link" onClick=${() => isListShown.set(true)}>Keys <kbd>?</kbd></button></div>`;
@@ -137,11 +137,11 @@ function KeyList() {
   const close = () => isListShown.set(false);
   return html`<${Dialog} title="Keys" onClose=${close}><dl class="facts keys">
     ${KEYS.map(
-      ([key, meaning]) => html`<dt>${key.split(" ").map((part) => html`<kbd>${part}</kbd> `)}</dt><dd>${meaning}
-        </dd>`,
+      ([key, meaning]) => html`<dt>${key.split(" ").map((part) => html`<kbd>${part}</kbd> `)}</dt><dd>${meaning}</dd>`,
     )}</dl>
-    <label class="check"><input type="checkbox" checked=${keys} onChange=${() => preferences.set({ keys: !keys })}
-       />Keys are on. None of them acts on messages.</label>
+    <label class="check">
+      <input type="checkbox" checked=${keys} onChange=${() => preferences.set({ keys: !keys })} />
+      Keys are on. None of them acts on messages.</label>
     <div class="acts"><button class="btn" data-first onClick=${close}>Close</button></div><//>`;
 }
 
@@ -201,9 +201,9 @@ function LiveSwitch() {
     ? `The figures are live${skew}. Press to freeze them.`
     : "The figures are frozen. Press to continue.";
   return html`<button class=${isOn && !isLost ? "btn live" : "btn live off"} aria-pressed=${String(isOn)}
-     title=${title} onClick=${toggle}>Live <span class="clock n">
-       ${format.clock(shownMs, zone)} ${zone === "utc" ? "UTC" : zoneName()}</span>
-         ${skew && html`<span class="vh">${skew}</span>`}</button>`;
+      title=${title} onClick=${toggle}>Live <span class="clock n">
+        ${format.clock(shownMs, zone)} ${zone === "utc" ? "UTC" : zoneName()}</span>
+          ${skew && html`<span class="vh">${skew}</span>`}</button>`;
 }
 
 function zoneName() {
@@ -264,8 +264,8 @@ function Banners() {
     ${
       counts.refused &&
       html`<div class="note crit" role="status"><${Icon} name="crit" />
-      <b>Publishes are rejected: ${counts.refused}.</b> <span>Consumers continue. <a
-        href=${viewUrl("broker")}>The broker</a> states the reason.</span></div>`
+      <b>Publishes are rejected: ${counts.refused}.</b>
+      <span>Consumers continue; <a href=${viewUrl("broker")}>the broker</a> states the reason.</span></div>`
     }
     ${
       isOther &&

@@ -70,7 +70,7 @@ export function Card({ title, note, actions, children, error, isLoading, retry, 
       .toLowerCase()
       .replace(/[^a-z]+/g, "-")}`;
   return html`<section class="card" aria-labelledby=${title ? heading : undefined}
-     aria-label=${title ? undefined : label}>
+      aria-label=${title ? undefined : label}>
     ${
       title &&
       html`<header><h2 id=${heading}>${title}</h2>${note && html`<span class="s3 n">${note}</span>`}

@@ -10,8 +10,7 @@ import { nextSort } from "../lib/sorting.js";
 export function Table({ columns, rows, keyOf, sort, onSort, caption, rowClass }) {
   return html`<div class="scroll" role="group" aria-label=${caption} tabindex="0"><table>
     <caption class="vh">${caption}</caption>
-    <thead><tr>${columns.map((column) => html`<${Head} column=${column} sort=${sort} onSort=${onSort} />`)}</tr>
-      </thead>
+    <thead><tr>${columns.map((column) => html`<${Head} column=${column} sort=${sort} onSort=${onSort} />`)}</tr></thead>
     <tbody>${rows.map(
       (row) =>
         html`<tr key=${keyOf(row)} class=${rowClass?.(row)}>${columns.map((column, at) => cellOf(column, row, at))}

@@ -53,14 +53,13 @@ export function Timeline({ steps }) {
       history.deliveries === 1 ? "1 delivery" : `${history.deliveries} deliveries`
     }</span>
       <div class="right tools"><button class="btn bare" aria-pressed=${String(isRaw)}
-         onClick=${() => setIsRaw(!isRaw)}>All ${format.plural(steps.length, "step")}</button></div></header>
+          onClick=${() => setIsRaw(!isRaw)}>All ${format.plural(steps.length, "step")}</button></div></header>
     ${lasted > 0 && history.deliveries > 0 && html`<${Bar} history=${history} />`}
     <ol class="time">${
       isRaw
         ? steps.map((step) => html`<${Raw} step=${step} />`)
         : history.entries.map((entry, at) => html`<${Entry} entry=${entry} before=${history.entries[at - 1]} />`)
-    }</ol>
-        </section>`;
+    }</ol></section>`;
 }
 
 function Bar({ history }) {
@@ -75,7 +74,7 @@ function Bar({ history }) {
       ${held.map(
         ([from, to]) =>
           html`<rect x=${(from - firstMs) * scale} y="4" width=${Math.max(4, (to - from) * scale)}
-           height="16" rx="2" />`,
+            height="16" rx="2" />`,
       )}</svg>
     <div class="ax n"><span>${format.clock(firstMs, zone)}</span>
       <span>leased ${format.span(heldMs)}, waited ${format.span(Math.max(0, waited))}</span><span>
@@ -89,8 +88,8 @@ function Entry({ entry, before }) {
       <p>waited ${format.span(entry.ms)} after: ${entry.outcome}</p></li>`;
   if (entry.kind === "delivery") {
     const { step } = entry;
-    return html`<li class="dl"><time>${format.clockMs(entry.atMs, zone)}</time><span class="d"><${Icon} name="out" />
-      </span>
+    return html`<li class="dl"><time>${format.clockMs(entry.atMs, zone)}</time><span class="d">
+      <${Icon} name="out" /></span>
       <p>Delivery ${entry.number} to <b><${Name}>${step.group ?? "default"}<//></b><small><${Name}>${step.by}<//>
         ${step.member && html` · member <${Name}>${step.member}<//>`}</small></p>
       <span class="o">${entry.outcome ?? "leased"}
@@ -101,8 +100,8 @@ function Entry({ entry, before }) {
   const isEnd = BAD.has(step.event);
   const wait = before && before.atMs !== undefined ? step.atMs - before.atMs : 0;
   const other = step.to ?? step.from;
-  return html`<li class=${isEnd ? "end" : ""}><time>${format.clockMs(entry.atMs, zone)}</time><span class="d"><${Icon}
-     name=${ICONS[step.event] ?? "ring"} /></span>
+  return html`<li class=${isEnd ? "end" : ""}><time>${format.clockMs(entry.atMs, zone)}</time><span class="d">
+    <${Icon} name=${ICONS[step.event] ?? "ring"} /></span>
     <p>${WORDS[step.event] ?? step.event}
       ${
         step.event === "committed"

@@ -37,7 +37,7 @@ function Toast({ toast }) {
   };
   const hold = (held) => () => setIsHeld(held);
   return html`<div class="note toast" onMouseEnter=${hold(true)} onMouseLeave=${hold(false)} onfocusin=${hold(true)}
-     onfocusout=${hold(false)}>
+      onfocusout=${hold(false)}>
     <${Icon} name="ok" /><span class="words">${toast.text}</span>
     ${toast.opposite && html`<button class="link" onClick=${undo}>${toast.opposite.label}</button>`}
     <button class="link" aria-label="Close the message" onClick=${() => remove(toast.id)}>✕</button>

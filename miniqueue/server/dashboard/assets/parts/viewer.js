@@ -40,14 +40,14 @@ export function Viewer({ payload, as, fileName }) {
             ${word}</label>`,
       )}</div>
       <${CopyButton} label="Copy the payload" text=${() => parts.text ?? hexText(payload)} isBare=${true} />
-      <button class="btn bare" aria-label="Download the payload" onClick=${download}><${Icon} name="down" /></button>
-        </div></header>
+      <button class="btn bare" aria-label="Download the payload" onClick=${download}>
+        <${Icon} name="down" /></button></div></header>
     ${
       payload.length === 0
         ? html`<p class="pad s2">The payload is empty.</p>`
         : shown === "json"
-          ? html`<div class="pre json" tabindex="0" role="group" aria-label="Payload as JSON"><${JsonNode}
-             node=${parts.tree} depth=${0} /></div>`
+          ? html`<div class="pre json" tabindex="0" role="group" aria-label="Payload as JSON">
+            <${JsonNode} node=${parts.tree} depth=${0} /></div>`
           : shown === "text"
             ? html`<pre class="raw" tabindex="0" dir="auto" role="group" aria-label="Payload as text">
               ${isCut ? headOf(payload, limit) : parts.text}</pre>`
@@ -104,7 +104,7 @@ function JsonNode({ node, name = null, isLast = true, depth }) {
   }
   const number = plural(node.items.length, node.type === "object" ? "member" : "element");
   const fold = html`<button class="fold" aria-expanded=${String(isOpen)}
-     aria-label=${`${name ?? "the payload"}: ${number}`}
+      aria-label=${`${name ?? "the payload"}: ${number}`}
     onClick=${() => setIsOpen(!isOpen)}>${isOpen ? "▾" : "▸"}</button>`;
   if (!isOpen) {
     return html`<div class="ln">${fold}${key}${opening}<span class="s3"> ${number} </span>${closing}${comma}</div>`;
@@ -117,8 +117,7 @@ function JsonNode({ node, name = null, isLast = true, depth }) {
       .map(
         (item, at) =>
           html`<${JsonNode} key=${at} node=${item.node} name=${item.key} isLast=${at === last} depth=${depth + 1} />`,
-      )}${rest > 0 && html`<button class="link" onClick=${() => setShown(Infinity)}>${exact(rest)} more</button>`}
-        </div>
+      )}${rest > 0 && html`<button class="link" onClick=${() => setShown(Infinity)}>${exact(rest)} more</button>`}</div>
     <div class="ln">${closing}${comma}</div>`;
 }
 

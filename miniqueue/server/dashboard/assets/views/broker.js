@@ -50,8 +50,8 @@ function State({ model }) {
     ["Version", model.version],
     [
       "Started",
-      html`<${Time} ms=${model.startedAtMs} nowMs=${model.nowMs}
-         /> <span class="s3">up ${format.age((model.nowMs - model.startedAtMs) / 1000)}</span>`,
+      html`<${Time} ms=${model.startedAtMs} nowMs=${model.nowMs} />
+        ${" "}<span class="s3">up ${format.age((model.nowMs - model.startedAtMs) / 1000)}</span>`,
     ],
     model.sync && [
       "Sync",
@@ -72,8 +72,7 @@ function State({ model }) {
     ],
     lag && [
       "Event loop",
-      html`${format.age(lag.p99 ?? lag.max)} <span
-        class="s3">late at p99${lag.max !== undefined ? `, at most ${format.age(lag.max)}` : ""}</span>`,
+      html`${format.age(lag.p99)} <span class="s3">late at p99, at most ${format.age(lag.max)}</span>`,
     ],
     model.certificateExpiresAtMs && [
       "Certificate",
@@ -92,8 +91,8 @@ function Memory({ memory }) {
   const high = Math.max(1, ...purposes.map(([, size]) => size));
   return html`<${Card} title="Memory" id="h-memory"><dl class="facts pad">
       <dt>Process</dt><dd>${format.bytes(memory.rssBytes)}</dd>
-      <dt>Used for clients</dt><dd>${format.bytes(memory.usedBytes)} of ${format.bytes(memory.limitBytes)} <${Meter}
-         part=${(memory.usedBytes ?? 0) / (memory.limitBytes || Infinity)} label="used for clients" /></dd></dl>
+      <dt>Used for clients</dt><dd>${format.bytes(memory.usedBytes)} of ${format.bytes(memory.limitBytes)}
+        ${" "}<${Meter} part=${memory.usedBytes / (memory.limitBytes || Infinity)} label="used for clients" /></dd></dl>
     <ul class="parts one pad">
       ${purposes.map(
         ([purpose, size]) =>
@@ -118,7 +117,7 @@ function Limits({ limits }) {
       cell: (row) =>
         row.limit
           ? html`<${Meter} part=${row.used / row.limit} level=${levelOf(row.used / row.limit)}
-             label=${`${row.name}: ${Math.round((100 * row.used) / row.limit)} % used`} />`
+              label=${`${row.name}: ${Math.round((100 * row.used) / row.limit)} % used`} />`
           : "",
     },
     { label: "Flag", className: "m", hide: "phone", cell: (row) => row.flag ?? "" },
@@ -127,7 +126,7 @@ function Limits({ limits }) {
     ${
       limits.length
         ? html`<${Table} caption="Limits of the broker" columns=${columns} rows=${limits}
-       keyOf=${({ name }) => name} />`
+        keyOf=${({ name }) => name} />`
         : html`<p class="pad s2">None are known.</p>`
     }<//>`;
 }
@@ -164,8 +163,8 @@ function Users({ users, usage }) {
     },
     ...quotaColumns,
   ];
-  return html`<${Card} title="Users" id="h-users" note=${format.plural(users.length, "user")}><${Table}
-     caption="Users and what they use" columns=${columns} rows=${rows} keyOf=${({ user }) => user} /><//>`;
+  return html`<${Card} title="Users" id="h-users" note=${format.plural(users.length, "user")}>
+    <${Table} caption="Users and what they use" columns=${columns} rows=${rows} keyOf=${({ user }) => user} /><//>`;
 }
 
 function Usage({ usage }) {
@@ -175,7 +174,7 @@ function Usage({ usage }) {
     ...quotaColumns,
   ];
   return html`<${Card} title="Usage" id="h-usage"><${Table} caption="What clients use" columns=${columns} rows=${rows}
-     keyOf=${({ user }) => user ?? ""} /><//>`;
+      keyOf=${({ user }) => user ?? ""} /><//>`;
 }
 
 function Tasks({ tasks, nowMs }) {
@@ -203,7 +202,7 @@ function Tasks({ tasks, nowMs }) {
     },
   ];
   return html`<${Card} title="Tasks" id="h-tasks"><${Table} caption="Tasks" columns=${columns} rows=${tasks}
-     keyOf=${({ id }) => id} /><//>`;
+      keyOf=${({ id }) => id} /><//>`;
 }
 
 function Followers({ followers }) {
@@ -212,8 +211,8 @@ function Followers({ followers }) {
     { label: "Behind by", isNumber: true, cell: (row) => format.age(row.lagSeconds) },
     { label: "Bytes", isNumber: true, cell: (row) => format.bytes(row.lagBytes) },
   ];
-  return html`<${Card} title="Copies that follow" id="h-followers"><${Table}
-     caption="Copies that follow" columns=${columns} rows=${followers} keyOf=${({ name }) => name} /><//>`;
+  return html`<${Card} title="Copies that follow" id="h-followers">
+    <${Table} caption="Copies that follow" columns=${columns} rows=${followers} keyOf=${({ name }) => name} /><//>`;
 }
 
 function Flags({ settings }) {
@@ -226,6 +225,6 @@ function Flags({ settings }) {
       cell: (row) => (row.default ? html`<span class="s3">default</span>` : html`<span class="pill">changed</span>`),
     },
   ];
-  return html`<${Card} title="Settings of the broker" id="h-flags" note="set at startup, without secrets"><${Table}
-     caption="Settings of the broker" columns=${columns} rows=${settings} keyOf=${({ flag }) => flag} /><//>`;
+  return html`<${Card} title="Settings of the broker" id="h-flags" note="set at startup, without secrets">
+    <${Table} caption="Settings of the broker" columns=${columns} rows=${settings} keyOf=${({ flag }) => flag} /><//>`;
 }

@@ -45,5 +45,5 @@ export function ConnectionTable({ rows, nowMs, isOfTopic = false }) {
     { label: "Leased", member: "leased", isNumber: true, cell: (row) => format.count(row.leased) },
   ].filter((column) => column && (!column.member || rows.some((row) => format.isKnown(row[column.member]))));
   return html`<${Table} caption="Connections" columns=${columns} rows=${rows}
-     keyOf=${(row) => `${row.protocol} ${row.id} ${row.topic} ${row.group} ${row.member}`} />`;
+      keyOf=${(row) => `${row.protocol} ${row.id} ${row.topic} ${row.group} ${row.member}`} />`;
 }

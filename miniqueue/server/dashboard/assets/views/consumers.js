@@ -17,8 +17,8 @@ export function Consumers() {
   const page = Math.max(1, Number(query.page) || 1);
   const { answer, error, reload } = useConnections({ q, page, count });
   return html`<${TitleBar} title="Consumers" />
-    <div class="bar"><${Filter}
-       label="Filter connections" placeholder="Filter: address, name, user, or topic" value=${q} /></div>
+    <div class="bar">
+      <${Filter} label="Filter connections" placeholder="Filter: address, name, user, or topic" value=${q} /></div>
     <div class="card">${
       answer
         ? html`<${Rows} answer=${answer} page=${page} count=${count} q=${q} />`
@@ -32,12 +32,11 @@ function Rows({ answer, page, count, q }) {
   const rows = answer.connections;
   if (!rows.length)
     return html`<${Empty} title=${q ? "No connection matches" : "No client is connected"}>
-      ${q ? "Another filter may show more." : "Producers and consumers are listed here while they are connected."}
-        <//>`;
+      ${q ? "Another filter may show more." : "Producers and consumers are listed here while they are connected."}<//>`;
   const first = (page - 1) * count + 1;
   const last = first + rows.length - 1;
   const go = (to) => () => setQuery({ page: to === 1 ? null : to });
-  return html`<${ConnectionTable} rows=${rows} nowMs=${answer.nowMs} /><${Pager}
-     text=${pageText(first, last, answer.total)}
+  return html`<${ConnectionTable} rows=${rows} nowMs=${answer.nowMs} />
+    <${Pager} text=${pageText(first, last, answer.total)}
         onPrevious=${page > 1 && go(page - 1)} onNext=${last < answer.total && go(page + 1)} />`;
 }

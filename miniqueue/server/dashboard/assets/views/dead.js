@@ -27,8 +27,8 @@ export function Dead() {
   if (model) latest.current = model;
   const shown = model ?? latest.current;
   return html`<${TitleBar} title="Dead letters" />
-    <div class="bar"><${Filter} label="Filter by topic" placeholder="Filter: a part of a name, or orders.*" value=${q}
-       /></div>
+    <div class="bar">
+      <${Filter} label="Filter by topic" placeholder="Filter: a part of a name, or orders.*" value=${q} /></div>
     <div class="card">${
       shown
         ? html`<${Rows} model=${shown} view=${view} page=${page} count=${count} q=${q} />`
@@ -56,8 +56,7 @@ function Rows({ model, view, page, count, q }) {
   const columns = [
     {
       label: "Topic",
-      cell: (row) => html`<a href=${topicUrl(row.topic, "messages", { state: "dead" })}><${Name}>${row.topic}<//>
-        </a>`,
+      cell: (row) => html`<a href=${topicUrl(row.topic, "messages", { state: "dead" })}><${Name}>${row.topic}<//></a>`,
     },
     {
       label: "Dead letters",
@@ -99,7 +98,7 @@ function Rows({ model, view, page, count, q }) {
   const last = first + rows.length - 1;
   const go = (to) => () => setQuery({ page: to === 1 ? null : to });
   return html`<${Table} caption="Topics with dead letters" columns=${columns} rows=${rows}
-     keyOf=${({ topic }) => topic} />
+      keyOf=${({ topic }) => topic} />
     <${Pager} text=${`${pageText(first, last, total)}, by growth`}
-       onPrevious=${page > 1 && go(page - 1)} onNext=${last < total && go(page + 1)} />`;
+        onPrevious=${page > 1 && go(page - 1)} onNext=${last < total && go(page + 1)} />`;
 }

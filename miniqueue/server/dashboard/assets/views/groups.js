@@ -15,6 +15,8 @@ import { Card, Empty } from "../parts/states.js";
 import { Table } from "../parts/table.js";
 
 const SHOWN = 5;
+/** Up to this number of partitions, each has a line of its own. */
+const FEW = 12;
 
 /** A table of groups, by what they have not acknowledged. */
 export function GroupTable({ topic, model, isShort = false }) {
@@ -40,7 +42,7 @@ export function GroupTable({ topic, model, isShort = false }) {
       className: "meter-cell",
       cell: (row) =>
         html`<${Meter} part=${(row.lag ?? 0) / high}
-           label=${`compared to the others: ${Math.round((100 * (row.lag ?? 0)) / high)} %`} />`,
+            label=${`compared to the others: ${Math.round((100 * (row.lag ?? 0)) / high)} %`} />`,
     },
     {
       label: "Acked/s",
@@ -61,12 +63,12 @@ export function GroupTable({ topic, model, isShort = false }) {
     { label: "Consumers", sort: "consumers", isNumber: true, cell: (row) => format.count(row.consumers) },
   ];
   return html`<${Table} caption="Groups" columns=${columns} rows=${rows} keyOf=${(row) => row.group} sort=${order}
-     onSort=${isShort ? null : (sort) => setQuery({ sort: sort === "-lag" ? null : sort })} />
+      onSort=${isShort ? null : (sort) => setQuery({ sort: sort === "-lag" ? null : sort })} />
     ${
       isShort &&
       groups.length > SHOWN &&
-      html`<div class="pager"><a href=${topicUrl(topic, "groups")}>All ${format.plural(groups.length, "group")}</a>
-        </div>`
+      html`<div class="pager">
+        <a href=${topicUrl(topic, "groups")}>All ${format.plural(groups.length, "group")}</a></div>`
     }
     ${
       !isShort &&
@@ -93,8 +95,8 @@ export function Groups({ topic, model, rights }) {
     ${
       query.group !== undefined &&
       !group &&
-      html`<div class="card"><${Empty} title="No such group">The topic has no group <${Name}>${query.group}<//>.<//>
-        </div>`
+      html`<div class="card">
+        <${Empty} title="No such group">The topic has no group <${Name}>${query.group}<//>.<//></div>`
     }
     ${group && html`<${Group} topic=${topic} group=${group} rights=${rights} />`}`;
 }
@@ -104,6 +106,7 @@ function Group({ topic, group, rights }) {
   const { zone } = useStore(preferences);
   const ask = (dialog) => () => openDialog(dialog);
   const name = group.group;
+  const remove = ask(() => html`<${DeleteGroup} topic=${topic} group=${name} lag=${group.lag} />`);
   const actions =
     rights.has("admin") &&
     html`<button class="btn" onClick=${ask(() => html`<${Seek} topic=${topic} group=${name} />`)}>Seek…</button>
@@ -113,9 +116,7 @@ function Group({ topic, group, rights }) {
         : html`<button class="btn"
         onClick=${ask(() => html`<${Pause} topic=${topic} group=${name} />`)}>Pause…</button>`
     }
-    <${More} label="More acts on the group"
-      items=${[["Delete…", ask(() => html`<${DeleteGroup} topic=${topic} group=${name} lag=${group.lag} />`), true]]}
-         />`;
+    <${More} label="More acts on the group" items=${[["Delete…", remove, true]]} />`;
   const members = Object.entries(group.members ?? {});
   const lags = Object.entries(group.lags ?? {});
   const high = Math.max(1, ...lags.map(([, lag]) => lag));
@@ -123,8 +124,7 @@ function Group({ topic, group, rights }) {
     ["Ready", format.count(group.ready)],
     [
       "Leased",
-      html`<a href=${topicUrl(topic, "messages", { state: "leased", group: name })}>${format.count(group.leased)}
-        </a>`,
+      html`<a href=${topicUrl(topic, "messages", { state: "leased", group: name })}>${format.count(group.leased)}</a>`,
     ],
     ["Delayed", format.count(group.delayed)],
     ["Not acknowledged", format.count(group.lag)],
@@ -152,13 +152,13 @@ function Group({ topic, group, rights }) {
     group.position && ["Position", html`<span class="m">${group.position.join(" ")}</span>`],
   ].filter(Boolean);
   return html`<div class="row wide"><${Card} title=${html`Group <${Name}>${name}<//>`}
-     id="h-group" actions=${actions}><dl class="facts pad">
-       ${facts.map(([term, value]) => html`<dt>${term}</dt><dd>${value}</dd>`)}</dl><//>
-    <div class="row"><${Card} title="Not acknowledged, by partition" id="h-lags"><ul class="parts pad">
+      id="h-group" actions=${actions}><dl class="facts pad">
+        ${facts.map(([term, value]) => html`<dt>${term}</dt><dd>${value}</dd>`)}</dl><//>
+    <div class="row"><${Card} title="Not acknowledged, by partition" id="h-lags">
+      <ul class=${lags.length <= FEW ? "parts one pad" : "parts pad"}>
       ${lags.map(
         ([partition, lag]) =>
-          html`<li><span class="s2">${partition}</span><${Meter} part=${lag / high} label=${`partition ${partition}`}
-             />
+          html`<li><span class="s2">${partition}</span><${Meter} part=${lag / high} label=${`partition ${partition}`} />
           <b class="n">${format.count(lag)}</b></li>`,
       )}</ul><//>
     <${Card} title="Members" id="h-members">${

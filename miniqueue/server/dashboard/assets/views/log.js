@@ -45,13 +45,13 @@ function Position({ partitions, partition, query }) {
     }
   };
   return html`<form class="bar" onSubmit=${submit}>
-    <label class="inline">Partition <select
-      onChange=${(event) => setQuery({ partition: event.target.value, offset: null })}>
+    <label class="inline">Partition${" "}
+      <select onChange=${(event) => setQuery({ partition: event.target.value, offset: null })}>
         ${partitions.map((name) => html`<option value=${name} selected=${name === partition}>${name}</option>`)}
-          </select></label>
+      </select></label>
     <input class="grow" type="search" aria-label="Begin at"
       placeholder="Begin at an offset or a time: 17, 2026-12-01T08:00:00Z" value=${start}
-         spellcheck="false" onInput=${(event) => setStart(event.target.value)} />
+          spellcheck="false" onInput=${(event) => setStart(event.target.value)} />
     <button class="btn">Go</button><${ErrorLine} error=${error} /></form>`;
 }
 
@@ -92,8 +92,7 @@ function Page({ topic, answer, partition }) {
       missed === 1 ? "is" : "are"
     } no longer stored.</p>`
   }
-    <${Table} caption=${`Log of partition ${partition}`} columns=${columns} rows=${messages} keyOf=${({ id }) => id}
-       />
+    <${Table} caption=${`Log of partition ${partition}`} columns=${columns} rows=${messages} keyOf=${({ id }) => id} />
     <${Pager} text=${`${shown} Reading settles nothing.`}
       onPrevious=${Number(first) > earliest && (() => begin(Math.max(earliest, Number(first) - COUNT)))}
       onNext=${next < end && (() => begin(next))} />`;

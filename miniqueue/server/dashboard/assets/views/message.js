@@ -33,7 +33,7 @@ export function Message() {
   const pill = message && html`<${StatePill} message=${message} />`;
   const isGone = error?.code === "NOMESSAGE";
   return html`<${TitleBar} title=${`Message ${id}`} documentTitle=${`${id} of ${topic}`} path=${path} here=${id}
-     isLiveShown=${false} aside=${list && html`<${Neighbors} place=${topic} id=${id} ...${list} />`}
+      isLiveShown=${false} aside=${list && html`<${Neighbors} place=${topic} id=${id} ...${list} />`}
       pill=${html`${pill}<${CopyButton} label="Copy the id" text=${id} isBare=${true} isKey=${true} />`}
       actions=${
         message &&
@@ -69,7 +69,7 @@ function Neighbors({ topic, query, place, id }) {
 function Neighbor({ name, url }) {
   const [word, icon] = name === "next" ? ["Next", "right"] : ["Previous", "left"];
   return html`<button class="btn" data-key=${name} aria-label=${`${word} message`} title=${`${word} message`}
-     disabled=${!url} onClick=${() => go(url)}><${Icon} name=${icon} /></button>`;
+      disabled=${!url} onClick=${() => go(url)}><${Icon} name=${icon} /></button>`;
 }
 
 function StatePill({ message }) {
@@ -124,7 +124,7 @@ function Content({ topic, message, as, mayAdmin }) {
   const payload = useMemo(() => bytesOf(message.msg), [message.msg]);
   const trace = useGet(["topics", topic, "messages", message.id, "trace"]);
   return html`<div class="row wide"><div class="row"><${Viewer} payload=${payload} as=${as}
-     fileName=${`${topic}-${message.id}`.replace(/[^A-Za-z0-9._-]/g, "_")} />
+      fileName=${`${topic}-${message.id}`.replace(/[^A-Za-z0-9._-]/g, "_")} />
       <${History} topic=${topic} message=${message} trace=${trace} mayAdmin=${mayAdmin} /></div>
     <div class="row"><${Facts} topic=${topic} message=${message} /><${Headers} headers=${message.headers ?? []} />
       <${Commands} lines=${commandsOf(topic, message)} /></div></div>`;

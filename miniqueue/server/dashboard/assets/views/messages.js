@@ -53,7 +53,7 @@ export function Messages({ topic, model, rights }) {
     <div class="card">${
       answer.answer
         ? html`<${Rows} topic=${topic} model=${model} state=${state} answer=${answer} after=${after}
-           filter=${{ reason, key, contains, group }} />`
+            filter=${{ reason, key, contains, group }} />`
         : answer.error
           ? html`<${Failure} error=${answer.error} topic=${topic} retry=${answer.reload} />`
           : html`<${Loading} rows=${8} />`
@@ -75,10 +75,10 @@ function GoTo({ topic }) {
   };
   return html`<form class="grow goto" onSubmit=${submit}>
     <input type="search" aria-label="Message id" placeholder="Go to an id, such as 3-48213" value=${id}
-       spellcheck="false" aria-describedby=${error ? "goto-error" : undefined} onInput=${(event) => {
-         setId(event.target.value);
-         setError(null);
-       }} /><${ErrorLine} error=${error} id="goto-error" /></form>`;
+        spellcheck="false" aria-describedby=${error ? "goto-error" : undefined} onInput=${(event) => {
+          setId(event.target.value);
+          setError(null);
+        }} /><${ErrorLine} error=${error} id="goto-error" /></form>`;
 }
 
 function Filter({ values, isShown }) {
@@ -91,7 +91,7 @@ function Filter({ values, isShown }) {
   };
   return html`<form class="bar filter" role="search" aria-label="Search messages" onSubmit=${submit}>
     <input type="search" aria-label="Key" placeholder="Key" value=${key}
-       dir="auto" onInput=${(event) => setKey(event.target.value)} />
+        dir="auto" onInput=${(event) => setKey(event.target.value)} />
     <input type="search" class="grow" aria-label="The payload contains" placeholder="The payload contains"
       value=${contains} dir="auto" onInput=${(event) => setContains(event.target.value)} />
     <button class="btn">Search</button>
@@ -113,9 +113,10 @@ function Rows({ topic, model, state, answer, after, filter }) {
   const { zone } = useStore(preferences);
   const { messages, next, nowMs } = answer.answer;
   const isSearch = Boolean(filter.reason || filter.key || filter.contains);
-  if (!messages.length && !next)
-    return html`<${Nothing} topic=${topic} model=${model} state=${state} isSearch=${isSearch} isPage=${after !== ""}
-       />`;
+  if (!messages.length && !next) {
+    const isPage = after !== "";
+    return html`<${Nothing} topic=${topic} model=${model} state=${state} isSearch=${isSearch} isPage=${isPage} />`;
+  }
   const order = {
     ready: "in the order of delivery",
     dead: "in the order of delivery",
@@ -138,14 +139,13 @@ function Rows({ topic, model, state, answer, after, filter }) {
       keyOf=${({ id }) => id} />
     ${
       !messages.length &&
-      html`<p
-      class="pad s2">No message on this page meets the conditions; the search continues on the next page.</p>`
+      html`<p class="pad s2">No message on this page meets the conditions; the search continues on the next page.</p>`
     }
     <${Pager} text=${html`${format.plural(messages.length, "message")}, ${order}, as of ${format.clock(
       nowMs,
       zone,
     )}. Looking changes nothing.`} onPrevious=${after !== "" && previousPage}
-         onNext=${next && (() => setQuery({ after: next }, { isNextPage: true }))}>
+          onNext=${next && (() => setQuery({ after: next }, { isNextPage: true }))}>
       <button class="btn bare" onClick=${answer.reload}>Refresh</button>
         ${messages.length > 0 && html`<button class="btn bare" onClick=${download}>Download the list</button>`}<//>`;
 }
@@ -183,8 +183,8 @@ function Reasons({ topic, model, rights }) {
       label: "Reason",
       cell: (row) =>
         html`<a href=${topicUrl(topic, "messages", { state: "dead", reason: row.reason })}
-           aria-current=${row.reason === query.reason ? "true" : undefined}><${Name}>${shownReason(row.reason)}<//>
-             </a>`,
+            aria-current=${row.reason === query.reason ? "true" : undefined}>
+              <${Name}>${shownReason(row.reason)}<//></a>`,
     },
     { label: "Dead letters", isNumber: true, cell: (row) => format.count(row.count) },
     {
@@ -194,7 +194,7 @@ function Reasons({ topic, model, rights }) {
       className: "meter-cell",
       cell: (row) =>
         html`<${Meter} part=${row.count / high}
-           label=${`share: ${Math.round((100 * row.count) / (answer.examined || 1))} %`} level="k2" />`,
+            label=${`share: ${Math.round((100 * row.count) / (answer.examined || 1))} %`} level="k2" />`,
     },
     {
       label: "First and last",
@@ -214,7 +214,7 @@ function Reasons({ topic, model, rights }) {
             ask(
               () =>
                 html`<${Redrive} topic=${topic} number=${row.count} reason=${row.reason}
-                   returnedPerSecond=${model.returnedPerSecond} />`,
+                    returnedPerSecond=${model.returnedPerSecond} />`,
             ),
           ],
           ["Delete…", ask(() => html`<${DropDead} topic=${topic} number=${row.count} reason=${row.reason} />`), true],
@@ -234,11 +234,11 @@ function Reasons({ topic, model, rights }) {
     }`;
   return html`<${Card} title="Why they are dead letters" id="h-reasons"
     note=${answer?.isPart ? `the first ${format.exact(answer.examined)}${of}` : ""}
-       actions=${actions} error=${error} isLoading=${isLoading && !answer} retry=${reloadReasons}>
+        actions=${actions} error=${error} isLoading=${isLoading && !answer} retry=${reloadReasons}>
     ${
       answer &&
       html`<${Table} caption="Reasons of dead letters" columns=${columns} rows=${reasons}
-       keyOf=${(row) => row.reason} />`
+        keyOf=${(row) => row.reason} />`
     }<//>`;
 }
 

@@ -50,14 +50,14 @@ function Figures({ model, history, range }) {
       }))} />
     ${broker && html`<div class="row two">
       <${Chart} title="Messages per second" history=${history} range=${range}
-         measures=${["published", "acknowledged", "returned"]} formatValue=${format.rate}
+          measures=${["published", "acknowledged", "returned"]} formatValue=${format.rate}
         current=${{
           published: totals.publishedPerSecond,
           acknowledged: totals.acknowledgedPerSecond,
           returned: totals.returnedPerSecond,
         }} />
       <${Chart} title="Backlog" history=${history} range=${range} measures=${["ready", "delayed", "leased"]}
-         current=${{ ready: totals.ready, delayed: totals.delayed, leased: totals.leased }} />
+          current=${{ ready: totals.ready, delayed: totals.delayed, leased: totals.leased }} />
     </div>`}
     <${Card} title="Topics to check" id="h-topics"
       actions=${html`<a href=${viewUrl("topics")}>${totals.topics === 1 ? "" : "All "}
@@ -66,7 +66,7 @@ function Figures({ model, history, range }) {
         model.topics.length
           ? html`<${Table} caption="Topics to check"
             columns=${topicColumns(nowMs).map((column) => ({ ...column, sort: undefined }))} rows=${model.topics}
-               keyOf=${(row) => row.topic} />`
+                keyOf=${(row) => row.topic} />`
           : html`<${NoTopics} />`
       }
     <//>
@@ -155,8 +155,8 @@ function Attention({ lines, more, nowMs }) {
   useAnnouncements(lines);
   if (!lines.length) {
     return html`<section class="card todo" aria-labelledby="h-attention"><header>
-      <h2 id="h-attention">Needs attention</h2><span class="pill fine"><svg aria-hidden="true"><use href="#i-check" />
-        </svg>Nothing</span></header></section>`;
+      <h2 id="h-attention">Needs attention</h2><span class="pill fine"><svg aria-hidden="true">
+        <use href="#i-check" /></svg>Nothing</span></header></section>`;
   }
   return html`<section class="card todo" aria-labelledby="h-attention"><header>
     <h2 id="h-attention">Needs attention</h2><span class="s3 n">${lines.length + (more || 0)}</span></header>
@@ -164,7 +164,7 @@ function Attention({ lines, more, nowMs }) {
       (
         line,
       ) => html`<li key=${`${line.kind} ${line.topic} ${line.group}`}><${Pill} kind=${line.kind} level=${line.level}
-         paused=${line.side} />
+          paused=${line.side} />
       <${Subject} line=${line} /><p>${line.text}</p><span class="since">
         ${format.isKnown(line.sinceMs) && html`since <${Time} ms=${line.sinceMs} nowMs=${nowMs} />`}</span></li>`,
     )}

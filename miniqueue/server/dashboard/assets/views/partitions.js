@@ -39,7 +39,7 @@ export function Partitions({ topic, model, rights }) {
       hide: "phone",
       cell: (row) =>
         html`<${Meter} part=${(row.lag ?? 0) / high}
-           label=${`compared to the others: ${Math.round((100 * (row.lag ?? 0)) / high)} %`} />`,
+            label=${`compared to the others: ${Math.round((100 * (row.lag ?? 0)) / high)} %`} />`,
     },
     {
       label: "Earliest offset",
@@ -56,8 +56,8 @@ export function Partitions({ topic, model, rights }) {
       cell: (row) => html`<${Time} ms=${row.earliestAtMs} nowMs=${model.nowMs} />`,
     },
   ];
-  return html`<${Card} title="Partitions" note=${format.plural(partitions.length, "partition")}><${Table}
-     caption="Partitions" columns=${columns} rows=${sorted(partitions, order, valueOf)}
+  return html`<${Card} title="Partitions" note=${format.plural(partitions.length, "partition")}>
+    <${Table} caption="Partitions" columns=${columns} rows=${sorted(partitions, order, valueOf)}
         keyOf=${(row) => row.partition}
     sort=${order} onSort=${(sort) => setQuery({ sort: sort === "partition" ? null : sort })} /><//>`;
 }

@@ -25,22 +25,21 @@ export function Schedules() {
     ${
       rights.has("monitor")
         ? html`<${Card} title="Schedules" id="h-schedules" error=${schedules.error}
-           isLoading=${schedules.isLoading && !schedules.answer} retry=${schedules.reload}>
-             ${
-               schedules.answer &&
-               html`<${Rows} schedules=${schedules.answer.schedules} rights=${rights}
-                />`
-             }<//>`
-        : html`<div class="card"><${Empty}
-           title="You may not view schedules">This requires the role monitor for *.<//></div>`
+            isLoading=${schedules.isLoading && !schedules.answer} retry=${schedules.reload}>
+              ${
+                schedules.answer &&
+                html`<${Rows} schedules=${schedules.answer.schedules} rights=${rights} />`
+              }<//>`
+        : html`<div class="card">
+          <${Empty} title="You may not view schedules">This requires the role monitor for *.<//></div>`
     }
     <${Delayed} />`;
 }
 
 function Rows({ schedules, rights }) {
   if (!schedules.length)
-    return html`<${Empty}
-       title="No schedules">A schedule publishes the same message to a topic repeatedly, each tick exactly once.<//>`;
+    return html`<${Empty} title="No schedules">
+      A schedule publishes the same message to a topic repeatedly, each tick exactly once.<//>`;
   const nowMs = brokerNow();
   const ask = (dialog) => () => openDialog(dialog);
   const rows = [...schedules].sort((a, b) => (a.nextAtMs ?? Infinity) - (b.nextAtMs ?? Infinity));
@@ -80,19 +79,19 @@ function Delayed() {
   const { answer, error, isLoading, reload } = useRead(`topics${queryString({ sort: "-delayed", count: 10 })}`, 5000);
   const rows = (answer?.topics ?? []).filter(({ delayed }) => delayed > 0);
   return html`<${Card} title="Delayed messages" id="h-delayed" note="the topics with the most" error=${error}
-     isLoading=${isLoading && !answer} retry=${reload}>${
-       answer &&
-       (rows.length
-         ? html`<${Table} caption="Topics with delayed messages" columns=${[
-             {
-               label: "Topic",
-               cell: (row) =>
-                 html`<a href=${topicUrl(row.topic, "messages", { state: "delayed" })}><${Name}>${row.topic}<//></a>`,
-             },
-             { label: "Delayed", isNumber: true, cell: (row) => format.count(row.delayed) },
-             { label: "Ready", isNumber: true, cell: (row) => format.count(row.ready) },
-           ]} rows=${rows} keyOf=${({ topic }) => topic} />`
-         : html`<${Empty} title="Nothing is delayed">
+      isLoading=${isLoading && !answer} retry=${reload}>${
+        answer &&
+        (rows.length
+          ? html`<${Table} caption="Topics with delayed messages" columns=${[
+              {
+                label: "Topic",
+                cell: (row) =>
+                  html`<a href=${topicUrl(row.topic, "messages", { state: "delayed" })}><${Name}>${row.topic}<//></a>`,
+              },
+              { label: "Delayed", isNumber: true, cell: (row) => format.count(row.delayed) },
+              { label: "Ready", isNumber: true, cell: (row) => format.count(row.ready) },
+            ]} rows=${rows} keyOf=${({ topic }) => topic} />`
+          : html`<${Empty} title="Nothing is delayed">
           A message is delayed by its publisher, or by a consumer that returns it with a delay.<//>`)
-     }<//>`;
+      }<//>`;
 }

@@ -25,9 +25,9 @@ export function Settings({ topic, model, rights }) {
   return html`<div class="bar">
     <input class="grow" type="search" aria-label="Filter settings" placeholder="Filter: a name or a word"
       value=${text} onInput=${(event) => setText(event.target.value)} />
-      <label class="check"><input type="checkbox" checked=${isChangedOnly}
-         onChange=${() => setIsChangedOnly(!isChangedOnly)}
-            />Only those not at their defaults (${changed.size})</label></div>
+    <label class="check">
+      <input type="checkbox" checked=${isChangedOnly} onChange=${() => setIsChangedOnly(!isChangedOnly)} />
+      Only those not at their defaults (${changed.size})</label></div>
     <${Card} label="Settings" error=${error} isLoading=${isLoading && !answer} retry=${reload} rows=${12}>${
       answer &&
       html`<dl class="settings">${rows.map(
@@ -69,15 +69,15 @@ function Edit({ topic, setting, value }) {
   const options = kind === "flag" ? ["true", "false"] : choices;
   const field = options
     ? html`<${Select} label="Value" value=${text} onChange=${setText}
-       choices=${Object.fromEntries([
-         ...options.map((option) => [option, option]),
-         ["", `the default: ${setting.default || "none"}`],
-       ])} />`
+        choices=${Object.fromEntries([
+          ...options.map((option) => [option, option]),
+          ["", `the default: ${setting.default || "none"}`],
+        ])} />`
     : kind === "json"
       ? html`<${Text} label="Value" rows="8" value=${text} onChange=${setText} hint=${hint} />`
       : html`<${Field} label="Value" value=${text} onChange=${setText} hint=${hint} />`;
   return html`<${Ask} title=${html`Change <code>${name}</code>`} verb="Change" run=${run} onDone=${done}
-     isReady=${text !== settingText(value)}>
+      isReady=${text !== settingText(value)}>
     <p class="s2">${capitalized(setting.meaning)}. It takes effect at once.
       ${setting.onlyGrows && " It can only be increased."}</p>${field}<//>`;
 }

@@ -55,7 +55,7 @@ export function SignIn() {
         <span class="s3">Empty for a token</span></label>
     <label>Password or token<input type="password" name="password" autocomplete="current-password" required
       aria-invalid=${error ? "true" : undefined} aria-describedby=${error ? "sign-error" : undefined} value=${secret}
-         onInput=${(event) => setSecret(event.target.value)} /></label>
+          onInput=${(event) => setSecret(event.target.value)} /></label>
     ${error && html`<p class="err" id="sign-error" role="alert"><${Icon} name="crit" /><span>${error}</span></p>`}
     <button class="btn pri" type="submit" disabled=${isBusy}>${isBusy ? "Signing in …" : "Sign in"}</button></form>
       </main>`;

@@ -57,9 +57,9 @@ export function Topic() {
         ];
   const word = tab === "summary" ? topic : WORDS[tab].toLowerCase();
   return html`<${TitleBar} title=${topic} documentTitle=${tab === "summary" ? topic : `${topic}, ${word}`}
-     path=${path} here=${tab === "summary" ? topic : word}
-      pill=${html`${model && html`<${Pill} kind=${model.state} paused=${model.paused} />`}<${CopyButton}
-         label="Copy the name of the topic" text=${topic} isBare=${true} isKey=${true} />`}
+      path=${path} here=${tab === "summary" ? topic : word}
+      pill=${html`${model && html`<${Pill} kind=${model.state} paused=${model.paused} />`}
+        <${CopyButton} label="Copy the name of the topic" text=${topic} isBare=${true} isKey=${true} />`}
       actions=${!isGone && html`<${Actions} topic=${topic} model=${model} rights=${rights} tab=${tab} />`} />
     ${!isGone && html`<${Tabs} topic=${topic} tab=${tab} />`}
     ${model?.isDeadLetters && html`<${OriginNote} topic=${topic} />`}
@@ -148,7 +148,7 @@ function PausedNote({ topic, model, mayResume }) {
     model.pausedInUntilMs && `Publishes are rejected ${until(model.pausedInUntilMs)}.`,
   ].filter(Boolean);
   if (!parts.length) return null;
-  return html`<div class="note paused"><svg aria-hidden="true"><use href="#i-pause" /></svg><b><${Name}>${topic}
-    <//> is paused.</b> <span>${parts.join(" ")}</span>
+  return html`<div class="note paused"><svg aria-hidden="true"><use href="#i-pause" /></svg><b>
+    <${Name}>${topic}<//> is paused.</b> <span>${parts.join(" ")}</span>
       ${mayResume && html`<button class="btn right" onClick=${() => resume(topic)}>Resume</button>`}</div>`;
 }

@@ -23,19 +23,19 @@ export function Summary({ topic, model }) {
   return html`<${Strip} label="Figures of the topic" tiles=${tilesOf(topic, model, zone, nowMs)} />
     <div class="row two">
       <${Chart} title="Messages per second" history=${history.answer}
-         measures=${["published", "acknowledged", "returned"]} formatValue=${format.rate}
+          measures=${["published", "acknowledged", "returned"]} formatValue=${format.rate}
         current=${{
           published: model.publishedPerSecond,
           acknowledged: model.acknowledgedPerSecond,
           returned: model.returnedPerSecond,
         }} />
       <${Chart} title="Backlog" history=${history.answer}
-         measures=${["ready", "delayed", "leased"]}
+          measures=${["ready", "delayed", "leased"]}
             current=${{ ready: model.ready, delayed: model.delayed, leased: model.leased }} />
     </div>
     <div class="row wide">
       <${Card} title="Groups" note="each gets every message"><${GroupTable} topic=${topic} model=${model}
-         isShort=${true} /><//>
+          isShort=${true} /><//>
       <${ChangedSettings} topic=${topic} model=${model} />
     </div>
     <div class="row wide"><${PartitionBars} topic=${topic} model=${model} /><${Totals} model=${model} /></div>`;
@@ -109,7 +109,7 @@ function dueFact(model, zone, nowMs) {
 
 function ChangedSettings({ topic, model }) {
   const changed = model.changed ?? [];
-  return html`<${Card} title="Settings that are not at their defaults" id="h-changed"
+  return html`<${Card} title="Changed settings" id="h-changed"
     actions=${html`<a href=${topicUrl(topic, "settings")}>All settings</a>`}>
     ${
       changed.length
@@ -138,7 +138,7 @@ function PartitionBars({ topic, model }) {
     <ul class="parts pad">${partitions.map(
       ({ partition, lag }) =>
         html`<li><span class="s2">${partition}</span><${Meter} part=${(lag ?? 0) / high}
-         label=${`partition ${partition}`} /><b class="n">${format.count(lag)}</b></li>`,
+          label=${`partition ${partition}`} /><b class="n">${format.count(lag)}</b></li>`,
     )}</ul><//>`;
 }
 
@@ -149,8 +149,8 @@ function Totals({ model }) {
     ["Published", html`${format.count(totals.published)}${exactNote(totals.published)}`],
     [
       "Acknowledged",
-      html`${format.count(totals.acknowledged)} <span
-        class="s3">by ${format.plural((model.groups ?? []).length, "group")}</span>`,
+      html`${format.count(totals.acknowledged)}
+        ${" "}<span class="s3">by ${format.plural((model.groups ?? []).length, "group")}</span>`,
     ],
     ["Dead-lettered, redriven", format.count(totals.moved)],
     ["Dropped", format.count(totals.dropped)],

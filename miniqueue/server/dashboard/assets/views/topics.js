@@ -42,8 +42,7 @@ export function Topics() {
   const create = () => openDialog(() => html`<${CreateTopic} />`);
   return html`<${TitleBar} title="Topics"
     actions=${mayCreate && html`<button class="btn" onClick=${create}>Create a topic…</button>`} />
-    <div class="bar"><${Filter} label="Filter by name" placeholder="Filter: a part of a name, or orders.*" value=${q}
-       />
+    <div class="bar"><${Filter} label="Filter by name" placeholder="Filter: a part of a name, or orders.*" value=${q} />
       <${Choice} label="State" items=${statesOf(shown, { q, state, sort })} /></div>
     <div class="card">${
       error && !shown
@@ -51,7 +50,7 @@ export function Topics() {
         : !shown
           ? html`<${Loading} rows=${10} />`
           : html`<${Rows} model=${shown} view=${view} isOld=${!model} sort=${sort} page=${page} count=${count} q=${q}
-             state=${state} sortAgain=${() => setSortedAgain(Date.now())} />`
+              state=${state} sortAgain=${() => setSortedAgain(Date.now())} />`
     }</div>`;
 }
 
@@ -84,7 +83,7 @@ function Rows({ model, view, isOld, sort, page, count, q, state, sortAgain }) {
   const go = (to) => () => setQuery({ page: to === 1 ? null : to });
   if (!rows.length) return html`<${Nothing} model=${model} q=${q} state=${state} page=${page} />`;
   return html`<${Table} caption="Topics" columns=${topicColumns(nowMs)} rows=${rows} keyOf=${({ topic }) => topic}
-     sort=${parseSort(sort, "-ready")}
+      sort=${parseSort(sort, "-ready")}
       onSort=${(next) => setQuery({ sort: next === "-ready" ? null : next, page: null })} />
     <${Pager} text=${`${pageText(first, last, model.matching)}, sorted ${format.clock(order.current.atMs, zone)}`}
       onPrevious=${page > 1 && go(page - 1)} onNext=${last < model.matching && go(page + 1)}>
@@ -100,8 +99,8 @@ function Rows({ model, view, isOld, sort, page, count, q, state, sortAgain }) {
 function Nothing({ model, q, state, page }) {
   if (model.total === 0) return html`<${NoTopics} />`;
   if (page > 1)
-    return html`<${Empty} title="This page is past the end"><a href=${viewUrl("topics", { q, state })}>First page</a>
-      <//>`;
+    return html`<${Empty} title="This page is past the end">
+      <a href=${viewUrl("topics", { q, state })}>First page</a><//>`;
   return html`<${Empty} title="No topic matches">
     ${
       q ? html`No topic${state && " in this state"} has a name that matches <b>${q}</b>.`
