@@ -20,7 +20,7 @@ from miniqueue.commands.shell.columns import rendered
 from miniqueue.commands.shell.connecting import BrokerClient, connected
 from miniqueue.commands.shell.output import Output, with_output
 from miniqueue.commands.shell.progress import progress
-from miniqueue.commands.shell.texts import shown_bytes
+from miniqueue.commands.shell.texts import counted, shown_bytes
 from miniqueue.commands.shell.values import FILE
 from miniqueue.errors import ClientError, ConfigError, ServerError
 from miniqueue.server.process.escaping import escape, quote
@@ -63,7 +63,7 @@ def command(client: BrokerClient, output: Output, **choices: Any) -> int:  # noq
         _confirm(changes, choices["yes"])
         _carry_out(client, changes, described, users_file)
         if output.form == "table":
-            output.write(f"carried out {len(changes)} change{'s' if len(changes) > 1 else ''}\n")
+            output.write(f"carried out {counted(len(changes), 'change')}\n")
     return PENDING if choices["check"] and changes else 0
 
 

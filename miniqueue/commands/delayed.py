@@ -7,6 +7,7 @@ from miniqueue.commands.shell import asking, flags
 from miniqueue.commands.shell.connecting import BrokerClient, connected
 from miniqueue.commands.shell.message_table import DUE, ID, KEY, PAYLOAD, PUBLISHED, message_rows
 from miniqueue.commands.shell.output import Output, with_output
+from miniqueue.commands.shell.texts import counted
 from miniqueue.commands.shell.topic_names import TOPIC
 from miniqueue.commands.shell.values import COUNT, DURATION, NAME, TIME
 from miniqueue.errors import ConfigError
@@ -63,7 +64,7 @@ def due(client: BrokerClient, topic: str, ids: tuple[str, ...], output: Output, 
     selection = Selection(state="delayed", group=options["group"])
     count = len(ids) or client.act_on("due", topic, selection, at=at, delay_seconds=delay)
     members = {"topic": topic, "done": "rescheduled", "count": count}
-    output.done(f"{escape(topic)}: {count} messages rescheduled", members)
+    output.done(f"{escape(topic)}: {counted(count, 'message')} rescheduled", members)
 
 
 @command.command(epilog="Example: miniqueue delayed cancel orders 0-1795658516667-1")
@@ -80,7 +81,9 @@ def cancel(client: BrokerClient, topic: str, ids: tuple[str, ...], all_: bool, y
     for message_id in ids:
         client.delete_message(topic, message_id)
     count = len(ids) or client.act_on("delete", topic, Selection(state="delayed"))
-    output.done(f"{escape(topic)}: {count} messages cancelled", {"topic": topic, "done": "cancelled", "count": count})
+    output.done(
+        f"{escape(topic)}: {counted(count, 'message')} cancelled", {"topic": topic, "done": "cancelled", "count": count}
+    )
 
 
 def _check(ids: tuple[str, ...], is_all: bool) -> None:

@@ -8,7 +8,7 @@ from miniqueue.commands.shell.columns import Column, shown
 from miniqueue.commands.shell.connecting import BrokerClient, connected
 from miniqueue.commands.shell.message_table import ID, KEY, PAYLOAD
 from miniqueue.commands.shell.output import Output, with_output
-from miniqueue.commands.shell.texts import json_message, shown_age, shown_headers, shown_time
+from miniqueue.commands.shell.texts import counted, json_message, shown_age, shown_headers, shown_time
 from miniqueue.commands.shell.topic_names import TOPIC
 from miniqueue.commands.shell.values import COUNT, NAME, POSITIVE_DURATION, RATE
 from miniqueue.commands.shell.values import PAYLOAD as BYTES
@@ -141,7 +141,7 @@ def drop(client: BrokerClient, topic: str, ids: tuple[str, ...], yes: bool, outp
     source = _source_of(topic)
     if not options["dry_run"]:
         count = len(ids) or _act(client, "delete", source, {**options, "dry_run": True})
-        asking.confirm(f"delete {count} dead letters of {quote(source)}", yes)
+        asking.confirm(f"delete {counted(count, 'dead letter')} of {quote(source)}", yes)
     if ids:
         dead_letter_topic = _dead_letter_topic(client, topic)
         for message_id in ids:
@@ -167,7 +167,7 @@ def _act(client: BrokerClient, act: Act, source: str, options: Mapping[str, Any]
 def _report(output: Output, source: str, verb: str, count: int, options: Mapping[str, Any]) -> None:
     would = "would be " if options["dry_run"] else ""
     members = {"topic": source, "done": verb, "count": count, "dry_run": options["dry_run"]}
-    output.done(f"{escape(source)}: {count} dead letters {would}{verb}", members)
+    output.done(f"{escape(source)}: {counted(count, 'dead letter')} {would}{verb}", members)
 
 
 def _selection(options: Mapping[str, Any]) -> Selection:

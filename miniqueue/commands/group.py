@@ -6,6 +6,7 @@ from miniqueue.commands.shell import asking, flags
 from miniqueue.commands.shell.columns import Column
 from miniqueue.commands.shell.connecting import BrokerClient, connected
 from miniqueue.commands.shell.output import Output, with_output
+from miniqueue.commands.shell.texts import counted
 from miniqueue.commands.shell.topic_names import TOPIC
 from miniqueue.commands.shell.values import NAME, POSITIVE_DURATION, START
 from miniqueue.server.process.escaping import escape, quote
@@ -64,12 +65,12 @@ def seek(
     """
     counts = client.seek_group(topic, group, start, dry_run=True)
     if not dry_run:
-        moved = f"from {counts.before} messages to get to {counts.after}"
+        moved = f"from {counted(counts.before, 'message')} to get to {counts.after}"
         asking.confirm(f"move the group {quote(group)} of {quote(topic)} {moved}", yes)
         counts = client.seek_group(topic, group, start)
     verb = "would have" if dry_run else "has"
     output.done(
-        f"{escape(topic)} {escape(group)}: had {counts.before} messages to get, {verb} {counts.after}",
+        f"{escape(topic)} {escape(group)}: had {counted(counts.before, 'message')} to get, {verb} {counts.after}",
         {"topic": topic, "group": group, "before": counts.before, "after": counts.after, "dry_run": dry_run},
     )
 

@@ -14,7 +14,7 @@ from miniqueue.commands.shell import flags
 from miniqueue.commands.shell.columns import Column, cells_of, rich_table
 from miniqueue.commands.shell.connecting import BrokerClient, connected
 from miniqueue.commands.shell.output import Output, with_output
-from miniqueue.commands.shell.texts import shown_age, shown_rate
+from miniqueue.commands.shell.texts import counted, shown_age, shown_rate
 from miniqueue.commands.shell.values import POSITIVE_DURATION, Choice, whole_number
 from miniqueue.commands.watching.rows import ORDERS, Row, ranked
 from miniqueue.commands.watching.sampling import Sampler
@@ -110,7 +110,7 @@ def _head(sampler: Sampler, view: View, page_rows: int, address: str) -> str:
     at = time.strftime("%H:%M:%SZ", time.gmtime())
     order = f"by {view.order}{', reversed' if view.is_reversed else ''}"
     page = f"page {view.page + 1} of {page_count(count, page_rows)}"
-    return f"{address} · {at} · {count} topics {order} · {page} · {HELP}"
+    return f"{address} · {at} · {counted(count, 'topic')} {order} · {page} · {HELP}"
 
 
 def _table(rows: Sequence[Row]) -> str:

@@ -9,7 +9,7 @@ from miniqueue.commands.shell.connecting import BrokerClient, connected
 from miniqueue.commands.shell.group_table import GROUP_COLUMNS, group_rows
 from miniqueue.commands.shell.output import Output, with_output
 from miniqueue.commands.shell.statistics import SHOWS
-from miniqueue.commands.shell.texts import shown_age
+from miniqueue.commands.shell.texts import counted, shown_age
 from miniqueue.commands.shell.topic_names import TOPIC
 from miniqueue.commands.shell.values import NAME, POSITIVE_DURATION, SETTING, Choice, Setting
 from miniqueue.core.settings.settings import TopicSettings, help_lines, text_of
@@ -90,7 +90,8 @@ def settings(output: Output) -> None:
 def delete(client: BrokerClient, topic: str, yes: bool, output: Output) -> None:
     """Delete TOPIC, with all its messages."""
     count = client.stats(topic)["depth"]
-    asking.confirm(f"delete the topic {quote(topic)} with {count} messages", yes)
+    assert isinstance(count, int)
+    asking.confirm(f"delete the topic {quote(topic)} with {counted(count, 'message')}", yes)
     client.delete_topic(topic)
     output.done(f"{escape(topic)}: deleted", {"topic": topic, "done": "deleted"})
 
@@ -135,7 +136,9 @@ def purge(client: BrokerClient, topic: str, yes: bool, output: Output, **options
     count = client.purge(
         topic, state=options["state"], older_than_seconds=options["older_than"], group=options["group"]
     )
-    output.done(f"{escape(topic)}: {count} messages removed", {"topic": topic, "done": "purged", "count": count})
+    output.done(
+        f"{escape(topic)}: {counted(count, 'message')} removed", {"topic": topic, "done": "purged", "count": count}
+    )
 
 
 def _defaults() -> dict[str, str]:

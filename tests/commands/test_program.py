@@ -65,6 +65,16 @@ def test_a_flag_has_one_dash_or_two(miniqueue, client, dash):
     assert miniqueue.out("topics", f"{dash}names", f"{dash}output=jsonl") == '{"topic":"orders"}\n'
 
 
+def test_the_value_of_a_letter_follows_a_space_or_a_sign_or_nothing(miniqueue, client):
+    client.publish("orders", b"one")
+    for words in (["-o", "jsonl"], ["-o=jsonl"], ["-ojsonl"]):
+        assert miniqueue.out("topics", "--names", *words) == '{"topic":"orders"}\n'
+    miniqueue.out("pub", "orders", "two", "--key", "-o=json", "-q")
+    assert miniqueue.out("sub", "orders", "--count=1", "-o=text") == "one\n"
+    assert miniqueue.out("sub", "orders", "--count", "1", "--", "echo", "-n=1") == ""
+    assert client.length("orders") == 0
+
+
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 @pytest.mark.parametrize("word", ["-h", "--help", "-help"])
 def test_every_command_has_help(without_url, name, word):

@@ -80,6 +80,22 @@ def test_a_narrow_terminal_cuts_no_number(width, monkeypatch):
     assert "1234567" in rich_table(COLUMNS, LINES)
 
 
+def test_a_title_is_folded_between_words_if_there_is_room_for_each_word(monkeypatch):
+    columns = [Column("step", "step"), *(Column(title, "x", is_number=True) for title in ("messages", "p50 ms"))]
+    monkeypatch.setenv("COLUMNS", "24")
+    monkeypatch.setenv("NO_COLOR", "1")
+    first, second, *_ = rich_table(columns, [["publish", "1", "0.1"]]).splitlines()
+    assert (first.split(), second.split()) == (["p50"], ["step", "messages", "ms"])
+
+
+def test_the_longest_words_of_titles_are_folded_first(monkeypatch):
+    columns = [Column(title, "x", is_number=True) for title in ("acknowledged", "leased", "delayed")]
+    monkeypatch.setenv("COLUMNS", "25")
+    monkeypatch.setenv("NO_COLOR", "1")
+    first, second, *_ = rich_table(columns, [["1", "2", "3"]]).splitlines()
+    assert (first.split(), second.split()) == (["acknowle"], ["dged", "leased", "delayed"])
+
+
 def test_a_terminal_that_is_too_narrow_for_a_table_shows_a_line_for_each_cell(monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
     assert rich_table(COLUMNS, LINES * 2) == "\n".join(

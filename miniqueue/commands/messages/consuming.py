@@ -17,6 +17,7 @@ from typing import Final
 
 from miniqueue.commands.messages.stopping import Stopping
 from miniqueue.commands.shell.connecting import BrokerClient
+from miniqueue.commands.shell.texts import counted
 from miniqueue.errors import ClientError, ConnectError, DisconnectedError, ServerError
 from miniqueue_client import Message
 
@@ -180,7 +181,9 @@ class Consumer:
         try:
             results = self.client.ack(self.order.topic, *messages)
         except ClientError as exc:
-            self.warn(f"{len(messages)} messages could not be acknowledged, and will be delivered again: {exc}")
+            self.warn(
+                f"{counted(len(messages), 'message')} could not be acknowledged, and will be delivered again: {exc}"
+            )
             return
         for message, is_settled in zip(messages, results, strict=True):
             if not is_settled:
@@ -192,7 +195,7 @@ class Consumer:
         try:
             self.client.nack(self.order.topic, *messages, reason=reason, seconds=seconds)
         except ClientError as exc:
-            self.warn(f"{len(messages)} messages are returned when their leases expire: {exc}")
+            self.warn(f"{counted(len(messages), 'message')} will be returned when the lease expires: {exc}")
 
     def _extend(self, messages: Sequence[Message] | deque[Message]) -> None:
         if not messages:

@@ -18,6 +18,7 @@ from miniqueue.commands.messages.stopping import Stopping, stopping_on_signals
 from miniqueue.commands.messages.writing import Write, message_writer, with_message_output
 from miniqueue.commands.shell import flags
 from miniqueue.commands.shell.connecting import BrokerClient, Choice, choosing, client_of
+from miniqueue.commands.shell.texts import counted
 from miniqueue.commands.shell.topic_names import TOPIC
 from miniqueue.commands.shell.values import COUNT, FILE_OR_FOLDER, POSITIVE_DURATION, TIME, whole_number
 from miniqueue.errors import ConfigError, ConnectError, DisconnectedError
@@ -112,7 +113,7 @@ def _ignore_missed(_count: int) -> None:
 
 
 def _warn_of_missed(count: int) -> None:
-    _warn(f"{count} messages were deleted before they could be read")
+    _warn(f"missed {counted(count, 'message')}; the broker deletes what its retention does not keep")
 
 
 def _warn(text: str) -> None:

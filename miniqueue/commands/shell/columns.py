@@ -121,22 +121,42 @@ def _is_wide_enough(columns: Sequence[Column], lines: Sequence[Sequence[str]]) -
 
 
 def _titles(columns: Sequence[Column], lines: Sequence[Sequence[str]]) -> list[str]:
-    """Return the titles; those of numbers folded to the width of the numbers, if the table is too wide otherwise."""
+    """Return the titles; those of numbers folded if the table is too wide otherwise, between words if possible."""
     titles = [column.title for column in columns]
     if _is_wide_enough(columns, lines):
         return titles
-    widths = _least_widths(columns, lines)
+    widths = _narrowed(columns, lines)
     return [
         "\n".join(wrap(title, width)) if column.is_number else title
         for column, title, width in zip(columns, titles, widths, strict=True)
     ]
 
 
+def _narrowed(columns: Sequence[Column], lines: Sequence[Sequence[str]]) -> list[int]:
+    """Return widths with which the table fits the terminal: the longest words are folded first."""
+    least = _least_widths(columns, lines)
+    widths = [
+        max(width, _longest_word(column)) if column.is_number else width
+        for column, width in zip(columns, least, strict=True)
+    ]
+    gaps = _NARROW_GAP * (len(columns) - 1)
+    while sum(widths) + gaps > terminal_width() and widths != least:
+        widest = max(range(len(widths)), key=lambda index: widths[index] - least[index])
+        widths[widest] -= 1
+    return widths
+
+
+def _longest_word(column: Column) -> int:
+    return max(map(len, column.title.split()), default=0)
+
+
 def _least_widths(columns: Sequence[Column], lines: Sequence[Sequence[str]]) -> list[int]:
     """Return the width that each column requires: a number as it is, a text that of a short word."""
     widths = [max((len(line[index]) for line in lines), default=0) for index in range(len(columns))]
     return [
-        max(width, _TITLE_WIDTH) if column.is_number else min(max(width, len(column.title)), _TEXT_WIDTH)
+        max(width, min(_longest_word(column), _TITLE_WIDTH))
+        if column.is_number
+        else min(max(width, len(column.title)), _TEXT_WIDTH)
         for column, width in zip(columns, widths, strict=True)
     ]
 

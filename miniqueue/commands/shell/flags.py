@@ -7,7 +7,7 @@
 Flags that say which broker to use are listed after those of the command itself.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -61,9 +61,9 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the words; an unknown flag with one dash is reported as a whole, not by its first letter."""
-        words = list(args)
+        words = _with_values_apart(args, self.get_params(ctx))
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, list(words))
         except click.NoSuchOption as exc:
             word = next((word for word in words if word.startswith(exc.option_name)), exc.option_name)
             names = [name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)]
@@ -152,6 +152,24 @@ def problem_of(error: click.ClickException) -> str:
         case _:
             problem = f"{_sentence(error.format_message())}; see -h"
     return problem
+
+
+def _with_values_apart(words: Sequence[str], params: Sequence[click.Parameter]) -> list[str]:
+    """Return words with `-o`, `json` for `-o=json`, in which the value would be `=json` for Click."""
+    flags = [param for param in params if isinstance(param, click.Option) and not (param.is_flag or param.count)]
+    names = {name for flag in flags for name in _with_one_dash(flag.opts)}
+    letters = {name for name in names if len(name) == 2}
+    apart, is_value = list[str](), False
+    for index, word in enumerate(words):
+        name, sign, value = word.partition("=")
+        if word == "--" and not is_value:
+            return [*apart, *words[index:]]
+        if sign and name in letters and not is_value:
+            apart += [name, value]
+            continue
+        apart.append(word)
+        is_value = word in names and not is_value
+    return apart
 
 
 def _with_two_dashes(word: str) -> str:

@@ -61,6 +61,11 @@ def shown_bytes(count: float) -> str:
     raise AssertionError  # the last unit returns
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, which is in the plural unless there is one."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def shown_payload(payload: bytes) -> str:
     """Return a payload on one line, cut if it is long."""
     try:

@@ -55,17 +55,17 @@ def test_delayed_messages_are_listed_next_due_first(miniqueue):
 
 def test_delayed_messages_are_made_due(miniqueue, client):
     first, second = ids(miniqueue)
-    assert miniqueue.out("delayed", "due", "orders", second) == "orders: 1 messages rescheduled\n"
+    assert miniqueue.out("delayed", "due", "orders", second) == "orders: 1 message rescheduled\n"
     [message] = client.receive("orders", wait_seconds=60)
     assert message.payload == b"second"
-    assert miniqueue.out("delayed", "due", "orders", "--all", "--delay", "2h") == "orders: 1 messages rescheduled\n"
+    assert miniqueue.out("delayed", "due", "orders", "--all", "--delay", "2h") == "orders: 1 message rescheduled\n"
     assert ids(miniqueue) != [first]
 
 
 def test_delayed_messages_are_cancelled(miniqueue, client):
     first, _ = ids(miniqueue)
-    assert miniqueue.out("delayed", "cancel", "orders", first, "--yes") == "orders: 1 messages cancelled\n"
-    assert miniqueue.out("delayed", "cancel", "orders", "--all", "--yes") == "orders: 1 messages cancelled\n"
+    assert miniqueue.out("delayed", "cancel", "orders", first, "--yes") == "orders: 1 message cancelled\n"
+    assert miniqueue.out("delayed", "cancel", "orders", "--all", "--yes") == "orders: 1 message cancelled\n"
     assert client.length("orders") == 0
 
 

@@ -74,15 +74,15 @@ def test_a_dead_letter_is_shown(miniqueue):
 
 def test_dead_letters_are_redriven(miniqueue, client):
     assert miniqueue.out("dlq", "redrive", "orders", "--dry-run") == "orders: 3 dead letters would be redriven\n"
-    assert miniqueue.out("dlq", "redrive", "orders", "0-0") == "orders: 1 dead letters redriven\n"
+    assert miniqueue.out("dlq", "redrive", "orders", "0-0") == "orders: 1 dead letter redriven\n"
     out = miniqueue.out("dlq", "redrive", "orders", "--reason", "max_deliveries", "--limit", "1", "--rate", "100")
-    assert out == "orders: 1 dead letters redriven\n"
-    assert miniqueue.out("dlq", "redrive", "orders", "--to", "other") == "orders: 1 dead letters redriven\n"
+    assert out == "orders: 1 dead letter redriven\n"
+    assert miniqueue.out("dlq", "redrive", "orders", "--to", "other") == "orders: 1 dead letter redriven\n"
     assert (client.length("orders"), client.length("orders.dlq"), client.length("other")) == (2, 0, 1)
 
 
 def test_dead_letters_are_dropped(miniqueue, client):
-    assert miniqueue.out("dlq", "drop", "orders", "0-2", "--yes") == "orders: 1 dead letters dropped\n"
+    assert miniqueue.out("dlq", "drop", "orders", "0-2", "--yes") == "orders: 1 dead letter dropped\n"
     assert miniqueue.out("dlq", "drop", "orders", "--dry-run") == "orders: 2 dead letters would be dropped\n"
     out = miniqueue.out("dlq", "drop", "orders", "--reason", "no such customer", "--yes", "-o", "json")
     assert json.loads(out) == {"topic": "orders", "done": "dropped", "count": 1, "dry_run": False}

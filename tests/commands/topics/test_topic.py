@@ -83,7 +83,7 @@ def test_a_topic_is_paused_and_resumed(miniqueue, client):
 def test_a_topic_is_purged(miniqueue, client):
     client.publish("orders", b"later", delay_seconds=3600)
     out = miniqueue.out("topic", "purge", "orders", "--state", "delayed", "--yes")
-    assert out == "orders: 1 messages removed\n"
+    assert out == "orders: 1 message removed\n"
     assert miniqueue.out("topic", "purge", "orders", "--older-than", "1h", "--yes") == "orders: 0 messages removed\n"
     assert json.loads(miniqueue.out("topic", "purge", "orders", "--yes", "-o", "jsonl"))["count"] == 2
 
