@@ -203,13 +203,13 @@ def of_topic(seen: TopicSeen, now_ms: int) -> Iterator[Finding]:
 def _of_group(topic: TopicSeen, group: GroupSeen, now_ms: int) -> Iterator[Finding]:
     age_ms = 0 if group.oldest_at_ms is None else now_ms - group.oldest_at_ms
     growth = 0 if group.growth is None or topic.has_letters else group.growth
-    if growth > 0 and age_ms > 1000 * BEHIND_SECONDS:
+    is_stopped = topic.is_paused_out or group.is_paused
+    if growth > 0 and not is_stopped and age_ms > 1000 * BEHIND_SECONDS:
         text = (
             f"The backlog grew by {growth:,} in {BEHIND_SECONDS} s; {group.ready:,} are ready, and the oldest was "
             f"published {shown_seconds(age_ms / 1000)} ago."
         )
         yield finding(Kind.BEHIND, topic.name, group.name, text, growth)
-    is_stopped = topic.is_paused_out or group.is_paused
     is_unread = not group.consumers and group.unread_seconds >= UNREAD_SECONDS
     if group.ready > 0 and is_unread and not is_stopped and not topic.has_letters:
         text = f"{group.ready:,} ready, and no consumer for {shown_seconds(group.unread_seconds)}."

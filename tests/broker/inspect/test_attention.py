@@ -47,10 +47,14 @@ TOPICS = [
     (group(unread_seconds=60, consumers=1), []),
     (group(unread_seconds=60, ready=0), []),
     (group(unread_seconds=60, is_paused=True), [(Kind.PAUSED, "Deliveries to the group are paused.")]),
+    (
+        group(growth=930, oldest_at_ms=OLD, is_paused=True),
+        [(Kind.PAUSED, "Deliveries to the group are paused.")],  # which is why it grows
+    ),
     (group(unread_seconds=60)._replace(has_letters=True), []),
     (group(growth=930, oldest_at_ms=OLD)._replace(has_letters=True), []),  # the topic of the letters is named
     (
-        group(unread_seconds=60)._replace(is_paused_out=True),
+        group(growth=930, oldest_at_ms=OLD, unread_seconds=60)._replace(is_paused_out=True),
         [(Kind.PAUSED, "Nothing is delivered: the topic is paused.")],
     ),
     (
