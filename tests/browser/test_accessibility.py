@@ -20,6 +20,8 @@ VIEWS = (
     "topics/orders/messages?state=dead",
     "topics/orders/messages/0-2",
     "topics/orders.dlq/messages/0-0",
+    "topics/orders.dlq/messages/0-0?state=dead&from=orders",
+    "topics/held/consumers",
     "topics/orders/groups?group=default",
     "topics/orders/partitions",
     "topics/orders/consumers",
@@ -40,6 +42,8 @@ def _messages(broker):
         client.execute_command("TOPIC", "CREATE", "orders", "trace", "true", "max_deliveries", 5)
         make_dead_letters(client, "orders", {"busy": 2})
         client.execute_command("PUB", "orders", '{"number": [1, {"deep": true}]}', "HEADER", "source", "checkout")
+        client.execute_command("PUB", "held", "x")
+        client.execute_command("RECEIVE", "held", "LEASE", 600)
         client.execute_command("PUB", "paused", "x")
         client.execute_command("PAUSE", "paused", "out")
         client.execute_command("SCHEDULE", "SET", "beat", "EVERY", "1h", "orders", "tick")
