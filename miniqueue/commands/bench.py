@@ -48,7 +48,7 @@ _COLUMNS: Final = (
 
 @flags.command(epilog="Example: miniqueue bench --connections 4 --pipeline 100 --size 1000")
 @flags.flag("--count", type=COUNT, default=10_000, show_default=True, help="Messages of each step.")
-@flags.flag("--seconds", type=POSITIVE_DURATION, default=10.0, show_default="10s", help="Maximum time of each step.")
+@flags.flag("--seconds", type=POSITIVE_DURATION, default=10.0, help="Maximum time of each step.  [default: 10s]")
 @flags.flag("--size", type=whole_number(0, 1 << 30), default=100, show_default=True, help="Bytes of a payload.")
 @flags.flag("--connections", type=whole_number(1, 100), default=1, show_default=True, help="Number of connections.")
 @flags.flag("--pipeline", type=whole_number(1, 1000), default=1, show_default=True, help="Messages of a round trip.")

@@ -47,7 +47,9 @@ _INCOMPLETE: Final = 1
 @flags.flag("--start", default="earliest", show_default=True, type=START, help="Where to begin: as of a new group.")
 @flags.flag("--start-of-group", default="", type=TEXT, help="Begin where a group of the source is.")
 @flags.flag("--no-create", is_flag=True, help="Give topics that the target does not have its defaults.")
-@flags.flag("--interval", type=POSITIVE_DURATION, default=10.0, show_default="10s", help="With --follow: of reports.")
+@flags.flag(
+    "--interval", type=POSITIVE_DURATION, default=10.0, help="Time between two reports of --follow.  [default: 10s]"
+)
 @with_output
 def command(topics: tuple[str, ...], source: str, target: str, output: Output, **others: Any) -> int:  # noqa: ANN401 - values of flags
     """Copy TOPICS from one broker to another, with keys, headers, priorities, and times to live.

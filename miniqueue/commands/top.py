@@ -43,7 +43,7 @@ _OTHER_LINES: Final = 5
 @flags.flag("--sort", type=Choice(list(ORDERS)), default="lag", show_default=True, help="What comes first.")
 @flags.flag("--reverse", is_flag=True, help="Reverse the order.")
 @flags.flag("--rows", type=whole_number(1, 1 << 31), help="Maximum number of topics. Default: all, or the screen.")
-@flags.flag("--interval", type=POSITIVE_DURATION, default=2.0, show_default="2s", help="Time between two refreshes.")
+@flags.flag("--interval", type=POSITIVE_DURATION, default=2.0, help="Time between two refreshes.  [default: 2s]")
 @flags.flag("--once", is_flag=True, help="Print once, and end.")
 @with_output
 @connected

@@ -74,7 +74,7 @@ def test_the_role_that_is_missing_is_named(line, words, role):
 def test_a_line_that_may_not_be_published_names_the_role(line):
     ended = line("pub", "parcels", "--lines", "--context", "shop", stdin=b"one\ntwo\n")
     assert ended.err.startswith("miniqueue: line 1: the broker refused: NOPERM")
-    assert "; it requires the role publisher on parcels; 0 lines have been published" in ended.err
+    assert "; it requires the role publisher on parcels; 0 lines published" in ended.err
 
 
 def test_a_password_is_read_from_a_file(line, secured, tmp_path):

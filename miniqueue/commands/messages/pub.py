@@ -11,7 +11,7 @@ from miniqueue.commands.shell.connecting import BrokerClient, connected
 from miniqueue.commands.shell.output import Output, with_output
 from miniqueue.commands.shell.progress import progress
 from miniqueue.commands.shell.refusals import explained
-from miniqueue.commands.shell.texts import terminal_payload
+from miniqueue.commands.shell.texts import counted, terminal_payload
 from miniqueue.commands.shell.topic_names import TOPIC
 from miniqueue.commands.shell.values import DURATION, HEADER, NAME, PAYLOAD, POSITIVE_DURATION, TIME, Choice, Header
 from miniqueue.errors import ConfigError, ConnectError, DisconnectedError, ServerError
@@ -126,15 +126,20 @@ def _publish(client: BrokerClient, call: Call[Any], size: int) -> Any:  # noqa: 
     try:
         return client.execute(call)
     except ServerError as exc:
-        if _TOO_LARGE not in str(exc):
-            raise
-        raise ServerError(f"the payload has {size} bytes, more than the broker accepts (-max-message-size)") from exc
+        raise _named_if_too_large(exc, size) from exc
     except DisconnectedError as exc:
         if size < _SUSPICIOUS_BYTES:
             raise
         # The broker closes the connection while most of the payload is not sent, which can hide its reply.
         hint = f"the payload has {size} bytes, perhaps more than the broker accepts (-max-message-size)"
         raise DisconnectedError(f"{exc}; {hint}") from exc
+
+
+def _named_if_too_large(refusal: ServerError, size: int) -> ServerError:
+    """Return a refusal; one for a payload that is too large, whose text is about the protocol, with its size."""
+    if _TOO_LARGE not in str(refusal):
+        return refusal
+    return ServerError(f"the payload has {size} bytes, more than the broker accepts (-max-message-size)")
 
 
 def _standard_input() -> bytes:
@@ -189,7 +194,7 @@ def _publish_lines(
             try:
                 outcomes = _publish_batch(client, topic, own, batch)
             except (ConnectError, DisconnectedError) as exc:  # a batch can be stored although its reply is lost
-                known = f"the first {published} lines have been published, later ones perhaps"
+                known = f"{counted(published, 'line')} published, later ones perhaps"
                 raise DisconnectedError(f"{exc}; {known}") from exc
             ids = [outcome for outcome in outcomes if not isinstance(outcome, RefusedError)]
             report(ids)
@@ -198,7 +203,8 @@ def _publish_lines(
             for line, outcome in zip(batch, outcomes, strict=True):
                 if isinstance(outcome, RefusedError):
                     refusal = explained(outcome, own.call(topic, line.content).words)
-                    raise ServerError(f"line {line.number}: {refusal}; {published} lines have been published")
+                    reason = _named_if_too_large(refusal, len(line.content))
+                    raise ServerError(f"line {line.number}: {reason}; {counted(published, 'line')} published")
 
 
 def _publish_batch(client: BrokerClient, topic: str, own: Options, batch: Sequence[Line]) -> list[Any]:

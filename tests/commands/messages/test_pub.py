@@ -113,7 +113,16 @@ def test_a_line_that_is_refused_is_named_and_ends_the_command(miniqueue, client)
     ended = miniqueue("pub", "orders", "--lines", stdin=b"one\ntwo\nthree\n")
     assert (ended.code, ended.out) == (69, "0-0\n0-1\n")
     assert ended.err.startswith("miniqueue: line 3: the broker refused: TOOBIG ")
-    assert ended.err.endswith("; 2 lines have been published\n")
+    assert ended.err.endswith("; 2 lines published\n")
+
+
+def test_a_line_that_is_larger_than_any_message_is_named_with_its_size(miniqueue, client):
+    ended = miniqueue("pub", "orders", "--lines", stdin=b"one\n" + b"x" * 3_000_000 + b"\n")
+    assert (ended.code, ended.out) == (69, "0-0\n")
+    assert ended.err == (
+        "miniqueue: line 2: the payload has 3000000 bytes, more than the broker accepts (-max-message-size); "
+        "1 line published\n"
+    )
 
 
 def test_a_broker_that_is_lost_leaves_the_number_of_lines_that_are_published(miniqueue, monkeypatch):
@@ -129,7 +138,7 @@ def test_a_broker_that_is_lost_leaves_the_number_of_lines_that_are_published(min
     lines = b"".join(b"%d\n" % number for number in range(1500))
     ended = miniqueue("pub", "orders", "--lines", "-q", stdin=lines)
     assert (ended.code, ended.out) == (69, "")
-    assert ended.err == "miniqueue: lost; the first 1000 lines have been published, later ones perhaps\n"
+    assert ended.err == "miniqueue: lost; 1000 lines published, later ones perhaps\n"
 
 
 def test_a_slow_writer_waits_for_nothing(miniqueue, client):
