@@ -14,6 +14,7 @@ from miniqueue.commands.shell import flags
 from miniqueue.commands.shell.columns import Column
 from miniqueue.commands.shell.connecting import Choice, address_of
 from miniqueue.commands.shell.contexts import Context
+from miniqueue.commands.shell.outage import Outage
 from miniqueue.commands.shell.output import Output, with_output
 from miniqueue.commands.shell.progress import progress
 from miniqueue.commands.shell.values import NAME, POSITIVE_DURATION, START, TEXT
@@ -73,7 +74,7 @@ def command(topics: tuple[str, ...], source: str, target: str, output: Output, *
         copying = Copying(origin, destination, choices, lambda: time.time_ns() // 1_000_000, time.monotonic)
         if others["follow"]:
             _follow(copying, output, others["interval"])
-        copy_once(copying, partial(progress, "copying"), Patience(_warn, time.sleep))
+        copy_once(copying, partial(progress, "copying"), Patience(Outage(_warn, "trying again"), time.sleep))
         output.rows(_COLUMNS, _rows(copying))
         return _INCOMPLETE if any(copy.missed_count for copy in copying.copies.values()) else 0
 
@@ -90,6 +91,7 @@ def _follow(copying: Copying, output: Output, interval_seconds: float) -> None:
     """Copy until a signal ends it; wait if a broker does not answer, or refuses for now."""
     report_at = time.monotonic() + interval_seconds
     refresh_at, pause_seconds = 0.0, _POLL_SECONDS
+    outage = Outage(_warn, "trying again")
     try:
         while True:
             try:
@@ -97,10 +99,11 @@ def _follow(copying: Copying, output: Output, interval_seconds: float) -> None:
                     copying.refresh()
                     refresh_at = time.monotonic() + _REFRESH_SECONDS
                 count, pause_seconds = copying.round(), _POLL_SECONDS
+                outage.end()
             except ClientError as exc:
                 if not passes(exc):
                     raise
-                _warn(str(exc))
+                outage.say(exc)
                 count, pause_seconds = 0, min(pause_seconds * 2, _MAX_PAUSE_SECONDS)
             if time.monotonic() >= report_at:
                 _report(copying, output)
@@ -115,7 +118,7 @@ def _follow(copying: Copying, output: Output, interval_seconds: float) -> None:
 
 
 def _warn(text: str) -> None:
-    print(f"miniqueue: {escape(text.rstrip('.'))}; trying again", file=sys.stderr, flush=True)
+    print(f"miniqueue: {escape(text)}", file=sys.stderr, flush=True)
 
 
 def _report(copying: Copying, output: Output) -> None:

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Final, TypeAlias, TypeVar
 
 from miniqueue.commands.copying.copying import Copying
+from miniqueue.commands.shell.outage import Outage
 from miniqueue_client import ClientError
 from miniqueue_client.calls.errors import UntrustedError, is_passing
 
@@ -26,12 +27,12 @@ class Patience:
     """Repeats acts after errors that pass, with pauses that double.
 
     Args:
-      warn: says something to a person.
+      outage: says that a broker is lost.
       sleep: waits for some seconds.
     """
 
-    def __init__(self, warn: Callable[[str], None], sleep: Callable[[float], None]) -> None:
-        self._warn = warn
+    def __init__(self, outage: Outage, sleep: Callable[[float], None]) -> None:
+        self._outage = outage
         self._sleep = sleep
 
     def repeat(self, act: Callable[[], T]) -> T:
@@ -39,13 +40,16 @@ class Patience:
         pause_seconds = _FIRST_PAUSE_SECONDS
         while True:
             try:
-                return act()
+                result = act()
             except ClientError as exc:
                 if not is_passing(exc) or isinstance(exc, UntrustedError):
                     raise
-                self._warn(str(exc))
+                self._outage.say(exc)
                 self._sleep(pause_seconds)
                 pause_seconds = min(pause_seconds * 2, _MAX_PAUSE_SECONDS)
+            else:
+                self._outage.end()
+                return result
 
 
 def copy_once(copying: Copying, progress: Progress, patience: Patience) -> None:

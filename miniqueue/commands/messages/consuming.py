@@ -17,6 +17,7 @@ from typing import Final
 
 from miniqueue.commands.messages.stopping import Stopping
 from miniqueue.commands.shell.connecting import BrokerClient
+from miniqueue.commands.shell.outage import Outage
 from miniqueue.commands.shell.texts import counted
 from miniqueue.errors import ClientError, ConnectError, DisconnectedError, ServerError
 from miniqueue_client import Message
@@ -85,6 +86,7 @@ class Consumer:
       handle: handles a message; it is given what extends the lease meanwhile.
       stopping: whether a signal has arrived.
       warn: says something to a person.
+      outage: says that the broker is lost.
       monotonic: the clock.
       handled: number of messages that were handled.
       failed_count: number of times that a message failed.
@@ -95,6 +97,7 @@ class Consumer:
     handle: Handle
     stopping: Stopping
     warn: Callable[[str], None]
+    outage: Outage
     monotonic: Callable[[], float] = time.monotonic
     handled: int = 0
     failed_count: int = 0
@@ -108,10 +111,11 @@ class Consumer:
             except ClientError as exc:
                 if not (has_received and _is_passing(exc)):
                     raise
-                self.warn(f"{str(exc).rstrip('.')}; waiting for the broker")
+                self.outage.say(exc)
                 self.stopping.wait(PAUSE_SECONDS)
                 continue
             has_received = True
+            self.outage.end()
             was_accepted = self._handle_all(messages)
             if self.order.ends_when_empty and not was_accepted and (not messages or self.order.is_over()):
                 return

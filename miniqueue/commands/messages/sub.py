@@ -15,6 +15,7 @@ from miniqueue.commands.messages.stopping import stopping_on_signals
 from miniqueue.commands.messages.writing import message_writer, with_message_output
 from miniqueue.commands.shell import flags
 from miniqueue.commands.shell.connecting import BrokerClient, connected
+from miniqueue.commands.shell.outage import Outage
 from miniqueue.commands.shell.topic_names import TOPIC
 from miniqueue.commands.shell.values import COUNT, DURATION, FILE_OR_FOLDER, NAME, POSITIVE_DURATION, TIME, whole_number
 from miniqueue.errors import ConfigError, ServerError
@@ -64,10 +65,10 @@ def command(client: BrokerClient, topic: str, program: tuple[str, ...], **option
     """
     _check(program, options)
     with stopping_on_signals() as stopping, _order_for(client, topic, bool(program), options) as order:
-        programs = Programs()
+        programs, outage = Programs(), Outage(_warn)
         handle = _running(client, program, programs, options["reply"], order) if program else _printing(options)
         consumers = [
-            Consumer(client, replace(order, max_count=count), handle, stopping, _warn)
+            Consumer(client, replace(order, max_count=count), handle, stopping, _warn, outage)
             for count in shares_of(order.max_count, options["parallel"] or 1)
         ]
         run_all(consumers, stopping, programs.end)

@@ -18,6 +18,7 @@ from miniqueue.commands.messages.stopping import Stopping, stopping_on_signals
 from miniqueue.commands.messages.writing import Write, message_writer, with_message_output
 from miniqueue.commands.shell import flags
 from miniqueue.commands.shell.connecting import BrokerClient, Choice, choosing, client_of
+from miniqueue.commands.shell.outage import Outage
 from miniqueue.commands.shell.texts import counted
 from miniqueue.commands.shell.topic_names import TOPIC
 from miniqueue.commands.shell.values import COUNT, FILE_OR_FOLDER, POSITIVE_DURATION, TIME, whole_number
@@ -98,14 +99,16 @@ def _messages(
     client: BrokerClient, topic: str, lanes: list[Lane], interval_seconds: float | None, stopping: Stopping
 ) -> Iterator[Message]:
     """Yield the messages of lanes; then what is new, unless the interval is None. Waits for a broker that is away."""
+    outage = Outage(_warn)
     yield from log.messages_in(client, topic, lanes, _warn_of_missed)
     while interval_seconds is not None and not stopping.is_asked:
         stopping.wait(interval_seconds)
         try:
             log.grow(client, topic, lanes)
+            outage.end()
             yield from log.messages_in(client, topic, lanes, _warn_of_missed)
         except (ConnectError, DisconnectedError) as exc:
-            _warn(f"{exc}; waiting for the broker")
+            outage.say(exc)
 
 
 def _ignore_missed(_count: int) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from miniqueue.commands.copying.copying import Choices, Copying
 from miniqueue.commands.copying.once import Patience, copy_once
+from miniqueue.commands.shell.outage import Outage
 from miniqueue_client import Client, ConnectError, DisconnectedError
 from miniqueue_client.calls.errors import UntrustedError
 
@@ -71,9 +72,11 @@ def test_a_broker_that_restarts_is_waited_for_and_everything_is_copied_once(dura
             source.publish_many("orders", PAYLOADS[start : start + 1000])
         setattr(source if side == "source" else target, moment, brokers[side].kill)
         copying = Copying(source, target, Choices(["orders"]), lambda: 0, lambda: 0.0)
-        copy_once(copying, progress, Patience(warnings.append, sleep))
-        assert len(warnings) == len(pauses) == 3
+        copy_once(copying, progress, Patience(Outage(warnings.append, "trying again"), sleep))
         assert pauses == [0.2, 0.4, 0.8]
+        # The error of the call that was interrupted, then that of each attempt to connect, once.
+        assert 1 <= len(warnings) <= 2
+        assert warnings[-1].endswith("; trying again")
         assert (progress.total, sum(progress.counts)) == (len(PAYLOADS), len(PAYLOADS))
         pages = [target.read("orders", "0", offset, count=1000) for offset in range(0, 11_000, 1000)]
         assert [message.payload for page in pages for message in page.messages] == PAYLOADS
@@ -89,7 +92,7 @@ def test_what_does_not_pass_is_not_repeated(error):
         raise error
 
     with pytest.raises(type(error)):
-        Patience(lambda _text: None, lambda _seconds: None).repeat(act)
+        Patience(Outage(print), lambda _seconds: None).repeat(act)
     assert len(acts) == 1
 
 
@@ -101,5 +104,5 @@ def test_the_pauses_are_bounded():
             raise ConnectError("it restarts")
         return "done"
 
-    assert Patience(lambda _text: None, pauses.append).repeat(act) == "done"
+    assert Patience(Outage(print), pauses.append).repeat(act) == "done"
     assert pauses == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]

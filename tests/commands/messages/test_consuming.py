@@ -7,6 +7,7 @@ import pytest
 from miniqueue.commands.messages.consuming import Consumer, Order
 from miniqueue.commands.messages.parallel import run_all, shares_of
 from miniqueue.commands.messages.stopping import Stopping
+from miniqueue.commands.shell.outage import Outage
 from miniqueue.errors import ConnectError, DisconnectedError, ServerError
 from miniqueue.interrupts import Interrupted
 from miniqueue_client import Counts, Message
@@ -58,7 +59,13 @@ def message(number, nacks=0):
 def consumer(client, handle, stopping=None, monotonic=lambda: 0.0, **order):
     warnings = []
     made = Consumer(
-        client, Order("orders", **order), handle, stopping or NoPause(), warnings.append, monotonic=monotonic
+        client,
+        Order("orders", **order),
+        handle,
+        stopping or NoPause(),
+        warnings.append,
+        Outage(warnings.append),
+        monotonic=monotonic,
     )
     return made, warnings
 
@@ -151,6 +158,14 @@ def test_a_broker_that_has_answered_before_is_waited_for(error):
     made.run()
     assert client.settles == [("ack", "0-0"), ("ack", "0-1")]
     assert warnings == [f"{error}; waiting for the broker"]
+
+
+def test_the_same_error_is_said_once_until_the_broker_replies():
+    down, gone = ConnectError("down."), DisconnectedError("gone")
+    client = FakeClient([message(0)], gone, down, down, down, [], down, down, [message(1)])
+    made, warnings = consumer(client, done, max_count=2)
+    made.run()
+    assert warnings == [f"{text}; waiting for the broker" for text in ("gone", "down", "down")]
 
 
 @pytest.mark.parametrize("replies", [[ConnectError("down")], [[message(0)], ServerError("no", code="NOPERM")]])
