@@ -167,14 +167,16 @@ def test_a_message_leads_to_its_neighbors_in_the_list_also_beyond_the_page(page,
     page.goto("/ui/topics/neighbors/messages")
     page.get_by_role("link", name="0-49", exact=True).click()
     payload = page.get_by_role("group", name="Payload as text")
-    for key, shown in (("]", 50), ("]", 51), ("[", 50), ("[", 49), ("[", 48)):
-        page.keyboard.press(key)
+    following, previous = (page.get_by_role("button", name=f"{word} message") for word in ("Next", "Previous"))
+    for button, shown in ((following, 50), (following, 51), (previous, 50), (previous, 49), (previous, 48)):
+        button.click()
         expect(payload).to_have_text(f"message {shown}")
     page.reload()
-    page.get_by_role("button", name="Next message").click()
+    expect(following).to_be_enabled()  # its list has been read again
+    page.keyboard.press("]")
     expect(payload).to_have_text("message 49")
     client.execute_command("PURGE", "neighbors")
-    page.keyboard.press("]")
+    following.click()
     expect(page.get_by_text("The message does not wait in this topic")).to_be_visible()
     page.keyboard.press("u")
     expect(page).to_have_url(re.compile(r"/ui/topics/neighbors/messages\?after="))

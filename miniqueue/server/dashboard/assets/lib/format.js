@@ -15,10 +15,13 @@ export function exact(value) {
   return !isKnown(value) ? UNKNOWN : String(Math.round(value)).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
+/** The first count that is not shown exactly. */
+export const FIRST_ROUNDED = 1e7;
+
 /** A count: exact up to 10 million, then three digits and a unit: 2.41 G. */
 export function count(value) {
   if (!isKnown(value)) return UNKNOWN;
-  if (Math.abs(value) < 1e7) return exact(value);
+  if (Math.abs(value) < FIRST_ROUNDED) return exact(value);
   const [unit, size] = Math.abs(value) >= 999.5e9 ? ["T", 1e12] : Math.abs(value) >= 999.5e6 ? ["G", 1e9]
     : ["M", 1e6];
   return `${threeDigits(value / size)} ${unit}`;

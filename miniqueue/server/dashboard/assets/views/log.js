@@ -50,7 +50,7 @@ function Position({ partitions, partition, query }) {
         ${partitions.map((name) => html`<option value=${name} selected=${name === partition}>${name}</option>`)}
       </select></label>
     <input class="grow" type="search" aria-label="Begin at"
-      placeholder="Begin at an offset or a time: 17, 2026-12-01T08:00:00Z" value=${start}
+      placeholder="Offset or time: 17, 2026-12-01T08:00:00Z" value=${start}
           spellcheck="false" onInput=${(event) => setStart(event.target.value)} />
     <button class="btn">Go</button><${ErrorLine} error=${error} /></form>`;
 }

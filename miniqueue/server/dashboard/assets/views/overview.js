@@ -110,7 +110,7 @@ function tilesOf(totals, series) {
     },
     {
       label: "Ready",
-      value: format.count(totals.ready),
+      count: totals.ready,
       values: series.ready,
       color: "k1",
       href: viewUrl("topics", { sort: "-ready" }),
@@ -119,7 +119,7 @@ function tilesOf(totals, series) {
     },
     {
       label: "Leased",
-      value: format.count(totals.leased),
+      count: totals.leased,
       values: series.leased,
       color: "k3",
       href: viewUrl("topics", { sort: "-leased" }),
@@ -127,7 +127,7 @@ function tilesOf(totals, series) {
     },
     {
       label: "Dead letters",
-      value: format.count(totals.dead),
+      count: totals.dead,
       values: series.dead,
       color: "k2",
       href: totals.dead ? viewUrl("dead") : topics("dead"),

@@ -54,7 +54,7 @@ function Rows({ schedules, rights }) {
       cell: (row) =>
         row.nextAtMs ? format.age(Math.max(0, Math.round((row.nextAtMs - nowMs) / 1000))) : format.UNKNOWN,
     },
-    { label: "Missed", hide: "medium", cell: (row) => row.missed },
+    { label: "Missed ticks", hide: "medium", cell: (row) => row.missed },
     { label: "Until", hide: "medium", cell: (row) => html`<${Time} ms=${row.untilMs} nowMs=${nowMs} />` },
     rights.has("admin") && {
       label: "Acts",

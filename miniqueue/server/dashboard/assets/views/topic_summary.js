@@ -47,26 +47,26 @@ function tilesOf(topic, model, zone, nowMs) {
   return [
     {
       label: "Ready",
-      value: format.count(model.ready),
+      count: model.ready,
       fact: html`${growthText(model)}${slowest && html`, group <${Name}>${slowest}<//>`}`,
       href: messages("ready"),
       isBad: model.state === "behind",
     },
     {
       label: "Leased",
-      value: format.count(model.leased),
+      count: model.leased,
       fact: `by ${format.plural(model.consumers, "consumer")}`,
       href: messages("leased"),
     },
     {
       label: "Delayed",
-      value: format.count(model.delayed),
+      count: model.delayed,
       fact: dueFact(model, zone, nowMs),
       href: messages("delayed"),
     },
     {
       label: "Dead letters",
-      value: format.count(model.dead),
+      count: model.dead,
       fact: html`in <${Name}>${model.deadLetterTopic}<//>`,
       href: messages("dead"),
       isBad: model.state === "dead",
@@ -144,7 +144,8 @@ function PartitionBars({ topic, model }) {
 
 function Totals({ model }) {
   const totals = model.totals ?? {};
-  const exactNote = (value) => (value >= 1e7 ? html` <span class="s3">${format.exact(value)}</span>` : null);
+  const exactNote = (value) =>
+    value >= format.FIRST_ROUNDED ? html` <span class="s3">${format.exact(value)}</span>` : null;
   const rows = [
     ["Published", html`${format.count(totals.published)}${exactNote(totals.published)}`],
     [
