@@ -22,7 +22,7 @@ from miniqueue.server.dashboard.gate import READING, Gate
 log = structlog.get_logger()
 
 _PREFIX: Final = b"/ui/api"
-#: What stands for itself in a path that a query contains.
+#: Characters that are not encoded in a path that a query contains.
 _SAFE: Final = "/%!$&'()*+,;=:@-._~"
 
 

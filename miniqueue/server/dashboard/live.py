@@ -45,7 +45,7 @@ MAX_VIEW_BYTES: Final = 2_000
 #: What is kept of a view besides what was made last, at most: its query, and the names on its page, which keep their
 #: order even after their topics were deleted.
 KEPT_BYTES: Final = MAX_VIEW_BYTES + 300 * MAX_COUNT
-#: Tells a browser how long to wait before it connects again.
+#: Sets how long a browser waits before it connects again.
 _RETRY: Final = b"retry: 2000\n\n"
 _START: Final = start_message(HTTPStatus.OK, [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")])
 
@@ -56,7 +56,7 @@ class Viewer:
     """A stream of one tab.
 
     Args:
-      user: who looks.
+      user: the user of the page; None if there are no users.
       is_present: returns whether the user is still signed in, unchanged.
       account: is charged for events that were not sent yet.
     """
@@ -208,7 +208,7 @@ class _Made:
 
 
 class Live:
-    """All viewers, and what they look at.
+    """All viewers, and the views that they show.
 
     Args:
       context: has the broker.
@@ -299,7 +299,7 @@ class Live:
             await self.refresh()
 
     async def refresh(self) -> None:
-        """Make everything that is looked at, and end the streams of users who are gone, or have signed out."""
+        """Make all views again, and end the streams of users who were removed, or have signed out."""
         self._end_revoked()
         for channel in list(self._channels.values()):
             try:

@@ -3,7 +3,7 @@
     ?q=&page=&count=    {"total":…,"topics":[{"topic":…,"deadLetterTopic":…,"dead":1204,"grown":12,"oldestAtMs":…}]}
     ?topic=orders       {"examined":1000,"isPart":true,"total":1204,"reasons":[{"reason":"…","count":900,…}]}
 
-Dead letters are counted by the topic that holds them. If it holds those of several topics, it stands for all of them.
+Dead letters are counted by the topic that holds them. If it holds those of several topics, they are counted together.
 """
 
 import asyncio

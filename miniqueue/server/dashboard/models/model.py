@@ -4,7 +4,7 @@
     /ui/live?view=topics%3Fq%3Deu ────▶ parse ─▶ open, with the user ─▶ make, make, make …
 
 Opening checks the query and the rights. What is opened can be made any number of times; it may remember what it showed
-first, such as the order of rows. Nobody sees a topic without the right to monitor it.
+first, such as the order of rows. A user sees only topics that the user may monitor.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -72,7 +72,7 @@ class Models:
         return model.open(self._context, _options(query, model.parameters), user)
 
 
-#: Maximum length of a text to look for. Patterns are compiled on the event loop, which takes 20 µs per `*`.
+#: Maximum length of a text to search for. Patterns are compiled on the event loop, which takes 20 µs per `*`.
 MAX_TEXT_BYTES: Final = 255
 #: A parameter of every model, without a meaning: a view with another value is another view.
 _SORTED: Final = "sorted"
@@ -106,7 +106,7 @@ def choice_of(options: Mapping[str, bytes], name: str, choices: tuple[str, ...],
 
 
 def text_of(options: Mapping[str, bytes], name: str) -> str:
-    """Return a parameter that is a text to look for; raises RequestError if it is longer than any name."""
+    """Return a parameter that is a text to search for; raises RequestError if it is longer than any name."""
     if len(options.get(name, b"")) > MAX_TEXT_BYTES:
         raise RequestError(f"invalid {name}; must be at most {MAX_TEXT_BYTES} bytes")
     return options.get(name, b"").decode("utf-8", "replace")

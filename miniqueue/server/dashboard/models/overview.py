@@ -1,4 +1,4 @@
-"""The read model `overview`: what needs attention, the sums, the broker, and the topics to look at first."""
+"""The read model `overview`: what needs attention, the sums, the broker, and the topics to check first."""
 
 from collections.abc import Mapping
 from functools import partial

@@ -26,7 +26,7 @@ export function Publish({ topic }) {
     );
   return html`<${Ask} title="Publish a message" verb="Publish" run=${run} onDone=${done}
       isReady=${isNumber(options.delay) && isNumber(options.ttl)}>
-    <p class="s2">To <b><${Name}>${topic}<//></b>. The consumers of the topic will get it, as any message.</p>
+    <p class="s2">To <b><${Name}>${topic}<//></b>. Consumers of the topic receive it like any other message.</p>
     <${Text} label="Payload" rows="6" value=${payload} onChange=${setPayload} />
     <label class="check"><input type="checkbox" checked=${isBase64} onChange=${() => setIsBase64(!isBase64)} />
       The payload is base64</label>
@@ -40,7 +40,7 @@ export function Publish({ topic }) {
               inputmode="decimal" /></div>
           <${Select} label="Priority" value=${options.priority} onChange=${set("priority")} choices=${PRIORITIES} />
           <${Text} label="Headers" rows="3" value=${options.headers} onChange=${set("headers")}
-            hint="One a line, as in source: checkout" />`
+            hint="One per line, such as source: checkout" />`
         : html`<p><button type="button" class="link" onClick=${() => setIsMore(true)}>
             Delay, expiry, priority, headers …</button></p>`
     }

@@ -28,7 +28,8 @@ export function Redrive({ topic, number, reason, returnedPerSecond }) {
     };
   };
   const again =
-    returnedPerSecond >= 0.1 && `${rate(returnedPerSecond)} messages per second are returned: they may die again.`;
+    returnedPerSecond >= 0.1 &&
+    `Consumers return ${rate(returnedPerSecond)} messages per second, so some may become dead letters again.`;
   return html`<${Ask} title="Redrive dead letters?" verb=${`Redrive ${exact(moved)}`} run=${run} onDone=${say}
       isReady=${isNumber(limit) && isNumber(perSecond) && moved > 0 && Number(perSecond || 1) > 0}>
     <p class="s2">${plural(number, "dead letter")} of <b><${Name}>${topic}<//></b>

@@ -72,7 +72,7 @@ export function usePage(view, after) {
 export const useGet = (segments, query = {}, isAsked = true) =>
   useAnswer(isAsked ? JSON.stringify([segments, query]) : null, (signal) => get(segments, query, signal));
 
-/** Return the time of the broker, each second anew; it stands still while the figures do. */
+/** Return the time of the broker, updated once a second; it stops while the figures are frozen or old. */
 export function useNow() {
   const isOn = useStore(isLive);
   const { isLost } = useStore(connection);

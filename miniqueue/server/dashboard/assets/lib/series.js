@@ -1,4 +1,4 @@
-// The history of measures as charts need it, and as a sentence for those who cannot see the lines.
+// The history of measures as charts need it, and as a sentence for people who cannot see the lines.
 
 import { isKnown } from "./format.js";
 

@@ -44,7 +44,7 @@ export function Failure({ error, retry, right, topic }) {
     ${error instanceof ApiError && html`<code class="s3">${error.code} ${error.status}</code>`}</div>`;
 }
 
-/** A view that the user may not see: who, with which roles, and the role that it requires. */
+/** A view that the user may not see: the user, the roles of the user, and the role that the view requires. */
 export function Denied({ right = "monitor", topic, error }) {
   const current = useStore(session);
   const subject = topic === undefined ? "the whole broker" : html`<${Name}>${topic}<//>`;

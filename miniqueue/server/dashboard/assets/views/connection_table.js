@@ -1,4 +1,4 @@
-// A table of connections: who is connected, from where, and what they do.
+// A table of connections: the client, its address, what it does, and what it reads.
 
 import * as format from "../lib/format.js";
 import { topicUrl } from "../lib/routes.js";

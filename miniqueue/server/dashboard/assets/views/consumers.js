@@ -1,4 +1,4 @@
-// Who is connected to the broker.
+// The clients that are connected to the broker.
 
 import { setQuery } from "../lib/navigation.js";
 import { preferences, route } from "../lib/store.js";

@@ -1,4 +1,4 @@
-// The messages of a topic by state. Looking takes nothing: it changes no state, count, or position.
+// The messages of a topic by state. Viewing changes nothing: no state, count, or position.
 
 import * as format from "../lib/format.js";
 import { get } from "../lib/api.js";
@@ -42,7 +42,7 @@ export function Messages({ topic, model, rights }) {
         groups.length > 1 &&
         state !== "dead" &&
         html`<select aria-label="Group" onChange=${(event) => setQuery({ group: event.target.value, after: null })}>
-          <option value="" selected=${group === ""}>Group: the usual one</option>
+          <option value="" selected=${group === ""}>Default group</option>
             ${groups.map(
               ({ group: name }) => html`<option value=${name} selected=${name === group}>${name}</option>`,
             )}</select>`
@@ -144,7 +144,7 @@ function Rows({ topic, model, state, answer, after, filter }) {
     <${Pager} text=${html`${format.plural(messages.length, "message")}, ${order}, as of ${format.clock(
       nowMs,
       zone,
-    )}. Looking changes nothing.`} onPrevious=${after !== "" && previousPage}
+    )}. Viewing changes nothing.`} onPrevious=${after !== "" && previousPage}
           onNext=${next && (() => setQuery({ after: next }, { isNextPage: true }))}>
       <button class="btn bare" onClick=${answer.reload}>Refresh</button>
         ${messages.length > 0 && html`<button class="btn bare" onClick=${download}>Download the list</button>`}<//>`;

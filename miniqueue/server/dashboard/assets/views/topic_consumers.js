@@ -1,4 +1,4 @@
-// The consumers of a topic: the connections that read it, and who holds messages that were received with requests.
+// The consumers of a topic: connections that read it, and users and addresses with messages that they received.
 
 import * as format from "../lib/format.js";
 import { topicUrl, viewUrl } from "../lib/routes.js";
@@ -14,7 +14,7 @@ export function TopicConsumers({ topic, model }) {
   const connections = answer?.connections ?? [];
   const note = `${format.count(model.consumers)} now`;
   return html`<${Card} title="Consumers" note=${note} error=${error} isLoading=${isLoading && !answer} retry=${reload}>
-      ${answer && (connections.length ? html`<${Connections} answer=${answer} />` : html`<${Nobody} model=${model} />`)}
+      ${answer && (connections.length ? html`<${Connections} answer=${answer} />` : html`<${None} model=${model} />`)}
     <//>
     ${answer?.holders.length > 0 && html`<${Holders} topic=${topic} answer=${answer} />`}`;
 }
@@ -25,7 +25,7 @@ function Connections({ answer: { connections, total, nowMs } }) {
     ${total > connections.length && html`<div class="pager">${rest}</div>`}`;
 }
 
-function Nobody({ model }) {
+function None({ model }) {
   if (model.consumers > 0) {
     return html`<${Empty} title=${format.plural(model.consumers, "consumer")}>
       They read over HTTP, or receive from several topics at once: connections over RESP that read this topic are
@@ -58,6 +58,6 @@ function Holders({ topic, answer: { holders, nowMs } }) {
     { label: "Leased", isNumber: true, cell: ({ leased }) => format.count(leased) },
   ];
   return html`<${Card} title="Leased with requests" id="h-holders" note="until they are settled or their leases end">
-    <${Table} caption="Who holds messages that were received with requests" columns=${columns} rows=${holders}
+    <${Table} caption="Users and addresses that hold messages" columns=${columns} rows=${holders}
       keyOf=${({ group, user, address }) => `${group} ${user} ${address}`} /><//>`;
 }
