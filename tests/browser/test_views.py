@@ -112,6 +112,15 @@ def test_dead_letters_are_shown_by_topic_and_by_reason(page):
     assert "reason=no+such+address" in page.url
 
 
+def test_a_dead_letter_without_a_trace_names_the_topic_to_trace(page):
+    page.goto("/ui/topics/mails/messages?state=dead")
+    page.locator("tbody th.m a").first.click()
+    history = page.get_by_role("region", name="History")
+    expect(history).to_contain_text("From mails: “no such address”.")
+    expect(history).to_contain_text("mails records no further history")
+    expect(history.get_by_role("button", name="Switch on the trace…")).to_be_visible()
+
+
 def test_the_log_is_read_from_an_offset(page):
     page.goto("/ui/topics/orders/log?partition=0")
     expect(page.locator("tbody tr").first).to_be_visible()

@@ -124,7 +124,8 @@ function Group({ topic, group, rights }) {
     ["Ready", format.count(group.ready)],
     [
       "Leased",
-      html`<a href=${topicUrl(topic, "messages", { state: "leased", group: name })}>${format.count(group.leased)}</a>`,
+      html`<a href=${topicUrl(topic, "messages", { state: "leased", group: name })}>${format.count(group.leased)}</a>
+        ${group.leased > 0 && html` <a href=${topicUrl(topic, "consumers")}>holders</a>`}`,
     ],
     ["Delayed", format.count(group.delayed)],
     ["Not acknowledged", format.count(group.lag)],

@@ -42,12 +42,12 @@ export function Message() {
       } />
     ${
       isGone
-        ? html`<${Gone} topic=${topic} id=${id} mayAdmin=${rights.has("admin")} />`
+        ? html`<${Gone} topic=${topic} id=${id} />`
         : error && !message
           ? html`<div class="card"><${Failure} error=${error} topic=${topic} retry=${reload} /></div>`
           : !message
             ? html`<div class="card"><${Loading} rows=${8} /></div>`
-            : html`<${Content} topic=${topic} message=${message} as=${query.as} mayAdmin=${rights.has("admin")} />`
+            : html`<${Content} topic=${topic} message=${message} as=${query.as} />`
     }`;
 }
 
@@ -111,37 +111,46 @@ function Actions({ topic, message, rights, group, list }) {
 }
 
 /** A message that is settled: its trace may still tell what happened. */
-function Gone({ topic, id, mayAdmin }) {
+function Gone({ topic, id }) {
   const { answer, error } = useGet(["topics", topic, "messages", id, "trace"]);
-  const untraced = html`<${Card} title="History" id="h-history">
-    <${Untraced} topic=${topic} mayAdmin=${mayAdmin} /><//>`;
+  const untraced = html`<${Card} title="History" id="h-history"><${Untraced} topic=${topic} /><//>`;
   return html`<div class="card"><${Empty} title="The message does not wait in this topic">
       It was acknowledged, removed, or moved, or it never existed.<//></div>
     ${error ? untraced : answer && html`<${Timeline} steps=${answer.trace} />`}`;
 }
 
-function Content({ topic, message, as, mayAdmin }) {
+function Content({ topic, message, as }) {
   const payload = useMemo(() => bytesOf(message.msg), [message.msg]);
   const trace = useGet(["topics", topic, "messages", message.id, "trace"]);
   return html`<div class="row wide"><div class="row"><${Viewer} payload=${payload} as=${as}
       fileName=${`${topic}-${message.id}`.replace(/[^A-Za-z0-9._-]/g, "_")} />
-      <${History} topic=${topic} message=${message} trace=${trace} mayAdmin=${mayAdmin} /></div>
+      <${History} topic=${topic} message=${message} trace=${trace} /></div>
     <div class="row"><${Facts} topic=${topic} message=${message} /><${Headers} headers=${message.headers ?? []} />
       <${Commands} lines=${commandsOf(topic, message)} /></div></div>`;
 }
 
-function History({ topic, message, trace, mayAdmin }) {
-  if (!trace.error && trace.answer?.trace?.some(({ event }) => event !== "committed"))
+/** Steps that are known of every message, and of every dead letter. */
+const UNTRACED = new Set(["committed", "arrived"]);
+
+function History({ topic, message, trace }) {
+  if (!trace.error && trace.answer?.trace?.some(({ event }) => !UNTRACED.has(event)))
     return html`<${Timeline} steps=${trace.answer.trace} />`;
-  const returns = returnsText(message) && `; returned by ${returnsText(message)}`;
+  const { origin } = message;
+  const returns = returnsText(origin ?? message);
   return html`<${Card} title="History" id="h-history">
-    <p class="pad s2">Delivered ${format.plural(message.deliveries, "time")}${returns}.</p>
-    <${Untraced} topic=${topic} mayAdmin=${mayAdmin} /><//>`;
+    <p class="pad s2">
+      ${
+        origin
+          ? html`From <${Name}>${origin.topic}<//>: <${Name}>${reasonOf(message)}<//>`
+          : `Delivered ${format.plural(message.deliveries, "time")}`
+      }${returns && `; returned by ${returns}`}.</p>
+    <${Untraced} topic=${origin?.topic ?? topic} /><//>`;
 }
 
 /** Why there is no history, and a button that changes it for what follows. */
-function Untraced({ topic, mayAdmin }) {
+function Untraced({ topic }) {
   const settings = useGet(["topics", topic]).answer?.settings;
+  const mayAdmin = rightsOn(useStore(session), topic).has("admin");
   if (!settings) return null;
   const link = html`<a href=${topicUrl(topic, "settings")}>trace</a>`;
   if (settings.trace) {
@@ -150,7 +159,7 @@ function Untraced({ topic, mayAdmin }) {
   }
   const ask = () => openDialog(() => html`<${SwitchOnTrace} topic=${topic} seconds=${settings.trace_seconds} />`);
   return html`<div class="pad s2 ask-line">
-    <span>The topic records no further history: its setting ${link} is off.</span>
+    <span><${Name}>${topic}<//> records no further history: its setting ${link} is off.</span>
     ${mayAdmin && html`<button class="btn" onClick=${ask}>Switch on the trace…</button>`}</div>`;
 }
 
