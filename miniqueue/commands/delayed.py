@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from miniqueue.commands.shell import asking, flags
+from miniqueue.commands.shell.acting import act_on
 from miniqueue.commands.shell.connecting import BrokerClient, connected
 from miniqueue.commands.shell.message_table import DUE, ID, KEY, PAYLOAD, PUBLISHED, message_rows
 from miniqueue.commands.shell.output import Output, with_output
@@ -62,7 +63,7 @@ def due(client: BrokerClient, topic: str, ids: tuple[str, ...], output: Output, 
     for message_id in ids:
         client.reschedule(topic, message_id, at=at, delay_seconds=delay, group=options["group"])
     selection = Selection(state="delayed", group=options["group"])
-    count = len(ids) or client.act_on("due", topic, selection, at=at, delay_seconds=delay)
+    count = len(ids) or act_on(client, "rescheduling", "due", topic, selection, at=at, delay_seconds=delay)
     members = {"topic": topic, "done": "rescheduled", "count": count}
     output.done(f"{escape(topic)}: {counted(count, 'message')} rescheduled", members)
 
@@ -80,7 +81,7 @@ def cancel(client: BrokerClient, topic: str, ids: tuple[str, ...], all_: bool, y
     asking.confirm(f"delete {len(ids) or 'all'} delayed messages of {quote(topic)}", yes)
     for message_id in ids:
         client.delete_message(topic, message_id)
-    count = len(ids) or client.act_on("delete", topic, Selection(state="delayed"))
+    count = len(ids) or act_on(client, "deleting", "delete", topic, Selection(state="delayed"))
     output.done(
         f"{escape(topic)}: {counted(count, 'message')} cancelled", {"topic": topic, "done": "cancelled", "count": count}
     )

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from miniqueue.commands.shell import asking, flags
+from miniqueue.commands.shell.acting import act_on
 from miniqueue.commands.shell.columns import Column, shown
 from miniqueue.commands.shell.connecting import BrokerClient, connected
 from miniqueue.commands.shell.message_table import ID, KEY, PAYLOAD
@@ -161,7 +162,11 @@ def _check(ids: Sequence[str], options: Mapping[str, Any]) -> None:
 
 
 def _act(client: BrokerClient, act: Act, source: str, options: Mapping[str, Any], **order: Any) -> int:  # noqa: ANN401 - as `act_on`
-    return client.act_on(act, source, _selection(options), dry_run=options["dry_run"], limit=options["limit"], **order)
+    selection, limit = _selection(options), options["limit"]
+    if options["dry_run"]:
+        return client.act_on(act, source, selection, dry_run=True, limit=limit, **order)
+    title = "redriving" if act == "redrive" else "deleting"
+    return act_on(client, title, act, source, selection, limit, **order)
 
 
 def _report(output: Output, source: str, verb: str, count: int, options: Mapping[str, Any]) -> None:

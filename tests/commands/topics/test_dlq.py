@@ -93,3 +93,14 @@ def test_a_person_is_asked_before_they_are_dropped(miniqueue, client):
     shown = miniqueue.on_a_terminal("dlq", "drop", "orders", typed=b"y\n")
     assert "Delete 3 dead letters of 'orders'? [y/N]" in shown.out
     assert client.length("orders.dlq") == 0
+
+
+def test_a_terminal_shows_how_far_a_redrive_is(miniqueue, client):
+    shown = miniqueue.on_a_terminal("dlq", "redrive", "orders", "--limit", "2")
+    assert shown.code == 0
+    assert shown.out.endswith("orders: 2 dead letters redriven\n")
+    assert "redriving" in shown.out
+    assert "of 2 messages" in shown.out
+    assert client.length("orders") == 2
+    [task] = [task for task in client.tasks() if task.limit == 2]
+    assert (task.status, task.count) == ("done", 2)

@@ -1,0 +1,77 @@
+"""Acts on many messages: one call in a pipe, a task on a terminal."""
+
+import io
+import sys
+
+import pytest
+
+from miniqueue.commands.shell.acting import act_on
+from miniqueue.errors import ServerError
+from miniqueue_client import Selection, Task
+
+
+class FakeClient:
+    """Begins one task, and records what else is asked."""
+
+    def __init__(self, task: Task | None = None):
+        self.task = task
+        self.calls: list[tuple[object, ...]] = []
+
+    def act_on(self, act, topic, _selection, *, limit, **order):
+        self.calls.append(("act_on", act, topic, limit, order))
+        return 5
+
+    def begin_task(self, act, topic, _selection, *, limit, **order):
+        self.calls.append(("begin_task", act, topic, limit, order))
+        return "7"
+
+    def find_task(self, task_id):
+        assert task_id == "7"
+        if self.task is None:
+            raise KeyboardInterrupt
+        return self.task
+
+    def cancel_task(self, task_id):
+        self.calls.append(("cancel_task", task_id))
+
+
+def task(status, count, error=""):
+    return Task("7", "orders", "redrive", status, count, count, None, None, 1, 2, error)
+
+
+def redrive(client):
+    return act_on(client, "redriving", "redrive", "orders", Selection(), 9, per_second=2.0)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_in_a_pipe_it_is_one_call():
+    client = FakeClient()
+    assert redrive(client) == 5
+    assert client.calls == [("act_on", "redrive", "orders", 9, {"per_second": 2.0})]
+
+
+def test_on_a_terminal_it_is_a_task(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    client = FakeClient(task("done", 4))
+    assert redrive(client) == 4
+    assert client.calls == [("begin_task", "redrive", "orders", 9, {"per_second": 2.0})]
+
+
+def test_a_task_that_fails_is_an_error_with_the_number_of_messages(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with pytest.raises(ServerError) as caught:
+        redrive(FakeClient(task("failed", 1, "LIMIT the topic is full")))
+    assert str(caught.value) == "the broker refused after 1 message: LIMIT the topic is full"
+    assert caught.value.code == "LIMIT"
+
+
+def test_an_interrupt_cancels_the_task(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    client = FakeClient()
+    with pytest.raises(KeyboardInterrupt):
+        redrive(client)
+    assert client.calls[-1] == ("cancel_task", "7")
