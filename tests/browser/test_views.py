@@ -121,6 +121,16 @@ def test_a_dead_letter_without_a_trace_names_the_topic_to_trace(page):
     expect(history.get_by_role("button", name="Switch on the trace…")).to_be_visible()
 
 
+def test_a_topic_of_dead_letters_leads_to_the_topic_that_they_came_from(page):
+    page.goto("/ui/topics/mails.dlq")
+    note = page.get_by_text("This topic receives dead letters.")
+    expect(note).to_have_text(
+        "This topic receives dead letters. Those of mails are also shown there, by reason.", use_inner_text=True
+    )
+    note.get_by_role("link", name="there, by reason").click()
+    expect(page.get_by_role("heading", name="Why they are dead letters")).to_be_visible()
+
+
 def test_the_log_is_read_from_an_offset(page):
     page.goto("/ui/topics/orders/log?partition=0")
     expect(page.locator("tbody tr").first).to_be_visible()

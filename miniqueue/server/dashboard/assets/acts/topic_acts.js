@@ -57,9 +57,9 @@ export function SwitchOnTrace({ topic, seconds }) {
     );
   const done = () => say(`The trace of ${topic} is on.`, { label: "Undo", run: undo });
   return html`<${Ask} title="Switch on the trace?" verb="Switch on" run=${() => set(true)} onDone=${done}>
-    <p class="s2">The broker will record what happens to each message of <b><${Name}>${topic}<//></b>, and keep it for
-      ${age(seconds)}. What happened until now stays unknown. Publishing and consuming cost the broker a little more:
-      5 to 10 % of its work, or a quarter if each acknowledgment is committed by itself.</p><//>`;
+    <p class="s2">The broker will record what happens to each message of <b><${Name}>${topic}<//></b>, and keep the
+      records for ${age(seconds)}. What happened until now stays unknown. Publishing and consuming cost the broker a
+      little more: 5 to 10 % of its work, or a quarter if each acknowledgment is committed by itself.</p><//>`;
 }
 
 const STATES = { "": "ready and delayed messages", ready: "ready messages", delayed: "delayed messages" };

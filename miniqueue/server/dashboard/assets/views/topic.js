@@ -22,7 +22,6 @@ import { Partitions } from "./partitions.js";
 import { Settings } from "./settings.js";
 import { Summary } from "./topic_summary.js";
 
-const SUFFIX = ".dlq";
 const WORDS = {
   summary: "Summary",
   messages: "Messages",
@@ -62,7 +61,7 @@ export function Topic() {
         <${CopyButton} label="Copy the name of the topic" text=${topic} isBare=${true} isKey=${true} />`}
       actions=${!isGone && html`<${Actions} topic=${topic} model=${model} rights=${rights} tab=${tab} />`} />
     ${!isGone && html`<${Tabs} topic=${topic} tab=${tab} />`}
-    ${model?.isDeadLetters && html`<${OriginNote} topic=${topic} />`}
+    ${model?.isDeadLetters && html`<${OriginNote} origin=${model.deadLettersOf} />`}
     ${
       model &&
       model.state === "paused" &&
@@ -129,14 +128,13 @@ function Actions({ topic, model, rights, tab }) {
 }
 
 /** A topic of dead letters, with the way to where they came from. */
-function OriginNote({ topic }) {
-  const origin = topic.endsWith(SUFFIX) ? topic.slice(0, -SUFFIX.length) : null;
-  return html`<p class="s2 line">This topic receives dead letters.
-    ${
-      origin &&
-      html` Those of <a href=${topicUrl(origin)}><${Name}>${origin}<//></a> are also shown
-      <a href=${topicUrl(origin, "messages", { state: "dead" })}>there, by reason</a>.`
-    }</p>`;
+function OriginNote({ origin }) {
+  const reasons = origin && topicUrl(origin, "messages", { state: "dead" });
+  return html`<p class="s2 line">This topic receives dead letters.${
+    origin &&
+    html` Those of <a href=${topicUrl(origin)}><${Name}>${origin}<//></a> are also shown <a href=${reasons}>there, by
+      reason</a>.`
+  }</p>`;
 }
 
 function PausedNote({ topic, model, mayResume }) {
