@@ -82,7 +82,7 @@ def test_a_topic_shows_its_figures_groups_and_changed_settings(page):
     expect(page.get_by_role("heading", name="Group default")).to_be_visible()
 
 
-def test_a_message_is_shown_as_json_with_its_own_numbers_as_text_and_in_hex(page):
+def test_a_message_is_shown_as_json_with_its_own_numbers_as_text_and_in_hex(page, broker):
     page.goto("/ui/topics/orders/messages")
     expect(page.locator("tbody tr")).to_have_count(5)
     page.locator("tbody tr", has_text="A-0").get_by_role("link").click()
@@ -93,7 +93,8 @@ def test_a_message_is_shown_as_json_with_its_own_numbers_as_text_and_in_hex(page
     expect(page.locator("main")).to_contain_text("checkout")
     expect(page.get_by_role("heading", name="History")).to_be_visible()
     expect(page.locator(".time")).to_contain_text("Published to orders")
-    expect(page.get_by_role("group", name="Commands")).to_contain_text("redis-cli TRACE orders")
+    commands = page.get_by_role("group", name="Commands")
+    expect(commands).to_contain_text(f"redis-cli -p {broker.resp_port} TRACE orders")
 
 
 def test_bytes_that_are_not_text_are_shown_in_hex(page):

@@ -71,8 +71,6 @@ class SigningIn:
             "version": __version__,
             "name": facts.name,
             "sync": facts.sync,
-            "monitorPort": facts.monitor_port,
-            "httpPort": facts.http_port,
             "respPort": facts.resp_port,
             "nowMs": self._clock.now_ms(),
         }

@@ -28,11 +28,9 @@ _TOTALS: Final = {
     "dropped": "dropped",
     "expired": "expired",
     "missed": "missed",
-    "duplicates": "duplicates",
     "sizeBytes": "size_bytes",
     "retained": "retained",
     "retainedBytes": "retained_bytes",
-    "leaseTimeouts": "lease_timeouts",
     "requests": "requests",
 }
 
@@ -125,7 +123,6 @@ async def _group(context: Context, topic: bytes, group: GroupFigures, settings: 
         "members": shown["members"],
         "moving": shown["moving"],
         "unreadSeconds": group.unread_seconds,
-        "ephemeral": group.ephemeral,
         "idleSeconds": group.idle_seconds,
     }
 

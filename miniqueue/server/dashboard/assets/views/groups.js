@@ -118,6 +118,7 @@ function Group({ topic, group, rights }) {
     }
     <${More} label="More acts on the group" items=${[["Delete…", remove, true]]} />`;
   const members = Object.entries(group.members ?? {});
+  const moving = Object.entries(group.moving ?? {});
   const lags = Object.entries(group.lags ?? {});
   const high = Math.max(1, ...lags.map(([, lag]) => lag));
   const facts = [
@@ -150,6 +151,7 @@ function Group({ topic, group, rights }) {
         : `until ${format.time(group.pausedUntilMs, nowMs, zone)}`,
     ],
     group.idleSeconds > 0 && ["Ends", `after ${format.age(group.idleSeconds)} without a consumer`],
+    moving.length > 0 && ["Moving", moving.map(([partition, member]) => `${partition} to ${member}`).join(", ")],
     group.position && ["Position", html`<span class="m">${group.position.join(" ")}</span>`],
   ].filter(Boolean);
   return html`<div class="row wide"><${Card} title=${html`Group <${Name}>${name}<//>`}

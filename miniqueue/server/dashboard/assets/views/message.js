@@ -20,6 +20,9 @@ import { Timeline } from "../parts/timeline.js";
 import { Viewer } from "../parts/viewer.js";
 import { reasonOf } from "./message_columns.js";
 
+/** The port that redis-cli uses if none is named. */
+const USUAL_PORT = 6379;
+
 export function Message() {
   const { topic, id, query } = useStore(route);
   const list = listOf(topic, query);
@@ -120,13 +123,14 @@ function Gone({ topic, id }) {
 }
 
 function Content({ topic, message, as }) {
+  const { respPort } = useStore(session);
   const payload = useMemo(() => bytesOf(message.msg), [message.msg]);
   const trace = useGet(["topics", topic, "messages", message.id, "trace"]);
   return html`<div class="row wide"><div class="row"><${Viewer} payload=${payload} as=${as}
       fileName=${`${topic}-${message.id}`.replace(/[^A-Za-z0-9._-]/g, "_")} />
       <${History} topic=${topic} message=${message} trace=${trace} /></div>
     <div class="row"><${Facts} topic=${topic} message=${message} /><${Headers} headers=${message.headers ?? []} />
-      <${Commands} lines=${commandsOf(topic, message)} /></div></div>`;
+      <${Commands} lines=${commandsOf(topic, message, respPort)} /></div></div>`;
 }
 
 /** Steps that are known of every message, and of every dead letter. */
@@ -228,14 +232,15 @@ function Headers({ headers }) {
     }<//>`;
 }
 
-function commandsOf(topic, message) {
+function commandsOf(topic, message, respPort) {
   const name = quoted(topic);
+  const client = respPort === USUAL_PORT ? "redis-cli" : `redis-cli -p ${respPort}`;
   const lines = [
     `miniqueue trace ${name} ${message.id}`,
-    `redis-cli PEEK ${name} ID ${message.id}`,
-    `redis-cli TRACE ${name} ${message.id}`,
+    `${client} PEEK ${name} ID ${message.id}`,
+    `${client} TRACE ${name} ${message.id}`,
   ];
-  if (message.origin && message.state === "ready") lines.push(`redis-cli MESSAGE REDRIVE ${name} ${message.id}`);
-  if (message.state === "delayed") lines.push(`redis-cli MESSAGE DUE ${name} ${message.id}`);
+  if (message.origin && message.state === "ready") lines.push(`${client} MESSAGE REDRIVE ${name} ${message.id}`);
+  if (message.state === "delayed") lines.push(`${client} MESSAGE DUE ${name} ${message.id}`);
   return lines;
 }
