@@ -283,7 +283,7 @@ class _Listeners:
                     self._http, https, self._certificates.cert, self._certificates.key, self._stopping.wait
                 )
             ),
-            asyncio.create_task(self._serve_monitor(monitor, https, resp)),
+            asyncio.create_task(self._serve_monitor(monitor, resp)),
         ]
         log.info(
             "ready",
@@ -317,7 +317,7 @@ class _Listeners:
             return None
         return ConnectionLimits(MAX_MONITOR_CONNECTIONS, MAX_MONITOR_CONNECTIONS_PER_ADDRESS, self._broker.limit_counts)
 
-    def _serve_monitor(self, listener: socket, https: socket, resp: socket) -> Coroutine[None, None, None]:
+    def _serve_monitor(self, listener: socket, resp: socket) -> Coroutine[None, None, None]:
         """Serve monitoring, over TLS if other machines can reach it; clients such as kubelet need no certificate."""
         limits = replace(self._limits, is_reserved=True)
         app: ASGIApp
@@ -334,7 +334,7 @@ class _Listeners:
         )
         if serves_dashboard(self._config):
             self._broker.overview.begin(self._min_free_bytes)
-            ports = [each.getsockname()[1] for each in (listener, https, resp)]
+            ports = [each.getsockname()[1] for each in (listener, resp)]
             make = partial(self._make_dashboard, monitoring, ports, self._broker.clock.now_ms())
             app = LateApp(monitoring, _is_of_dashboard, "miniqueue.server.dashboard.app", make)
         if not self._is_monitor_exposed:
@@ -354,18 +354,17 @@ class _Listeners:
 
         Args:
           monitoring: the application of the monitoring port.
-          ports: the ports of monitoring, of HTTP, and of RESP.
+          ports: the ports of monitoring and of RESP.
           started_at_ms: when the broker started, in ms since 1970.
         """
         from miniqueue.server.dashboard.app import DashboardApp  # noqa: PLC0415 - a startup does not wait for it
         from miniqueue.server.dashboard.models.facts import Facts  # noqa: PLC0415 - the same
 
         config = self._config
-        monitor_port, http_port, resp_port = ports
+        monitor_port, resp_port = ports
         facts = Facts(
             name=gethostname(),
             monitor_port=monitor_port,
-            http_port=http_port,
             resp_port=resp_port,
             is_exposed=self._is_monitor_exposed,
             sync=config.sync,

@@ -189,7 +189,7 @@ async def measure_all() -> list[Measured]:
     broker = await world.start()
     client = Client(RespServer(broker, PARAMETERS))
     apps: dict[str, ASGIApp] = {"http": HttpApp(broker), "monitor": MonitorApp(broker)}
-    facts = Facts(name="here", monitor_port=8081, http_port=8080, resp_port=6379)
+    facts = Facts(name="here", monitor_port=8081, resp_port=6379)
     apps["page"] = DashboardApp(apps["monitor"], apps["http"], broker, None, facts)
     await say(client, b"TOPIC CREATE wide partitions %d" % PARTITIONS)
     await say(client, b"GROUP CREATE wide second")
@@ -265,7 +265,7 @@ async def measure_connections() -> list[Measured]:
     clients = [Client(server) for _ in range(CONNECTIONS)]
     for client in clients[1::2]:
         client.send(b"SUBSCRIBE", b"orders")
-    facts = Facts(name="here", monitor_port=8081, http_port=8080, resp_port=6379, clients=server.listed)
+    facts = Facts(name="here", monitor_port=8081, resp_port=6379, clients=server.listed)
     page = DashboardApp(MonitorApp(broker), HttpApp(broker), broker, None, facts)
     line, path = b"CLIENT LIST", "/ui/data/connections?q=x"
     measured = [await measure(line.decode(), partial(say, clients[0], line))]

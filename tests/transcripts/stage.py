@@ -58,7 +58,7 @@ _RESP = re.compile(r"(?:(?P<name>[a-z]+): )?(?P<words>.*)", re.DOTALL)
 #: A reply that is longer begins a new line of the record where an array or a map begins.
 _LONG_REPLY_BYTES = 1000
 _POLICY = "policy"
-FACTS = Facts(name="here", monitor_port=8081, http_port=8080, resp_port=6379)
+FACTS = Facts(name="here", monitor_port=8081, resp_port=6379)
 
 
 class StillLoop(VirtualLoop):

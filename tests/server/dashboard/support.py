@@ -19,7 +19,7 @@ from tests.server.access import Clock, token_of
 PORT = 8081
 HOST = b"localhost:8081"
 OWN_ORIGIN = b"http://localhost:8081"
-FACTS = Facts(name="here", monitor_port=PORT, http_port=8080, resp_port=6379)
+FACTS = Facts(name="here", monitor_port=PORT, resp_port=6379)
 
 
 class Reply:

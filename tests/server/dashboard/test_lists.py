@@ -34,7 +34,7 @@ CLIENTS = [
 
 
 def facts(**more):
-    return Facts(name="here", monitor_port=8081, http_port=8080, resp_port=6379, **more)
+    return Facts(name="here", monitor_port=8081, resp_port=6379, **more)
 
 
 async def reject(world, topic, *reasons):

@@ -46,7 +46,7 @@ async def test_signing_in_gives_a_cookie_that_scripts_and_other_sites_cannot_use
 
 
 async def test_over_tls_the_cookie_is_never_sent_without_it():
-    facts = Facts(name="here", monitor_port=9, http_port=8, resp_port=7, is_exposed=True)
+    facts = Facts(name="here", monitor_port=9, resp_port=7, is_exposed=True)
     async with dashboard(sign_in_for(), facts) as world:
         reply = await world.act("POST", "/ui/session", body=credentials("monitor"))
         assert reply.headers[b"set-cookie"].endswith(b"; Secure")

@@ -14,7 +14,8 @@ class Facts:
 
     Attributes:
       name: the name of the machine.
-      monitor_port: the port of this page; http_port and resp_port: those of the queue.
+      monitor_port: the port of this page.
+      resp_port: the port of RESP.
       is_exposed: whether other machines can reach the page; then it is served over TLS.
       sync: when messages are synced to the disk: `always`, `interval`, or `never`.
       storage: `leveldb` or `memory`, and `store_path` where.
@@ -30,7 +31,6 @@ class Facts:
 
     name: str
     monitor_port: int
-    http_port: int
     resp_port: int
     is_exposed: bool = False
     sync: str = "always"
