@@ -60,6 +60,7 @@ from miniqueue.core.message.ids import DelayedId
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME
 from miniqueue.core.options.consume import DEFAULT_LEASE_SECONDS, DEFAULT_SESSION_SECONDS, StreamOptions
 from miniqueue.core.settings.defaults import TopicDefaults
+from miniqueue.core.settings.placing import Placing
 from miniqueue.errors import MiniqueueError, UnavailableError
 from miniqueue.storage.port import Position, Snapshot, Store, Writes
 
@@ -218,6 +219,10 @@ class Broker:
         """
         self._engine.schemas.check_defaults(defaults)
         self._engine.topics.set_defaults(defaults)
+
+    def place(self, placing: Placing) -> None:
+        """Make this broker one shard of several, before it starts: it creates no topics of others."""
+        self._engine.topics.placing = placing
 
     async def start(self) -> None:
         """Open the store, read its content, and start all background tasks; raises StorageError if that fails."""

@@ -139,6 +139,37 @@ class InvalidTopicError(RequestError):
     code = "BADTOPIC"
 
 
+class CrossShardError(RequestError):
+    """Topics that one act concerns are in different shards.
+
+    Args:
+      topics: their names.
+    """
+
+    code = "CROSSSHARD"
+
+    def __init__(self, *topics: bytes) -> None:
+        names = " and ".join(f"'{topic.decode('utf-8', 'replace')}'" for topic in topics)
+        subject = f"topics {names} are in different shards" if len(topics) > 1 else f"topic {names} is in another shard"
+        super().__init__(f"{subject}; topics with equal tags, such as {{a}}.x and {{a}}.y, are together")
+
+
+class OneShardError(RequestError):
+    """A request concerns the store of one shard.
+
+    Args:
+      path: the path of the request.
+      shard_count: how many shards there are.
+    """
+
+    code = "CROSSSHARD"
+
+    def __init__(self, path: str, shard_count: int) -> None:
+        super().__init__(
+            f"each shard has a store of its own; request /shards/0{path} to /shards/{shard_count - 1}{path}, one by one"
+        )
+
+
 class UnknownTopicError(RequestError):
     """There is no such topic."""
 
@@ -440,6 +471,12 @@ class NoReplyError(UnavailableError):
     """No reply arrived in time; the request has expired."""
 
     code = "TIMEOUT"
+
+
+class ShardAwayError(UnavailableError):
+    """The shard with the topic does not answer now; it comes back by itself."""
+
+    code = "TRYAGAIN"
 
 
 class DrainingError(UnavailableError):

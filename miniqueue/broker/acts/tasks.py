@@ -41,6 +41,7 @@ class ActTasks:
         self._journal = engine.journal
         self._clock = engine.clock
         self._spawn = engine.spawn
+        self._topics = engine.topics
         self._by_filter = by_filter
         self._tasks: dict[int, Task] = {}
 
@@ -77,7 +78,7 @@ class ActTasks:
         self._journal.admission.check_change()
         await self._journal.epoch.repeat(partial(self._by_filter.begin, task))
         self._make_room()
-        task.number = max(self._clock.now_ms(), max(self._tasks, default=0) + 1)
+        task.number = self._topics.placing.next_number(max(self._clock.now_ms(), max(self._tasks, default=0) + 1))
         task.actor = bytes(CURRENT_ACTOR.get())
         self._tasks[task.number] = task
         commit = self._committed(task)

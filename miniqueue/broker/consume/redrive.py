@@ -38,7 +38,7 @@ from miniqueue.core.cursor.recording import Kind
 from miniqueue.core.message import attributes
 from miniqueue.core.message.attributes import Attributes
 from miniqueue.core.message.lanes import lane, priority_of
-from miniqueue.core.message.names import check_new_topic, check_topic
+from miniqueue.core.message.names import check_topic
 from miniqueue.errors import MiniqueueError, RequestError, TopicFullError
 from miniqueue.errors.requests import PausedError, UnknownTopicError
 
@@ -169,7 +169,7 @@ def check_destination(engine: Engine, name: bytes, target: bytes) -> None:
         raise RequestError("messages cannot be moved to the topic that they are in")
     existing = engine.topics.by_name.get(target)
     if existing is None or existing.id is None:
-        check_new_topic(target)
+        engine.topics.check_name(target)
 
 
 async def _ready(engine: Engine, name: bytes) -> tuple[Topic, int]:

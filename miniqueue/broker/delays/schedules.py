@@ -28,7 +28,6 @@ from miniqueue.broker.runtime.clock import is_gap
 from miniqueue.broker.runtime.notices import NoticeKind
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR, SingleTask
 from miniqueue.broker.stored.opening import StoreContent
-from miniqueue.core.message.names import check_new_topic
 from miniqueue.core.options.publish import PublishOptions
 from miniqueue.core.settings.schedule import Missed, Schedule, check_new_schedule_name
 from miniqueue.errors import MiniqueueError, PayloadTooLargeError, UnavailableError
@@ -88,6 +87,7 @@ class Scheduler:
         self._publish = publish
         self._max_payload_bytes = max_payload_bytes
         self._limits = engine.limits
+        self._topics = engine.topics
         self.period_ms = round(1000 * period_seconds)
         self._next: dict[bytes, int] = {}  # the next tick of each schedule, by name
         self._heap: list[tuple[int, bytes]] = []  # next ticks, the earliest first; also outdated entries
@@ -122,7 +122,7 @@ class Scheduler:
         """
         self._journal.admission.check()
         check_new_schedule_name(name)
-        check_new_topic(schedule.topic)
+        self._topics.check_name(schedule.topic)
         if len(schedule.payload) > self._max_payload_bytes:
             raise PayloadTooLargeError(len(schedule.payload), self._max_payload_bytes)
         tick_ms = first_tick_ms(schedule, self._clock.now_ms())

@@ -17,8 +17,10 @@ from miniqueue.broker.stored import encode_commit
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME, check_new_topic, check_topic
 from miniqueue.core.settings.defaults import NO_DEFAULTS, TopicDefaults
+from miniqueue.core.settings.placing import WHOLE
 from miniqueue.core.settings.settings import DEFAULT_SETTINGS, TopicSettings
 from miniqueue.errors import LimitReachedError
+from miniqueue.errors.requests import CrossShardError
 from miniqueue.storage.format import keys, values
 
 
@@ -34,6 +36,7 @@ class Topics:
 
     Attributes:
       defaults: the settings of new topics.
+      placing: the place of this broker among the shards; it has no topics of others.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Topics:
         self._owned: defaultdict[str, set[Topic]] = defaultdict(set)  # topics by owner; empty: those without one
         self._clock = clock
         self.defaults = NO_DEFAULTS
+        self.placing = WHOLE
         self._next_id, self._count = 1, 0
         self._names: list[bytes] | None = None  # sorted; None: the topics have changed
 
@@ -60,6 +64,12 @@ class Topics:
         if topic is None:
             topic = self.by_name[name] = Topic(check_topic(name))
         return topic
+
+    def check_name(self, name: bytes) -> bytes:
+        """Return a name if a topic can be created with it here; raises InvalidTopicError, CrossShardError."""
+        if not self.placing.has(check_new_topic(name)):
+            raise CrossShardError(name)
+        return name
 
     def find(self, name: bytes) -> Topic | None:
         """Return the topic `name` if it exists, else None."""
@@ -88,7 +98,7 @@ class Topics:
         Without `settings`, it has the defaults of new topics. Its owner is `owner`, empty for none; None means the user
         who acts. Raises InvalidTopicError or LimitReachedError.
         """
-        topic = self.topic(check_new_topic(name))
+        topic = self.topic(self.check_name(name))
         owner = self.owner_of_new(owner)
         settings = self.settings_of_new(name, owner, settings)
         try:

@@ -15,7 +15,8 @@ accounts (`broker.runtime.accounts`), and so are leases, which need memory and n
 Messages a second have no pool, only a quota. A user who publishes more is refused until the average since the last
 pause is the quota again; up to a second's worth may come at once.
 
-Shares keep no counts, except of what they limit by rate: each part of the broker counts its pool.
+Shares keep no counts, except of what they limit by rate: each part of the broker counts its pool. Quotas also
+count what a user has in other shards, as it was a moment ago; pools are of one shard, which has its part of them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -49,6 +50,18 @@ class Pool(StrEnum):
     DEDUP_IDS = "dedup_ids"
 
 
+class Held(NamedTuple):
+    """What a user with quotas has in one shard, or in several together."""
+
+    topics: int = 0
+    bytes: int = 0
+    connections: int = 0
+    messages_per_second: int = 0
+
+
+NOTHING_HELD: Final = Held()
+
+
 class _Measure(NamedTuple):
     """The size of a pool, 0 for unlimited, what sets it, and how much of it is used."""
 
@@ -65,6 +78,9 @@ _QUOTAS: Final[Mapping[Pool, str]] = {
 }
 
 
+_OF_QUOTAS: Final = frozenset(_QUOTAS.values())
+
+
 class Shares:
     """Limits what users have of each pool.
 
@@ -76,6 +92,7 @@ class Shares:
 
     Attributes:
       rates: the users with a quota of messages a second.
+      held_elsewhere: what users with quotas have in other shards, by name.
     """
 
     def __init__(self, counts: LimitCounts, memory: Memory, clock: Clock, *, has_users: bool) -> None:
@@ -87,6 +104,7 @@ class Shares:
         self._held_bytes: dict[str, int] = {}  # bytes of owners with a quota; never too low
         self._counted: set[str] = set()  # the owners whose bytes are exact
         self.rates: dict[str, MessageRate] = {}
+        self.held_elsewhere: Mapping[str, Held] = {}
         memory.quota = lambda user: self.quotas_of(user).max_memory_bytes
 
     def measure(self, pool: Pool, gauge: Gauge, size: int = 0, setting: str = "") -> None:
@@ -123,7 +141,10 @@ class Shares:
     def admit(self, pool: Pool, user: str, count: int = 1) -> None:
         """Raise ShareLimitError if the user may not have `count` more of a pool."""
         limit, setting = self._limit(pool, user)
-        if limit is not None and self.used(pool, user) + count > limit:
+        held = self.used(pool, user)
+        if setting in _OF_QUOTAS and user in self.held_elsewhere:
+            held += getattr(self.held_elsewhere[user], pool.value)
+        if limit is not None and held + count > limit:
             raise self._refusal(pool, user, limit, setting)
 
     def admit_bytes(self, owner: str | None, size_bytes: int) -> None:
@@ -135,6 +156,7 @@ class Shares:
         """
         if not owner or (limit := self.quotas_of(owner).max_bytes) is None:
             return
+        limit -= self.held_elsewhere.get(owner, NOTHING_HELD).bytes
         held_bytes = self._held_bytes.get(owner)
         if held_bytes is None or (held_bytes + size_bytes > limit and owner not in self._counted):
             held_bytes = self._held_bytes[owner] = self.used(Pool.BYTES, owner)
@@ -153,10 +175,26 @@ class Shares:
         rate = self.rates.get(user_of(CURRENT_ACTOR.get()))
         if rate is not None:
             try:
-                rate.spend(message_count, self._clock.monotonic())
+                elsewhere = self.held_elsewhere.get(rate.user, NOTHING_HELD).messages_per_second
+                rate.spend(message_count, self._clock.monotonic(), elsewhere)
             except RateLimitError:
                 self._counts.reached(Limit.SHARE)
                 raise
+
+    def held(self) -> dict[str, Held]:
+        """Return what users with quotas have here, by name, unless it is nothing."""
+        held = {}
+        for user, quotas in self._quotas.items():
+            if quotas == NO_QUOTAS:
+                continue
+            topics, size_bytes, connections = (
+                self.used(pool, user) for pool in (Pool.TOPICS, Pool.BYTES, Pool.CONNECTIONS)
+            )
+            rate = self.rates.get(user)
+            each = Held(topics, size_bytes, connections, 0 if rate is None else rate.per_second)
+            if any(each):
+                held[user] = each
+        return held
 
     def tick(self) -> None:
         """Count the bytes of owners again before the next refusal, and measure rates; called once a second."""
@@ -201,29 +239,33 @@ class MessageRate:
       now: the time, in seconds on the monotonic clock.
 
     Attributes:
+      user: the name of the user.
       limit: how many messages a second the user may publish.
       per_second: how many were published in the last second that was measured.
     """
 
-    __slots__ = ("_count", "_measured_at", "_next_at", "_user", "limit", "per_second")
+    __slots__ = ("_count", "_measured_at", "_next_at", "limit", "per_second", "user")
 
     def __init__(self, user: str, limit: int, now: float) -> None:
-        self._user = user
+        self.user = user
         self.limit = limit
         self.per_second = 0
         self._next_at = 0.0  # when the next message would be due at an even pace
         self._count = 0
         self._measured_at = now
 
-    def spend(self, count: int, now: float) -> None:
+    def spend(self, count: int, now: float, elsewhere: int = 0) -> None:
         """Count messages; raise RateLimitError, and count none, if the first of them comes more than a second early.
 
+        What the user publishes in other shards, `elsewhere` messages a second, is a part of the quota; at least one
+        message a second is left for this one.
         The messages of one request are counted together, so that it can have more of them than the quota.
         """
-        early_seconds = self._next_at + 1 / self.limit - now - BURST_SECONDS
+        limit = max(1, self.limit - elsewhere)
+        early_seconds = self._next_at + 1 / limit - now - BURST_SECONDS
         if early_seconds > _ROUNDING_SECONDS:
-            raise RateLimitError(self._user, self.limit, early_seconds)
-        self._next_at = max(self._next_at, now) + count / self.limit
+            raise RateLimitError(self.user, self.limit, early_seconds)
+        self._next_at = max(self._next_at, now) + count / limit
         self._count += count
 
     def measure(self, now: float) -> None:

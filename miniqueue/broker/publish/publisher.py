@@ -25,7 +25,6 @@ from miniqueue.core.log.delayed import Delayed
 from miniqueue.core.log.partition import Partition
 from miniqueue.core.message import lanes
 from miniqueue.core.message.ids import first_id, format_message_id, joined_ids
-from miniqueue.core.message.names import check_new_topic
 from miniqueue.core.message.partitioning import indexes_by_number, partition_for, partitions_for
 from miniqueue.core.options.batch import NO_BATCH_OPTIONS, BatchOptions
 from miniqueue.core.options.publish import PublishOptions
@@ -129,7 +128,7 @@ class Publisher:
         topic = self._topics.get(name)
         if topic is None or topic.id is None:
             if self._registry.defaults is not NO_DEFAULTS:
-                settings = self._registry.settings_of_new(check_new_topic(name))
+                settings = self._registry.settings_of_new(self._registry.check_name(name))
                 _check_size(settings, payloads)
                 if settings.schema is not None:
                     self._schemas.check(settings.schema, payloads)
@@ -235,7 +234,7 @@ class Publisher:
             raise PayloadTooLargeError(longest_bytes, self._max_message_bytes)
         topic = self._topics.get(name)
         if topic is None or topic.id is None:
-            _check_size(self._registry.settings_of_new(check_new_topic(name)), payloads)
+            _check_size(self._registry.settings_of_new(self._registry.check_name(name)), payloads)
             return None
         if topic.is_paused_in:
             raise PausedError
@@ -286,7 +285,7 @@ class Publisher:
             return topic.partition_count
         if self._registry.defaults is NO_DEFAULTS:
             return 1
-        return self._registry.settings_of_new(check_new_topic(name)).partitions
+        return self._registry.settings_of_new(self._registry.check_name(name)).partitions
 
     def _delay(self, name: bytes, message: Delayed, due_at_ms: int) -> Accepted:
         """Add a message that waits until it is due."""

@@ -77,10 +77,12 @@ class MemoryAccount:
     Attributes:
       used_bytes: how much is used, the accounts below included.
       child_count: number of accounts below.
+      linked_count: how many of them are links, of clients that another process has accepted and counts.
     """
 
     __slots__ = (
         "_amounts",
+        "_is_link",
         "_is_over",
         "_limit_bytes",
         "_parent",
@@ -88,6 +90,7 @@ class MemoryAccount:
         "_uncounted_bytes",
         "child_count",
         "key",
+        "linked_count",
         "name",
         "setting",
         "used_bytes",
@@ -107,7 +110,8 @@ class MemoryAccount:
         self.key = key
         self.setting = setting
         self.used_bytes = 0
-        self.child_count = 0
+        self.child_count = self.linked_count = 0
+        self._is_link = False
         self._limit_bytes = limit_bytes
         self._is_over = False
         self._uncounted_bytes = 0
@@ -218,11 +222,18 @@ class MemoryAccount:
         self._leave()
         self._parent = None
 
+    def be_link(self) -> None:
+        """Count as a link from now on, and not as a connection."""
+        if not self._is_link and self._parent is not None:
+            self._is_link = True
+            self._parent.linked_count += 1
+
     def _move(self, parent: "MemoryAccount") -> None:
         before = self._parent
         if before is parent or before is None:
             return
         parent.child_count += 1
+        parent.linked_count += self._is_link
         for purpose, size_bytes in self.amounts().items():
             parent.add(purpose, size_bytes)
             before.add(purpose, -size_bytes)
@@ -233,6 +244,7 @@ class MemoryAccount:
         parent = self._parent
         if parent is not None:
             parent.child_count -= 1
+            parent.linked_count -= self._is_link
             self._process.drop_unused(parent)
 
     def _compare(self) -> None:
@@ -320,9 +332,10 @@ class Memory(MemoryAccount):
     def connection_count(self, user: str | None) -> int:
         """Return the number of connections of a user; with None, of all clients."""
         if user is None:
-            return sum(account.child_count for account in (*self._users.values(), *self._addresses.values()))
+            accounts = (*self._users.values(), *self._addresses.values())
+            return sum(account.child_count - account.linked_count for account in accounts)
         account = self._users.get(user)
-        return 0 if account is None else account.child_count
+        return 0 if account is None else account.child_count - account.linked_count
 
     def of_address(self, address: str) -> MemoryAccount:
         """Return the account of the clients of an address that have not authenticated."""

@@ -35,7 +35,7 @@ from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.model.views import group_named
 from miniqueue.broker.runtime.notices import NoticeKind
-from miniqueue.core.message.names import check_group, check_new_topic, check_topic
+from miniqueue.core.message.names import check_group, check_topic
 from miniqueue.core.settings.fields import Side, ends_at_ms
 from miniqueue.core.settings.settings import BY_GROUP, DEFAULT_SETTINGS, TopicSettings
 from miniqueue.errors.requests import InvalidSettingError, TopicExistsError, UnknownTopicError
@@ -179,7 +179,7 @@ class TopicAdmin:
         """
         name, schema = wanted.dead_letter_topic, wanted.schema
         if name is not None and name != current.dead_letter_topic:
-            check_new_topic(name.encode())
+            self._topics.check_name(name.encode())
         if schema is not None and schema != current.schema:
             self._engine.schemas.check_setting(schema)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from miniqueue.broker.model.limits import LimitCounts
-from miniqueue.broker.model.shares import MessageRate, Pool, Shares
+from miniqueue.broker.model.shares import Held, MessageRate, Pool, Shares
 from miniqueue.broker.runtime.accounts import Memory
 from miniqueue.core.settings.quotas import Quotas
 from miniqueue.errors import RateLimitError, ShareLimitError
@@ -109,3 +109,40 @@ def test_users_who_keep_their_quota_keep_what_they_have_spent():
     assert shares.rates["ada"].limit == 3
     shares.set_quotas({"ada": Quotas()})
     assert not shares.rates
+
+
+def test_a_quota_counts_what_is_held_in_other_shards():
+    shares, gauge = shares_with(Quotas(max_topics=4, max_bytes=100))
+    gauge.held_bytes = 1
+    shares.held_elsewhere = {"ada": Held(topics=2, bytes=90)}
+    shares.admit(Pool.TOPICS, "ada")
+    with pytest.raises(ShareLimitError):
+        shares.admit(Pool.TOPICS, "ada", 2)
+    shares.admit_bytes("ada", 9)
+    with pytest.raises(ShareLimitError):
+        shares.admit_bytes("ada", 10)
+
+
+def test_a_share_of_a_pool_is_of_this_shard_alone():
+    shares, _ = shares_with(Quotas(), size=4)
+    shares.held_elsewhere = {"ada": Held(topics=100)}
+    shares.admit(Pool.TOPICS, "ada", 3)
+
+
+def test_messages_a_second_elsewhere_are_a_part_of_the_quota():
+    rate = MessageRate("ada", 10, 0.0)
+    rate.spend(2, 0.0, elsewhere=8)
+    with pytest.raises(RateLimitError):
+        rate.spend(1, 0.4, elsewhere=8)
+    rate.spend(1, 0.5, elsewhere=8)
+    rate.spend(1, 1.5, elsewhere=50)  # one message a second is left at the least
+    with pytest.raises(RateLimitError):
+        rate.spend(1, 1.9, elsewhere=50)
+
+
+def test_users_without_quotas_or_without_anything_are_not_told_to_other_shards():
+    shares, gauge = shares_with(Quotas(max_topics=4))
+    shares.measure(Pool.CONNECTIONS, lambda _user: 0)
+    assert shares.held() == {}
+    gauge.held_bytes = 3
+    assert shares.held() == {"ada": Held(3, 3, 0, 0)}
