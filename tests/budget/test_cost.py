@@ -34,7 +34,7 @@ MAY_BE_BELOW = 0.20
 #: Instructions for each message, CPython 3.11: other versions compile to others.
 BUDGETS = {
     "publish, one in a read": 1705,
-    "publish, one in a read of each of 50": 645,
+    "publish, one in a read of each of 50": 690,
     "publish, 32 in a read": 60,
     "publish, 1000 in a read": 1.9,
     "a transaction of 32, in a read": 74.5,
@@ -49,7 +49,7 @@ BUDGETS = {
     "publish, 1000 in a read, with users": 1.9,
     "stream, acknowledged one by one": 993,
     "stream, returned to the front": 1142,
-    "stream with a prefetch of 100, acknowledged together": 18.3,
+    "stream with a prefetch of 100, acknowledged together": 19.5,
     "stream with a prefetch of 100, returned to the front together": 1218,
     "stream with a prefetch of 100, failed together and delayed": 282,
     "received 100 at a time, acknowledged together": 43,

@@ -62,7 +62,7 @@ class AcceptingLoop(uvloop.Loop):
         """Allow the connections of `listener` to use half of the reserve: operators must be able to connect.
 
         Args:
-          listener: the socket of monitoring.
+          listener: the socket of monitoring, or of other processes of this broker.
           limits: counts and limits its connections separately from those of clients; None: unlimited.
           guests: closes another connection when a limit is reached; None: the new connection is rejected.
         """
@@ -183,11 +183,12 @@ class _Server:
     async def _accept(self) -> None:
         while True:
             try:
-                connection, (address, port, *_) = await self._loop.sock_accept(self._listener)
+                connection, name = await self._loop.sock_accept(self._listener)
             except OSError as exc:
                 self._loop.log_accept_error(exc)
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
+            address, port = name[:2] if isinstance(name, tuple) else ("", 0)  # a Unix socket has no address
             if not self._loop.has_room_for(connection, self._listener):
                 self._loop.refuse(connection, self._last_words)
             elif limit := self._limit_for(address):

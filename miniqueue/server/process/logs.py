@@ -30,6 +30,8 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from miniqueue.server.process.escaping import MAX_SHOWN_CHARS, escape
 from miniqueue.server.process.repeats import LogRateLimit
 
+#: What every line of this process contains.
+_OF_PROCESS: EventDict = {}
 _LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -70,6 +72,15 @@ def configure(
         cache_logger_on_first_use=True,
     )
     _route_libraries(max(lowest, logging.WARNING), monotonic)
+
+
+def name_shard(number: int) -> None:
+    """Add the number of the shard of this process to every line from now on, also of loggers that exist already."""
+    _OF_PROCESS["shard"] = number
+
+
+def _name_process(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    return {**_OF_PROCESS, **event}
 
 
 def make_harmless(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -114,6 +125,7 @@ class _LibraryHandler(logging.Handler):
 def _processors(human: bool, is_terminal: bool) -> list[Processor]:
     renderer = _render_columns(is_terminal) if human else _render_json
     return [
+        _name_process,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
         structlog.processors.format_exc_info,

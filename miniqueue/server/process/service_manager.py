@@ -61,8 +61,13 @@ class ServiceManager:
     async def feed_watchdog(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
         """Report that the event loop runs, twice in each interval of the watchdog; return if there is no watchdog."""
         while self._watchdog_seconds is not None:
-            self._send("WATCHDOG=1")
+            self.feed()
             await sleep(self._watchdog_seconds / 2)
+
+    def feed(self) -> None:
+        """Report once that this process runs, if there is a watchdog."""
+        if self._watchdog_seconds is not None:
+            self._send("WATCHDOG=1")
 
     def _send(self, state: str) -> None:
         if not self._address:

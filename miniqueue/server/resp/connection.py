@@ -39,6 +39,7 @@ from miniqueue.server.resp.guard import Guard
 from miniqueue.server.resp.incoming import CommandQueue
 from miniqueue.server.resp.refusals import Reason, reason_of
 from miniqueue.server.resp.replies import ReplyQueue
+from miniqueue.server.resp.router import Router
 from miniqueue.server.resp.shared import Shared
 from miniqueue.server.resp.states import (
     CLOSING,
@@ -92,6 +93,7 @@ MEMORY_CHECK_SECONDS: Final = 0.5
 class RespConnection(asyncio.Protocol):
     """One connection: a `Client` to its commands."""
 
+    is_link = False
     _transport: asyncio.Transport
     account: MemoryAccount
 
@@ -113,6 +115,8 @@ class RespConnection(asyncio.Protocol):
         self.wait_for = self._replies.wait_for
         self.withhold = self._replies.withhold
         self.drop_withheld = self._replies.drop_after
+        self.await_reply = self._replies.await_reply
+        self.give_out = self._replies.give_out
         self._most_unsent_bytes = MAX_REPLIES_BYTES  # in this turn
         self._slow_reader = SlowReader(self.broker.max_message_bytes, shared.max_output_bytes)
         self._linger: LingeringClose | None = None
@@ -122,6 +126,7 @@ class RespConnection(asyncio.Protocol):
         self._turn: Turn | None = None
         self._is_slow = False
         self._trust = partial(self._incoming.trust, self.broker.max_message_bytes)
+        self.router: Router | None = None if shared.new_router is None else shared.new_router(self)
         self.guard: Guard | None = None
         if shared.sign_in is None:
             self._trust()
@@ -140,21 +145,24 @@ class RespConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Join the server."""
-        self._transport = self._replies.transport = cast(asyncio.Transport, transport)
         peer, ssl_object = transport.get_extra_info("peername"), transport.get_extra_info("ssl_object")
         self._is_tls = ssl_object is not None
-        # The kernel takes megabytes before something waits in this buffer. uvloop lets 64 KiB wait, with TLS 512.
-        self._transport.set_write_buffer_limits(MAX_UNREAD_BYTES)
-        memory = self.broker.memory
-        self.account = memory.connect(peer[0] if peer else "?")
-        self.session.connect(peer, self.account, self.broker.clock.now_ms())
+        self.join(transport, peer)
         self.session.local = (transport.get_extra_info("sockname") or self.session.local)[:2]
-        self.server.add(self)
         if self.guard is not None:
             self.guard.start(ssl_object)
         self.account.add(Purpose.CONNECTIONS, CONNECTION_BYTES + (TLS_BYTES if self._is_tls else 0))
-        if memory.is_full or self.account.owner.is_crowd_over:
+        if self.broker.memory.is_full or self.account.owner.is_crowd_over:
             self._refuse_for_memory()
+
+    def join(self, transport: asyncio.BaseTransport, peer: tuple[str, int] | None) -> None:
+        """Join the server, as a client at an address."""
+        self._transport = self._replies.transport = cast(asyncio.Transport, transport)
+        # The kernel takes megabytes before something waits in this buffer. uvloop lets 64 KiB wait, with TLS 512.
+        self._transport.set_write_buffer_limits(MAX_UNREAD_BYTES)
+        self.account = self.broker.memory.connect(peer[0] if peer else "?")
+        self.session.connect(peer, self.account, self.broker.clock.now_ms())
+        self.server.add(self)
 
     def data_received(self, data: bytes) -> None:
         """Carry out the commands that are complete, as many as there is time for."""
@@ -208,11 +216,15 @@ class RespConnection(asyncio.Protocol):
         unread_bytes = max(self._transport.get_write_buffer_size(), self._replies.unsent_bytes)
         self.account.put(Purpose.OUTPUT, unread_bytes)
         self._slow_reader.watch(self._transport, self._cut_slow, self.account)
+        if self.router is not None:
+            self.router.pause()
         self._adjust_reading()
 
     def resume_writing(self) -> None:
         """The client reads again."""
         self._is_slow = False
+        if self.router is not None:
+            self.router.resume()
         self.account.put(Purpose.OUTPUT, 0)
         self._slow_reader.stop()
         self._adjust_reading()
@@ -230,7 +242,7 @@ class RespConnection(asyncio.Protocol):
             self._linger.stop()
             self._linger = None
         self.leave()
-        self.mode = None
+        self.mode = self.router = None
         self.account.close()
         if self.guard is not None:
             self.guard.close()
@@ -427,6 +439,8 @@ class RespConnection(asyncio.Protocol):
 
     def _execute(self, command: Parsed) -> None:
         """Carry out a command, a run of PUBLISH, or a transaction of one."""
+        if self.router is not None and self._is_routed() and self.router.execute(command):
+            return
         if isinstance(command, Run):
             head, lasts = command
             self.command_count += len(lasts) - 1
@@ -443,7 +457,7 @@ class RespConnection(asyncio.Protocol):
         try:
             reply = self.mode.execute(command) if self.mode else table.execute(self, command)
         except MiniqueueError as exc:
-            reply = self._refusal(exc)
+            reply = self.refusal(exc)
         if reply:  # empty if it has been queued already
             self.reply(reply)
 
@@ -454,7 +468,7 @@ class RespConnection(asyncio.Protocol):
             try:
                 is_done = publish_run(self, run)
             except MiniqueueError as exc:
-                self.reply(self._refusal(exc))
+                self.reply(self.refusal(exc))
                 is_done = True
             if is_done:
                 self.command_count += 1 + len(run.lasts)
@@ -474,6 +488,10 @@ class RespConnection(asyncio.Protocol):
         if rest := run.lasts[count:]:
             self.command_count -= len(rest)
             self.put_back([Run(run.head, rest)])
+
+    def _is_routed(self) -> bool:
+        """Return whether the table carries out the next command, and so the router may: no mode does."""
+        return self.mode is None or (isinstance(self.mode, Channels) and self.mode.admits_others)
 
     def _queue_run(self, run: Run) -> bytes:
         """Return the replies to a run of PUBLISH in a transaction; b"" if each command is to be looked at."""
@@ -553,7 +571,7 @@ class RespConnection(asyncio.Protocol):
             if reply := act():
                 self.reply(reply)
         except MiniqueueError as exc:
-            self.reply(self._refusal(exc))
+            self.reply(self.refusal(exc))
         except Exception:
             self._cut_broken()
             return
@@ -566,7 +584,7 @@ class RespConnection(asyncio.Protocol):
         task.add_done_callback(self.tasks.discard)
         return task
 
-    def _refusal(self, error: MiniqueueError) -> bytes:
+    def refusal(self, error: MiniqueueError) -> bytes:
         """Return the reply that reports an error; count it if a limit has been reached."""
         self.broker.limit_counts.note(error)
         return replies.error(error.code, str(error))
@@ -577,7 +595,7 @@ class RespConnection(asyncio.Protocol):
             self.wait_for(commit, replies.OK, len(payloads), size_bytes)
         except (PayloadTooLargeError, SchemaError) as exc:
             if len(payloads) == 1:
-                self.reply(self._refusal(exc))
+                self.reply(self.refusal(exc))
             else:  # only those that are too large, or do not fit, are refused
                 self._one_by_one(Run([b"PUBLISH", topic], payloads), lambda last: self._publish(topic, [last]))
         except TopicFullError as exc:
@@ -642,7 +660,7 @@ class RespConnection(asyncio.Protocol):
     def is_waiting(self) -> bool:
         """Whether the client waits for messages or for replies; not if it does not read its replies."""
         is_behind = self._incoming.is_behind and not self._is_slow
-        is_subscribed = self.stream is not None or isinstance(self.mode, Channels | EventStream)
+        is_subscribed = self.stream is not None or (self.mode is not None and self.mode.is_subscription)
         return is_subscribed or self._hold is not None or not self._replies.is_empty or is_behind
 
     @property
@@ -669,6 +687,8 @@ class RespConnection(asyncio.Protocol):
 
     def leave(self) -> None:
         """End the stream, return what is held to the front of its topic, and answer a command that waits."""
+        if self.router is not None:
+            self.router.leave()
         self.give_up_waiting()
         return_held(self)
         if isinstance(self.mode, EventStream):
@@ -692,6 +712,10 @@ class RespConnection(asyncio.Protocol):
             self.close_when_sent()
         else:
             self._change(Event.DRAIN)
+
+    def abort(self) -> None:
+        """End the connection at once: a reply cannot be completed."""
+        self._transport.abort()
 
     def close_soon(self) -> None:
         """Close when the last reply has been sent, or at once if the client does not read its replies."""

@@ -87,6 +87,10 @@ class Guard:
         self._subject = subject_of(ssl_object)
         self.forget()
 
+    def introduce(self, user: User | None) -> None:
+        """Accept the user as which another process of this broker has authenticated the client."""
+        self._become(user)
+
     def stop(self) -> None:
         """Stop the timer: the connection has ended, or the client has authenticated."""
         if self._deadline is not None:

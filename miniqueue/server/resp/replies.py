@@ -9,10 +9,12 @@ either carries out no more commands. Knows no commands, and of the connection on
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
+from typing import Final
 
 from miniqueue.broker import Commit
+from miniqueue.errors import MiniqueueError
 from miniqueue.wire import resp_replies as replies
 
 #: Maximum size of what is published and not yet committed; with more, a connection is not read from.
@@ -22,6 +24,31 @@ MAX_UNCOMMITTED_BYTES = 4 << 20
 WAITING_BYTES = 256
 #: Maximum size of replies that have not been handed to the transport; with more, no commands are carried out.
 MAX_UNSENT_BYTES = 1 << 20
+
+
+class LateReply(Commit):
+    """What a reply waits for that another process gives.
+
+    Attributes:
+      reply: the reply, or the replies; empty until then.
+    """
+
+    __slots__ = ("reply",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reply = b""
+
+    def give(self, reply: bytes) -> None:
+        """Set the reply; it takes the place of an error, as no commit of this process has failed."""
+        self.reply, self.is_done, self.error = reply, True, _GIVEN
+
+    def tell(self) -> None:
+        """Call the listeners: commands that wait for what was written before them."""
+        self.finish(_GIVEN)
+
+
+_GIVEN: Final = MiniqueueError("the reply is that of another process")
 
 
 class ReplyQueue:
@@ -93,6 +120,22 @@ class ReplyQueue:
             self.last_commit = commit
             commit.add_listener(self.flush)
 
+    def await_reply(self, size_bytes: int) -> LateReply:
+        """Queue the reply to a command of this size that another process gives, and return what it is given to."""
+        late = LateReply()
+        self._outcomes.append((late, b"", 1))
+        self._uncommitted_bytes += WAITING_BYTES + size_bytes
+        self.last_commit = late
+        return late
+
+    def give_out(self, late: Sequence[LateReply], texts: Sequence[bytes]) -> None:
+        """Give replies to what waits for them, and send those that are next."""
+        for each, reply in zip(late, texts, strict=True):
+            each.give(reply)
+        self.flush()
+        for each in late:
+            each.tell()
+
     def withhold(self, outcome: Commit, reply: bytes) -> None:
         """Send `reply`, and what is queued after it, when `outcome` is done; if it fails, its error instead of `reply`.
 
@@ -160,10 +203,14 @@ class ReplyQueue:
                 if not commit.is_done:
                     break
                 if commit.error is not None:
-                    reply = replies.error(commit.error.code, str(commit.error))
+                    reply = commit.reply if isinstance(commit, LateReply) else _error(commit.error)
             ready.append(reply * times)
             outcomes.popleft()
         return ready
+
+
+def _error(error: MiniqueueError) -> bytes:
+    return replies.error(error.code, str(error))
 
 
 def _nothing() -> None:

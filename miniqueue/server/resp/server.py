@@ -1,10 +1,11 @@
 """The RESP listener: makes a connection for each client, and ends all of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from miniqueue.broker import Broker
 from miniqueue.server.resp.commands.connection import described
 from miniqueue.server.resp.connection import RespConnection
+from miniqueue.server.resp.router import RoutedClient, Router
 from miniqueue.server.resp.shared import Connection, Shared
 from miniqueue.server.resp.turns import TURN_SECONDS, LoopShare
 from miniqueue.server.security.authentication import Authenticator
@@ -19,6 +20,8 @@ class RespServer:
       parameters: the settings that CONFIG GET shows.
       sign_in: authenticates users; None: every client may do everything.
       max_output_bytes: maximum size of the replies that a client has not read; None: the default of Redis.
+      new_router: makes the router of a connection; None: there are no shards.
+      ids: the ids of connections.
       turn_seconds: time per event-loop iteration for all clients that pipeline many commands.
     """
 
@@ -32,8 +35,14 @@ class RespServer:
         sign_in: Authenticator | None = None,
         max_output_bytes: int | None = None,
         turn_seconds: float = TURN_SECONDS,
+        *,
+        new_router: Callable[[RoutedClient], Router] | None = None,
+        ids: Iterator[int] | None = None,
     ) -> None:
         self.shared = Shared(broker, parameters, sign_in, max_output_bytes, LoopShare(turn_seconds))
+        self.shared.new_router = new_router
+        if ids is not None:
+            self.shared.next_id = ids
         self.connections = self.shared.connections
         self.refusals = self.shared.refusals
 
@@ -50,6 +59,9 @@ class RespServer:
         """Return the open connections."""
         return list(self.connections.values())
 
+    def _with_links(self) -> list[Connection]:
+        return [*self.shared.links.values(), *self.connections.values()]
+
     def listed(self) -> Iterator[ConnectedClient]:
         """Yield the clients that are connected."""
         for connection in self.all_connections():
@@ -57,18 +69,18 @@ class RespServer:
 
     def answer_waiting(self) -> None:
         """Answer every client that waits for messages or for a reply."""
-        for connection in self.all_connections():
+        for connection in self._with_links():
             connection.give_up_waiting()
 
     def drain(self) -> None:
         """Return every lease, and close every connection when the commands in progress have been answered."""
-        for connection in self.all_connections():
+        for connection in self._with_links():
             connection.leave()
             connection.close_when_answered()
 
     def cut_off(self) -> None:
         """Close the connections of users that were changed or removed; the messages that they hold are returned."""
-        for connection in self.all_connections():
+        for connection in self._with_links():
             if connection.guard is not None and not connection.guard.is_current:
                 connection.leave()
                 connection.close_when_sent()

@@ -1,7 +1,7 @@
 """What the RESP connections of one listener share: made once by the listener, handed to each connection."""
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Protocol
@@ -9,12 +9,18 @@ from typing import Protocol
 from miniqueue.broker import Broker
 from miniqueue.server.resp.commands.context import Client
 from miniqueue.server.resp.refusals import RespRefusals
+from miniqueue.server.resp.router import RoutedClient, Router
 from miniqueue.server.resp.turns import LoopShare
 from miniqueue.server.security.authentication import Authenticator
 
 
 class Connection(Client, Protocol):
     """A connection, as the listener sees it."""
+
+    @property
+    def is_link(self) -> bool:
+        """Whether another process of the broker has accepted the client, and counts it."""
+        ...
 
     @property
     def is_waiting(self) -> bool:
@@ -41,6 +47,8 @@ class Shared:
       turns: shares the event loop between connections that send many commands.
       started_at: monotonic time of the start, in seconds.
       connections: the open connections, by the id of their session.
+      new_router: makes the router of a connection; None: there are no shards.
+      links: those of clients that another process of the broker has accepted.
       closed_command_count: number of commands that closed connections had carried out.
     """
 
@@ -53,6 +61,8 @@ class Shared:
     started_at: float = field(default_factory=time.monotonic)
     next_id: Iterator[int] = field(default_factory=lambda: count(1))
     connections: dict[int, Connection] = field(default_factory=dict)
+    new_router: Callable[[RoutedClient], Router] | None = None
+    links: dict[int, Connection] = field(default_factory=dict)
     connections_received: int = 0
     closed_command_count: int = 0
 
@@ -67,10 +77,16 @@ class Shared:
 
     def add(self, connection: Connection) -> None:
         """Register a new connection."""
-        self.connections[connection.session.id] = connection
-        self.connections_received += 1
+        if connection.is_link:
+            self.links[connection.session.id] = connection
+        else:
+            self.connections[connection.session.id] = connection
+            self.connections_received += 1
 
     def remove(self, connection: Connection) -> None:
         """Remove a connection that has ended."""
-        del self.connections[connection.session.id]
-        self.closed_command_count += connection.command_count
+        if connection.is_link:
+            del self.links[connection.session.id]
+        else:
+            del self.connections[connection.session.id]
+            self.closed_command_count += connection.command_count

@@ -100,6 +100,24 @@ def test_the_operator_is_let_in_where_others_are_refused(monkeypatch):
         assert runner.run(greet(is_admitted=True)) == b"hello"
 
 
+def test_a_process_of_the_broker_is_let_in_over_a_unix_socket(monkeypatch, tmp_path):
+    async def greet_over_unix_socket():
+        loop, path = asyncio.get_running_loop(), str(tmp_path / "back")
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        listener.listen()
+        loop.admit_to_reserve(listener)
+        server = await loop.create_server(Greeters(), sock=listener)
+        reader, writer = await asyncio.open_unix_connection(path)
+        said = await reader.read(100)
+        writer.close()
+        server.close()
+        return said
+
+    with loop_with(monkeypatch, descriptors_in_use() + descriptors.RESERVED) as runner:
+        assert runner.run(greet_over_unix_socket()) == b"hello"
+
+
 def test_what_is_granted_to_others_is_not_given_away(monkeypatch):
     with loop_with(monkeypatch, 10_000) as runner:
         assert runner.run(greet(granted=10_000)) == LAST_WORDS

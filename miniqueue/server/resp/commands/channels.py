@@ -35,6 +35,8 @@ class Channels:
       end: called when no subscription is left.
     """
 
+    is_subscription = True
+
     def __init__(self, session: Session, carry_out: Callable[[Command], bytes], end: Callable[[], None]) -> None:
         self._session = session
         self._carry_out = carry_out
@@ -46,6 +48,11 @@ class Channels:
         """Number of channels and patterns that are subscribed to."""
         return sum(map(len, self._subscribed.values()))
 
+    @property
+    def admits_others(self) -> bool:
+        """Whether commands of other subjects are carried out, too: in version 3, deliveries are no replies."""
+        return self._session.protocol == RESP3
+
     def execute(self, command: Command) -> bytes:
         """Carry out one command and return its reply; raises MiniqueueError."""
         word = command[0].upper()
@@ -53,7 +60,7 @@ class Channels:
             return self._subscribe(word, command[1:])
         if word in _UNDOES:
             return self._unsubscribe(word, command[1:])
-        if word in (b"QUIT", b"RESET") or (self._session.protocol == RESP3 and word != b"SUB"):
+        if word in (b"QUIT", b"RESET") or (self.admits_others and word != b"SUB"):
             return self._carry_out(command)
         if word != b"PING":
             raise RequestError(

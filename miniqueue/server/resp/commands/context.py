@@ -53,7 +53,13 @@ class Waiting(Protocol):
 
 
 class Mode(Protocol):
-    """Carries out the commands of a connection instead of the table: a stream, channels, or a transaction."""
+    """Carries out the commands of a connection instead of the table: a stream, channels, or a transaction.
+
+    Attributes:
+      is_subscription: whether the client waits for what is sent to it.
+    """
+
+    is_subscription: bool
 
     def execute(self, command: Command) -> bytes:
         """Carry out one command; return its reply, empty if it has been queued. Raises MiniqueueError."""

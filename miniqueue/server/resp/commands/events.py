@@ -33,6 +33,8 @@ class EventStream:
       others: the commands that are allowed, by name in capitals.
     """
 
+    is_subscription = True
+
     def __init__(
         self,
         notices: Notices,

@@ -153,7 +153,7 @@ def _receiving(client: Client) -> WaitingReceive[ReceiveResult]:
 def receive_any(client: Client, command: Command) -> bytes:
     """Carry out RECEIVEANY; the reply is empty if it comes later."""
     protocol, user = client.session.protocol, client.user
-    words, patterns, names = _topics_of(command[1:])
+    words, patterns, names = topics_of(command[1:])
     options, choice = options_of_receive(words), parse_choice(names, patterns)
     for name in choice.names:
         check_permitted(user, Right.CONSUME, name, f"the '{shown(command[0]).lower()}' command")
@@ -171,7 +171,7 @@ def receive_any(client: Client, command: Command) -> bytes:
     return WaitingReceive(client, encode).begin(begin, options)
 
 
-def _topics_of(words: list[bytes]) -> tuple[list[bytes], list[bytes], list[bytes]]:
+def topics_of(words: list[bytes]) -> tuple[list[bytes], list[bytes], list[bytes]]:
     """Return the words of the other options, the patterns, and the names of topics, which come last."""
     others: list[bytes] = []
     patterns: list[bytes] = []

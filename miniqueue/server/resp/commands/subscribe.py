@@ -50,6 +50,8 @@ class Stream:
       end: closes the connection after the last reply.
     """
 
+    is_subscription = True
+
     def __init__(
         self,
         broker: Broker,

@@ -113,6 +113,8 @@ class Transaction:
       refusal: why every command is refused, if the connection can have no transaction.
     """
 
+    is_subscription = False
+
     def __init__(
         self,
         client: Client,
@@ -130,16 +132,16 @@ class Transaction:
         self._steps: list[Step] = []
         self._count = self._size_bytes = self._charged_bytes = 0
         self._max_bytes = client.broker.limits.max_transaction_bytes
-        self._is_aborted = False
+        self.is_aborted = False
 
     def execute(self, command: Command) -> bytes:
         """Return the reply to one command; raises MiniqueueError."""
         word = command[0].upper()
         if word in (b"EXEC", b"DISCARD") and len(command) == 1:
-            self._end()
+            self.end()
             return self._exec() if word == b"EXEC" else replies.OK
         if word in (b"RESET", b"QUIT"):
-            self._end()
+            self.end()
             return self._leave(self._client, command)
         try:
             if word in (b"EXEC", b"DISCARD"):
@@ -149,7 +151,7 @@ class Transaction:
             part, act = self._check(self._client, command)
             self._charge(1, sum(map(len, command)) + WORD_BYTES * len(command) + COMMAND_BYTES)
         except MiniqueueError:
-            self._is_aborted = True
+            self.is_aborted = True
             raise
         if isinstance(act, Publish) and word == b"PUBLISH":
             self._add_publishes(command, part, act)
@@ -182,7 +184,7 @@ class Transaction:
             self._steps.append(Step(command, part, act, len(act.payloads)))
 
     def _charge(self, count: int, size_bytes: int) -> None:
-        if self._is_aborted:
+        if self.is_aborted:
             raise TransactionAbortedError("a command before this one was refused; send DISCARD or EXEC")
         if self._count + count > MAX_COMMANDS:
             raise LimitReachedError(f"a transaction has at most {MAX_COMMANDS} commands")
@@ -199,14 +201,14 @@ class Transaction:
             self._charged_bytes = self._size_bytes
             charge(self._client, self._size_bytes)
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """Leave the transaction; what was queued is not used later, except by EXEC."""
         self._client.mode = self._before
         if self._charged_bytes:
             charge(self._client, 0)
 
     def _exec(self) -> bytes:
-        if self._is_aborted:
+        if self.is_aborted:
             raise TransactionAbortedError
         steps, client = self._steps, self._client
         if not steps:
@@ -292,6 +294,8 @@ class Execution:
 
     The connection carries out the commands of the steps, which are the next ones, with this mode.
     """
+
+    is_subscription = False
 
     def __init__(self, client: Client, steps: Sequence[Step], acts: Sequence[Act], carry_out: CarryOut) -> None:
         self._client = client

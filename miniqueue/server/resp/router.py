@@ -1,0 +1,52 @@
+"""What leads the commands of a connection to other processes of a broker with shards. Without shards, there is none."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from miniqueue.errors import MiniqueueError
+from miniqueue.server.resp.commands.context import Client
+from miniqueue.server.resp.guard import Guard
+from miniqueue.server.resp.replies import LateReply
+from miniqueue.wire.resp_reader import Parsed
+
+
+class Router(Protocol):
+    """Passes on what does not concern this process alone."""
+
+    def execute(self, command: Parsed) -> bool:
+        """Carry out a command, and see to its reply, if it concerns other processes; return whether it does."""
+        ...
+
+    def pause(self) -> None:
+        """Read no replies until `resume`: the client does not read them."""
+        ...
+
+    def resume(self) -> None:
+        """Read replies again."""
+        ...
+
+    def leave(self) -> None:
+        """End what other processes do for the client, which leaves: they return what it holds."""
+        ...
+
+
+class RoutedClient(Client, Protocol):
+    """A connection, as its router sees it."""
+
+    guard: Guard | None
+
+    def refusal(self, error: MiniqueueError) -> bytes:
+        """Return the reply that reports an error."""
+        ...
+
+    def await_reply(self, size_bytes: int) -> LateReply:
+        """Queue the reply to a command that another process carries out."""
+        ...
+
+    def give_out(self, late: Sequence[LateReply], texts: Sequence[bytes]) -> None:
+        """Give replies to what waits for them."""
+        ...
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        ...
